@@ -43,16 +43,16 @@ def write(directory: Path, records: int, seed: int, snapshots: int) -> Truth:
 def command(*arguments: str) -> dict[str, Any]:
     """`klamm audit` in a process of its own: what it printed, with what it took."""
     begun = time.monotonic()
-    with tempfile.TemporaryFile("w+") as told, Watch(os.getpid()) as watch:
-        process = subprocess.Popen([sys.executable, "-m", "klamm", "audit", *arguments, "--json"], stdout=told)
+    with tempfile.TemporaryFile("w+") as output, Watch(os.getpid()) as watch:
+        process = subprocess.Popen([sys.executable, "-m", "klamm", "audit", *arguments, "--json"], stdout=output)
         # Nobody waits for the JVM, so that its time is known for as long as it is there.
         cpu = 0.0
         while process.poll() is None:
             cpu = max(cpu, sum(one.cpu for one in tree(process.pid)))
             time.sleep(LOOK_S)
         wall = time.monotonic() - begun
-        told.seek(0)
-        text = told.read()
+        output.seek(0)
+        text = output.read()
     if process.returncode != 0:
         raise SystemExit(process.returncode)
     answers: dict[str, Any] = json.loads(text)
@@ -94,14 +94,14 @@ def main() -> None:
         truth = write(directory, given.records, given.seed, given.snapshots)
         wrote_s = time.monotonic() - begun
         report = directory / "report.html"
-        told = command("--data", str(directory), "--html", str(report), "--limit", "1")
+        report_json = command("--data", str(directory), "--html", str(report), "--limit", "1")
         size = sum(file.stat().st_size for file in directory.rglob("*.log"))
-        wrong = differences(truth, told["answers"])
+        wrong = differences(truth, report_json["answers"])
         shown = {
             "records": given.records,
             "log_mb": size >> 20,
             "writing_seconds": round(wrote_s, 1),
-            **told["took"],
+            **report_json["took"],
             "report_kb": report.stat().st_size >> 10,
             "wrong": wrong,
         }

@@ -13,7 +13,13 @@ from klamm.admin import topics as topic_admin
 from klamm.admin.client import Client, check
 from klamm.client import ClientError
 from klamm.client.connection import Connection
-from klamm.protocol.api_key import ApiKey
+from klamm.protocol.messages.partitions import (
+    ALL_IN_SYNC_REPLICAS,
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 
 PATIENCE_S: Final = 120.0
 POLL_S: Final = 0.001
@@ -53,13 +59,8 @@ def connect(address: str) -> Connection:
 
 def produce(connection: Connection, topic: str, partition: int = 0) -> None:
     """One record of 100 bytes with acks=all. Raises ClientError."""
-    answer = connection.request(
-        ApiKey.PRODUCE,
-        9,
-        acks=-1,
-        timeout_ms=30_000,
-        topic_data=[{"name": topic, "partition_data": [{"index": partition, "records": BATCH}]}],
-    )
+    wanted = TopicProduceData(topic, partition_data=(PartitionProduceData(partition, BATCH),))
+    answer = connection.ask(ProduceRequest(ALL_IN_SYNC_REPLICAS, 30_000, (wanted,)), ProduceResponse, 9)
     check(answer.responses[0].partition_responses[0].error_code, f"{topic}-{partition}")
 
 

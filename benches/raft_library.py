@@ -59,7 +59,7 @@ class Tally:
 async def serve(
     directory: str, node_id: int, voters: dict[int, str], *, flush: bool, batches: bool, seconds: float
 ) -> None:
-    """A process of a cell: the one that leads makes the load and prints what came of it; all say what they used."""
+    """A process of a cell: the leader generates the load and prints the result; all print their resource usage."""
     config = ReplicaConfig(flush=flush)
     async with Replica(Tally(), directory, node_id=node_id, voters=voters, config=config) as replica:
         await replica.wait_for_leader(60)
@@ -133,7 +133,7 @@ def measure(folder: Path, voters: int, flush: bool, batches: bool, seconds: floa
 
 
 def first_to_speak(processes: list[subprocess.Popen[str]]) -> subprocess.Popen[str]:
-    """The process that leads: the others say nothing before they are told to end."""
+    """The process of the leader: the others print nothing before they are stopped."""
     import selectors
 
     with selectors.DefaultSelector() as selector:
@@ -146,7 +146,7 @@ def first_to_speak(processes: list[subprocess.Popen[str]]) -> subprocess.Popen[s
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on."""
+    """Unused ports."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for one in sockets:

@@ -1,4 +1,4 @@
-"""The run: every row's cells in turn on every server, round after round; what fails is told, and the run goes on."""
+"""The run: every row's cells on every server in turn, in rounds; failures are reported, and the run continues."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def column_of(kind: str) -> str:
 
 @dataclass
 class Clock:
-    """How much time the run has. What is not begun when it is over is left out, and that is told."""
+    """The time limit of the run. Cells that have not started by then are skipped and reported."""
 
     minutes: float
     began: float = field(default_factory=time.monotonic)

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benches.stalls import waited_for_core_ms
-from klamm import _engine
+from klamm._engine.controller import topic_records
+from klamm._engine.metadata import Image
+from klamm._engine.quorum import write_snapshot
 from klamm.protocol.generated import metadata_records as records
 
 BROKERS = 3
@@ -25,7 +27,7 @@ BATCH_TOPICS = 1000
 GOAL_MS = 1.0
 
 
-def cluster(topics: int) -> _engine.Image:
+def cluster(topics: int) -> Image:
     """An image of that many topics of ten partitions with three replicas."""
     values = [records.encode(records.FeatureLevelRecord(name="metadata.version", feature_level=30), 0)]
     for broker in range(BROKERS):
@@ -41,13 +43,13 @@ def cluster(topics: int) -> _engine.Image:
             log_dirs=(directory,),
         )
         values.append(records.encode(record, 3))
-    image = _engine.Image().apply(values)
+    image = Image().apply(values)
     replicas = [[(first + at) % BROKERS for at in range(3)] for first in range(PARTITIONS_OF_A_TOPIC)]
     for start in range(0, topics, BATCH_TOPICS):
         batch: list[bytes] = []
         for number in range(start, min(topics, start + BATCH_TOPICS)):
             topic_id = (number + 1).to_bytes(16, "little")
-            batch += _engine.topic_records(image, f"topic-of-some-length-{number}", topic_id, [], replicas)
+            batch += topic_records(image, f"topic-of-some-length-{number}", topic_id, [], replicas)
         image = image.apply(batch)
     return image
 
@@ -73,12 +75,12 @@ async def longest_pause(until: asyncio.Future[Any]) -> Pause:
     return Pause(longest, own)
 
 
-async def measure(image: _engine.Image, path: Path) -> tuple[Pause, Pause]:
+async def measure(image: Image, path: Path) -> tuple[Pause, Pause]:
     """The longest pause while a snapshot is written, and in as long a time without."""
 
     def write() -> float:
         start = time.perf_counter()
-        _engine.write_snapshot(path, image, epoch=1, last_contained_log_timestamp_ms=1, now_ms=1)
+        write_snapshot(path, image, epoch=1, last_contained_log_timestamp_ms=1, now_ms=1)
         return time.perf_counter() - start
 
     writing = asyncio.ensure_future(asyncio.to_thread(write))

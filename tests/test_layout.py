@@ -1,64 +1,142 @@
-"""What the import contract in pyproject.toml cannot see: who imports the native module, and cycles between files."""
+"""What the import contract in pyproject.toml cannot see: importers of the native module, cycles, and timers."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
 
-KLAMM = Path(__file__).resolve().parent.parent / "python" / "klamm"
+from klamm import _engine
 
-ROOMS_THAT_KNOW_THE_ENGINE = {
-    "__init__.py": "the version",
-    "broker": "the config keys",
-    "cli": "the version, and the errors that a person is told",
-    "config": "the config keys",
-    "controller": "the metadata image",
-    "coordinator": "OffsetCommit requests as the engine has read them",
-    "embedded": "the image that a cluster waits for",
-    "formats": "storage errors, and checkpoints",
-    "metadata": "the reader of metadata logs, and images",
-    "node": "everything: it introduces the parts to each other",
-    "pipelines": "the reader of metadata logs",
-    "protocol": "message schemas, metadata records and config keys",
-    "raft": "the native log and its snapshots, behind the port that the driver asks for",
-    "client": "the engine's client, in public and between nodes",
-    "records.py": "the record codec in public",
-    "spark": "the client of brokers, which moves the bytes",
+ROOT = Path(__file__).resolve().parent.parent
+KLAMM = ROOT / "python" / "klamm"
+
+SEAM = KLAMM / "_engine"
+STUB_LINES_MAX = 500
+
+ROOMS_THAT_KNOW_THE_ENGINE: dict[str, set[str]] = {
+    "__init__.py": {"__version__"},
+    "broker": {"groups", "metadata"},
+    "cli": {"__version__", "quorum", "tools"},
+    "client": {"client", "config"},
+    "config": {"config"},
+    "controller": {"config", "controller", "metadata"},
+    "coordinator": {"groups"},
+    "embedded": {"metadata"},
+    "formats": {"quorum"},
+    "metadata": {"config", "metadata", "quorum", "records", "tools"},
+    "node": {"__version__", "config", "groups", "metadata", "node", "quorum"},
+    "pipelines": {"client", "metadata", "quorum", "records", "tools"},
+    "protocol": {"metadata", "protocol"},
+    "raft": {"__version__", "quorum"},
+    "records.py": {"records"},
+    "spark": {"client", "config", "spark"},
 }
-"""Folders and files under klamm, and what for. The core of `raft` does without."""
+"""Folders and files under klamm, and the submodules of klamm._engine that each imports. The core of `raft` has none."""
 
-CYCLES_OF_TYPES = {
-    ("klamm.raft.recipes.driver.session", "klamm.raft.recipes.driver.tree"): "a tree opens sessions, which are its own",
-    ("klamm.testing.simulator.network", "klamm.testing.simulator.world"): "the world's parts act on the world",
-    ("klamm.testing.simulator.operations", "klamm.testing.simulator.world"): "the world's parts act on the world",
+ARMS_A_TIMER = re.compile(r"\.call_later\(|\.call_at\(|loop(\(\))?\.time\(")
+DRIVING, SIMULATOR = KLAMM / "driving", KLAMM / "testing" / "simulator"
+
+
+HEAVY = {
+    *("asyncio", "concurrent", "dataclasses", "difflib", "http", "json", "kio", "logging", "py4j", "pyarrow"),
+    *("pyarrow.compute", "pyspark", "pyspark.sql.pandas", "random", "rich", "socket", "typer"),
 }
-"""Two files of which the second imports the first, and the first names a type of the second in annotations alone."""
+"""Modules of others that take a millisecond or more to import, or that an installation may lack.
+
+A function may import one of these, or a module of klamm that needs one, so that a start or a command does without it.
+"""
+INCLUDED = {
+    "asyncio": {"concurrent", "logging", "socket"},
+    "pyspark": {"concurrent", "dataclasses", "json", "logging", "py4j", "socket"},
+}
+"""What another heavy module has imported already."""
+DEFERRING = {
+    "klamm": "`import klamm` loads no node",
+    "klamm.cli.commands": "a command loads its own modules",
+    "klamm.cli.main": "a command loads its own modules, a start loads no command",
+    "klamm.cli.node.start": "the first answer comes before these imports",
+    "klamm.cli.pipelines.audit": "the help needs no Spark",
+    "klamm.controller.decisions": "the first request of a kind loads its manager",
+    "klamm.controller.settings": "the first request of a kind loads its manager",
+    "klamm.node.boot": "the first answer comes before these imports",
+    "klamm.node.broker_part": "the first topic that the broker creates",
+    "klamm.node.groups": "the first request about groups loads their coordinator",
+    "klamm.node.metadata": "a quorum of one needs no peers",
+    "klamm.node.node": "the first request loads its view",
+    "klamm.node.requests.handlers": "the first request of a family loads its handlers",
+    "klamm.pipelines.audit": "Spark's workers load one module",
+    "klamm.pipelines.audit.source": "Spark's workers load one module",
+}
+"""Files whose functions import further modules of klamm, because of measured times (docs/decisions 0038 and 0039)."""
 
 
-def imports_the_engine(file: Path) -> bool:
-    """Whether any statement of the file, at its top or inside a function, imports klamm._engine."""
+def seam_of(file: Path) -> set[str]:
+    """What a file imports of klamm._engine, at its top or inside a function: submodules, `__version__`, everything."""
+    found: set[str] = set()
     for statement in ast.walk(ast.parse(file.read_text())):
         match statement:
             case ast.Import(names=names):
                 imported = {one.name for one in names}
             case ast.ImportFrom(module=str(module), names=names):
-                imported = {module, *(f"{module}.{one.name}" for one in names)}
+                imported = {f"{module}.{one.name}" for one in names}
             case _:
                 continue
-        if "klamm._engine" in imported:
-            return True
-    return False
+        parts = (one.split(".") for one in imported)
+        found |= {(*of_engine, "everything")[2] for of_engine in parts if of_engine[:2] == ["klamm", "_engine"]}
+    return found
 
 
-def test_only_listed_rooms_import_the_native_module() -> None:
-    files = [file.relative_to(KLAMM) for file in KLAMM.rglob("*.py") if imports_the_engine(file)]
-    found = {file.parts[0]: file for file in files}
-    unlisted = {room: str(file) for room, file in found.items() if room not in ROOMS_THAT_KNOW_THE_ENGINE}
-    assert not unlisted, f"list them here with a reason, or import through another room: {unlisted}"
-    unused = ROOMS_THAT_KNOW_THE_ENGINE.keys() - found.keys()
-    assert not unused, f"these no longer import klamm._engine, take them off the list: {sorted(unused)}"
+def test_rooms_import_the_submodules_that_are_listed() -> None:
+    found: dict[str, set[str]] = {}
+    for file in KLAMM.rglob("*.py"):
+        if seam := seam_of(file):
+            found.setdefault(file.relative_to(KLAMM).parts[0], set()).update(seam)
+    assert found == ROOMS_THAT_KNOW_THE_ENGINE, "list what is new, if it belongs there; take off what is gone"
+
+
+def test_a_submodule_of_the_seam_is_short_and_has_its_names_to_itself() -> None:
+    places: dict[str, str] = {}
+    for stub in sorted(SEAM.glob("*.pyi")):
+        text = stub.read_text()
+        assert text.count("\n") <= STUB_LINES_MAX, f"{stub.name} is too long to be read in ten minutes"
+        for name in defined(ast.parse(text)):
+            if not name.startswith("_"):
+                assert name not in places, f"{name} is in {places[name]} and {stub.name}"
+                places[name] = stub.name
+    assert "__init__.pyi" not in places.values(), "a name belongs to a submodule"
+
+
+def test_the_seam_has_the_submodules_that_are_documented() -> None:
+    documented = {stub.stem for stub in SEAM.glob("*.pyi")} - {"__init__"}
+    present = {name for name, value in vars(_engine).items() if isinstance(value, ModuleType)}
+    assert present == documented
+    for name in documented:
+        assert import_module(f"klamm._engine.{name}") is getattr(_engine, name)
+
+
+def defined(stub: ast.Module) -> Iterator[str]:
+    """The names that a stub defines, without those that it imports."""
+    for statement in stub.body:
+        match statement:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+                yield name
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                yield name
+
+
+def test_timers_are_armed_and_a_loops_clock_is_read_in_one_place() -> None:
+    found = {
+        str(file.relative_to(KLAMM))
+        for file in KLAMM.rglob("*.py")
+        if not {DRIVING, SIMULATOR} & set(file.parents) and ARMS_A_TIMER.search(file.read_text())
+    }
+    assert not found, "use LoopClock, DeadlineTimer or Deadlines of klamm.driving"
 
 
 def modules() -> dict[str, Path]:
@@ -70,16 +148,35 @@ def modules() -> dict[str, Path]:
     return found
 
 
-def statements(tree: ast.AST, for_types: bool = False) -> Iterator[tuple[ast.stmt, bool]]:
-    """Every import, at the top or in a function, and whether it is for annotations alone."""
+class Import(NamedTuple):
+    """An import statement."""
+
+    statement: ast.Import | ast.ImportFrom
+    for_types: bool = False
+    """Whether it is for annotations alone."""
+    in_function: bool = False
+
+
+def imports_in(tree: ast.AST, outer: Import | None = None) -> Iterator[Import]:
+    """Every import, at the top or in a function."""
+    outer = outer or Import(ast.Import([]))
     for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            yield node, for_types
-        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            yield from statements(ast.Module(node.body, []), True)
-            yield from statements(ast.Module(node.orelse, []), for_types)
-        else:
-            yield from statements(node, for_types)
+        match node:
+            case ast.Import() | ast.ImportFrom():
+                yield outer._replace(statement=node)
+            case ast.If() if ast.unparse(node.test) == "TYPE_CHECKING":
+                yield from imports_in(ast.Module(node.body, []), outer._replace(for_types=True))
+                yield from imports_in(ast.Module(node.orelse, []), outer)
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                yield from imports_in(node, outer._replace(in_function=True))
+            case _:
+                yield from imports_in(node, outer)
+
+
+def packages_of(module: str) -> set[str]:
+    """The module and the packages around it."""
+    parts = module.split(".")
+    return {".".join(parts[: end + 1]) for end in range(len(parts))}
 
 
 def imported(statement: ast.stmt, files: Mapping[str, Path]) -> set[str]:
@@ -90,9 +187,7 @@ def imported(statement: ast.stmt, files: Mapping[str, Path]) -> set[str]:
         case ast.ImportFrom(module=str(module), names=names) if module in files:
             whole = {f"{module}.{one.name}" for one in names}
             is_package = files[module].name == "__init__.py"
-            return {name if is_package and (name in files or name == "klamm._engine") else module for name in whole} - {
-                "klamm._engine"
-            }
+            return {name if is_package and name in files else module for name in whole}
         case _:
             return set()
 
@@ -111,13 +206,64 @@ def test_files_do_not_import_each_other_in_a_cycle() -> None:
     at_run_time: dict[str, set[str]] = {name: set() for name in files}
     with_types: dict[str, set[str]] = {name: set() for name in files}
     for name, file in files.items():
-        for statement, for_types in statements(ast.parse(file.read_text())):
-            found = imported(statement, files)
+        for one in imports_in(ast.parse(file.read_text())):
+            found = imported(one.statement, files)
             with_types[name] |= found
-            if not for_types:
+            if not one.for_types:
                 at_run_time[name] |= found
     assert not cycle(at_run_time), "move what both need to a file of its own"
-    for (first, second), reason in CYCLES_OF_TYPES.items():
-        assert second in with_types[first] - at_run_time[first], f"no longer a cycle, take it off the list: {reason}"
-        with_types[first].discard(second)
-    assert not cycle(with_types), "an annotation makes a cycle: define what it needs where it is used, or list it"
+    assert not cycle(with_types), "an annotation makes a cycle: define what it needs where it is used"
+
+
+def test_the_core_of_a_partition_has_no_clock_file_thread_or_lock() -> None:
+    outside = re.compile(r"\b(std::(time|fs|io|sync|thread|cell)|klamm_log|parking_lot|arc_swap|tokio)\b")
+    files = sorted((ROOT / "rust/replica/src/core").glob("*.rs"))
+    assert files
+    used = [f"{file.name}: {match[0]}" for file in files for match in outside.finditer(file.read_text())]
+    assert not used, "pass what the core needs as an argument of the event"
+
+
+class Loading:
+    """What the import of each module of klamm loads at once: modules of klamm and of others."""
+
+    def __init__(self, files: Mapping[str, Path]) -> None:
+        self._files = files
+        self.in_functions: list[tuple[str, ast.Import | ast.ImportFrom]] = []
+        self._at_top: dict[str, set[str]] = {}
+        for name, file in files.items():
+            self._at_top[name] = packages_of(name) - {name}
+            for one in imports_in(ast.parse(file.read_text())):
+                if one.in_function and not one.for_types:
+                    self.in_functions.append((name, one.statement))
+                elif not one.for_types:
+                    self._at_top[name] |= self.named(one.statement)
+
+    def named(self, statement: ast.Import | ast.ImportFrom) -> set[str]:
+        """The modules that a statement names, with the packages around them."""
+        names = [one.name for one in statement.names]
+        if isinstance(statement, ast.ImportFrom):
+            names = [str(statement.module), *(f"{statement.module}.{name}" for name in names)]
+        found = set[str]().union(*map(packages_of, names))
+        return {one for one in found if one in self._files or not one.startswith("klamm")}
+
+    def by(self, modules: set[str]) -> set[str]:
+        """Everything that these modules load."""
+        loaded, waiting = set[str](), list(modules)
+        while waiting:
+            module = waiting.pop()
+            if module not in loaded:
+                loaded.add(module)
+                waiting += self._at_top.get(module, set()) | INCLUDED.get(module, set())
+        return loaded
+
+
+def test_a_function_imports_what_is_heavy() -> None:
+    loading = Loading(modules())
+    deferring = set[str]()
+    for name, statement in loading.in_functions:
+        if loading.by(loading.named(statement)) - loading.by({name}) & HEAVY:
+            continue
+        deferring.add(name)
+        where = f"{name}:{statement.lineno}"
+        assert name in DEFERRING, f"{where}: move `{ast.unparse(statement)}` to the top of the file"
+    assert deferring == DEFERRING.keys(), "these defer nothing any more: take them off the list"

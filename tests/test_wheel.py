@@ -67,7 +67,9 @@ def test_one_wheel_serves_every_python_from_3_11(wheel: Path) -> None:
     assert "-cp311-abi3-" in wheel.name
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    assert {"klamm/_engine.abi3.so", "klamm/_engine.pyi", "klamm/py.typed"} <= names
+    stubs = {f"klamm/_engine/{file.name}" for file in (ROOT / "python" / "klamm" / "_engine").glob("*.pyi")}
+    assert "klamm/_engine/__init__.pyi" in stubs
+    assert {"klamm/_engine.abi3.so", "klamm/py.typed"} | stubs <= names
     assert not [name for name in names if name.startswith(("tests/", "benches/"))]
 
 
@@ -122,7 +124,7 @@ def test_the_source_distribution_holds_all_that_a_wheel_is_built_from(dist: Path
 
 
 def test_it_works_without_rust(clean_python: Path, tmp_path: Path) -> None:
-    script = "import klamm, klamm._engine as engine; print(engine.__version__)"
+    script = "import klamm._engine.records; print(klamm._engine.__version__)"
     assert run(clean_python, "-c", script, cwd=tmp_path, path="/nowhere").strip() == "0.1.0"
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from klamm import _engine
+from klamm._engine.protocol import apis
 
 TARGET: Final = Path(__file__).parent.parent / "docs/reference/apis.md"
 
@@ -41,7 +41,7 @@ SERVED: Final = {"engine": "engine", "python": "Python", "not yet": "not yet", N
 
 def rows() -> Iterator[str]:
     """A line of the table for each API."""
-    for api in _engine.apis():
+    for api in apis():
         low, high = api.versions
         versions = str(low) if low == high else f"{low}–{high}"
         answered_by = "controller" if api.is_forwarded or api.on_broker is None else "broker"

@@ -20,7 +20,10 @@ from tests.support.quorum_processes import HOST
 from benches.cells import Cell, Figures, settle
 from benches.quorums import KlammNode, cpu_seconds
 from benches.servers import KAFKA_CLUSTER_ID, Bench, Server
-from klamm import _engine
+from klamm._engine.controller import topic_records
+from klamm._engine.metadata import Image
+from klamm._engine.quorum import write_snapshot
+from klamm.client import ClientError
 from klamm.client.connection import Connection
 from klamm.formats.directories import METADATA_FOLDER
 from klamm.protocol.errors import ErrorCode
@@ -94,7 +97,7 @@ class _Controller(KlammNode):
                     answer = _heartbeat(connection, BROKERS[-1])
                     if answer.error_code is ErrorCode.NONE:
                         return
-            except Exception:
+            except ClientError:
                 if time.monotonic() > deadline:
                     raise
             time.sleep(0.002)
@@ -158,11 +161,11 @@ class _Brokers:
                     began = time.perf_counter()
                     _checked(_heartbeat(connection, broker_id))
                     self.longest_s = max(self.longest_s, time.perf_counter() - began)
-        except Exception as error:
+        except Exception as error:  # the measurement fails with it, not this thread
             self._failures.append(error)
 
     def leave(self, broker_id: int) -> None:
-        """A controlled shutdown: until the broker is told to go."""
+        """A controlled shutdown: until the broker may stop."""
         with Connection(HOST, self._port, PATIENCE_S) as connection:
             while not _checked(_heartbeat(connection, broker_id, want_shut_down=True)).should_shut_down:
                 time.sleep(0.001)
@@ -229,13 +232,13 @@ def _formatted(folder: Path, partitions: int) -> _Controller:
     directory.mkdir(exist_ok=True)
     path = directory / f"{OFFSET:020}-{EPOCH:010}.checkpoint"
     now_ms = time.time_ns() // 1_000_000
-    _engine.write_snapshot(path, image(partitions), epoch=EPOCH, last_contained_log_timestamp_ms=now_ms, now_ms=now_ms)
+    write_snapshot(path, image(partitions), epoch=EPOCH, last_contained_log_timestamp_ms=now_ms, now_ms=now_ms)
     # Where no log is left, records after the snapshot may be lost: such a folder is refused.
     (directory / f"{OFFSET:020}.log").touch()
     return controller
 
 
-def image(partitions: int) -> _engine.Image:
+def image(partitions: int) -> Image:
     """Topics of ten partitions, RF 3, leaders in turn; every broker unfenced."""
     values = [records.encode(records.FeatureLevelRecord(name="metadata.version", feature_level=30), 0)]
     for broker_id in BROKERS:
@@ -251,13 +254,13 @@ def image(partitions: int) -> _engine.Image:
             log_dirs=(directory,),
         )
         values.append(records.encode(record, 3))
-    made = _engine.Image().apply(values)
+    made = Image().apply(values)
     size = len(BROKERS)
     replicas = [[BROKERS[(first + at) % size] for at in range(REPLICAS)] for first in range(PARTITIONS_OF_A_TOPIC)]
     for start in range(0, partitions // PARTITIONS_OF_A_TOPIC, BATCH_TOPICS):
         batch: list[bytes] = []
         for number in range(start, min(partitions // PARTITIONS_OF_A_TOPIC, start + BATCH_TOPICS)):
             topic_id = (number + 1).to_bytes(16, "little")
-            batch += _engine.topic_records(made, f"topic-of-some-length-{number}", topic_id, [], replicas)
+            batch += topic_records(made, f"topic-of-some-length-{number}", topic_id, [], replicas)
         made = made.apply(batch)
     return made

@@ -13,7 +13,7 @@ from benches.servers import KAFKA, Bench
 
 
 def create_one(count: int, others: int) -> Cell:
-    """One topic after the other by way of a broker, with three controllers behind it; and when there are more."""
+    """Creates topics one by one through a broker with three controllers; also with more."""
     return topics.create_one(count, others, quorums.fresh)
 
 

@@ -1,4 +1,4 @@
-"""Kafka's record batches, for whoever has their bytes: records to a batch, batches to records or to columns.
+"""Kafka's record batches as bytes: encodes records to a batch, and decodes batches to records or columns.
 
     data = encode([(1_700_000_000_000, b"key", b"value")], compression="zstd")
     for record in decode(data):
@@ -15,11 +15,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from klamm import _engine
-from klamm._engine import Buffer, BytesColumn, Record, RecordBatch, RecordColumns, RecordsDamagedError
+from klamm._engine import records as engine_records
+from klamm._engine.records import Buffer, BytesColumn, Record, RecordBatch, RecordColumns, RecordsDamagedError
 
 if TYPE_CHECKING:
-    from klamm._engine import Row
+    from klamm._engine.records import Row
 
 __all__ = [
     "CODECS",
@@ -73,7 +73,7 @@ def encode(
     `log_append_time_ms` all records have that time. ValueError: no records, or a codec or level that does not exist;
     TypeError names what a record must be; RecordsDamagedError when they are more than a batch can hold (2 GiB).
     """
-    return _engine.encode_batch(
+    return engine_records.encode_batch(
         records,
         compression=compression,
         level=level,
@@ -99,7 +99,7 @@ def decode(
     A batch that is cut at the end, as fetched bytes may be, is left out. RecordsDamagedError: bytes that are no
     batches, a wrong checksum, or a batch that decompresses to more than allowed.
     """
-    return _engine.decode_records(
+    return engine_records.decode_records(
         data, first_offset=first_offset, check_crc=check_crc, decompressed_bytes_max=decompressed_bytes_max
     )
 
@@ -112,7 +112,7 @@ def decode_columns(
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
 ) -> RecordColumns:
     """The same records as a few contiguous buffers in Arrow's layout: no object a record. Releases the GIL."""
-    return _engine.decode_columns(
+    return engine_records.decode_columns(
         data, first_offset=first_offset, check_crc=check_crc, decompressed_bytes_max=decompressed_bytes_max
     )
 
@@ -122,22 +122,22 @@ def batches(data: bytes) -> list[RecordBatch]:
 
     Only where each begins and ends is checked: see RecordBatch.check(). RecordsDamagedError.
     """
-    return _engine.record_batches(data)
+    return engine_records.record_batches(data)
 
 
 def next_offset(data: bytes) -> int | None:
-    """The offset behind the last whole batch in `data`, control batches counted; None when there is none.
+    """The offset after the last complete batch in `data`, including control batches; None if there is none.
 
     Where to read on: the last records of a batch may be gone through compaction. Raises RecordsDamagedError.
     """
-    return _engine.next_offset(data)
+    return engine_records.next_offset(data)
 
 
 def end_transaction_marker(
     producer_id: int, producer_epoch: int, *, commit: bool, coordinator_epoch: int, timestamp_ms: int
 ) -> bytes:
-    """The control batch that ends a producer's transaction in a partition (facts 3.5)."""
-    return _engine.encode_end_transaction_marker(
+    """The control batch that ends a producer's transaction in a partition (`ControlRecordType`)."""
+    return engine_records.encode_end_transaction_marker(
         producer_id, producer_epoch, commit=commit, coordinator_epoch=coordinator_epoch, timestamp_ms=timestamp_ms
     )
 

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 import klamm
-from klamm._engine import StorageError
+from klamm._engine.quorum import StorageError
 from klamm.admin.client import Client
 from klamm.cli.node.storage_examination import Finding, examine, findings_of
 from klamm.cli.records.produce import Producer

@@ -149,7 +149,7 @@ def test_damage_takes_its_own_records_only(tmp_path: Path, damage: Callable[[Pat
             assert len(lost) == RECORDS_IN_BATCH
             assert lost <= set(corrupt)
         warnings = [line for line in node.log().splitlines() if " WARN " in line]
-        # After a kill, nothing tells of a removed last segment but the high watermark: its folder is named.
+        # After a kill, only the high watermark shows that the last segment is missing: its folder is named.
         named = "t-0" if damage is remove_active and not is_clean else name
         assert any(named in line for line in warnings), warnings
     finally:
@@ -174,7 +174,7 @@ def test_a_log_directory_that_is_removed_acknowledges_nothing_more(tmp_path: Pat
         assert node.wait(60) != 0
         lines = node.log().splitlines()
         assert sum(f"log directory {data} is out of use" in line for line in lines) == 1, lines
-        assert lines[-1].startswith(f"klamm: every log directory is out of use, {data} as the last: "), lines
+        assert lines[-1].startswith(f"klamm: every log directory has failed, {data} as the last: "), lines
     finally:
         node.kill()
 

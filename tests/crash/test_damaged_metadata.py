@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Producer
 
 import klamm
-from klamm._engine import StorageError
+from klamm._engine.quorum import StorageError
 from klamm.cli.main import run
 from klamm.cli.node.storage_examination import examine, findings_of
 from klamm.formats.directories import METADATA_FOLDER

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.node_process import NodeProcess
+from tests.support.waiting import wait_until
 
 
 class LimitedNode(NodeProcess):
@@ -27,13 +27,6 @@ class LimitedNode(NodeProcess):
 
     def open_descriptors(self) -> int:
         return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def write_everywhere(node: NodeProcess, topics: Sequence[str], partitions: int, value: str) -> None:

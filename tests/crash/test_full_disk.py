@@ -1,4 +1,4 @@
-"""A disk that is really full, at start and in service: what was acknowledged stays, and a person is told."""
+"""A disk that is really full, at start and in service: acknowledged records stay, and an error message says so."""
 
 from __future__ import annotations
 

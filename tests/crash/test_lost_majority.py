@@ -38,7 +38,7 @@ def create(broker: FileNode, name: str) -> None:
             return False
         return True
 
-    wait_until(is_created, BOUND_S)
+    wait_until(is_created, bound_s=BOUND_S)
 
 
 def topics(broker: FileNode) -> set[str]:
@@ -110,7 +110,7 @@ def test_the_former_leader_goes_on_with_a_longer_log_than_its_own(
         # The new ones are a majority: what there is, they have.
         former.kill()
         create(quorum.broker, "of-the-new")
-        wait_until(lambda: topics(quorum.broker) >= {"before", "of-the-others", "after", "of-the-new"}, BOUND_S)
+        wait_until(lambda: topics(quorum.broker) >= {"before", "of-the-others", "after", "of-the-new"}, bound_s=BOUND_S)
 
 
 def test_a_follower_of_a_static_quorum_goes_on_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

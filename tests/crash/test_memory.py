@@ -88,7 +88,7 @@ def test_a_frame_without_memory_for_it_closes_its_connection(node: NodeProcess, 
     lines = [line for line in node.log().splitlines() if "no memory for" in line]
     assert lines, node.log()
     write(node, 100)
-    wait_until(lambda: node._answers(METADATA))
+    wait_until(lambda: node.answers(METADATA))
 
 
 def test_a_batch_that_decompresses_to_more_than_there_is_memory_for(node: NodeProcess) -> None:

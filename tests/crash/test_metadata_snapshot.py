@@ -43,14 +43,14 @@ def test_age_alone_deletes_snapshots_while_the_node_runs(tmp_path: Path) -> None
         left = snapshots(data)
         assert gone == seen[: len(gone)], "the oldest go first"
         assert left
-        assert left[-1] == seen[-1]
+        assert left[-1] >= seen[-1], "the newest stays; there may be a newer one by now"
     with klamm.Cluster(data, config=config) as cluster:
         for number in range(count):
             assert cluster.records(f"t{number}") == []
 
 
 class Topics:
-    """Creates topics until it is told to stop, and remembers which were acknowledged."""
+    """Creates topics until `stop`, and remembers which were acknowledged."""
 
     def __init__(self, bootstrap: str, first: int) -> None:
         self.made: list[str] = []

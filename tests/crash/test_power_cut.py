@@ -49,7 +49,7 @@ BUSY = {
 
 @dataclass
 class Promises:
-    """What clients were told, each with the length of the record of changes at that moment."""
+    """Acknowledgements of clients, each with the length of the record of changes at that moment."""
 
     position: Callable[[], int]
     records: dict[tuple[str, int, int], tuple[int, str]] = field(default_factory=dict)
@@ -220,7 +220,7 @@ def hold_to_promises(folder: Path, seconds: float, cuts: int, seed: int) -> None
                 with klamm.Cluster(kept, config=BUSY) as cluster:
                     check(cluster, promises, position)
                     cluster.create_topic("goes-on")
-            except Exception as error:
+            except Exception as error:  # with the cut that replays it
                 text = f"cut {position} of {node.changes}, seed {chance}: {error!r}; what was left is in {target}"
                 raise AssertionError(text) from error
             shutil.rmtree(target)

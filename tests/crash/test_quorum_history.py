@@ -114,7 +114,7 @@ class Load:
                         pass
             except ClientError:
                 time.sleep(0.01)
-            except Exception as error:
+            except Exception as error:  # the test fails with it, not this thread
                 self.faults.append(repr(error))
                 return
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import klamm
-from klamm._engine import StorageError
+from klamm._engine.quorum import StorageError
 from klamm.cli.main import run
 from klamm.formats.directories import METADATA_FOLDER, is_in_recovery
 from klamm.metadata import History
@@ -58,7 +58,7 @@ def recover(directories: Sequence[Path], *more: str) -> int:
     return run(["quorum", "recover", "--json", *map(str, directories), *more])
 
 
-def told(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+def report(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
 
@@ -120,7 +120,7 @@ def test_the_next_call_ends_what_was_begun_or_begins_anew(
         # Whichever of them is named then, the other is thought of.
         assert recover(lost.left[-1:] if is_begun else lost.left, "--apply") == 0, capsys.readouterr()
         ways["ended" if is_begun else "anew"] += 1
-        check_whole(lost, longest, told(capsys), files)
+        check_whole(lost, longest, report(capsys), files)
     assert ways["anew"] > 0, ways
     assert ways["ended"] > 0, ways
 

@@ -1,4 +1,4 @@
-"""Starts a command that goes on, waits until it has printed a line, and notes its process id in $STORY_PIDS."""
+"""Starts a command that goes on, waits until it has printed a line, and notes its process id in $PAGE_PIDS."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 
 SECONDS_MAX = 60.0
 
-pids = Path(os.environ["STORY_PIDS"])
+pids = Path(os.environ["PAGE_PIDS"])
 output = pids.with_name(f"output-{time.monotonic_ns()}")
 with output.open("wb") as file:
     process = subprocess.Popen(sys.argv[1:], stdout=file, stderr=file, stdin=subprocess.DEVNULL)

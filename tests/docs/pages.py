@@ -11,7 +11,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 FENCE: Final = re.compile(r"^```(\w*)(?: title=\"([^\"]+)\")?\s*$")
 NOT_RUN: Final = re.compile(r"^\*Not run by the tests: (.+)\*$")
 """The line before a block that no test runs: visible to readers, with the reason."""
-NOT_RUN_MAX: Final = 6
+NOT_RUN_MAX: Final = 3
 EXECUTABLE: Final = frozenset({"python", "sh"})
 LANGUAGES: Final = EXECUTABLE | {"text", "properties"}
 

@@ -26,19 +26,19 @@ class Counts:
     """Fetches by the id of the node that they came to."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.asked, self.told = Counter[int](), Counter[int]()
+        self.asked, self.leased = Counter[int](), Counter[int]()
         handle, on_answered = RaftRequests.handle, RaftNode.on_leased_fetches
 
         def counted(self_: RaftRequests, api_key: int, *rest: Any) -> None:
             self.asked[self_._driver._node.replica.id] += api_key == ApiKey.FETCH
             handle(self_, api_key, *rest)
 
-        def told(self_: RaftNode, now_ms: int, epoch: int, fetches: Sequence[LeasedFetch]) -> list[fx.Effect]:
-            self.told[self_.replica.id] += len(fetches)
+        def leased(self_: RaftNode, now_ms: int, epoch: int, fetches: Sequence[LeasedFetch]) -> list[fx.Effect]:
+            self.leased[self_.replica.id] += len(fetches)
             return on_answered(self_, now_ms, epoch, fetches)
 
         monkeypatch.setattr(RaftRequests, "handle", counted)
-        monkeypatch.setattr(RaftNode, "on_leased_fetches", told)
+        monkeypatch.setattr(RaftNode, "on_leased_fetches", leased)
 
 
 def active(cluster: Cluster) -> Controller:
@@ -65,12 +65,12 @@ def is_caught_up(cluster: Cluster, controller: Controller, voters: set[int]) -> 
 def create(cluster: Cluster, counts: Counts, names: list[str], leader: Controller, voters: set[int]) -> None:
     """Create topics, of which the leader's core sees no fetch, as it knows everybody."""
     wait_until(lambda: is_caught_up(cluster, leader, voters))
-    asked, told = counts.asked[leader.id], counts.told[leader.id]
+    asked, leased = counts.asked[leader.id], counts.leased[leader.id]
     for name in names:
         cluster.create_topic(name)
     wait_until(lambda: is_caught_up(cluster, leader, voters))
     # Each change is fetched once at least by a voter, to be committed, and by the broker, to be known there.
-    assert counts.told[leader.id] - told >= 2 * len(names)
+    assert counts.leased[leader.id] - leased >= 2 * len(names)
     # A process that stands still for as long as the others wait has to be asked again.
     assert counts.asked[leader.id] - asked <= len(names) // 5
     assert set(names) <= set(cluster.topics())

@@ -156,7 +156,7 @@ SSL = {"security.protocol": "SSL"}
 @pytest.mark.parametrize(
     ("config", "why"),
     [
-        ({"group.id": "x"}, r"group\.id is no configuration"),
+        ({"group.id": "x"}, r"group\.id is not a configuration"),
         ({"isolation.level": "read"}, r"isolation\.level=read: it must be read_uncommitted or read_committed"),
         ({"fetch.max.bytes": "many"}, r"fetch\.max\.bytes=many: it must be a number from 1"),
         (

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import klamm
-from klamm._engine import digest_rows
+from klamm._engine.spark import digest_rows
 from klamm.client import ClientError, KafkaClient, NoTransactionsError
 from tests.support.moments import HOUR_AGO_MS
 
@@ -172,10 +172,12 @@ def test_offsets_that_others_committed(
 
 
 @pytest.mark.skipif("KLAMM_TEST_BOOTSTRAP" in os.environ, reason="another broker may have transactions")
-def test_a_broker_without_transactions_is_told_from_one_that_fails(bootstrap: str) -> None:
+def test_a_broker_without_transactions_is_not_taken_for_one_that_fails(bootstrap: str) -> None:
     with KafkaClient(bootstrap, {"transactional.id": "t"}) as client:
         for ask in (client.init_transactions, lambda: client.check_transactions("t")):
-            with pytest.raises(NoTransactionsError, match="the brokers have no transactions; klamm's have none yet"):
+            with pytest.raises(
+                NoTransactionsError, match="the brokers do not support transactions; klamm's do not yet"
+            ):
                 ask()
 
 
@@ -196,16 +198,16 @@ def test_who_waits_for_a_flush_hears_that_the_client_was_closed() -> None:
         cluster.create_topic("orders")
         client = KafkaClient(cluster.bootstrap_servers, {"linger.ms": "3600000"})
         client.produce("orders", 0, None, pa.array([b"x"]))
-    told: list[str] = []
+    messages: list[str] = []
 
     def flush() -> None:
         with pytest.raises(ClientError) as error:
             client.flush()
-        told.append(str(error.value))
+        messages.append(str(error.value))
 
     # Nobody is there any more to acknowledge it: without the end of the wait it would be one of two minutes.
     waiting = threading.Thread(target=flush)
     waiting.start()
     client.close()
     waiting.join(30)
-    assert told == ["the client is closed"]
+    assert messages == ["the client is closed"]

@@ -133,7 +133,7 @@ def test_a_guest_says_nothing_and_ends_its_native_threads() -> None:
 def test_a_guest_opens_no_listener_without_its_protection() -> None:
     listeners = {"listeners": "SSL://127.0.0.1:0,CONTROLLER://127.0.0.1:0", "advertised.listeners": "SSL://127.0.0.1:0"}
     protocols = {"listener.security.protocol.map": "SSL:SSL,CONTROLLER:PLAINTEXT", "inter.broker.listener.name": "SSL"}
-    with pytest.raises(NodeConfigError, match="TLS and SASL are not there yet"):
+    with pytest.raises(NodeConfigError, match="TLS and SASL are not supported yet"):
         klamm.Cluster(config=listeners | protocols)
 
 
@@ -184,7 +184,7 @@ async def test_async_with() -> None:
         assert cluster.topics() == ["t"]
 
 
-def test_a_fork_is_told() -> None:
+def test_a_fork_is_reported() -> None:
     with klamm.Cluster() as cluster:
         child = os.fork()
         if child == 0:
@@ -200,7 +200,7 @@ def test_a_fork_is_told() -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
-def test_who_calls_while_it_is_closed_is_told_that_it_is_closed() -> None:
+def test_a_call_during_close_says_that_it_is_closed() -> None:
     """Whatever the call was at: waiting for the node, reading in its own thread, or not begun."""
     errors: list[BaseException] = []
     cluster = klamm.Cluster()
@@ -212,7 +212,7 @@ def test_who_calls_while_it_is_closed_is_told_that_it_is_closed() -> None:
         try:
             for number in itertools.count():
                 work(number)
-        except BaseException as error:
+        except BaseException as error:  # the test compares them
             errors.append(error)
 
     works = (
@@ -239,7 +239,7 @@ def test_several_may_close_it() -> None:
     def close() -> None:
         try:
             cluster.close()
-        except BaseException as error:
+        except BaseException as error:  # the test compares them
             errors.append(error)
 
     threads = [threading.Thread(target=close) for _ in range(3)]

@@ -17,6 +17,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.support.node_process import NodeProcess
+from tests.support.waiting import wait_until
 
 SMALL = {"internal.segment.bytes": "2000", "min.cleanable.dirty.ratio": "0.01"}
 COMPACT = SMALL | {"cleanup.policy": "compact"}
@@ -83,13 +84,6 @@ def clean_up_to(node: NodeProcess, topic: str) -> int:
     checkpoint = node.data / "cleaner-offset-checkpoint"
     lines = checkpoint.read_text().splitlines()[2:] if checkpoint.exists() else []
     return next((int(line.split()[2]) for line in lines if line.split()[:2] == [topic, "0"]), -1)
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
 
 
 def test_the_newest_of_each_key_stays_and_who_reads_meanwhile_misses_none(node: NodeProcess) -> None:

@@ -13,8 +13,7 @@ from typing import Self
 
 import pytest
 
-from klamm import _engine
-from klamm._engine import ConfigKey
+from klamm._engine.config import ConfigError, ConfigKey, config_keys, parse_config
 
 ENDS: dict[str, tuple[float, float]] = {
     "INT": (-(2**31), 2**31 - 1),
@@ -45,7 +44,7 @@ def numbers(key: ConfigKey) -> list[str]:
 def cases() -> Iterator[dict[str, str]]:
     """A configuration a key that klamm honours and a value; the other keys have no effect, and go together."""
     others: dict[str, dict[str, str]] = {}
-    for key in _engine.config_keys("node"):
+    for key in config_keys("node"):
         if key.type not in ENDS or key.is_dynamic_only:
             continue
         for value in numbers(key):
@@ -58,8 +57,8 @@ def cases() -> Iterator[dict[str, str]]:
 
 def is_allowed(name: str, value: str) -> bool:
     try:
-        _engine.parse_config("node", name, value)
-    except _engine.ConfigError:
+        parse_config("node", name, value)
+    except ConfigError:
         return False
     return True
 

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from klamm.admin import groups as group_admin
 from klamm.admin import topics as topic_admin
 from klamm.admin.client import Client
 from klamm.cli.records.produce import Producer
+from tests.support.waiting import wait_until
 
 Name = Callable[[str], str]
 PARTITIONS = 4
@@ -66,13 +66,6 @@ def started(bootstrap: str, tmp_path: Path) -> Iterator[Callable[..., Member]]:
         one.process.wait()
 
 
-def until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + BOUND_S
-    while not holds():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
-
-
 def write(client: Client, topic: str, values: range) -> None:
     """Records over all partitions."""
     for partition in range(PARTITIONS):
@@ -102,18 +95,18 @@ def test_members_share_the_work_and_leave_it_to_those_who_stay(
         topic_admin.create(client, [topic], partitions=PARTITIONS)
         write(client, topic, range(40))
         first = started(topic, group, "--follow")
-        until(lambda: values(first) == list(range(40)), "the first member reads everything")
+        wait_until(lambda: values(first) == list(range(40)), "the first member reads everything")
         second = started(topic, group, "--follow")
-        until(has_members(client, group, 2), "two members")
+        wait_until(has_members(client, group, 2), "two members")
         write(client, topic, range(40, 80))
-        until(lambda: values(first, second) == list(range(80)), "both together read everything, once")
+        wait_until(lambda: values(first, second) == list(range(80)), "both together read everything, once")
         assert {record["partition"] for record in second.read} in ({0, 1}, {2, 3})
         second.end(signal.SIGINT)
-        until(has_members(client, group, 1), "one member: the other has left, and was not waited for")
+        wait_until(has_members(client, group, 1), "one member: the other has left, and was not waited for")
         write(client, topic, range(80, 120))
-        until(lambda: values(first, second) == list(range(120)), "the one that stays reads everything")
+        wait_until(lambda: values(first, second) == list(range(120)), "the one that stays reads everything")
         first.end(signal.SIGTERM)
-        until(has_members(client, group, 0), "nobody")
+        wait_until(has_members(client, group, 0), "a group without members")
         assert {one.lag for one in group_admin.describe(client, group).positions} == {0}
 
 
@@ -149,14 +142,14 @@ def test_it_shares_a_group_with_another_client(bootstrap: str, name: Name, start
     with Client(bootstrap) as client, contextlib.closing(other):
         topic_admin.create(client, [topic], partitions=PARTITIONS)
         other.subscribe([topic])
-        until(lambda: other.poll(0.05) is None and len(other.assignment()) == PARTITIONS, "the other reads all")
+        wait_until(lambda: other.poll(0.05) is None and len(other.assignment()) == PARTITIONS, "the other reads all")
         mine = started(topic, group, "--follow")
 
         def is_shared() -> bool:
             other.poll(0.05)
             return len(other.assignment()) == PARTITIONS // 2 and has_members(client, group, 2)()
 
-        until(is_shared, "each reads a half")
+        wait_until(is_shared, "each reads a half")
         write(client, topic, range(40))
         read: list[int] = []
 
@@ -166,7 +159,7 @@ def test_it_shares_a_group_with_another_client(bootstrap: str, name: Name, start
                 read.append(int(message.value() or b""))
             return sorted(read + values(mine)) == list(range(40))
 
-        until(is_read, "both together read everything, once")
+        wait_until(is_read, "both together read everything, once")
         assert len(read) == 20
         mine.end(signal.SIGINT)
 
@@ -180,12 +173,12 @@ def test_a_static_member_keeps_its_place_until_another_takes_it(
         topic_admin.create(client, [topic], partitions=PARTITIONS)
         write(client, topic, range(4))
         first = started(*static)
-        until(lambda: values(first) == list(range(4)), "the first one reads everything")
+        wait_until(lambda: values(first) == list(range(4)), "the first one reads everything")
         first.end(signal.SIGINT)
         assert has_members(client, group, 1)(), "who comes back is not missed meanwhile"
         write(client, topic, range(4, 8))
         second = started(*static)
-        until(lambda: values(second) == list(range(4, 8)), "the next one goes on there")
+        wait_until(lambda: values(second) == list(range(4, 8)), "the next one goes on there")
         [member] = group_admin.describe(client, group).members
         assert member.instance_id == "one"
         third = started(*static)
@@ -194,5 +187,5 @@ def test_a_static_member_keeps_its_place_until_another_takes_it(
         assert b"(FENCED_INSTANCE_ID)" in said
         assert said.count(b"\n") == 1
         write(client, topic, range(8, 12))
-        until(lambda: set(values(third)) >= set(range(8, 12)), "the last one has the place")
+        wait_until(lambda: set(values(third)) >= set(range(8, 12)), "the last one has the place")
         third.end(signal.SIGINT)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -14,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 import klamm
 from klamm.admin import topics
 from klamm.admin.client import Client
+from tests.support.waiting import wait_until
 
 IN = "kafka.server:type=BrokerTopicMetrics,name="
 LOG = "klamm.log:type=Log,name="
@@ -40,13 +39,6 @@ class Moved:
         return {name: count - before.get(name, 0) for name, count in found.items() if count != before.get(name, 0)}
 
 
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def test_each_moves_when_the_thing_happens() -> None:
     config = {"log.retention.check.interval.ms": "50", "log.initial.task.delay.ms": "0"}
     with klamm.Cluster(flush=True, config=config | {"group.initial.rebalance.delay.ms": "0"}) as cluster:
@@ -70,7 +62,7 @@ def test_each_moves_when_the_thing_happens() -> None:
 
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
         admin.delete_records([TopicPartition("t", 0, 2)])[TopicPartition("t", 0)].result(20)
-        until(lambda: cluster.counters()[f"{LOG}DeletedSegments"] == 2)
+        wait_until(lambda: cluster.counters()[f"{LOG}DeletedSegments"] == 2)
         assert 1_200_000 < moved()[f"{LOG}DeletedBytes"] < 1_201_000
 
         settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
@@ -95,14 +87,14 @@ def test_each_moves_when_the_thing_happens() -> None:
 
 def test_requests_are_measured_while_that_is_on() -> None:
     with klamm.Cluster() as cluster:
-        engine = cluster._node.engine  # what will export them is not there yet
+        engine = cluster._node.engine  # nothing exports them yet
         cluster.create_topic("t")
         assert engine.request_metrics() == {}
         engine.measure_requests(True)
         with Client(cluster.bootstrap_servers) as client:
             topics.create(client, ["u"], partitions=1, replication_factor=1)
         total = "kafka.network:type=RequestMetrics,name=TotalTimeMs,request="
-        until(lambda: f"{total}CreateTopics" in engine.request_metrics())
+        wait_until(lambda: f"{total}CreateTopics" in engine.request_metrics())
         found = engine.request_metrics()
         measured = found[f"{total}CreateTopics"]
         assert measured.count == 1
@@ -120,7 +112,7 @@ def test_refused_connections_are_counted() -> None:
         with contextlib.ExitStack() as opened:
             three = [opened.enter_context(socket.create_connection((host, int(port)), 30)) for _ in range(3)]
             assert three[2].recv(1) == b"", "the third is closed at once"
-            until(lambda: cluster.counters()[name] == 1)
+            wait_until(lambda: cluster.counters()[name] == 1)
 
 
 def test_the_metadata_log_counts_what_it_rolls_and_deletes(tmp_path: Path) -> None:
@@ -136,7 +128,7 @@ def test_the_metadata_log_counts_what_it_rolls_and_deletes(tmp_path: Path) -> No
 
         for at in range(4):
             cluster.create_topic(f"t{at}")
-        until(lambda: count("DeletedSegments") > 1)
+        wait_until(lambda: count("DeletedSegments") > 1)
         assert count("DeletedSegments") <= count("Rolls") < count("Appends")
         assert 0 < count("DeletedBytes") < count("Bytes")
     first = min((tmp_path / "data" / "__cluster_metadata-0").glob("*.log"))

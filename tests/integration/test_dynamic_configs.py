@@ -6,7 +6,7 @@ import logging
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from klamm.protocol.messages.topics import CreatableTopic, CreateTopicsRequest, 
 from klamm.protocol.resource_types import ResourceType
 from tests.interop.group_peers import Peer
 from tests.support.ports import free_port
+from tests.support.waiting import wait_until
 
 BROKER, LOGGER = ResourceType.BROKER, ResourceType.BROKER_LOGGER
 SET, DELETE = ConfigOperation.SET, ConfigOperation.DELETE
@@ -68,21 +69,15 @@ def is_served(cluster: klamm.Cluster) -> bool:
             return False
 
 
-def wait_until(cluster: klamm.Cluster, *, served: bool) -> None:
-    deadline = time.monotonic() + 30
-    while is_served(cluster) is not served:
-        assert time.monotonic() < deadline, f"connections are {'not ' if served else ''}served"
-
-
 @pytest.mark.parametrize("name", ["", "1"])
 def test_limits_of_connections_follow_at_once(cluster: klamm.Cluster, peer: Peer, name: str) -> None:
     assert alter(peer, BROKER, name, ("max.connections.per.ip", "1", SET)) is ErrorCode.NONE
-    wait_until(cluster, served=False)
+    wait_until(lambda: not is_served(cluster))
     assert alter(peer, BROKER, name, ("max.connections.per.ip.overrides", "localhost:100", SET)) is ErrorCode.NONE
-    wait_until(cluster, served=True)
+    wait_until(lambda: is_served(cluster))
     both = [(key, None, DELETE) for key in ("max.connections.per.ip", "max.connections.per.ip.overrides")]
     assert alter(peer, BROKER, name, *both) is ErrorCode.NONE
-    wait_until(cluster, served=True)
+    wait_until(lambda: is_served(cluster))
 
 
 def test_the_rate_of_new_connections_and_the_cleaner_take_new_values(cluster: klamm.Cluster, peer: Peer) -> None:
@@ -181,29 +176,22 @@ def is_answered(port: int) -> bool:
         return False
 
 
-def until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.01)
-
-
 def test_listeners_come_and_go(with_extra: klamm.Cluster) -> None:
     peer = Peer(with_extra.bootstrap_servers)
     port = free_port()
     static = f"PLAINTEXT://{with_extra.bootstrap_servers},CONTROLLER://127.0.0.1:0"
     for listeners, code in (
         (f"EXTRA://127.0.0.1:{port},CONTROLLER://127.0.0.1:0", ErrorCode.INVALID_REQUEST),  # what is advertised is gone
-        (f"{static},SECRET://127.0.0.1:{port}", ErrorCode.INVALID_REQUEST),  # not there yet
+        (f"{static},SECRET://127.0.0.1:{port}", ErrorCode.INVALID_REQUEST),  # not supported yet
         (f"{static},UNKNOWN://127.0.0.1:{port}", ErrorCode.INVALID_REQUEST),
         (f"{static},EXTRA://127.0.0.1", ErrorCode.INVALID_REQUEST),
         (f"{static},EXTRA://127.0.0.1:{port}", ErrorCode.NONE),
     ):
         assert not is_answered(port)
         assert alter(peer, BROKER, "1", ("listeners", listeners, SET)) is code, listeners
-    until(lambda: is_answered(port))
+    wait_until(lambda: is_answered(port))
     assert alter(peer, BROKER, "1", ("listeners", None, DELETE)) is ErrorCode.NONE
-    until(lambda: not is_answered(port))
+    wait_until(lambda: not is_answered(port))
     assert alter(peer, BROKER, "1", ("num.io.threads", "16", SET)) is ErrorCode.NONE
 
 
@@ -216,7 +204,7 @@ def test_the_protocols_of_listeners_are_checked(cluster: klamm.Cluster, peer: Pe
     listeners = f"PLAINTEXT://{cluster.bootstrap_servers},CONTROLLER://127.0.0.1:0,EXTRA://127.0.0.1:{port}"
     changes = ((key, f"{own},EXTRA:PLAINTEXT", SET), ("listeners", listeners, SET))
     assert alter(peer, BROKER, "1", *changes) is ErrorCode.NONE
-    until(lambda: is_answered(port))
+    wait_until(lambda: is_answered(port))
     assert alter(peer, BROKER, "1", (key, own, SET)) is ErrorCode.INVALID_REQUEST, "a listener needs its protocol"
 
 
@@ -230,7 +218,7 @@ def test_a_listener_that_came_is_there_after_a_restart(tmp_path: Path) -> None:
                 static = f"PLAINTEXT://{cluster.bootstrap_servers},CONTROLLER://127.0.0.1:0"
                 listeners = f"{static},EXTRA://127.0.0.1:{port}"
                 assert alter(peer, BROKER, "1", ("listeners", listeners, SET)) is ErrorCode.NONE
-                until(lambda: is_answered(port))
+                wait_until(lambda: is_answered(port))
         assert not is_answered(port)
     with klamm.Cluster(tmp_path / "data", config={"listener.security.protocol.map": protocols}):
         assert is_answered(port)
@@ -250,9 +238,9 @@ def test_a_listeners_own_limit_follows(cluster: klamm.Cluster, peer: Peer) -> No
             except TimeoutError:
                 return False
 
-    until(lambda: not is_served_at_once())  # the peer has the only place
+    wait_until(lambda: not is_served_at_once())  # the peer has the only place
     assert alter(peer, BROKER, "", (key, None, DELETE)) is ErrorCode.NONE
-    until(is_served_at_once)
+    wait_until(is_served_at_once)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from klamm import _engine
-from klamm._engine import ConfigKey
+from klamm._engine.config import ConfigKey, config_keys
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.configs import (
     AlterableConfig,
@@ -25,7 +24,7 @@ from tests.interop.group_peers import Peer
 from tests.support.node_process import METADATA, NodeProcess
 
 if TYPE_CHECKING:
-    from klamm._engine import ConfigScope
+    from klamm._engine.config import ConfigScope
 
 WAIT_S = 30
 RECORDS = 3
@@ -57,7 +56,7 @@ def admin(node: NodeProcess) -> AdminClient:
 
 
 def values_of(scope: ConfigScope) -> Iterator[tuple[ConfigKey, str]]:
-    for key in _engine.config_keys(scope):
+    for key in config_keys(scope):
         if key.type in ENDS:
             yield from ((key, value) for value in numbers(key))
 
@@ -143,4 +142,4 @@ def test_numbers_of_groups_and_client_metrics(node: NodeProcess, scope: ConfigSc
     for key, value in values_of(scope):
         refused = refused_change(peer, SCOPES[scope], "any", key.name, value)
         assert refused is None or key.name in refused, f"{key.name}={value}"
-    assert node._answers(METADATA)
+    assert node.answers(METADATA)

@@ -8,8 +8,8 @@ import pytest
 from klamm.admin.quorum import QuorumClient
 from klamm.cli.main import run
 from klamm.client import ClientError
-from klamm.formats.meta_properties import uuid_text
 from klamm.formats.storage import random_cluster_id
+from klamm.protocol.uuids import uuid_text
 from tests.support.dynamic_quorum import DynamicQuorum
 from tests.support.quorum_processes import HOST
 from tests.support.waiting import wait_until
@@ -28,9 +28,9 @@ def test_controllers_join_and_leave_by_command(tmp_path, capsys):
         quorum.wait_for([1, 2, 3])
         capsys.readouterr()
         assert run(["quorum", "status", "--json", *at]) == 0
-        told = json.loads(capsys.readouterr().out)
-        assert [one["id"] for one in told["currentVoters"]] == [1, 2, 3]
-        assert all(one["endpoints"][0].startswith("CONTROLLER://") for one in told["currentVoters"])
+        status = json.loads(capsys.readouterr().out)
+        assert [one["id"] for one in status["currentVoters"]] == [1, 2, 3]
+        assert all(one["endpoints"][0].startswith("CONTROLLER://") for one in status["currentVoters"])
 
         assert run(["quorum", "remove", "3", "--yes", *at]) == 0, capsys.readouterr()
         quorum.wait_for([1, 2])
@@ -76,7 +76,7 @@ def test_controllers_join_by_themselves_and_again_with_a_new_disk(tmp_path):
             found = quorum.describe()
             return found is not None and [v.node_id for v in found.voters if v.directory_id != before] == [1, 2, 3]
 
-        wait_until(has_replaced_it, 60)
+        wait_until(has_replaced_it, bound_s=60)
 
 
 def test_three_begin_with_the_voters_of_one_line(tmp_path):
@@ -94,5 +94,5 @@ def test_three_begin_with_the_voters_of_one_line(tmp_path):
         quorum.start(3)
         assert [uuid_text(voter.directory_id) for voter in first.voters] == list(directories.values())
         quorum.controllers[first.leader_id].kill()
-        wait_until(lambda: (found := quorum.describe()) is not None and found.leader_id != first.leader_id, 60)
+        wait_until(lambda: (found := quorum.describe()) is not None and found.leader_id != first.leader_id, bound_s=60)
         assert [voter.node_id for voter in quorum.wait_for([1, 2, 3]).voters] == [1, 2, 3]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import socket
-import struct
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -13,14 +10,11 @@ import pytest
 
 import klamm
 from klamm.broker.request import Handler, InlineHandler
-from klamm.node.requests.handlers import BROKER_FAMILIES, Handlers
+from klamm.node.requests.handlers import BROKER_FAMILIES, CONTROLLER_FAMILIES, Handlers
 from klamm.protocol.api_key import ApiKey
-from klamm.protocol.apis import APIS
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.wire.codec import build, decode_response, encode_request
-from klamm.protocol.wire.kio_classes import request_class
-from tests.support.frames import read_frame, send_frame
-from tests.support.messages import codes, request_with_items
+from tests.support.messages import codes
+from tests.support.raw_connection import RawConnection
 
 INJECTED = "injected for the test"
 TOPIC = "t"
@@ -41,40 +35,20 @@ def cluster() -> Iterator[klamm.Cluster]:
         yield running
 
 
-class Connection:
-    """Asks one request after the other on one socket."""
-
-    def __init__(self, bootstrap: str) -> None:
-        host, port = bootstrap.split(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=60)
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def ask(self, api_key: int) -> Any:
-        """The answer to a request of this API."""
-        version, values = REQUESTS.get(api_key, (APIS[api_key].versions[1], None))
-        request = request_class(api_key, version)
-        body = request_with_items(request) if values is None else build(request, **values)
-        header = struct.pack(">hhih", api_key, version, 7, -1)
-        if request.__header_schema__.__version__ >= 2:
-            header += b"\0"
-        send_frame(self._socket, header + encode_request(body))
-        frame = read_frame(self._socket)
-        assert frame[:4] == struct.pack(">i", 7), "the answer to this request"
-        return decode_response(api_key, version, frame[5:] if request.__flexible__ else frame[4:])
+def connect(cluster: klamm.Cluster, *, on_controller: bool) -> RawConnection:
+    [name] = (name for name in cluster._node.listeners if (name == "CONTROLLER") == on_controller)
+    return RawConnection(*cluster._node.listeners[name])
 
 
-def fail(monkeypatch: pytest.MonkeyPatch, api_key: int) -> None:
-    """The handlers of clients raise for this API."""
+def fail(monkeypatch: pytest.MonkeyPatch, api_key: int, *, on_controller: bool) -> None:
+    """The handlers of one kind of listener raise for this API."""
     find = Handlers.find
 
     def found(handlers: Handlers, asked: int, *, on_controller: bool) -> Handler | InlineHandler | None:
         handler = find(handlers, asked, on_controller=on_controller)
-        if asked != api_key or on_controller:
-            return handler
-        return broken(handler)
+        return broken(handler) if (asked, on_controller) == failing else handler
 
+    failing = (api_key, on_controller)
     monkeypatch.setattr(Handlers, "find", found)
 
 
@@ -93,16 +67,29 @@ def broken(handler: Handler | InlineHandler | None) -> Handler | InlineHandler:
     return raise_later
 
 
-@pytest.mark.parametrize("api_key", sorted(BROKER_FAMILIES))
+HANDLERS = [(False, key) for key in sorted(BROKER_FAMILIES)] + [(True, key) for key in sorted(CONTROLLER_FAMILIES)]
+
+
+@pytest.mark.parametrize(
+    ("on_controller", "api_key"),
+    HANDLERS,
+    ids=[f"{'controller' if on_controller else 'broker'}-{ApiKey(key).name}" for on_controller, key in HANDLERS],
+)
 def test_a_handler_that_raises_ends_its_request_alone(
-    cluster: klamm.Cluster, api_key: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    cluster: klamm.Cluster,
+    on_controller: bool,
+    api_key: int,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with contextlib.closing(Connection(cluster.bootstrap_servers)) as connection:
+    version, values = REQUESTS.get(api_key, (None, None))
+    with connect(cluster, on_controller=on_controller) as connection:
         with monkeypatch.context() as patch:
-            fail(patch, api_key)
-            answer = connection.ask(api_key)
+            fail(patch, api_key, on_controller=on_controller)
+            answer = connection.ask(api_key, values, version)
         assert set(codes(answer)) == {ErrorCode.UNKNOWN_SERVER_ERROR}
-        assert connection.ask(ApiKey.DESCRIBE_CLUSTER).error_code == ErrorCode.NONE
+        next_answer = connection.ask(ApiKey.DESCRIBE_CLUSTER, {"endpoint_type": 2 if on_controller else 1})
+        assert next_answer.error_code == ErrorCode.NONE
     [record] = [one for one in caplog.records if one.levelno >= logging.ERROR]
     assert record.exc_info is not None
     assert str(record.exc_info[1]) == INJECTED

@@ -99,12 +99,12 @@ def test_a_partition_goes_where_describe_log_dirs_said(tmp_path: Path, count: in
     settings = {"log.dirs": ",".join(map(str, dirs))}
     with klamm.Cluster(tmp_path / "data", config=settings) as cluster:
         cluster.create_topic(TOPIC, count)
-        told = described(cluster)
-        assert [len(told[str(found)]) for found in dirs] == [count // 2, count // 2]
+        by_dir = described(cluster)
+        assert [len(by_dir[str(found)]) for found in dirs] == [count // 2, count // 2]
         for partition in reversed(range(count)):
             write(cluster, partition)
         assert {path: set(sizes) for path, sizes in described(cluster).items()} == {
-            path: set(sizes) for path, sizes in told.items()
+            path: set(sizes) for path, sizes in by_dir.items()
         }
         for found in dirs:
-            assert folders(found) == sorted(f"{TOPIC}-{partition}" for partition in told[str(found)])
+            assert folders(found) == sorted(f"{TOPIC}-{partition}" for partition in by_dir[str(found)])

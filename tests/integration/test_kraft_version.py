@@ -64,7 +64,7 @@ def test_a_sole_voter_upgrades_and_starts_again(tmp_path: Path) -> None:
 def test_three_static_voters_upgrade_take_in_a_fourth_and_let_one_go(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def told(*command: str) -> Any:
+    def json_of(*command: str) -> Any:
         assert run([*command, "--json"]) == 0, capsys.readouterr().err
         return json.loads(capsys.readouterr().out)
 
@@ -73,15 +73,15 @@ def test_three_static_voters_upgrade_take_in_a_fourth_and_let_one_go(
         ports = {node_id: one.port for node_id, one in quorum.controllers.items()}
         asked = next(port for node_id, port in ports.items() if node_id != leader.id)
         at = "--bootstrap-controller", f"127.0.0.1:{asked}"
-        assert told("features", "describe", *at)["kraft.version"] == {"supported": [0, 1], "finalized": 0}
+        assert json_of("features", "describe", *at)["kraft.version"] == {"supported": [0, 1], "finalized": 0}
         upgrade = "features", "upgrade", "kraft.version=1", *at
-        # Until all voters have told the leader which levels they can.
+        # Until the leader has the supported versions of all voters.
         wait_until(lambda: run([*upgrade, "--dry-run"]) == 0)
         capsys.readouterr()
-        assert told(*upgrade) == {"upgraded": {"kraft.version": 1}}
+        assert json_of(*upgrade) == {"upgraded": {"kraft.version": 1}}
         for port in ports.values():
             wait_until(lambda port=port: finalized(f"127.0.0.1:{port}") == 1)  # type: ignore[misc]
-        described = told("quorum", "status", *at)
+        described = json_of("quorum", "status", *at)
         assert all(voter["directoryId"] for voter in described["currentVoters"])
         assert described["currentObservers"] == []
         assert run(["features", "downgrade", "kraft.version=0", *at]) == 1

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -13,26 +12,70 @@ from klamm.admin.client import Client
 from klamm.admin.topics import create, delete
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.partitions import (
+    ALL_IN_SYNC_REPLICAS,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from klamm.protocol.value import Value
 from klamm.records import NewRecord
 from tests.support.node_process import NodeProcess
+from tests.support.waiting import wait_until
 
 PARTITIONS = 4
 LATEST = -1
 LOST = ErrorCode.KAFKA_STORAGE_ERROR
 
 
+class DescribableTopic(Value):
+    topic: str
+    partitions: tuple[int, ...]
+
+
+class DescribeLogDirsRequest(Value):
+    """Of all topics."""
+
+    API_KEY: ClassVar[int] = ApiKey.DESCRIBE_LOG_DIRS
+    topics: tuple[DescribableTopic, ...] | None = None
+
+
+class LogDirPartition(Value):
+    partition_index: int
+
+
+class LogDirTopic(Value):
+    name: str
+    partitions: tuple[LogDirPartition, ...]
+
+
+class LogDir(Value):
+    log_dir: str
+    topics: tuple[LogDirTopic, ...]
+
+
+class DescribeLogDirsResponse(Value):
+    API_KEY: ClassVar[int] = ApiKey.DESCRIBE_LOG_DIRS
+    results: tuple[LogDir, ...]
+
+
 def ends(client: Client, topic: str, partitions: int = PARTITIONS) -> list[int | ErrorCode]:
     """As the one broker answers it, whoever leads."""
-    wanted = [{"partition_index": at, "current_leader_epoch": -1, "timestamp": LATEST} for at in range(partitions)]
-    topics = [{"name": topic, "partitions": wanted}]
-    (answer,) = client.any.request(ApiKey.LIST_OFFSETS, 7, replica_id=-1, isolation_level=0, topics=topics).topics
+    wanted = tuple(ListOffsetsPartition(at, LATEST) for at in range(partitions))
+    request = ListOffsetsRequest((ListOffsetsTopic(topic, wanted),))
+    (answer,) = client.any.ask(request, ListOffsetsResponse, 7).topics
     return [one.offset if one.error_code == ErrorCode.NONE else ErrorCode(one.error_code) for one in answer.partitions]
 
 
 def write(client: Client, topic: str, index: int) -> ErrorCode:
     data = records.encode([NewRecord(b"x")])
-    topics = [{"name": topic, "partition_data": [{"index": index, "records": data}]}]
-    answer = client.any.request(ApiKey.PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=topics)
+    topics = (TopicProduceData(topic, partition_data=(PartitionProduceData(index, data),)),)
+    answer = client.any.ask(ProduceRequest(ALL_IN_SYNC_REPLICAS, 30_000, topics), ProduceResponse, 9)
     return ErrorCode(answer.responses[0].partition_responses[0].error_code)
 
 
@@ -49,18 +92,11 @@ def leaderless(client: Client, topic: str) -> set[int]:
 
 def where(client: Client, name: str = "t") -> dict[str, set[int]]:
     """The partitions of a topic that each directory has, or will have."""
-    answer = client.any.request(ApiKey.DESCRIBE_LOG_DIRS, 4, topics=None)
+    answer = client.any.ask(DescribeLogDirsRequest(), DescribeLogDirsResponse, 4)
     return {
         found.log_dir: {one.partition_index for topic in found.topics if topic.name == name for one in topic.partitions}
         for found in answer.results
     }
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.02)
 
 
 def take_away(folder: Path, to: Path) -> None:
@@ -159,5 +195,5 @@ def test_a_node_whose_directories_have_all_failed_says_so_and_ends(tmp_path: Pat
             assert write(client, "t", index) is LOST
         assert node.wait() == 1
     (message,) = (line for line in node.log().splitlines() if line.startswith("klamm: "))
-    assert message.startswith("klamm: every log directory is out of use, "), message
+    assert message.startswith("klamm: every log directory has failed, "), message
     assert "Traceback" not in node.log()

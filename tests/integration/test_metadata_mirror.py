@@ -155,7 +155,7 @@ def test_a_log_that_is_cut_while_it_is_copied(monkeypatch: pytest.MonkeyPatch) -
             # What was given away as read cannot be taken back.
             offsets.clear()
             cluster.create_topic("second")
-            with pytest.raises(HistoryError, match="the quorum's log was cut below offset"):
+            with pytest.raises(HistoryError, match="the quorum's log was truncated below offset"):
                 mirror.update()
 
 
@@ -168,8 +168,8 @@ def test_leaders_that_go_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
             raise UnreachableError("the connection broke")
 
         positions = before_slices(monkeypatch, break_it)
-        told = "from offset 0 on: 20 attempts failed in a row, the last of them with: the connection broke"
-        with Mirror(cluster.controllers[0].address) as mirror, pytest.raises(UnreachableError, match=told):
+        message = "from offset 0 on: 20 attempts failed in a row, the last of them with: the connection broke"
+        with Mirror(cluster.controllers[0].address) as mirror, pytest.raises(UnreachableError, match=message):
             mirror.update()
         assert positions == [0] * 20
         assert not list(mirror.directory.rglob("*"))

@@ -84,10 +84,10 @@ def test_two_mirrors_that_face_each_other_leave_each_others_copies_out(
     assert set(there.topics()) == {"b", "here.a", sync_topic.name_of(here.cluster_id)}
 
     named = options(there, here, choose(names=["here.a"]))
-    told = (
+    message = (
         f"here.a of the source .* is itself a mirror .* delete the source's topic {sync_topic.name_of(here.cluster_id)}"
     )
-    with Clusters(named) as looped, pytest.raises(MirrorError, match=told):
+    with Clusters(named) as looped, pytest.raises(MirrorError, match=message):
         looped.look_after_topics()
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
@@ -12,6 +10,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from klamm.protocol.api_key import ApiKey
 from tests.interop.peers import Peer
 from tests.support.node_process import NodeProcess
+from tests.support.waiting import wait_until
 
 OFFSETS = "__consumer_offsets"
 GROUPS = 8
@@ -22,13 +21,6 @@ SETTINGS = {
     "log.cleaner.delete.retention.ms": "0",
     "group.initial.rebalance.delay.ms": "0",
 }
-
-
-def wait_until(is_so: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
 
 
 def clean_up_to(data: Path) -> int:
@@ -44,7 +36,7 @@ class Groups:
         self.node = node
         self.admin = AdminClient({"bootstrap.servers": node.bootstrap})
         self.peer = Peer(node.port)
-        # The first question makes the topic; offsets are told when it is loaded.
+        # The first request creates the topic; offsets are returned when it is loaded.
         for key, asked in ((10, {"key": "x"}), (9, {"group_id": "x", "topics": None, "require_stable": False})):
             wait_until(lambda key=key, asked=asked: self.is_answered(key, asked), "no coordinator")  # type: ignore[misc]
 

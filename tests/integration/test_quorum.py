@@ -9,8 +9,8 @@ from tests.support import controller_processes
 
 def test_writes_survive_the_death_of_the_leader_and_who_was_away_catches_up(tmp_path: Path) -> None:
     with controller_processes.running(tmp_path) as quorum:
-        _, told = quorum.leader()
-        assert [voter.replica_id for voter in told.current_voters] == [1, 2, 3]
+        _, described = quorum.leader()
+        assert [voter.replica_id for voter in described.current_voters] == [1, 2, 3]
         written = {f"value-{number}": 1000 + number for number in range(20)}
         for name, value in written.items():
             quorum.write(name, value)

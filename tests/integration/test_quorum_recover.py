@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 
 import klamm
-from klamm._engine import StorageError
+from klamm._engine.quorum import StorageError
 from klamm.cli.main import run
 from klamm.cli.recovery import execution as carry_out
 from klamm.formats.directories import METADATA_FOLDER
@@ -153,7 +153,7 @@ def test_a_broken_quorum_state_and_a_torn_end_are_mended(tmp_path: Path, capsys:
     config.write_text(f"log.dirs={one}\ncontroller.quorum.voters=1@localhost:9001,2@localhost:9002,3@localhost:9003\n")
     assert run(["quorum", "recover", str(config), "--apply", "--backup", str(tmp_path / "kept")]) == 0
     out = capsys.readouterr().out
-    assert "quorum-state of node 1 cannot be read and is made anew" in out
+    assert "quorum-state of node 1 cannot be read and is recreated" in out
     assert "never start [2,3] again" in out
     assert len(list((tmp_path / "kept").iterdir())) == 1
     with klamm.Cluster(one) as cluster:

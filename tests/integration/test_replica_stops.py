@@ -52,7 +52,7 @@ def test_a_violated_invariant_ends_the_process_with_its_reason(tmp_path: Path) -
         )
     try:
         node = NodeProcess(tmp_path / "data", port=port)
-        wait_until(lambda: node._answers(METADATA))
+        wait_until(lambda: node.answers(METADATA))
         with socket.create_connection(("127.0.0.1", port), 30):
             trigger.touch()
             create_topic(port)

@@ -81,7 +81,7 @@ async def test_a_broker_finds_its_controller_by_a_bootstrap_server(tmp_path: Pat
         controller.kill()
 
 
-async def test_a_broker_of_another_cluster_is_told_so_at_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_broker_of_another_cluster_is_refused_at_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     port = free_port()
     common = {"controller.listener.names": "CONTROLLER", "controller.quorum.voters": f"2@{HOST}:{port}"}
     of_controller = {"process.roles": "controller", "node.id": "2", "listeners": f"CONTROLLER://{HOST}:{port}"}

@@ -1,4 +1,4 @@
-"""Secrets of a configuration: they go where they belong, and are told to nobody, in no log, answer or refusal."""
+"""Secrets of a configuration: they appear in no log, response or error message."""
 
 from __future__ import annotations
 
@@ -7,14 +7,21 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from klamm.admin.client import Client
 from klamm.config.sources import embedded_default
-from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from tests.support.node_process import NodeProcess
 
 SECRET = "open-sesame"
@@ -39,20 +46,19 @@ DYNAMIC = {
 }
 
 
-def describe(client: Client, name: str) -> Any:
-    resources = [{"resource_type": BROKER, "resource_name": name, "configuration_keys": None}]
-    return client.any.request(
-        ApiKey.DESCRIBE_CONFIGS, 4, resources=resources, include_synonyms=True, include_documentation=True
-    )
+def describe(client: Client, name: str) -> DescribeConfigsResponse:
+    resources = (DescribeConfigsResource(BROKER, name),)
+    request = DescribeConfigsRequest(resources, include_synonyms=True, include_documentation=True)
+    return client.any.ask(request, DescribeConfigsResponse, 4)
 
 
-def alter(client: Client, name: str, values: Mapping[str, str]) -> Any:
-    configs = [{"name": key, "config_operation": 0, "value": value} for key, value in values.items()]
-    resources = [{"resource_type": BROKER, "resource_name": name, "configs": configs}]
-    return client.any.request(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=resources, validate_only=False)
+def alter(client: Client, name: str, values: Mapping[str, str]) -> IncrementalAlterConfigsResponse:
+    configs = tuple(AlterableConfig(key, value) for key, value in values.items())
+    request = IncrementalAlterConfigsRequest((AlterConfigsResource(BROKER, name, configs),))
+    return client.any.ask(request, IncrementalAlterConfigsResponse, 1)
 
 
-def test_no_secret_is_told(tmp_path: Path) -> None:
+def test_no_secret_is_shown(tmp_path: Path) -> None:
     node = NodeProcess(tmp_path / "data", overrides=IN_FILE | {"klamm.log.level": "debug"})
     with node, Client(node.bootstrap) as client:
         for name, values in (("1", DYNAMIC), ("1", {"my.plugin.token": SECRET}), ("", {"nobody.knows": SECRET})):
@@ -60,11 +66,11 @@ def test_no_secret_is_told(tmp_path: Path) -> None:
             assert answer.error_code == ErrorCode.NONE, answer
         wrong = alter(client, "1", {"ssl.keystore.password": SECRET, "num.io.threads": "many"})
         assert wrong.responses[0].error_code != ErrorCode.NONE
-        told = [describe(client, name) for name in ("1", "")]
-        shown = {entry.name: entry for answer in told for entry in answer.results[0].configs}
+        answers = [describe(client, name) for name in ("1", "")]
+        shown = {entry.name: entry for answer in answers for entry in answer.results[0].configs}
         for name in {*IN_FILE, *DYNAMIC, "my.plugin.token", "nobody.knows"}:
             assert (shown[name].value, shown[name].is_sensitive) == (None, True), name
-        assert SECRET not in repr((told, wrong))
+        assert SECRET not in repr((answers, wrong))
         for flag in ("--all", "--json"):
             words = ["configs", "describe", "broker", "1", "--bootstrap", node.bootstrap, flag]
             command = [sys.executable, "-m", "klamm", *words]

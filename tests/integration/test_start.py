@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from klamm.config.sources import embedded_default
 from tests.support.node_process import NodeProcess
 from tests.support.ports import free_port
 from tests.support.privileges import obey_permissions
+from tests.support.waiting import wait_until
 
 CLUSTER = "AAAAAAAAAAAAAAAAAAAAAA"
 
@@ -91,10 +91,7 @@ def test_stdout_that_takes_nothing_ends_no_node(tmp_path: Path, number: signal.S
         default = partial(signal.signal, signal.SIGHUP, signal.SIG_DFL)
         node = subprocess.Popen(command, stdout=full, stderr=log, stdin=subprocess.DEVNULL, preexec_fn=default)  # noqa: PLW1509
     text = (tmp_path / "log").read_text
-    deadline = time.monotonic() + 30
-    while "cannot say on stdout" not in text():
-        assert time.monotonic() < deadline, text()
-        time.sleep(0.02)
+    wait_until(lambda: "to stdout" in text(), text)
     node.send_signal(number)
     assert node.wait(30) == 0, text()
     assert text().splitlines()[-1].endswith("stopped")
@@ -223,7 +220,7 @@ def test_a_tls_listener_is_refused(tmp_path: Path) -> None:
         "-o",
         "security.inter.broker.protocol=SSL",
     )
-    assert "TLS and SASL are not there yet" in refused(tmp_path, *overrides, *protocols)
+    assert "TLS and SASL are not supported yet" in refused(tmp_path, *overrides, *protocols)
 
 
 def test_an_open_bind_is_warned_about(tmp_path: Path) -> None:

@@ -129,4 +129,4 @@ def test_a_member_of_a_group_stays(node: NodeProcess) -> None:
             member.beats()
         assert member.is_known()
     member.close()
-    assert "was not heard of in its session" not in node.log()
+    assert "the session of member" not in node.log()

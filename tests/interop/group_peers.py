@@ -105,14 +105,14 @@ class Pair:
 
     def receive(self, connection: str, response: Any, version: int, *, name: str | None = None) -> dict[str, Any]:
         """The answer of both, which has to be the same; `name` is given to the member id in it."""
-        told = []
+        answers = []
         for peer in (self.kafka, self.klamm):
             answer = peer.receive(connection, response, version)
             if name is not None and answer.member_id:
                 peer.names.setdefault(name, answer.member_id)
-            told.append(peer.named(answer))
-        assert told[1] == told[0], f"klamm: {told[1]}\nApache Kafka: {told[0]}"
-        found: dict[str, Any] = told[0]
+            answers.append(peer.named(answer))
+        assert answers[1] == answers[0], f"klamm: {answers[1]}\nApache Kafka: {answers[0]}"
+        found: dict[str, Any] = answers[0]
         return found
 
     def ask(

@@ -160,6 +160,14 @@ class Both:
         for version in versions(key, since, below):
             self.ask(key, version, label, **fields, **own(version))
 
+    def until(self, key: int, version: int, fields: Fields) -> None:
+        """Ask until both have what they need for it: a coordinator, a block of ids."""
+        deadline = time.monotonic() + 60
+        for peer in (self.kafka, self.klamm):
+            while peer.ask(key, version, fields)["error_code"] != "NONE":
+                assert time.monotonic() < deadline, (key, fields)
+                time.sleep(0.05)
+
     def _compare(self, theirs: Any, ours: Any, path: str, skipped: frozenset[str]) -> Iterator[str]:
         if isinstance(theirs, dict) and isinstance(ours, dict):
             for name in theirs.keys() - skipped:

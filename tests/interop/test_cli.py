@@ -59,11 +59,15 @@ def test_topics(klamm: Klamm) -> None:
         assert orders["configs"] == {"retention.ms": "60000"}
         return [one["partition"] for one in orders["partitions"]]
 
+    def names() -> list[str]:
+        return [one["name"] for one in klamm("topics", "list", "--json")]
+
     # Apache Kafka answers when the change is committed, which is before its broker shows it.
     wait_until(lambda: partitions() == [0, 1, 2, 3, 4])
-    assert [one["name"] for one in klamm("topics", "list", "--json")] == ["orders", "payments"]
+    assert names() == ["orders", "payments"]
     assert "orders" in klamm("topics", "list")
     assert klamm("topics", "delete", "orders", "payments", "--yes", "--json") == {"deleted": ["orders", "payments"]}
+    wait_until(lambda: names() == [])
     assert "UNKNOWN_TOPIC_OR_PARTITION" in klamm("topics", "describe", "orders", code=1)
 
 

@@ -10,7 +10,7 @@ import random
 import shutil
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from tests.interop import apache_kafka
 from tests.interop.test_golden import read
 from tests.support import foreign
 from tests.support.node_process import NodeProcess
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -167,7 +168,7 @@ def batches(log: bytes) -> Iterator[Any]:
         has_horizon = bool(attributes & 0x40)
         rows: Any
         if attributes & 0x20:
-            # A marker's time is told as the difference to the header's.
+            # A marker's time is stored as the difference to the header's.
             rows = batch[61:][-MARKER_TAIL:] if has_horizon else batch[61:]
         else:
             rows = [(row.offset, row.timestamp_ms, row.key, row.value, row.headers) for row in records.decode(batch)]
@@ -178,13 +179,6 @@ def batches(log: bytes) -> Iterator[Any]:
 def content(data: Path, topic: str) -> list[Any]:
     logs = [log for name, log in files(data, topic).items() if name.endswith(".log")]
     return [batch for log in logs for batch in batches(log)]
-
-
-def wait_until(is_so: Callable[[], bool], what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.05)
 
 
 def served(bootstrap: str) -> dict[tuple[str, str], list[Any]]:

@@ -113,7 +113,7 @@ class Both:
     def grow(self, *topics: CreatePartitionsTopic) -> None:
         request = CreatePartitionsRequest(topics)
         theirs = self.wire.ask(request, CreatePartitionsResponse, 3)
-        ours = self.ours.commit(self.ours.controller.on_create_partitions(request, 7))
+        ours = self.ours.ask(request)
         assert {each.name: each.error_code for each in ours.results} == {
             each.name: each.error_code for each in theirs.results
         }
@@ -121,7 +121,7 @@ class Both:
     def delete(self, *states: DeleteTopicState) -> None:
         request = DeleteTopicsRequest(states)
         theirs = self.wire.ask(request, DeleteTopicsResponse, 6)
-        ours = self.ours.commit(self.ours.controller.on_delete_topics(request, 6))
+        ours = self.ours.ask(request, 6)
         assert sorted((str(each.name), each.error_code) for each in ours.responses) == sorted(
             (str(each.name), each.error_code) for each in theirs.responses
         )
@@ -138,7 +138,7 @@ class Both:
                 theirs = self._altered_by_kafka(resources)
         first = preprocess(resources, 1, self.layers, is_incremental=True)
         request = IncrementalAlterConfigsRequest(first.forward)
-        ours = self.ours.commit(self.ours.controller.on_incremental_alter_configs(request))
+        ours = self.ours.ask(request)
         codes = [error.code for error in first.errors.values()] + [each.error_code for each in ours.responses]
         assert codes == theirs, (resource_type, name, changes)
 
@@ -149,13 +149,13 @@ class Both:
     def elect(self, election_type: int, *topics: TopicPartitions) -> None:
         request = ElectLeadersRequest(topics, election_type)
         theirs = self.wire.ask(request, ElectLeadersResponse, 2)
-        ours = self.ours.commit(self.ours.controller.on_elect_leaders(request))
+        ours = self.ours.ask(request)
         assert elected(ours) == elected(theirs)
 
     def update(self, *updates: tuple[str, int, int]) -> None:
         request = UpdateFeaturesRequest(tuple(FeatureUpdateKey(*each) for each in updates))
         theirs = self.wire.ask(request, UpdateFeaturesResponse, 2)
-        ours = self.ours.commit(self.ours.controller.on_update_features(request))
+        ours = self.ours.ask(request)
         assert ours.error_code == theirs.error_code, updates
 
     def describe(self, resource_type: int, name: str, ours: entries.Entries) -> None:

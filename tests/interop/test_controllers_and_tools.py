@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from klamm.formats.meta_properties import parse, uuid_text
+from klamm.formats.meta_properties import parse
+from klamm.protocol.uuids import uuid_text
 from tests.interop.apache_kafka import Tools, metadata_shell
 from tests.support.dynamic_quorum import BROKER, DynamicQuorum
 from tests.support.waiting import wait_until
@@ -32,11 +33,11 @@ def test_apache_kafkas_tools(tools: Tools, tmp_path: Path) -> None:
         by_controller = "--bootstrap-controller", quorum.controllers[3].bootstrap
         features_change(tools, by_controller)
         configs_change(tools, by_controller, 2)
-        cluster_is_told(tools, by_controller, quorum, [one.port for one in quorum.controllers.values()])
+        check_tools_show_cluster(tools, by_controller, quorum, [one.port for one in quorum.controllers.values()])
         by_broker = "--bootstrap-server", quorum.broker.bootstrap
         features_change(tools, by_broker)
         configs_change(tools, by_broker, BROKER)
-        cluster_is_told(tools, by_broker, quorum, [quorum.broker.port])
+        check_tools_show_cluster(tools, by_broker, quorum, [quorum.broker.port])
         files_are_read(tools, quorum, tmp_path)
         quorum.broker.stop()
         assert "is no longer registered" in tools("cluster", "unregister", *by_controller, "--id", str(BROKER)).stdout
@@ -69,13 +70,13 @@ def voters_are_added_shown_and_removed(tools: Tools, quorum: DynamicQuorum) -> N
 
     for at in (by_controller, by_broker):
         status = tools("metadata-quorum", *at, "describe", "--status").stdout
-        told = dict(line.split(":", 1) for line in status.splitlines())
-        assert told["ClusterId"].strip() == quorum.cluster_id
-        assert int(told["LeaderId"]) == 1
+        output = dict(line.split(":", 1) for line in status.splitlines())
+        assert output["ClusterId"].strip() == quorum.cluster_id
+        assert int(output["LeaderId"]) == 1
         for node_id, controller in quorum.controllers.items():
             voter = f'"id": {node_id}, "directoryId": "{directory_of(quorum, node_id)}"'
-            assert f'{voter}, "endpoints": ["CONTROLLER://{controller.bootstrap}"]' in told["CurrentVoters"]
-        assert f'"id": {BROKER}' in told["CurrentObservers"]
+            assert f'{voter}, "endpoints": ["CONTROLLER://{controller.bootstrap}"]' in output["CurrentVoters"]
+        assert f'"id": {BROKER}' in output["CurrentObservers"]
         for option, shown in (((), r"\d{13}"), (("--human-readable",), r"\d+ ms ago")):
             rows = table(tools("metadata-quorum", *at, "describe", "--replication", *option).stdout)
             statuses = {int(row["NodeId"]): row["Status"] for row in rows}
@@ -113,15 +114,15 @@ def features_change(tools: Tools, at: tuple[str, str]) -> None:
     wait_until(lambda: level("group.version") == "0")
     assert "can be upgraded to 30" in tools("features", *at, "upgrade", "--release-version", "4.3", "--dry-run").stdout
     for refused in ("kraft.version=2", "group.version=2", "none.version=1"):
-        told = tools("features", *at, "upgrade", "--feature", refused, check=False)
-        assert "Could not upgrade" in told.stdout
-        assert "1 out of 1 operation(s) failed" in told.stderr
+        output = tools("features", *at, "upgrade", "--feature", refused, check=False)
+        assert "Could not upgrade" in output.stdout
+        assert "1 out of 1 operation(s) failed" in output.stderr
     for refused in ("kraft.version=0", "metadata.version=25"):
-        told = tools("features", *at, "downgrade", "--feature", refused, check=False)
-        assert "Could not downgrade" in told.stdout, told
+        output = tools("features", *at, "downgrade", "--feature", refused, check=False)
+        assert "Could not downgrade" in output.stdout, output
 
 
-def cluster_is_told(tools: Tools, at: tuple[str, str], quorum: DynamicQuorum, ports: list[int]) -> None:
+def check_tools_show_cluster(tools: Tools, at: tuple[str, str], quorum: DynamicQuorum, ports: list[int]) -> None:
     """kafka-cluster."""
     assert f"Cluster ID: {quorum.cluster_id}" in tools("cluster", "cluster-id", *at).stdout
     listed = tools("cluster", "list-endpoints", *at).stdout
@@ -148,7 +149,7 @@ def files_are_read(tools: Tools, quorum: DynamicQuorum, tmp_path: Path) -> None:
     for name in TOPICS:
         tools("topics", *topic, name, "--partitions", "3")
     newest = max(path.stem for path in log.glob("*.checkpoint"))
-    wait_until(lambda: max(path.stem for path in log.glob("*.checkpoint")) > newest, 60)
+    wait_until(lambda: max(path.stem for path in log.glob("*.checkpoint")) > newest, bound_s=60)
     copied = tmp_path / "copied" / log.name
     shutil.copytree(log, copied)
     *_, snapshot = sorted(copied.glob("*.checkpoint"))

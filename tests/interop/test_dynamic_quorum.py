@@ -41,9 +41,9 @@ def test_apache_kafkas_tool_and_controller_in_a_quorum_of_klamm(tools, tmp_path)
         format_storage(checked(read_file(quorum.controllers[3].file)), request)
         with java:
             found = quorum.wait_for([1, 2, 3])
-            told = tools("metadata-quorum", *at, "describe", "--status").stdout
-            assert f"LeaderId:               {found.leader_id}" in told, told
-            assert '"id": 3' in told.partition("CurrentVoters:")[2].partition("CurrentObservers:")[0], told
+            output = tools("metadata-quorum", *at, "describe", "--status").stdout
+            assert f"LeaderId:               {found.leader_id}" in output, output
+            assert '"id": 3' in output.partition("CurrentVoters:")[2].partition("CurrentObservers:")[0], output
 
             # The leader itself, so that one of the others, or Apache Kafka's, takes over.
             leader = next(one for one in found.voters if one.node_id == found.leader_id)
@@ -65,6 +65,6 @@ def test_apache_kafkas_tool_and_controller_in_a_quorum_of_klamm(tools, tmp_path)
 
 
 def shown(directory_id):
-    from klamm.formats.meta_properties import uuid_text
+    from klamm.protocol.uuids import uuid_text
 
     return uuid_text(directory_id)

@@ -6,8 +6,7 @@ that the next checkpoint fails.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from tests.interop import apache_kafka
 from tests.interop.peers import Peer
 from tests.support import foreign
 from tests.support.node_process import NodeProcess
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -125,13 +125,6 @@ class Asked:
         }
 
 
-def wait_until(is_so: Callable[[], bool], what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.05)
-
-
 @pytest.fixture
 def both(tmp_path: Path) -> Iterator[tuple[Asked, Asked]]:
     foreign.require("java", "mvn")
@@ -187,10 +180,10 @@ def test_clients_hear_the_same(both: tuple[Asked, Asked], is_replaced: bool) -> 
     assert klamm.all() == kafka.all()
     for asked in both:
         fail(asked, is_replaced=is_replaced)
-    told = kafka.all()
-    assert klamm.all() == told
-    assert told["Metadata"]["lost"]["leader_id"] == -1
-    assert told["Produce"]["kept"] == "NONE"
+    theirs = kafka.all()
+    assert klamm.all() == theirs
+    assert theirs["Metadata"]["lost"]["leader_id"] == -1
+    assert theirs["Produce"]["kept"] == "NONE"
     for asked in both:
         assert asked.create("later", 2) == "NONE"
         wait_until(lambda asked=asked: len(asked.where("later")["one"][1]) == 2, asked.where)  # type: ignore[misc]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from klamm.protocol.messages.coordinators import FindCoordinatorRequest, FindCoordinatorResponse
 from klamm.protocol.messages.group_messages import (
     CommitPartition,
     CommitTopic,
@@ -20,8 +21,6 @@ from klamm.protocol.messages.group_messages import (
     DescribeGroupsResponse,
     FetchGroup,
     FetchTopic,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
@@ -47,6 +46,7 @@ from tests.interop.apache_kafka import running
 from tests.interop.group_peers import Pair, Peer
 from tests.support.foreign import require
 from tests.support.node_process import NodeProcess
+from tests.support.waiting import wait_until
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -168,14 +168,13 @@ def describe(pair: Pair, *groups: str, version: int = 6) -> dict[str, Any]:
 
 def wait_until_empty(peer: Peer, group: str) -> None:
     """Its last member is out."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
+
+    def is_empty() -> bool:
         peer.send("", DescribeGroupsRequest((group,), False), 6)
         [found] = peer.receive("", DescribeGroupsResponse, 6).groups
-        if found.group_state == "Empty":
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"group {group} still has members")
+        return found.group_state == "Empty"
+
+    wait_until(is_empty, f"group {group} still has members", bound_s=60)
 
 
 def commit(

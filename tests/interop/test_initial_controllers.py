@@ -38,8 +38,8 @@ def format_all(tools: Tools, quorum: MixedQuorum) -> None:
             assert run(["storage", *cluster, *config, *voters]) == 0
 
 
-def keys(told: QuorumPartitionData) -> set[tuple[int, bytes]]:
-    return {(one.replica_id, one.replica_directory_id) for one in told.current_voters}
+def keys(described: QuorumPartitionData) -> set[tuple[int, bytes]]:
+    return {(one.replica_id, one.replica_directory_id) for one in described.current_voters}
 
 
 def test_controllers_of_both_begin_with_the_same_voters(tools: Tools, tmp_path: Path) -> None:
@@ -49,18 +49,18 @@ def test_controllers_of_both_begin_with_the_same_voters(tools: Tools, tmp_path: 
         quorum.run_by_java([JAVA])
         for node_id in (JAVA, 1, 2, 4):
             quorum.launch(node_id)
-        leader, told = quorum.leader([1, 2, JAVA])
-        assert {one.replica_id for one in told.current_voters} == {1, 2, JAVA}
-        assert len({one.replica_directory_id for one in told.current_voters}) == 3
+        leader, described = quorum.leader([1, 2, JAVA])
+        assert {one.replica_id for one in described.current_voters} == {1, 2, JAVA}
+        assert len({one.replica_directory_id for one in described.current_voters}) == 3
         quorum.write("before", 1000, [1, 2, JAVA])
 
         # The fourth follows the log, becomes a voter, and is needed when another is gone.
-        wait_until(lambda: 4 in {one.replica_id for one in quorum.leader([1, 2, JAVA])[1].observers}, 60)
+        wait_until(lambda: 4 in {one.replica_id for one in quorum.leader([1, 2, JAVA])[1].observers}, bound_s=60)
         at = "--bootstrap-controller", f"127.0.0.1:{quorum.controllers[1].port}"
         add = *at, "--command-config", str(quorum.controllers[4].properties), "add-controller"
         assert "Added controller 4" in tools("metadata-quorum", *add).stdout
-        leader, told = quorum.leader()
-        assert {one.replica_id for one in told.current_voters} == {1, 2, JAVA, 4}
+        leader, described = quorum.leader()
+        assert {one.replica_id for one in described.current_voters} == {1, 2, JAVA, 4}
         quorum.kill(leader.id)
         rest = [node_id for node_id in quorum.controllers if node_id != leader.id]
         quorum.write("after", 2000, rest)
@@ -76,4 +76,4 @@ def test_controllers_of_both_begin_with_the_same_voters(tools: Tools, tmp_path: 
         quorum.write("moved", 3000)
         for node_id in quorum.controllers:
             quorum.wait_for(node_id, {"before": 1000, "after": 2000, "moved": 3000})
-        assert keys(quorum.leader()[1]) == keys(told)
+        assert keys(quorum.leader()[1]) == keys(described)

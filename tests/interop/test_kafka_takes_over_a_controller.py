@@ -16,7 +16,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.timeout(300)
 
 MOVED, OTHERS = 1, (2, 3)
-# The one that moves is the only one that campaigns by itself; the others do when they are told that a leader goes.
+# The one that moves is the only one that campaigns by itself; the others do after EndQuorumEpoch.
 QUICK = {"controller.quorum.election.timeout.ms": "200"}
 STILL = {
     "controller.quorum.election.timeout.ms": "60000",
@@ -46,15 +46,15 @@ def let_it_lead(quorum: MixedQuorum) -> QuorumPartitionData:
     Again where something reached the other voter, and not the one that moves, right before the leader went.
     """
     for _ in range(5):
-        leader, told = quorum.leader()
+        leader, described = quorum.leader()
         if leader.id == MOVED:
-            return told
+            return described
         [follower] = [node_id for node_id in OTHERS if node_id != leader.id]
         quorum.kill(leader.id)
         quorum.kill(follower)
         quorum.launch(follower)
         with contextlib.suppress(TimeoutError):
-            wait_until(lambda: quorum.controllers[MOVED].ask_quorum() is not None, 10)
+            wait_until(lambda: quorum.controllers[MOVED].ask_quorum() is not None, bound_s=10)
         quorum.launch(leader.id)
     raise AssertionError("it does not lead:\n" + "\n".join(quorum.logs()))
 
@@ -73,9 +73,9 @@ def test_a_folder_goes_to_apache_kafka_and_comes_back(tmp_path: Path) -> None:
             quorum.launch(MOVED)
             if life:
                 quorum.wait_for(MOVED, written)
-            told = let_it_lead(quorum)
-            assert told.leader_epoch > epoch, "it leads in an epoch of its own"
-            epoch = told.leader_epoch
+            described = let_it_lead(quorum)
+            assert described.leader_epoch > epoch, "it leads in an epoch of its own"
+            epoch = described.leader_epoch
             acknowledged = set()
             for number in range(40):
                 name = f"life-{life}-{number}"
@@ -84,7 +84,7 @@ def test_a_folder_goes_to_apache_kafka_and_comes_back(tmp_path: Path) -> None:
             assert MOVED in acknowledged
             for node_id in quorum.controllers:
                 quorum.wait_for(node_id, written)
-            wait_until(lambda before=snapshot: newest_snapshot(quorum) > before, 60)
+            wait_until(lambda before=snapshot: newest_snapshot(quorum) > before, bound_s=60)
             quorum.stop(MOVED)
             # The quorum goes on without it, so it is behind when it comes back.
             written[f"without-{life}"] = 2000

@@ -54,30 +54,30 @@ def test_a_mixed_quorum_upgrades_and_its_voters_change(tools: Tools, tmp_path: P
         servers = ",".join(f"127.0.0.1:{port}" for port in ports)
         at = "--bootstrap-controller", servers
         upgrade = "upgrade", "--feature", "kraft.version=1"
-        wait_until(lambda: tools("features", *at, *upgrade, "--dry-run", check=False).returncode == 0, 60)
+        wait_until(lambda: tools("features", *at, *upgrade, "--dry-run", check=False).returncode == 0, bound_s=60)
         assert "kraft.version was upgraded to 1" in tools("features", *at, *upgrade).stdout
         for port in ports:
-            wait_until(lambda port=port: finalized(f"127.0.0.1:{port}") == 1, 60)  # type: ignore[misc]
+            wait_until(lambda port=port: finalized(f"127.0.0.1:{port}") == 1, bound_s=60)  # type: ignore[misc]
 
         fourth = Controller(tmp_path / "c4", 4, "", free_port(), PATIENT)
         fourth.become_dynamic(servers)
         fourth.format(quorum.cluster_id, no_initial_controllers=True)
         quorum.controllers[4] = fourth
         fourth.launch()
-        wait_until(lambda: 4 in {one.replica_id for one in quorum.leader()[1].observers}, 60)
+        wait_until(lambda: 4 in {one.replica_id for one in quorum.leader()[1].observers}, bound_s=60)
         add = *at, "--command-config", str(fourth.properties), "add-controller"
         assert "Added controller 4" in tools("metadata-quorum", *add).stdout
 
-        leader, told = quorum.leader()
-        assert {one.replica_id for one in told.current_voters} == {1, 2, 3, 4}
-        assert told.observers == ()
+        leader, described = quorum.leader()
+        assert {one.replica_id for one in described.current_voters} == {1, 2, 3, 4}
+        assert described.observers == ()
         status = tools("metadata-quorum", *at, "describe", "--status").stdout
         voters = next(line for line in status.splitlines() if line.startswith("CurrentVoters:")).partition(":")[2]
         directory = next(one["directoryId"] for one in json.loads(voters) if one["id"] == leader.id)
         who = "--controller-id", str(leader.id), "--controller-directory-id", directory
         assert "Removed" in tools("metadata-quorum", *at, "remove-controller", *who).stdout
         rest = [node_id for node_id in (1, 2, 3, 4) if node_id != leader.id]
-        wait_until(lambda: {one.replica_id for one in quorum.leader(rest)[1].current_voters} == set(rest), 60)
+        wait_until(lambda: {one.replica_id for one in quorum.leader(rest)[1].current_voters} == set(rest), bound_s=60)
         quorum.write("after", 2000, rest)
         for node_id in rest:
             quorum.wait_for(node_id, {"before": 1000, "after": 2000})

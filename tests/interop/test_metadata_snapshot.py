@@ -7,8 +7,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from klamm import _engine
-from klamm._engine import Image
+from klamm._engine.metadata import Image, MetadataReplayError
+from klamm._engine.quorum import load_snapshot, write_snapshot
 from klamm.protocol.generated import metadata_records as records
 from tests.interop.apache_kafka import KafkaNode, dump, running, tool
 from tests.support.foreign import require
@@ -22,7 +22,7 @@ def now_ms() -> int:
 
 def write(image: Image, folder: Path, end_offset: int, epoch: int) -> Path:
     path = folder / f"{end_offset:020}-{epoch:010}.checkpoint"
-    _engine.write_snapshot(path, image, epoch=epoch, last_contained_log_timestamp_ms=now_ms(), now_ms=now_ms())
+    write_snapshot(path, image, epoch=epoch, last_contained_log_timestamp_ms=now_ms(), now_ms=now_ms())
     return path
 
 
@@ -44,7 +44,7 @@ def test_the_dump_tool_reads_every_record(tmp_path: Path) -> None:
             continue
         try:
             image = image.apply([records.encode_at(record, 30)])
-        except _engine.MetadataReplayError:
+        except MetadataReplayError:
             continue  # Random fields: a listener without a name, a topic twice.
     dumped = dump([write(image, tmp_path, 500, 3)], "--cluster-metadata-decoder")
     assert "SnapshotHeader" in dumped
@@ -83,7 +83,7 @@ def test_a_node_of_apache_kafka_starts_on_a_snapshot(tmp_path: Path) -> None:
     assert "retention.ms=12345" in listed
     assert "PartitionCount: 2" in listed
     # What Kafka wrote on top of the snapshot fits what klamm had read.
-    after = _engine.load_snapshot(next(log.glob("*.checkpoint")), image.last_offset + 1, image.last_epoch)
+    after = load_snapshot(next(log.glob("*.checkpoint")), image.last_offset + 1, image.last_epoch)
     for segment in sorted(log.glob("*.log")):
         after = after.apply_batches(segment.read_bytes())
     assert after.topic_names() == image.topic_names()

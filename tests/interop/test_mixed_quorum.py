@@ -31,9 +31,9 @@ def mixed(folder: Path, java: Sequence[int], overrides: Mapping[int, Mapping[str
 
 def test_two_controllers_of_klamm_and_one_of_apache_kafka(tools: Tools, tmp_path: Path) -> None:
     with mixed(tmp_path, [1], {1: EAGER, 2: PATIENT, 3: PATIENT}) as quorum:
-        leader, told = quorum.leader()
+        leader, described = quorum.leader()
         assert leader.id == 1, "Apache Kafka's campaigns first"
-        assert [voter.replica_id for voter in told.current_voters] == [1, 2, 3]
+        assert [voter.replica_id for voter in described.current_voters] == [1, 2, 3]
         written = {f"java-{number}": 1000 + number for number in range(5)}
         for name, value in written.items():
             quorum.write(name, value)
@@ -78,9 +78,9 @@ def test_one_controller_of_klamm_and_two_of_apache_kafka(tmp_path: Path) -> None
                 quorum.write(name, written[name])
             for node_id in quorum.controllers:
                 quorum.wait_for(node_id, written)
-            leader, told = quorum.leader()
+            leader, described = quorum.leader()
             leaders.add(leader.id)
-            assert {voter.replica_id for voter in told.current_voters} == {1, 2, 3}
+            assert {voter.replica_id for voter in described.current_voters} == {1, 2, 3}
             quorum.kill(leader.id)
             name = f"{round_number}-after"
             written[name] = 2000
@@ -93,7 +93,7 @@ def test_one_controller_of_klamm_and_two_of_apache_kafka(tmp_path: Path) -> None
 def wipe(quorum: MixedQuorum, node_id: int, leader_id: int, written: Mapping[str, int]) -> None:
     """Give a voter an empty disk. It must begin with a snapshot that the leader made, and know what is written."""
     theirs = quorum.controllers[leader_id].data / "__cluster_metadata-0"
-    wait_until(lambda: list(theirs.glob("*.checkpoint")), 60)
+    wait_until(lambda: list(theirs.glob("*.checkpoint")), bound_s=60)
     quorum.kill(node_id)
     quorum.controllers[node_id].format(quorum.cluster_id)
     quorum.launch(node_id)

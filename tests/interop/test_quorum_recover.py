@@ -31,9 +31,9 @@ def test_apache_kafka_starts_on_a_recovered_quorum(
         assert run(["quorum", "doctor", "--bootstrap-controller", controller]) == 0
         capsys.readouterr()
         assert run(["metadata", "at", "--json", "--bootstrap-controller", controller]) == 0
-        told = json.loads(capsys.readouterr().out)
-        assert {*TOPICS, "after"} <= {topic["name"] for topic in told["topics"]}
-        assert told["quorum"]["leader_id"] == 1
+        at_end = json.loads(capsys.readouterr().out)
+        assert {*TOPICS, "after"} <= {topic["name"] for topic in at_end["topics"]}
+        assert at_end["quorum"]["leader_id"] == 1
         assert {*TOPICS, "after"} <= admin.list_topics(timeout=30).topics.keys()
     finally:
         node.stop()

@@ -72,7 +72,7 @@ def use(bootstrap: str) -> AdminClient:
     assert found is not None
     assert found.value() == b"one"
     consumer.close()
-    wait_until(lambda: set(admin.list_topics(timeout=BOUND_S).topics) >= {"a"}, BOUND_S)
+    wait_until(lambda: set(admin.list_topics(timeout=BOUND_S).topics) >= {"a"}, bound_s=BOUND_S)
     return admin
 
 
@@ -104,7 +104,7 @@ def test_an_apache_kafka_broker_with_controllers_of_klamm(tools: Tools, tmp_path
             [leader] = [int(line.split()[-1]) for line in described.splitlines() if line.startswith("LeaderId:")]
             nodes[leader].kill()
             admin.create_topics([NewTopic("b", 1, 1)], request_timeout=BOUND_S)["b"].result(BOUND_S)
-            wait_until(lambda: "b" in admin.list_topics(timeout=BOUND_S).topics, BOUND_S)
+            wait_until(lambda: "b" in admin.list_topics(timeout=BOUND_S).topics, bound_s=BOUND_S)
             assert retention(admin) == "12345"
     finally:
         for node in nodes.values():
@@ -126,7 +126,7 @@ def test_a_broker_of_klamm_with_a_controller_of_apache_kafka(tmp_path: Path) -> 
             admin = use(broker.bootstrap)
             assert retention(admin) == "12345"
             assert broker.stop() == 0
-            # What it is told when it comes back is the same.
+            # After it has returned, its answer is the same.
             broker.start(timeout_s=BOUND_S, request=METADATA)
             assert retention(admin) == "12345"
         finally:
@@ -136,7 +136,7 @@ def test_a_broker_of_klamm_with_a_controller_of_apache_kafka(tmp_path: Path) -> 
 def test_apache_kafkas_tools_ask_controllers_themselves(tools: Tools) -> None:
     """KIP-919: whichever of them is asked names the others, and what only one decides goes to that one."""
     with klamm.Cluster(controllers=3) as cluster:
-        wait_until(lambda: len(cluster.registered_controllers()) == 3, BOUND_S)
+        wait_until(lambda: len(cluster.registered_controllers()) == 3, bound_s=BOUND_S)
         addresses = {one.id: one.address for one in cluster.controllers}
         at = "--bootstrap-controller", next(one.address for one in cluster.controllers if not one.is_active)
         listed = tools("cluster", "list-endpoints", *at).stdout

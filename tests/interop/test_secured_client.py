@@ -1,4 +1,4 @@
-"""klamm's client against an Apache Kafka 4.3.1 with TLS and SASL: what works, and what a person is told otherwise."""
+"""klamm's client against an Apache Kafka 4.3.1 with TLS and SASL: what works, and the error messages otherwise."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_a_transaction_by_scram(kafka: SecuredKafka) -> None:
 
 
 def refused_with(address: str, keys: Mapping[str, str]) -> tuple[str, float]:
-    """What a client is told that must not be let in, and the admin client with it; and after how many seconds."""
+    """The error of a client that must be refused, also of the admin client, and the seconds that it took."""
     began = time.monotonic()
     with KafkaClient(address, {**SHORTLY, **keys}) as client, pytest.raises(SecurityError) as refused:
         client.partitions(TOPIC)
@@ -158,13 +158,13 @@ def test_a_wrong_password_is_told_at_once(kafka: SecuredKafka) -> None:
         ("SCRAM", "SCRAM-SHA-512", by_scram(kafka, password="wrong-word")),
         ("PLAIN", "PLAIN", by_plain("wrong-word")),
     ):
-        told, took_s = refused_with(kafka.address(listener), {**keys, "default.api.timeout.ms": "60000"})
-        assert f"refuses user '{USER}' by {mechanism}: look at sasl.jaas.config" in told
-        assert "wrong-word" not in told
+        error, took_s = refused_with(kafka.address(listener), {**keys, "default.api.timeout.ms": "60000"})
+        assert f"refuses user '{USER}' by {mechanism}: look at sasl.jaas.config" in error
+        assert "wrong-word" not in error
         assert took_s < 30, "it is not tried again until the time-out"
     pair = {"sasl.mechanism": "PLAIN", "sasl.username": USER, "sasl.password": "wrong-word"}
-    told, _ = refused_with(kafka.address("PLAIN"), {**pair, "security.protocol": "SASL_PLAINTEXT"})
-    assert "look at sasl.password" in told
+    error, _ = refused_with(kafka.address("PLAIN"), {**pair, "security.protocol": "SASL_PLAINTEXT"})
+    assert "look at sasl.password" in error
 
 
 def test_a_producer_is_told_at_once_too(kafka: SecuredKafka) -> None:
@@ -174,26 +174,26 @@ def test_a_producer_is_told_at_once_too(kafka: SecuredKafka) -> None:
 
 
 def test_a_mechanism_that_the_listener_has_not(kafka: SecuredKafka) -> None:
-    told, _ = refused_with(kafka.address("PLAIN"), {**by_scram(kafka), "security.protocol": "SASL_PLAINTEXT"})
-    assert "no SASL mechanism SCRAM-SHA-512, only PLAIN" in told
+    error, _ = refused_with(kafka.address("PLAIN"), {**by_scram(kafka), "security.protocol": "SASL_PLAINTEXT"})
+    assert "it does not offer SASL mechanism SCRAM-SHA-512, only PLAIN" in error
 
 
 def test_certificates_that_are_not_trusted(kafka: SecuredKafka) -> None:
     tls = trusting(kafka)
-    told, _ = refused_with(kafka.address("TLS"), {**tls, "ssl.truststore.location": str(kafka.files.other_authority)})
-    assert f"signed by none of the authorities of ssl.truststore.location={kafka.files.other_authority}" in told
-    told, _ = refused_with(kafka.address("TLS"), {"security.protocol": "SSL"})
-    assert "the authorities that this machine trusts (ssl.truststore.location is not set)" in told
-    told, _ = refused_with(kafka.address("STRANGER"), tls)
-    assert "is not for 127.0.0.1" in told
-    assert "elsewhere.example" in told
-    assert "ssl.endpoint.identification.algorithm" in told
-    told, _ = refused_with(kafka.address("EXPIRED"), tls)
-    assert "has expired" in told
+    error, _ = refused_with(kafka.address("TLS"), {**tls, "ssl.truststore.location": str(kafka.files.other_authority)})
+    assert f"not signed by any of the authorities of ssl.truststore.location={kafka.files.other_authority}" in error
+    error, _ = refused_with(kafka.address("TLS"), {"security.protocol": "SSL"})
+    assert "the authorities that this machine trusts (ssl.truststore.location is not set)" in error
+    error, _ = refused_with(kafka.address("STRANGER"), tls)
+    assert "is not for 127.0.0.1" in error
+    assert "elsewhere.example" in error
+    assert "ssl.endpoint.identification.algorithm" in error
+    error, _ = refused_with(kafka.address("EXPIRED"), tls)
+    assert "has expired" in error
 
 
-def told_in_time(address: str, keys: Mapping[str, str]) -> str:
-    """What a client is told within its time-out."""
+def error_in_time(address: str, keys: Mapping[str, str]) -> str:
+    """The error of a client within its timeout."""
     began = time.monotonic()
     with KafkaClient(address, {**SHORTLY, **keys}) as client, pytest.raises(ClientError) as refused:
         client.partitions(TOPIC)
@@ -203,25 +203,25 @@ def told_in_time(address: str, keys: Mapping[str, str]) -> str:
 
 
 def test_a_client_certificate_that_is_missing(kafka: SecuredKafka) -> None:
-    told = told_in_time(kafka.address("MUTUAL"), trusting(kafka))
-    assert "client's certificate" in told
+    error = error_in_time(kafka.address("MUTUAL"), trusting(kafka))
+    assert "client's certificate" in error
 
 
 def test_listeners_of_another_protocol(kafka: SecuredKafka) -> None:
     plaintext = kafka.bootstrap
-    told = told_in_time(kafka.address("TLS"), {})
-    assert "TLS" in told
-    assert "security.protocol" in told
-    told = told_in_time(plaintext, trusting(kafka))
-    assert "security.protocol must be PLAINTEXT or SASL_PLAINTEXT" in told
-    told = told_in_time(kafka.address("PLAIN"), {})
-    assert "is PLAINTEXT the security.protocol of its listener" in told
-    told = told_in_time(plaintext, by_plain())
-    assert "its listener wants no SASL: is its security.protocol PLAINTEXT?" in told
-    told = told_in_time(kafka.address("TLS"), by_scram(kafka))
-    assert "its listener wants no SASL: is its security.protocol SSL?" in told
-    told = told_in_time(kafka.address("SCRAM"), trusting(kafka))
-    assert "is SSL the security.protocol of its listener" in told
+    error = error_in_time(kafka.address("TLS"), {})
+    assert "TLS" in error
+    assert "security.protocol" in error
+    error = error_in_time(plaintext, trusting(kafka))
+    assert "security.protocol must be PLAINTEXT or SASL_PLAINTEXT" in error
+    error = error_in_time(kafka.address("PLAIN"), {})
+    assert "is PLAINTEXT the security.protocol of its listener" in error
+    error = error_in_time(plaintext, by_plain())
+    assert "its listener does not use SASL: is its security.protocol PLAINTEXT?" in error
+    error = error_in_time(kafka.address("TLS"), by_scram(kafka))
+    assert "its listener does not use SASL: is its security.protocol SSL?" in error
+    error = error_in_time(kafka.address("SCRAM"), trusting(kafka))
+    assert "is SSL the security.protocol of its listener" in error
 
 
 def test_a_session_is_renewed_before_it_ends(kafka: SecuredKafka) -> None:
@@ -298,7 +298,7 @@ def test_nothing_shows_a_secret(kafka: SecuredKafka) -> None:
         assert PASSWORD not in str(of_admin.value)
 
 
-def test_a_store_of_java_is_converted_by_the_command_that_is_told(kafka: SecuredKafka, tmp_path: Path) -> None:
+def test_a_store_of_java_is_converted_by_the_command_in_the_message(kafka: SecuredKafka, tmp_path: Path) -> None:
     """The command is taken out of the message and run, for JKS and PKCS12."""
     require("keytool", "openssl")
     for kind in ("JKS", "PKCS12"):
@@ -379,7 +379,7 @@ def test_a_wrong_password_for_the_quorum(
     wrong = ["--command-config", str(properties(tmp_path, of_the_quorum(kafka, "wrong-word")))]
     for command in (["metadata", "at"], ["quorum", "doctor"]):
         assert run([*command, "--bootstrap-controller", kafka.address("QUORUM"), *wrong]) == 1
-        told = "".join(capsys.readouterr())
-        assert f"refuses user '{USER}' by PLAIN: look at sasl.jaas.config" in told
-        assert "majority-lost" not in told
-        assert "wrong-word" not in told
+        error = "".join(capsys.readouterr())
+        assert f"refuses user '{USER}' by PLAIN: look at sasl.jaas.config" in error
+        assert "majority-lost" not in error
+        assert "wrong-word" not in error

@@ -58,6 +58,6 @@ def test_klamm_starts_on_what_apache_kafka_formatted(tools: Tools, tmp_path: Pat
     tools("storage", "format", "-t", cluster_id, "-c", str(node.file), *(["--standalone"] if is_dynamic else []))
     with node:
         tools("topics", "--bootstrap-server", node.bootstrap, "--create", "--topic", "made")
-        told = tools("metadata-quorum", "--bootstrap-server", node.bootstrap, "describe", "--status").stdout
-        assert cluster_id in told
-        assert ("directoryId" in told) == is_dynamic
+        status = tools("metadata-quorum", "--bootstrap-server", node.bootstrap, "describe", "--status").stdout
+        assert cluster_id in status
+        assert ("directoryId" in status) == is_dynamic

@@ -149,7 +149,7 @@ def test_what_one_makes_the_other_makes(tools: Tools, tmp_path: Path, capsys: py
         # Java spells an IPv6 address out.
         written = [record.replace('"::1"', '"0:0:0:0:0:0:0:1"') for record in voters(tools, ours.parent)]
         assert written == voters(tools, theirs.parent), options
-        # Each is told what the other made, and finds nothing wrong with it.
+        # Each accepts the snapshot that the other made.
         shown = tools("storage", "info", "-c", str(ours)).stdout
         assert f"cluster.id={CLUSTER}" in shown
         assert "roblem" not in shown

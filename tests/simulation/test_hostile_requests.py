@@ -199,7 +199,7 @@ def play(seed: int) -> HostileWorld:
     is_dynamic = seed % 2 == 0
     world = HostileWorld(rng, 3, 0 if is_dynamic else 1, faults, config, dynamic=is_dynamic)
     world.begin()
-    world._every(lambda: world.ask_every_us, world.ask)
+    world.every(lambda: world.ask_every_us, world.ask)
     world.run(4_000_000)
     world.heal()
     assert _is_alive(world)

@@ -37,7 +37,7 @@ def come_back(crash_after_effects, power_cut):
     world, behind = quorum_that_left_one_behind()
     world.faults.power_cut_share = float(power_cut)
     behind.crash_after_effects = crash_after_effects
-    world._start(behind)
+    world.start_replica(behind)
     life = behind.life
     target = max(replica.high_watermark for replica in world.replicas.values())
 

@@ -46,10 +46,10 @@ def what_is_missing() -> str | None:
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None:
         return f"there is no java in PATH: install a JDK {JAVA_MIN} or newer"
-    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    version = re.search(r'version "(\d+)', told)
+    output = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "(\d+)', output)
     if version is None or int(version[1]) < JAVA_MIN:
-        return f"{java} is no Java {JAVA_MIN} or newer: {told.strip()}"
+        return f"{java} is no Java {JAVA_MIN} or newer: {output.strip()}"
     return None
 
 

@@ -57,13 +57,13 @@ def main() -> None:
     parser.add_argument("--rows-per-batch", type=int, default=1_000_000)
     parser.add_argument("--die-in-commit", action="store_true")
     parser.add_argument("--speculation", action="store_true", help="try tasks twice at once, and soon")
-    told = parser.parse_args()
+    arguments = parser.parse_args()
     session = (
-        SparkSession.builder.master(told.master)
+        SparkSession.builder.master(arguments.master)
         .config("spark.executor.memory", "512m")
         .config("spark.driver.memory", "512m")
         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
-        .config("spark.speculation", str(told.speculation).lower())
+        .config("spark.speculation", str(arguments.speculation).lower())
         .config("spark.speculation.interval", "20ms")
         .config("spark.speculation.multiplier", "1.05")
         .config("spark.speculation.quantile", "0.25")
@@ -73,9 +73,14 @@ def main() -> None:
         .getOrCreate()
     )
     java = int(session._jvm.ProcessHandle.current().pid())
-    session.dataSource.register(dying([java, os.getpid()]) if told.die_in_commit else KlammDataSource)
+    session.dataSource.register(dying([java, os.getpid()]) if arguments.die_in_commit else KlammDataSource)
     writer = stream_to(
-        session, told.kafka, told.source, told.target, told.checkpoint, rows_per_batch=told.rows_per_batch
+        session,
+        arguments.kafka,
+        arguments.source,
+        arguments.target,
+        arguments.checkpoint,
+        rows_per_batch=arguments.rows_per_batch,
     )
     patiently(lambda: writer.start().awaitTermination())
     session.stop()

@@ -13,8 +13,9 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from klamm.pipelines.bench.process_tree import forget_peak, peak_rss
+from klamm.protocol.topic_partition import TopicPartition
 from klamm.spark.options.options import parse_batch
-from klamm.spark.ranges.offsets import OffsetRange, TopicPartition
+from klamm.spark.ranges.offsets import OffsetRange
 from klamm.spark.reading.columns import _TYPES
 from klamm.spark.reading.reader import read_range
 

@@ -84,7 +84,7 @@ def test_a_compacted_topic(spark: SparkSession, kafka: str) -> None:
     for number in range(300):
         # A segment ends by the time of its records.
         send(kafka, "compacted", [Sent(b"%d" % number, b"%d" % (number % 7), timestamp_ms=(number + 1) * 1000)])
-    wait_until(lambda: len(read(spark, kafka, "compacted")) < 300, 120)
+    wait_until(lambda: len(read(spark, kafka, "compacted")) < 300, bound_s=120)
     found = read(spark, kafka, "compacted")
     assert found[-1] == (299, b"299")
     assert all(value == b"%d" % offset for offset, value in found)

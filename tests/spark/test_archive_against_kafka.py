@@ -69,7 +69,7 @@ def test_a_compacted_topic(spark: SparkSession, kafka: str, tmp_path: Path) -> N
     make(kafka, name, cleanup_policy="compact", segment_ms="100", min_cleanable_dirty_ratio="0.01")
     for number in range(300):
         send(kafka, name, [Sent(b"%d" % number, b"%d" % (number % 7), timestamp_ms=(number + 1) * 1000)])
-    wait_until(lambda: len(read(spark, kafka, name)) < 300, 300)
+    wait_until(lambda: len(read(spark, kafka, name)) < 300, bound_s=300)
     archive([name], tmp_path, bootstrap=kafka, spark=spark, records_per_task=50)
     found = verify(tmp_path, spark=spark).records
     assert found < 300

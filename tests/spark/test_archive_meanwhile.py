@@ -39,7 +39,7 @@ class Once:
 def made_again(bootstrap: str, name: str) -> None:
     with Client(bootstrap) as client:
         topics.delete(client, [name])
-        wait_until(lambda: name not in {one.name for one in topics.topics(client)}, 30)
+        wait_until(lambda: name not in {one.name for one in topics.topics(client)}, bound_s=30)
         topics.create(client, [name], partitions=1, configs={"retention.ms": "-1"})
 
 
@@ -103,7 +103,7 @@ def test_a_mapping_says_nothing_of_a_topic_that_is_gone(
         assert [mapping.translate(0, offset) for offset in (2, first, 10)] == [max(2 - first, 0), 0, 10 - first]
         with Client(bootstrap) as client:
             topics.delete(client, [copy])
-            wait_until(lambda: copy not in {one.name for one in topics.topics(client)}, 30)
+            wait_until(lambda: copy not in {one.name for one in topics.topics(client)}, bound_s=30)
 
 
 def test_a_restore_that_is_killed_behind_the_making_of_a_topic_ends_it(

@@ -13,15 +13,16 @@ import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 import klamm
-from klamm import _engine
+from klamm._engine.metadata import Image
+from klamm._engine.quorum import write_snapshot
 from klamm.cli.main import run
-from klamm.formats.meta_properties import uuid_text
 from klamm.metadata import History
 from klamm.metadata.state import partition_fields
 from klamm.pipelines.audit import QUESTIONS, Audit, open_audit, write_report
 from klamm.pipelines.audit.plan import plan
 from klamm.pipelines.errors import PipelineError
 from klamm.protocol.generated.metadata_records import FeatureLevelRecord, encode_at
+from klamm.protocol.uuids import uuid_text
 from tests.support.metadata_stories import FOLDER, write_story
 
 if TYPE_CHECKING:
@@ -47,9 +48,7 @@ def from_snapshot(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory)
     level = encode_at(FeatureLevelRecord(name="metadata.version", feature_level=30), 30)
     image = History(folder).state_at(SNAPSHOT_END - 1).image.apply([level])
     name = f"{SNAPSHOT_END:020}-0000000001.checkpoint"
-    _engine.write_snapshot(
-        folder / FOLDER / name, image, epoch=1, last_contained_log_timestamp_ms=11_000, now_ms=99_000
-    )
+    write_snapshot(folder / FOLDER / name, image, epoch=1, last_contained_log_timestamp_ms=11_000, now_ms=99_000)
     bases = sorted((folder / FOLDER).glob("*.log"))
     for file, following in itertools.pairwise(bases):
         if int(following.stem) <= SNAPSHOT_END:
@@ -171,23 +170,23 @@ def states(audit: Audit) -> dict[tuple[str, str, int], dict[str, Any]]:
     columns = ("topic", "topic_id", "partition", "leader", "leader_epoch", "partition_epoch", "leader_recovery_state")
     found: dict[tuple[str, str, int], dict[str, Any]] = {}
     for row in audit.partition_history().orderBy("offset").select(*columns, *lists, "event").collect():
-        told = row.asDict()
-        key = told["topic"], told.pop("topic_id"), told["partition"]
-        told["leader"] = -1 if told["leader"] is None else told["leader"]
-        found[key] = told
-        if told.pop("event") == "deleted":
+        fields = row.asDict()
+        key = fields["topic"], fields.pop("topic_id"), fields["partition"]
+        fields["leader"] = -1 if fields["leader"] is None else fields["leader"]
+        found[key] = fields
+        if fields.pop("event") == "deleted":
             del found[key]
-    return {key: {name: told[name] for name in told if name != "topic"} for key, told in found.items()}
+    return {key: {name: fields[name] for name in fields if name != "topic"} for key, fields in found.items()}
 
 
-def states_of_image(image: _engine.Image) -> dict[tuple[str, str, int], dict[str, Any]]:
+def states_of_image(image: Image) -> dict[tuple[str, str, int], dict[str, Any]]:
     found = {}
     for name in image.topic_names():
         topic_id = image.topic_id(name) or b""
         for one in image.partitions(topic_id):
-            told = partition_fields(one)
-            del told["directories"]
-            found[name, uuid_text(topic_id), one.index] = told
+            fields = partition_fields(one)
+            del fields["directories"]
+            found[name, uuid_text(topic_id), one.index] = fields
     return found
 
 
@@ -196,7 +195,7 @@ def test_the_last_states_are_those_of_the_image(story: Audit) -> None:
     image = states_of_image(History(story.plan.path.parent).state_at().image)
     # The image counts a cleared ELR as Apache Kafka does.
     assert found == image
-    assert [told["partition_epoch"] for told in found.values()] == [4]
+    assert [fields["partition_epoch"] for fields in found.values()] == [4]
 
 
 def test_a_log_that_begins_with_a_snapshot(from_snapshot: Audit) -> None:
@@ -229,8 +228,8 @@ def test_tables_and_views(story: Audit) -> None:
     query = "select offset, leader, isr from PartitionChangeRecord where leader >= 0 order by offset limit 2"
     assert list(map(tuple, story.spark.sql(query).collect())) == [(14, 3, [3, 1]), (18, 2, [2])]
     assert story.table("leaderchange").select("leader_id").orderBy("offset").collect()[1][0] == 2
-    told = story.records().where("offset = 13").select("fields").collect()[0][0]
-    assert json.loads(told)["isr"] == [1, 2, 3]
+    fields = story.records().where("offset = 13").select("fields").collect()[0][0]
+    assert json.loads(fields)["isr"] == [1, 2, 3]
     with pytest.raises(PipelineError, match="no question 'why': use one of leadership"):
         story.ask("why")
 
@@ -294,9 +293,9 @@ def test_a_live_cluster(spark: SparkSession, capsys: pytest.CaptureFixture[str])
             assert elections[-1][1] != killed.id
             assert elections[-1][3] is not None
         assert run(["audit", "config_changes", "-C", left.address, "--json"]) == 0
-        told = json.loads(capsys.readouterr().out)
-        assert told["answers"]["config_changes"]["rows"][0]["after"] == "1234"
-        assert told["log"]["origin"] == f"the controllers at {left.address}"
+        fields = json.loads(capsys.readouterr().out)
+        assert fields["answers"]["config_changes"]["rows"][0]["after"] == "1234"
+        assert fields["log"]["origin"] == f"the controllers at {left.address}"
 
 
 def test_the_command(story: Audit, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from klamm.formats.meta_properties import uuid_text
 from klamm.metadata import History
 from klamm.pipelines.audit import QUESTIONS, Audit, open_audit
 from klamm.pipelines.audit import audit as auditing
 from klamm.pipelines.audit.questions import HISTORY
 from klamm.pipelines.audit.rows import rows_of_answer
+from klamm.protocol.uuids import uuid_text
 from tests.support.metadata_life import Interval, Life, Truth
 
 if TYPE_CHECKING:
@@ -88,10 +88,10 @@ def test_isrs(lived: Lived) -> None:
 def test_how_long_partitions_were_so(lived: Lived, question: str) -> None:
     found = rows(lived.audit.ask(question), "topic_id partition from_time to_time duration_ms")
     end = lived.audit.plan.end_time_ms
-    told: list[Interval] = getattr(lived.truth, question)
+    intervals: list[Interval] = getattr(lived.truth, question)
     expected = [
         (*place(one.key), one.from_ms, one.to_ms, (end if one.to_ms is None else one.to_ms) - one.from_ms)
-        for one in told
+        for one in intervals
     ]
     assert sorted(found, key=str) == sorted(expected, key=str)
 
@@ -119,5 +119,5 @@ def test_spark_answers_in_shares_what_this_process_answers(
         frames = [sorted(map(str, rows(one.ask(question), columns))) for one in (audit, lived.audit)]
     assert frames[0] == frames[1]
     assert shared.schema.names == alone.schema.names
-    told = [sorted(map(str, rows_of_answer(one))) for one in (shared, alone)]
-    assert told[0] == told[1]
+    answers = [sorted(map(str, rows_of_answer(one))) for one in (shared, alone)]
+    assert answers[0] == answers[1]

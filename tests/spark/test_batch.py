@@ -220,7 +220,7 @@ def test_filters_that_are_pushed_down_change_no_answer(
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"startingoffset": "earliest"}, "did you mean 'startingOffsets'?"),
         ({"failOnDataLoss": "perhaps"}, "option 'failOnDataLoss' is 'perhaps': say true or false"),
@@ -235,10 +235,10 @@ def test_filters_that_are_pushed_down_change_no_answer(
         ({"kafka.no.such.key": "1"}, "kafka.no.such.key"),
     ],
 )
-def test_wrong_options_fail_at_load(read: Callable[..., DataFrame], options: dict[str, str], told: str) -> None:
+def test_wrong_options_fail_at_load(read: Callable[..., DataFrame], options: dict[str, str], message: str) -> None:
     with pytest.raises(Exception, match=r"(?s).*") as refused:
         read(subscribe="t", **options)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_what_is_not_there_is_named(read: Callable[..., DataFrame], topic: MakeTopic) -> None:

@@ -66,9 +66,9 @@ def run_job(folder: Path, code: str, *command: str, packages: tuple[Path, ...] =
 @pytest.mark.usefixtures("spark")
 def test_the_reason_of_a_failure(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
     exec(compile(part("A script").replace("localhost:9092", bootstrap), "environments.md", "exec"), {"__name__": "job"})
-    told = capsys.readouterr().out.strip()
+    printed = capsys.readouterr().out.strip()
     [promised] = re.findall(r"It prints `(.*?)`", PAGE, re.DOTALL)
-    assert told == promised.replace("\n", " ")
+    assert printed == promised.replace("\n", " ")
 
 
 @pytest.mark.usefixtures("spark")

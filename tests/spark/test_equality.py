@@ -130,7 +130,7 @@ def test_a_compacted_topic(compare: Compare, bootstrap: str) -> None:
     for number in range(60):
         # A segment ends by the time of its records.
         send(bootstrap, name, [Sent(b"%d" % number, b"%d" % (number % 7), timestamp_ms=(number + 1) * 1000)])
-    wait_until(lambda: count(bootstrap, name) < 30, 120)
+    wait_until(lambda: count(bootstrap, name) < 30, bound_s=120)
     compare(subscribe=name, maxRecordsPerPartition="7")
     compare(subscribe=name, startingOffsets=json.dumps({name: {"0": 10}}), endingOffsets=json.dumps({name: {"0": 50}}))
     compare("stream", subscribe=name, startingOffsets="earliest", maxOffsetsPerTrigger="20")
@@ -147,9 +147,9 @@ def count(bootstrap: str, topic: str) -> int:
     return found
 
 
-def test_transactions(compare: Compare, bootstrap: str, topic: MakeTopic, request: pytest.FixtureRequest) -> None:
-    if KAFKA not in request.node.name:
-        pytest.skip("klamm as a broker has no transactions")
+@pytest.mark.parametrize("bootstrap", [KAFKA], indirect=True)
+def test_transactions(compare: Compare, bootstrap: str, topic: MakeTopic) -> None:
+    """klamm's brokers have no transactions yet."""
     name = topic()
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": name})
     producer.init_transactions(60)

@@ -47,7 +47,7 @@ def test_a_task_that_is_tried_again_writes_nothing(kafka: str, query: Query) -> 
         task = query.task(0, batch)
         values = [b"%d-%d" % (batch, at) for at in range(3)]
         first, again = query.write(task, *values), query.write(task, *reversed(values))
-        assert (first.report.course, again.report.course) == (TaskAction.COMMIT, TaskAction.COMPARE)
+        assert (first.report.action, again.report.action) == (TaskAction.COMMIT, TaskAction.COMPARE)
         assert first.report.rows == again.report.rows
         query.finish(again)
     assert committed(kafka, query.topic)[0] == [b"%d-%d" % (batch, at) for batch in range(3) for at in range(3)]
@@ -72,7 +72,7 @@ def test_a_batch_that_an_earlier_run_began_is_read_when_all_of_it_is_there(kafka
 
     query.write(query.task(1), b"b")
     again = [query.write(query.task(at, run="run2"), value) for at, value in enumerate([b"a", b"b", b"c"])]
-    assert [message.report.course for message in again] == [TaskAction.PREPARE, TaskAction.COMPARE, TaskAction.PREPARE]
+    assert [message.report.action for message in again] == [TaskAction.PREPARE, TaskAction.COMPARE, TaskAction.PREPARE]
     with KafkaClient(kafka) as all_of_it, KafkaClient(kafka, {"isolation.level": "read_committed"}) as stable:
         assert stable.offsets(query.topic, {0: -1})[0] < all_of_it.offsets(query.topic, {0: -1})[0]
     query.finish(*again)
@@ -95,18 +95,20 @@ def test_a_driver_that_dies_while_it_ends_transactions_is_followed_by_another(ka
 
 
 @pytest.mark.parametrize(
-    ("plan", "told"),
+    ("plan", "message"),
     [
         ([b"a", b"c", b"b"], "task 1 wrote 1 rows, and has 1, others now"),
         ([b"abc"], "task 1 wrote 1 rows, and there is no such task now"),
     ],
 )
-def test_a_plan_that_gives_tasks_other_rows_is_refused(kafka: str, query: Query, plan: list[bytes], told: str) -> None:
+def test_a_plan_that_gives_tasks_other_rows_is_refused(
+    kafka: str, query: Query, plan: list[bytes], message: str
+) -> None:
     from klamm.spark.sink.sink_tokens import DeliveryError
 
     query.write(query.task(1), b"b")
     again = [query.write(query.task(at, run="run2"), value) for at, value in enumerate(plan)]
-    with pytest.raises(DeliveryError, match=told):
+    with pytest.raises(DeliveryError, match=message):
         query.finish(*again)
     query.give_up(*again)
     assert committed(kafka, query.topic)[0] == [b"b"]
@@ -118,7 +120,7 @@ def test_a_transaction_that_nobody_ends_is_not_taken_for_none(kafka: str, query:
 
     with query.dies_before_commit(query.task(1), b"b"):
         first = query.write(query.task(0, run="run2"), b"a")
-        assert first.report.course is TaskAction.PREPARE
+        assert first.report.action is TaskAction.PREPARE
         with pytest.raises(DeliveryError, match="still open for task 1, and no task of this one has that number"):
             query.finish(first)
         second = query.write(query.task(1, run="run2"), b"b")

@@ -56,9 +56,9 @@ class Process:
     def result(self) -> Any:
         """None when it failed or was killed."""
         with os.fdopen(self._results, "rb") as results:
-            told = results.read()
+            result = results.read()
         os.waitpid(self.process_id, 0)
-        return pickle.loads(told) if told else None
+        return pickle.loads(result) if result else None
 
 
 @dataclass

@@ -71,16 +71,16 @@ def test_bad_values_are_dropped_or_fail(read: Callable[..., DataFrame], orders: 
 
 
 @pytest.mark.parametrize(
-    ("schema", "told"),
+    ("schema", "message"),
     [
         ("id long, of map<string, int>", "value.of is map<string,int>, which is not read from JSON"),
         ("id date", "value.id is date, which is not read from JSON"),
     ],
 )
-def test_what_is_not_read_from_json_is_named(read: Callable[..., DataFrame], schema: str, told: str) -> None:
+def test_what_is_not_read_from_json_is_named(read: Callable[..., DataFrame], schema: str, message: str) -> None:
     with pytest.raises(Exception, match=r"(?s).*") as refused:
         read("json", **{"value.schema": schema}).collect()
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_a_schema_that_leaves_the_value_away_decodes_nothing(spark: SparkSession, bootstrap: str, orders: str) -> None:

@@ -75,7 +75,7 @@ def commit(bootstrap: str, group: str, topic: str, offsets: dict[int, int]) -> N
             return False
         return True
 
-    wait_until(has_committed, BOUND_S)
+    wait_until(has_committed, bound_s=BOUND_S)
     consumer.close()
 
 
@@ -153,7 +153,7 @@ def test_a_topic_and_its_groups_go_over(
     member = Consumer(config)
     member.subscribe([f"copy.{name}-a"])
     try:
-        wait_until(lambda: member.poll(0.1) is None and member.assignment(), BOUND_S)
+        wait_until(lambda: member.poll(0.1) is None and member.assignment(), bound_s=BOUND_S)
         done = mirror(options, spark=spark)
         assert [group.has_members for group in done.groups] == [True]
         assert there.committed(f"{name}-readers") == {(f"copy.{name}-a", 0): 2, (f"copy.{name}-a", 1): 13}
@@ -186,7 +186,7 @@ def test_what_comes_while_it_runs_is_followed(
         yield True
 
     step = steps()
-    told: list[MirrorProgress] = []
+    progress: list[MirrorProgress] = []
     options = MirrorOptions(
         bootstrap,
         there.bootstrap_servers,
@@ -196,9 +196,9 @@ def test_what_comes_while_it_runs_is_followed(
         trigger_s=0.1,
         interval_s=0.2,
     )
-    mirror(options, spark=spark, on_progress=told.append, until=lambda _: next(step))
-    assert [one.trouble for one in told if one.trouble] == []
-    assert dict(told[-1].groups[0].offsets) == {(name, 0): 4, (name, 1): 5}, "of all looks together"
+    mirror(options, spark=spark, on_progress=progress.append, until=lambda _: next(step))
+    assert [one.trouble for one in progress if one.trouble] == []
+    assert dict(progress[-1].groups[0].offsets) == {(name, 0): 4, (name, 1): 5}, "of all looks together"
     assert rows(there.bootstrap_servers, name) == rows(bootstrap, name)
     assert rows(there.bootstrap_servers, f"{name}-new") == rows(bootstrap, f"{name}-new")
 
@@ -241,7 +241,7 @@ def test_after_a_kill_nothing_is_missing(
         )
     try:
         begun = lambda: name in there.topics() and len(there.records(name)) > 0  # noqa: E731
-        wait_until(lambda: killed.poll() is not None or begun(), BOUND_S)
+        wait_until(lambda: killed.poll() is not None or begun(), bound_s=BOUND_S)
         assert killed.poll() is None, (tmp_path / "log").read_text()
     finally:
         os.killpg(killed.pid, signal.SIGKILL)

@@ -72,7 +72,7 @@ def test_a_compacted_topic_keeps_its_records_and_places(
     make(kafka, "compacted", segment_bytes="1048576", **config)
     for number in range(300):
         send(kafka, "compacted", [Sent(b"%d" % number, b"%d" % (number % 7), timestamp_ms=(number + 1) * 1000)])
-    wait_until(lambda: len(rows(kafka, "compacted")[0]) < 300, 120)
+    wait_until(lambda: len(rows(kafka, "compacted")[0]) < 300, bound_s=120)
     kept = rows(kafka, "compacted")[0]
     middle = kept[len(kept) // 2][0]
     commit(kafka, "compacted", "compacted", {0: middle})

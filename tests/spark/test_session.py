@@ -42,7 +42,7 @@ def test_an_interrupt_is_no_traceback(java: None, number: signal.Signals) -> Non
     try:
         assert process.stdout.readline() == "ready\n"
         os.killpg(process.pid, number)
-        told, complained = process.communicate(timeout=120)
+        printed, complained = process.communicate(timeout=120)
     finally:
         process.kill()
-    assert (told, complained, process.returncode) == ("ended\n", "", 0)
+    assert (printed, complained, process.returncode) == ("ended\n", "", 0)

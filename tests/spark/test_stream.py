@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
+from klamm.protocol.topic_partition import TopicPartition
 from klamm.spark.progress import offsets_behind_latest
-from klamm.spark.ranges.offsets import TopicPartition
 from tests.spark.patience import patiently
 from tests.spark.producing import numbered, send
 from tests.support.waiting import wait_until
@@ -41,7 +41,7 @@ class Sink:
             writer = reader.options(**options).load().writeStream.foreachBatch(self.keep)
             writer = writer.option("checkpointLocation", str(self.checkpoint))
             query = writer.trigger(**trigger).start()  # type: ignore[arg-type]
-            wait_until(lambda: query.recentProgress or not query.isActive, BOUND_S)
+            wait_until(lambda: query.recentProgress or not query.isActive, bound_s=BOUND_S)
             if failure := query.exception():
                 raise failure
             return query
@@ -128,9 +128,9 @@ def test_a_stream_begins_with_what_comes(sink: Sink, topic: MakeTopic) -> None:
     send(sink.bootstrap, name, numbered(5))
     query = sink.start({"processingTime": "0 seconds"}, subscribe=name)
     try:
-        wait_until(lambda: query.recentProgress, BOUND_S)
+        wait_until(lambda: query.recentProgress, bound_s=BOUND_S)
         send(sink.bootstrap, name, numbered(5, start=5))
-        wait_until(lambda: len(sink.values()) == 5, BOUND_S)
+        wait_until(lambda: len(sink.values()) == 5, bound_s=BOUND_S)
     finally:
         query.stop()
     sink.forget_the_end_of_the_first_batch()
@@ -181,12 +181,12 @@ def test_a_batch_waits_for_its_minimum(sink: Sink, topic: MakeTopic) -> None:
     query = sink.start({"processingTime": "0 seconds"}, **options)
     try:
         # The first batch is never late.
-        wait_until(lambda: sink.values() == words(3), BOUND_S)
+        wait_until(lambda: sink.values() == words(3), bound_s=BOUND_S)
         send(sink.bootstrap, name, numbered(4, start=3))
-        wait_until(lambda: says_latest(query, name, 7), BOUND_S)
+        wait_until(lambda: says_latest(query, name, 7), bound_s=BOUND_S)
         assert sink.values() == words(3)
         send(sink.bootstrap, name, numbered(6, start=7))
-        wait_until(lambda: sink.values() == words(13), BOUND_S)
+        wait_until(lambda: sink.values() == words(13), bound_s=BOUND_S)
     finally:
         query.stop()
 

@@ -64,10 +64,10 @@ def test_a_batch_query_says_so_when_its_broker_stays_away(spark: SparkSession, n
     node.kill()
     with pytest.raises(Exception, match=r"(?s).*") as failed:
         list(rows)
-    check_told(str(failed.value), node, "default.api.timeout.ms")
+    check_message(str(failed.value), node, "default.api.timeout.ms")
 
 
-def check_told(text: str, node: NodeProcess, option: str) -> None:
+def check_message(text: str, node: NodeProcess, option: str) -> None:
     """Whether one line names the address, and the option that makes it wait longer."""
     lines = [line for line in text.splitlines() if node.bootstrap in line and option in line]
     assert lines, text
@@ -79,11 +79,11 @@ def test_a_stream_goes_on_when_its_broker_comes_back(spark: SparkSession, node: 
     options = {"subscribe": "t", "startingOffsets": "earliest", "maxOffsetsPerTrigger": "30"}
     query = sink.start({"processingTime": "0 seconds"}, **options)
     try:
-        wait_until(lambda: len(sink.values()) >= 30, BOUND_S)
+        wait_until(lambda: len(sink.values()) >= 30, bound_s=BOUND_S)
         node.kill()
         node.start(timeout_s=BOUND_S)
         send(node.bootstrap, "t", numbered(50, 1, 100))
-        wait_until(lambda: len(sink.values()) == 150 or not query.isActive, BOUND_S)
+        wait_until(lambda: len(sink.values()) == 150 or not query.isActive, bound_s=BOUND_S)
         assert query.exception() is None
         assert sink.values() == words(150)
     finally:
@@ -98,10 +98,10 @@ def test_a_stream_says_so_when_its_broker_stays_away_and_resumes(
     options = {"subscribe": "t", "startingOffsets": "earliest", "kafka.default.api.timeout.ms": SOON_MS}
     query = sink.start({"processingTime": "0 seconds"}, **options)
     try:
-        wait_until(lambda: len(sink.values()) == 10, BOUND_S)
+        wait_until(lambda: len(sink.values()) == 10, bound_s=BOUND_S)
         node.kill()
-        wait_until(lambda: not query.isActive, BOUND_S)
-        check_told(str(query.exception()), node, "default.api.timeout.ms")
+        wait_until(lambda: not query.isActive, bound_s=BOUND_S)
+        check_message(str(query.exception()), node, "default.api.timeout.ms")
     finally:
         query.stop()
     node.start(timeout_s=BOUND_S)
@@ -116,7 +116,7 @@ def test_a_sink_says_so_when_its_broker_stays_away(spark: SparkSession, node: No
     frame = spark.range(5).selectExpr("cast(id as string) as value")
     with pytest.raises(Exception, match=r"(?s).*") as failed:
         frame.write.format("klamm").mode("append").options(**options).save()
-    check_told(str(failed.value), node, "max.block.ms")
+    check_message(str(failed.value), node, "max.block.ms")
 
 
 # ---- topics and offsets that change under a stream ----
@@ -203,13 +203,13 @@ def test_a_batch_query_reads_no_other_topic_than_it_was_planned_for(
 
 def test_a_bootstrap_server_that_refuses_is_named_soon(spark: SparkSession, bootstrap: str) -> None:
     address = f"127.0.0.1:{free_port()}"
-    told = f"nothing listens at bootstrap.servers={address}, tried for 5000 ms"
+    message = f"nothing listens at bootstrap.servers={address}, tried for 5000 ms"
     options = {"kafka.bootstrap.servers": address}
-    with pytest.raises(Exception, match=told) as failed:
+    with pytest.raises(Exception, match=message) as failed:
         spark.read.format("klamm").options(**options, subscribe="t").load().count()
-    assert reason(failed.value).startswith(f"cannot find the partitions of t: {told}")
+    assert reason(failed.value).startswith(f"cannot find the partitions of t: {message}")
     writer = spark.range(5).selectExpr("cast(id as string) as value").write.format("klamm").mode("append")
-    with pytest.raises(Exception, match=told):
+    with pytest.raises(Exception, match=message):
         writer.options(**options, topic="t").save()
 
 
@@ -235,15 +235,15 @@ def test_records_that_were_deleted_before_a_stream_read_them(sink: Sink, topic: 
     partition = TopicPartition(name, 0, 9)
     admin = AdminClient({"bootstrap.servers": sink.bootstrap})
     admin.delete_records([partition])[partition].result(30)
-    told = rf"some data is lost: partition {name}-0 holds \[9, 15\), and \[5, 15\) was to be read"
-    with pytest.raises(Exception, match=told):
+    message = rf"some data is lost: partition {name}-0 holds \[9, 15\), and \[5, 15\) was to be read"
+    with pytest.raises(Exception, match=message):
         sink.run(**options)
     sink.run(**options, failOnDataLoss="false")
     assert sink.values() == sorted([*words(5), *words(15, 9)])
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"startingOffsets": "{"}, "option 'startingOffsets' is '{': it is no JSON"),
         ({"startingOffsets": '{"NAME": {"0": 0, "7": 0}}'}, "option 'startingOffsets' names NAME-7, which is not"),
@@ -254,12 +254,12 @@ def test_records_that_were_deleted_before_a_stream_read_them(sink: Sink, topic: 
         ({"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.default.api.timeout.ms": "500"}, "127.0.0.1:1"),
     ],
 )
-def test_a_stream_that_cannot_be_says_why(sink: Sink, topic: MakeTopic, options: dict[str, str], told: str) -> None:
+def test_a_stream_that_cannot_be_says_why(sink: Sink, topic: MakeTopic, options: dict[str, str], message: str) -> None:
     name = topic()
     given = {"subscribe": name} | {key: value.replace("NAME", name) for key, value in options.items()}
     with pytest.raises(Exception, match=r"(?s).*") as refused:
         sink.run(**given)
-    assert told.replace("NAME", name) in str(refused.value)
+    assert message.replace("NAME", name) in str(refused.value)
 
 
 # ---- a full disk ----

@@ -93,7 +93,7 @@ class DynamicQuorum:
         return [] if quorum is None else [voter.node_id for voter in quorum.voters]
 
     def wait_for(self, voters: list[int]) -> Quorum:
-        """Until a leader that is among them tells of these voters."""
+        """Wait until a leader among them reports these voters."""
         told: list[Quorum] = []
 
         def is_led_by_them() -> bool:
@@ -103,7 +103,7 @@ class DynamicQuorum:
             told.append(found)
             return True
 
-        wait_until(is_led_by_them, 60)
+        wait_until(is_led_by_them, bound_s=60)
         return told[0]
 
     def wait_for_observer(self, node_id: int) -> None:
@@ -116,7 +116,7 @@ class DynamicQuorum:
             )
 
         try:
-            wait_until(has_caught_up, 60)
+            wait_until(has_caught_up, bound_s=60)
         except TimeoutError:
             raise AssertionError(f"node {node_id} does not catch up: {self.describe()}\n{self.log()}") from None
 

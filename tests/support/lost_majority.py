@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import klamm
-from klamm import _engine
+from klamm._engine.quorum import MetadataLog
 from klamm.formats import meta_properties
 from klamm.formats.directories import METADATA_FOLDER, new_directory_id
 from klamm.formats.meta_properties import MetaProperties
@@ -71,9 +71,9 @@ def _append(directory: Path, kraft_version: int, voters: VoterSet, extra: int) -
     (directory / METADATA_FOLDER / "quorum-state").write_bytes(state)
 
 
-def open_log(directory: Path) -> _engine.MetadataLog:
+def open_log(directory: Path) -> MetadataLog:
     """The log of a directory, as a node opens it."""
-    return _engine.MetadataLog(directory / METADATA_FOLDER, segment_bytes=1 << 30, segment_ms=1 << 40, now_ms=0)
+    return MetadataLog(directory / METADATA_FOLDER, segment_bytes=1 << 30, segment_ms=1 << 40, now_ms=0)
 
 
 def contents(directories: Sequence[Path]) -> dict[Path, bytes]:

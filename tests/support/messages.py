@@ -11,7 +11,7 @@ from klamm.protocol.wire.schemas import item_of, without_null
 
 
 def request_with_items(cls: Any) -> Any:
-    """A request with one item in each array."""
+    """A request with one item in each array, and with time for what it asks."""
     values: dict[str, Any] = {}
     for field in fields(cls):
         item = item_of(field.type)
@@ -19,6 +19,8 @@ def request_with_items(cls: Any) -> Any:
             plain = {"string": "name", "int32": 3, "int8": 2, "uuid": bytes(15) + b"x"}
             kind = field.metadata.get("kafka_type", "")
             values[field.name] = [request_with_items(item) if is_dataclass(item) else plain[kind]]
+        elif field.name == "timeout":
+            values["timeout_ms"] = 30_000
     return build(cls, **values)
 
 

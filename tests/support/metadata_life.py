@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from klamm import _engine
+from klamm._engine.metadata import Image
+from klamm._engine.quorum import write_snapshot
 from klamm.protocol.generated import metadata_records as mr
 from klamm.protocol.generated.metadata_records import MetadataRecord
 from tests.support.metadata_stories import BROKER, LEVEL, TOPIC, WrittenLog, change, config, partition, registration
@@ -112,7 +113,7 @@ class Life:
         self._topic_count = 0
         self._quorum_leader = 0
         self._has_password = False
-        self._image, self._in_image = _engine.Image(), 0
+        self._image, self._in_image = Image(), 0
         self._elect()
         self._put([mr.FeatureLevelRecord(name="metadata.version", feature_level=LEVEL)])
         for broker in self._brokers:
@@ -376,7 +377,7 @@ class Life:
         native, end, epoch = self._log.native, self.end_offset, self._log.epoch
         self._image, self._in_image = native.replay(self._image, self._in_image, end), end
         path = native.snapshot_path(end, epoch)
-        _engine.write_snapshot(
+        write_snapshot(
             path, self._image, epoch=epoch, last_contained_log_timestamp_ms=self._last_ms, now_ms=self._now_ms
         )
         native.snapshot_finished(end, epoch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from klamm import _engine
+from klamm._engine.quorum import MetadataLog
 from klamm.protocol.generated import metadata_records as mr
 from klamm.protocol.generated.metadata_records import MetadataRecord, encode_at
 from klamm.raft.log.control_records import LEADER_CHANGE, encode_leader_change
@@ -22,7 +22,7 @@ class WrittenLog:
     def __init__(self, directory: Path, *, segment_bytes: int = 8 << 20, is_volatile: bool = False) -> None:
         self.directory = directory
         self.folder = directory / FOLDER
-        self.native = _engine.MetadataLog(
+        self.native = MetadataLog(
             self.folder, segment_bytes=segment_bytes, segment_ms=1 << 40, now_ms=0, is_volatile=is_volatile
         )
         self.epoch = 0

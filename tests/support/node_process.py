@@ -66,7 +66,7 @@ class NodeProcess:
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
                 raise AssertionError(f"klamm ended with {self._process.returncode} at start:\n{self.log()}")
-            if self._answers(request):
+            if self.answers(request):
                 return
             time.sleep(poll_s)
         raise AssertionError(f"klamm did not answer within {timeout_s} s:\n{self.log()}")
@@ -82,7 +82,8 @@ class NodeProcess:
                 env=self.environment,
             )
 
-    def _answers(self, request: bytes) -> bool:
+    def answers(self, request: bytes) -> bool:
+        """Whether the node answers that request at once."""
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1) as connection:
             connection.settimeout(5)
             connection.sendall(request)

@@ -17,10 +17,10 @@ async def until(condition: Callable[[], object], bound_s: float = BOUND_S) -> No
             await asyncio.sleep(LOOK_S)
 
 
-def wait_until(condition: Callable[[], object], bound_s: float = BOUND_S) -> None:
-    """The same where there is no loop. Raises TimeoutError."""
+def wait_until(condition: Callable[[], object], what: object = "", *, bound_s: float = BOUND_S) -> None:
+    """The same where there is no loop. TimeoutError names `what` was expected; it may be a function."""
     deadline = time.monotonic() + bound_s
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"it did not come to be within {bound_s} s")
+            raise TimeoutError(f"a condition did not hold within {bound_s} s: {what() if callable(what) else what}")
         time.sleep(LOOK_S)

@@ -1,7 +1,7 @@
-//! What the load generator and the ceiling endpoint share: the few frames of the wire format that they speak.
+//! Shared by the load generator and the ceiling endpoint: the few frames of the wire format that they use.
 //!
-//! Produce v9 and Fetch v12 (names, not ids; flexible headers) are spoken by every broker that klamm is measured
-//! against. Nothing here is used by klamm itself.
+//! All brokers that klamm is compared with support Produce v9 and Fetch v12 (names, not ids; flexible headers). klamm
+//! itself uses nothing from here.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -24,7 +24,7 @@ pub fn put_uvarint(out: &mut Vec<u8>, mut value: usize) {
     out.push(value as u8);
 }
 
-/// Reads an unsigned varint at `at`, moving it.
+/// Reads an unsigned varint at `at`, and advances `at`.
 pub fn get_uvarint(bytes: &[u8], at: &mut usize) -> usize {
     let (mut value, mut shift) = (0, 0);
     loop {
@@ -114,7 +114,7 @@ fn put_name(out: &mut Vec<u8>, name: &str) {
     out.extend_from_slice(name.as_bytes());
 }
 
-/// A whole Produce v9 frame with one batch for each of `partitions`.
+/// A complete Produce v9 frame with one batch for each of `partitions`.
 pub fn produce_frame(correlation: i32, topic: &str, partitions: &[i32], acks: i16, batch: &[u8]) -> Vec<u8> {
     let mut out = header(PRODUCE, PRODUCE_VERSION, correlation);
     out.push(0);
@@ -133,7 +133,7 @@ pub fn produce_frame(correlation: i32, topic: &str, partitions: &[i32], acks: i1
     finish(out)
 }
 
-/// A whole Fetch v12 frame without a session for one partition.
+/// A complete Fetch v12 frame without a session for one partition.
 pub fn fetch_frame(correlation: i32, topic: &str, partition: i32, offset: i64, max_bytes: i32) -> Vec<u8> {
     let mut out = header(FETCH, FETCH_VERSION, correlation);
     out.extend_from_slice(&(-1i32).to_be_bytes());
@@ -159,7 +159,8 @@ pub fn fetch_frame(correlation: i32, topic: &str, partition: i32, offset: i64, m
     finish(out)
 }
 
-/// Reads one frame's body into the front of `buffer`, which grows as needed; its length, or `None` at the end.
+/// Reads one frame's body into the front of `buffer`, which grows as needed; returns its length, or `None` at the
+/// end.
 pub fn read_frame(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<Option<usize>> {
     let mut length = [0; 4];
     if let Err(error) = stream.read_exact(&mut length) {
@@ -181,12 +182,12 @@ pub fn connect(address: &str) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Keeps the pacing of BBR, where that is the system's default, out of the figures: with its timers a cell costs one
-/// time as much as the other time three times.
+/// Disables the pacing of BBR if that is the system's default: its timers make a measurement vary by a factor of
+/// three.
 #[cfg(target_os = "linux")]
 pub fn send_unpaced(socket: &impl AsRawFd) {
     const PLAIN: &[u8] = b"reno";
-    // SAFETY: the name is as long as is said; the call reads it and nothing else.
+    // SAFETY: the length is that of the name; the call only reads the name.
     unsafe {
         let len = PLAIN.len() as libc::socklen_t;
         libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_CONGESTION, PLAIN.as_ptr().cast(), len);

@@ -1,4 +1,4 @@
-//! The small requests: ApiVersions, OffsetCommit, CreateTopics, and the error codes of what comes back.
+//! Small requests: ApiVersions, OffsetCommit, CreateTopics, and the error codes of their responses.
 
 use std::io;
 
@@ -10,7 +10,7 @@ const API_VERSIONS: i16 = 18;
 const CREATE_TOPICS: i16 = 19;
 const CREATE_TOPICS_VERSION: i16 = 5;
 
-/// A whole ApiVersions v0 frame.
+/// A complete ApiVersions v0 frame.
 pub fn api_versions_frame(correlation: i32) -> Vec<u8> {
     let mut out = header(API_VERSIONS, 0, correlation);
     // Version 0 has a header without tagged fields.
@@ -18,7 +18,7 @@ pub fn api_versions_frame(correlation: i32) -> Vec<u8> {
     finish(out)
 }
 
-/// A whole OffsetCommit v8 frame of a consumer that is in no group's generation: offset `offset` of one partition.
+/// A complete OffsetCommit v8 frame of a consumer without a group generation: offset `offset` of one partition.
 pub fn offset_commit_frame(correlation: i32, group: &str, topic: &str, partition: i32, offset: i64) -> Vec<u8> {
     let mut out = header(OFFSET_COMMIT, OFFSET_COMMIT_VERSION, correlation);
     put_name(&mut out, group);
@@ -36,7 +36,7 @@ pub fn offset_commit_frame(correlation: i32, group: &str, topic: &str, partition
     finish(out)
 }
 
-/// A whole CreateTopics v5 frame: one topic of one partition with one replica.
+/// A complete CreateTopics v5 frame: one topic with one partition and one replica.
 pub fn create_topic_frame(correlation: i32, topic: &str) -> Vec<u8> {
     let mut out = header(CREATE_TOPICS, CREATE_TOPICS_VERSION, correlation);
     put_uvarint(&mut out, 2);
@@ -50,7 +50,7 @@ pub fn create_topic_frame(correlation: i32, topic: &str) -> Vec<u8> {
     finish(out)
 }
 
-/// Every partition's error code of a Produce v9 answer must be 0.
+/// Checks that every partition's error code in a Produce v9 response is 0.
 pub fn check_produced(body: &[u8]) -> io::Result<()> {
     let mut at = 5;
     for _ in 1..get_uvarint(body, &mut at) {
@@ -58,7 +58,7 @@ pub fn check_produced(body: &[u8]) -> io::Result<()> {
         for _ in 1..get_uvarint(body, &mut at) {
             check_code("produce", body, at + 4)?;
             at += 4 + 2 + 8 + 8 + 8;
-            // Without an error there are neither records' errors nor a message.
+            // Without an error there are neither record errors nor a message.
             at += 3;
         }
         at += 1;
@@ -66,7 +66,7 @@ pub fn check_produced(body: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The one partition's error code of an OffsetCommit v8 answer must be 0.
+/// Checks that the only partition's error code in an OffsetCommit v8 response is 0.
 pub fn check_committed(body: &[u8]) -> io::Result<()> {
     let mut at = 5 + 4;
     get_uvarint(body, &mut at);
@@ -75,7 +75,7 @@ pub fn check_committed(body: &[u8]) -> io::Result<()> {
     check_code("offset commit", body, at + 4)
 }
 
-/// The one topic's error code of a CreateTopics v5 answer must be 0.
+/// Checks that the only topic's error code in a CreateTopics v5 response is 0.
 pub fn check_created(body: &[u8]) -> io::Result<()> {
     let mut at = 5 + 4;
     get_uvarint(body, &mut at);

@@ -1,4 +1,4 @@
-//! The two programs against each other: whatever mode needs no metadata gives its figures.
+//! The two programs against each other: every mode that needs no metadata returns its figures.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -22,7 +22,7 @@ impl Ceiling {
         Self { process, address, _folder: folder }
     }
 
-    /// What the load generator printed; it must have ended well.
+    /// The output of the load generator, which must have succeeded.
     fn load(&self, mode: &str, options: &[&str]) -> serde_json::Value {
         let output = Command::new(env!("CARGO_BIN_EXE_klamm-load"))
             .args([mode, "topic=t", &format!("address={}", self.address), &format!("pid={}", self.process.id())])

@@ -1,59 +1,64 @@
-"""A small client for everyday work: it finds the brokers, asks the right one, and turns error codes into words."""
+"""A small client for administration: finds the right broker, and turns error codes into readable messages."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from klamm.client import BrokerError, ClientError, SecurityError, UnreachableError
-from klamm.client.connection import Connection, Entity, parse_bootstrap
-from klamm.protocol.api_key import ApiKey
+from klamm.client.connection import Address, Connection, parse_bootstrap
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.coordinators import FindCoordinatorRequest, FindCoordinatorResponse
+from klamm.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 T = TypeVar("T")
 
-GROUP: Final = 0
+METADATA_VERSION_MAX: Final = 12
+FIND_COORDINATOR_VERSION_MAX: Final = 3
+"""Later versions find the coordinators of several groups."""
 
 _HINTS: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic; `klamm topics list` shows what there is",
     ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group; `klamm groups list` shows what there is",
     ErrorCode.NON_EMPTY_GROUP: "the group has members; stop its consumers first",
-    ErrorCode.TOPIC_ALREADY_EXISTS: "it exists already",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "it already exists",
     ErrorCode.FENCED_INSTANCE_ID: "another member took this --group-instance-id; give each its own",
 }
 
 
 class Client:
-    """Connections to the brokers of one cluster, opened when they are needed."""
+    """Connections to the brokers of one cluster, opened on first use."""
 
     def __init__(self, bootstrap: str, timeout_s: float = 30, config: Mapping[str, str] | None = None) -> None:
-        """`bootstrap`: `host:port,...`; the first that answers is asked. `config`: keys of Kafka's clients, of which
-        those of TLS and SASL mean something here. Raises ClientError.
+        """`bootstrap`: `host:port,...`; the first address that answers is used.
+
+        `config`: keys of Kafka's clients; only those of TLS and SASL have an effect. Raises ClientError.
         """
         self._config = dict(config or {})
         self._timeout_s = timeout_s
         self._bootstrap = parse_bootstrap(bootstrap)
         self._first = self._connect_first(self._bootstrap)
         self._brokers: dict[int, Connection] = {}
-        self._addresses: Mapping[int, tuple[str, int]] = {}
+        self._addresses: Mapping[int, Address] = {}
 
     @property
     def any(self) -> Connection:
-        """The bootstrap broker: good for what every broker answers."""
+        """The bootstrap broker, for requests that any broker answers."""
         if not self._first.is_open:
             self._first = self._connect_first(self._bootstrap)
         return self._first
 
-    def metadata(self, topics: Sequence[str] | None = (), *, create: bool = False) -> Entity:
-        """Brokers, controller, and the given topics; None means every topic. `create`: where the broker does so."""
-        wanted = None if topics is None else [{"name": name, "topic_id": None} for name in topics]
-        answer = self.any.request(ApiKey.METADATA, 12, topics=wanted, allow_auto_topic_creation=create)
+    def metadata(self, topics: Sequence[str] | None = (), *, create: bool = False) -> MetadataResponse:
+        """Brokers, controller, and the given topics; None means all topics. `create` allows automatic creation."""
+        wanted = None if topics is None else tuple(map(MetadataRequestTopic, topics))
+        answer = self.any.ask(MetadataRequest(wanted, create), MetadataResponse, METADATA_VERSION_MAX)
         self._addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
         return answer
 
     def broker(self, node_id: int) -> Connection:
-        """A connection to the broker of that id, which the last metadata named. Raises ClientError."""
+        """A connection to a broker of the latest metadata. Raises ClientError."""
         known = self._brokers.get(node_id)
         if known is None or not known.is_open:
             if node_id not in self._addresses:
@@ -72,8 +77,9 @@ class Client:
     def coordinator(self, group: str) -> Connection:
         """A connection to the group's coordinator. Raises ClientError."""
 
-        def find() -> Entity:
-            answer = self.any.request(ApiKey.FIND_COORDINATOR, 3, key=group, key_type=GROUP)
+        def find() -> FindCoordinatorResponse:
+            request = FindCoordinatorRequest(group)
+            answer = self.any.ask(request, FindCoordinatorResponse, FIND_COORDINATOR_VERSION_MAX)
             check(answer.error_code, f"coordinator of group {group}", answer.error_message)
             return answer
 
@@ -82,7 +88,7 @@ class Client:
         return self.broker(answer.node_id)
 
     def start_again(self) -> None:
-        """Forget connections and addresses: a broker that went away may come back elsewhere."""
+        """Close all connections and discard addresses, because a broker may return at another address."""
         self.close()
         self._brokers, self._addresses = {}, {}
 
@@ -99,7 +105,7 @@ class Client:
     ) -> None:
         self.close()
 
-    def _connect_first(self, addresses: Iterable[tuple[str, int]]) -> Connection:
+    def _connect_first(self, addresses: Iterable[Address]) -> Connection:
         errors: list[str] = []
         for host, port in addresses:
             try:
@@ -112,14 +118,14 @@ class Client:
 
 
 def broker_error(code: ErrorCode, text: str) -> BrokerError:
-    """What a broker's answer with that error code raises."""
+    """The exception for a response with that error code."""
     error = BrokerError(text)
     error.error_code = code
     return error
 
 
 def check(code: int, what: str, message: str | None = None) -> None:
-    """Raises BrokerError when an answer about `what` carries an error."""
+    """Raises BrokerError if the response about `what` has an error."""
     if code != ErrorCode.NONE:
         known = ErrorCode(code)
         text = _HINTS.get(known) or message or known.name.lower().replace("_", " ")
@@ -139,13 +145,11 @@ _PASSING: Final[frozenset[int]] = frozenset(
 LEADER_MOVED: Final[frozenset[int]] = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 )
-"""What a broker answers that does not lead a partition, or does not know yet that it does."""
+"""The errors of a broker that does not lead a partition, or does not know yet that it does."""
 
 
 def retried(ask: Callable[[], T], *, attempts: int = 50, pause_s: float = 0.1, passing: Collection[int] = ()) -> T:
-    """What `ask` gives, asked again while the broker says that it is still getting ready, or answers `passing`."""
-    import time
-
+    """The result of `ask`, repeated while the broker is starting or returns an error in `passing`."""
     for _ in range(attempts - 1):
         try:
             return ask()

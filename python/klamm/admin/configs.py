@@ -9,24 +9,35 @@ from typing import Final
 from klamm.admin.client import Client, check
 from klamm.client import ClientError
 from klamm.client.connection import Connection
-from klamm.protocol.api_key import ApiKey
+from klamm.protocol.messages.configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    ConfigOperation,
+    ConfigSource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 
 RESOURCE_TYPES: Final = {"topic": 2, "broker": 4, "client-metrics": 16, "group": 32}
 
-SOURCES: Final = {
-    1: "set on the topic",
-    2: "set on the broker",
-    3: "set on all brokers",
-    4: "server.properties",
-    5: "default",
-    6: "set on the logger",
-    7: "set on the subscription",
-    8: "set on the group",
+SOURCES: Final[Mapping[int, str]] = {
+    ConfigSource.TOPIC_CONFIG: "set on the topic",
+    ConfigSource.DYNAMIC_BROKER_CONFIG: "set on the broker",
+    ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: "set on all brokers",
+    ConfigSource.STATIC_BROKER_CONFIG: "server.properties",
+    ConfigSource.DEFAULT_CONFIG: "default",
+    ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG: "set on the logger",
+    ConfigSource.CLIENT_METRICS_CONFIG: "set on the subscription",
+    ConfigSource.GROUP_CONFIG: "set on the group",
 }
-"""Where a value comes from, as DescribeConfigs counts it."""
+"""The source of a value in words; a response may have another number."""
+SET_ON_TOPIC: Final = SOURCES[ConfigSource.TOPIC_CONFIG]
 
-_SET: Final = 0
-_UNSET: Final = 1
+DESCRIBE_CONFIGS_VERSION_MAX: Final = 4
+INCREMENTAL_ALTER_CONFIGS_VERSION_MAX: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +54,11 @@ class Entry:
 
 
 def describe(client: Client, kind: str, name: str, *, with_documentation: bool = False) -> list[Entry]:
-    """The configs of a resource, by key; `kind` as in RESOURCE_TYPES, an empty broker name means all brokers."""
-    resource = {"resource_type": _type_id(kind), "resource_name": name, "configuration_keys": None}
-    answer = _responsible(client, kind, name).request(
-        ApiKey.DESCRIBE_CONFIGS,
-        4,
-        resources=[resource],
-        include_synonyms=False,
-        include_documentation=with_documentation,
-    )
+    """The configs of a resource by key; `kind` as in RESOURCE_TYPES. An empty broker name means all brokers."""
+    resource = DescribeConfigsResource(_type_id(kind), name)
+    request = DescribeConfigsRequest((resource,), include_documentation=with_documentation)
+    connection = _responsible(client, kind, name)
+    answer = connection.ask(request, DescribeConfigsResponse, DESCRIBE_CONFIGS_VERSION_MAX)
     (result,) = answer.results
     check(result.error_code, f"{kind} {name}", result.error_message)
     entries = [
@@ -59,10 +66,10 @@ def describe(client: Client, kind: str, name: str, *, with_documentation: bool =
             config.name,
             config.value,
             SOURCES.get(config.config_source, str(config.config_source)),
-            config.config_source == 5,
+            config.config_source == ConfigSource.DEFAULT_CONFIG,
             config.read_only,
             config.is_sensitive,
-            getattr(config, "documentation", None),
+            config.documentation,
         )
         for config in result.configs
     ]
@@ -72,21 +79,20 @@ def describe(client: Client, kind: str, name: str, *, with_documentation: bool =
 def alter(
     client: Client, kind: str, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
 ) -> None:
-    """Set keys, or unset those whose value is None; the others stay. Raises ClientError."""
-    configs = [
-        {"name": key, "config_operation": _UNSET if value is None else _SET, "value": value}
+    """Set keys, or unset those with a value of None. Other keys are not changed. Raises ClientError."""
+    configs = tuple(
+        AlterableConfig(key, value, ConfigOperation.DELETE if value is None else ConfigOperation.SET)
         for key, value in changes.items()
-    ]
-    resource = {"resource_type": _type_id(kind), "resource_name": name, "configs": configs}
-    answer = _responsible(client, kind, name).request(
-        ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource], validate_only=validate_only
     )
+    request = IncrementalAlterConfigsRequest((AlterConfigsResource(_type_id(kind), name, configs),), validate_only)
+    connection = _responsible(client, kind, name)
+    answer = connection.ask(request, IncrementalAlterConfigsResponse, INCREMENTAL_ALTER_CONFIGS_VERSION_MAX)
     for result in answer.responses:
         check(result.error_code, f"{kind} {name}", result.error_message)
 
 
 def parse_changes(pairs: Sequence[str]) -> dict[str, str | None]:
-    """`key=value` each. Raises ClientError."""
+    """Parse `key=value` pairs. Raises ClientError."""
     changes: dict[str, str | None] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -103,7 +109,7 @@ def _type_id(kind: str) -> int:
 
 
 def _responsible(client: Client, kind: str, name: str) -> Connection:
-    """A broker's own configs are known to it alone; anything else is known to all."""
+    """The connection for a resource: only a broker itself knows its configs, any broker knows the others."""
     if kind == "broker" and name:
         if not name.isdecimal():
             raise ClientError(f"broker '{name}': give a broker's number, or nothing for all brokers")

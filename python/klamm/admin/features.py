@@ -1,4 +1,4 @@
-"""Feature levels over the wire: describe and change them (KIP-584, KIP-1022). By any broker, or by any controller."""
+"""Describe and change feature levels over the wire, through any broker or controller (KIP-584, KIP-1022)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from klamm.protocol.messages.feature_updates import (
 )
 from klamm.protocol.messages.voter_messages import ApiVersionsRequest, ApiVersionsResponse
 
-# Up to 3 a node leaves out features whose lowest level is 0.
+# Up to version 3, a node leaves out features whose minimum level is 0.
 API_VERSIONS_VERSION: Final = 4
 
 
 class Feature(NamedTuple):
-    """What the node that was asked supports of a feature, and the level that it knows as the cluster's; 0: disabled."""
+    """The levels of a feature that the node supports, and the finalized level that it knows; 0: disabled."""
 
     name: str
     supported: VersionRange
@@ -44,7 +44,7 @@ def describe(client: QuorumClient) -> list[Feature]:
 
 
 def update(client: QuorumClient, levels: Mapping[str, int], how: UpgradeType, *, dry_run: bool = False) -> None:
-    """Set the levels, all or none. Raises ClientError."""
+    """Set all of the levels, or none. Raises ClientError."""
     changes = tuple(
         FeatureUpdateKey(name, level, how, allow_downgrade=how is not UpgradeType.UPGRADE)
         for name, level in levels.items()

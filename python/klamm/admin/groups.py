@@ -7,21 +7,49 @@ from dataclasses import dataclass
 from typing import Final
 
 from klamm.admin.client import LEADER_MOVED, Client, check, retried
+from klamm.admin.topics import topics
 from klamm.client import ClientError
-from klamm.client.connection import Connection, Entity
-from klamm.protocol.api_key import ApiKey
+from klamm.client.connection import Connection
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.group_messages import (
+    CommitPartition,
+    CommitTopic,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+from klamm.protocol.messages.partitions import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from klamm.protocol.topic_partition import TopicPartition
 
 LATEST: Final = -1
 EARLIEST: Final = -2
-"""Special timestamps of ListOffsets (facts 6.9)."""
+"""Special timestamps of ListOffsets (Kafka's `ListOffsetsRequest`)."""
 
-TopicPartition = tuple[str, int]
+LIST_GROUPS_VERSION_MAX: Final = 4
+DESCRIBE_GROUPS_VERSION_MAX: Final = 5
+DELETE_GROUPS_VERSION_MAX: Final = 2
+OFFSET_COMMIT_VERSION_MAX: Final = 8
+OFFSET_FETCH_VERSION_MAX: Final = 7
+"""Later versions fetch the offsets of several groups."""
+LIST_OFFSETS_VERSION_MAX: Final = 7
 
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """A group as ListGroups names it."""
+    """A group as in ListGroups."""
 
     name: str
     state: str
@@ -40,7 +68,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """What a group committed for a partition, and where its log ends; -1 for a commit that there is not."""
+    """The committed offset and the log end offset of a partition; -1 if nothing was committed."""
 
     topic: str
     partition: int
@@ -49,7 +77,7 @@ class Position:
 
     @property
     def lag(self) -> int | None:
-        """Records not yet committed; None when nothing was committed."""
+        """Records after the committed offset; None if nothing was committed."""
         return None if self.committed < 0 else max(self.log_end - self.committed, 0)
 
 
@@ -65,24 +93,21 @@ class Group:
 
 
 def groups(client: Client) -> list[ListedGroup]:
-    """Every group of every broker, sorted by name."""
+    """The groups of all brokers, sorted by name."""
     found: list[ListedGroup] = []
     for connection in client.brokers():
-        answer = connection.request(ApiKey.LIST_GROUPS, 4)
+        answer = connection.ask(ListGroupsRequest(), ListGroupsResponse, LIST_GROUPS_VERSION_MAX)
         check(answer.error_code, f"groups of {connection.address}")
-        found += [
-            ListedGroup(group.group_id, getattr(group, "group_state", ""), group.protocol_type)
-            for group in answer.groups
-        ]
+        found += [ListedGroup(group.group_id, group.group_state, group.protocol_type) for group in answer.groups]
     return sorted(found, key=lambda group: group.name)
 
 
 def describe(client: Client, name: str) -> Group:
-    """One group. Raises ClientError when it does not exist."""
+    """One group. Raises ClientError if it does not exist."""
     coordinator = client.coordinator(name)
-    (found,) = retried(lambda: _describe(coordinator, name))
+    found = retried(lambda: _describe(coordinator, name))
     members = tuple(
-        Member(one.member_id, getattr(one, "group_instance_id", None), one.client_id, one.client_host.lstrip("/"))
+        Member(one.member_id, one.group_instance_id, one.client_id, one.client_host.lstrip("/"))
         for one in found.members
     )
     committed = committed_offsets(client, name)
@@ -94,22 +119,22 @@ def describe(client: Client, name: str) -> Group:
 
 
 def state(client: Client, name: str) -> str:
-    """A group's state in Kafka's words: Empty where it has no members, Dead where it does not exist."""
+    """The state of a group: Empty if it has no members, Dead if it does not exist."""
     coordinator = client.coordinator(name)
-    (found,) = retried(lambda: _describe(coordinator, name))
-    return str(found.group_state)
+    return retried(lambda: _describe(coordinator, name)).group_state
 
 
 def delete(client: Client, names: Iterable[str]) -> None:
-    """Delete groups with their offsets. Raises ClientError for the first refused."""
+    """Delete groups with their offsets. Raises ClientError for the first one that is refused."""
     for name in names:
-        answer = client.coordinator(name).request(ApiKey.DELETE_GROUPS, 2, groups_names=[name])
+        request = DeleteGroupsRequest((name,))
+        answer = client.coordinator(name).ask(request, DeleteGroupsResponse, DELETE_GROUPS_VERSION_MAX)
         for result in answer.results:
             check(result.error_code, f"group {result.group_id}")
 
 
 def committed_offsets(client: Client, name: str) -> dict[TopicPartition, int]:
-    """What a group committed, by topic and partition."""
+    """The committed offsets of a group by topic and partition."""
     coordinator = client.coordinator(name)
     answer = retried(lambda: _fetch_offsets(coordinator, name))
     committed: dict[TopicPartition, int] = {}
@@ -117,7 +142,7 @@ def committed_offsets(client: Client, name: str) -> dict[TopicPartition, int]:
         for one in topic.partitions:
             check(one.error_code, f"offset of group {name} in {topic.name}-{one.partition_index}")
             if one.committed_offset >= 0:
-                committed[topic.name, one.partition_index] = one.committed_offset
+                committed[TopicPartition(topic.name, one.partition_index)] = one.committed_offset
     return committed
 
 
@@ -130,34 +155,20 @@ def commit(
     generation: int = -1,
     instance_id: str | None = None,
 ) -> None:
-    """Commit offsets for a member, or for a group without any. Raises BrokerError when it is not as said."""
-    topics = [
-        {
-            "name": topic,
-            "partitions": [
-                {"partition_index": partition, "committed_offset": offset, "committed_leader_epoch": -1}
-                for (_, partition), offset in sorted(wanted.items())
-            ],
-        }
-        for topic, wanted in _by_topic(offsets).items()
-    ]
-    coordinator = client.coordinator(name)
-    answer = coordinator.request(
-        ApiKey.OFFSET_COMMIT,
-        8,
-        group_id=name,
-        generation_id_or_member_epoch=generation,
-        member_id=member_id,
-        group_instance_id=instance_id,
-        topics=topics,
+    """Commit offsets for a member, or for a group without members. Raises BrokerError if the group's state differs."""
+    commits = tuple(
+        CommitTopic(topic, partitions=tuple(CommitPartition(*entry) for entry in sorted(theirs.items())))
+        for topic, theirs in _by_topic(offsets).items()
     )
+    request = OffsetCommitRequest(name, commits, generation, member_id, instance_id)
+    answer = client.coordinator(name).ask(request, OffsetCommitResponse, OFFSET_COMMIT_VERSION_MAX)
     for topic in answer.topics:
         for one in topic.partitions:
             check(one.error_code, f"group {name}, {topic.name}-{one.partition_index}")
 
 
 def list_offsets(client: Client, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """The offset of each partition's timestamp in ms, or special timestamp. Past the last record: the log's end."""
+    """The offset of each partition for a timestamp in ms or a special one; the log end offset after the last record."""
     offsets = retried(lambda: _list_of_leaders(client, wanted), attempts=10, passing=LEADER_MOVED)
     past_end = {where: LATEST for where, offset in offsets.items() if offset < 0 and wanted[where] != LATEST}
     return offsets | list_offsets(client, past_end) if past_end else offsets
@@ -172,53 +183,47 @@ def _list_of_leaders(client: Client, wanted: Mapping[TopicPartition, int]) -> di
     return offsets
 
 
-def _leaders(client: Client, topics: Sequence[str]) -> dict[TopicPartition, int]:
+def _leaders(client: Client, names: Sequence[str]) -> dict[TopicPartition, int]:
     leaders: dict[TopicPartition, int] = {}
-    for topic in client.metadata(topics).topics if topics else ():
-        check(topic.error_code, f"topic {topic.name}")
+    for topic in topics(client, names) if names else ():
         for one in topic.partitions:
-            if one.leader_id < 0:
-                check(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic.name}-{one.partition_index}")
-            leaders[topic.name, one.partition_index] = one.leader_id
+            if one.leader < 0:
+                check(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic.name}-{one.index}")
+            leaders[TopicPartition(topic.name, one.index)] = one.leader
     return leaders
 
 
 def _list_offsets(connection: Connection, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    topics = [
-        {
-            "name": topic,
-            "partitions": [
-                {"partition_index": partition, "current_leader_epoch": -1, "timestamp": time}
-                for (_, partition), time in sorted(theirs.items())
-            ],
-        }
+    places = tuple(
+        ListOffsetsTopic(topic, tuple(ListOffsetsPartition(*entry) for entry in sorted(theirs.items())))
         for topic, theirs in _by_topic(wanted).items()
-    ]
-    answer = connection.request(ApiKey.LIST_OFFSETS, 7, replica_id=-1, isolation_level=0, topics=topics)
+    )
+    answer = connection.ask(ListOffsetsRequest(places), ListOffsetsResponse, LIST_OFFSETS_VERSION_MAX)
     offsets: dict[TopicPartition, int] = {}
     for topic in answer.topics:
         for one in topic.partitions:
             check(one.error_code, f"{topic.name}-{one.partition_index}")
-            offsets[topic.name, one.partition_index] = one.offset
+            offsets[TopicPartition(topic.name, one.partition_index)] = one.offset
     return offsets
 
 
-def _describe(coordinator: Connection, name: str) -> Sequence[Entity]:
-    answer = coordinator.request(ApiKey.DESCRIBE_GROUPS, 5, groups=[name], include_authorized_operations=False)
-    for group in answer.groups:
-        check(group.error_code, f"group {name}")
-    described: Sequence[Entity] = answer.groups
-    return described
+def _describe(coordinator: Connection, name: str) -> DescribedGroup:
+    answer = coordinator.ask(DescribeGroupsRequest((name,)), DescribeGroupsResponse, DESCRIBE_GROUPS_VERSION_MAX)
+    (group,) = answer.groups
+    check(group.error_code, f"group {name}")
+    return group
 
 
-def _fetch_offsets(coordinator: Connection, name: str) -> Entity:
-    answer = coordinator.request(ApiKey.OFFSET_FETCH, 7, group_id=name, topics=None, require_stable=False)
+def _fetch_offsets(coordinator: Connection, name: str) -> OffsetFetchResponse:
+    request = OffsetFetchRequest(group_id=name, topics=None)
+    answer = coordinator.ask(request, OffsetFetchResponse, OFFSET_FETCH_VERSION_MAX)
     check(answer.error_code, f"offsets of group {name}")
     return answer
 
 
-def _by_topic(values: Mapping[TopicPartition, int]) -> dict[str, dict[TopicPartition, int]]:
-    by_topic: dict[str, dict[TopicPartition, int]] = {}
-    for where, value in values.items():
-        by_topic.setdefault(where[0], {})[where] = value
+def _by_topic(values: Mapping[TopicPartition, int]) -> dict[str, dict[int, int]]:
+    """The values of each topic by partition."""
+    by_topic: dict[str, dict[int, int]] = {}
+    for (topic, partition), value in values.items():
+        by_topic.setdefault(topic, {})[partition] = value
     return by_topic

@@ -1,7 +1,7 @@
-"""The quorum's log, fetched into a folder that goes away: to be read where no node's files are.
+"""Fetches the metadata log into a temporary folder, for reading it on a machine without a node's files.
 
-Fetches as an observer without an id, of whom a leader keeps nothing. What comes before the leader's latest snapshot is
-not sent by anybody.
+It fetches as an observer without an id, for which a leader keeps no state. Records before the leader's latest snapshot
+are not available.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from klamm.admin.client import check
 from klamm.admin.leadership import FETCH_VERSION_MAX, leader_and_epoch
 from klamm.admin.quorum import CONTROLLERS
 from klamm.client import BrokerError, ClientError, SecurityError, UnreachableError
-from klamm.client.connection import Connection, parse_bootstrap
-from klamm.config.node_config import Address
+from klamm.client.connection import Address, Connection, parse_bootstrap
 from klamm.formats.directories import METADATA_FOLDER
 from klamm.metadata.errors import HistoryError
 from klamm.protocol.errors import ErrorCode
@@ -35,6 +34,7 @@ from klamm.protocol.messages.quorum_messages import (
     FetchTopic,
     SnapshotId,
     SnapshotPartition,
+    SnapshotPartitionData,
     SnapshotTopic,
 )
 from klamm.records import batches
@@ -43,7 +43,7 @@ _BYTES: Final = 8 << 20
 _TIMEOUT_S: Final = 30
 _ATTEMPTS: Final = 20
 _PAUSE_S: Final = 0.5
-"""Between attempts while the quorum elects: ten seconds of them are enough for any election that comes to an end."""
+"""Between attempts during an election; ten seconds in all are enough for any election that succeeds."""
 _PASSING: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -53,7 +53,7 @@ _PASSING: Final = frozenset(
         ErrorCode.SNAPSHOT_NOT_FOUND,
     }
 )
-"""Another leader, or a newer snapshot in the place of the one that was being copied."""
+"""Errors of a change of leader, or of a snapshot that was replaced by a newer one while it was copied."""
 
 
 class Mirror:
@@ -66,17 +66,17 @@ class Mirror:
         self._connection: Connection | None = None
         self._epoch, self._has_fetched = -1, False
         self._is_read = False
-        """Whether somebody may know by now what was copied."""
+        """Whether a caller may have read the copied records."""
         self._cuts = 0
         self._offset, self._last_epoch = 0, 0
         self.directory: Final = Path(tempfile.mkdtemp(prefix="klamm-metadata-"))
-        """What `klamm.metadata.History` is given."""
+        """The directory for `klamm.metadata.History`."""
         self._folder = self.directory / METADATA_FOLDER
         self._folder.mkdir()
         self._segment: Path | None = None
 
     def update(self) -> None:
-        """Fetch what is new from the current leader. Raises ClientError, HistoryError."""
+        """Fetch new records from the current leader. Raises ClientError, HistoryError."""
         while self._fetch_some_from_anyone():
             pass
         self._is_read = True
@@ -94,7 +94,7 @@ class Mirror:
         self.close()
 
     def _fetch_some_from_anyone(self) -> bool:
-        """Whether there was something new. The first time there is no wait for a leader: the address may be wrong."""
+        """Whether there were new records. The first fetch does not wait for a leader: the address may be wrong."""
         for _ in range(_ATTEMPTS):
             try:
                 return self._fetch_some()
@@ -110,7 +110,7 @@ class Mirror:
         )
 
     def _fetch_some(self) -> bool:
-        """Whether the leader had something new."""
+        """Whether the leader had new records."""
         found = self._ask(self._leader())
         self._has_fetched = True
         if found.snapshot_id.end_offset >= 0:
@@ -125,10 +125,10 @@ class Mirror:
         return True
 
     def _begin_again(self) -> None:
-        """A new leader has cut what was not committed."""
+        """Restart the copy: a new leader has truncated uncommitted records."""
         self._cuts += 1
         if self._is_read or self._cuts == _ATTEMPTS:
-            raise HistoryError(f"the quorum's log was cut below offset {self._offset}, which was read: start again")
+            raise HistoryError(f"the quorum's log was truncated below offset {self._offset}, already read: start again")
         for file in self._folder.iterdir():
             file.unlink()
         self._offset, self._last_epoch, self._segment = 0, 0, None
@@ -144,7 +144,7 @@ class Mirror:
         self._offset, self._last_epoch = found[-1].last_offset + 1, found[-1].leader_epoch
 
     def _take_snapshot(self, wanted: SnapshotId) -> None:
-        """All of it from one leader: that of another has the same records, and need not have the same bytes."""
+        """Copy a snapshot from one leader only: another leader's has the same records, but may have other bytes."""
         name = f"{wanted.end_offset:020}-{wanted.epoch:010}.checkpoint"
         part = self._folder / f"{name}.part"
         leader = self._leader()
@@ -152,25 +152,26 @@ class Mirror:
             with part.open("wb") as file:
                 position, size = 0, 1
                 while position < size:
-                    data, size = self._slice(leader, wanted, position)
-                    if not data:
+                    found = self._slice(leader, wanted, position)
+                    size = found.size
+                    if not found.unaligned_records:
                         raise HistoryError(f"the snapshot {name} ends at byte {position} of {size}")
-                    file.write(data)
-                    position += len(data)
+                    file.write(found.unaligned_records)
+                    position += len(found.unaligned_records)
             part.rename(self._folder / name)
         finally:
             part.unlink(missing_ok=True)
         self._offset, self._last_epoch, self._segment = wanted.end_offset, wanted.epoch, None
 
-    def _slice(self, leader: Connection, wanted: SnapshotId, position: int) -> tuple[bytes, int]:
-        """Bytes of a snapshot from a position on, and the size of all of it."""
+    def _slice(self, leader: Connection, wanted: SnapshotId, position: int) -> SnapshotPartitionData:
+        """Bytes of a snapshot from a position on, with its total size."""
         partition = SnapshotPartition(0, self._epoch, wanted, position)
         request = FetchSnapshotRequest((SnapshotTopic(METADATA_TOPIC, (partition,)),), max_bytes=_BYTES)
         answer = leader.ask(request, FetchSnapshotResponse, 1)
         check(answer.error_code, "the snapshot cannot be fetched")
         found = answer.topics[0].partitions[0]
         check(found.error_code, f"the snapshot of offset {wanted.end_offset} cannot be fetched")
-        return found.unaligned_records, found.size
+        return found
 
     def _ask(self, leader: Connection) -> FetchPartitionData:
         partition = FetchPartition(0, self._offset, _BYTES, self._epoch, self._last_epoch)
@@ -198,8 +199,9 @@ class Mirror:
         for address in list(self._addresses):
             try:
                 with Connection(*address, _TIMEOUT_S, self._config) as connection:
-                    controllers, leader_id, epoch = _known_by(connection)
-                # The one that was named may be the next that is gone.
+                    controllers = _controllers(connection)
+                    leader_id, epoch = leader_and_epoch(connection)
+                # Keep the others, because the named one may fail next.
                 self._addresses += [one for one in controllers.values() if one not in self._addresses]
                 if leader_id in controllers and epoch is not None:
                     return Connection(*controllers[leader_id], _TIMEOUT_S, self._config), epoch
@@ -211,9 +213,9 @@ class Mirror:
         raise UnreachableError("\n".join(reasons))
 
 
-def _known_by(connection: Connection) -> tuple[dict[int, Address], int | None, int | None]:
-    """The controllers that this one knows of, the leader among them, and its epoch."""
+def _controllers(connection: Connection) -> dict[int, Address]:
+    """The addresses of the controllers that this one knows, by node id."""
     request = DescribeClusterRequest(endpoint_type=CONTROLLERS)
     cluster = connection.ask(request, DescribeClusterResponse, 1)
-    check(cluster.error_code, f"{connection.address} is no controller", cluster.error_message)
-    return {one.broker_id: (one.host, one.port) for one in cluster.brokers}, *leader_and_epoch(connection)
+    check(cluster.error_code, f"{connection.address} is not a controller", cluster.error_message)
+    return {one.broker_id: (one.host, one.port) for one in cluster.brokers}

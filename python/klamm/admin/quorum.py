@@ -1,4 +1,4 @@
-"""The metadata quorum over the wire: describe it, add and remove voters. By any broker, or by any controller."""
+"""Describe the metadata quorum, add and remove voters over the wire, through any broker or controller."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, Self, TypeVar
 
 from klamm.admin.client import check
 from klamm.client import BrokerError, ClientError
-from klamm.client.connection import Connection, parse_bootstrap
+from klamm.client.connection import Address, Connection, parse_bootstrap
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.cluster import (
     DescribeClusterRequest,
@@ -36,7 +36,7 @@ TIMEOUT_MS: Final = 30_000
 ELECTION_S: Final = 5.0
 PAUSE_S: Final = 0.05
 ELSEWHERE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_CONTROLLER)
-"""What a controller says that does not lead."""
+"""The errors of a controller that is not the leader."""
 T = TypeVar("T")
 
 
@@ -53,7 +53,7 @@ class Member(NamedTuple):
 
 
 class Quorum(NamedTuple):
-    """The quorum as its leader tells it."""
+    """The quorum as reported by its leader."""
 
     cluster_id: str
     leader_id: int
@@ -73,29 +73,29 @@ class Quorum(NamedTuple):
 
     @property
     def leader_end_offset(self) -> int:
-        """Where the leader's log ends."""
+        """The log end offset of the leader."""
         return next((one.log_end_offset for one in self.members if one.node_id == self.leader_id), self.high_watermark)
 
     @property
     def max_follower_lag(self) -> int:
-        """How many records the slowest voter is behind the leader."""
+        """The number of records by which the slowest voter lags behind the leader."""
         return max((self.leader_end_offset - max(voter.log_end_offset, 0) for voter in self.voters), default=0)
 
     @property
     def max_follower_lag_ms(self) -> int:
-        """For how long the slowest voter has not been caught up, as seen by the leader; -1 when one never was."""
+        """How long ago the slowest voter was last caught up, according to the leader; -1 if one never was."""
         times = [voter.last_caught_up_ms for voter in self.voters]
         leader_ms = next((voter.last_caught_up_ms for voter in self.voters if voter.node_id == self.leader_id), -1)
         return -1 if min(times, default=-1) < 0 or leader_ms < 0 else max(leader_ms - min(times), 0)
 
 
 class QuorumClient:
-    """A connection to where the quorum can be asked: to a broker, which asks the active controller, or to that."""
+    """A connection for quorum requests: to a broker, which forwards them, or to the active controller."""
 
     def __init__(
         self, bootstrap: str, *, is_controller: bool, timeout_s: float = 40, config: Mapping[str, str] | None = None
     ) -> None:
-        """`bootstrap`: `host:port,...`; the first that answers is asked. Raises ClientError."""
+        """`bootstrap`: `host:port,...`; the first address that answers is used. Raises ClientError."""
         self._timeout_s, self._is_controller, self._config = timeout_s, is_controller, dict(config or {})
         self._connection = self._connect(bootstrap)
 
@@ -115,7 +115,7 @@ class QuorumClient:
         self.ask(ask)
 
     def remove(self, node_id: int, directory_id: bytes) -> None:
-        """Take a voter out of the quorum. Raises ClientError."""
+        """Remove a voter from the quorum. Raises ClientError."""
         request = RemoveRaftVoterRequest(None, node_id, directory_id)
 
         def ask(connection: Connection) -> None:
@@ -125,9 +125,10 @@ class QuorumClient:
         self.ask(ask)
 
     def ask(self, ask: Callable[[Connection], T]) -> T:
-        """Ask; a controller that does not lead says who does, and that one is asked then. Raises ClientError.
+        """Call `ask` with a connection, and again with the leader's if the controller is not the leader. Raises
+        ClientError.
 
-        Without a leader, or where it cannot be reached, this waits for an election, up to `ELECTION_S`.
+        Without a leader, or if it cannot be reached, it waits up to `ELECTION_S` for an election.
         """
         deadline = time.monotonic() + ELECTION_S
         for attempt in itertools.count():
@@ -159,7 +160,7 @@ class QuorumClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # Whom to ask
+    # Finding the leader
 
     def _go_to_leader(self) -> None:
         cluster = self._describe_cluster()
@@ -183,7 +184,7 @@ class QuorumClient:
     def _connect_to(self, host: str, port: int) -> Connection:
         return Connection(host, port, self._timeout_s, self._config)
 
-    # Questions
+    # Requests
 
     def _describe_cluster(self) -> DescribeClusterResponse:
         endpoint_type = CONTROLLERS if self._is_controller else 1
@@ -194,19 +195,19 @@ class QuorumClient:
 
 
 def ask_quorum(connection: Connection) -> DescribeQuorumResponse:
-    """What a connection's node says of the quorum; BrokerError with NOT_LEADER_OR_FOLLOWER when it does not lead."""
+    """The quorum as the node describes it. Raises BrokerError with NOT_LEADER_OR_FOLLOWER if it is not the leader."""
     request = DescribeQuorumRequest((QuorumTopic(METADATA_TOPIC, (QuorumPartition(0),)),))
     answer = connection.ask(request, DescribeQuorumResponse, 2)
     check(answer.error_code, "the quorum cannot be described", answer.error_message)
     for partition in _partitions(answer):
         check(partition.error_code, "the quorum cannot be described", partition.error_message)
     if len(_partitions(answer)) != 1:
-        raise ClientError(f"{connection.address} answered about another partition than the quorum's")
+        raise ClientError(f"{connection.address} answered for another partition than the quorum's")
     return answer
 
 
 def quorum_of(answer: DescribeQuorumResponse, cluster_id: str) -> Quorum:
-    """The quorum that an answer without errors describes."""
+    """The quorum in a response without errors."""
     partition = answer.topics[0].partitions[0]
     listeners = {node.node_id: _listeners(node) for node in answer.nodes}
 
@@ -221,10 +222,10 @@ def quorum_of(answer: DescribeQuorumResponse, cluster_id: str) -> Quorum:
     return Quorum(cluster_id, partition.leader_id, partition.leader_epoch, partition.high_watermark, members)
 
 
-def find_controllers(bootstrap: str, config: Mapping[str, str], way_out: str) -> list[tuple[str, int]]:
-    """Where the voters listen, the leader first, as a broker knows it. Raises ClientError.
+def find_controllers(bootstrap: str, config: Mapping[str, str], way_out: str) -> list[Address]:
+    """The addresses of the voters, the leader first, as a broker knows them. Raises ClientError.
 
-    `way_out`: a sentence for a person whose broker cannot be asked.
+    `way_out`: a sentence with advice if the broker cannot be reached.
     """
     try:
         with QuorumClient(bootstrap, is_controller=False, config=config) as client:
@@ -240,17 +241,17 @@ def find_controllers(bootstrap: str, config: Mapping[str, str], way_out: str) ->
 
 
 def voter_of(quorum: Quorum, node_id: int, directory_id: bytes | None) -> Member:
-    """The voter of that node id, and of that directory where one is given. Raises ClientError."""
+    """The voter with this node id, and with this directory if one is given. Raises ClientError."""
     found = [voter for voter in quorum.voters if voter.node_id == node_id]
     found = [voter for voter in found if directory_id in (None, voter.directory_id)]
     if len(found) == 1:
         return found[0]
     ids = ", ".join(str(voter.node_id) for voter in quorum.voters)
-    raise ClientError(f"controller {node_id}{' with that directory id' if directory_id else ''} is no voter: {ids}")
+    raise ClientError(f"controller {node_id}{' with that directory id' if directory_id else ''} is not a voter: {ids}")
 
 
 def observer_directory(quorum: Quorum, node_id: int) -> bytes:
-    """The directory id of the only observer of that node id. Raises ClientError."""
+    """The directory id of the only observer with this node id. Raises ClientError."""
     found = [one.directory_id for one in quorum.observers if one.node_id == node_id]
     found = [directory_id for directory_id in found if directory_id != NO_DIRECTORY]
     if len(found) == 1:

@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from klamm.admin.client import Client, check
-from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.metadata import ZERO_ID
+from klamm.protocol.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from klamm.protocol.uuids import uuid_text
 
 TIMEOUT_MS: Final = 30_000
+CREATE_TOPICS_VERSION_MAX: Final = 7
+CREATE_PARTITIONS_VERSION_MAX: Final = 3
+DELETE_TOPICS_VERSION_MAX: Final = 5
+"""Later versions name topics in another field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One partition; a leader of -1 means none."""
+    """One partition; a leader of -1 means that it has none."""
 
     index: int
     leader: int
@@ -34,21 +50,25 @@ class Topic:
 
     @property
     def replication_factor(self) -> int:
-        """Replicas of the first partition."""
+        """The number of replicas of the first partition."""
         return len(self.partitions[0].replicas) if self.partitions else 0
+
+    def under_replicated(self) -> Topic:
+        """The topic with only the partitions of which a replica is not in sync."""
+        return replace(self, partitions=tuple(one for one in self.partitions if len(one.isr) < len(one.replicas)))
 
 
 def topics(client: Client, names: Sequence[str] | None = None) -> list[Topic]:
-    """The topics of those names, or all, sorted. Raises ClientError for a name that does not exist."""
+    """The named topics, or all, sorted. Raises ClientError for a name that does not exist."""
     found: list[Topic] = []
     for entry in client.metadata(names).topics:
         check(entry.error_code, f"topic {entry.name}")
         partitions = tuple(
-            Partition(one.partition_index, one.leader_id, tuple(one.replica_nodes), tuple(one.isr_nodes))
+            Partition(one.partition_index, one.leader_id, one.replica_nodes, one.isr_nodes)
             for one in sorted(entry.partitions, key=lambda one: one.partition_index)
         )
-        topic_id = getattr(entry, "topic_id", None)
-        found.append(Topic(entry.name, _uuid_text(topic_id), entry.is_internal, partitions))
+        topic_id = None if entry.topic_id == ZERO_ID else uuid_text(entry.topic_id)
+        found.append(Topic(entry.name or "", topic_id, entry.is_internal, partitions))
     return sorted(found, key=lambda topic: topic.name)
 
 
@@ -62,20 +82,14 @@ def create(
     validate_only: bool = False,
     if_not_exists: bool = False,
 ) -> list[str]:
-    """Create topics; -1 leaves a number to the broker. The names created. Raises ClientError for the first refused."""
-    entry = {
-        "num_partitions": partitions,
-        "replication_factor": replication_factor,
-        "assignments": [],
-        "configs": [{"name": key, "value": value} for key, value in (configs or {}).items()],
-    }
-    answer = client.any.request(
-        ApiKey.CREATE_TOPICS,
-        7,
-        topics=[{"name": name, **entry} for name in names],
-        timeout_ms=TIMEOUT_MS,
-        validate_only=validate_only,
-    )
+    """Create topics; -1 uses the broker's default.
+
+    Returns their names. Raises ClientError for the first one refused.
+    """
+    given = tuple(CreatableTopicConfig(*entry) for entry in (configs or {}).items())
+    wanted = tuple(CreatableTopic(name, partitions, replication_factor, configs=given) for name in names)
+    request = CreateTopicsRequest(wanted, TIMEOUT_MS, validate_only)
+    answer = client.any.ask(request, CreateTopicsResponse, CREATE_TOPICS_VERSION_MAX)
     created: list[str] = []
     for result in answer.topics:
         if result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS and if_not_exists:
@@ -86,26 +100,16 @@ def create(
 
 
 def delete(client: Client, names: Sequence[str]) -> None:
-    """Delete topics. Raises ClientError for the first refused."""
-    answer = client.any.request(ApiKey.DELETE_TOPICS, 5, topic_names=list(names), timeout_ms=TIMEOUT_MS)
+    """Delete topics. Raises ClientError for the first one that is refused."""
+    request = DeleteTopicsRequest(topic_names=tuple(names), timeout_ms=TIMEOUT_MS)
+    answer = client.any.ask(request, DeleteTopicsResponse, DELETE_TOPICS_VERSION_MAX)
     for result in answer.responses:
-        check(result.error_code, f"topic {result.name}", getattr(result, "error_message", None))
-
-
-def add_partitions(client: Client, name: str, count: int) -> None:
-    """Give a topic `count` partitions in all. Raises ClientError."""
-    wanted = {"name": name, "count": count, "assignments": None}
-    answer = client.any.request(
-        ApiKey.CREATE_PARTITIONS, 3, topics=[wanted], timeout_ms=TIMEOUT_MS, validate_only=False
-    )
-    for result in answer.results:
         check(result.error_code, f"topic {result.name}", result.error_message)
 
 
-def _uuid_text(topic_id: object) -> str | None:
-    import base64
-    import uuid
-
-    if not isinstance(topic_id, uuid.UUID):
-        return None
-    return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+def add_partitions(client: Client, name: str, count: int) -> None:
+    """Increase the partitions of a topic to `count`. Raises ClientError."""
+    request = CreatePartitionsRequest((CreatePartitionsTopic(name, count),), TIMEOUT_MS)
+    answer = client.any.ask(request, CreatePartitionsResponse, CREATE_PARTITIONS_VERSION_MAX)
+    for result in answer.results:
+        check(result.error_code, f"topic {result.name}", result.error_message)

@@ -51,7 +51,7 @@ def cluster_operations(api_key: int, *, on_controller: bool) -> tuple[str, ...]:
     if on_controller and api_key in RAFT_APIS:
         return ("ClusterAction",)
     api = APIS.get(api_key)
-    # A broker forwards unexamined, and describes the cluster to everyone (facts 15.5).
+    # A broker forwards requests without authorizing them, and describes the cluster to every client (`KafkaApis`).
     if api is None or (not on_controller and (api.is_forwarded or api_key == ApiKey.DESCRIBE_CLUSTER)):
         return ()
     is_of_cluster = all(resource == "Cluster" for _, resource in api.checks)

@@ -52,6 +52,7 @@ class Heartbeat(Value):
     broker_epoch: int
     want_fence: bool
     want_shut_down: bool
+    offline_log_dirs: tuple[bytes, ...] = ()
 
 
 class StateChanged(Value):
@@ -64,7 +65,14 @@ class RegistrationOverdue(Value):
     """initial.broker.registration.timeout.ms passed without a success: the broker must stop. Nothing more is sent."""
 
 
-Effect = Register | Heartbeat | StateChanged | RegistrationOverdue
+class LogDirFailureOverdue(Value):
+    """log.dir.failure.timeout.ms passed before the controller acknowledged that a log directory failed (KIP-858).
+
+    The broker must stop: it must not lead partitions there.
+    """
+
+
+Effect = Register | Heartbeat | StateChanged | RegistrationOverdue | LogDirFailureOverdue
 
 
 class BrokerLifecycle:
@@ -79,12 +87,14 @@ class BrokerLifecycle:
         heartbeat_interval_ms: int,
         session_timeout_ms: int,
         registration_timeout_ms: int,
+        log_dir_failure_timeout_ms: int,
         draw: Callable[[], float],
     ) -> None:
         """`draw` gives numbers within [0, 1)."""
         self.heartbeat_interval_ms = heartbeat_interval_ms
         self.session_timeout_ms = session_timeout_ms
         self.registration_timeout_ms = registration_timeout_ms
+        self.log_dir_failure_timeout_ms = log_dir_failure_timeout_ms
         self.draw = draw
         self.state = BrokerState.NOT_RUNNING
         self.broker_epoch = -1
@@ -97,13 +107,29 @@ class BrokerLifecycle:
         """Something happened while a request was in flight that the next one has to report at once."""
         self._is_published = False
         """More metadata was applied while a request was in flight."""
+        self._is_another_leaving = False
+        """Another broker is in a controlled shutdown, which ends when all have applied the moves of its leaders."""
         self._failures = 0
         self._shutdown_beats = 0
+        self._offline_log_dirs: tuple[bytes, ...] = ()
+        self._reported_log_dirs: tuple[bytes, ...] = ()
+        """The failed directories of the heartbeat in flight."""
+        self._log_dir_deadlines_ms: dict[bytes, int] = {}
+        """By failed directory, until when the controller has to acknowledge it."""
         self._effects: list[Effect] = []
 
     @property
     def deadline_ms(self) -> int | None:
-        """When to call `on_timer`; None while a request is in flight, and when nothing more is to be sent."""
+        """When to call `on_timer`; None while only an answer is awaited, and when nothing more is to be sent."""
+        log_dirs_ms = min(self._log_dir_deadlines_ms.values(), default=None)
+        request_ms = self._request_due_ms
+        if request_ms is None or log_dirs_ms is None:
+            return log_dirs_ms if request_ms is None else request_ms
+        return min(request_ms, log_dirs_ms)
+
+    @property
+    def _request_due_ms(self) -> int | None:
+        """When the next request is to be sent, or the registration is overdue."""
         if self._in_flight or self._due_ms is None:
             return None
         overdue_ms = self._registration_deadline_ms
@@ -111,15 +137,18 @@ class BrokerLifecycle:
 
     def on_start(self, now_ms: int) -> list[Effect]:
         """Begin: the first registration is due at once."""
-        self._become(BrokerState.STARTING)
+        self.become(BrokerState.STARTING)
         self._due_ms = now_ms
         self._registration_deadline_ms = now_ms + self.registration_timeout_ms
         return self.on_timer(now_ms)
 
     def on_timer(self, now_ms: int) -> list[Effect]:
         """Send the request that is due, if any; it counts as in flight until it is answered or failed."""
-        deadline_ms = self.deadline_ms
-        if deadline_ms is not None and now_ms >= deadline_ms:
+        if any(now_ms >= deadline_ms for deadline_ms in self._log_dir_deadlines_ms.values()):
+            self._log_dir_deadlines_ms.clear()
+            self._effects.append(LogDirFailureOverdue())
+        due_ms = self._request_due_ms
+        if due_ms is not None and now_ms >= due_ms:
             if self._registration_deadline_ms is not None and now_ms >= self._registration_deadline_ms:
                 self._due_ms = None
                 self._effects.append(RegistrationOverdue())
@@ -133,7 +162,9 @@ class BrokerLifecycle:
         if self.broker_epoch < 0:
             return Register()
         want_fence = not self.ready_to_unfence and self.state in (BrokerState.STARTING, BrokerState.RECOVERY)
-        return Heartbeat(self.broker_epoch, want_fence, self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN)
+        want_shut_down = self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        self._reported_log_dirs = self._offline_log_dirs
+        return Heartbeat(self.broker_epoch, want_fence, want_shut_down, self._offline_log_dirs)
 
     def on_registered(self, now_ms: int, broker_epoch: int) -> list[Effect]:
         """The controller accepted the registration: beat at once."""
@@ -147,17 +178,19 @@ class BrokerLifecycle:
     ) -> list[Effect]:
         """Move along the table as the controller's answer allows."""
         self._answered(now_ms)
+        for directory_id in self._reported_log_dirs:
+            self._log_dir_deadlines_ms.pop(directory_id, None)
         self.fenced = fenced
         match self.state:
             case BrokerState.STARTING if caught_up:
-                self._become(BrokerState.RECOVERY)
+                self.become(BrokerState.RECOVERY)
             case BrokerState.STARTING:
                 self._due_ms = now_ms + STARTING_HEARTBEAT_MS
             case BrokerState.RECOVERY if not fenced:
-                self._become(BrokerState.RUNNING)
+                self.become(BrokerState.RUNNING)
                 self._due_ms = now_ms + self.heartbeat_interval_ms
             case BrokerState.PENDING_CONTROLLED_SHUTDOWN if should_shut_down:
-                self._become(BrokerState.SHUTTING_DOWN)
+                self.become(BrokerState.SHUTTING_DOWN)
             case BrokerState.PENDING_CONTROLLED_SHUTDOWN:
                 self._shutdown_beats += 1
                 first = self._shutdown_beats == 1
@@ -166,7 +199,7 @@ class BrokerLifecycle:
                 pass
             case _:
                 self._due_ms = now_ms + self.heartbeat_interval_ms
-        is_awaited = self._is_published and self.state in WAITS_FOR_METADATA
+        is_awaited = self._is_published and self._is_metadata_awaited
         return self._beat_now(now_ms) if self._is_due_again or is_awaited else self.on_timer(now_ms)
 
     def on_failure(self, now_ms: int) -> list[Effect]:
@@ -184,14 +217,24 @@ class BrokerLifecycle:
         is_awaited = self.state in (BrokerState.STARTING, BrokerState.RECOVERY) and self.broker_epoch >= 0
         return self._beat_now(now_ms) if is_awaited else []
 
-    def on_published(self, now_ms: int) -> list[Effect]:
-        """More metadata was applied: a broker that waits for it, to be caught up or to leave, need not wait longer."""
-        self._is_published = True
-        is_awaited = self.state in WAITS_FOR_METADATA and self.broker_epoch >= 0 and not self._in_flight
+    def on_published(self, now_ms: int, *, is_another_leaving: bool = False) -> list[Effect]:
+        """More metadata was applied: a broker that waits for it, to be caught up or to leave, need not wait longer.
+
+        `is_another_leaving`: another broker waits until this one has applied it.
+        """
+        self._is_published, self._is_another_leaving = True, is_another_leaving
+        is_awaited = self._is_metadata_awaited and self.broker_epoch >= 0 and not self._in_flight
         return self._beat_now(now_ms) if is_awaited else []
 
-    def on_log_dir_failed(self, now_ms: int) -> list[Effect]:
+    @property
+    def _is_metadata_awaited(self) -> bool:
+        return self.state in WAITS_FOR_METADATA or (self.state is BrokerState.RUNNING and self._is_another_leaving)
+
+    def on_log_dir_failed(self, now_ms: int, directory_id: bytes) -> list[Effect]:
         """A log directory failed: the controller learns it by the next heartbeat, which is due now."""
+        self._offline_log_dirs = (*self._offline_log_dirs, directory_id)
+        if self.state is not BrokerState.SHUTTING_DOWN:
+            self._log_dir_deadlines_ms[directory_id] = now_ms + self.log_dir_failure_timeout_ms
         return self._beat_now(now_ms)
 
     def _beat_now(self, now_ms: int) -> list[Effect]:
@@ -203,16 +246,16 @@ class BrokerLifecycle:
     def on_shutdown_asked(self, now_ms: int) -> list[Effect]:
         """Begin a controlled shutdown; from any state but RUNNING there is nothing to hand over."""
         if self.state is BrokerState.RUNNING:
-            self._become(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
+            self.become(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
             self._is_due_again, self._due_ms = True, now_ms
         elif self.state not in (BrokerState.PENDING_CONTROLLED_SHUTDOWN, BrokerState.SHUTTING_DOWN):
-            self._become(BrokerState.SHUTTING_DOWN)
+            self.become(BrokerState.SHUTTING_DOWN)
         return self.on_timer(now_ms)
 
     def on_give_up(self, now_ms: int) -> list[Effect]:
         """Stop without the controller's leave (time is up, or a second signal)."""
         if self.state is not BrokerState.SHUTTING_DOWN:
-            self._become(BrokerState.SHUTTING_DOWN)
+            self.become(BrokerState.SHUTTING_DOWN)
         return self.on_timer(now_ms)
 
     def _answered(self, now_ms: int) -> None:
@@ -221,10 +264,12 @@ class BrokerLifecycle:
         if self._due_ms is not None:
             self._due_ms = now_ms
 
-    def _become(self, state: BrokerState) -> None:
+    def become(self, state: BrokerState) -> None:
+        """Move along `NEXT_STATES`; AssertionError for any other step."""
         if state not in NEXT_STATES[self.state]:
             raise AssertionError(f"broker state may not move from {self.state.name} to {state.name}")
         self.state = state
         self._effects.append(StateChanged(state))
         if state is BrokerState.SHUTTING_DOWN:
             self._due_ms = None
+            self._log_dir_deadlines_ms.clear()

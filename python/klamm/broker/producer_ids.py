@@ -42,14 +42,14 @@ class ProducerIds:
     async def _use_next_block(self) -> None:
         if self._ahead is None:
             self._ahead = asyncio.ensure_future(self._allocate())
-        asked = self._ahead
+        pending = self._ahead
         try:
-            block = await asyncio.shield(asked)
+            block = await asyncio.shield(pending)
         except Exception:  # the next request for a block asks again; the error goes on
-            if self._ahead is asked:
+            if self._ahead is pending:
                 self._ahead = None
             raise
-        if self._ahead is asked:
+        if self._ahead is pending:
             self._ahead = None
             self._next, self._end = block.first, block.end
             self._prefetch_at = block.first + int((block.end - block.first) * PREFETCH_SHARE)

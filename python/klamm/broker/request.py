@@ -1,12 +1,9 @@
 """A request as the engine hands it over, and what answers it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
-from klamm.protocol.named_tuple import NamedTuple
 from klamm.protocol.principal import Principal
 
 T = TypeVar("T")
@@ -36,7 +33,7 @@ class RequestContext(NamedTuple):
         """Milliseconds until the deadline; negative after it."""
         return self.deadline_ms - monotonic_ms()
 
-    def with_timeout(self, timeout_ms: int) -> RequestContext:
+    def with_timeout(self, timeout_ms: int) -> Self:
         """The same with the deadline of a time-out that the request itself names."""
         return self._replace(deadline_ms=self.arrived_ms + timeout_ms)
 
@@ -62,6 +59,10 @@ class Answer(Protocol):
 
     def written(self, write: Callable[[T], bytes]) -> Callable[[T], None]:
         """A callback that answers with what `write` makes of its value; where `write` fails, the request has failed."""
+        ...
+
+    def fail(self, error: Exception) -> None:
+        """Answer with the error response of a handler that raised this."""
         ...
 
     def leave_to(self, handler: Handler) -> None:

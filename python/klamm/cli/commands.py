@@ -1,4 +1,4 @@
-"""The commands of `klamm`, each imported when it is used."""
+"""The commands of `klamm`. Each is imported on first use."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Final
 
-from klamm.cli.framework.command_group import Group
+from klamm.cli.framework.command_group import Elsewhere, Group
 from klamm.cli.framework.options import Argument, Option
 
 HELP: Final = """A Kafka-compatible log in a Python package: run a node, and work with any Kafka cluster.
@@ -22,21 +22,52 @@ HELP: Final = """A Kafka-compatible log in a Python package: run a node, and wor
 commands: Final = Group(
     HELP,
     {
-        "start": "klamm.cli.commands:start",
-        "topics": "klamm.cli.admin.topic_commands:group",
-        "produce": "klamm.cli.records.produce:produce",
-        "consume": "klamm.cli.records.consume:consume",
-        "audit": "klamm.cli.pipelines.audit:audit",
-        "mirror": "klamm.cli.pipelines.mirror:mirror",
-        "groups": "klamm.cli.admin.group_commands:group",
-        "configs": "klamm.cli.admin.config_commands:group",
-        "features": "klamm.cli.admin.feature_commands:group",
-        "metadata": "klamm.cli.metadata.metadata_commands:group",
-        "quorum": "klamm.cli.quorum.quorum_commands:group",
-        "storage": "klamm.cli.node.storage_commands:group",
-        "bench": "klamm.cli.pipelines.bench_commands:group",
-        "archive": "klamm.cli.pipelines.archive:archive",
-        "restore": "klamm.cli.pipelines.restore:restore",
+        "start": Elsewhere("klamm.cli.commands:start", "Run a node until Ctrl-C or SIGTERM."),
+        "topics": Elsewhere(
+            "klamm.cli.admin.topic_commands:group", "List, create, describe, alter, reassign and delete topics."
+        ),
+        "produce": Elsewhere(
+            "klamm.cli.records.produce:produce",
+            "Write records to a topic; each is acknowledged before the command ends.",
+        ),
+        "consume": Elsewhere(
+            "klamm.cli.records.consume:consume",
+            "Print the records of a topic: the values, or with --json everything, one record a line.",
+        ),
+        "audit": Elsewhere(
+            "klamm.cli.pipelines.audit:audit",
+            "Audit a cluster's metadata log: what went wrong, by cause and time, and questions that are answered.",
+        ),
+        "mirror": Elsewhere(
+            "klamm.cli.pipelines.mirror:mirror", "Copy topics to another cluster, as they come, until Ctrl-C."
+        ),
+        "groups": Elsewhere(
+            "klamm.cli.admin.group_commands:group", "List, describe and delete consumer groups, and move their offsets."
+        ),
+        "configs": Elsewhere(
+            "klamm.cli.admin.config_commands:group", "Describe, set and unset configs of topics, brokers and groups."
+        ),
+        "features": Elsewhere(
+            "klamm.cli.admin.feature_commands:group", "Look at the levels of a cluster's features, and change them."
+        ),
+        "metadata": Elsewhere(
+            "klamm.cli.metadata.metadata_commands:group",
+            "Look into a cluster's metadata: what was written, what held at any moment, what changed, and why.",
+        ),
+        "quorum": Elsewhere(
+            "klamm.cli.quorum.quorum_commands:group", "Show the metadata quorum, and change its voters."
+        ),
+        "storage": Elsewhere(
+            "klamm.cli.node.storage_commands:group", "Format the data directories of a node, and look at them."
+        ),
+        "bench": Elsewhere("klamm.cli.pipelines.bench_commands:group", "Compare speeds on this machine."),
+        "archive": Elsewhere(
+            "klamm.cli.pipelines.archive:archive",
+            "Keep topics as Parquet files, by topic and day; call it again to add what is new.",
+        ),
+        "restore": Elsewhere(
+            "klamm.cli.pipelines.restore:restore", "Bring archived topics back, to the same cluster or another."
+        ),
     },
 )
 

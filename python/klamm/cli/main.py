@@ -1,4 +1,4 @@
-"""The `klamm` command. `start` goes its own way, so that a node serves before anything else is imported."""
+"""The `klamm` command. `start` has its own path, so that a node serves before other modules are imported."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import sys
 from typing import Final
 
 INTERRUPTED: Final = 130
-"""The exit code of what Ctrl-C ended, as shells have it."""
+"""The exit code after Ctrl-C, as in shells."""
 
 
 def main() -> None:
-    """The entry point: runs what the command line says, and exits."""
+    """The entry point: run the command line and exit."""
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: list[str]) -> int:
-    """Run a command line without the program's name. The exit code."""
+    """Run a command line without the program's name. Returns the exit code."""
     if arguments[:1] == ["start"] and not {"-h", "--help"} & set(arguments):
         from klamm.cli.node import process
 

@@ -1,4 +1,4 @@
-"""A client of brokers, klamm's and Apache Kafka's alike, whose bytes move in Rust: for Spark, tools and tests.
+"""A client of klamm's and Apache Kafka's brokers, implemented in Rust, for Spark, tools and tests.
 
     with KafkaClient("localhost:9092") as client:
         end = client.offsets("orders", {0: -1})[0]
@@ -11,16 +11,15 @@
         client.produce("copies", None, batch["key"], batch["value"])
         client.flush()
 
-Records come decompressed and decoded as Arrow columns, only those that are asked for, and go as Arrow columns.
+Records are received as decompressed and decoded Arrow columns, only the requested ones, and are sent as Arrow columns.
 """
 
 from __future__ import annotations
 
-from klamm._engine import (
+from klamm._engine.client import (
     BrokerError,
     ClientError,
     ClientTimeoutError,
-    ConfigError,
     ConnectError,
     ConnectionLostError,
     ConnectRefusedError,
@@ -36,6 +35,7 @@ from klamm._engine import (
     UnreachableError,
     UnsupportedVersionError,
 )
+from klamm._engine.config import ConfigError
 
 __all__ = [
     "BrokerError",

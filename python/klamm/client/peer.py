@@ -1,11 +1,10 @@
-"""Other nodes as peers: one connection an address, made when it is needed and made again when it is lost.
+"""Connections to other nodes: one per address, opened on first use and reopened after it is lost.
 
-A request has one outcome: an answer, or a `ClientError`, as soon as it is known: at once when the connection closes or
-is refused, after the time-out when nothing comes. Nothing is sent twice: the caller decides whether to ask again.
-After a failed connect the address is left alone for a moment (Kafka's reconnect back-off), and requests fail with the
-reason of that failure meanwhile.
+A request has one outcome, a response or a `ClientError`, reported as soon as it is known: at once when the connection
+is closed or refused, after the timeout when no response arrives. No request is sent twice: the caller decides about
+retries. After a failed connect, requests fail with the reason of that failure until the reconnect back-off ends.
 
-All of this is decided here; a `klamm.client.network.Network` moves the bytes: the engine's, or the simulator's.
+This module decides all of this; a `klamm.client.network.Network` transports the bytes: the engine's or the simulator's.
 """
 
 from __future__ import annotations
@@ -23,8 +22,9 @@ from klamm.client import (
     UnsupportedVersionError,
 )
 from klamm.client.network import Address, Channel, EngineNetwork, Network, Versions
+from klamm.driving.clock import LoopClock
+from klamm.driving.deadlines import Deadlines
 from klamm.protocol.backoff import ExponentialBackoff
-from klamm.protocol.deadlines import Deadlines
 from klamm.protocol.errors import MalformedRequest
 from klamm.protocol.wire import codec
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class Answer(NamedTuple):
-    """The version of a request and its answer, and the answer's body without header."""
+    """A response: its version, its value, and its body without header."""
 
     api_version: int
     body: bytes
@@ -46,7 +46,7 @@ OnDone = Callable[[Outcome], None]
 
 
 class PeerConfig(NamedTuple):
-    """Times in ms; the back-offs are those of Kafka's controllers among themselves, doubled from failure to failure."""
+    """Times in ms. The back-offs are those between Kafka's controllers and double with each failure."""
 
     client_id: str
     request_timeout_ms: int = 2000
@@ -62,7 +62,7 @@ class PeerConfig(NamedTuple):
 
     @property
     def reconnect_backoff(self) -> ExponentialBackoff:
-        """How long an address is left alone after a failure."""
+        """How long to wait before connecting again after a failure."""
         return ExponentialBackoff(self.reconnect_backoff_ms, self.reconnect_backoff_max_ms)
 
 
@@ -76,14 +76,14 @@ class _Waiting(NamedTuple):
 
 
 class _Sent(NamedTuple):
-    """A request that was sent."""
+    """A request in flight."""
 
     api_version: int
     on_done: OnDone
 
 
 def _newest(here: tuple[int, int], there: tuple[int, int]) -> int | None:
-    """The newest version in both ranges (lowest, highest)."""
+    """The newest version in both ranges (lowest, highest), or None."""
     version = min(here[1], there[1])
     return version if version >= max(here[0], there[0]) else None
 
@@ -101,23 +101,24 @@ class Peer:
         on_lost: Callable[[ClientError], None] = lambda error: None,
         rng: Callable[[], float] = random.random,
     ) -> None:
-        """`on_connected`: there is a connection. `on_lost`: it is gone, or could not be made."""
+        """`on_connected`: a connection is ready. `on_lost`: it was lost or could not be opened."""
         self.address, self._config, self._network, self._rng = address, config, network, rng
         self._name = f"node at {address[0]}:{address[1]}"
         self._on_connected, self._on_lost = on_connected, on_lost
         self._loop = asyncio.get_running_loop()
+        self._clock = LoopClock()
         self._deadlines = Deadlines()
-        self._channel: Channel | None = None  # from the first attempt to connect on
+        self._channel: Channel | None = None  # set from the first connection attempt on
         self._is_connecting = False
         self._remote: Address | None = None
-        self._versions: Versions | None = None  # known once the connection may be used
-        self._limit: int | None = None  # the token of the deadline of what the connection waits for
+        self._versions: Versions | None = None  # known when the connection is ready
+        self._limit: int | None = None  # the token of the deadline of the connection set-up
         self._waiting: list[_Waiting] = []
         self._sent: dict[int, _Sent] = {}  # by correlation id
         self._failures = 0
-        self._unaccepted = 0  # connections in a row that were never made: those make the next one's time longer
-        self._last_error: ClientError = ConnectError(f"{self._name} was never asked")
-        self._idle_until = 0.0
+        self._unaccepted = 0  # attempts in a row that timed out before TCP connected; each extends the next timeout
+        self._last_error: ClientError = ConnectError(f"{self._name}: no request was sent yet")
+        self._idle_until_ms = 0.0
         self._is_closed = False
 
     def send(
@@ -128,9 +129,9 @@ class Peer:
         on_done: OnDone,
         timeout_ms: int | None = None,
     ) -> None:
-        """Send a request in the newest of `versions` (lowest, highest) that the other side knows.
+        """Send a request in the newest of `versions` (lowest, highest) that the other side supports.
 
-        `body_of` gives the body of that version. `on_done` is called once and later, never in this call.
+        `body_of` encodes the body in that version. `on_done` is called exactly once, after this call has returned.
         """
         request = _Waiting(api_key, versions, body_of, self._with_timeout(on_done, timeout_ms))
         if self._channel is not None and self._versions is not None:
@@ -142,11 +143,11 @@ class Peer:
 
     @property
     def connected_to(self) -> Address | None:
-        """Address and port of the other side as numbers, so that no name has to be resolved again."""
+        """The numeric address and port of the other side, so that its name need not be resolved again."""
         return self._remote
 
     def version_of(self, api_key: int, versions: tuple[int, int]) -> int | None:
-        """The version that a request sent now would have; None while there is no connection, or none in common."""
+        """The version that a request sent now would have; None without a connection or a common version."""
         if self._versions is None:
             return None
         return _newest(versions, self._versions.get(api_key, NO_VERSIONS))
@@ -158,7 +159,7 @@ class Peer:
         body_of: Callable[[int], bytes],
         timeout_ms: int | None = None,
     ) -> Answer:
-        """The answer to a request; see `send`. Raises ClientError."""
+        """The response to a request; see `send`. Raises ClientError."""
         done: asyncio.Future[Outcome] = self._loop.create_future()
         self.send(api_key, versions, body_of, _into(done), timeout_ms)
         outcome = await done
@@ -167,23 +168,23 @@ class Peer:
         return outcome
 
     async def ask(self, request: Any, answer: type[T], versions: tuple[int, int], timeout_ms: int | None = None) -> T:
-        """The answer to one of our request values, as our value `answer`. Raises ClientError."""
+        """The response to one of our request values, as an `answer`. Raises ClientError."""
         found = await self.request(
             request.API_KEY, versions, lambda version: codec.write_request(request, version), timeout_ms
         )
         try:
             return codec.read_response(answer, found.api_version, found.body)
         except MalformedRequest as error:
-            raise ClientError(f"{self._name} sent an answer that cannot be read: {error}") from None
+            raise ClientError(f"{self._name} sent a response that cannot be decoded: {error}") from None
 
     def connect(self, *, at_once: bool = False) -> bool:
-        """Begin to connect, unless the back-off of a failure says not yet (`at_once`: even so).
+        """Start to connect, unless the reconnect back-off has not ended (`at_once` ignores it).
 
-        Whether there is a connection, or will be one or a failure to report.
+        Returns whether there is a connection, or an attempt whose result will be reported.
         """
         if self._channel is not None or self._is_connecting:
             return True
-        is_idle = not at_once and self._loop.time() < self._idle_until
+        is_idle = not at_once and self._clock.now_ms() < self._idle_until_ms
         if self._is_closed or is_idle:
             return False
         self._is_connecting = True
@@ -191,7 +192,7 @@ class Peer:
         self._unaccepted += 1
         try:
             self._channel = self._network.open(self.address, self._config.client_id, self)
-        except Exception as error:  # of any kind: it would stay "connecting" for good
+        except Exception as error:  # of any kind: otherwise the peer would stay in state connecting
             text = f"{self._name} cannot be reached: {error!r}"
             self._loop.call_soon(self._on_not_opened, ConnectError(text))
         else:
@@ -199,9 +200,9 @@ class Peer:
         return True
 
     def close(self) -> None:
-        """Close; what is under way fails."""
+        """Close; requests in flight fail."""
         self._is_closed = True
-        self._last_error = ConnectionLostError(f"{self._name}: this side was closed")
+        self._last_error = ConnectionLostError(f"{self._name}: the connection was closed on this side")
         self._close_channel()
         self._fail_sent(self._last_error)
         self._fail_waiting(self._last_error)
@@ -209,15 +210,15 @@ class Peer:
 
     @property
     def versions(self) -> Versions | None:
-        """What the other side speaks: the lowest and highest version of each API; None without a connection."""
+        """The lowest and highest version of each API that the other side supports; None without a connection."""
         return self._versions
 
     @property
     def unanswered(self) -> int:
-        """How many requests have no outcome yet."""
+        """The number of requests without an outcome yet."""
         return len(self._waiting) + len(self._sent)
 
-    # What happens to the channel
+    # Events of the channel
 
     def on_accepted(self, address: Address) -> None:
         """See `ChannelHandler.on_accepted`."""
@@ -256,35 +257,44 @@ class Peer:
         version = _newest(request.versions, there)
         if version is None:
             known = f"{there_low} to {there_high}" if there_high >= 0 else "none"
-            text = f"{self._name} knows API {request.api_key} in versions {known}, and {low} to {high} are needed"
+            text = f"{self._name} supports API {request.api_key} in versions {known}, but {low} to {high} are needed"
             self._loop.call_soon(request.on_done, UnsupportedVersionError(text))
             return
         try:
             body = request.body_of(version)
-        except Exception as error:  # the caller's fault; it must not end the connection
-            self._loop.call_soon(request.on_done, ClientError(f"{self._name} was not asked: {error}"))
+        except Exception as error:  # the caller's error must not close the connection
+            self._loop.call_soon(request.on_done, ClientError(f"{self._name}: the request was not sent: {error}"))
             return
         self._sent[channel.send(request.api_key, version, body)] = _Sent(version, request.on_done)
 
     def _with_timeout(self, on_done: OnDone, timeout_ms: int | None) -> OnDone:
-        """`on_done`, called once: with the outcome, or after the time-out. Then the connection is given up, as Kafka
-        does: a node that leaves one request waiting for too long gets no further ones over the same connection.
+        """`on_done`, called once with the outcome or after the timeout, which also closes the connection.
+
+        Kafka does the same: a node that exceeds the timeout of one request gets no more requests over this connection.
         """
         wait_ms = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
 
         def finish(outcome: Outcome) -> None:
             if self._deadlines.remove(token):
-                on_done(outcome)
+                self._report(on_done, outcome)
 
         def expire() -> None:
             text = f"{self._name} did not answer within {wait_ms} ms"
-            on_done(ClientTimeoutError(text))
+            self._report(on_done, ClientTimeoutError(text))
             if self._versions is not None:
                 self._close_channel()
                 self._on_channel_lost(ConnectionLostError(text))
 
-        token = self._deadlines.add(wait_ms / 1000, expire)
+        token = self._deadlines.add(wait_ms, expire)
         return finish
+
+    def _report(self, on_done: OnDone, outcome: Outcome) -> None:
+        """An exception of the caller's function affects neither the connection nor other requests."""
+        try:
+            on_done(outcome)
+        except Exception as error:  # the caller's exception must not end the connection
+            context = {"message": f"an outcome of a request to {self._name} was not handled", "exception": error}
+            self._loop.call_exception_handler(context)
 
     def _fail_waiting(self, error: ClientError) -> None:
         waiting, self._waiting = self._waiting, []
@@ -299,7 +309,7 @@ class Peer:
     # The connection
 
     def _limit_setup(self, timeout_ms: float) -> None:
-        """The connection is given up unless its next step is done within that time."""
+        """Close the connection unless its next set-up step completes in time."""
         self._end_limit()
 
         def expire() -> None:
@@ -307,7 +317,7 @@ class Peer:
             self._close_channel()
             self._on_not_opened(ClientTimeoutError(f"{self._name}: no connection within {timeout_ms:.0f} ms"))
 
-        self._limit = self._deadlines.add(timeout_ms / 1000, expire)
+        self._limit = self._deadlines.add(timeout_ms, expire)
 
     def _end_limit(self) -> None:
         if self._limit is not None:
@@ -326,9 +336,11 @@ class Peer:
     def _on_channel_lost(self, error: ClientError) -> None:
         self._forget_channel()
         self._last_error = error
-        if not self._is_closed:
-            self._on_lost(error)
-        self._fail_sent(error)
+        try:
+            if not self._is_closed:
+                self._on_lost(error)
+        finally:
+            self._fail_sent(error)
 
     def _on_not_opened(self, error: ClientError) -> None:
         if self._is_closed:
@@ -337,23 +349,23 @@ class Peer:
         self._last_error = error
         backoff_ms = self._config.reconnect_backoff.time_ms(self._failures, self._rng)
         self._failures += 1
-        self._idle_until = self._loop.time() + backoff_ms / 1000
+        self._idle_until_ms = self._clock.now_ms() + backoff_ms
         self._fail_waiting(error)
         self._on_lost(error)
 
 
 class Peers:
-    """Connections to any number of addresses. To be made and used on the loop's thread."""
+    """Connections to any number of addresses. Use it in the loop's thread."""
 
     def __init__(self, config: PeerConfig, on_versions: Callable[[], None] = lambda: None) -> None:
-        """`on_versions`: what some peer speaks is known, or not known any more."""
+        """`on_versions` is called when the API versions of a peer become known or unknown."""
         self._config, self._on_versions = config, on_versions
         self._network = EngineNetwork()
         self._peers: dict[Address, Peer] = {}
-        self._many: dict[Address, list[Peer]] = {}  # the first of each is that of `_peers`
+        self._many: dict[Address, list[Peer]] = {}  # the first one of each address is also in `_peers`
 
     def peer(self, address: Address) -> Peer:
-        """The peer at that address."""
+        """The peer at this address."""
         found = self._peers.get(address)
         if found is None:
             found = self._peers[address] = Peer(
@@ -368,20 +380,20 @@ class Peers:
     async def request(
         self, address: Address, api_key: int, api_version: int, body: bytes, timeout_ms: int | None = None
     ) -> bytes:
-        """The body of the answer to a request in that very version. Raises ClientError."""
+        """The body of the response to a request in exactly this version. Raises ClientError."""
         versions = (api_version, api_version)
         return (await self.peer(address).request(api_key, versions, lambda version: body, timeout_ms)).body
 
     async def ask(
         self, address: Address, request: Any, answer: type[T], versions: tuple[int, int], timeout_ms: int | None = None
     ) -> T:
-        """The answer to one of our request values; see `Peer.ask`. Raises ClientError."""
+        """The response to one of our request values; see `Peer.ask`. Raises ClientError."""
         return await self.peer(address).ask(request, answer, versions, timeout_ms)
 
     def idlest_peer(self, address: Address, connections_max: int) -> Peer:
-        """Of several connections to that address, made as they are needed, the one with the fewest unanswered requests.
+        """The peer with the fewest unanswered requests, of up to `connections_max` to this address.
 
-        For requests that may be carried out in any order: a broker takes one at a time of a connection.
+        For requests in any order: a broker handles one request of a connection at a time.
         """
         peers = self._many.setdefault(address, [self.peer(address)])
         idlest = min(peers, key=lambda peer: peer.unanswered)
@@ -391,14 +403,14 @@ class Peers:
         return idlest
 
     def keep_only(self, addresses: set[Address]) -> None:
-        """Close the connections to all others."""
+        """Close the connections to all other addresses."""
         for address in self._peers.keys() - addresses:
             peer = self._peers.pop(address)
             for one in self._many.pop(address, [peer]):
                 one.close()
 
     def close(self) -> None:
-        """Close all of them; what is under way fails."""
+        """Close all connections; requests in flight fail."""
         self.keep_only(set())
         self._network.close()
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from klamm._engine import ConfigError, parse_config
+from klamm._engine.config import ConfigError, parse_config
 from klamm.config.keys import ConfigValue, is_dynamic, keys
 from klamm.config.values import NodeLayers, base_name, node_values
 from klamm.protocol.errors import ErrorCode, KafkaError
@@ -160,14 +160,14 @@ def _require(holds: bool, why: str) -> None:
 
 def _check_limits(node: _NodeConfig) -> None:
     for name, value in node.set_as("max.connections", "max.connection.creation.rate"):
-        _require(value > 0, f"{name}={value} would let nobody connect: it must be at least 1")
+        _require(value > 0, f"{name}={value} would let no client connect: it must be at least 1")
     name = "max.connections.per.ip.overrides"
     overrides = [entry.strip() for entry in (node.text(name) or "").split(",") if entry.strip()]
     for entry in overrides:
         host, _, count = entry.rpartition(":")
         _require(bool(host) and count.isdecimal(), f"{name} takes host:count,..., which {entry} is not")
     is_closed = node.number("max.connections.per.ip") == 0 and not overrides
-    _require(not is_closed, f"max.connections.per.ip=0 needs {name}, or nobody can connect")
+    _require(not is_closed, f"max.connections.per.ip=0 needs {name}, or no client can connect")
     buffer, threads = node.number("log.cleaner.dedupe.buffer.size"), node.number("log.cleaner.threads")
     _require(
         threads == 0 or buffer // threads > 1 << 20,
@@ -343,7 +343,7 @@ def _changed_list(change: AlterableConfig, current: str | None) -> str:
 
 
 def changed_list(operation: ConfigOperation, current: str | None, items: str) -> str:
-    """A list's text after APPEND, which adds what is not there yet, or SUBTRACT."""
+    """A list's text after APPEND, which adds missing values, or SUBTRACT."""
     parts = [part for part in (current or "").split(",") if part]
     for item in items.split(","):
         if operation is ConfigOperation.SUBTRACT:

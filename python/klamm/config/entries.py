@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from klamm._engine import ConfigKey
+from klamm._engine.config import ConfigKey
 from klamm.config.keys import is_dynamic, keys, printed, synonyms, units
 from klamm.config.values import NodeLayers, Values, base_name, group_default, node_values, topic_defaults
 from klamm.protocol.messages.configs import ConfigSource, DescribeConfigsResourceResult, DescribeConfigsSynonym
 from klamm.protocol.value import Value
 
 if TYPE_CHECKING:
-    from klamm._engine import ConfigScope
+    from klamm._engine.config import ConfigScope
 
 Entries = tuple[DescribeConfigsResourceResult, ...]
 Synonyms = list[DescribeConfigsSynonym]

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from klamm._engine import ConfigError, ConfigKey, config_keys, format_config, parse_config
+from klamm._engine.config import ConfigError, ConfigKey, config_keys, format_config, parse_config
 from klamm.protocol.resource_types import ResourceType
 from klamm.protocol.value import Value
 
 if TYPE_CHECKING:
-    from klamm._engine import ConfigScope
+    from klamm._engine.config import ConfigScope
 
 Keys = Mapping[str, ConfigKey]
 ConfigValue = bool | int | float | str | list[str]

@@ -1,13 +1,10 @@
 """Listeners as server.properties writes them: `NAME://host:port,...`, each name with its security protocol."""
 
-from __future__ import annotations
-
 import errno
+import ipaddress
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
-
-from klamm.protocol.named_tuple import NamedTuple
+from typing import Final, NamedTuple
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 WILDCARDS: Final = ("", "0.0.0.0", "::")
@@ -134,15 +131,12 @@ def _check_ports(listeners: Sequence[Listener]) -> None:
         if listener.port != 0:
             by_port.setdefault(listener.port, []).append(listener)
     for port, sharing in by_port.items():
-        families = [_ip_version(listener.host) for listener in sharing]
-        if len(sharing) > 1 and sorted(families, key=str) != [4, 6]:
+        if len(sharing) > 1 and sorted((_ip_version(one.host) for one in sharing), key=str) != [4, 6]:
             names = ", ".join(map(str, sharing))
             raise ListenerError(f"each listener must have a different port, but {names} share port {port}")
 
 
 def _ip_version(host: str) -> int | None:
-    import ipaddress  # Not at the top: a node starts without it.
-
     try:
         return ipaddress.ip_address(host).version
     except ValueError:

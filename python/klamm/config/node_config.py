@@ -1,15 +1,12 @@
 """The configuration of one node: Apache Kafka's keys (its Broker Configs page), klamm's own, and derived values."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
-from klamm import _engine
+from klamm._engine.config import ConfigError, ConfigKey, config_keys, find_config_key, format_config, parse_config
 from klamm.config import listeners as listening
 from klamm.config.listeners import Listener, ListenerError
-from klamm.protocol.named_tuple import NamedTuple
 
 ConfigValue = bool | int | float | str | list[str] | None
 Address = tuple[str, int]
@@ -108,18 +105,16 @@ class NodeConfig(NamedTuple):
 
     def topic_defaults(self) -> dict[str, str]:
         """The defaults of a topic's keys at this node, as text."""
-        return {
-            key.name: text for key in _engine.config_keys("topic") if (text := self._topic_default(key)) is not None
-        }
+        return {key.name: text for key in config_keys("topic") if (text := self._topic_default(key)) is not None}
 
-    def _topic_default(self, key: _engine.ConfigKey) -> str | None:
+    def _topic_default(self, key: ConfigKey) -> str | None:
         for synonym, factor in key.synonyms:
             value = self.value(synonym)
             if isinstance(value, int) and not isinstance(value, bool):
                 # Any negative retention is unlimited at the node; the topic's key allows -1 alone.
                 return str(max(value * factor, -1) if key.name == "retention.ms" else value * factor)
             if value is not None:
-                return _engine.format_config("node", synonym, self.given.get(synonym, _default_text(synonym)))
+                return format_config("node", synonym, self.given.get(synonym, _default_text(synonym)))
         return key.default
 
 
@@ -127,7 +122,7 @@ def value_of(given: Mapping[str, str], name: str) -> ConfigValue:
     """The value of a node's key among those given, or its default. Raises KeyError, NodeConfigError."""
     if name in given:
         return _parsed(name, given[name])
-    key = _engine.find_config_key("node", name)
+    key = find_config_key("node", name)
     if key is None:
         raise KeyError(name)
     return None if key.default is None else _parsed(name, key.default)
@@ -185,23 +180,23 @@ def _check_values(given: Mapping[str, str]) -> None:
 
 def _refusals(given: Mapping[str, str]) -> Iterable[str]:
     for name, text in given.items():
-        if _engine.find_config_key("node", name) is not None:
+        if find_config_key("node", name) is not None:
             try:
-                _engine.parse_config("node", name, text)
-            except _engine.ConfigError as error:
+                parse_config("node", name, text)
+            except ConfigError as error:
                 yield str(error)
 
 
 def _missing(given: Mapping[str, str]) -> Iterable[str]:
-    for key in _engine.config_keys("node"):
+    for key in config_keys("node"):
         if key.is_required and key.name not in given:
             yield f'Missing required configuration "{key.name}", which has no default value'
 
 
 def _parsed(name: str, text: str) -> bool | int | float | str | list[str]:
     try:
-        return _engine.parse_config("node", name, text)
-    except _engine.ConfigError as error:
+        return parse_config("node", name, text)
+    except ConfigError as error:
         raise NodeConfigError(str(error)) from None
 
 
@@ -216,7 +211,7 @@ def _list(given: Mapping[str, str], name: str) -> list[str]:
 
 
 def _default_text(name: str) -> str:
-    key = _engine.find_config_key("node", name)
+    key = find_config_key("node", name)
     if key is None or key.default is None:
         raise KeyError(name)
     return key.default
@@ -257,10 +252,10 @@ def _advertised_controllers(
     """The advertised listener for each name, else the bound one; a wildcard host becomes this voter's own address."""
     found: list[Listener] = []
     for name in names:
-        told = next((one for one in advertised if one.name == name), None)
+        named = next((one for one in advertised if one.name == name), None)
         here = next((one for one in bound if one.name == name), None)
-        if told is not None:
-            found.append(told)
+        if named is not None:
+            found.append(named)
         elif here is not None and here.host in ("", "0.0.0.0"):
             host, port = own_voter if own_voter is not None and name == names[0] else ("", here.port)
             found.append(Listener(here.name, here.protocol, host, port))

@@ -7,6 +7,7 @@ are what they look like.
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -25,7 +26,7 @@ class PropertiesError(ValueError):
 def decode(data: bytes) -> str:
     """The text of a file. UTF-8, as people write it today; what is not falls back to Java's own Latin-1."""
     try:
-        return data.decode("utf-8-sig")
+        return data.removeprefix(codecs.BOM_UTF8).decode()
     except UnicodeDecodeError:
         return data.decode("latin-1")
 

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from klamm import _engine
+from klamm._engine.config import config_keys, find_config_key, format_config
 from klamm.config.listeners import parse_protocol_map
 from klamm.config.node_config import BROKER, CONTROLLER, NodeConfig, NodeConfigError, parse
 from klamm.config.ranges import check_ranges
@@ -32,16 +32,16 @@ def checked(given: Mapping[str, str]) -> NodeConfig:
 
 
 def check_supported(config: NodeConfig) -> None:
-    """Refuse what is right in Apache Kafka but not there yet in klamm. Raises NodeConfigError."""
+    """Refuse values that Apache Kafka supports and klamm does not yet. Raises NodeConfigError."""
     for listener in config.listeners:
         if listener.protocol != "PLAINTEXT":
             raise NodeConfigError(
-                f"listener {listener} speaks {listener.protocol}: TLS and SASL are not there yet, use PLAINTEXT"
+                f"listener {listener} speaks {listener.protocol}: TLS and SASL are not supported yet, use PLAINTEXT"
             )
     for name, (accepted, what) in _NOT_YET.items():
-        value = _engine.format_config("node", name, config.given.get(name, accepted))
+        value = format_config("node", name, config.given.get(name, accepted))
         if value != accepted:
-            raise NodeConfigError(f"{name}={value}: {what} are not there yet, remove the key")
+            raise NodeConfigError(f"{name}={value}: {what} are not supported yet, remove the key")
 
 
 def warnings(config: NodeConfig) -> Iterator[str]:
@@ -71,25 +71,25 @@ def _warnings_of_broker(config: NodeConfig) -> Iterator[str]:
 
 def without_effect(config: NodeConfig) -> list[str]:
     """The keys that were set and are known, but change nothing in klamm yet."""
-    keys = ((name, _engine.find_config_key("node", name)) for name in config.given)
+    keys = ((name, find_config_key("node", name)) for name in config.given)
     return [name for name, key in keys if key is not None and not key.is_honoured and name not in _NOT_YET]
 
 
 def is_known(name: str) -> bool:
     """Whether a key is one of a node's, alone or as `listener.name.<listener>.<key>`."""
-    if _engine.find_config_key("node", name) is not None:
+    if find_config_key("node", name) is not None:
         return True
     if not name.startswith("listener.name."):
         return False
     parts = name.split(".")[3:]
     # A SASL mechanism may stand between the listener and the key.
-    return any(_engine.find_config_key("node", ".".join(parts[skipped:])) for skipped in (0, 1))
+    return any(find_config_key("node", ".".join(parts[skipped:])) for skipped in (0, 1))
 
 
 def _suggestion(name: str) -> str:
     import difflib  # Not at the top: needed only when something is wrong.
 
-    known = [key.name for key in _engine.config_keys("node")]
+    known = [key.name for key in config_keys("node")]
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.85)
     return f"; did you mean {close[0]}?" if close else ""
 
@@ -163,7 +163,7 @@ def _check_limits(config: NodeConfig) -> None:
     overrides = connection_overrides(config)
     _require(
         config.integer("max.connections.per.ip") != 0 or bool(overrides),
-        "max.connections.per.ip=0 needs max.connections.per.ip.overrides, or nobody can connect",
+        "max.connections.per.ip=0 needs max.connections.per.ip.overrides, or no client can connect",
     )
 
 
@@ -204,7 +204,7 @@ def _check_roles(config: NodeConfig) -> None:
     for listener in (*config.advertised_brokers, *config.advertised_controllers):
         _require(
             listener.host != "0.0.0.0",
-            f"advertised.listeners has {listener}, to which nobody can connect: name an address of this machine",
+            f"advertised.listeners has {listener}, to which no client can connect: name an address of this machine",
         )
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from klamm._engine import Image
+from klamm._engine.metadata import Image
 from klamm.controller.result import MAX_RECORDS_PER_BATCH, Result
 from klamm.protocol.features import ELIGIBLE_LEADER_REPLICAS_VERSION, METADATA_TRANSACTION_LEVEL
 from klamm.protocol.generated.metadata_records import (

@@ -1,338 +1,209 @@
-"""The active controller: requests and the clock in, records and responses out (`QuorumController`).
+"""The active controller: requests and the clock in, effects out (`klamm.driving`).
 
-A driver calls `on_<request>`, appends the records of the result to the metadata log, gives them back to `replay`, and
-answers when they are committed. Nothing here waits, and only `replay` changes the image that requests are held against.
+What it decides, and the state that it decides by: `Decisions`. A decision may be left for later turns: the parts of a
+long operation, and requests that change the same broker meanwhile.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from klamm._engine import Image
-from klamm.controller.activation import activation_records
-from klamm.controller.leadership.elections import BrokerEvent, ElectionManager
-from klamm.controller.leadership.moves import Moves, in_parts
-from klamm.controller.nodes.brokers import BrokerManager
+from klamm._engine.metadata import Image
+from klamm.controller.decisions import Decisions
+from klamm.controller.effects import Append, Effect, Reply, Ticket, UpgradeKraftVersion
+from klamm.controller.operations.operation import PendingRequest
 from klamm.controller.periodic import PeriodicSchedule, PeriodicTask, stale_look_ms
-from klamm.controller.result import Result
+from klamm.controller.result import MAX_BATCH_SIZE, MAX_RECORDS_PER_BATCH, Result
 from klamm.controller.settings import ControllerSettings
-from klamm.controller.speculation import Speculation
+from klamm.controller.turns import Turn, Turns, rest_of
 from klamm.driving.running_time import RunningTime
-from klamm.protocol.errors import ErrorCode, KafkaError
-from klamm.protocol.features import (
-    ELIGIBLE_LEADER_REPLICAS_VERSION,
-    KRAFT_VERSION,
-    NOOP_RECORD_LEVEL,
-    VersionRange,
-)
-from klamm.protocol.generated.metadata_records import FeatureLevelRecord, NoOpRecord
+from klamm.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from klamm.controller.configs.configs import ConfigManager
-    from klamm.controller.features import Supporters
-    from klamm.controller.topics.topics import TopicManager
-    from klamm.protocol.messages.configs import (
-        AlterConfigsRequest,
-        AlterConfigsResponse,
-        IncrementalAlterConfigsRequest,
-        IncrementalAlterConfigsResponse,
-    )
-    from klamm.protocol.messages.feature_updates import UpdateFeaturesRequest, UpdateFeaturesResponse
-    from klamm.protocol.messages.registration import (
-        AllocateProducerIdsRequest,
-        AllocateProducerIdsResponse,
-        AssignReplicasToDirsRequest,
-        AssignReplicasToDirsResponse,
-        BrokerHeartbeatRequest,
-        BrokerHeartbeatResponse,
-        BrokerRegistrationRequest,
-        BrokerRegistrationResponse,
-        ControllerRegistrationRequest,
-        ControllerRegistrationResponse,
-        UnregisterBrokerRequest,
-        UnregisterBrokerResponse,
-    )
-    from klamm.protocol.messages.topics import (
-        CreatePartitionsRequest,
-        CreatePartitionsResponse,
-        CreateTopicsRequest,
-        CreateTopicsResponse,
-        DeleteTopicsRequest,
-        DeleteTopicsResponse,
-        ElectLeadersRequest,
-        ElectLeadersResponse,
-    )
+    from klamm.controller.operations.operation import Operation
 
 log = logging.getLogger(__name__)
 
+Q = TypeVar("Q")
 T = TypeVar("T")
-
-NO_BROKER: Final = -1
 
 
 class Controller:
-    """The managers, the state they share while this node is the active controller, and its clock.
+    """Decides one operation, or one part of it, at a time.
 
-    What no start needs is imported by the first request that does.
+    1. Between two events the driver has carried out all effects: what was decided is in the log and replayed.
+    2. Each ticket is answered once; what is unanswered when leadership ends is refused.
+    3. One operation of a broker is under way at a time.
     """
 
-    def __init__(self, settings: ControllerSettings) -> None:
-        self._settings: Final = settings
-        self._elections: Final = ElectionManager(settings.elections())
-        self._brokers: Final = BrokerManager(settings.brokers(), self._elections)
+    def __init__(self, settings: ControllerSettings, random_bytes: Callable[[int], bytes]) -> None:
+        """`random_bytes` gives that many."""
+        self._decisions: Final = Decisions(settings)
+        self._random_bytes: Final = random_bytes
         periodic = settings.periodic()
         self._schedule: Final = PeriodicSchedule(periodic)
         self._stale_look_ms: Final = stale_look_ms(periodic)
         self._running_time = RunningTime(0, self._stale_look_ms)
         self._has_waited_for_heartbeats = False
-        self._state: Speculation | None = None
-        self._kraft_version = 0
-        self._voters: frozenset[int] = frozenset()
-        self._kraft_refusal: str | None = None
-
-    @cached_property
-    def _configs(self) -> ConfigManager:
-        from klamm.controller.configs.configs import ConfigManager
-
-        return ConfigManager(self._settings.configs(), lambda: self._voters)
-
-    @cached_property
-    def _topics(self) -> TopicManager:
-        from klamm.controller.topics.topics import TopicManager
-
-        return TopicManager(self._settings.topics(), self._configs)
+        self._turns: Final = Turns()
+        self._unanswered: dict[Ticket, Callable[[ErrorCode, str | None], Any]] = {}
 
     @property
     def is_active(self) -> bool:
         """Whether this node answers as the controller."""
-        return self._state is not None
+        return self._decisions.is_active
 
     @property
     def deadline_ms(self) -> int | None:
-        """When `on_deadline` is next to be called."""
-        return self._schedule.deadline_ms
+        """When to call `on_timer`, if nothing else happens."""
+        turn_ms = self._turns.due_ms
+        if turn_ms is None:
+            return self._schedule.deadline_ms
+        task_ms = self._task_due_ms
+        return turn_ms if task_ms is None else min(turn_ms, task_ms)
 
-    def activate(
+    @property
+    def _task_due_ms(self) -> int | None:
+        return None if self._turns.hold_tasks else self._schedule.deadline_ms
+
+    # Leadership
+
+    def on_leader(
         self, now_ms: int, image: Image, next_offset: int, bootstrap: Sequence[bytes], kraft_version: int
-    ) -> Result[None]:
-        """Begin, with all that the log holds in `image`; its end is `next_offset`. The records go first of all."""
-        assert self._state is None, "activated twice"
-        result = activation_records(image, bootstrap, self._settings.min_insync_replicas)
-        self._state = Speculation(image, next_offset)
-        self._kraft_version = kraft_version
+    ) -> list[Effect]:
+        """Begin, with all that the log holds in `image`; its end is `next_offset`."""
+        result = self._decisions.activate(now_ms, image, next_offset, bootstrap, kraft_version)
         self._running_time = RunningTime(now_ms, self._stale_look_ms)
-        self._brokers.activate(self._state, now_ms)
         self._schedule.start(now_ms)
-        log.info("Active controller from offset %d on; %d records to begin with", next_offset, len(result.records))
-        if image.leaderless_partition_count == 0:
-            return result
-        # A controller before may have ended while it elected leaders for a broker that came back.
-        moves = Moves(self._elections, self._state, BrokerEvent.UNFENCED, NO_BROKER)
-        return result._replace(rest=lambda: in_parts(moves, (), None, lambda _: Result(None)))
+        return self._begin(now_ms, result, lambda now_ms, answer: [], holds_tasks=True)
 
-    def _turn(self, now_ms: int) -> int:
-        """Begin a turn; returns the time by which sessions are counted."""
-        return self._running_time.on_turn(now_ms, self._schedule.deadline_ms)
-
-    def deactivate(self) -> None:
-        """Another leads: drop all that was not committed."""
-        self._state = None
+    def on_not_leader(self, now_ms: int) -> list[Effect]:
+        """Another leads: drop all that was not committed, and refuse all that was not decided."""
+        self._decisions.deactivate()
         self._schedule.stop()
+        self._turns.clear()
+        unanswered, self._unanswered = self._unanswered, {}
+        text = "The epoch ended before all of it was done."
+        return [Reply(ticket, refuse(ErrorCode.NOT_CONTROLLER, text)) for ticket, refuse in unanswered.items()]
+
+    # The log
+
+    def replay(self, records: Sequence[bytes], first_offset: int) -> None:
+        """The records of an `Append`, now in the log from `first_offset` on."""
+        self._decisions.replay(records, first_offset)
+
+    def on_kraft_version(self, level: int) -> None:
+        """The quorum has written that level to the log."""
+        self._decisions.set_kraft_version(level)
+
+    def on_broker_crashed(self, now_ms: int, broker_id: int, broker_epoch: int) -> None:
+        """There is evidence that the process of a broker has ended: its session ends, so that it is fenced now."""
+        if self._decisions.end_broker_session(broker_id, broker_epoch):
+            self._schedule.again(PeriodicTask.MAYBE_FENCE_STALE_BROKER, now_ms)
+
+    # Requests
 
     def on_quorum(self, voters: frozenset[int], kraft_refusal: str | None) -> None:
         """Who votes in the quorum, and why it cannot go to the next kraft.version, if it cannot.
 
-        Set before each request that depends on it: configs and features.
+        Reported before each request that depends on it (`Operation.by_quorum`).
         """
-        self._voters, self._kraft_refusal = voters, kraft_refusal
+        self._decisions.set_quorum(voters, kraft_refusal)
 
-    def on_kraft_version(self, level: int) -> None:
-        """The quorum has written that level to the log."""
-        self._kraft_version = level
+    def on_request(
+        self, now_ms: int, ticket: Ticket, operation: Operation[Q, T], request: Q, api_version: int
+    ) -> list[Effect]:
+        """Decide a request, or take it in to decide it when the operation of its broker is done."""
+        if operation.timeout_ms(request) <= 0:
+            # As in Kafka, the timeout bounds the wait for the turn, not the write to disk. A caller that forwards a
+            # request subtracts the time that the request has already waited.
+            text = "The request's time was over before its turn came."
+            return [Reply(ticket, operation.refuse(request, ErrorCode.REQUEST_TIMED_OUT, text))]
+        broker_id = operation.broker_id(request)
+        if broker_id is not None and self._turns.must_wait(broker_id):
+            self._unanswered[ticket] = partial(operation.refuse, request)
+            decide = partial(self._decide, operation, request, api_version)
+            self._turns.wait(Turn(decide, partial(self._reply, ticket), broker_id))
+            return []
+        result = self._decide(operation, request, api_version, now_ms)
+        if result.rest is None:
+            effects = appends(result)
+            effects.append(Reply(ticket, result.answer))
+            return effects
+        self._unanswered[ticket] = partial(operation.refuse, request)
+        return self._begin(now_ms, result, partial(self._reply, ticket))
 
-    def replay(self, records: Sequence[bytes], first_offset: int) -> None:
-        """Records of a result, now in the log from `first_offset` on."""
-        assert self._state is not None, "only an active controller appends"
-        self._state.replay(records, first_offset)
+    def _decide(self, operation: Operation[Q, T], request: Q, api_version: int, now_ms: int) -> Result[T]:
+        running_ms = partial(self._begin_turn, now_ms)
+        return operation.decided(self._decisions, PendingRequest(request, api_version, running_ms, self._random_bytes))
 
-    def _active(self) -> Speculation:
-        if self._state is None:
-            raise KafkaError(ErrorCode.NOT_CONTROLLER, f"Node {self._settings.node_id} is not the active controller.")
-        return self._state
+    def _reply(self, ticket: Ticket, now_ms: int, answer: Any) -> list[Effect]:
+        del self._unanswered[ticket]
+        return [Reply(ticket, answer)]
 
-    # Operations (`klamm.controller.operations`). A KafkaError that they raise refuses the request as a whole.
-    # Topics
+    # Turns
 
-    def on_create_topics(self, request: CreateTopicsRequest, random_bytes: bytes) -> Result[CreateTopicsResponse]:
-        """CreateTopics; `random_bytes` are `topics.RANDOM_BYTES_PER_TOPIC` random bytes a topic."""
-        return self._topics.create(self._active(), request, random_bytes)
+    def _begin(
+        self, now_ms: int, result: Result[T], done: Callable[[int, T], list[Effect]], *, holds_tasks: bool = False
+    ) -> list[Effect]:
+        """The effects of an operation's first part; the rest has its turns later. `done` receives the last answer."""
+        if result.rest is None:
+            return [*appends(result), *done(now_ms, result.answer)]
+        self._turns.put_off(now_ms, Turn(rest_of(result), done, result.broker_id, holds_tasks=holds_tasks))
+        return appends(result)
 
-    def on_delete_topics(self, request: DeleteTopicsRequest, api_version: int) -> Result[DeleteTopicsResponse]:
-        """DeleteTopics."""
-        from klamm.controller.topics.deletions import check_deletion_enabled, delete_topics
+    def _take(self, now_ms: int, turn: Turn) -> list[Effect]:
+        """The effects of the next part."""
+        result = turn.decide(now_ms)
+        if result.rest is None:
+            self._turns.end(now_ms, turn)
+            return [*appends(result), *turn.done(now_ms, result.answer)]
+        turn.decide = rest_of(result)
+        self._turns.put_off(now_ms, turn)
+        return appends(result)
 
-        state = self._active()
-        check_deletion_enabled(self._settings.delete_topic_enable, api_version)
-        return delete_topics(state, request)
+    def _begin_turn(self, now_ms: int) -> int:
+        """Returns the time by which sessions are counted."""
+        return self._running_time.on_turn(now_ms, self._schedule.deadline_ms)
 
-    def on_create_partitions(self, request: CreatePartitionsRequest, seed: int) -> Result[CreatePartitionsResponse]:
-        """CreatePartitions; `seed` is a random 64-bit number."""
-        from klamm.controller.topics.partitions import create_partitions
-
-        return create_partitions(self._active(), request, seed)
-
-    def on_elect_leaders(self, request: ElectLeadersRequest) -> Result[ElectLeadersResponse]:
-        """ElectLeaders."""
-        from klamm.controller.leadership.election_requests import elect_leaders
-
-        return elect_leaders(self._elections, self._active(), request)
-
-    # Configs and features
-
-    def on_incremental_alter_configs(
-        self, request: IncrementalAlterConfigsRequest
-    ) -> Result[IncrementalAlterConfigsResponse]:
-        """IncrementalAlterConfigs."""
-        from klamm.protocol.messages.configs import IncrementalAlterConfigsResponse
-
-        result = self._configs.alter_incrementally(self._active(), request)
-        return Result(IncrementalAlterConfigsResponse(result.answer), result.records)
-
-    def on_alter_configs(self, request: AlterConfigsRequest) -> Result[AlterConfigsResponse]:
-        """AlterConfigs."""
-        from klamm.protocol.messages.configs import AlterConfigsResponse
-
-        result = self._configs.alter_legacy(self._active(), request)
-        return Result(AlterConfigsResponse(result.answer), result.records)
-
-    def on_update_features(self, request: UpdateFeaturesRequest) -> Result[UpdateFeaturesResponse]:
-        """UpdateFeatures."""
-        return self._update_features(self._active(), request)
-
-    def _update_features(self, state: Speculation, request: UpdateFeaturesRequest) -> Result[UpdateFeaturesResponse]:
-        from klamm.controller.features import changed_levels
-        from klamm.protocol.messages.feature_updates import UpdatableFeatureResult, UpdateFeaturesResponse
-
-        finalized = {**state.image.features(), KRAFT_VERSION: self._kraft_version}
-        try:
-            changes = changed_levels(request.feature_updates, finalized, self._supporters(state))
-        except KafkaError as error:
-            text = f"No feature was changed: {error.message}"
-            raise KafkaError(error.code, text) from error
-        results = tuple(UpdatableFeatureResult(update.feature) for update in request.feature_updates)
-        answer = UpdateFeaturesResponse(results=results)
-        if request.validate_only:
-            return Result(answer)
-        records: list[bytes] = []
-        if changes.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0:
-            records += self._configs.elr_safety_records(state)
-        kraft_version = changes.pop(KRAFT_VERSION, None)
-        levels = (FeatureLevelRecord(name=name, feature_level=level) for name, level in changes.items())
-        records += map(state.encode, levels)
-        if kraft_version is not None:
-            # Something of ours to wait for: the level itself stands in the quorum's control records.
-            records.append(state.encode(NoOpRecord()))
-        return Result(answer, records, kraft_version=kraft_version)
-
-    def _supporters(self, state: Speculation) -> Supporters:
-        from klamm.controller.features import Supporters
-
-        image = state.image
-        brokers = {each: image.broker(each) for each in image.broker_ids()}
-        controllers = {each: image.controller(each) for each in image.controller_ids()}
-        return Supporters(
-            self._settings.node_id,
-            self._settings.features,
-            {each: _ranges(node.features) for each, node in brokers.items() if node is not None},
-            {each: _ranges(node.features) for each, node in controllers.items() if node is not None},
-            self._voters,
-            self._kraft_refusal,
-        )
-
-    # Brokers
-
-    def on_broker_registration(
-        self, now_ms: int, request: BrokerRegistrationRequest, api_version: int
-    ) -> Result[BrokerRegistrationResponse]:
-        """BrokerRegistration."""
-        running_ms = self._turn(now_ms)
-        return self._brokers.register(
-            self._active(), running_ms, request, kraft_version=self._kraft_version, api_version=api_version
-        )
-
-    def on_broker_heartbeat(self, now_ms: int, request: BrokerHeartbeatRequest) -> Result[BrokerHeartbeatResponse]:
-        """BrokerHeartbeat."""
-        running_ms = self._turn(now_ms)
-        return self._brokers.heartbeat(self._active(), running_ms, request)
-
-    def on_assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> Result[AssignReplicasToDirsResponse]:
-        """AssignReplicasToDirs."""
-        return self._brokers.assign_directories(self._active(), request)
-
-    def on_unregister_broker(self, request: UnregisterBrokerRequest) -> Result[UnregisterBrokerResponse]:
-        """UnregisterBroker."""
-        return self._brokers.unregister(self._active(), request)
-
-    def on_controller_registration(
-        self, request: ControllerRegistrationRequest
-    ) -> Result[ControllerRegistrationResponse]:
-        """ControllerRegistration."""
-        from klamm.controller.nodes.controllers import register_controller
-
-        return register_controller(self._active(), request)
-
-    def on_allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> Result[AllocateProducerIdsResponse]:
-        """AllocateProducerIds."""
-        from klamm.controller.nodes.producer_ids import allocate
-
-        return allocate(self._active(), request)
-
-    # By the clock
-
-    def on_deadline(self, now_ms: int, *, is_followed: bool) -> Result[None] | None:
-        """Do one task that is due; None when there is none. To be called until then.
+    def on_timer(self, now_ms: int, *, is_followed: bool) -> list[Effect]:
+        """Take the turn, or do the task, that is due the longest; call again until then.
 
         `is_followed`: another replica fetches the metadata log.
         """
-        running_ms = self._turn(now_ms)
-        task = self._schedule.pop_due(now_ms)
-        if task is None or self._state is None:
-            return None
+        turn_ms, task_ms = self._turns.due_ms, self._task_due_ms
+        if turn_ms is not None and turn_ms <= now_ms and (task_ms is None or turn_ms <= task_ms):
+            return self._take(now_ms, self._turns.pop())
+        running_ms = self._begin_turn(now_ms)
+        task = self._schedule.pop_due(now_ms) if task_ms is not None else None
+        if task is None:
+            return []
         if task is PeriodicTask.WRITE_NO_OP_RECORD and not is_followed:
-            # They show other replicas that the log moves (KIP-835); a log without any needs none, and no flush for it.
+            # A log without other replicas needs no such record, and no flush for it.
             self._schedule.put_off(task, now_ms)
-            return Result(None)
-        return self._done(task, self._run(task, self._state, running_ms), now_ms)
+            return []
 
-    def _done(self, task: PeriodicTask, result: Result[bool], now_ms: int) -> Result[None]:
-        rest = result.rest
-        if rest is not None:
-            return Result(
-                None,
-                result.records,
-                result.is_atomic,
-                rest=lambda: self._done(task, rest(), now_ms),
-                broker_id=result.broker_id,
-            )
-        if result.answer:
-            self._schedule.again(task, now_ms)
-        return Result(None, result.records, result.is_atomic)
+        def done(_: int, has_more: bool) -> list[Effect]:
+            if has_more:
+                self._schedule.again(task, now_ms)
+            return []
 
-    def _run(self, task: PeriodicTask, state: Speculation, running_ms: int) -> Result[bool]:
+        return self._begin(now_ms, self._run(task, running_ms), done, holds_tasks=True)
+
+    def _run(self, task: PeriodicTask, running_ms: int) -> Result[bool]:
         """The task's records, and whether it has more to do at once."""
         match task:
             case PeriodicTask.WRITE_NO_OP_RECORD:
-                is_known = state.metadata_version >= NOOP_RECORD_LEVEL
-                return Result(False, [state.encode(NoOpRecord())] if is_known else ())
+                return self._decisions.write_no_op_record()
             case PeriodicTask.MAYBE_FENCE_STALE_BROKER:
-                return Result(False) if self._waits_for_heartbeats() else self._brokers.fence_stale(state, running_ms)
+                return Result(False) if self._waits_for_heartbeats() else self._decisions.fence_stale(running_ms)
             case PeriodicTask.ELECT_PREFERRED:
-                return self._elections.elect_preferred(state)
+                return self._decisions.elect_preferred()
             case PeriodicTask.ELECT_UNCLEAN:
-                return self._elections.elect_unclean(state)
+                return self._decisions.elect_unclean()
 
     def _waits_for_heartbeats(self) -> bool:
         """Whether heartbeats may lie unread since a pause. They get the time until the next look, once.
@@ -346,5 +217,27 @@ class Controller:
         return self._has_waited_for_heartbeats
 
 
-def _ranges(features: Sequence[Any]) -> dict[str, VersionRange]:
-    return {feature.name: VersionRange(feature.level_min, feature.level_max) for feature in features}
+def appends(result: Result[Any]) -> list[Effect]:
+    """What puts a result into the log: one batch if it is atomic."""
+    effects: list[Effect] = []
+    if result.kraft_version is not None:
+        effects.append(UpgradeKraftVersion(result.kraft_version))
+    if not result.is_atomic:
+        effects += map(Append, batches(result.records))
+    elif result.records:
+        effects.append(Append(result.records))
+    return effects
+
+
+def batches(records: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    """Records that need not be atomic, in batches."""
+    batch: list[bytes] = []
+    size = 0
+    for record in records:
+        if len(batch) == MAX_RECORDS_PER_BATCH or size + len(record) > MAX_BATCH_SIZE:
+            yield batch
+            batch, size = [], 0
+        batch.append(record)
+        size += len(record)
+    if batch:
+        yield batch

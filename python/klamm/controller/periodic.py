@@ -1,12 +1,8 @@
 """The active controller's periodic tasks (`QuorumController`): a table of tasks, and when each is due."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Mapping
-from typing import Final
-
-from klamm.protocol.named_tuple import NamedTuple
+from typing import Final, NamedTuple
 
 
 class PeriodicTask(enum.Enum):
@@ -52,33 +48,34 @@ class PeriodicSchedule:
     def __init__(self, settings: PeriodicSettings) -> None:
         self._intervals_ms: Final = intervals_ms(settings)
         self._due_ms: dict[PeriodicTask, int] = {}
+        self.deadline_ms: int | None = None
+        """When the next task is due; None while there is none."""
+
+    def _set(self, due_ms: dict[PeriodicTask, int]) -> None:
+        self._due_ms = due_ms
+        self.deadline_ms = min(due_ms.values(), default=None)
 
     def start(self, now_ms: int) -> None:
         """The controller is active from now on."""
-        self._due_ms = {task: now_ms + interval_ms for task, interval_ms in self._intervals_ms.items()}
+        self._set({task: now_ms + interval_ms for task, interval_ms in self._intervals_ms.items()})
 
     def stop(self) -> None:
         """The controller is not active any more."""
-        self._due_ms = {}
-
-    @property
-    def deadline_ms(self) -> int | None:
-        """When the next task is due; None while there is none."""
-        return min(self._due_ms.values(), default=None)
+        self._set({})
 
     def pop_due(self, now_ms: int) -> PeriodicTask | None:
         """One task that is due, put off by its interval; the longest due first."""
         task = min(self._due_ms, key=self._due_ms.__getitem__, default=None)
         if task is None or self._due_ms[task] > now_ms:
             return None
-        self._due_ms[task] = now_ms + self._intervals_ms[task]
+        self._set({**self._due_ms, task: now_ms + self._intervals_ms[task]})
         return task
 
     def put_off(self, task: PeriodicTask, now_ms: int) -> None:
         """There is nothing to do: look again together with the next other task, so that nothing wakes up for it."""
         others = (due_ms for other, due_ms in self._due_ms.items() if other is not task)
-        self._due_ms[task] = max(now_ms + self._intervals_ms[task], min(others, default=0))
+        self._set({**self._due_ms, task: max(now_ms + self._intervals_ms[task], min(others, default=0))})
 
     def again(self, task: PeriodicTask, now_ms: int) -> None:
         """There is more to do: run the task again at once, after what waits already."""
-        self._due_ms[task] = now_ms
+        self._set({**self._due_ms, task: now_ms})

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from klamm.protocol.errors import ErrorCode, KafkaError
-from klamm.protocol.named_tuple import NamedTuple
 
 T_co = TypeVar("T_co", covariant=True)
 

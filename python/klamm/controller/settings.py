@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from klamm._engine import parse_config
+from klamm._engine.config import parse_config
 from klamm.config.keys import keys, number
 from klamm.controller.leadership.elections import ElectionSettings
 from klamm.controller.nodes.registration import BrokerSettings

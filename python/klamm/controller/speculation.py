@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from klamm._engine import Image
+from klamm._engine.metadata import Image
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.features import METADATA_VERSION
 from klamm.protocol.generated.metadata_records import (

@@ -7,6 +7,7 @@ A core (of raft, the controller, a coordinator's shard, the broker's life cycle)
   (`klamm.protocol.value.Value`), named for what is to be done.
 - `deadline_ms` says when to call it if nothing else happens.
 
-A driver gives the core an event, carries out the effects with a `match`, and arms its timer: `clock` is the only way in
-which drivers read the clock and arm timers, and `running_time` detects that the process did not run.
+A driver gives the core an event, carries out the effects with a `match`, and arms its timer. `clock` is the only way in
+which drivers read the clock and arm timers; `deadlines` has one timer for many time-outs, and `running_time` detects
+that the process did not run.
 """

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from typing import Final
+
+log = logging.getLogger(__name__)
+
+FAILED_TIMER_PAUSE_MS: Final = 1_000
+"""The pause before a timer whose callback raised fires again."""
 
 
 class LoopClock:
@@ -39,6 +45,9 @@ class DeadlineTimer:
     A deadline moves with every event, mostly to later. So a timer that is early is left where it is: the core finds
     nothing due, and the timer is armed again. `on_timer` gets the time at which it was to fire, which shows how late it
     is.
+
+    An exception of `on_timer` is logged, once while it is the same, and the timer fires again: without a timer, a core
+    would do nothing more by itself.
     """
 
     def __init__(self, clock: LoopClock, on_timer: Callable[[int], None]) -> None:
@@ -46,6 +55,7 @@ class DeadlineTimer:
         self._on_timer: Final = on_timer
         self._handle: asyncio.TimerHandle | None = None
         self._at_ms = 0
+        self._last_error = ""
 
     def arm(self, deadline_ms: int | None) -> None:
         """Fire at `deadline_ms`, or when it was to fire before if that is earlier; None changes nothing."""
@@ -58,6 +68,15 @@ class DeadlineTimer:
         self._at_ms = deadline_ms
         self._handle = self._clock.call_at(deadline_ms, self._fire)
 
+    def arm_in(self, after_ms: int) -> None:
+        """Fire after that time, or when it was to fire before if that is earlier."""
+        self.arm(self._clock.now_ms() + after_ms)
+
+    @property
+    def is_armed(self) -> bool:
+        """Whether it will fire."""
+        return self._handle is not None
+
     def cancel(self) -> None:
         """Do not fire, until it is armed again."""
         if self._handle is not None:
@@ -66,4 +85,12 @@ class DeadlineTimer:
 
     def _fire(self) -> None:
         self._handle = None
-        self._on_timer(self._at_ms)
+        try:
+            self._on_timer(self._at_ms)
+        except Exception as error:  # a timer that failed once is not lost
+            if repr(error) != self._last_error:
+                self._last_error = repr(error)
+                log.error("a timer failed, and is repeated: %r", error, exc_info=error)
+            self.arm(self._clock.now_ms() + FAILED_TIMER_PAUSE_MS)
+        else:
+            self._last_error = ""

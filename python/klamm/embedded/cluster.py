@@ -16,12 +16,23 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar
 
-from klamm._engine import Image
+from klamm._engine.metadata import Image
+from klamm.controller.operations.topics import CREATE_TOPICS
+from klamm.coordinator.runtime.driver import into
 from klamm.embedded.members import Member, Members, plan
 from klamm.embedded.nodes_thread import STOP_TIMEOUT_S, NodesThread
 from klamm.embedded.read_committed import Row, read_committed
+from klamm.node.groups import GROUPS_TOPIC
 from klamm.node.node import Node, NodeFailedError
 from klamm.protocol.errors import ErrorCode, KafkaError
+from klamm.protocol.messages.group_messages import FetchGroup
+from klamm.protocol.messages.topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from klamm.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from klamm.protocol.messages.group_messages import FetchedGroup
@@ -50,8 +61,8 @@ class StoredRecord(NamedTuple):
     value: bytes | None
 
 
-class Controller:
-    """A controller of a cluster, to be stopped and started again while the rest goes on."""
+class _ClusterNode:
+    """A node of a cluster, to be stopped and started again while the rest goes on."""
 
     def __init__(self, cluster: Cluster, member: Member) -> None:
         self._cluster, self._member = cluster, member
@@ -66,6 +77,31 @@ class Controller:
         """Whether it takes part."""
         return self._member.is_running
 
+    def stop(self) -> None:
+        """Stop it in good order: a broker's leaders move, and an active controller hands over first."""
+        self._cluster.run(self._member.stop(STOP_TIMEOUT_S))
+
+    def kill(self) -> None:
+        """End it without notifying the others, as far as that is possible within a process."""
+        self._cluster.run(self._member.stop(0, hand_over=False))
+
+    def start(self) -> None:
+        """Start it again, on the same ports and directories."""
+        self._cluster.run(self._member.start())
+
+
+class Broker(_ClusterNode):
+    """A broker of a cluster; it may be a controller too."""
+
+    @property
+    def address(self) -> str:
+        """Its first listener for clients: host:port."""
+        return "{}:{}".format(*_client_address(self._member.node))
+
+
+class Controller(_ClusterNode):
+    """A controller of a cluster that is not a broker."""
+
     @property
     def is_active(self) -> bool:
         """Whether it is the one that decides."""
@@ -76,23 +112,16 @@ class Controller:
         """What tools are given as --bootstrap-controller: host:port."""
         return "{}:{}".format(*self._member.node.metadata.endpoints[0][1:])
 
-    def stop(self) -> None:
-        """Stop it in good order: an active one hands over first."""
-        self._cluster.run(self._member.stop(STOP_TIMEOUT_S))
 
-    def kill(self) -> None:
-        """Let it go without a word, as far as that can be within a process: the others find out."""
-        self._cluster.run(self._member.stop(0, hand_over=False))
-
-    def start(self) -> None:
-        """Start it again, where it was."""
-        self._cluster.run(self._member.start())
+def _client_address(node: Node) -> tuple[str, int]:
+    controllers = node.config.controller_listener_names
+    return next(address for name, address in node.listeners.items() if name not in controllers)
 
 
 class Cluster:
     """Nodes in this process, on free ports of this machine, in a folder of their own.
 
-    There is one, broker and controller at once; or with `controllers=3` so many controllers, and a broker besides.
+    `brokers` nodes of both roles, one by default; or with `controllers=3` three controllers, and brokers besides.
 
     `with Cluster() as cluster:` or `async with Cluster() as cluster:`; `Cluster()` alone starts too, and `close()` ends
     it. Without `data` the folder is temporary: removed on close, and nothing in it is flushed to the disk unless
@@ -145,24 +174,33 @@ class Cluster:
 
     @property
     def _node(self) -> Node:
-        """The broker."""
-        return next(member.node for member in self._members.all if member.config.is_broker)
+        """A broker that runs; if none does, the first one."""
+        return min(self._broker_members, key=lambda member: not member.is_running).node
+
+    @property
+    def _broker_members(self) -> list[Member]:
+        return [member for member in self._members.all if member.config.is_broker]
+
+    def _node_of(self, broker_id: int) -> Node | None:
+        """The node of a broker, if it runs."""
+        running = (member.node for member in self._broker_members if member.is_running)
+        return next((node for node in running if node.config.node_id == broker_id), None)
 
     # What it is
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients are given: host:port."""
-        host, port = next(
-            address
-            for name, address in self._node.listeners.items()
-            if name not in self._node.config.controller_listener_names
-        )
-        return f"{host}:{port}"
+        """The brokers' addresses for clients: host:port, with commas between."""
+        return ",".join("{}:{}".format(*_client_address(member.node)) for member in self._broker_members)
+
+    @property
+    def brokers(self) -> tuple[Broker, ...]:
+        """The brokers, in the order of their ids."""
+        return tuple(Broker(self, member) for member in self._broker_members)
 
     @property
     def controllers(self) -> tuple[Controller, ...]:
-        """The controllers; of a cluster of one node there are none to be stopped alone."""
+        """The controllers that are not brokers."""
         apart = (member for member in self._members.all if not member.config.is_broker)
         return tuple(Controller(self, member) for member in apart)
 
@@ -178,34 +216,44 @@ class Cluster:
         name: str,
         partitions: int = 1,
         *,
+        replication_factor: int = 1,
         config: Mapping[str, str] | None = None,
         assignments: Sequence[Sequence[int]] = (),
     ) -> None:
-        """Create a topic; it is there when this returns. Raises KafkaError."""
-        from klamm.protocol.messages.topics import (
-            CreatableReplicaAssignment,
-            CreatableTopic,
-            CreatableTopicConfig,
-            CreateTopicsRequest,
-        )
+        """Create a topic; the brokers know it when this returns. Raises KafkaError.
 
+        As with Kafka's admin client, a request that is repeated after a change of the active controller may find the
+        topic that its first attempt created: TOPIC_ALREADY_EXISTS, with a message that says so.
+        """
         placed = tuple(CreatableReplicaAssignment(index, tuple(ids)) for index, ids in enumerate(assignments))
         settings = tuple(CreatableTopicConfig(key, value) for key, value in (config or {}).items())
-        topic = CreatableTopic(name, -1 if placed else partitions, -1 if placed else 1, placed, settings)
+        topic = CreatableTopic(
+            name, -1 if placed else partitions, -1 if placed else replication_factor, placed, settings
+        )
         request = CreateTopicsRequest((topic,), int(START_TIMEOUT_S * 1000))
         self.run(self._create(request))
 
     async def _create(self, request: CreateTopicsRequest) -> None:
-        from klamm.controller.operations.topics import CREATE_TOPICS
-
-        [result] = (await self._node.metadata.active_controller.ask(CREATE_TOPICS, request)).topics
+        node, raft = self._node, self._node.metadata.raft
+        epoch, was_there = raft.epoch, node.image.topic_id(request.topics[0].name) is not None
+        [result] = (await node.metadata.active_controller.ask(CREATE_TOPICS, request)).topics
+        if result.error_code is ErrorCode.TOPIC_ALREADY_EXISTS and raft.epoch != epoch and not was_there:
+            # Not a success: a topic does not record the request that created it, so it may be another client's.
+            text = (
+                f"{result.error_message} The active controller changed during this request, which may have created it."
+            )
+            raise KafkaError(result.error_code, text)
         if result.error_code is not ErrorCode.NONE:
             raise KafkaError(result.error_code, result.error_message)
-        # A controller on another node answers once the topic is committed; this node applies that a little later.
-        node, end = self._node, time.monotonic() + START_TIMEOUT_S
-        while node.image.topic_id(result.name) != result.topic_id:
+        # A controller on another node answers once the topic is committed; the brokers apply that a little later.
+        end = time.monotonic() + START_TIMEOUT_S
+        while any(
+            member.node.image.topic_id(result.name) != result.topic_id
+            for member in self._broker_members
+            if member.is_running
+        ):
             if time.monotonic() > end:
-                text = f"topic '{result.name}' was created, and this node did not hear of it in {START_TIMEOUT_S:.0f} s"
+                text = f"topic '{result.name}' was created; the brokers did not apply it in {START_TIMEOUT_S:.0f} s"
                 raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
             await asyncio.sleep(HEARD_POLL_S)
 
@@ -252,7 +300,7 @@ class Cluster:
             ]
 
     def _rows_of(self, topic_id: bytes, partition: int) -> Iterator[Row]:
-        engine = self._node.engine
+        engine = self._leader_of(topic_id, partition).engine
         end, offset = engine.high_watermark(topic_id, partition), 0
         while offset < end:
             following, rows = engine.read_records(topic_id, partition, offset, READ_BYTES)
@@ -261,11 +309,26 @@ class Cluster:
             yield from (row for row in rows if row[0] < end)
             offset = following
 
-    def committed(self, group: str) -> dict[tuple[str, int], int]:
-        """The committed offsets of a group by (topic, partition)."""
+    def _leader_of(self, topic_id: bytes, partition: int) -> Node:
+        """The node that leads a partition. Raises KafkaError."""
+        info = self._image().partition(topic_id, partition)
+        node = None if info is None else self._node_of(info.leader)
+        if node is None:
+            text = f"partition {partition} of '{self._image().topic_name(topic_id)}' has no leader now"
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, text)
+        return node
+
+    def _coordinator_of(self, group: str) -> Node:
+        """The node that coordinates a group. Raises KafkaError."""
+        node = self._node
+        topic_id = node.image.topic_id(GROUPS_TOPIC)
+        return node if topic_id is None else self._leader_of(topic_id, node.groups.partition_for(group))
+
+    def committed(self, group: str) -> dict[TopicPartition, int]:
+        """The committed offsets of a group."""
         fetched = self.run(self._offsets_of(group))
         return {
-            (topic.name, partition.partition_index): partition.committed_offset
+            TopicPartition(topic.name, partition.partition_index): partition.committed_offset
             for topic in fetched.topics
             for partition in topic.partitions
         }
@@ -276,11 +339,8 @@ class Cluster:
         return self._node.counters()
 
     async def _offsets_of(self, group: str) -> FetchedGroup:
-        from klamm.coordinator.runtime.driver import into
-        from klamm.protocol.messages.group_messages import FetchGroup
-
         fetched: asyncio.Future[FetchedGroup] = asyncio.get_running_loop().create_future()
-        self._node.groups.offset_fetch(FetchGroup(group, None), into(fetched), require_stable=False)
+        self._coordinator_of(group).groups.offset_fetch(FetchGroup(group, None), into(fetched), require_stable=False)
         return await fetched
 
     def _image(self) -> Image:

@@ -24,30 +24,50 @@ ELECTION_TIMEOUT_MS: Final = 50
 
 
 def plan(data: Path, brokers: int, controllers: int | None, given: Mapping[str, str]) -> list[NodeConfig]:
-    """The configurations of the nodes: one of both roles, or brokers 1, 2 ... and then the controllers.
+    """The configurations of the nodes: of both roles, or brokers 1, 2 ... and then the controllers.
 
     Raises ValueError, NodeConfigError.
     """
     if brokers < 1 or (controllers is not None and controllers < 1):
         raise ValueError(f"a cluster has a broker and a controller at least, not brokers={brokers}, {controllers=}")
-    if brokers > 1:
-        raise ValueError(f"brokers={brokers}: replication between brokers is not there yet, use brokers=1")
-    if controllers is None:
-        combined = [embedded_default(data, 0, HOST) | dict(given)]
+    if controllers is not None:
+        planned = _apart(data, brokers, controllers, given)
+    elif brokers > 1:
+        planned = _combined(data, brokers, given)
     else:
-        combined = _apart(data, brokers, controllers, given)
-    configs = list(map(checked, combined))
+        planned = [embedded_default(data, 0, HOST) | dict(given)]
+    configs = list(map(checked, planned))
     for config in configs:
         check_supported(config)
     return configs
 
 
-def _apart(data: Path, brokers: int, controllers: int, given: Mapping[str, str]) -> list[dict[str, str]]:
-    voters = range(brokers + 1, brokers + controllers + 1)
-    common = embedded_default(data, 0, HOST) | {
+def _common(data: Path, voters: Sequence[int], brokers: int) -> dict[str, str]:
+    replicas, least = min(brokers, 3), max(min(brokers, 3) - 1, 1)
+    return embedded_default(data, 0, HOST) | {
         "controller.quorum.voters": ",".join(f"{voter}@{HOST}:0" for voter in voters),
         "controller.quorum.election.timeout.ms": str(ELECTION_TIMEOUT_MS),
+        "offsets.topic.replication.factor": str(replicas),
+        "transaction.state.log.replication.factor": str(replicas),
+        "transaction.state.log.min.isr": str(least),
+        "share.coordinator.state.topic.replication.factor": str(replicas),
+        "share.coordinator.state.topic.min.isr": str(least),
     }
+
+
+def _combined(data: Path, count: int, given: Mapping[str, str]) -> list[dict[str, str]]:
+    voters = range(1, count + 1)
+    common = _common(data, voters, count)
+
+    def of(node_id: int) -> dict[str, str]:
+        return common | {"node.id": str(node_id)} | dict(given) | {"log.dirs": str(data / f"node-{node_id}")}
+
+    return [of(node_id) for node_id in voters]
+
+
+def _apart(data: Path, brokers: int, controllers: int, given: Mapping[str, str]) -> list[dict[str, str]]:
+    voters = range(brokers + 1, brokers + controllers + 1)
+    common = _common(data, voters, brokers)
 
     def of(role: str, node_id: int, listener: str) -> dict[str, str]:
         own = {"process.roles": role, "node.id": str(node_id), "listeners": f"{listener}://{HOST}:0"}
@@ -158,10 +178,10 @@ class Members:
             for booting in begun[len(booted) :]:
                 booting.abandon()
             raise
-        self._tell_voters({member.id: boot for member, boot in zip(self.all, booted, strict=True)})
+        self._set_voters({member.id: boot for member, boot in zip(self.all, booted, strict=True)})
         return booted
 
-    def _tell_voters(self, booted: Mapping[int, Booted]) -> None:
+    def _set_voters(self, booted: Mapping[int, Booted]) -> None:
         voters = {
             member.id: booted[member.id].listeners[member.config.controller_listener_names[0]]
             for member in self.all
@@ -174,11 +194,12 @@ class Members:
     async def stop(self, timeout_s: float) -> None:
         """Stop the brokers with a controlled shutdown, then the controllers, without handing over leadership.
 
-        A controlled shutdown needs a majority of the controllers, so the brokers stop first.
+        A controlled shutdown needs a majority of the controllers, so the brokers stop first. Several nodes of both
+        roles stop without one.
         """
         brokers = [member for member in self.all if member.config.is_broker]
         rest = [member for member in self.all if not member.config.is_broker]
-        leave_s = timeout_s if self._have_majority() else 0
+        leave_s = timeout_s if (rest or len(brokers) == 1) and self._have_majority() else 0
         try:
             await asyncio.gather(*(member.stop(leave_s) for member in brokers))
         finally:

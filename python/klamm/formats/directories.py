@@ -3,22 +3,20 @@
 The engine locks the log directories when it opens them. What is left to lock is a metadata log in a place of its own.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
-from klamm._engine import StorageError
+from klamm._engine.quorum import StorageError
 from klamm.config.listeners import check_ports
 from klamm.config.node_config import NodeConfig
 from klamm.formats import meta_properties
-from klamm.formats.meta_properties import Ensemble, MetaProperties, is_reserved, uuid_text
-from klamm.protocol.named_tuple import NamedTuple
+from klamm.formats.meta_properties import Ensemble, MetaProperties, is_reserved
+from klamm.protocol.uuids import uuid_text
 
 LOCK_FILE: Final = ".lock"
 METADATA_FOLDER: Final = "__cluster_metadata-0"

@@ -1,21 +1,16 @@
 """`meta.properties`: the cluster and node that a directory belongs to (`MetaProperties`)."""
 
-from __future__ import annotations
-
-import binascii
 import errno
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from klamm._engine import StorageError
+from klamm._engine.quorum import StorageError
 from klamm.config import properties
-from klamm.protocol.named_tuple import NamedTuple
+from klamm.protocol.uuids import parse_uuid, uuid_text
 
 FILE_NAME: Final = "meta.properties"
 VERSION: Final = 1
-_TO_URL: Final = str.maketrans("+/", "-_")
-_FROM_URL: Final = str.maketrans("-_", "+/")
 
 _RESERVED_BELOW: Final = 100
 
@@ -41,22 +36,6 @@ class Ensemble(NamedTuple):
     formatted: Mapping[Path, MetaProperties]
     empty: Sequence[Path]
     failed: Mapping[Path, str]
-
-
-def uuid_text(id_bytes: bytes) -> str:
-    """22 characters of base64url, as Kafka writes ids."""
-    return binascii.b2a_base64(id_bytes, newline=False).decode().translate(_TO_URL).rstrip("=")
-
-
-def parse_uuid(text: str) -> bytes:
-    """The 16 bytes of an id. Raises ValueError for any other text."""
-    try:
-        decoded = binascii.a2b_base64(f"{text.translate(_FROM_URL)}==", strict_mode=True)
-    except (binascii.Error, ValueError):
-        decoded = b""
-    if len(decoded) != 16:
-        raise ValueError(f"'{text}' is not an id: expected 22 characters of base64url")
-    return decoded
 
 
 def is_reserved(id_bytes: bytes) -> bool:

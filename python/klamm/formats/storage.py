@@ -9,8 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from klamm import _engine
-from klamm._engine import StorageError
+from klamm._engine.quorum import StorageError, bootstrap_checkpoint, voters_checkpoint
 from klamm.config.node_config import CONTROLLER, NodeConfig, NodeConfigError
 from klamm.formats import meta_properties
 from klamm.formats.directories import (
@@ -20,7 +19,7 @@ from klamm.formats.directories import (
     new_directory_id,
     write_atomically,
 )
-from klamm.formats.meta_properties import Ensemble, MetaProperties, is_reserved, parse_uuid, uuid_text
+from klamm.formats.meta_properties import Ensemble, MetaProperties, is_reserved
 from klamm.formats.scram_credentials import parse as parse_scram
 from klamm.protocol.features import (
     DEFAULT_FROM,
@@ -31,6 +30,7 @@ from klamm.protocol.features import (
     SUPPORTED_FEATURES,
 )
 from klamm.protocol.generated.metadata_records import FeatureLevelRecord, MetadataRecord, encode_at
+from klamm.protocol.uuids import parse_uuid, uuid_text
 from klamm.protocol.value import Value, field
 
 FIRST_SNAPSHOT: Final = "00000000000000000000-0000000000.checkpoint"
@@ -294,7 +294,7 @@ def _format_directory(
     meta = MetaProperties(request.cluster_id, config.node_id, own or new_directory_id())
     try:
         made.directory(directory)
-        made.file(directory / BOOTSTRAP_FILE, _engine.bootstrap_checkpoint(records, now_ms))
+        made.file(directory / BOOTSTRAP_FILE, bootstrap_checkpoint(records, now_ms))
         if is_metadata and controllers:
             _write_voters(made, directory, config.controller_listener_names[0], controllers, now_ms)
         comments = ["", time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime())]
@@ -309,6 +309,6 @@ def _write_voters(
     voters = [(one.node_id, one.directory_id, listener, one.host, one.port) for one in controllers]
     folder = directory / METADATA_FOLDER
     made.directory(folder)
-    made.file(folder / FIRST_SNAPSHOT, _engine.voters_checkpoint(1, sorted(voters), now_ms))
+    made.file(folder / FIRST_SNAPSHOT, voters_checkpoint(1, sorted(voters), now_ms))
     # As Apache Kafka leaves its snapshots.
     (folder / FIRST_SNAPSHOT).chmod(0o400)

@@ -7,7 +7,7 @@
     print(state.image.topic_names(), state.quorum.voters)
     for change in changes_between(history.state_at("1h"), state):
         print(change.kind, change.name, change.text)
-    print(tell_story(history, "orders", 0).now)
+    print(partition_history(history, "orders", 0).state)
     table = partitions_table(history)                   # pyarrow; so does records_table(history)
 
 Nothing is locked and nothing is changed. The log is that one node's: its newest records may not be committed yet. Every
@@ -22,26 +22,26 @@ from klamm.metadata.log.entries import Entry
 from klamm.metadata.log.history import History, State
 from klamm.metadata.log.moments import Moment, parse_moment
 from klamm.metadata.log.quorum import Quorum
-from klamm.metadata.rendering.narrator import Narrator
+from klamm.metadata.partitions.partition_history import PartitionChange, PartitionHistory, partition_history
+from klamm.metadata.rendering.descriptions import RecordDescriber
 from klamm.metadata.rendering.tables import partitions_table, records_table
 from klamm.metadata.state import state_fields
-from klamm.metadata.stories.story import Chapter, Story, tell_story
 
 __all__ = [
     "Change",
-    "Chapter",
     "Entry",
     "History",
     "HistoryError",
     "Moment",
-    "Narrator",
+    "PartitionChange",
+    "PartitionHistory",
     "Quorum",
+    "RecordDescriber",
     "State",
-    "Story",
     "changes_between",
     "parse_moment",
+    "partition_history",
     "partitions_table",
     "records_table",
     "state_fields",
-    "tell_story",
 ]

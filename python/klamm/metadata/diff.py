@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from klamm._engine import Delta, Image
+from klamm._engine.metadata import Delta, Image
 from klamm.metadata.log.history import State
+from klamm.metadata.rendering.descriptions import ids_text, leader_text, resource_text, voters_text
 from klamm.metadata.rendering.fields import config_value
-from klamm.metadata.rendering.narrator import ids_text, leader_text, resource_text, voters_text
 from klamm.metadata.state import broker_fields, controller_fields, partition_fields
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Final
 
-from klamm._engine import BrokerInfo, ControllerInfo, Image, PartitionInfo
-from klamm.formats.meta_properties import uuid_text
+from klamm._engine.metadata import BrokerInfo, ControllerInfo, Image, PartitionInfo
 from klamm.metadata.log.history import State
 from klamm.metadata.log.moments import iso_text
 from klamm.metadata.rendering.fields import config_value, voter_fields
 from klamm.protocol.resource_types import ResourceType
+from klamm.protocol.uuids import uuid_text
 
 CONFIG_TYPES: Final = (ResourceType.TOPIC, ResourceType.BROKER, ResourceType.CLIENT_METRICS, ResourceType.GROUP)
 

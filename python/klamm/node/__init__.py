@@ -1,1 +1,1 @@
-"""A node, assembled from the parts of its roles."""
+"""Assembles a node from the parts of its roles."""

@@ -1,51 +1,52 @@
-"""The first half of a start, which the engine does by itself: see `_engine.Boot` (ARCHITECTURE.md: a start).
+"""The first half of a start, which the engine runs by itself: see `_engine.node.Boot` and ARCHITECTURE.md (a start).
 
-Imports little, so that `klamm start` imports the rest while the engine reads the directories and tells versions.
+This module imports little, so that `klamm start` imports the rest while the engine reads the log directories.
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
-from klamm._engine import Boot, Engine, Image, MetadataLog, find_config_key
+from klamm._engine.config import find_config_key
+from klamm._engine.metadata import Image
+from klamm._engine.node import Boot, Engine
+from klamm._engine.quorum import MetadataLog
 from klamm.config.listeners import Listener
 from klamm.config.node_config import NodeConfig
 from klamm.formats.directories import METADATA_FOLDER, DirectoryLocks, open_directories
 from klamm.protocol.features import SUPPORTED_FEATURES
-from klamm.protocol.named_tuple import NamedTuple
 
 ListenerRow = tuple[str, str, int, bool]
 
 
 class Booted(NamedTuple):
-    """A node before any decision. Each image goes with the offset after its last record."""
+    """What a boot has read. Each image comes with the offset after its last record."""
 
     cluster_id: str
     directory_ids: Mapping[Path, bytes]
-    """The id of each directory that works."""
+    """The id of each working log directory."""
     locks: DirectoryLocks
     engine: Engine
     log: MetadataLog
     snapshot: tuple[Image, int]
-    """The newest snapshot, or nothing up to where the log begins."""
+    """The newest snapshot, or an empty image at the log start offset."""
     whole: tuple[Image, int] | None
-    """All that the log holds, where that is known to be committed."""
+    """The image of the whole log, if all of the log is known to be committed."""
     listeners: Mapping[str, tuple[str, int]]
-    """Where each listener is: the bound port where the configuration says 0."""
+    """The address of each listener, with the bound port if the configuration says 0."""
 
     def abandon(self) -> None:
-        """Close it and leave it as it was found."""
+        """Undo the boot: close everything and leave the files as they were."""
         self.locks.release()
         self.log.close()
         self.engine.shutdown(self.engine.previous_broker_epoch)
 
 
 class Booting:
-    """A node that boots. Nothing is changed on disk before the directories are known to be right."""
+    """A boot in progress. It changes nothing on disk before it has validated the directories."""
 
     def __init__(self, config: NodeConfig, *, is_volatile: bool = False) -> None:
-        """Begin. Raises StorageError, OSError. Volatile: the files need not survive a power cut."""
+        """Start the boot. Raises StorageError, OSError. `is_volatile`: files need not survive a power failure."""
         opened = open_directories(config)
         self._config, self._opened, self._is_mine = config, opened, True
         ids = opened.directory_ids
@@ -65,16 +66,16 @@ class Booting:
                 is_volatile=is_volatile,
                 is_missing_dirs=len(log_dirs) < len(config.partition_dirs),
             )
-        except BaseException:  # whatever stops a start, Ctrl-C too, must not keep the locks
+        except BaseException:  # release the locks whatever stops the start, Ctrl-C too
             opened.locks.release()
             raise
 
     def finish(self) -> Booted:
-        """Wait for it. Raises StorageError or OSError after undoing everything."""
+        """Wait for the boot. Raises StorageError or OSError after undoing everything."""
         opened = self._opened
         try:
             engine, log, snapshot, whole, addresses = self._boot.finish(_partition_error)
-        except BaseException:  # the same, with the thread and the listeners
+        except BaseException:  # also stop the thread and close the listeners
             self.abandon()
             raise
         self._is_mine = False
@@ -85,7 +86,7 @@ class Booting:
         return Booted(opened.cluster_id, opened.directory_ids, opened.locks, engine, log, snapshot, whole, listeners)
 
     def abandon(self) -> None:
-        """Close what was begun and leave it as it was found. Nothing happens when it was finished."""
+        """Undo the boot: close everything and leave the files as they were. No effect after `finish`."""
         if self._is_mine:
             try:
                 self._boot.abandon()
@@ -94,17 +95,17 @@ class Booting:
 
 
 def known(given: Mapping[str, str]) -> dict[str, str]:
-    """The keys that the engine's table has."""
+    """The keys that the engine's configuration table contains."""
     return {name: value for name, value in given.items() if find_config_key("node", name) is not None}
 
 
 def supported_features() -> list[tuple[str, int, int]]:
-    """Name, lowest and highest level of what this node knows."""
+    """Name, lowest and highest supported level of each feature."""
     return [(name, levels.min_version, levels.max_version) for name, levels in SUPPORTED_FEATURES.items()]
 
 
 def _partition_error(code: int, message: str | None) -> Exception:
-    from klamm.protocol.errors import ErrorCode, KafkaError  # loaded by then: a start does not wait for it
+    from klamm.protocol.errors import ErrorCode, KafkaError  # already imported when this runs; not needed for a start
 
     return KafkaError(ErrorCode(code), message)
 
@@ -114,5 +115,5 @@ def _in_order(config: NodeConfig) -> tuple[Listener, ...]:
 
 
 def listener_row(config: NodeConfig, listener: Listener) -> ListenerRow:
-    """A listener as the engine takes it."""
+    """A listener in the form that the engine expects."""
     return listener.name, listener.host, listener.port, listener.name in config.controller_listener_names

@@ -1,4 +1,4 @@
-"""What a broker has besides the metadata that every node follows: its life at the controller, groups, listeners."""
+"""The broker half of a node: its life cycle at the controller, groups, and client listeners."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from klamm.config.node_config import NodeConfig
 from klamm.controller.operations.nodes import ALLOCATE_PRODUCER_IDS
 from klamm.node.boot import Booted
 from klamm.node.controller.assignments import Assignments
+from klamm.node.controller.isr_updates import IsrUpdates
 from klamm.node.controller.registration import Registration, lifecycle
 from klamm.node.groups import GROUPS_TOPIC, NodeGroups
 from klamm.node.publishing import Take
@@ -20,7 +21,7 @@ from klamm.protocol.features import SUPPORTED_FEATURES
 from klamm.protocol.messages import registration as messages
 
 if TYPE_CHECKING:
-    from klamm._engine import Image
+    from klamm._engine.metadata import Delta, Image
     from klamm.client.peer import Versions
     from klamm.node.dynamic_listeners import DynamicListeners
     from klamm.node.metadata import Metadata
@@ -30,7 +31,7 @@ log = logging.getLogger("klamm.node")
 
 
 class BrokerPart:
-    """One broker: from its registration to its controlled shutdown."""
+    """One broker, from its registration to its controlled shutdown."""
 
     def __init__(
         self,
@@ -46,10 +47,12 @@ class BrokerPart:
         self._directory_ids, self._cluster_id = booted.directory_ids, booted.cluster_id
         self._controller, self._incarnation_id = metadata.active_controller, incarnation_id
         self._is_serving = False
-        self._is_shown = asyncio.Event()
-        """The image that is served has this run of the broker, unfenced."""
+        self._is_unfenced_in_image = asyncio.Event()
+        """Set when the served image contains this incarnation of the broker, unfenced."""
         self._dynamic_listeners: DynamicListeners | None = None
         self._creating: set[str] = set()
+        self._leaving: set[int] = set()
+        """Brokers in a controlled shutdown."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self.groups = NodeGroups(config, booted.engine, image)
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
@@ -58,37 +61,38 @@ class BrokerPart:
                 config.integer("broker.heartbeat.interval.ms"),
                 config.integer("broker.session.timeout.ms"),
                 config.integer("initial.broker.registration.timeout.ms"),
+                config.integer("log.dir.failure.timeout.ms"),
             ),
             self._controller,
             self._registration_request,
             lambda: metadata.applied_offset,
             on_fault,
             ask_timeout_ms=config.integer("broker.heartbeat.interval.ms"),
-            log_dir_failure_timeout_ms=config.integer("log.dir.failure.timeout.ms"),
             foreign_cluster=metadata.foreign_cluster,
-            is_majority_gone=metadata.raft.is_majority_gone,
+            is_majority_down=metadata.raft.is_majority_down,
             on_pause=self.groups.on_pause,
         )
         self._controller.follow_versions(self._on_controller_versions)
         self._assignments = Assignments(config.node_id, self._controller, lambda: self.broker_epoch)
+        self.isr_updates = IsrUpdates(booted.engine, self._controller, lambda: self.broker_epoch)
 
     @property
     def broker_epoch(self) -> int:
-        """The epoch of the registration; -1 before there is one."""
+        """The epoch of the registration; -1 before it."""
         return self._registration.broker_epoch
 
     async def start(self) -> None:
-        """Register, catch up, be unfenced, and serve."""
+        """Register, catch up with the metadata, wait until unfenced, and serve."""
         self._registration.start()
         await self._registration.registered.wait()
-        # Before the controller elects: a replica in a directory that is no longer there gets no leader.
+        # Assign directories before the controller elects leaders, so that it elects none in a missing directory.
         await self._assignments.start()
         self._registration.ready()
         await self._registration.running.wait()
-        # The controller may be ahead of this image, with which clients would see no broker.
-        await self._is_shown.wait()
-        # Not before the image says what this run of the broker leads.
-        self._engine.open_the_rest()
+        # The controller may be ahead of the served image, in which clients would not find this broker.
+        await self._is_unfenced_in_image.wait()
+        # Only now does the image say which partitions this incarnation leads.
+        self._engine.open_the_rest(self._config.inter_broker_listener_name)
         for listener in self._config.client_listeners:
             self._engine.open(listener.name)
         self._is_serving = True
@@ -96,28 +100,35 @@ class BrokerPart:
             self._dynamic_listeners.serve()
         self.groups.start()
 
-    # What happens
+    # Events
 
     @property
     def followers(self) -> dict[str, Take]:
-        """What follows the committed image once the engine serves it, by name."""
+        """The subscribers to the committed image after the engine serves it, by name."""
         return {
-            "broker state": lambda image, _: self._see_itself(image),
+            "broker state": lambda image, _: self._check_unfenced(image),
             "group coordinator": self.groups.on_published,
-            "broker registration": lambda *_: self._registration.on_published(),
+            "broker registration": self._on_published,
         }
 
+    def _on_published(self, image: Image, delta: Delta) -> None:
+        for broker_id in delta.changed_brokers:
+            broker = image.broker(broker_id)
+            is_leaving = broker is not None and broker.in_controlled_shutdown and not broker.fenced
+            (self._leaving.add if is_leaving else self._leaving.discard)(broker_id)
+        self._registration.on_published(is_another_leaving=bool(self._leaving - {self._config.node_id}))
+
     def assign(self, unassigned: Iterable[tuple[bytes, bytes, int]]) -> None:
-        """Tell the controller what lies elsewhere than the image says, as `Engine.publish` gave it."""
+        """Report the replicas that `Engine.publish` found outside the directory of the image to the controller."""
         self._assignments.add(unassigned)
 
-    def _see_itself(self, image: Image) -> None:
+    def _check_unfenced(self, image: Image) -> None:
         own = image.broker(self._config.node_id)
         if own is not None and own.epoch == self.broker_epoch and not own.fenced:
-            self._is_shown.set()
+            self._is_unfenced_in_image.set()
 
     def follow_configs(self, values: Mapping[str, str]) -> None:
-        """Take the node's values: the file's, and what was set while it ran."""
+        """Apply the node's configuration: the values of the file, and those that were set at run time."""
         if self._dynamic_listeners is None and not _has_plain_listeners(self._config, values):
             from klamm.node.dynamic_listeners import DynamicListeners
 
@@ -128,14 +139,14 @@ class BrokerPart:
             self._dynamic_listeners.follow(values)
 
     def on_log_dir_failed(self, directory_id: bytes) -> None:
-        """A log directory is out of use."""
+        """A log directory failed."""
         self._registration.on_log_dir_failed(directory_id)
 
     def _on_controller_versions(self, versions: Versions | None) -> None:
-        """ApiVersions announces no version of a forwarded request that the active controller would refuse."""
+        """Announce in ApiVersions no version of a forwarded API that the active controller does not support."""
         self._engine.set_controller_apis(versions)
 
-    # What the broker asks of the controller
+    # Requests to the controller
 
     def _registration_request(self) -> messages.BrokerRegistrationRequest:
         directory_ids = (self._directory_ids.get(path) for path in self._config.log_dirs)
@@ -161,7 +172,7 @@ class BrokerPart:
         return Block(answer.producer_id_start, answer.producer_id_start + answer.producer_id_len)
 
     def auto_create(self, names: Iterable[str]) -> None:
-        """Clients asked for topics that are not there."""
+        """Create topics that clients asked for and that do not exist."""
         from klamm.protocol.messages.topics import CreatableTopic
 
         for name in names:
@@ -171,7 +182,7 @@ class BrokerPart:
                 self._create(CreatableTopic(name, -1, -1))
 
     def create_internal_topic(self, name: str) -> None:
-        """Ask for the topic of the committed offsets."""
+        """Create an internal topic, such as `__consumer_offsets`."""
         from klamm.protocol.messages.topics import CreatableTopic, CreatableTopicConfig
 
         config = self.groups.config
@@ -182,7 +193,7 @@ class BrokerPart:
         self._create(topic)
 
     def _create(self, topic: CreatableTopic) -> None:
-        """Ask the controller for a topic, unless that is under way."""
+        """Send a CreateTopics to the controller, unless one for this topic is in flight."""
         if topic.name in self._creating:
             return
         self._creating.add(topic.name)
@@ -199,7 +210,7 @@ class BrokerPart:
             [result] = (await self._controller.ask(CREATE_TOPICS, request)).topics
             if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 log.warning("topic %s was not created: %s", topic.name, result.error_message or result.error_code.name)
-        except Exception:
+        except Exception:  # no client waits for the creation; its next Metadata request starts another
             log.exception("topic %s was not created", topic.name)
         finally:
             self._creating.discard(topic.name)
@@ -207,23 +218,24 @@ class BrokerPart:
     # Stop
 
     async def shut_down(self, timeout_s: float) -> None:
-        """Ask the controller for leave, for `timeout_s` at most; not at all for 0."""
+        """Controlled shutdown: wait up to `timeout_s` for the controller's permission. 0 skips it."""
         if timeout_s > 0:
             await self._registration.shut_down(timeout_s)
         self._registration.stop()
 
     def close(self) -> None:
-        """End all that is under way."""
+        """Cancel all requests and tasks."""
         self._registration.stop()
         for task in list(self._tasks):
             task.cancel()
         self.groups.close()
         self.producer_ids.close()
         self._assignments.close()
+        self.isr_updates.close()
 
 
 def _has_plain_listeners(config: NodeConfig, values: Mapping[str, str]) -> bool:
-    """Whether the listeners are the file's, with nothing of their own: then there is nothing to follow."""
+    """Whether the listeners come only from the file, without settings of their own: nothing can change at run time."""
     return (
         values.get("listeners") == config.given.get("listeners")
         and len(config.client_listeners) == 1

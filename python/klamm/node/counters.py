@@ -1,14 +1,14 @@
-"""What a node has done since its start: names and numbers that only grow, ready to be exported.
+"""A node's counters since its start, by name, ready to be exported.
 
-Where Apache Kafka has a metric, the name is its MBean's, and the number what the bean calls Count, or its total:
+Where Apache Kafka has a metric, the name is its MBean's and the value is its Count or total:
 
     kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec      records appended
     kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec         bytes of their batches
     kafka.network:type=RequestMetrics,name=RequestsPerSec,request=R,version=V
-                                                                    requests taken, of each API and version that had any
+                                                                    requests received, per API and version
     kafka.network:type=RequestMetrics,name=ErrorsPerSec,request=R,error=E
-                                                                    error codes, and NONE, in the engine's own answers
-                                                                    to requests that were measured
+                                                                    error codes, and NONE, of measured requests that
+                                                                    the engine answered
     kafka.server:type=socket-server-metrics,name=N                  connection-creation-total, incoming-byte-total,
                                                                     outgoing-byte-total
     kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs         flushes of a partition's log
@@ -16,25 +16,26 @@ Where Apache Kafka has a metric, the name is its MBean's, and the number what th
                                                                     offset-commit-count, offset-deletion-count,
                                                                     offset-expiration-count
 
-And klamm's own:
+Klamm's own:
 
-    klamm.network:type=Connections,name=N   Refused (their address had all it may have), ClosedForFault
+    klamm.network:type=Connections,name=N   Refused (the address had its maximum of connections), ClosedForFault
     klamm.log:type=Log,name=N               Appends, FlushTimeUs, Rolls, DeletedSegments, DeletedBytes; Recoveries (logs
-                                            opened after an unclean stop), RecoveredBytes (read then), TruncatedBytes
+                                            opened after an unclean stop), RecoveredBytes (read by them), TruncatedBytes
     klamm.log:type=LogCleaner,name=N        Rounds, ReadBytes, KeptBytes
-    klamm.coordinator:type=Groups,name=N    Loads, LoadTimeMs and LoadFailures of partitions; Faults (each has its shard
-                                            loaded again); Appends, AppendedRecords, AppendFailures
+    klamm.coordinator:type=Groups,name=N    Loads, LoadTimeMs and LoadFailures of partitions; Faults (after each, its
+                                            shard is reloaded); Appends, AppendedRecords, AppendFailures
     klamm.raft:type=MetadataLog,name=N      Records, Bytes, Appends, Flushes, FlushTimeUs, Rolls, DeletedSegments,
                                             DeletedBytes
 
-Each number is right; read together while work goes on they may be a moment apart.
+Each value is exact, but values of one reading may be from slightly different moments.
 """
 
 from __future__ import annotations
 
-from klamm._engine import Engine, MetadataLog
+from klamm._engine.node import Engine
+from klamm._engine.quorum import MetadataLog
 
 
 def counters(engine: Engine, metadata_log: MetadataLog) -> dict[str, int]:
-    """Those of the engine; a broker adds those of its groups. It takes no lock that work waits for."""
+    """The counters of the engine; a broker adds those of its groups. Takes no lock on which requests wait."""
     return engine.counters() | metadata_log.counters()

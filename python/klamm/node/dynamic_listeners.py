@@ -1,11 +1,11 @@
-"""Listeners that come, go and change their limits while the node runs (KIP-226, KIP-402)."""
+"""Listeners that are opened, closed and limited at run time by dynamic configs (KIP-226, KIP-402)."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
 
-from klamm._engine import Engine
+from klamm._engine.node import Engine
 from klamm.config.node_config import NodeConfig, NodeConfigError, parse
 from klamm.config.rules import check_supported, checked
 from klamm.node.boot import listener_row
@@ -15,7 +15,7 @@ log = logging.getLogger("klamm.node.listeners")
 
 
 def check_listeners(config: NodeConfig, values: Mapping[str, str]) -> None:
-    """Raises INVALID_REQUEST unless the node of `config` could go on with `values`, its file's and dynamic ones."""
+    """Raises INVALID_REQUEST if `values`, of the file and dynamic, are not valid for the running node of `config`."""
     try:
         proposed = checked(values)
         check_supported(proposed)
@@ -24,16 +24,14 @@ def check_listeners(config: NodeConfig, values: Mapping[str, str]) -> None:
     missing = {one.name for one in config.advertised_brokers} - {one.name for one in proposed.listeners}
     if missing:
         names = ", ".join(sorted(missing))
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"listeners must keep what is advertised, and {names} is not among them"
-        )
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"advertised listeners must exist, and {names} is not in listeners")
 
 
 class DynamicListeners:
-    """The listeners of a running node, as its dynamic configs say."""
+    """The listeners of a running node, according to its dynamic configs."""
 
     def __init__(self, config: NodeConfig, engine: Engine, bound: Mapping[str, tuple[str, int]]) -> None:
-        """`bound` says where each of the file's listeners is."""
+        """`bound` is the address of each listener of the file."""
         self._config = config
         self._engine = engine
         self._text = config.given.get("listeners")
@@ -42,7 +40,7 @@ class DynamicListeners:
         self._is_serving = False
 
     def follow(self, values: Mapping[str, str]) -> None:
-        """Take other values: the file's with the dynamic ones over them."""
+        """Apply new values: those of the file, overridden by dynamic ones."""
         if values.get("listeners") != self._text:
             self._text = values.get("listeners")
             self._change(values)
@@ -53,17 +51,17 @@ class DynamicListeners:
         )
 
     def serve(self) -> None:
-        """The node serves, by these listeners too."""
+        """The node serves clients from now on: apply the values that were followed before."""
         self._is_serving = True
         for name in self._names:
             self._engine.open(name)
 
     def _change(self, values: Mapping[str, str]) -> None:
-        """Close and open; a listener that stays stays as it is, as in Apache Kafka (KIP-226)."""
+        """Close and open listeners; one that is in both sets is not changed, as in Apache Kafka (KIP-226)."""
         try:
             wanted = {listener.name: listener for listener in parse(values).client_listeners}
         except NodeConfigError as error:
-            log.error("the listeners stay as they are: %s", error)
+            log.error("the listeners are not changed: %s", error)
             return
         for name in sorted(self._names - wanted.keys()):
             self._engine.close_listener(name)
@@ -74,7 +72,7 @@ class DynamicListeners:
             try:
                 host, port = self._engine.listen(listener_row(self._config, wanted[name]))
             except OSError as error:
-                log.error("listener %s is not opened: %s", name, error)
+                log.error("listener %s could not be opened: %s", name, error)
                 continue
             self._names |= {name}
             log.info("opened listener %s on %s:%d", name, host, port)
@@ -82,6 +80,6 @@ class DynamicListeners:
                 self._engine.open(name)
 
     def _limits(self, values: Mapping[str, str], key: str) -> dict[str, int]:
-        """What `listener.name.<listener>.<key>` is set to, by listener."""
+        """The values of `listener.name.<listener>.<key>` by listener."""
         places = {name: f"listener.name.{name.lower()}.{key}" for name in self._names | self._controllers}
         return {name: int(values[place].strip()) for name, place in places.items() if place in values}

@@ -1,4 +1,4 @@
-"""The group coordinator of a node: made when a group, or a partition of `__consumer_offsets`, first needs it."""
+"""The group coordinator of a node, created when a request or a partition of `__consumer_offsets` first needs it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from klamm._engine import Delta, Engine, Image, find_config_key
+from klamm._engine.config import find_config_key
+from klamm._engine.metadata import Delta, Image
+from klamm._engine.node import Engine
 
 if TYPE_CHECKING:
     from klamm.config.node_config import NodeConfig
@@ -18,7 +20,7 @@ GROUPS_TOPIC: Final = "__consumer_offsets"
 
 
 class NodeGroups:
-    """The coordinator, and what of the committed image it follows: which partitions are led here, deleted topics."""
+    """Creates the coordinator and passes metadata changes to it: partitions that this node leads, deleted topics."""
 
     def __init__(self, config: NodeConfig, engine: Engine, image: Callable[[], Image]) -> None:
         self._config, self._engine, self._image = config, engine, image
@@ -27,7 +29,7 @@ class NodeGroups:
 
     @cached_property
     def config(self) -> GroupConfig:
-        """The coordinator's keys, as this node has them."""
+        """The configuration of the coordinator."""
         from klamm.coordinator.groups.config import GroupConfig
 
         names = {name: name.replace("_", ".") for name in GroupConfig.__dataclass_fields__}
@@ -48,7 +50,7 @@ class NodeGroups:
 
     @cached_property
     def coordinator(self) -> GroupCoordinator:
-        """The coordinator."""
+        """The coordinator, created on first use."""
         from klamm.coordinator.groups.driver import GroupCoordinator
 
         made = GroupCoordinator(self.config, self._log, self.config.offsets_topic_num_partitions)
@@ -63,7 +65,7 @@ class NodeGroups:
         return "coordinator" in self.__dict__
 
     def counters(self) -> dict[str, int]:
-        """What the coordinator has done, by name."""
+        """The counters of the coordinator by name."""
         from klamm.coordinator.groups.counts import GroupCounts
         from klamm.coordinator.runtime.counts import RuntimeCounts
 
@@ -73,17 +75,17 @@ class NodeGroups:
         return groups.named() | runtime.named("klamm.coordinator:type=Groups,name=")
 
     def on_pause(self, pause_ms: int) -> None:
-        """The process did not run for so long."""
+        """The process did not run for `pause_ms`."""
         if self._is_made:
             self.coordinator.on_pause(pause_ms)
 
     def start(self) -> None:
-        """The node serves: load what is led here. Requests that came meanwhile are still in the queue."""
+        """The node serves: load the partitions that it leads. Requests that arrived before are still queued."""
         self._is_following = True
         self._follow(self._image())
 
     def on_published(self, image: Image, delta: Delta) -> None:
-        """More metadata is committed."""
+        """A newer image is committed."""
         if not self._is_following:
             return
         moved = any(name == GROUPS_TOPIC for _, name, _ in delta.changed_topics)
@@ -113,10 +115,10 @@ class NodeGroups:
         self._led = led
 
     def on_acked(self, token: int, code: int | None) -> None:
-        """The engine tells what became of an append to `__consumer_offsets`; None: it has, and that was lost."""
+        """The engine completed an append to `__consumer_offsets`; the outcome is unknown if `code` is None."""
         self._log.on_acked(token, code)
 
     def close(self) -> None:
-        """Leave all partitions."""
+        """Unload all partitions."""
         if self._is_made:
             self.coordinator.close()

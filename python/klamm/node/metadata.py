@@ -1,16 +1,17 @@
-"""The metadata of this node: the quorum's log, the committed image that follows it, and the controller above it."""
+"""The metadata of this node: the replica of the metadata log, the committed image, and the controller."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
+import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
-from klamm import _engine
-from klamm._engine import Image
+from klamm._engine import quorum
+from klamm._engine.metadata import Image
 from klamm.config.listeners import Listener
 from klamm.config.node_config import NodeConfig
 from klamm.controller.controller import Controller
@@ -22,6 +23,7 @@ from klamm.node.controller.active_controller import ActiveController
 from klamm.protocol.features import METADATA_VERSION, SUPPORTED_FEATURES
 from klamm.raft.config import Identity, RaftConfig
 from klamm.raft.driver import QuorumStateFile, RaftDriver
+from klamm.raft.driver.leased_fetches import NativeFetchAnswers
 from klamm.raft.election.election_state import QuorumStateError
 from klamm.raft.log.control_records import snapshot_head
 from klamm.raft.log.metadata_log import MetadataLogError, OffsetAndEpoch
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("klamm.node.metadata")
 
 Published = Callable[[Image, Image], None]
-"""Called with the committed image until now and the new one. Never raises."""
+"""Called with the previous committed image and the new one. Never raises."""
 
 
 def wall_clock_ms() -> int:
@@ -51,7 +53,7 @@ def wall_clock_ms() -> int:
 
 
 class Metadata:
-    """Implements `klamm.raft.ports.Listener`: what is committed becomes the image, which the engine serves."""
+    """Implements `klamm.raft.ports.Listener`: applies committed records to the image, which the engine serves."""
 
     def __init__(
         self,
@@ -63,7 +65,7 @@ class Metadata:
         on_published: Published,
         on_fault: Callable[[Exception], None],
     ) -> None:
-        """Volatile: quorum-state is not synced, because it need not survive a power cut."""
+        """`is_volatile`: quorum-state is not synced, because it need not survive a power failure."""
         self._config = config
         self._on_published = on_published
         self._on_fault = on_fault
@@ -73,7 +75,7 @@ class Metadata:
         self.log = NativeMetadataLog(booted.log, wall_clock_ms)
         key = self._key = ReplicaKey(config.node_id, booted.directory_ids[config.metadata_log_dir])
         self.endpoints = _own_endpoints(config, booted)
-        """Where other nodes reach the controller of this one."""
+        """Where other nodes reach the controller of this node."""
         static = VoterSet.of(
             Voter(ReplicaKey(voter), (Endpoint(config.controller_listener_names[0], *address),))
             for voter, address in config.voters.items()
@@ -81,10 +83,10 @@ class Metadata:
         identity, seed = Identity(key, cluster_id, self.endpoints), int.from_bytes(os.urandom(8), "big")
         node = RaftNode(identity, VotersInLog(static), _raft_config(config), self.log, seed)
         self.kraft_version = node.replica.voters_in_log.kraft_version
-        self._peers = LazyTransport(config, self._on_peer_gone, self._on_peer_refused)
+        self._peers = LazyTransport(config, self._on_peer_crashed, self._on_peer_refused)
         self.image, self._applied = booted.snapshot
         self._whole = booted.whole
-        self._loaded: tuple[OffsetAndEpoch, Image] | None = None  # and not installed yet
+        self._loaded: tuple[OffsetAndEpoch, Image] | None = None  # loaded but not installed yet
         self.raft = RaftDriver(
             node,
             self.log,
@@ -96,59 +98,57 @@ class Metadata:
             snapshot_config=_snapshot_config(config),
         )
         self.is_alone = node.replica.voters.is_only_voter(key)
-        """Whether this node was the only voter when it started, and so leads at once."""
+        """Whether this node was the only voter when it started, and so becomes leader at once."""
         self.is_active = asyncio.Event()
         self.controller: ControllerDriver | None = None
-        """The controller of this process, active or not; a broker alone has none."""
+        """The controller of this process, active or not; None on a node that is only a broker."""
         if config.is_controller:
             settings = ControllerSettings(config.node_id, cluster_id, config.given, own_incarnation_id=incarnation_id)
-            self.controller = ControllerDriver(Controller(settings), self.raft)
+            self.controller = ControllerDriver(Controller(settings, os.urandom), self.raft)
         self.active_controller = ActiveController(config, self.controller, self.raft)
 
     def start(self) -> None:
-        """Take part in the quorum. Raises StorageError and what else stops the replica at once."""
+        """Join the quorum. Raises StorageError and other errors that stop the replica at once."""
         try:
             self.raft.start()
         except QuorumStateError as error:
-            raise _engine.StorageError(str(error)) from None
+            raise quorum.StorageError(str(error)) from None
 
     @property
     def applied_offset(self) -> int:
-        """The last offset that the image holds; -1 for none."""
+        """The offset of the last record in the image; -1 if it is empty."""
         return self._applied - 1
 
     def raft_requests(self) -> RaftRequests:
-        """What answers the other replicas."""
+        """Answers the requests of other replicas."""
         from klamm.raft.driver.serving import RaftRequests
 
         return RaftRequests(self.raft, self.log, self._cluster_id)
 
     def foreign_cluster(self) -> str | None:
-        """What is to be said of a controller that answered as one of another cluster; None when none did."""
+        """A message about a controller that answered with another cluster id; None if no controller did."""
         return self._peers.foreign
 
     def _open_streams(self) -> FetchStreams:
-        from klamm.raft.driver.streams import FetchStreams  # A node that is alone in its quorum does not fetch.
+        from klamm.raft.driver.streams import FetchStreams  # A single-node quorum does not fetch.
 
         return FetchStreams(self.log.native, self._peers.route, flushes=self._config.is_controller)
 
     def _open_answers(self) -> FetchAnswers:
-        from klamm.raft.driver.leased_fetches import NativeFetchAnswers
+        native = quorum.FetchAnswers(self.log.native, self._engine)
+        take_timeout_ms = self._config.integer("controller.quorum.fetch.timeout.ms")
+        return NativeFetchAnswers(native, self._key, self._cluster_id, take_timeout_ms)
 
-        native = _engine.FetchAnswers(self.log.native, self._engine)
-        patience_ms = self._config.integer("controller.quorum.fetch.timeout.ms")
-        return NativeFetchAnswers(native, self._key, self._cluster_id, patience_ms)
-
-    def _on_peer_gone(self, node_id: int) -> None:
-        self.raft.on_peer_gone(node_id)
+    def _on_peer_crashed(self, node_id: int) -> None:
+        self.raft.on_peer_crashed(node_id)
 
     def _on_peer_refused(self, node_id: int) -> None:
         self.raft.on_peer_refused(node_id)
 
-    # The quorum's word
+    # Callbacks of raft
 
     def on_commit(self, high_watermark: int) -> None:
-        """Everything below is committed: bring the image there and show it."""
+        """All records below the high watermark are committed: apply them to the image and publish it."""
         if high_watermark <= self._applied:
             return
         before = self.image.stable
@@ -161,28 +161,28 @@ class Metadata:
         self._on_published(before, self.image.stable)
 
     def on_leader(self, epoch: int) -> None:
-        """This node is the active controller."""
-        assert self.controller is not None, "an observer is never elected"
+        """This node became the active controller."""
+        assert self.controller is not None, "an observer cannot be elected"
         bootstrap = self._bootstrap() if self.image.metadata_version is None else []
         self.controller.on_leader(epoch, self.image, self.log.end_offset, bootstrap, self.kraft_version)
         self.is_active.set()
 
     def _bootstrap(self) -> Sequence[bytes]:
         if self._bootstrap_file.exists():
-            return _engine.read_checkpoint(self._bootstrap_file)
+            return quorum.read_checkpoint(self._bootstrap_file)
         from klamm.formats.storage import bootstrap_records
 
-        # Kafka 4 takes its newest level when a directory was formatted without the file (facts 1.6).
+        # Without the file, Kafka 4 takes its latest production level (`BootstrapDirectory`).
         return bootstrap_records({METADATA_VERSION: SUPPORTED_FEATURES[METADATA_VERSION].max_version})
 
     def on_not_leader(self, epoch: int) -> None:
-        """Another node leads now, or none."""
+        """This node is not the active controller (any more)."""
         self.is_active.clear()
         if self.controller is not None:
             self.controller.on_not_leader()
 
     def write_snapshot(self, snapshot_id: OffsetAndEpoch) -> Awaitable[None] | None:
-        """Write the committed image, as it is now, as that snapshot, in a thread; once it has a metadata.version."""
+        """Write the current committed image as that snapshot in a thread, unless it has no metadata.version yet."""
         image = self.image.stable
         if image.metadata_version is None:
             return None
@@ -190,17 +190,17 @@ class Metadata:
         return self._write_snapshot(snapshot_id, image, head)
 
     async def load_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Read the image from the snapshot that was received, in a thread."""
+        """Load the image of the received snapshot in a thread."""
         path = self.log.native.received_snapshot_path()
         if path is None:
             raise FileNotFoundError(f"snapshot {snapshot_id} is no longer being received")
-        self._loaded = snapshot_id, await asyncio.to_thread(_engine.load_snapshot, path, *snapshot_id)
+        self._loaded = snapshot_id, await asyncio.to_thread(quorum.load_snapshot, path, *snapshot_id)
 
     def on_snapshot_installed(self, snapshot_id: OffsetAndEpoch) -> None:
-        """The image that was loaded from it is the one to go on from, at the commit that follows."""
+        """Continue from the loaded image with the next commit."""
         loaded, self._loaded = self._loaded, None
         if loaded is None or loaded[0] != snapshot_id:
-            raise StateFailedError(f"snapshot {snapshot_id} is installed, and {loaded and loaded[0]} was loaded")
+            raise StateFailedError(f"snapshot {snapshot_id} is installed, but {loaded and loaded[0]} was loaded")
         self._whole = loaded[1], snapshot_id.offset
 
     async def _write_snapshot(
@@ -208,7 +208,7 @@ class Metadata:
     ) -> None:
         native = self.log.native
         await asyncio.to_thread(
-            _engine.write_snapshot,
+            quorum.write_snapshot,
             native.snapshot_path(snapshot_id.offset, snapshot_id.epoch),
             image,
             epoch=snapshot_id.epoch,
@@ -219,18 +219,18 @@ class Metadata:
         native.snapshot_finished(snapshot_id.offset, snapshot_id.epoch)
 
     def on_fault(self, error: Exception) -> None:
-        """The replica stopped for good, and with it the node."""
+        """The replica stopped permanently, so the node stops too."""
         is_of_disk = isinstance(error, MetadataLogError)
         directory = self._config.metadata_log_dir
         self._on_fault(MetadataLogError(metadata_directory_failed(directory, str(error))) if is_of_disk else error)
 
     async def leave(self, *, hand_over: bool) -> None:
-        """Take part in the quorum no more; before that hand over, where that is wanted."""
+        """Leave the quorum, after handing over leadership if `hand_over`."""
         self.active_controller.close()
         if self.controller is not None:
             self.controller.close()
         await self.raft.close(hand_over=hand_over)
-        # Now, because another node that ends waits a moment for those who are connected to it.
+        # Close now: another node that stops waits briefly for the nodes that are connected to it.
         self._peers.close()
 
     def close(self) -> None:
@@ -239,10 +239,15 @@ class Metadata:
 
 
 class LazyTransport:
-    """Implements `klamm.raft.ports.Transport`; a node that is alone in its quorum imports nothing of it."""
+    """Implements `klamm.raft.ports.Transport`.
 
-    def __init__(self, config: NodeConfig, on_gone: Callable[[int], None], on_refused: Callable[[int], None]) -> None:
-        self._config, self._on_gone, self._on_refused = config, on_gone, on_refused
+    Its modules are imported on first use: a single-node quorum needs none.
+    """
+
+    def __init__(
+        self, config: NodeConfig, on_crashed: Callable[[int], None], on_refused: Callable[[int], None]
+    ) -> None:
+        self._config, self._on_crashed, self._on_refused = config, on_crashed, on_refused
         self._transport: PeerTransport | None = None
 
     def send(self, request: SendRequest, on_done: Callable[[Response | None], None]) -> None:
@@ -271,7 +276,7 @@ class LazyTransport:
             connection_setup_timeout_ms=config.integer("socket.connection.setup.timeout.ms"),
             connection_setup_timeout_max_ms=config.integer("socket.connection.setup.timeout.max.ms"),
         )
-        return PeerTransport(config.controller_listener_names[0], client, self._on_gone, self._on_refused)
+        return PeerTransport(config.controller_listener_names[0], client, self._on_crashed, self._on_refused)
 
     def close(self) -> None:
         """Close the connections."""
@@ -280,7 +285,7 @@ class LazyTransport:
 
 
 def _own_endpoints(config: NodeConfig, booted: Booted) -> tuple[Endpoint, ...]:
-    """What is advertised to controllers, with the ports that the system chose."""
+    """The advertised controller endpoints, with the ports that the system chose."""
     return tuple(
         Endpoint(one.name, _host(one), one.port or booted.listeners[one.name][1])
         for one in config.advertised_controllers
@@ -289,10 +294,9 @@ def _own_endpoints(config: NodeConfig, booted: Booted) -> tuple[Endpoint, ...]:
 
 
 def _host(listener: Listener) -> str:
-    """As in Apache Kafka, a listener on every interface is known by the host's name."""
+    """As in Apache Kafka, a listener on all interfaces is advertised with the host name."""
     if not listener.is_open:
         return listener.host
-    import socket  # Not at the top: most listeners have an address.
 
     return socket.getfqdn()
 

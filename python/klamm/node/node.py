@@ -1,7 +1,7 @@
-"""One node: its parts constructed, introduced to each other, started and stopped in order (ARCHITECTURE.md: a start).
+"""One node: constructs its parts, connects them, and starts and stops them in order (ARCHITECTURE.md: a start).
 
-Every node has an engine and follows the metadata log. A broker has a `BrokerPart` besides, a controller the controller
-of its `Metadata`; a node of both roles has both, in one process and over one log.
+Every node has an engine and follows the metadata log. A broker also has a `BrokerPart`, a controller also the
+controller in its `Metadata`. A node with both roles has both, in one process and with one metadata log.
 """
 
 from __future__ import annotations
@@ -11,93 +11,103 @@ import logging
 import os
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from klamm._engine import (
+from klamm._engine.metadata import Delta, Image
+from klamm._engine.node import (
     AckedEvent,
     AutoCreateEvent,
     CommitEvent,
-    Delta,
+    ConnectionClosedEvent,
     DirFailedEvent,
     Engine,
-    Image,
+    IsrChangedEvent,
     LogEvent,
     RequestEvent,
 )
 from klamm.broker.authorization import AllowAll, Authorizer
 from klamm.broker.request import RequestContext, monotonic_ms
 from klamm.config.node_config import NodeConfig
+from klamm.driving.deadlines import Deadlines
 from klamm.formats.directories import metadata_directory_failed
 from klamm.node.boot import Booted, Booting, known, supported_features
 from klamm.node.broker_part import BrokerPart
+from klamm.node.controller.controller_registration import ControllerRegistration
+from klamm.node.counters import counters
 from klamm.node.metadata import Metadata
 from klamm.node.publishing import Publisher
 from klamm.node.requests.dispatch import Dispatcher
 from klamm.node.requests.handlers import Handlers
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.features import SUPPORTED_FEATURES
+from klamm.protocol.messages.registration import ControllerRegistrationRequest, Listener, supported
 from klamm.protocol.principal import ANONYMOUS, Principal
 from klamm.raft.log.metadata_log import MetadataLogError
 from klamm.raft.ports import RaftStoppedError, StateFailedError
 
 if TYPE_CHECKING:
-    from klamm._engine import EngineEvent
+    from klamm._engine.node import EngineEvent
+    from klamm.controller.driver import ControllerDriver
     from klamm.coordinator.groups.driver import GroupCoordinator
+    from klamm.node.controller.broker_probes import BrokerProbes
     from klamm.node.controller.controller_registration import ControllerRegistration
     from klamm.node.views.quorum_view import QuorumView
 
 log = logging.getLogger("klamm.node")
 
 EVENTS_AT_ONCE: Final = 128
-LOST_EVENT_PAUSE_S: Final = 1.0
-"""Before a failed log directory is reported to the controller again."""
+LOST_EVENT_PAUSE_MS: Final = 1_000
+"""The pause before a failed log directory is reported to the controller again."""
 SHUTDOWN_S: Final = 300.0
 DRAIN_S: Final = 5.0
 BROKER_RESOURCE: Final = 4
 FEATURES_WITHOUT_APIS: Final = ("group.version", "transaction.version", "share.version", "streams.version")
 NO_EPOCH: Final = -1
-REGISTRATION_DELAY_S: Final = 0.5
-"""How long after its start a controller without others registers: its first clients come first."""
+REGISTRATION_DELAY_MS: Final = 500
+"""The delay before a controller without brokers registers, so that it answers its first clients first."""
 LOG_LEVELS: Final = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
 class NodeFailedError(Exception):
-    """The node stopped by itself; the message says why."""
+    """The node stopped by itself. The message states the reason."""
 
 
 class Node:
-    """A node of the roles that its configuration names. To be made, started and stopped on one loop's thread."""
+    """A node with the roles of its configuration. Create, start and stop it in the thread of one event loop."""
 
     def __init__(
         self, config: NodeConfig, booting: Booting | Booted | None = None, *, is_volatile: bool = False
     ) -> None:
-        """With a boot that was begun or done, if there is one.
+        """Takes over `booting`, a boot in progress or finished, if given.
 
-        Volatile: the files need not survive a power cut.
+        `is_volatile`: the files need not survive a power failure.
         """
         self.config = config
         self._booting = booting
         self._is_volatile = is_volatile
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # The failure is logged where it happens: asyncio shall not warn that it was not retrieved.
+        # The failure is logged where it happens; this avoids asyncio's warning that it was not retrieved.
         self.failed.add_done_callback(lambda failed: failed.cancelled() or failed.exception())
         self.cluster_id = ""
         self.listeners: Mapping[str, tuple[str, int]] = {}
         self._stopping: asyncio.Task[None] | None = None
         self._publisher = Publisher()
         self._unassigned: list[tuple[bytes, bytes, int]] = []
-        """Directory id, topic id and partition of what the controller has yet to hear of."""
+        """Directory id, topic id and partition of replicas that are not yet reported to the controller."""
         self._is_first_image = True
         self._told_kraft_version: int | None = None
         self._engine: Engine | None = None
         self._broker: BrokerPart | None = None
         self._controller_registration: ControllerRegistration | None = None
-        self._registering: asyncio.TimerHandle | None = None
+        self._broker_probes: BrokerProbes | None = None
+        self._deadlines = Deadlines()
         self._incarnation_id = os.urandom(16)
 
     # Start
 
     async def start(self) -> None:
-        """Start, and return when a broker serves clients, or a controller its listener.
+        """Start. Returns when a broker serves clients or a controller serves its listener.
 
         Raises StorageError, OSError, NodeFailedError.
         """
@@ -108,7 +118,7 @@ class Node:
         self._locks, self._engine, self.listeners = booted.locks, booted.engine, booted.listeners
         try:
             await self._start_parts(booted)
-        except BaseException:  # also a start that is cancelled
+        except BaseException:  # a cancelled start too
             await self._abandon(booted)
             raise
         log.info("serving after %d ms", (time.monotonic() - began) * 1000)
@@ -123,7 +133,7 @@ class Node:
             on_published=self._publisher.publish,
             on_fault=self._on_fault,
         )
-        self._tell_features(engine)
+        self._announce_features(engine)
         if config.is_broker:
             self._broker = BrokerPart(
                 config,
@@ -144,30 +154,42 @@ class Node:
             engine.open(listener.name)
         if self._broker is not None:
             await self._or_fail(self._broker.start())
+        if self.metadata.controller is not None and config.boolean("klamm.crash.detection"):
+            self._watch_brokers(self.metadata.controller)
         if config.is_controller:
-            delay_s = REGISTRATION_DELAY_S if self.metadata.is_alone else 0.0
-            self._registering = asyncio.get_running_loop().call_later(delay_s, self._register_controller)
+            self._deadlines.add(REGISTRATION_DELAY_MS if self.metadata.is_alone else 0, self._register_controller)
         self._warn_of_features()
 
-    def _tell_features(self, engine: Engine) -> None:
-        """The levels that this node knows, and kraft.version, which is in no image."""
+    def _announce_features(self, engine: Engine) -> None:
+        """Announce the supported feature levels, and kraft.version, which is not part of the image."""
         kraft_version = self.metadata.kraft_version
         if kraft_version != self._told_kraft_version:
             self._told_kraft_version = kraft_version
             engine.set_supported_features(supported_features(), kraft_version)
 
     def _warn_of_features(self) -> None:
-        """A directory that Kafka formatted may have features on whose APIs klamm does not have yet."""
+        """Warn of finalized features whose APIs klamm does not implement; a directory of Kafka may have some."""
         on = self.image.features()
         without_apis = [f"{name}={on[name]}" for name in FEATURES_WITHOUT_APIS if on.get(name)]
         if without_apis:
-            log.warning("features are finalized whose APIs klamm does not have yet: %s", ", ".join(without_apis))
+            log.warning("features are finalized whose APIs klamm does not implement yet: %s", ", ".join(without_apis))
+
+    def _watch_brokers(self, controller: ControllerDriver) -> None:
+        """Detect brokers that have crashed, from the first image with another broker on."""
+
+        def on_published(image: Image, _: Delta) -> None:
+            if self._broker_probes is None and set(image.broker_ids()) - {self.config.node_id}:
+                from klamm.node.controller.broker_probes import BrokerProbes
+
+                name = self.config.inter_broker_listener_name
+                self._broker_probes = BrokerProbes(self.config.node_id, controller, name)
+            if self._broker_probes is not None:
+                self._broker_probes.on_published(image)
+
+        self._publisher.follow("broker probes", on_published)
 
     def _register_controller(self) -> None:
-        """After the start, in the background."""
-        from klamm.node.controller.controller_registration import ControllerRegistration
-        from klamm.protocol.messages.registration import ControllerRegistrationRequest, Listener, supported
-
+        """Register the controller in the background after the start."""
         request = ControllerRegistrationRequest(
             self.config.node_id,
             self._incarnation_id,
@@ -220,15 +242,13 @@ class Node:
 
     @property
     def broker(self) -> BrokerPart:
-        """What a broker has besides. Raises NodeFailedError where the node is none."""
+        """The broker half. Raises NodeFailedError if the node is not a broker."""
         if self._broker is None:
-            raise NodeFailedError(f"node {self.config.node_id} is no broker")
+            raise NodeFailedError(f"node {self.config.node_id} is not a broker")
         return self._broker
 
     def counters(self) -> dict[str, int]:
-        """What the node has done since its start; see `klamm.node.counters`."""
-        from klamm.node.counters import counters
-
+        """The counters since the start of the node; see `klamm.node.counters`."""
         groups = {} if self._broker is None else self._broker.groups.counters()
         return counters(self._running(), self.metadata.log.native) | groups
 
@@ -237,30 +257,42 @@ class Node:
             raise NodeFailedError("the node is not running")
         return self._engine
 
-    # What happens
+    # Events
 
     def _on_events(self) -> None:
         for event in self._running().drain(EVENTS_AT_ONCE):
             try:
                 self._on_event(event)
-            except Exception:  # it ends this event, and no other of the same turn
+            except Exception:  # an exception affects this event only
                 log.exception("the node failed to process a %s of the engine", type(event).__name__)
                 self._on_lost_event(event)
 
     def _on_lost_event(self, event: EngineEvent) -> None:
-        """Nothing waits for it for ever. A client asks again for a topic that was not created."""
+        """Release what waits for an event that failed. Never raises.
+
+        A client repeats the request for a topic that was not created.
+        """
+        try:
+            self._release(event)
+        except Exception:  # the events after it are processed all the same
+            log.exception("what waits for a %s of the engine could not be released", type(event).__name__)
+
+    def _release(self, event: EngineEvent) -> None:
         match event:
             case RequestEvent() | CommitEvent():
                 self._dispatcher.answer(event.handle, None)
             case AckedEvent():
                 self.broker.groups.on_acked(event.token, None)
             case DirFailedEvent():
-                call_later = asyncio.get_running_loop().call_later
-                call_later(LOST_EVENT_PAUSE_S, self._on_log_dir_failed, event.directory_id)
+                self._deadlines.add(LOST_EVENT_PAUSE_MS, partial(self._on_log_dir_failed, event.directory_id))
+            case IsrChangedEvent():
+                self._deadlines.add(LOST_EVENT_PAUSE_MS, self.broker.isr_updates.send)
 
     def _on_event(self, event: EngineEvent) -> None:
         match event:
             case RequestEvent():
+                if event.on_controller and event.api_key == ApiKey.BROKER_HEARTBEAT and self._broker_probes is not None:
+                    self._broker_probes.on_heartbeat(event.connection_id, event.body)
                 self._dispatcher.dispatch(event.handle, _context_of(event), event.body)
             case CommitEvent():
                 self._dispatcher.commit(event.handle, event.address, event.request)
@@ -270,25 +302,30 @@ class Node:
                 self.broker.auto_create(event.topics)
             case DirFailedEvent():
                 self._on_log_dir_failed(event.directory_id)
+            case IsrChangedEvent():
+                self.broker.isr_updates.send()
+            case ConnectionClosedEvent():
+                if self._broker_probes is not None:
+                    self._broker_probes.on_closed(event.connection_id)
             case LogEvent():
                 log.log(LOG_LEVELS[event.level], event.message)
 
     def _on_log_dir_failed(self, directory_id: bytes) -> None:
-        """The others go on, unless it held the metadata log or there are none: then the node ends, as Kafka's does."""
+        """A log directory failed. As in Kafka, the node stops if it held the metadata log or was the last one."""
         self.broker.on_log_dir_failed(directory_id)
         failures = {found: (path, cause) for path, found, cause, _ in self._running().log_dirs()}
         path, cause = failures.get(directory_id, ("", None))
         if directory_id == self._directory_ids[self.config.metadata_log_dir]:
             self._on_fault(NodeFailedError(metadata_directory_failed(path, cause)))
         elif all(cause is not None for _, cause in failures.values()):
-            self._on_fault(NodeFailedError(f"every log directory is out of use, {path} as the last: {cause}"))
+            self._on_fault(NodeFailedError(f"every log directory has failed, {path} as the last: {cause}"))
 
     def _follow_image(self, engine: Engine) -> None:
-        """What follows the committed image, each in its turn."""
+        """Subscribe to the committed image, in this order."""
         follow = self._publisher.follow
         follow("engine", lambda image, _: self._unassigned.extend(engine.publish(image)))
         follow("dynamic configs", self._follow_dynamic_configs)
-        follow("features", lambda *_: self._tell_features(engine))
+        follow("features", lambda *_: self._announce_features(engine))
         if self._broker is not None:
             broker = self._broker
             follow("directory assignments", lambda *_: self._assign())
@@ -300,7 +337,7 @@ class Node:
         self._unassigned.clear()
 
     def _follow_dynamic_configs(self, image: Image, delta: Delta) -> None:
-        # What a snapshot holds is in no delta.
+        # The first image may come from a snapshot, whose configs are in no delta.
         if self._is_first_image or any(place in delta.changed_configs for place in self._own_config_places):
             self._apply_dynamic_configs(image)
             self._is_first_image = False
@@ -310,7 +347,7 @@ class Node:
         return (BROKER_RESOURCE, ""), (BROKER_RESOURCE, str(self.config.node_id))
 
     def _apply_dynamic_configs(self, image: Image) -> None:
-        """Values for all brokers, then those for this one, lie over the file's."""
+        """Apply the defaults for all brokers, then the values for this one, over the values of the file."""
         merged = dict(self.config.given)
         for place in self._own_config_places:
             merged |= image.configs(*place)
@@ -330,9 +367,9 @@ class Node:
     # Stop
 
     async def stop(self, timeout_s: float = SHUTDOWN_S, *, hand_over: bool = True) -> None:
-        """Controlled shutdown: hand over, answer what is under way, close cleanly. A second call waits for it too.
+        """Controlled shutdown: hand over leadership, finish requests, close cleanly. A second call waits for the first.
 
-        Without handing over, the active controller and the other voters find out by themselves.
+        Without `hand_over`, the active controller and the other voters detect the stop by their timeouts.
         """
         if self._stopping is None:
             self._stopping = asyncio.ensure_future(self._stop(self._running(), timeout_s, hand_over=hand_over))
@@ -342,26 +379,27 @@ class Node:
         if self._broker is not None:
             is_controlled = hand_over and self.config.boolean("controlled.shutdown.enable") and not self.failed.done()
             await self._broker.shut_down(timeout_s if is_controlled else 0)
-        # Not before: the controller of this process may be the one that other brokers have yet to find.
+        # Not earlier: other brokers may still have to find the controller of this process.
         engine.stop_accepting()
         await self._dispatcher.drain(DRAIN_S if hand_over else 0)
         await self._close(engine, hand_over=hand_over)
 
     async def _close(self, engine: Engine, *, hand_over: bool) -> None:
-        if self._registering is not None:
-            self._registering.cancel()
+        self._deadlines.close()
         if self._controller_registration is not None:
             self._controller_registration.close()
+        if self._broker_probes is not None:
+            self._broker_probes.close()
         broker_epoch = NO_EPOCH
         if self._broker is not None:
             broker_epoch = self._broker.broker_epoch
             self._broker.close()
         try:
-            # While the other voters can still be notified, and can elect a successor.
+            # The other voters can still be notified and can elect a successor.
             await self.metadata.leave(hand_over=hand_over)
             self._dispatcher.refuse_replicas()
             asyncio.get_running_loop().remove_reader(engine.event_fd)
-            self._publisher.close()  # what is committed from now on, the next start shows
+            self._publisher.close()  # later commits are applied by the next start
             self._engine = None
             await asyncio.to_thread(engine.shutdown, broker_epoch)
             self.metadata.close()
@@ -383,7 +421,7 @@ class Node:
             self.metadata.close()
         else:
             booted.log.close()
-        # What was found clean is left so.
+        # A clean shutdown found at the start is recorded again.
         engine.shutdown(engine.previous_broker_epoch)
 
 
@@ -404,6 +442,6 @@ def _context_of(event: RequestEvent) -> RequestContext:
 
 
 def _reason(error: Exception) -> str:
-    """In words, where the error has some; else what was raised, whose traceback is in the log."""
+    """The error message if there is one; otherwise the exception, whose traceback is in the log."""
     in_words = NodeFailedError, RaftStoppedError, MetadataLogError, StateFailedError, OSError
     return str(error) if isinstance(error, in_words) else f"the replica stopped: {type(error).__name__}: {error}"

@@ -1,25 +1,25 @@
-"""Committed images, brought to the parts of a node that follow them: a part that fails holds up no other."""
+"""Publishes committed images to the parts of a node. A part that fails does not delay the others."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from typing import Final
 
-from klamm._engine import Delta, Image
+from klamm._engine.metadata import Delta, Image
+from klamm.driving.clock import DeadlineTimer, LoopClock
 
 log = logging.getLogger("klamm.node.publishing")
 
-FIRST_PAUSE_S: Final = 0.1
-LONGEST_PAUSE_S: Final = 10.0
+FIRST_PAUSE_MS: Final = 100
+LONGEST_PAUSE_MS: Final = 10_000
 
 Take = Callable[[Image, Delta], None]
-"""Takes a committed image, and what differs from the one that it took last."""
+"""Receives a committed image, and the delta since the one that it received last."""
 
 
 class Publisher:
-    """Calls its followers in the order in which they were added. To be made and used on the loop's thread."""
+    """Calls its followers in the order in which they were added. Use it in the loop's thread only."""
 
     def __init__(self) -> None:
         self.image = Image()
@@ -28,19 +28,19 @@ class Publisher:
 
     @property
     def followers(self) -> dict[str, Take]:
-        """What is called, by name."""
+        """The followers by name."""
         return {name: follower.take for name, follower in self._followers.items()}
 
     def follow(self, name: str, take: Take) -> None:
         """Call `take` with every image from the next one on.
 
-        An exception of it is logged, and the call is repeated with the newest image, later each time. The delta then
-        holds all that has changed since the image that was taken last.
+        If it raises, the exception is logged and the call is repeated with the newest image, after growing pauses. The
+        delta then contains all changes since the last image for which the call succeeded.
         """
         self._followers[name] = _Follower(name, take, self)
 
     def publish(self, before: Image, image: Image) -> None:
-        """A newer image is committed; `before` was the one until now. Never raises."""
+        """Publish a newer committed image; `before` is the previous one. Never raises."""
         self.image = image
         delta = image.delta_since(before)
         for follower in list(self._followers.values()):
@@ -49,7 +49,7 @@ class Publisher:
             follower.call(delta if follower.taken is before else None)
 
     def close(self) -> None:
-        """Call nothing again."""
+        """Stop all calls."""
         for follower in self._followers.values():
             follower.close()
         self._followers.clear()
@@ -59,18 +59,18 @@ class _Follower:
     def __init__(self, name: str, take: Take, publisher: Publisher) -> None:
         self.name, self.take, self._publisher = name, take, publisher
         self.taken: Image | None = None
-        self._retry: asyncio.TimerHandle | None = None
+        self._retry: DeadlineTimer | None = None  # made by the first failure
         self._failures = 0
         self._last_error = ""
 
     def call(self, delta: Delta | None) -> None:
-        """Take the newest image, unless a repeated call has yet to wait."""
-        if self._retry is not None:
+        """Take the newest image, unless a repeated call is scheduled."""
+        if self._retry is not None and self._retry.is_armed:
             return
         image = self._publisher.image
         try:
             self.take(image, delta or image.delta_since(self.taken or Image()))
-        except Exception as error:
+        except Exception as error:  # a subscriber must not keep the image from the others; it is called again
             self._call_later(error)
         else:
             self.taken, self._failures, self._last_error = image, 0, ""
@@ -78,15 +78,12 @@ class _Follower:
     def _call_later(self, error: Exception) -> None:
         if repr(error) != self._last_error:
             self._last_error = repr(error)
-            text = "%s could not take the metadata up to offset %d, and is asked again: %r"
+            text = "%s could not take the metadata up to offset %d, and is called again: %r"
             log.error(text, self.name, self._publisher.image.last_offset, error, exc_info=error)
-        pause_s = min(FIRST_PAUSE_S * 2 ** min(self._failures, 20), LONGEST_PAUSE_S)
+        if self._retry is None:
+            self._retry = DeadlineTimer(LoopClock(), lambda at_ms: self.call(None))
+        self._retry.arm_in(min(FIRST_PAUSE_MS * 2 ** min(self._failures, 20), LONGEST_PAUSE_MS))
         self._failures += 1
-        self._retry = asyncio.get_running_loop().call_later(pause_s, self._call_again)
-
-    def _call_again(self) -> None:
-        self._retry = None
-        self.call(None)
 
     def close(self) -> None:
         if self._retry is not None:

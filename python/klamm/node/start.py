@@ -1,4 +1,4 @@
-"""Runs a node as a process: until a signal tells it to stop, or until it fails."""
+"""Runs a node as a process until a signal stops it or it fails."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NoReturn, Protocol
 
-from klamm._engine import StorageError, __version__
+from klamm._engine import __version__
+from klamm._engine.quorum import StorageError
 from klamm.config.listeners import WILDCARDS
 from klamm.config.node_config import NodeConfig
 from klamm.formats.meta_properties import message_of
@@ -21,19 +22,19 @@ log = logging.getLogger("klamm.start")
 
 
 class Signals(Protocol):
-    """What tells the process to stop."""
+    """The signals that stop the process."""
 
-    def on_stop(self, tell: Callable[[], object]) -> None:
-        """Call `tell` at the first signal, in the midst of whatever runs; at once if it has come."""
+    def on_stop(self, callback: Callable[[], object]) -> None:
+        """Call `tell` at the first signal, also while other code runs; at once if it has already arrived."""
         ...
 
-    def forget(self) -> None:
-        """Leave signals to the system."""
+    def restore(self) -> None:
+        """Restore the default handling of signals."""
         ...
 
 
 def run(config: NodeConfig, booting: Booting, signals: Signals, on_serving: Callable[[], None]) -> int:
-    """Run until a signal; the exit code. A first signal is a controlled shutdown, a second one ends at once."""
+    """Run until a signal; returns the exit code. The first signal is a controlled shutdown, a second ends at once."""
     try:
         return asyncio.run(_run(config, booting, signals, on_serving))
     except (StorageError, NodeFailedError) as error:
@@ -58,9 +59,9 @@ async def _run(config: NodeConfig, booting: Booting, signals: Signals, on_servin
         return 0
     starting.result()
     on_serving()
-    _say_where(node)
+    _print_summary(node)
     await _until_done_or_failed(node, stopping)
-    signals.forget()
+    signals.restore()
     log.info("stopping")
     stopped = asyncio.ensure_future(node.stop())
     await _until_done_or_failed(node, stopped)
@@ -70,10 +71,10 @@ async def _run(config: NodeConfig, booting: Booting, signals: Signals, on_servin
 
 
 async def _until_done_or_failed(node: Node, awaited: asyncio.Future[Any]) -> None:
-    """Wait; a node that fails meanwhile ends the process at once, as a crash would.
+    """Wait for `awaited`. If the node fails meanwhile, the process ends at once, like a crash.
 
-    An orderly stop would wait for others and for the disk, on a state that is not to be trusted. What was acknowledged
-    is on the disk already; Apache Kafka halts as well.
+    An orderly stop would wait for other nodes and for the disk with a state that cannot be trusted. Acknowledged
+    records are on disk already. Apache Kafka halts as well.
     """
     await asyncio.wait({awaited, node.failed}, return_when=asyncio.FIRST_COMPLETED)
     if node.failed.done():
@@ -89,7 +90,7 @@ def _halt(last_line: str) -> NoReturn:
         os._exit(1)
 
 
-def _say_where(node: Node) -> None:
+def _print_summary(node: Node) -> None:
     config = node.config
     listeners = config.client_listeners or config.controller_listeners
     bound = [node.listeners[one.name] for one in listeners]
@@ -104,8 +105,8 @@ def _say_where(node: Node) -> None:
     try:
         print(text, flush=True)
     except OSError as error:
-        log.warning("cannot say on stdout where the node is: %s", message_of(error))
-        # What is left in the buffer would fail again when the process ends.
+        log.warning("cannot print the addresses of the node to stdout: %s", message_of(error))
+        # The rest of the buffer would fail again when the process ends.
         with open(os.devnull, "wb") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
@@ -115,5 +116,5 @@ def _address(host: str, port: int) -> str:
 
 
 def _here(host: str, port: int) -> str:
-    """Where this machine reaches what is bound there: every interface is no address to connect to."""
+    """The address to connect to from this machine: 0.0.0.0 and :: are not addresses to connect to."""
     return _address("localhost" if host in WILDCARDS else host, port)

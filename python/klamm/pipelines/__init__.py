@@ -1,1 +1,1 @@
-"""Work on whole topics with Spark, each a command and a function: `pip install "klamm[spark]"`."""
+"""Work on whole topics with Spark, each as a command and a function: `pip install "klamm[spark]"`."""

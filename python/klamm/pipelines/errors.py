@@ -1,4 +1,4 @@
-"""What goes wrong in a pipeline, as one line for a person."""
+"""The exception for a pipeline's failure, as one line for the user."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from klamm.client import ClientError
 
 
 class PipelineError(ClientError):
-    """A pipeline cannot go on; the text names the thing, the value and the way out."""
+    """A pipeline cannot continue; the message names the cause, its value and the way out."""

@@ -1,4 +1,4 @@
-"""A SparkSession for a pipeline: the one that there is, or a quiet one of this process's own.
+"""A SparkSession for a pipeline: the existing one, or a quiet one of this process.
 
     with session("klamm mirror", quiet=True) as spark:
         spark.read.format("klamm")...
@@ -56,7 +56,7 @@ def session(
     conf: Mapping[str, str] | None = None,
     quiet: bool = False,
 ) -> Iterator[SparkSession]:
-    """A session that knows our data source, for as long as the block lasts.
+    """A session with klamm's data source registered, for the duration of the block.
 
     `master` and `conf` are for a session that is made here: without a master it is `local[*]`, or what `spark-submit`
     says. `quiet`: what Spark's JVM would write to the terminal goes to a file that is gone with it; for commands, since
@@ -92,7 +92,7 @@ def _active() -> SparkSession | None:
 
 
 def _register(spark: SparkSession) -> None:
-    from klamm.spark import KlammDataSource
+    from klamm.spark.source import KlammDataSource
 
     spark.dataSource.register(KlammDataSource)
 
@@ -124,7 +124,7 @@ def _make(name: str, master: str | None, conf: dict[str, str], folder: Path, qui
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Ctrl-C stays what it was: PySpark's handler asks the JVM something, in the middle of another question perhaps."""
+    """Keep the handler of Ctrl-C: PySpark's sends a request to the JVM, perhaps during another request."""
     is_main = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGINT) if is_main else None
     try:
@@ -145,8 +145,8 @@ def jvm_may_be_gone() -> Iterator[None]:
 
 @contextmanager
 def _py4j_told_once() -> Iterator[None]:
-    """py4j logs an interrupt, and a JVM that is gone, with a traceback, and raises it then."""
-    # It speaks by the root logger as well, and a filter sees what is said by its own logger alone.
+    """py4j logs an interrupt, and the loss of the JVM, with a traceback before it raises the exception."""
+    # It also logs with the root logger, and a filter applies to its own logger only.
     loggers = [logging.getLogger(name) for name in (None, "py4j.clientserver")]
     for logger in loggers:
         logger.addFilter(_is_worth_telling)
@@ -162,7 +162,7 @@ def _is_worth_telling(record: logging.LogRecord) -> bool:
 
 
 def workers_environment(folder: Path) -> dict[str, str]:
-    """Variables by which the workers on this machine are this Python with this process's klamm.
+    """Environment variables that make the workers on this machine use this Python with this process's klamm.
 
     The command does without the zip that Spark puts in front of the path: each worker would compile pyspark out of it,
     a second of CPU.
@@ -179,7 +179,7 @@ def workers_environment(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set while the JVM starts, which inherits them."""
+    """Set them while the JVM starts, which inherits them."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from klamm._engine import Api, apis
+from klamm._engine.protocol import Api, apis
 from klamm.protocol.api_key import ApiKey
 
 APIS: Final[Mapping[int, Api]] = {api.key: api for api in apis()}

@@ -1,11 +1,7 @@
 """The features that a node of Kafka 4.3 knows, and their levels (`MetadataVersion`, `Feature`)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import Final
-
-from klamm.protocol.named_tuple import NamedTuple
+from typing import Final, NamedTuple
 
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"

@@ -1,10 +1,6 @@
 """The principal of a request: the identity that authentication gave its connection, for authorization and quotas."""
 
-from __future__ import annotations
-
-from typing import Final
-
-from klamm.protocol.named_tuple import NamedTuple
+from typing import Final, NamedTuple
 
 
 class Principal(NamedTuple):

@@ -1,16 +1,14 @@
 """A value: all that `@dataclass(frozen=True, slots=True)` makes of a class, made when the class is first used.
 
-Making one takes a third of a millisecond, klamm has hundreds of them, and a node that starts uses a few. So the class
-statement reserves the slots and nothing else; `__init__` is compiled when there are more than a few objects, and the
-first look at the fields has `dataclasses` describe them. It does what the decorator's class would.
+The decorator takes a third of a millisecond for each class, klamm has hundreds of them, and a starting node uses a few
+(docs/decisions/0038). So the class statement only reserves the slots. The first object compiles `__init__`, and the
+first use of the fields makes `dataclasses` describe them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
-
-from klamm.protocol.arguments import FEW, values_of
 
 if TYPE_CHECKING:
     import dataclasses
@@ -79,12 +77,8 @@ class Value(Slotted, metaclass=_Deferred):
         __dataclass_fields__ = _FieldsWhenAsked()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        cls = type(self)
-        made = _made[cls] = _made.get(cls, 0) + 1
-        if made > FEW:
-            _compile_init(cls)
-        for name, value in zip(cls.__slots__, values_of(cls, cls.__slots__, cls._defaults, args, kwargs), strict=True):
-            object.__setattr__(self, name, value.make() if type(value) is _Factory else value)
+        _compile_init(type(self))
+        self.__init__(*args, **kwargs)  # type: ignore[misc]
 
     @classmethod
     def plain_defaults(cls, missing: object) -> dict[str, object]:
@@ -101,9 +95,6 @@ class Value(Slotted, metaclass=_Deferred):
         import dataclasses
 
         raise dataclasses.FrozenInstanceError(f"cannot delete field '{name}'")
-
-
-_made: dict[type, int] = {}
 
 
 def _compile_init(cls: Any) -> None:

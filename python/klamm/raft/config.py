@@ -1,6 +1,7 @@
 """A replica's identity and Kafka's quorum time-outs (`QuorumConfig`)."""
 
-from klamm.protocol.named_tuple import NamedTuple
+from typing import NamedTuple
+
 from klamm.raft.voters.voter_set import Endpoint, ReplicaKey
 
 

@@ -44,8 +44,8 @@ class PeerRefused(NamedTuple):
     node_id: int
 
 
-class PeerGone(NamedTuple):
-    """A node's connection closed, and a new one was refused: its process is gone, but for a false alarm."""
+class PeerCrashed(NamedTuple):
+    """A node closed its connection and refused a new one: its process has ended, unless this is a false alarm."""
 
     node_id: int
 
@@ -91,7 +91,7 @@ Event = (
     | RequestReceived
     | ResponseReceived
     | RequestFailed
-    | PeerGone
+    | PeerCrashed
     | PeerRefused
     | Persisted
     | Appended
@@ -116,8 +116,8 @@ def happen(node: RaftNode, now_ms: int, event: Event) -> list[Effect]:
             return node.on_response(now_ms, correlation_id, response)
         case RequestFailed(correlation_id):
             return node.on_request_failed(now_ms, correlation_id)
-        case PeerGone(node_id):
-            return node.on_peer_gone(now_ms, node_id)
+        case PeerCrashed(node_id):
+            return node.on_peer_crashed(now_ms, node_id)
         case PeerRefused(node_id):
             return node.on_peer_refused(now_ms, node_id)
         case Persisted(ticket):

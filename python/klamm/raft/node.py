@@ -208,13 +208,13 @@ class RaftNode:
             self._leading.note_progress(state, fetch)
         return self._counted(now_ms)
 
-    def on_peer_gone(self, now_ms: int, node_id: int) -> list[Effect]:
-        """A node's connection closed, and a new one was refused: if it led, there is no use in waiting."""
-        self._crashes.on_peer_gone(now_ms, node_id)
+    def on_peer_crashed(self, now_ms: int, node_id: int) -> list[Effect]:
+        """A node closed its connection and refused a new one: if it led, an election need not wait."""
+        self._crashes.on_peer_crashed(now_ms, node_id)
         return self._done(now_ms)
 
     def on_peer_refused(self, now_ms: int, node_id: int) -> list[Effect]:
-        """A node refused a connection, which may not have been there before: who waits for it to elect need not."""
+        """A node refused a connection, perhaps the first: a shutdown need not wait for its vote."""
         self._crashes.on_refused(node_id)
         return self._done(now_ms) if self.replica.is_shutting_down else []
 
@@ -248,7 +248,7 @@ class RaftNode:
         """Why the leader could not write kraft.version 1; None when it could, or has."""
         return self._reconfiguration.upgrade_refusal()
 
-    def is_majority_gone(self) -> bool:
+    def is_majority_down(self) -> bool:
         """Whether so many voters refuse connections that the others cannot elect a leader."""
         return self._crashes.has_no_majority()
 

@@ -1,9 +1,8 @@
 """What a driver is plugged into: the store of quorum-state, the network, and the node that listens."""
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from klamm.protocol.named_tuple import NamedTuple
 from klamm.raft.effects import Read, SendRequest
 from klamm.raft.log.metadata_log import OffsetAndEpoch
 from klamm.raft.messages import Response
@@ -96,9 +95,9 @@ class FetchAnswers(Protocol):
         """Whether `fd` is readable now."""
 
     def begin(self, by: FetchLease) -> None:
-        """Answer fetches within that lease, for the replicas that `know` adds from now on."""
+        """Answer fetches within that lease, for the replicas that `add_replica` adds from now on."""
 
-    def know(self, replica: ReplicaKey, *, counts: bool) -> None:
+    def add_replica(self, replica: ReplicaKey, *, counts: bool) -> None:
         """Answer that replica's fetches; `counts`: they count for the high watermark."""
 
     def offer(self) -> None:
@@ -107,7 +106,7 @@ class FetchAnswers(Protocol):
     def raise_high_watermark(self, offset: int) -> None:
         """The core's high watermark is now `offset`."""
 
-    def tell_voters(self) -> None:
+    def notify_voters(self) -> None:
         """Notify the voters of the high watermark too. They come last, because no caller waits for voters."""
 
     def take(self) -> list[LeasedFetch]:

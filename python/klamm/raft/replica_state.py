@@ -40,7 +40,7 @@ from klamm.raft.voters.quorum import UNKNOWN_OFFSET, Tally
 from klamm.raft.voters.voter_history import VoterHistory
 from klamm.raft.voters.voter_set import Endpoint, ReplicaKey, Voter, VoterSet, VotersInLog
 
-# The leader waits this much longer than its followers do, for what is on its way (KIP-835).
+# Check quorum (KIP-595, KAFKA-15489): the leader waits longer than a follower, so that fetches in flight still count.
 CHECK_QUORUM_FACTOR: Final = 1.5
 EPOCH_MAX: Final = 2**31 - 1  # an int32 on the wire and on disk
 DOUBLINGS_MAX: Final = 16  # of an election time-out, from 1 ms to more than any wants
@@ -54,7 +54,7 @@ class Replica:
     """Election state, role state and outbox of one replica.
 
     Invariants: 1. the epoch never falls. 2. in one epoch at most one leader and one vote are ever recorded.
-    3. `high_watermark` never falls. 4. `state` changes only along NEXT_ROLES. `_enter` checks 1, 2 and 4.
+    3. `high_watermark` never falls. 4. `state` changes only along NEXT_ROLES. `enter` checks 1, 2 and 4.
     """
 
     def __init__(self, identity: Identity, voters: VotersInLog, config: RaftConfig, log: LogView, seed: int) -> None:
@@ -230,7 +230,7 @@ class Replica:
         deadline_ms = self._remaining_or_fresh_deadline_ms(now_ms) if self.may_campaign else NEVER_MS
         voted = self.election.voted if same_epoch else None
         self.leader_endpoints = ()
-        self._enter(Unattached(deadline_ms), ElectionState(epoch, leader_id, voted))
+        self.enter(Unattached(deadline_ms), ElectionState(epoch, leader_id, voted))
 
     def become_follower(self, now_ms: int, epoch: int, leader_id: int, endpoints: tuple[Endpoint, ...]) -> None:
         """Fetch from the leader of an epoch; a vote of that epoch is kept."""
@@ -239,13 +239,13 @@ class Replica:
         voted = self.election.voted if epoch == self.epoch else None
         self.leader_endpoints = endpoints or self._endpoints_of(leader_id)
         deadline_ms = now_ms + self.config.fetch_timeout_ms
-        self._enter(Follower(deadline_ms), ElectionState(epoch, leader_id, voted))
+        self.enter(Follower(deadline_ms), ElectionState(epoch, leader_id, voted))
         self._campaigns = 0
 
     def become_prospective(self, now_ms: int) -> None:
         """Begin a campaign with a pre-vote; leader and vote of the epoch are kept."""
         state = Prospective(self.draw_election_deadline_ms(now_ms), self.new_tally())
-        self._enter(state, self.election)
+        self.enter(state, self.election)
         self._campaigns += 1
 
     def become_candidate(self, now_ms: int) -> None:
@@ -254,7 +254,7 @@ class Replica:
             raise InvariantError(f"{self.role.value} cannot become Candidate")
         self.leader_endpoints = ()
         state = Candidate(self.draw_election_deadline_ms(now_ms), self.new_tally())
-        self._enter(state, ElectionState(self.epoch + 1, None, self.key))
+        self.enter(state, ElectionState(self.epoch + 1, None, self.key))
 
     def become_leader(self, now_ms: int) -> None:
         """Lead the epoch that a majority granted."""
@@ -272,7 +272,7 @@ class Replica:
             begin_epoch_due_ms=now_ms if others else NEVER_MS,
         )
         self.leader_endpoints = self.identity.endpoints
-        self._enter(state, ElectionState(self.epoch, self.id, None))
+        self.enter(state, ElectionState(self.epoch, self.id, None))
         self._campaigns = 0
         if self.ticket != state.ticket:
             raise InvariantError(f"the election of epoch {self.epoch} was not handed out to be made durable")
@@ -285,7 +285,7 @@ class Replica:
         successors = tuple(progress.key for progress in by_progress)
         heirs = frozenset(progress.key.id for progress in by_progress if progress.end_offset >= self.log.end_offset)
         state = Resigned(self.draw_election_deadline_ms(now_ms), set(self.state.voters), successors, heirs)
-        self._enter(state, self.election)
+        self.enter(state, self.election)
 
     def add_vote(self, now_ms: int, candidate: ReplicaKey) -> None:
         """Give this epoch's only vote to another, and its campaign the time of a fresh election time-out."""
@@ -294,7 +294,7 @@ class Replica:
         deadline_ms = self.draw_election_deadline_ms(now_ms)
         pre_vote_again = isinstance(self.state, Prospective)
         state = Prospective(deadline_ms, self.new_tally()) if pre_vote_again else Unattached(deadline_ms)
-        self._enter(state, ElectionState(self.epoch, self.election.leader_id, candidate))
+        self.enter(state, ElectionState(self.epoch, self.election.leader_id, candidate))
 
     def announce_leadership(self) -> None:
         """Announce that this replica leads: its first record, and so everything before it, is committed."""
@@ -303,7 +303,8 @@ class Replica:
 
     # How a step is taken
 
-    def _enter(self, state: RoleState, election: ElectionState) -> None:
+    def enter(self, state: RoleState, election: ElectionState) -> None:
+        """Take a role and its election together. Raises InvariantError for a step that the tables do not have."""
         before, known = self.state, self.election
         if state.ROLE not in NEXT_ROLES[before.ROLE]:
             raise InvariantError(f"{before.ROLE.value} cannot become {state.ROLE.value} (epoch {election.epoch})")
@@ -311,7 +312,7 @@ class Replica:
         if not self.may_campaign and state.ROLE not in OBSERVER_ROLES and not is_removed:
             raise InvariantError(f"replica {self.id} is no voter and cannot become {state.ROLE.value}")
         if election.epoch > EPOCH_MAX:
-            raise InvariantError(f"epoch {known.epoch} is the last that there is: the quorum must be formed anew")
+            raise InvariantError(f"epoch {known.epoch} is the last that there is: the quorum must be formatted again")
         if election.epoch < known.epoch:
             raise InvariantError(f"the epoch would fall from {known.epoch} to {election.epoch}")
         if election.epoch == known.epoch and known.leader_id not in (None, election.leader_id):

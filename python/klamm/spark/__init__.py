@@ -4,7 +4,7 @@ from klamm.spark import KlammDataSource
 spark.dataSource.register(KlammDataSource)
 spark.read.format("klamm").option("kafka.bootstrap.servers", ...).option("subscribe", ...).load()
 
-Where a job fails, `reason(error)` is the one sentence of Spark's exception that says why.
+If a job fails, `reason(error)` returns the sentence of Spark's exception that states the cause.
 """
 
 from __future__ import annotations
@@ -12,21 +12,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from klamm.spark.failures import reason
+from klamm.spark.supported import check_pyspark
 
 if TYPE_CHECKING:
     from klamm.spark.source import KlammDataSource
 
 __all__ = ["KlammDataSource", "reason"]
 
-if not TYPE_CHECKING:  # for whom everything is above
+if not TYPE_CHECKING:  # type checkers use the imports above
 
     def __getattr__(name: str) -> object:
-        """Options and offsets are plain Python; only the data source itself needs pyspark."""
+        """Options and offsets are plain Python; only the data source needs pyspark."""
         if name != "KlammDataSource":
             raise AttributeError(f"module 'klamm.spark' has no attribute '{name}'")
         try:
-            from klamm.spark.supported import check_pyspark
-
             check_pyspark()
             from klamm.spark.source import KlammDataSource
         except ModuleNotFoundError as missing:

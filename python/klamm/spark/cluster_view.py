@@ -1,4 +1,4 @@
-"""What the driver asks the cluster: which partitions there are, and where they start and end."""
+"""The driver's requests to the cluster: which partitions exist, and where they start and end."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from klamm._engine import ConfigError, KafkaClient
-from klamm.spark.options.limits import At, AtOffsets, AtTimestamp, AtTimestamps, Limit
+from klamm._engine.client import KafkaClient
+from klamm._engine.config import ConfigError
+from klamm.protocol.topic_partition import TopicPartition
+from klamm.spark.options.limits import AtOffsets, AtSpecialOffset, AtTimestamp, AtTimestamps, Limit
 from klamm.spark.options.option_map import OptionError
 from klamm.spark.options.options import Assign, SourceOptions, Subscribe, SubscribePattern
-from klamm.spark.ranges.offsets import EARLIEST, LATEST, Offsets, TopicPartition, describe
+from klamm.spark.ranges.offsets import EARLIEST, LATEST, Offsets, describe
 
 DRIVER_REFUSED_MS: Final = 5000
-"""How long the driver tries bootstrap servers that refuse connections when a query begins."""
+"""How long the driver retries bootstrap servers that refuse connections when a query starts."""
 TASK_REFUSED_MS: Final = 2000
-"""The same of a task. It is shorter because Spark runs a failed task four times by default."""
+"""The same for a task. It is shorter because Spark runs a failed task four times by default."""
 
 
 def connect(client: Mapping[str, str]) -> KafkaClient:
-    """A client of the cluster with these keys; nothing is sent yet."""
+    """A client of the cluster with these keys; it sends nothing yet."""
     keys = dict(client)
     bootstrap = keys.pop("bootstrap.servers")
     try:
@@ -29,35 +31,35 @@ def connect(client: Mapping[str, str]) -> KafkaClient:
 
 
 def first_contact(client: Mapping[str, str], refused_ms: int) -> dict[str, str]:
-    """These keys, with a limit to the time that refused connections are tried again.
+    """These keys, with a limit for retries of refused connections.
 
-    For the first contact of a query only: later, tasks wait for a broker that restarts.
+    Only for the first contact of a query: later, tasks wait for a broker that restarts.
     """
     return {"klamm.bootstrap.refused.timeout.ms": str(refused_ms), **client}
 
 
 def check_reachable(client: Mapping[str, str], refused_ms: int) -> None:
-    """Raise ClientError where nothing listens for `refused_ms`, unless `max.block.ms` gives up earlier."""
+    """Raise ClientError if connections are refused for `refused_ms`, or for `max.block.ms` if that is shorter."""
     if int(client.get("max.block.ms", 60_000)) > refused_ms:
         with connect(first_contact(client, refused_ms)) as found:
             found.topics()
 
 
 class ClusterView:
-    """The partitions that a query reads, asked for anew by each call."""
+    """The partitions that a query reads; each call requests them again."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._client = connect(first_contact(options.client, DRIVER_REFUSED_MS))
         self.topic_ids: dict[str, str] = {}
-        """As of the last look at partitions; empty where brokers have no ids (before Apache Kafka 2.8)."""
+        """From the latest request for partitions; empty if brokers have no topic ids (before Apache Kafka 2.8)."""
 
     def close(self) -> None:
-        """Let the connections go."""
+        """Close the connections."""
         self._client.close()
 
     def partitions(self) -> set[TopicPartition]:
-        """The partitions of the subscription. A topic that is named must be there; a pattern may match none."""
+        """The partitions of the subscription. Named topics must exist; a pattern may match none."""
         match self._options.subscription:
             case Assign(wanted):
                 there = self._partitions_of({partition.topic for partition in wanted})
@@ -80,10 +82,10 @@ class ClusterView:
         return self._offsets(dict.fromkeys(partitions, EARLIEST))
 
     def latest(self, known: Mapping[TopicPartition, int] | None = None) -> Offsets:
-        """The end of each partition of the subscription; under read_committed its last stable offset.
+        """The end of each partition of the subscription; with read_committed its last stable offset.
 
-        An end before what is known of a partition may be that of a replica that became leader just now: it is asked for
-        again, as often and as far apart as `fetchOffset.numRetries` and `fetchOffset.retryIntervalMs` say.
+        An end below the known one may come from a replica that has just become leader: it is requested again, as often
+        and at such intervals as `fetchOffset.numRetries` and `fetchOffset.retryIntervalMs` say.
         """
         known = known or {}
         for attempt in range(self._options.retries):
@@ -95,9 +97,9 @@ class ClusterView:
         return found
 
     def at(self, option: str, limit: Limit, partitions: Collection[TopicPartition]) -> Offsets:
-        """Where `limit`, which `option` gave, is in each partition; EARLIEST and LATEST may be left for later."""
+        """The offset for `limit`, set by `option`, in each partition; EARLIEST and LATEST may be resolved later."""
         match limit:
-            case At(offset):
+            case AtSpecialOffset(offset):
                 return dict.fromkeys(partitions, offset)
             case AtOffsets(offsets):
                 _check_names_all(option, offsets, partitions)
@@ -109,7 +111,7 @@ class ClusterView:
                 return self._by_timestamp(option, timestamps_ms, strict)
 
     def from_timestamp(self, timestamp_ms: int, partitions: Collection[TopicPartition]) -> Offsets:
-        """The first offset whose record is not older, of those partitions that have one."""
+        """The first offset with a timestamp at or after `timestamp_ms`, for each partition that has one."""
         return self._offsets(dict.fromkeys(partitions, timestamp_ms))
 
     def _by_timestamp(self, option: str, wanted: Offsets, strict: bool) -> Offsets:
@@ -124,14 +126,14 @@ class ClusterView:
         return found | dict.fromkeys(without, LATEST)
 
     def _offsets(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
-        """For each partition EARLIEST, LATEST or a timestamp in ms; one without a record that young is left out."""
+        """For each partition EARLIEST, LATEST or a timestamp in ms; partitions without such a record are omitted."""
         by_topic: dict[str, dict[int, int]] = {}
         for partition, mark in wanted.items():
             by_topic.setdefault(partition.topic, {})[partition.partition] = mark
         return {
             TopicPartition(topic, number): offset
-            for topic, asked in by_topic.items()
-            for number, offset in self._client.offsets(topic, asked).items()
+            for topic, marks in by_topic.items()
+            for number, offset in self._client.offsets(topic, marks).items()
             if offset >= 0
         }
 

@@ -1,8 +1,8 @@
-"""How far streams are behind their topics, by what Spark tells of a query's progress.
+"""The lag of streams behind their topics, from Spark's progress of a query.
 
     offsets_behind_latest(query.lastProgress)
 
-Spark's own Kafka source puts this into the progress as `metrics`; its engine asks no source in Python for any.
+Spark's own Kafka source adds it to the progress as `metrics`; Spark does not request metrics from Python sources.
 """
 
 from __future__ import annotations
@@ -12,26 +12,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from klamm.spark.ranges.offsets import Offsets, TopicPartition, flat
+from klamm.protocol.topic_partition import TopicPartition
+from klamm.spark.ranges.offsets import Offsets, flat
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetsBehindLatest:
-    """Of one source, after a batch: how many offsets each partition has that the query has not read yet.
+    """The lag of one source after a batch: the number of offsets of each partition that the query has not read yet.
 
-    Offsets are not quite records: compacted and transactional topics have some that hold none.
+    There are fewer records than offsets in compacted and transactional topics.
     """
 
     partitions: Mapping[TopicPartition, int]
 
     @property
     def total(self) -> int:
-        """Of all partitions."""
+        """The sum over all partitions."""
         return sum(self.partitions.values())
 
     @property
     def largest(self) -> int:
-        """Of the partition that is furthest behind; `maxOffsetsBehindLatest` of Spark's own source."""
+        """The largest lag of a partition; `maxOffsetsBehindLatest` of Spark's own source."""
         return max(self.partitions.values(), default=0)
 
     @property
@@ -46,25 +47,27 @@ class OffsetsBehindLatest:
 
 
 def offsets_behind_latest(progress: Mapping[str, Any] | None) -> list[OffsetsBehindLatest]:
-    """Of each Kafka source of a query that has told its offsets, in the order of the plan; ours and Spark's own.
+    """The lag of each Kafka source of a query with known offsets, in the order of the plan; klamm's and Spark's own.
 
     `progress`: `query.lastProgress`, one of `query.recentProgress`, or `event.progress` in a StreamingQueryListener;
     None before the first batch. The latest offsets are those that the batch was planned with.
     """
     if progress is None:
         return []
-    told = ((_offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))) for source in progress["sources"])
+    pairs = (
+        (_offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))) for source in progress["sources"]
+    )
     return [
         OffsetsBehindLatest({one: max(0, latest[one] - end[one]) for one in sorted(latest) if one in end})
-        for end, latest in told
+        for end, latest in pairs
         if end is not None and latest is not None
     ]
 
 
-def _offsets(told: object) -> Offsets | None:
-    """The offsets of a source, if they are those of a Kafka source: JSON, as text or read already."""
+def _offsets(offsets: object) -> Offsets | None:
+    """The offsets of a source if it is a Kafka source: JSON, as text or parsed."""
     try:
-        found = json.loads(told) if isinstance(told, str) else told
+        found = json.loads(offsets) if isinstance(offsets, str) else offsets
         if not isinstance(found, dict):
             return None
         return flat({topic: of_topic for topic, of_topic in found.items() if not topic.startswith("@")})

@@ -1,7 +1,7 @@
-"""`format("klamm")`: Kafka's topics for Spark, with the options and columns of Spark's own Kafka source.
+"""`format("klamm")`: Kafka topics in Spark, with the options and columns of Spark's own Kafka source.
 
-Spark starts a Python process for each stream that plans it, and waits for it: what that does not need for a stream of
-plain bytes is imported where it is needed.
+For each stream, Spark starts a Python process that plans it, and waits for it. Imports that a stream of plain bytes
+does not need are therefore local.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from klamm.spark.cluster_view import DRIVER_REFUSED_MS, check_reachable, connect
 from klamm.spark.options.client_options import without_effect
 from klamm.spark.options.format_options import HAVE_SCHEMAS, FormatOptions
 from klamm.spark.options.options import SourceOptions, client_keys, parse_batch, parse_common, parse_stream
+from klamm.spark.options.sink_options import parse_sink
+from klamm.spark.reading.batch import KlammBatchReader, KlammFilteringReader
 from klamm.spark.reading.columns import check_schema, full_schema
+from klamm.spark.reading.stream import KlammStreamReader
 from klamm.spark.workers import use_this_python
 
 if TYPE_CHECKING:
@@ -35,35 +38,31 @@ _log = logging.getLogger(__name__)
 class KlammDataSource(DataSource):
     """Topics as tables and streams: `spark.dataSource.register(KlammDataSource)`, then `format("klamm")`.
 
-    The columns are those of Spark's own source. Spark asks a Python source for all of them, whatever the query needs;
-    the option `columns`, such as `key,offset`, names those that are wanted, and the others are not made at all.
+    The columns are those of Spark's own source. Spark requests all of them from a Python source; the option `columns`,
+    such as `key,offset`, selects columns, and the others are not decoded at all.
     """
 
     @classmethod
     def name(cls) -> str:
-        """What `format` is given. Spark asks for it when the source is registered."""
+        """The name for `format`, which Spark reads when the source is registered."""
         use_this_python()
         return "klamm"
 
     def schema(self) -> str:
-        """The columns, all or those that are chosen; wrong options are refused here, before anything runs."""
+        """All or the selected columns. Invalid options are refused here, before anything runs."""
         options = parse_common(self.options)
-        connect(options.client).close()  # which reaches nobody, and checks the keys of the client
+        connect(options.client).close()  # checks the client's keys without a connection
         return full_schema(self._pinned(options))
 
     def reader(self, schema: StructType) -> KlammBatchReader:
         """Reads a range of offsets that is fixed when the query is planned."""
-        from klamm.spark.reading.batch import KlammBatchReader, KlammFilteringReader
-
         options = self._pinned(parse_batch(self.options))
         check_schema(schema, options)
         kind = KlammFilteringReader if _is_asked_for_filters() else KlammBatchReader
         return kind(options, schema)
 
     def streamReader(self, schema: StructType) -> KlammStreamReader:  # noqa: N802
-        """Reads on from where the checkpoint says."""
-        from klamm.spark.reading.stream import KlammStreamReader
-
+        """Continues at the offsets of the checkpoint."""
         options = self._pinned(parse_stream(self.options))
         check_schema(schema, options)
         return KlammStreamReader(options, schema)
@@ -71,9 +70,9 @@ class KlammDataSource(DataSource):
     _pins: tuple[FormatOptions, FormatOptions] | None = None
 
     def _pinned(self, options: SourceOptions) -> SourceOptions:
-        """The same options with the schemas that keys and values are read as, looked up once.
+        """The options with the schemas of keys and values, requested once.
 
-        Spark sends this object, after it told its columns, to whoever plans and reads: all of them agree.
+        Spark serializes this object after it has read the columns, so that planners and readers use the same schemas.
         """
         if self._pins is None:
             self._warn(is_sink=False)
@@ -84,7 +83,7 @@ class KlammDataSource(DataSource):
     _has_warned = False
 
     def _warn(self, *, is_sink: bool) -> None:
-        """Name the options that have no effect, once: this object goes on to whoever plans and reads."""
+        """Log the options that have no effect once."""
         if self._has_warned:
             return
         self._has_warned = True
@@ -111,8 +110,6 @@ class KlammDataSource(DataSource):
         return KlammStreamWriter(self._sink_options(overwrite, is_stream=True), schema)
 
     def _sink_options(self, overwrite: bool, *, is_stream: bool) -> SinkOptions:
-        from klamm.spark.options.sink_options import parse_sink
-
         options = parse_sink(self.options, overwrite, is_stream=is_stream)
         connect(options.client).close()
         self._warn(is_sink=True)
@@ -131,10 +128,10 @@ _FILTER_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 def _is_asked_for_filters() -> bool:
-    """Whether this process plans a read with filters, which Spark does where `spark.sql.python.filterPushdown.enabled`.
+    """Whether this process plans a read with filters, as with `spark.sql.python.filterPushdown.enabled`.
 
-    Without that setting, the default, Spark refuses a reader that has `pushFilters` at all. The setting is not told to
-    Python, but the worker for reads with filters is a module of its own.
+    Without that setting, the default, Spark refuses a reader that has `pushFilters`. Python cannot read the setting,
+    but the worker for reads with filters is a separate module.
     """
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
     return _FILTER_WORKER in sys.modules or (main is not None and main.name == _FILTER_WORKER)

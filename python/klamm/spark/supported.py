@@ -1,4 +1,4 @@
-"""Which versions of PySpark the data source works with: those of the extra `klamm[spark]`."""
+"""The versions of PySpark that the data source supports: those of the extra `klamm[spark]`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 from typing import Final
 
 PYSPARK_MIN: Final = (4, 2)
-"""The first with Arrow writers for streams and admission control for Python sources."""
+"""The first version with Arrow writers for streams and admission control for Python sources."""
 PYSPARK_BELOW: Final = (5,)
 
 
 def check_pyspark() -> None:
-    """Raise ImportError where the installed PySpark is another one; it names both versions and the way out."""
+    """Raise ImportError if another PySpark is installed; the message names both versions and the way out."""
     import pyspark
 
     installed = pyspark.__version__

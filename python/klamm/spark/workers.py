@@ -1,4 +1,4 @@
-"""Which Python Spark's workers are."""
+"""Selects the Python interpreter of Spark's workers."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ _CONF: Final = ("spark.pyspark.python", "spark.pyspark.driver.python")
 
 
 def use_this_python() -> None:
-    """Let Spark's workers on this machine be this interpreter, unless the user has named one.
+    """Make Spark's workers on this machine use this interpreter, unless the user has chosen one.
 
-    PySpark takes the `python3` of the PATH, so that a job which an environment's own `python` runs has workers without
-    that environment. It holds for what is planned from now on. Executors of other machines are left alone: the path of
-    this interpreter means nothing there. Does nothing where no session of this process has a JVM (Spark Connect).
+    PySpark uses the `python3` of the PATH. If a job is started with the `python` of an environment, its workers would
+    run without that environment. The setting applies to queries planned from now on. Executors on other machines are
+    not changed, because they may not have this path. No effect if this process has no session with a JVM (Spark
+    Connect).
     """
-    # Not imported: a worker of Spark's calls this, too, and needs no SparkContext.
+    # Not imported: Spark's workers call this too, and need no SparkContext.
     module = sys.modules.get("pyspark.core.context")
     context = None if module is None else module.SparkContext._active_spark_context
     if context is None or _VARIABLE in os.environ or not sys.executable:

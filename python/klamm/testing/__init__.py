@@ -1,1 +1,1 @@
-"""The pytest plugin and the checkers. Product code never imports it."""
+"""The pytest plugin, the simulator and the checkers. Product code never imports it."""

@@ -1,10 +1,10 @@
-"""Whether what clients saw of one object can be true: a checker of linearizability (Herlihy, Wing 1990).
+"""Checks whether the history of calls to one object is linearizable (Herlihy, Wing 1990).
 
-A history is a list of calls, each with the times between which it took effect. It is linearizable when the calls can be
-put in one order in which none stands before another that had ended when it began, and in which the model gives every
-call the answer that it got. A call without an answer took effect at any time after its beginning, or never. The search
-is Wing and Gong's with Lowe's memory of what was tried: exponential in calls at one time, so keep those few, and check
-each object of a store by itself.
+A history is a list of calls with their start and end times. It is linearizable if the calls can be ordered such that no
+call precedes one that ended before it started, and the model gives every call the response that it received. A call
+without a response took effect at any time after its start, or never. The algorithm is Wing and Gong's search with
+Lowe's cache. It is exponential in the number of concurrent calls, so keep those few, and check each object of a store
+by itself.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Generic, NamedTuple, TypeVar
 S = TypeVar("S", bound=Hashable)
 
 UNKNOWN = object()
-"""The answer of a call whose outcome is unknown."""
+"""The response of a call whose outcome is unknown."""
 
 
 class Call(NamedTuple):
-    """One call: what was asked and answered; times of any clock that all clients share."""
+    """One call: request and response, and times of a clock that all clients share."""
 
     asked: object
     answered: object
@@ -29,14 +29,14 @@ class Call(NamedTuple):
 
 
 class Model(NamedTuple, Generic[S]):
-    """An object: its first state, and what a call makes of a state: (next state, answer)."""
+    """An object: its initial state, and the effect of a call on a state: (next state, response)."""
 
     initial: S
     step: Callable[[S, object], tuple[S, object]]
 
 
 def is_linearizable(history: Sequence[Call], model: Model[S]) -> bool:
-    """Whether some order of the calls explains all answers."""
+    """Whether some order of the calls explains all responses."""
     calls = sorted(history, key=lambda call: call.begun)
     ends = [math.inf if call.answered is UNKNOWN else call.ended for call in calls]
     answered = sum(1 << index for index, call in enumerate(calls) if call.answered is not UNKNOWN)
@@ -54,7 +54,7 @@ def is_linearizable(history: Sequence[Call], model: Model[S]) -> bool:
 
 
 def _steps(calls: list[Call], ends: list[float], taken: int, state: S, model: Model[S]) -> list[tuple[int, S]]:
-    """What can come next: calls that begun before any other that is left had ended."""
+    """The possible next calls: those that started before any other remaining call had ended."""
     found: list[tuple[int, S]] = []
     first_end = math.inf
     for index, call in enumerate(calls):
@@ -80,7 +80,7 @@ def register(initial: Hashable = None) -> Model[Hashable]:
                 return state, state
             case ("cas", old, new):
                 return (new, True) if state == old else (state, False)
-        raise ValueError(f"a register does not know {asked!r}")
+        raise ValueError(f"a register does not support {asked!r}")
 
     return Model(initial, step)
 
@@ -94,6 +94,6 @@ def counter(initial: int = 0) -> Model[int]:
                 return state + number, state + number
             case ("read",):
                 return state, state
-        raise ValueError(f"a counter does not know {asked!r}")
+        raise ValueError(f"a counter does not support {asked!r}")
 
     return Model(initial, step)

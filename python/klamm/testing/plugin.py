@@ -1,4 +1,4 @@
-"""The pytest plugin that comes with the package: a klamm node for each test that asks for one."""
+"""The pytest plugin of the package: a klamm node for each test that uses the fixture."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def klamm_cluster() -> Iterator[Cluster]:
-    """A node of this test's own: in this process, on free ports, in a temporary folder that goes away with it.
+    """A node for this test: in this process, on free ports, in a temporary folder that is deleted afterwards.
 
     Clients connect to `klamm_cluster.bootstrap_servers`. Tests may run in parallel, with pytest-xdist in particular.
     """
-    # Not at the top: a plugin is imported by every run of pytest, whether or not a test asks for a node.
+    # Not at the top: every run of pytest imports the plugin, whether or not a test uses a node.
     from klamm.embedded.cluster import Cluster
 
     with Cluster() as cluster:

@@ -1,4 +1,4 @@
-//! The wall clock. What decides receives the time as an argument; only what assembles a node reads it here.
+//! The wall clock. Code that decides receives the time as an argument; only code that assembles a node reads it here.
 
 /// Milliseconds since 1970.
 pub fn now_ms() -> i64 {

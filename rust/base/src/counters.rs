@@ -1,7 +1,8 @@
-//! Numbers that only grow, kept where the work is done. Each is right; several that are read together may be a moment apart.
+//! Monotonic counters, updated where the work is done. Each is exact; several that are read together may differ by a
+//! moment.
 //!
-//! Where Apache Kafka has a metric for it, the name is that of its MBean, and the value what the bean calls `Count` (of a
-//! rate) or the total (of `-total`). Names of klamm's own begin with `klamm.`.
+//! Where Apache Kafka has a metric, the name is that of its MBean, and the value is the bean's `Count` (of a rate) or
+//! total (of `-total`). Names of klamm's own begin with `klamm.`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,7 +10,7 @@ use std::time::Duration;
 /// A counter with its name.
 pub type Named = (String, u64);
 
-/// One number that only grows.
+/// A number that only grows.
 #[derive(Default)]
 pub struct Counter(AtomicU64);
 

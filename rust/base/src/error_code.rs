@@ -1,6 +1,6 @@
-//! The protocol's error codes (facts 12).
+//! The protocol's error codes (`org.apache.kafka.common.protocol.Errors`).
 
-/// An error code as it stands on the wire.
+/// An error code as on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ErrorCode(pub i16);
 
@@ -141,7 +141,7 @@ impl ErrorCode {
     pub const STREAMS_TOPOLOGY_FENCED: ErrorCode = ErrorCode(132);
     pub const SHARE_SESSION_LIMIT_REACHED: ErrorCode = ErrorCode(133);
 
-    /// Name in capitals, as in Apache Kafka; `UNKNOWN` for a code that 4.3 does not know.
+    /// Name in capitals, as in Apache Kafka; `UNKNOWN` for a code that 4.3 does not define.
     pub const fn name(self) -> &'static str {
         match self.0 {
             -1 => "UNKNOWN_SERVER_ERROR",
@@ -283,7 +283,7 @@ impl ErrorCode {
         }
     }
 
-    /// Whether the code is an error at all.
+    /// Whether the code is an error, that is, not NONE.
     #[inline]
     pub const fn is_error(self) -> bool {
         self.0 != 0

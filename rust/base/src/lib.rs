@@ -1,5 +1,5 @@
-//! What every layer shares and none of them owns: ids and error codes, the protocol's primitive types, counters, and what is
-//! asked of the operating system.
+//! What several layers share: ids and error codes, the protocol's primitive types, counters, and calls to the operating
+//! system.
 //!
 //! A type belongs here when two crates that must not depend on each other both need it. Nothing here knows a log, a message
 //! or a connection.

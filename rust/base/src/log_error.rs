@@ -1,11 +1,11 @@
-//! What can go wrong with a log, and which protocol error it is.
+//! Errors of a log, and the protocol error of each.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::ErrorCode;
 
-/// The disk or its content did wrong, or was asked for what it does not have.
+/// The disk failed, its content is wrong, or the caller requested something that is not there.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     #[error("{action} {}: {source}", path.display())]
@@ -22,8 +22,8 @@ pub enum LogError {
     OffsetOutOfRange { offset: i64, start: i64, end: i64 },
     #[error("all {limit} files that may be open are in use: raise klamm.open.files.max or the descriptor limit")]
     TooManyOpenFiles { limit: usize },
-    /// Nothing is done any more after what failed first. The text is that cause, which names the file, so that a message
-    /// about the directory has it once, whoever met it first.
+    /// The directory stopped after an earlier error. The text is that error, which names the file, so that a message
+    /// about the directory contains it once, whichever caller met it first.
     #[error("{cause}")]
     Offline { cause: String },
     #[error("{}: {reason}", path.display())]
@@ -31,12 +31,12 @@ pub enum LogError {
 }
 
 impl LogError {
-    /// Wraps an I/O error with what was being done to which file.
+    /// Wraps an I/O error with the action and the file.
     pub fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> LogError {
         move |source| LogError::Io { action, path: path.to_owned(), source }
     }
 
-    /// What a client is told.
+    /// The error code that a client receives.
     pub fn code(&self) -> ErrorCode {
         match self {
             LogError::OffsetOutOfRange { .. } => ErrorCode::OFFSET_OUT_OF_RANGE,
@@ -48,7 +48,7 @@ impl LogError {
         }
     }
 
-    /// Whether a number of open files was reached: nothing is wrong, and the same may work in a moment.
+    /// Whether the limit of open files was reached: nothing is damaged, and a retry may succeed.
     pub fn is_limit(&self) -> bool {
         match self {
             LogError::TooManyOpenFiles { .. } => true,

@@ -1,10 +1,10 @@
-//! What only Linux has, each with a portable twin, so that the rest of the engine builds elsewhere.
+//! Calls that only Linux has, each with a portable fallback, so that the engine also builds on other systems.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Asks the file system to write back `[position, position + len)` without waiting for it; a hint.
+/// Starts to write back `[position, position + len)` without waiting; a hint.
 #[cfg(target_os = "linux")]
 pub fn start_write_back(file: &File, position: u64, len: u64) {
     // SAFETY: the descriptor is open for as long as `file` is borrowed; the call touches no memory of ours.
@@ -13,24 +13,25 @@ pub fn start_write_back(file: &File, position: u64, len: u64) {
     }
 }
 
-/// Other systems decide themselves when to write back.
+/// Other systems decide when to write back.
 #[cfg(not(target_os = "linux"))]
 pub fn start_write_back(_file: &File, _position: u64, _len: u64) {}
 
-/// Makes all of the file system that holds `file` durable in one call; `false` when the system has no such call.
+/// Makes all data of the file system that contains `file` durable in one call; `false` when the system has no such
+/// call.
 #[cfg(target_os = "linux")]
 pub fn sync_file_system(file: &File) -> io::Result<bool> {
     // SAFETY: the descriptor is open for as long as `file` is borrowed.
     if unsafe { libc::syncfs(file.as_raw_fd()) } == 0 { Ok(true) } else { Err(io::Error::last_os_error()) }
 }
 
-/// No `syncfs` here: the caller syncs file by file.
+/// Without `syncfs` the caller syncs file by file.
 #[cfg(not(target_os = "linux"))]
 pub fn sync_file_system(_file: &File) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Reads what the page cache holds at `position`: `None` when the disk would have to be waited for.
+/// Reads bytes at `position` from the page cache: `None` when they would have to come from the disk.
 #[cfg(target_os = "linux")]
 pub fn read_if_cached(file: &File, buffer: &mut [u8], position: u64) -> io::Result<Option<usize>> {
     let vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
@@ -46,16 +47,16 @@ pub fn read_if_cached(file: &File, buffer: &mut [u8], position: u64) -> io::Resu
     }
 }
 
-/// Nothing tells what is cached here, so every read counts as one that may wait.
+/// The system does not report what is cached, so every read counts as one that may block.
 #[cfg(not(target_os = "linux"))]
 pub fn read_if_cached(_file: &File, _buffer: &mut [u8], _position: u64) -> io::Result<Option<usize>> {
     Ok(None)
 }
 
-/// Takes the advisory lock that Apache Kafka takes on a directory's `.lock`: `false` when another process has it.
+/// Takes the advisory lock that Apache Kafka takes on a directory's `.lock`: `false` when another process holds it.
 ///
-/// POSIX record locks, as Java's `FileChannel.tryLock` uses, so that both systems exclude each other. They belong to the
-/// process: whoever may lock twice in one process has to remember what it holds (see `log::dirs`).
+/// These are POSIX record locks, as `FileChannel.tryLock` in Java uses, so klamm and Kafka exclude each other. They
+/// belong to the process: a process that may lock twice must remember what it holds (see `log::dirs`).
 pub fn try_lock(file: &File) -> io::Result<bool> {
     // SAFETY: all-zero is a valid `flock`; the fields that matter are set below.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
@@ -72,17 +73,18 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// How long a turn on a processor a thread that flushes asks for: the least that Linux grants.
+/// The time slice that flush threads request: the least that Linux grants.
 #[cfg(target_os = "linux")]
-const TURN_NS: u64 = 100_000;
+const TIME_SLICE_NS: u64 = 100_000;
 
-/// Asks for short turns of the calling thread and of those that it starts; a hint.
+/// Requests short time slices for the calling thread and the threads that it starts; a hint.
 ///
-/// Who flushes works for some ten microseconds and sleeps. Linux (6.12 and newer) lets a thread that wakes up go before
-/// one with longer turns, and it gets no more of the processor than before; else it waits for the end of the other's turn,
-/// milliseconds on a busy machine, once for the order and once for the disk.
+/// A flush thread works for some ten microseconds and then sleeps. Linux 6.12 and newer lets a thread that wakes up run
+/// before one with a longer slice; its share of the processor does not grow. Otherwise it waits until the other
+/// thread's slice ends. On a busy machine that takes milliseconds, once for the wake-up and once for the disk
+/// (docs/decisions/0041).
 #[cfg(target_os = "linux")]
-pub fn ask_for_short_turns() {
+pub fn request_short_time_slices() {
     let size = size_of::<libc::sched_attr>() as libc::c_uint;
     // SAFETY: all-zero is a valid `sched_attr`.
     let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
@@ -90,22 +92,22 @@ pub fn ask_for_short_turns() {
     if unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &mut attributes, size, 0) } != 0 {
         return;
     }
-    // Whoever chose another policy, for the process, has chosen its turns too.
+    // A process with another scheduling policy has already chosen its time slices.
     if attributes.sched_policy == libc::SCHED_OTHER as u32 {
-        attributes.sched_runtime = TURN_NS;
+        attributes.sched_runtime = TIME_SLICE_NS;
         // SAFETY: `attributes` lives across the call.
         unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &attributes, 0) };
     }
 }
 
-/// Other systems have no such request.
+/// Other systems have no such setting.
 #[cfg(not(target_os = "linux"))]
-pub fn ask_for_short_turns() {}
+pub fn request_short_time_slices() {}
 
-/// The number of descriptors this process may have open.
+/// The number of descriptors that this process may have open.
 pub fn descriptor_limit() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is a valid place to write to.
+    // SAFETY: `limit` is valid for writes.
     if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } == 0 { limit.rlim_cur } else { 256 }
 }
 
@@ -129,9 +131,9 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn short_turns_change_nothing_else() {
+    fn short_time_slices_change_nothing_else() {
         let attributes = || {
-            // SAFETY: all-zero is valid, and the call writes no more than is said.
+            // SAFETY: all-zero is valid, and the call writes at most the given size.
             unsafe {
                 let mut attributes: libc::sched_attr = std::mem::zeroed();
                 let size = size_of_val(&attributes);
@@ -140,17 +142,17 @@ mod tests {
             }
         };
         let (before, after) = std::thread::spawn(move || {
-            // SAFETY: the calls take no pointer. Being nicer needs no permission.
+            // SAFETY: the calls take no pointer. Lowering the priority needs no permission.
             unsafe { libc::setpriority(libc::PRIO_PROCESS, libc::gettid() as u32, 5) };
             let before = attributes();
-            ask_for_short_turns();
+            request_short_time_slices();
             (before, attributes())
         })
         .join()
         .expect("no panic");
         assert_eq!((after.sched_policy, after.sched_nice), (before.sched_policy, before.sched_nice));
-        // An old kernel knows no turns of single threads, and says so.
-        assert!(before.sched_runtime == 0 || after.sched_runtime == TURN_NS, "{}", after.sched_runtime);
+        // An old kernel has no time slices per thread and ignores the request.
+        assert!(before.sched_runtime == 0 || after.sched_runtime == TIME_SLICE_NS, "{}", after.sched_runtime);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! 128-bit ids as Kafka writes them: sixteen bytes on the wire, 22 characters of base64url in text.
+//! 128-bit ids as in Kafka: sixteen bytes on the wire, 22 characters of base64url in text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,11 +10,11 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 pub struct Uuid(pub [u8; 16]);
 
 impl Uuid {
-    /// All zero: "none", and as a directory id "migrating".
+    /// All zero: "none"; as a directory id `DirectoryId.MIGRATING`.
     pub const ZERO: Uuid = Uuid([0; 16]);
-    /// Directory id of a replica without a directory yet (facts 1.2).
+    /// Directory id of a replica without a directory yet (`DirectoryId.UNASSIGNED`, KIP-858).
     pub const UNASSIGNED: Uuid = Uuid([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
-    /// Directory id of a replica whose directory is gone (facts 1.2).
+    /// Directory id of a replica whose directory failed or was removed (`DirectoryId.LOST`, KIP-858).
     pub const LOST: Uuid = Uuid([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
 
     /// The id in the first sixteen bytes; `None` when there are fewer.

@@ -1,4 +1,5 @@
-//! A descriptor by which one thread wakes another that waits in an event loop: an `eventfd`, or a pipe where there is none.
+//! A descriptor with which one thread wakes another that waits in an event loop: an `eventfd`, or a pipe where there is
+//! none.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -18,7 +19,7 @@ impl WakeUp {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor was just made and nobody else has it.
+        // SAFETY: the descriptor was just created and has no other owner.
         Ok(Self { read: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 
@@ -35,7 +36,7 @@ impl WakeUp {
         if unsafe { libc::pipe(ends.as_mut_ptr()) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptors were just made and nobody else has them.
+        // SAFETY: the descriptors were just created and have no other owner.
         let (read, write) = unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
         for fd in ends {
             // SAFETY: the descriptor is open; the calls take no pointer.
@@ -63,7 +64,7 @@ impl WakeUp {
     /// Makes the descriptor unreadable until it is raised again.
     pub fn lower(&self) {
         let mut buffer = [0u8; 64];
-        // SAFETY: the buffer is as long as is said; the descriptor does not block.
+        // SAFETY: the buffer has the given length; the descriptor does not block.
         unsafe { libc::read(self.read.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) };
     }
 }

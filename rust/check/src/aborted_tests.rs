@@ -1,4 +1,4 @@
-//! A damaged index of aborted transactions is made again from the log, and a start and an examination say the same of it.
+//! A damaged index of aborted transactions is rebuilt from the log, and an examination reports what a start does.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use tempfile::tempdir;
 
 use super::{LogToCheck, Progress, check_logs};
 
-/// Bytes of an entry.
+/// Size of an entry in bytes.
 const ENTRY: usize = 34;
 
 fn settings() -> LogConfig {
@@ -29,7 +29,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// Aborted and committed transactions of two producers, in several segments, one of them across two.
+    /// Aborted and committed transactions of two producers, in several segments, one of them across two segments.
     fn new() -> Self {
         let dir = tempdir().expect("temporary directory");
         let path = dir.path().join("t-0");
@@ -41,7 +41,7 @@ impl Scene {
                 log.append_as_leader(&mut batch(&spec), 1, 0, Origin::Client).expect("append");
             }
             for id in [9, 8] {
-                // 8 commits now and then; 9 always aborts.
+                // 8 commits sometimes; 9 always aborts.
                 let mut marker = end_transaction_marker(id, 0, 2000, id == 8 && round % 3 == 0, 0).expect("small");
                 log.append_as_leader(&mut marker, 1, 0, Origin::Coordinator).expect("append");
             }
@@ -77,7 +77,7 @@ impl Scene {
         files
     }
 
-    /// What an examination says of indexes of aborted transactions, and what it says a start does.
+    /// The examination's findings on indexes of aborted transactions, and the action of a start for each.
     fn examine(&self, is_clean: bool) -> Vec<(PathBuf, String)> {
         let log = LogToCheck { path: self.path.clone(), is_deep: true, is_metadata: false, at: self.at(is_clean) };
         let [checked] = &check_logs(&[log], 1, &Progress::default())[..] else { panic!("one log") };
@@ -86,7 +86,7 @@ impl Scene {
         findings.map(|finding| (finding.file.clone(), finding.action.clone())).collect()
     }
 
-    /// Damages the index, starts twice, and compares: everything is as before, and one line was logged.
+    /// Damages the index, starts twice, and compares: everything is as before, and one warning was logged.
     fn check(&self, is_clean: bool, file: &Path, what: &str, damage: impl FnOnce(Vec<u8>) -> Option<Vec<u8>>) {
         let bytes = fs::read(file).expect("read");
         match damage(bytes.clone()) {
@@ -97,8 +97,8 @@ impl Scene {
         let (mut log, recovery) = self.open(is_clean);
         let [warning] = &recovery.warnings[..] else { panic!("{what}: {:?}", recovery.warnings) };
         let name = file.file_name().and_then(|name| name.to_str()).expect("a name");
-        assert!(warning.contains(name) && warning.contains("made again from the log"), "{what}: {warning}");
-        assert_eq!(found, [(file.to_owned(), "it is made again from the log".to_owned())], "{what}");
+        assert!(warning.contains(name) && warning.contains("rebuilt from the log"), "{what}: {warning}");
+        assert_eq!(found, [(file.to_owned(), "it is rebuilt from the log".to_owned())], "{what}");
         assert_eq!(log.aborted_between(0, self.end).expect("read"), self.aborted, "{what}");
         drop(log);
         assert_eq!(fs::read(file).expect("there again"), bytes, "{what}");

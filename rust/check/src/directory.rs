@@ -1,4 +1,4 @@
-//! Checks log directories: what their checkpoints say, and the logs in them.
+//! Checks log directories: their checkpoints, and their logs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,21 +13,21 @@ use klamm_log::{METADATA_TOPIC, OpenAt};
 use super::logs::{LogToCheck, check_logs};
 use super::{Finding, Kind, LogCheck, Progress, note, unreadable};
 
-/// Topics that are compacted whatever the cleaner's checkpoint says.
+/// Topics that are compacted whether or not the cleaner's checkpoint contains them.
 const COMPACTED: [&str; 3] = ["__consumer_offsets", "__transaction_state", "__share_group_state"];
 
-/// What a log directory holds.
+/// The results for a log directory.
 #[derive(Clone, Debug, Default)]
 pub struct CheckedDirectory {
     pub path: PathBuf,
-    /// The node stopped cleanly: a start verifies nothing that is as it was then.
+    /// The node stopped cleanly: a start does not verify data that is unchanged since then.
     pub is_clean: bool,
     pub logs: Vec<LogCheck>,
-    /// Of files that are no log's.
+    /// Findings on files that belong to no log.
     pub findings: Vec<Finding>,
 }
 
-/// Checks log directories, or folders of single logs, with so many threads. Changes nothing and locks nothing.
+/// Checks log directories, or folders of single logs, with `threads` threads. Changes nothing and locks nothing.
 pub fn check_directories(
     paths: &[PathBuf],
     is_deep: bool,
@@ -58,7 +58,7 @@ fn list(path: &Path, is_deep: bool) -> (CheckedDirectory, Vec<LogToCheck>) {
     let metadata = match of_folders(&mut directory) {
         Ok(Folders::OneLog) => {
             let is_metadata = path.file_name().and_then(|name| name.to_str()).is_some_and(is_metadata_folder);
-            // Nothing is known of its last stop: what is torn may have been acknowledged.
+            // Nothing is known about the last stop: torn data may have been acknowledged.
             let at = OpenAt { has_gaps: true, clean: true, ..OpenAt::default() };
             return (directory, vec![LogToCheck { path: path.to_owned(), is_deep: true, is_metadata, at }]);
         }
@@ -92,11 +92,11 @@ fn list(path: &Path, is_deep: bool) -> (CheckedDirectory, Vec<LogToCheck>) {
     (directory, logs)
 }
 
-/// What a path is.
+/// The kind of a path.
 enum Folders {
     /// The folder of a single log.
     OneLog,
-    /// A log directory, perhaps with the metadata log.
+    /// A log directory, possibly with the metadata log.
     Directory { metadata: Option<PathBuf> },
 }
 
@@ -155,7 +155,8 @@ fn of_checkpoints(directory: &mut CheckedDirectory, known: &DirCheck) {
                 directory.findings.push(Finding::damaged(&file, "it is empty", without(name)));
             }
             Ok(_) => {}
-            // Apache Kafka writes the cleaner's when it has cleaned something, and the others some time after a start.
+            // Apache Kafka writes the cleaner's checkpoint after the first cleaning, and the others some time after a
+            // start.
             Err(_) if name != CLEANER_OFFSET => {
                 let kind = if directory.is_clean { Kind::Missing } else { Kind::Note };
                 directory.findings.push(Finding::new(kind, &file, "the directory has logs", without(name)));

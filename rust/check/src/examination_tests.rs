@@ -1,4 +1,4 @@
-//! Damage to the files of a metadata log: what is lost is proven and named, what was never acknowledged is cut.
+//! Damage to the files of a metadata log: losses are proven and reported, unacknowledged data is cut.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use tempfile::{TempDir, tempdir};
 
 use super::{LogToCheck, Progress, check_logs};
 
-/// Of the recovery point beside the segments.
+/// The recovery point file beside the segments.
 const FILE_NAME: &str = "klamm-recovery-point";
 const FIRST: &str = "00000000000000000000.log";
 const CONFIG: QuorumLogConfig = QuorumLogConfig { segment_bytes: 1000, segment_ms: i64::MAX, advice: None };
@@ -24,12 +24,13 @@ fn open(dir: &Path, on_loss: OnLoss<'_>) -> Result<(QuorumLog, Vec<String>), Log
 }
 
 fn flush(log: &QuorumLog) {
-    let (tell, told) = channel();
-    log.start_flush(Box::new(move |done| tell.send(done.map(drop)).expect("awaited")));
-    told.recv().expect("told").expect("flush");
+    let (sender, flushed) = channel();
+    log.start_flush(Box::new(move |done| sender.send(done.map(drop)).expect("awaited")));
+    flushed.recv().expect("an answer").expect("flush");
 }
 
-/// Forty records in batches of two, an epoch for each ten batches, in some segments. `is_closed`: cleanly, else killed.
+/// Forty records in batches of two, ten batches in each epoch, in several segments. `is_closed`: closed cleanly,
+/// otherwise killed.
 fn written(is_closed: bool) -> TempDir {
     let dir = tempdir().expect("a folder");
     let (log, _) = open(dir.path(), OnLoss::Refuse).expect("open");
@@ -125,7 +126,7 @@ fn one_with_peers_goes_on_with_what_is_intact_and_knows_what_it_lost() {
             assert_eq!(log.end_offset(), expected.end_offset, "{name}");
             assert_eq!(log.proven_end(), end(40, 1), "{name}");
             assert!(warnings.iter().any(|text| text.contains("does not vote")), "{name}: {warnings:?}");
-            // What is fetched again, or a leader's new record, lifts the log to what it had; so does no start.
+            // Fetching the records again, or a new leader's records, restores the log's end; a start alone does not.
             drop(log);
         }
         let (log, _) = open(dir.path(), OnLoss::Cut).expect(name);
@@ -159,7 +160,7 @@ fn without_a_recovery_point_intact_batches_and_snapshots_prove_a_loss() {
 }
 
 #[test]
-fn a_torn_write_that_nobody_was_told_of_is_cut() {
+fn a_torn_write_without_acknowledgement_is_cut() {
     let dir = written(false);
     let last = segments(dir.path()).pop().expect("some");
     let whole = fs::read(&last).expect("read");
@@ -167,7 +168,7 @@ fn a_torn_write_that_nobody_was_told_of_is_cut() {
     let batch = batches(&whole).next().expect("some").expect("whole").bytes().to_vec();
     let mut next = batch.clone();
     next[..8].copy_from_slice(&42i64.to_be_bytes());
-    // The first of two batches is torn, or lost: above the recovery point that is what a power cut may leave.
+    // The first of two batches is torn, or lost: above the recovery point a power cut may cause this.
     for torn in [batch[..50].to_vec(), [vec![0; batch.len()], next].concat()] {
         fs::write(&last, [&whole[..used], &torn].concat()).expect("write");
         assert_eq!(Examination::of(dir.path()).expect("examined").loss(true), None);
@@ -186,7 +187,7 @@ fn what_apache_kafka_appended_is_not_above_suspicion() {
         flush(&log);
     }
     log.close().expect("close");
-    // Kafka does not know the file: it says what klamm knew.
+    // Kafka does not know the file: it contains the state at klamm's last write.
     fs::write(dir.path().join(FILE_NAME), point).expect("write");
     assert_eq!(Examination::of(dir.path()).expect("examined").loss(true), None);
     let last = segments(dir.path()).pop().expect("some");

@@ -1,4 +1,4 @@
-//! Compares the indexes of a segment with its batches, while these are read.
+//! Compares the indexes of a segment with its batches while the batches are read.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -14,25 +14,25 @@ use super::{Finding, Kind as FindingKind, unreadable};
 
 const OFFSET_ENTRY: usize = 8;
 const TIME_ENTRY: usize = 12;
-pub const MADE_AGAIN: &str = "it is made again from the log";
+pub const MADE_AGAIN: &str = "it is rebuilt from the log";
 
-/// One entry, by what it says of a batch.
+/// One index entry: what it claims about a batch.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// In the index's file.
+    /// Position in the index file.
     at: u64,
     offset: i64,
     /// Position, timestamp or producer id.
     value: i64,
 }
 
-/// What an index says, in the order of the batches.
+/// The entries of an index, in the order of the batches.
 pub struct Index {
     path: PathBuf,
     kind: Kind,
     entries: Vec<Entry>,
     next: usize,
-    /// Of the offset index: the entry whose batch has begun.
+    /// For the offset index: the entry whose batch has started.
     begun: Option<Entry>,
     wrong: Option<(Entry, String)>,
     malformed: Option<Finding>,
@@ -42,13 +42,13 @@ pub struct Index {
 pub enum Kind {
     Offset,
     Time,
-    /// Of aborted transactions.
+    /// The index of aborted transactions.
     Txn,
 }
 
-/// Opens the indexes of a segment, and says what is wrong with them by themselves. `if_absent`: what it means that there is no
-/// file; `None` where a start makes them in any case. `txn_crc`: what the clean-stop record says of the index of aborted
-/// transactions.
+/// Opens the indexes of a segment, and checks each by itself. `if_absent`: the severity of a missing file; `None` if
+/// a start creates it in any case. `txn_crc`: the checksum of the index of aborted transactions in the clean-stop
+/// record.
 pub fn open_indexes(
     folder: &Path,
     base_offset: i64,
@@ -77,7 +77,7 @@ pub fn open_indexes(
 }
 
 impl Index {
-    /// Reads an index; `None` when there is no file.
+    /// Reads an index; `None` if there is no file.
     pub fn read(path: &Path, kind: Kind, base_offset: i64, expected_crc: Option<u32>) -> io::Result<Option<Self>> {
         let bytes = match fs::read(path) {
             Ok(bytes) => bytes,
@@ -100,7 +100,7 @@ impl Index {
         Ok(Some(Self { path: path.to_owned(), kind, entries, next: 0, begun: None, wrong: None, malformed }))
     }
 
-    /// An intact batch of the segment.
+    /// Compares an intact batch of the segment.
     pub fn on_batch(&mut self, position: u64, header: &Header<'_>) {
         match self.kind {
             Kind::Offset => self.on_position(position, header),
@@ -109,7 +109,8 @@ impl Index {
         }
     }
 
-    /// What is wrong after all batches. `next_offset`: of the segment. What stands for damaged batches is not judged.
+    /// The findings after all batches. `next_offset`: that of the segment. Entries for damaged batches are not
+    /// checked.
     pub fn finish(mut self, next_offset: i64, damage: &[Damage]) -> Vec<Finding> {
         if let Some(malformed) = self.malformed {
             return vec![malformed];
@@ -130,7 +131,7 @@ impl Index {
         vec![Finding::damaged(&self.path, reason, MADE_AGAIN).at(entry.at)]
     }
 
-    /// Offset index: a batch begins at the position, and it or one after it ends with the offset.
+    /// Offset index: a batch begins at the position, and this batch or a later one ends with the offset.
     fn on_position(&mut self, position: u64, header: &Header<'_>) {
         while let Some(&entry) = self.entries.get(self.next).filter(|entry| entry.value <= position as i64) {
             self.next += 1;
@@ -153,7 +154,7 @@ impl Index {
         }
     }
 
-    /// Time and transaction index: the batch of the offset says the same.
+    /// Time and transaction index: the batch with the offset has the same value.
     fn on_offsets(&mut self, header: &Header<'_>, what: &str, value: i64, is_kind: bool) {
         while let Some(&entry) = self.entries.get(self.next).filter(|entry| entry.offset <= header.last_offset()) {
             self.next += 1;
@@ -171,7 +172,7 @@ impl Index {
     }
 }
 
-/// By the rules of a start.
+/// Parses by the rules of a start.
 fn parse_txns(bytes: &[u8], base_offset: i64) -> (Vec<Entry>, Option<(u64, String)>) {
     match AbortedTxn::parse_all(bytes, base_offset) {
         Ok(found) => {
@@ -186,13 +187,13 @@ fn parse_txns(bytes: &[u8], base_offset: i64) -> (Vec<Entry>, Option<(u64, Strin
     }
 }
 
-/// The entries of an offset or time index, and what is wrong with one of them by itself.
+/// The entries of an offset or time index, and an error that one of them shows by itself.
 fn parse(bytes: &[u8], kind: Kind, base_offset: i64) -> (Vec<Entry>, Option<(u64, String)>) {
     let size = match kind {
         Kind::Offset => OFFSET_ENTRY,
         _ => TIME_ENTRY,
     };
-    // Zeroes were written ahead.
+    // Zeroes were preallocated.
     let used = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| (last / size + 1) * size);
     if used > bytes.len() || !bytes.len().is_multiple_of(size) && used > 0 {
         let whole = (bytes.len() / size * size) as u64;

@@ -1,8 +1,8 @@
-//! Looks at the files of stopped logs, klamm's or Apache Kafka's, without changing them.
+//! Checks the files of stopped logs, klamm's or Apache Kafka's, without changing them.
 //!
-//! What a start does about damage is for [`klamm_log::check`] and [`klamm_quorum::Examination`] to say, by the rules of
-//! recovery. Here are the walk over directories, the threads, and the comparison of the files beside a segment with its
-//! batches. Reading is parallel by segment, so that a check of every batch goes at the disk's rate.
+//! [`klamm_log::check`] and [`klamm_quorum::Examination`] decide what a start does about damage, by the rules of
+//! recovery. This crate walks over directories, runs the threads, and compares the files beside a segment with its
+//! batches. Segments are read in parallel, so that a check of every batch runs at the disk's speed.
 
 #[cfg(test)]
 mod aborted_tests;
@@ -37,7 +37,7 @@ fn unreadable(path: &Path, error: &LogError) -> Finding {
     Finding::damaged(path, format!("cannot be read: {error}"), "the log is not opened")
 }
 
-/// Without the file, which the finding names.
+/// The reason without the file, which the finding contains.
 fn reason_of(error: &LogError) -> String {
     match error {
         LogError::Corrupt { reason, .. } | LogError::Directory { reason, .. } => reason.clone(),
@@ -45,22 +45,22 @@ fn reason_of(error: &LogError) -> String {
     }
 }
 
-/// How far a check is, and whether it shall end.
+/// The progress of a check, and whether it is cancelled.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Bytes of segments that are done.
+    /// Bytes of finished segments.
     done: AtomicU64,
     total: AtomicU64,
     is_cancelled: AtomicBool,
 }
 
 impl Progress {
-    /// Bytes that are done, and all of them as far as they are known.
+    /// Finished bytes, and total bytes as far as they are known.
     pub fn bytes(&self) -> (u64, u64) {
         (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed))
     }
 
-    /// The check ends soon; what it has found then is not all.
+    /// Ends the check soon; its findings are then incomplete.
     pub fn cancel(&self) {
         self.is_cancelled.store(true, Ordering::Relaxed);
     }

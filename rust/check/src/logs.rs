@@ -1,4 +1,4 @@
-//! Checks the folders of logs: segments in parallel, then what they are together.
+//! Checks the folders of logs: segments in parallel, then their combination.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,23 +17,23 @@ use super::indexes::{MADE_AGAIN, open_indexes};
 use super::metadata::check_metadata;
 use super::{Finding, Kind, LogCheck, Progress, note, reason_of, unreadable};
 
-/// Bytes between two reports of progress.
+/// Bytes between two progress reports.
 const REPORT_BYTES: u64 = 1 << 20;
 
-/// A folder with a log, and what is known of it from elsewhere.
+/// A folder with a log, and what its checkpoints say.
 #[derive(Clone, Debug, Default)]
 pub struct LogToCheck {
     pub path: PathBuf,
-    /// Every checksum is verified; else those that a start verifies.
+    /// Whether every checksum is verified, or only those that a start verifies.
     pub is_deep: bool,
-    /// The metadata log: always verified whole, as a start does.
+    /// The metadata log: always verified completely, as by a start.
     pub is_metadata: bool,
     pub at: OpenAt,
 }
 
 type Segment = (Result<Walked, LogError>, Vec<Finding>);
 
-/// Checks folders, with so many threads. Changes nothing and locks nothing.
+/// Checks folders with `threads` threads. Changes nothing and locks nothing.
 pub fn check_logs(logs: &[LogToCheck], threads: usize, progress: &Progress) -> Vec<LogCheck> {
     let examine = |log: &LogToCheck| Examination::new(&log.path, &log.at, log.is_deep);
     let begun: Vec<Option<Result<Examination, LogError>>> =
@@ -79,7 +79,7 @@ pub fn check_logs(logs: &[LogToCheck], threads: usize, progress: &Progress) -> V
     checked
 }
 
-/// What it means that a file is absent which is made some time after the log: after a crash, nothing.
+/// The severity of a missing file that is created some time after the log: after a crash, a note.
 fn if_absent(examination: &Examination) -> Kind {
     if examination.was_clean() { Kind::Missing } else { Kind::Note }
 }
@@ -132,7 +132,7 @@ fn put_together(mut examination: Examination, segments: Vec<(i64, Segment)>) -> 
     checked
 }
 
-/// Files that a start removes or renames.
+/// Finds files that a start removes or renames.
 fn note_stages(examination: &mut Examination) {
     for entry in fs::read_dir(examination.path()).into_iter().flatten().flatten() {
         let name = entry.file_name().to_str().and_then(FileName::parse);
@@ -149,7 +149,7 @@ fn note_stages(examination: &mut Examination) {
     }
 }
 
-/// The checkpoint of leader epochs must say what the batches do. After a crash it may lack what came after `settled`.
+/// The leader epoch checkpoint must agree with the batches. After a crash it may lack entries after `settled`.
 fn check_epochs(folder: &Path, end: i64, found: &[(i32, i64)], settled: i64, absent: Kind) -> Option<Finding> {
     let path = folder.join(LEADER_EPOCH);
     let stated = match read_epochs(&path) {
@@ -163,7 +163,8 @@ fn check_epochs(folder: &Path, end: i64, found: &[(i32, i64)], settled: i64, abs
         return Some(Finding::new(absent, &path, "the log has batches", MADE_AGAIN));
     }
     let of = |offset: i64| stated.iter().rfind(|&&(_, start)| start <= offset).map(|&(epoch, _)| epoch);
-    // The file is cut at the log's start at once. The segments before it and the start's checkpoint follow later.
+    // The file is truncated at the log start offset immediately; the segments before it and the start's checkpoint
+    // follow later.
     let may_be_cut = |epoch: i32| stated.first().is_some_and(|&(first, _)| epoch <= first);
     let is_wrong = |epoch: i32, offset: i64| of(offset).map_or(!may_be_cut(epoch), |stated| stated != epoch);
     let mut settled = found.iter().filter(|&&(_, offset)| offset < settled);

@@ -1,4 +1,4 @@
-//! The metadata log: what its examination found, and what opening it does.
+//! The metadata log: the findings of its examination, and what opening it does.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ const FETCHED: &str =
     "a sole voter refuses to start; another one does not vote until it has fetched again what is lost";
 const IN_SNAPSHOT: &str = "a sole voter refuses to start; another one goes on from its newest snapshot";
 
-/// Examines the folder of a metadata log. `is_clean`: the last stop of the node was clean.
+/// Examines the folder of a metadata log. `is_clean`: the node's last stop was clean.
 pub(super) fn check_metadata(path: &Path, is_clean: bool, progress: &Progress) -> LogCheck {
     let mut batches = Batches { path, open: BTreeMap::new(), count: 0, records: 0, bytes: 0 };
     let listed = Listed::of(path).unwrap_or_default();
@@ -72,7 +72,7 @@ fn of_log(path: &Path, found: &Examination, is_clean: bool) -> Option<Finding> {
     }
 }
 
-/// Records are lost that the log had.
+/// The finding for lost records.
 fn of_loss(path: &Path, found: &Examination, loss: &Loss) -> Finding {
     let segment = || path.join(FileName::live(found.start_offset.unwrap_or(0), FileKind::Log).to_string());
     let file = if loss.path == path { segment() } else { loss.path.clone() };
@@ -82,7 +82,7 @@ fn of_loss(path: &Path, found: &Examination, loss: &Loss) -> Finding {
     Finding::new(kind, &file, reason, action).at(loss.position).of(loss.end.end_offset, loss.proven.end_offset)
 }
 
-/// What nothing proves to have been durable: after a kill it is what was not acknowledged.
+/// The finding for data that nothing proves to have been durable: after a kill it was not acknowledged.
 fn of_cut(damage: &Damage, is_clean: bool) -> Finding {
     let kind = if is_clean { Kind::Damaged } else { Kind::Note };
     let action = format!("the log is cut here and ends at offset {}", damage.offset);
@@ -107,7 +107,7 @@ fn of_snapshots(path: &Path, found: &Examination) -> Vec<Finding> {
     findings
 }
 
-/// Indexes without their log.
+/// The finding for indexes without their log.
 fn orphan(file: &Path, found: &Examination) -> Finding {
     let action = if found.loss(true).is_some() { FETCHED } else { "its indexes are removed" };
     Finding::missing(file, "it is gone, and its indexes are there", action)
@@ -148,7 +148,7 @@ impl Listed {
 /// Compares the indexes with the batches.
 struct Batches<'p> {
     path: &'p Path,
-    /// The indexes of each segment, what is wrong with them by themselves, and where the segment ends.
+    /// The indexes of each segment, the findings on each by itself, and the segment's end.
     open: BTreeMap<i64, (Vec<Index>, Vec<Finding>, i64)>,
     count: u64,
     records: u64,
@@ -168,7 +168,7 @@ impl Batches<'_> {
         *end = header.next_offset();
     }
 
-    /// What follows damage is in no segment's batches here.
+    /// Batches after damage belong to no segment here.
     fn finish(mut self, found: &Examination) -> Vec<Finding> {
         if found.damage.is_some() {
             self.open.pop_last();

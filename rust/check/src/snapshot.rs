@@ -1,4 +1,4 @@
-//! Checks files of framed batches: snapshots of the metadata, and `bootstrap.checkpoint`.
+//! Checks files of framed batches: metadata snapshots and `bootstrap.checkpoint`.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ const BOOTSTRAP: &str = "bootstrap.checkpoint";
 const OF_SNAPSHOT: &str = "a start that needs it refuses";
 const OF_BOOTSTRAP: &str = "only the first start of a formatted node needs it";
 
-/// What is wrong with a snapshot of the metadata, or with `bootstrap.checkpoint`, which has no footer.
+/// The finding on a metadata snapshot, or on `bootstrap.checkpoint`, which has no footer.
 pub fn check_snapshot(path: &Path) -> Option<Finding> {
     match look(path) {
         Ok(found) => found,

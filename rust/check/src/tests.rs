@@ -10,7 +10,7 @@ use tempfile::tempdir;
 
 use super::*;
 
-/// A segment of batches with so many records each, and where each begins.
+/// A segment with batches of the given record counts, and the position and offset at which each begins.
 fn segment(counts: &[i32]) -> (Vec<u8>, Vec<(usize, i64)>) {
     let (mut bytes, mut places, mut offset) = (Vec::new(), Vec::new(), 0);
     for &records in counts {
@@ -47,7 +47,7 @@ proptest! {
         let (mut bytes, places) = segment(&counts);
         let at = at.index(bytes.len());
         let hit = places.iter().rposition(|&(position, _)| position <= at).expect("a batch");
-        // Nothing in the segment says which epoch its last batch has: the epoch checkpoint does.
+        // The segment does not show the epoch of its last batch, only the epoch checkpoint does.
         prop_assume!(!(hit == places.len() - 1 && (12..16).contains(&(at - places[hit].0))));
         bytes[at] ^= 1 << bit;
         write(dir.path(), 0, &bytes);

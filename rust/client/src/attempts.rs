@@ -1,10 +1,10 @@
-//! Whether and when to try again.
+//! Decides whether and when to retry.
 
 use klamm_base::{ErrorCode, Uuid};
 
 use super::link_error::LinkError;
 
-/// Why a try came to nothing.
+/// Why an attempt failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Fault {
     #[error(transparent)]
@@ -13,20 +13,20 @@ pub enum Fault {
     Code(ErrorCode),
     #[error("it has {count} partitions, numbered from 0")]
     NoSuchPartition { count: usize },
-    #[error("the answer leaves out what was asked for")]
+    #[error("the response lacks the requested topic or partition")]
     LeftOut,
     #[error("the topic with id {expected} was deleted, and another one with id {found} has its name")]
     AnotherTopic { expected: Uuid, found: Uuid },
-    #[error("the brokers have no transactions; klamm's have none yet, Apache Kafka's do")]
+    #[error("the brokers do not support transactions; klamm's do not yet, Apache Kafka's do")]
     NoTransactions,
 }
 
-/// The way out, for those errors that people meet.
+/// Advice for common errors.
 fn hint_of(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => " (the cluster has no such topic: check its name, or create it)",
-        ErrorCode::UNKNOWN_TOPIC_ID => " (the topic was deleted, or made anew under its name)",
-        ErrorCode::INVALID_TOPIC_EXCEPTION => " (that can be no name of a topic)",
+        ErrorCode::UNKNOWN_TOPIC_ID => " (the topic was deleted, or recreated under its name)",
+        ErrorCode::INVALID_TOPIC_EXCEPTION => " (it is not a valid topic name)",
         ErrorCode::TOPIC_AUTHORIZATION_FAILED => " (an ACL must allow it)",
         ErrorCode::MESSAGE_TOO_LARGE => {
             " (the topic's max.message.bytes is smaller than the batch: lower batch.size, or raise it)"
@@ -40,37 +40,37 @@ fn hint_of(code: ErrorCode) -> &'static str {
         ErrorCode::INVALID_TRANSACTION_TIMEOUT => {
             " (transaction.timeout.ms is above the brokers' transaction.max.timeout.ms: lower it)"
         }
-        ErrorCode::LEADER_NOT_AVAILABLE => " (nobody leads the partition: are the brokers that hold it up?)",
+        ErrorCode::LEADER_NOT_AVAILABLE => " (the partition has no leader: are the brokers of its replicas running?)",
         ErrorCode::UNSUPPORTED_VERSION => " (the broker is too old for it)",
         _ => "",
     }
 }
 
-/// What may help.
+/// What may resolve a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// To learn anew who leads, then try again.
+    /// Refresh the metadata, then retry.
     Refresh,
-    /// To try again after a while.
+    /// Retry after a while.
     Wait,
-    /// The same, but soon it is taken for the truth.
+    /// The same, but after a short time the fault counts as final.
     WaitShortly,
-    /// Nothing: the caller must know.
+    /// Nothing: the caller receives the error.
     None,
 }
 
 impl Fault {
-    /// Whether nothing listens where a connection was to be made.
+    /// Whether the connection was refused because nothing listens at the address.
     pub fn is_refused(&self) -> bool {
         matches!(self, Self::Link(error) if error.is_refused())
     }
 
-    /// What Apache Kafka's clients do about it.
+    /// The reaction of Apache Kafka's clients to this fault.
     pub fn remedy(&self) -> Remedy {
         match self {
             Self::Link(error) if error.is_passing() => Remedy::Refresh,
             Self::Link(_) | Self::LeftOut | Self::NoTransactions => Remedy::None,
-            // A broker that lags may still describe the topic that was deleted.
+            // A broker with old metadata may still describe the deleted topic.
             Self::NoSuchPartition { .. } | Self::AnotherTopic { .. } => Remedy::WaitShortly,
             Self::Code(code) => remedy_of(*code),
         }
@@ -102,65 +102,65 @@ fn remedy_of(code: ErrorCode) -> Remedy {
     }
 }
 
-/// How long a call is retried, and how often. Times in ms.
+/// How long and how often a call is retried. Times in ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     pub timeout_ms: u64,
     pub backoff_ms: u64,
     pub backoff_max_ms: u64,
-    /// Tries after the first one.
+    /// Attempts after the first one.
     pub retries: u32,
     /// How long every bootstrap server may refuse connections before any broker has been reached.
     pub refused_ms: u64,
 }
 
 impl RetryPolicy {
-    /// How long to wait before another try after so many failures, in ms: twice as long after each.
+    /// The backoff after this number of failures, in ms: it doubles with each.
     pub fn backoff_after(&self, failures: u32) -> u64 {
         let doubled = self.backoff_ms.saturating_mul(1 << failures.min(16));
         doubled.min(self.backoff_max_ms.max(self.backoff_ms))
     }
 }
 
-/// How long something may be unknown that a broker may only not have heard of yet, in ms.
+/// How long something may be unknown, in ms, because the broker may not have received the metadata yet.
 const UNKNOWN_MS: u64 = 1_500;
-/// The same when it was known before.
+/// The same if it was known before.
 const UNKNOWN_AGAIN_MS: u64 = 10_000;
 
-/// The tries of one call.
+/// The attempts of one call.
 #[derive(Debug)]
 pub struct Attempts {
     retry_policy: RetryPolicy,
     began_ms: u64,
     failures: u32,
-    /// Since when what is asked for has been unknown without a break.
+    /// Since when the requested topic or partition has been unknown without interruption.
     unknown_since_ms: Option<u64>,
-    /// Since when every bootstrap server has refused connections without a break.
+    /// Since when all bootstrap servers have refused connections without interruption.
     refused_since_ms: Option<u64>,
 }
 
-/// What the client knows of the cluster when a try came to nothing.
+/// What the client knew of the cluster when an attempt failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Known {
-    /// The topic, and the partition if one is asked for, were told of earlier.
+    /// The topic, and the partition if one is requested, were in earlier metadata.
     pub topic: bool,
-    /// A broker has answered this client at some time.
+    /// A broker has answered this client before.
     pub cluster: bool,
 }
 
-/// What follows a fault.
+/// The decision after a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     Retry { after_ms: u64, refresh: bool },
-    GiveUp(Because),
+    GiveUp(GiveUpReason),
 }
 
-/// Why there is no other try.
+/// Why there is no further attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Because {
-    /// Another try would find the same.
+pub enum GiveUpReason {
+    /// Another attempt would have the same result.
     Final,
-    /// The call's time or number of tries is used up.
+    /// The call's time or number of attempts is exhausted.
     TimedOut,
     /// Nothing listens at the bootstrap servers.
     Refused,
@@ -171,7 +171,7 @@ impl Attempts {
         Self { retry_policy, began_ms: now_ms, failures: 0, unknown_since_ms: None, refused_since_ms: None }
     }
 
-    /// How long the call may still take.
+    /// The time left for the call.
     pub fn left_ms(&self, now_ms: u64) -> u64 {
         self.retry_policy.timeout_ms.saturating_sub(now_ms.saturating_sub(self.began_ms))
     }
@@ -181,7 +181,7 @@ impl Attempts {
         if fault.is_refused() && !known.cluster {
             let since = *self.refused_since_ms.get_or_insert(now_ms);
             if now_ms.saturating_sub(since) >= self.retry_policy.refused_ms {
-                return Next::GiveUp(Because::Refused);
+                return Next::GiveUp(GiveUpReason::Refused);
             }
         } else {
             self.refused_since_ms = None;
@@ -190,18 +190,18 @@ impl Attempts {
             let since = *self.unknown_since_ms.get_or_insert(now_ms);
             let bound = if known.topic { UNKNOWN_AGAIN_MS } else { UNKNOWN_MS };
             if now_ms.saturating_sub(since) >= bound {
-                return Next::GiveUp(Because::Final);
+                return Next::GiveUp(GiveUpReason::Final);
             }
         } else {
             self.unknown_since_ms = None;
         }
         if remedy == Remedy::None {
-            return Next::GiveUp(Because::Final);
+            return Next::GiveUp(GiveUpReason::Final);
         }
         let after_ms = self.retry_policy.backoff_after(self.failures);
         self.failures += 1;
         if self.failures > self.retry_policy.retries || after_ms >= self.left_ms(now_ms) {
-            return Next::GiveUp(Because::TimedOut);
+            return Next::GiveUp(GiveUpReason::TimedOut);
         }
         Next::Retry { after_ms, refresh: remedy != Remedy::Wait }
     }

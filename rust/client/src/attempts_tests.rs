@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use klamm_base::{ErrorCode, Uuid};
 
-use super::attempts::{Attempts, Because, Fault, Known, Next, Remedy, RetryPolicy};
+use super::attempts::{Attempts, Fault, GiveUpReason, Known, Next, Remedy, RetryPolicy};
 use super::link_error::LinkError;
 
 const POLICY: RetryPolicy =
@@ -26,7 +26,7 @@ fn waits_grow_until_the_time_is_over() {
         now_ms += after_ms;
     }
     assert_eq!(waits, [100, 200, 350]);
-    assert_eq!(attempts.on_fault(now_ms, &broken(), NOTHING), Next::GiveUp(Because::TimedOut));
+    assert_eq!(attempts.on_fault(now_ms, &broken(), NOTHING), Next::GiveUp(GiveUpReason::TimedOut));
     assert_eq!(attempts.left_ms(now_ms), 350);
 }
 
@@ -34,7 +34,7 @@ fn waits_grow_until_the_time_is_over() {
 fn retries_are_bounded_by_their_number_too() {
     let mut attempts = Attempts::new(RetryPolicy { retries: 1, ..POLICY }, 0);
     assert!(matches!(attempts.on_fault(0, &broken(), NOTHING), Next::Retry { .. }));
-    assert_eq!(attempts.on_fault(0, &broken(), NOTHING), Next::GiveUp(Because::TimedOut));
+    assert_eq!(attempts.on_fault(0, &broken(), NOTHING), Next::GiveUp(GiveUpReason::TimedOut));
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn what_is_unknown_is_soon_taken_for_missing_unless_it_was_known() {
         ));
         assert_eq!(
             attempts.on_fault(gives_up_ms, &unknown, Known { topic: was_known, cluster: true }),
-            Next::GiveUp(Because::Final)
+            Next::GiveUp(GiveUpReason::Final)
         );
     }
 }
@@ -88,7 +88,7 @@ fn bootstrap_servers_that_refuse_are_given_up_unless_the_cluster_was_there() {
     let mut attempts = Attempts::new(retry_policy, 0);
     assert!(matches!(attempts.on_fault(0, &refused(), NOTHING), Next::Retry { .. }));
     assert!(matches!(attempts.on_fault(4_999, &refused(), NOTHING), Next::Retry { .. }));
-    assert_eq!(attempts.on_fault(5_000, &refused(), NOTHING), Next::GiveUp(Because::Refused));
+    assert_eq!(attempts.on_fault(5_000, &refused(), NOTHING), Next::GiveUp(GiveUpReason::Refused));
 
     let mut attempts = Attempts::new(retry_policy, 0);
     let known = Known { topic: false, cluster: true };

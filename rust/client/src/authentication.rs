@@ -1,4 +1,4 @@
-//! SASL over a connection: who the client is, told when it opens and before the broker forgets (KIP-368).
+//! SASL over a connection: authenticates when it opens, and again before the session expires (KIP-368).
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use super::security::dialogue::Dialogue;
 use super::security::scram::printable;
 use super::security::{Credentials, SecurityError};
 
-/// How much of a session passes before it is renewed, in hundredths: the least of what Apache Kafka's clients choose.
+/// The share of a session after which it is renewed, in percent: the lowest that Apache Kafka's clients choose.
 const RENEW_AFTER: u64 = 85;
 const NONCE_BYTES: usize = 24;
 
 impl Connection {
-    /// Tells who the client is, where the protocol has SASL.
+    /// Authenticates the client if the protocol includes SASL.
     pub(super) async fn authenticate(&mut self, until: Instant) -> Result<(), LinkError> {
         let security = self.security.clone();
         let Some(credentials) = &security.sasl else { return Ok(()) };
@@ -62,19 +62,19 @@ impl Connection {
             ErrorCode::UNSUPPORTED_SASL_MECHANISM => {
                 SecurityError::Mechanism { mechanism, offered: printable(&answer.mechanisms.join(", ")) }
             }
-            // Of a listener that knows its clients otherwise, or not at all.
+            // The listener authenticates in another way, or not at all.
             ErrorCode::ILLEGAL_SASL_STATE => SecurityError::NoSasl(self.without_sasl()),
             code => return Err(LinkError::Refused { address: self.address.clone(), code }),
         };
         Err(LinkError::security(&self.address, error))
     }
 
-    /// The protocol of a listener that is like the one expected, but for SASL.
+    /// The security protocol that corresponds to the expected one without SASL.
     fn without_sasl(&self) -> &'static str {
         if self.security.tls.is_some() { "SSL" } else { "PLAINTEXT" }
     }
 
-    /// Tells it again over the same connection, when most of the session has passed.
+    /// Re-authenticates over the same connection after most of the session has passed.
     pub(super) async fn renew_if_due(&mut self, within: Duration) -> Result<(), LinkError> {
         match self.renew_at {
             Some(at) if Instant::now() >= at => self.authenticate(Instant::now() + within).await,
@@ -83,7 +83,7 @@ impl Connection {
     }
 }
 
-/// When a session of so many ms is renewed; None where it has no end.
+/// When to renew a session of this lifetime in ms; `None` if it does not expire.
 fn renewal(began: Instant, session_lifetime_ms: i64) -> Option<Instant> {
     let lifetime_ms = u64::try_from(session_lifetime_ms).ok().filter(|lifetime_ms| *lifetime_ms > 0)?;
     began.checked_add(Duration::from_millis((lifetime_ms / 100).saturating_mul(RENEW_AFTER)))
@@ -91,7 +91,7 @@ fn renewal(began: Instant, session_lifetime_ms: i64) -> Option<Instant> {
 
 fn refusal(credentials: &Credentials, answer: &SaslAuthenticateAnswer) -> SecurityError {
     let said = match answer.error_message.as_deref().map(printable) {
-        // Whoever listens there may have been told the password, and must not make it shown.
+        // A malicious server may have received the password, and its message must not reveal it.
         Some(said) if !said.is_empty() && !said.contains(credentials.password.reveal()) => {
             format!(" (the broker says: {said})")
         }
@@ -101,7 +101,7 @@ fn refusal(credentials: &Credentials, answer: &SaslAuthenticateAnswer) -> Securi
     SecurityError::Refused { user, mechanism, option: credentials.option, said }
 }
 
-/// Letters for SCRAM, never the same twice.
+/// A unique nonce for SCRAM.
 fn nonce(address: &str) -> Result<String, LinkError> {
     let mut bytes = [0; NONCE_BYTES];
     let no_dice = |_| LinkError::security(address, SecurityError::Tls("the system gives no random numbers".to_owned()));

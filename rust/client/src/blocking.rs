@@ -1,4 +1,4 @@
-//! A connection for a thread that has nothing else to do: it waits for the socket itself, and no other thread wakes it.
+//! A connection for a dedicated thread: the thread itself waits for the socket, and no other thread has to wake it.
 
 use std::io;
 use std::pin::pin;
@@ -15,7 +15,7 @@ use super::connection::Connection;
 use super::link_error::LinkError;
 use super::versions::Versions;
 
-/// How long a caller that has to look for signals may have to wait for that.
+/// The longest delay before a caller checks for signals.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// One connection, used by one thread at a time.
@@ -25,15 +25,15 @@ pub struct BlockingConnection {
     runtime: Runtime,
 }
 
-/// What ends a wait early.
+/// Ends a wait early.
 pub enum Until<'a> {
-    /// Another thread.
+    /// By another thread.
     Interrupted(&'a Interrupter),
-    /// The caller, who is asked now and then.
+    /// By the caller, which is polled regularly.
     Refused(&'a dyn Fn() -> bool),
 }
 
-/// Ends what a thread waits for, or will wait for next.
+/// Interrupts what a thread waits for, or its next wait.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupter(Arc<Notify>);
 
@@ -43,7 +43,7 @@ impl Interrupter {
     }
 }
 
-/// Why a call has no outcome.
+/// Why a call has no result.
 #[derive(Debug)]
 pub enum Unfinished {
     Interrupted,
@@ -51,7 +51,7 @@ pub enum Unfinished {
 }
 
 impl BlockingConnection {
-    /// Connects and asks what the broker speaks.
+    /// Connects and queries the broker's API versions.
     pub fn open(plan: &ChannelPlan, within: Duration, until: &Until<'_>) -> Result<Self, Unfinished> {
         let failed = |error: io::Error| Unfinished::Failed(LinkError::connect(&plan.address, error));
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
@@ -64,7 +64,8 @@ impl BlockingConnection {
         self.connection.versions()
     }
 
-    /// The body of the answer to a request's body in that version of an API. After an error the connection is of no use.
+    /// Sends a request body in this version of an API and returns the response body. After an error the connection
+    /// must not be used.
     pub fn call(
         &mut self,
         api: i16,
@@ -88,7 +89,7 @@ impl BlockingConnection {
         run(&self.runtime, until, self.connection.send_raw(api, version, body, within))
     }
 
-    /// The second half: the answer to what was sent last.
+    /// The second half: the response to the last request.
     pub fn receive(
         &mut self,
         api: i16,

@@ -1,7 +1,7 @@
-//! A connection with any number of requests under way, for somebody with an event loop of his own.
+//! A connection with any number of requests in flight, for an owner with its own event loop.
 //!
-//! What happens to it comes as [`ChannelEvent`]s in a [`ChannelQueue`]. Nothing here decides when to connect, how long to
-//! wait, or what to do about a failure: that is up to the owner.
+//! Its events are [`ChannelEvent`]s in a [`ChannelQueue`]. The owner decides when to connect, how long to wait, and
+//! how to handle a failure.
 
 use std::collections::HashMap;
 use std::io;
@@ -26,26 +26,26 @@ use super::messages::{raw_frame, split_answer};
 use super::security::{ReadHalf, Security, WriteHalf};
 use super::versions::Versions;
 
-/// The owner closes a channel that takes too long; this only ends what was forgotten.
+/// The owner closes a channel that takes too long; this only ends forgotten ones.
 const AGREE_WITHIN: Duration = Duration::from_secs(24 * 3600);
 
-/// Small answers that come together are read together.
+/// Small responses that arrive together are read together.
 const READ_BYTES: usize = 16 << 10;
 
-/// What happens to a channel, in this order: it is accepted, opened, answers come, and it is closed.
+/// The events of a channel, in this order: it is accepted, it is opened, responses arrive, and it is closed.
 #[derive(Debug)]
 pub enum ChannelEvent {
-    /// The other side took the connection; its address.
+    /// The peer accepted the connection; its address.
     Accepted(SocketAddr),
-    /// It speaks these versions: requests may be sent.
+    /// The peer supports these versions: requests may be sent.
     Opened(Versions),
-    /// The body of an answer, and the correlation id of its request.
+    /// A response body, and the correlation id of its request.
     Answered { correlation_id: i32, body: Bytes },
-    /// It could not be made, or is lost. What was not answered never will be.
+    /// The connection could not be made, or was lost. Open requests will not be answered.
     Closed(LinkError),
 }
 
-/// Where a channel goes to, and as whom.
+/// The address of a channel, and how to connect.
 #[derive(Clone, Debug)]
 pub struct ChannelPlan {
     /// host:port.
@@ -54,7 +54,7 @@ pub struct ChannelPlan {
     pub security: Arc<Security>,
 }
 
-/// One connection. It is closed when this is dropped, and then no event follows.
+/// One connection. Dropping it closes it, and no event follows.
 #[derive(Debug)]
 pub struct Channel {
     shared: Arc<Shared>,
@@ -68,7 +68,7 @@ impl Drop for Channel {
 }
 
 impl Channel {
-    /// Begins to connect. Events come under `id`.
+    /// Starts to connect. Events have this `id`.
     pub fn open(handle: &Handle, plan: ChannelPlan, id: u64, queue: Arc<ChannelQueue>) -> Self {
         let retry = Arc::new(Retry(Notify::new()));
         let waker = Waker::from(retry.clone());
@@ -77,8 +77,8 @@ impl Channel {
         Self { shared, task }
     }
 
-    /// Sends a request in a version that both sides know; the correlation id that its answer has. On a channel that is not
-    /// open nothing is sent.
+    /// Sends a request in a version that both sides support; returns the correlation id of its response. Does nothing
+    /// if the channel is not open.
     pub fn send(&self, api: i16, version: i16, body: &[u8]) -> i32 {
         self.shared.send(api, version, body)
     }
@@ -96,20 +96,20 @@ struct Shared {
     queue: Arc<ChannelQueue>,
     outgoing: Mutex<Outgoing>,
     retry: Arc<Retry>,
-    /// Of `retry`: wakes the task when a write that had to wait can go on.
+    /// The waker of `retry`: wakes the task when a blocked write can continue.
     waker: Waker,
 }
 
 #[derive(Default)]
 pub(super) struct Outgoing {
-    /// None unless the channel is open.
+    /// `None` unless the channel is open.
     pub write: Option<WriteHalf>,
-    /// What the system would not take yet.
+    /// Bytes that the operating system has not accepted yet.
     pub backlog: Vec<u8>,
-    /// Whether the transport keeps bytes that are to be flushed.
+    /// Whether everything that the transport buffers was flushed.
     is_flushed: bool,
     correlation_id: i32,
-    /// API and version of what is not answered.
+    /// API and version of each unanswered request.
     asked: HashMap<i32, (i16, i16)>,
 }
 
@@ -129,7 +129,7 @@ impl Wake for Retry {
 }
 
 impl Outgoing {
-    /// Writes what is there, as far as it can be without waiting.
+    /// Writes as much as possible without blocking.
     pub fn write_on(&mut self, waker: &Waker) -> io::Result<()> {
         let Some(write) = &mut self.write else { return Ok(()) };
         let mut context = Context::from_waker(waker);
@@ -146,7 +146,7 @@ impl Outgoing {
         if self.backlog.is_empty() {
             self.backlog = Vec::new();
         }
-        // TLS keeps the end of a frame until it is flushed.
+        // TLS buffers the end of a frame until it is flushed.
         if !self.is_flushed && self.backlog.is_empty() {
             match Pin::new(write).poll_flush(&mut context) {
                 Poll::Ready(flushed) => flushed.map(|()| self.is_flushed = true)?,
@@ -161,14 +161,14 @@ impl Shared {
     async fn run(self: Arc<Self>) {
         let Err(error) = self.live().await;
         self.end();
-        self.tell(ChannelEvent::Closed(error));
+        self.push_event(ChannelEvent::Closed(error));
     }
 
     async fn live(&self) -> Result<std::convert::Infallible, LinkError> {
         let ChannelPlan { address, client_id, security } = &self.plan;
         let socket = connect(address).await?;
         let peer = socket.peer_addr().map_err(|error| LinkError::broken(address, error))?;
-        self.tell(ChannelEvent::Accepted(peer));
+        self.push_event(ChannelEvent::Accepted(peer));
         let opened = Connection::agree_on(socket, address, client_id, security, AGREE_WITHIN).await?;
         let Halves { read, write, versions, renew_at, correlation_id } = opened.into_halves();
         let mut read = BufReader::with_capacity(READ_BYTES, read);
@@ -176,7 +176,7 @@ impl Shared {
             let mut outgoing = self.outgoing.lock();
             (outgoing.write, outgoing.correlation_id) = (Some(write), correlation_id);
         }
-        self.tell(ChannelEvent::Opened(versions));
+        self.push_event(ChannelEvent::Opened(versions));
         tokio::select! {
             error = self.read_answers(&mut read) => Err(error),
             error = self.write_backlog() => Err(error),
@@ -188,7 +188,7 @@ impl Shared {
         loop {
             let answer = read_frame(read, &self.plan.address, ANSWER_BYTES_MAX).await;
             match answer.and_then(|frame| self.answer_of(&frame)) {
-                Ok(event) => self.tell(event),
+                Ok(event) => self.push_event(event),
                 Err(error) => return error,
             }
         }
@@ -205,7 +205,7 @@ impl Shared {
         Ok(ChannelEvent::Answered { correlation_id, body })
     }
 
-    /// Goes on with writes that had to wait.
+    /// Continues writes that were blocked.
     async fn write_backlog(&self) -> LinkError {
         loop {
             self.retry.0.notified().await;
@@ -215,7 +215,7 @@ impl Shared {
         }
     }
 
-    /// Before the broker forgets who this is (KIP-368), another channel has to take the place of this one.
+    /// Before the session expires (KIP-368), another channel must replace this one.
     async fn await_renewal(&self, renew_at: Option<Instant>) -> LinkError {
         match renew_at {
             Some(at) => sleep_until(at).await,
@@ -242,13 +242,13 @@ impl Shared {
         }
         outgoing.backlog = frame;
         if outgoing.write_on(&self.waker).is_err() {
-            // The task meets the same error, and tells it.
+            // The task encounters the same error and reports it.
             self.retry.0.notify_one();
         }
         correlation_id
     }
 
-    fn tell(&self, event: ChannelEvent) {
+    fn push_event(&self, event: ChannelEvent) {
         self.queue.push(self.id, event);
     }
 

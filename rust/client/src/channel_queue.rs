@@ -1,4 +1,4 @@
-//! What happens to the channels of one event loop, for that loop to take: a descriptor says when there is something.
+//! The events of an event loop's channels; a descriptor becomes readable when there are some.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::channel::ChannelEvent;
 use klamm_base::WakeUp;
 
-/// Events of any number of channels, each under the channel's id, in the order in which they happened.
+/// Events of any number of channels, each with the channel's id, in order.
 pub struct ChannelQueue {
     events: Mutex<Vec<(u64, ChannelEvent)>>,
     wake_up: WakeUp,
@@ -24,7 +24,7 @@ impl ChannelQueue {
         self.wake_up.as_raw_fd()
     }
 
-    /// What has happened since the last call.
+    /// The events since the last call.
     pub fn take(&self) -> Vec<(u64, ChannelEvent)> {
         let mut events = self.events.lock();
         self.wake_up.lower();
@@ -34,7 +34,7 @@ impl ChannelQueue {
     pub(super) fn push(&self, channel: u64, event: ChannelEvent) {
         let mut events = self.events.lock();
         events.push((channel, event));
-        // One wake-up for all that come before the loop takes them.
+        // One wake-up for all events before the loop takes them.
         if events.len() == 1 {
             self.wake_up.raise();
         }

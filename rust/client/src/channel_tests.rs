@@ -1,4 +1,4 @@
-//! Writing without waiting, to a transport that takes little at a time and keeps what is not flushed, as TLS does.
+//! Writing without blocking to a transport that accepts few bytes at a time and buffers unflushed bytes, as TLS does.
 
 use std::io;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use super::channel::Outgoing;
 struct Taken {
     kept: Vec<u8>,
     flushed: Vec<u8>,
-    /// How many bytes are taken at each call, the last one first; with none left it is not ready.
+    /// The number of bytes accepted by each call, the last entry first; without entries it is not ready.
     room: Vec<usize>,
     may_flush: bool,
 }

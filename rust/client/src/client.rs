@@ -1,4 +1,4 @@
-//! The driver: runs what the cores decide over connections and the clock.
+//! The driver: runs the decisions of the cores over connections and the clock.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use klamm_base::{ErrorCode, Uuid};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
-use super::attempts::{Attempts, Because, Fault, Known, Next, RetryPolicy};
+use super::attempts::{Attempts, Fault, GiveUpReason, Known, Next, RetryPolicy};
 use super::cluster::{ClusterView, Leader, NoLeader};
 use super::config::ClientConfig;
 use super::error::{ClientError, What};
@@ -17,7 +17,7 @@ use super::messages::metadata::{MetadataAnswer, MetadataRequest};
 use super::pool::Pool;
 use super::producing::Producer;
 
-/// A client of one cluster. Any number of calls may be under way at once.
+/// A client of one cluster. Any number of calls may run at once.
 #[derive(Debug)]
 pub struct Client {
     pub(super) config: ClientConfig,
@@ -29,19 +29,19 @@ pub struct Client {
     is_closed: AtomicBool,
 }
 
-/// One call's tries, with what it is for.
+/// The attempts of one call, with its purpose.
 pub(super) struct Call<'a> {
     client: &'a Client,
     what: What,
     attempts: Attempts,
     retry_policy: RetryPolicy,
     tries: u32,
-    /// Which key bounds the time.
+    /// The configuration key that limits the time.
     key: &'static str,
 }
 
 impl Client {
-    /// Nothing is connected to before something is asked.
+    /// Does not connect before the first call.
     pub fn new(config: ClientConfig) -> Self {
         let connect_within = Duration::from_millis(config.connect_timeout_ms);
         let pool = Pool::new(config.client_id.clone(), config.security.clone(), connect_within);
@@ -59,7 +59,7 @@ impl Client {
         }
     }
 
-    /// Lets connections and kept bytes go; later calls are refused.
+    /// Closes connections and drops kept bytes; later calls fail.
     pub fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
         self.producer.close();
@@ -79,7 +79,7 @@ impl Client {
         self.call_with(what, self.config.retry_policy(), "default.api.timeout.ms")
     }
 
-    /// A call of the producer: the Java producer's waits as long as this key says, and knows no other.
+    /// A call of the producer: as in the Java producer, it waits for the time of this one key.
     pub(super) fn producer_call(&self, what: What) -> Result<Call<'_>, ClientError> {
         self.call_with(what, self.config.producer.retry_policy_of_calls(&self.config), "max.block.ms")
     }
@@ -90,7 +90,7 @@ impl Client {
         Ok(Call { client: self, what, attempts, retry_policy, tries: 0, key })
     }
 
-    /// Asks whoever answers first: known brokers before those of the configuration, and last those that were silent.
+    /// Asks brokers until one answers: known brokers before bootstrap servers, and unreachable ones last.
     pub(super) async fn ask_any<R: Request>(&self, request: &R, within: Duration) -> Result<R::Answer, Fault> {
         let mut addresses = self.view.lock().addresses();
         addresses.extend(self.config.bootstrap.iter().cloned());
@@ -99,7 +99,7 @@ impl Client {
             match self.pool.call(&address, request, within).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) if error.is_security() => return Err(Fault::Link(error)),
-                // A server that refuses says less than one that is there and does not answer.
+                // A refused connection is less informative than a broker that does not answer.
                 Err(error) if error.is_refused() && matches!(&last, Fault::Link(before) if !before.is_refused()) => {}
                 Err(error) => last = Fault::Link(error),
             }
@@ -116,14 +116,14 @@ impl Client {
         Ok(answer)
     }
 
-    /// Learns anew about one topic.
+    /// Refreshes the metadata of one topic.
     pub(super) async fn refresh(&self, topic: &str, within: Duration) -> Result<(), Fault> {
         let answer = self.ask_metadata(Some(&[topic]), within).await?;
-        let told = answer.topics.iter().find(|told| told.name == topic).ok_or(Fault::LeftOut)?;
-        if told.error.is_error() { Err(Fault::Code(told.error)) } else { Ok(()) }
+        let found = answer.topics.iter().find(|found| found.name == topic).ok_or(Fault::LeftOut)?;
+        if found.error.is_error() { Err(Fault::Code(found.error)) } else { Ok(()) }
     }
 
-    /// Who leads a partition, asked for unless it is known.
+    /// The leader of a partition; requests metadata if it is not known.
     pub(super) async fn leader(&self, topic: &str, partition: i32, within: Duration) -> Result<Leader, Fault> {
         let known = self.view.lock().leader(topic, partition);
         if let Ok(leader) = known {
@@ -137,7 +137,7 @@ impl Client {
         })
     }
 
-    /// The names of all topics, ascending, each with whether it is internal.
+    /// The names of all topics, in ascending order, each with whether it is internal.
     pub async fn topics(&self) -> Result<Vec<(String, bool)>, ClientError> {
         let mut call = self.call(What::cluster("list the topics"))?;
         loop {
@@ -153,14 +153,14 @@ impl Client {
         }
     }
 
-    /// The partitions of a topic, ascending, asked for anew.
+    /// The partitions of a topic, in ascending order, from new metadata.
     pub async fn partitions(&self, topic: &str) -> Result<Vec<i32>, ClientError> {
         check_topic(topic)?;
         self.find_partitions(topic, self.call(What::topic(FIND_PARTITIONS, topic))?).await
     }
 
-    /// The id of a topic, as brokers told it when the topic was last asked for; asked for where nothing is known. `None`
-    /// where the brokers have no ids (before Apache Kafka 2.8).
+    /// The id of a topic from the last metadata; requests metadata if it is not known. `None` if the brokers have no
+    /// topic ids (before Apache Kafka 2.8).
     pub async fn topic_id(&self, topic: &str) -> Result<Option<Uuid>, ClientError> {
         check_topic(topic)?;
         let mut call = self.call(What::topic("find the id of", topic))?;
@@ -191,18 +191,18 @@ impl Client {
 }
 
 impl Call<'_> {
-    /// What one request may take.
+    /// The timeout of one request.
     pub fn within(&self) -> Duration {
         let left = self.attempts.left_ms(self.client.now_ms()).max(1);
         Duration::from_millis(left.min(self.client.config.request_timeout_ms))
     }
 
-    /// The partition that the call is at.
+    /// Sets the partition that the call currently handles.
     pub fn now_at(&mut self, partition: i32) {
         self.what.partition = Some(partition);
     }
 
-    /// Waits until it is time for another try, or says why there is none.
+    /// Waits until the next attempt, or returns an error if there is none.
     pub async fn wait_after(&mut self, fault: Fault) -> Result<(), ClientError> {
         self.tries += 1;
         let topic = self.what.topic.as_deref();
@@ -220,7 +220,7 @@ impl Call<'_> {
                 sleep(Duration::from_millis(after_ms)).await;
                 Ok(())
             }
-            Next::GiveUp(Because::TimedOut) => Err(ClientError::TimedOut {
+            Next::GiveUp(GiveUpReason::TimedOut) => Err(ClientError::TimedOut {
                 what: what(),
                 bootstrap: self.client.config.bootstrap.join(","),
                 timeout_ms: self.retry_policy.timeout_ms,
@@ -228,19 +228,19 @@ impl Call<'_> {
                 key: self.key,
                 last: Box::new(fault),
             }),
-            Next::GiveUp(Because::Refused) => Err(ClientError::Refused {
+            Next::GiveUp(GiveUpReason::Refused) => Err(ClientError::Refused {
                 what: what(),
                 bootstrap: self.client.config.bootstrap.join(","),
                 after_ms: self.retry_policy.refused_ms,
                 last: Box::new(fault),
             }),
-            Next::GiveUp(Because::Final) => Err(ClientError::Failed { what: what(), source: Box::new(fault) }),
+            Next::GiveUp(GiveUpReason::Final) => Err(ClientError::Failed { what: what(), source: Box::new(fault) }),
         }
     }
 }
 
 const FIND_PARTITIONS: &str = "find the partitions of";
-/// The longest name a topic can have.
+/// The longest topic name in bytes.
 const TOPIC_BYTES_MAX: usize = 249;
 
 pub(super) fn check_topic(topic: &str) -> Result<(), ClientError> {

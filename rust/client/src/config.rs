@@ -1,4 +1,4 @@
-//! The configuration of a client: the keys of Apache Kafka's Java clients that mean something here.
+//! The configuration of a client: the supported keys of Apache Kafka's Java clients.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::keys::{ROUND_ROBIN, Values};
 use super::producing::Partitioner;
 use super::security::Security;
 
-/// What a client obeys. Times in ms, sizes in bytes.
+/// The configuration of a client. Times in ms, sizes in bytes.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     /// Host and port each.
@@ -34,7 +34,7 @@ pub struct ClientConfig {
     pub producer: ProducerConfig,
 }
 
-/// What a producer obeys.
+/// The configuration of a producer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProducerConfig {
     pub transactional_id: Option<String>,
@@ -49,16 +49,16 @@ pub struct ProducerConfig {
     pub partitioner: Partitioner,
 }
 
-/// A key or value that is refused.
+/// An invalid key or value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientConfigError {
     #[error("bootstrap.servers={value}: {why}")]
     Bootstrap { value: String, why: String },
-    #[error("{key} is no configuration of klamm's client; it has: {known}")]
+    #[error("{key} is not a configuration of klamm's client; these are: {known}")]
     Unknown { key: String, known: String },
     #[error("{key}={value}: it must be {allowed}")]
     Value { key: &'static str, value: String, allowed: String },
-    /// Of TLS and SASL. `why` repeats no value that may be secret.
+    /// For keys of TLS and SASL. `why` does not repeat values, which may be secret.
     #[error("{key}: {why}")]
     Security { key: &'static str, why: String },
 }
@@ -90,7 +90,7 @@ impl ClientConfig {
         })
     }
 
-    /// Of a call that only reads.
+    /// For calls that only read.
     pub fn retry_policy(&self) -> RetryPolicy {
         RetryPolicy {
             timeout_ms: self.api_timeout_ms,
@@ -122,12 +122,12 @@ impl ProducerConfig {
         })
     }
 
-    /// Of a batch.
+    /// For a batch.
     pub fn retry_policy(&self, config: &ClientConfig) -> RetryPolicy {
         RetryPolicy { timeout_ms: self.delivery_timeout_ms, ..config.retry_policy() }
     }
 
-    /// Of the calls before and after the batches.
+    /// For the calls before and after the batches.
     pub fn retry_policy_of_calls(&self, config: &ClientConfig) -> RetryPolicy {
         RetryPolicy { timeout_ms: self.block_ms, ..config.retry_policy() }
     }

@@ -1,4 +1,4 @@
-//! One connection to a broker: a request, then its answer.
+//! One connection to a broker: one request at a time.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,15 +18,15 @@ use super::messages::{Request, name_of, raw_frame, request_frame, split_answer};
 use super::security::{ReadHalf, Security, Transport, WriteHalf};
 use super::versions::Versions;
 
-/// No honest answer is longer: one batch may be as large as its topic allows, but a frame's length is not trusted.
+/// The longest accepted response: a batch may be as large as its topic allows, but a frame's length is not trusted.
 pub(super) const ANSWER_BYTES_MAX: usize = 1 << 30;
-/// The same before the broker has answered anything else than what it speaks. The alert of a listener that speaks TLS
-/// would be a length of 352 MB.
+/// The longest response before the broker has answered anything except ApiVersions. The alert of a TLS listener would
+/// be read as a length of 352 MB.
 const FIRST_ANSWER_BYTES_MAX: usize = 1 << 24;
-/// Room for an answer grows with what arrives, beginning with this.
+/// The buffer for a response grows as bytes arrive, starting with this size.
 const FIRST_ROOM: usize = 4 << 20;
 
-/// A connection that was agreed on; used by one request at a time.
+/// A connection after version negotiation; used by one request at a time.
 #[derive(Debug)]
 pub struct Connection {
     stream: BufReader<Box<dyn Transport>>,
@@ -35,24 +35,25 @@ pub struct Connection {
     pub(super) versions: Versions,
     correlation_id: i32,
     pub(super) security: Arc<Security>,
-    /// When the broker must be told again who this is (KIP-368).
+    /// When the client must re-authenticate (KIP-368).
     pub(super) renew_at: Option<Instant>,
-    /// Whether the broker answered anything but what it speaks, which listeners answer to strangers, too.
+    /// Whether the broker has answered anything except ApiVersions, which listeners answer to unauthenticated clients
+    /// too.
     is_welcome: bool,
 }
 
-/// What is left of a connection whose directions went to tasks of their own.
+/// The parts of a connection whose two directions are moved to separate tasks.
 pub(super) struct Halves {
     pub read: ReadHalf,
     pub write: WriteHalf,
     pub versions: Versions,
     pub renew_at: Option<Instant>,
-    /// Of the last request.
+    /// The correlation id of the last request.
     pub correlation_id: i32,
 }
 
 impl Connection {
-    /// Connects, by TLS and with SASL where the configuration says so, and asks what the broker speaks.
+    /// Connects, with TLS and SASL if configured, and queries the broker's API versions.
     pub async fn open(
         address: &str,
         client_id: &str,
@@ -68,7 +69,7 @@ impl Connection {
         Self::agree_on(socket, address, client_id, security, until.saturating_duration_since(Instant::now())).await
     }
 
-    /// The same over a socket that is connected.
+    /// The same over a connected socket.
     pub(super) async fn agree_on(
         socket: TcpStream,
         address: &str,
@@ -105,18 +106,18 @@ impl Connection {
         unreachable!("version 0 is the last one")
     }
 
-    /// What the broker speaks.
+    /// The API versions of the broker.
     pub fn versions(&self) -> &Versions {
         &self.versions
     }
 
-    /// Asks in the newest version that both sides know. After an error the connection is of no use.
+    /// Sends a request in the newest version that both sides support. After an error the connection must not be used.
     pub async fn call<R: Request>(&mut self, request: &R, within: Duration) -> Result<R::Answer, LinkError> {
         self.renew_if_due(within).await?;
         self.ask(request, within).await
     }
 
-    /// The body of the answer to a request's body that was written elsewhere, in that version of an API.
+    /// Sends an encoded request body in this version of an API and returns the response body.
     pub async fn call_raw(
         &mut self,
         api: i16,
@@ -138,7 +139,7 @@ impl Connection {
         sent.map_err(|source| self.puzzled(LinkError::broken(&self.address, source)))
     }
 
-    /// The second half: the answer to what was sent last.
+    /// The second half: the response to the last request.
     pub async fn receive_raw(&mut self, api: i16, version: i16, within: Duration) -> Result<Bytes, LinkError> {
         let frame = timeout(within, self.receive()).await.map_err(|_| self.late(api, within))?;
         let body = frame.and_then(|frame| self.body_of(&frame, api, version)).map_err(|error| self.puzzled(error))?;
@@ -146,7 +147,7 @@ impl Connection {
         Ok(body)
     }
 
-    /// As `call`, whatever the time.
+    /// As `call`, but without checking for re-authentication.
     pub(super) async fn ask<R: Request>(&mut self, request: &R, within: Duration) -> Result<R::Answer, LinkError> {
         let version = self.versions.choose(request);
         let version = version.map_err(|source| LinkError::Version { address: self.address.clone(), source })?;
@@ -179,7 +180,7 @@ impl Connection {
         read_frame(&mut self.stream, &self.address, most).await
     }
 
-    /// The body in the frame of an answer, which must be to what was sent last.
+    /// The body in a response frame, which must belong to the last request.
     fn body_of(&self, frame: &Bytes, api: i16, version: i16) -> Result<Bytes, LinkError> {
         let (found, body) = split_answer(api, version, frame).map_err(|source| self.malformed(api, source))?;
         if found != self.correlation_id {
@@ -197,7 +198,7 @@ impl Connection {
         LinkError::Malformed { address: self.address.clone(), what: name_of(api), source }
     }
 
-    /// What a connection that breaks at once may mean.
+    /// Explains an immediately broken connection.
     fn puzzled(&self, error: LinkError) -> LinkError {
         match error {
             LinkError::Broken { address, source } if !self.is_welcome => {
@@ -208,16 +209,16 @@ impl Connection {
         }
     }
 
-    /// The directions, for requests that do not wait for each other.
+    /// Splits the directions, for requests that do not wait for each other.
     pub(super) fn into_halves(self) -> Halves {
-        // Nothing is buffered: every answer that was asked for has been read.
+        // Nothing is buffered, because all responses have been read.
         let (read, write) = self.stream.into_inner().into_halves();
         let (versions, renew_at, correlation_id) = (self.versions, self.renew_at, self.correlation_id);
         Halves { read, write, versions, renew_at, correlation_id }
     }
 }
 
-/// Connects to the first of a host's addresses that accepts; an error is of refusal only if all of them refuse.
+/// Connects to the first of a host's addresses that accepts; the error is a refusal only if all of them refuse.
 pub(super) async fn connect(address: &str) -> Result<TcpStream, LinkError> {
     let failed = |source| LinkError::connect(address, source);
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
@@ -252,13 +253,13 @@ async fn transport(
     Ok(Box::new(stream))
 }
 
-/// Sends all of a frame: TLS keeps the end of it until it is told.
+/// Sends and flushes a whole frame: TLS buffers the end of it.
 pub(super) async fn send<W: AsyncWriteExt + Unpin>(stream: &mut W, frame: &[u8]) -> io::Result<()> {
     stream.write_all(frame).await?;
     stream.flush().await
 }
 
-/// The next answer's frame of at most so many bytes, without its length.
+/// The next response frame without its length, limited to `max` bytes.
 pub(super) async fn read_frame<R: AsyncRead + Unpin>(
     stream: &mut R,
     address: &str,
@@ -272,7 +273,7 @@ pub(super) async fn read_frame<R: AsyncRead + Unpin>(
     }
 }
 
-/// The next `len` bytes; memory grows with what really arrives, and there may be none.
+/// The next `len` bytes; memory grows with the bytes that arrive, and an allocation may fail.
 async fn read_exactly<R: AsyncRead + Unpin>(stream: &mut R, len: usize) -> io::Result<Bytes> {
     let mut bytes = Vec::with_capacity(len.min(FIRST_ROOM));
     while bytes.len() < len {

@@ -1,4 +1,4 @@
-//! What a caller is told when a call fails: what was asked, of whom, why not, and the way out.
+//! Errors of calls: what was requested, from which broker, why it failed, and advice.
 
 use klamm_base::ErrorCode;
 use klamm_records::RecordsError;
@@ -23,7 +23,7 @@ pub enum ClientError {
     Invalid(String),
     #[error(
         "offset {offset} of {topic}-{partition} is out of range: the partition holds [{earliest}, {latest}). \
-         Records before that were deleted by retention; an offset behind it was never written, or the topic was made anew"
+         Records before that were deleted by retention; later offsets were never written, or the topic was recreated"
     )]
     OffsetOutOfRange { topic: String, partition: i32, offset: i64, earliest: i64, latest: i64 },
     #[error("the batch at offset {offset} of {topic}-{partition} is damaged: {source}")]
@@ -52,7 +52,7 @@ pub enum ClientError {
     Closed,
 }
 
-/// What was to be done, where.
+/// The operation and its target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct What {
     /// As in "cannot ...".
@@ -94,7 +94,7 @@ impl std::fmt::Display for What {
 }
 
 impl ClientError {
-    /// Topic and partition, where the error is of one.
+    /// Topic and partition, if the error concerns one.
     pub fn place(&self) -> (Option<&str>, Option<i32>) {
         match self {
             Self::TimedOut { what, .. } | Self::Refused { what, .. } | Self::Failed { what, .. } => {
@@ -109,17 +109,17 @@ impl ClientError {
         }
     }
 
-    /// Whether another topic has the name of the one that was to be read.
+    /// Whether another topic has the name of the requested one.
     pub fn is_another_topic(&self) -> bool {
         matches!(self, Self::Failed { source, .. } if matches!(**source, Fault::AnotherTopic { .. }))
     }
 
-    /// Whether there is no broker that could ever do it.
+    /// Whether no broker supports the operation.
     pub fn lacks_transactions(&self) -> bool {
         matches!(self, Self::Failed { source, .. } if matches!(**source, Fault::NoTransactions))
     }
 
-    /// Whether client and broker do not trust each other.
+    /// Whether authentication or trust between client and broker failed.
     pub fn is_security(&self) -> bool {
         let fault = match self {
             Self::Failed { source, .. } | Self::NotDelivered { source, .. } => source,
@@ -128,7 +128,7 @@ impl ClientError {
         matches!(&**fault, Fault::Link(error) if error.is_security())
     }
 
-    /// The protocol's code, where a broker told one.
+    /// The protocol's error code, if a broker returned one.
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
             Self::TimedOut { last: fault, .. }

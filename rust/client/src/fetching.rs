@@ -19,17 +19,17 @@ pub struct FetchRange {
     pub partition: i32,
     pub start: i64,
     pub end: i64,
-    /// The topic that is meant, where its id is known: another one of its name is not read.
+    /// The id of the expected topic, if known: another topic with the same name is not read.
     pub topic_id: Option<Uuid>,
 }
 
-/// What calls left of their answers, for those that read on.
+/// Unread rests of responses, kept for calls that continue reading.
 #[derive(Debug, Default)]
 pub struct Kept {
     slices: HashMap<(String, i32), Slice>,
 }
 
-/// Answers of which something is kept: more partitions are hardly read at the same time.
+/// Limit on kept responses: more partitions are rarely read at the same time.
 const KEPT_MAX: usize = 32;
 
 impl Kept {
@@ -49,9 +49,9 @@ impl Kept {
 }
 
 impl Client {
-    /// The next records of a range, undecoded. Without any when none came within `fetch.max.wait.ms`.
+    /// The next records of a range, not decoded. Empty if none arrived within `fetch.max.wait.ms`.
     ///
-    /// What is not read of it may be given back by [`Client::keep`].
+    /// An unread rest can be returned with [`Client::keep`].
     pub async fn fetch(&self, range: &FetchRange) -> Result<Slice, ClientError> {
         check_range(range)?;
         let what = What::partition("fetch", &range.topic, range.partition).at(range.start);
@@ -72,7 +72,7 @@ impl Client {
         }
     }
 
-    /// Takes back what is left of a slice, for the next fetch of this partition.
+    /// Keeps the rest of a slice for the next fetch of this partition.
     pub fn keep(&self, range: &FetchRange, slice: Slice) {
         if !slice.is_spent() {
             self.kept.lock().give(range, slice);
@@ -115,7 +115,7 @@ impl Client {
         Slice::new(fetched.records, range.start, range.end, aborted, max, watermarks)
     }
 
-    /// The error of an offset that is not there, with what is.
+    /// The error for an offset that does not exist, with the existing range.
     async fn out_of_range(&self, range: &FetchRange) -> Result<ClientError, ClientError> {
         let mut ends = [0; 2];
         for (end, mark) in ends.iter_mut().zip([EARLIEST, LATEST]) {

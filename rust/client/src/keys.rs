@@ -1,5 +1,5 @@
-//! The keys of a client and what each may be: names, defaults and ranges are those of Apache Kafka 4.3's clients, except
-//! that batches are larger, because records come by many at once here.
+//! The keys of a client and their valid values: names, defaults and ranges are those of Apache Kafka 4.3's clients,
+//! except that batches are larger, because many records are passed at once here.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use klamm_records::{Codec, Compression};
 
 use super::config::ClientConfigError;
 
-/// What the value of a key may be.
+/// The valid values of a key.
 enum Allowed {
     Number(i64, i64),
     Words(&'static [&'static str]),
     Text,
-    /// Read where it is used: of TLS and SASL.
+    /// Validated where it is used: keys of TLS and SASL.
     Given,
 }
 
@@ -38,7 +38,7 @@ const fn given(name: &'static str) -> Key {
 
 pub(super) const ROUND_ROBIN: &str = "org.apache.kafka.clients.producer.RoundRobinPartitioner";
 
-/// Every key, by name. Those of librdkafka are beside Apache Kafka's where they say the same.
+/// Every key, by name. Equivalent keys of librdkafka are included.
 const KEYS: &[Key] = &[
     words("acks", "all", &["all", "-1"]),
     number("batch.size", "262144", 1, 1 << 29),
@@ -96,7 +96,7 @@ const KEYS: &[Key] = &[
     Key { name: "transactional.id", default: "", allowed: Allowed::Text },
 ];
 
-/// The values that were given, and defaults for the rest.
+/// The given values, with defaults for the rest.
 pub struct Values<'a>(&'a BTreeMap<String, String>);
 
 impl<'a> Values<'a> {
@@ -113,7 +113,7 @@ impl<'a> Values<'a> {
         (key, self.0.get(name).map_or(key.default, |value| value.trim()))
     }
 
-    /// A value that is there and not empty.
+    /// A value that is set and not empty.
     pub fn given(&self, name: &str) -> Option<&str> {
         let (key, value) = self.of(name);
         debug_assert!(matches!(key.allowed, Allowed::Given), "{name} is read as what it may be");
@@ -135,7 +135,7 @@ impl<'a> Values<'a> {
         self.word_that(name, |word, value| word == value)
     }
 
-    /// The same where large and small letters do not matter.
+    /// The same, ignoring case.
     pub fn word_of_any_case(&self, name: &str) -> Result<&'static str, ClientConfigError> {
         self.word_that(name, str::eq_ignore_ascii_case)
     }
@@ -167,7 +167,7 @@ impl<'a> Values<'a> {
         Compression::at_level(codec, level).ok_or_else(refused)
     }
 
-    /// Text that fits into a string of the protocol.
+    /// A text that fits into a string of the protocol.
     pub fn text(&self, name: &str) -> Result<String, ClientConfigError> {
         let (key, value) = self.of(name);
         let allowed = || format!("at most {TEXT_BYTES_MAX} bytes");

@@ -1,10 +1,9 @@
-//! klamm as a client of brokers, its own and Apache Kafka's: reads ranges of partitions, finds offsets,
-//! produces, with transactions.
+//! klamm as a client of its own brokers and Apache Kafka's: reads ranges of partitions, finds offsets, and produces,
+//! with transactions.
 //!
-//! What decides has no socket and no clock: [`cluster`] knows who leads what, [`attempts`] whether and when to try
-//! again, [`slice`] which records of an answer a reader may see,
-//! `producing::accumulator` which batch is sent when. [`connection`] and [`pool`] move bytes, and [`Client`]
-//! runs the one with the other.
+//! The decisions need no socket and no clock: [`cluster`] tracks leaders, [`attempts`] decides whether and when to
+//! retry, [`slice`] which records of a response are visible, `producing::accumulator` which batch is sent when.
+//! [`connection`] and [`pool`] move bytes, and [`Client`] connects the two sides.
 
 pub mod attempts;
 #[cfg(test)]
@@ -39,6 +38,7 @@ pub use channel::{Channel, ChannelEvent, ChannelPlan};
 pub use channel_queue::ChannelQueue;
 pub use client::Client;
 pub use config::{ClientConfig, ClientConfigError};
+pub use connection::Connection;
 pub use error::ClientError;
 pub use fetching::FetchRange;
 pub use link_error::LinkError;

@@ -1,4 +1,4 @@
-//! Why a broker was not asked, or gave no answer that can be used.
+//! Why a broker could not be reached, or returned no usable response.
 
 use std::io;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub enum LinkError {
     Connect { address: String, source: Arc<io::Error> },
     #[error("the connection to {address} broke: {}", reason(.source))]
     Broken { address: String, source: Arc<io::Error> },
-    /// As a listener does that wants another security.protocol, and a broker that is just being ended.
+    /// Typical of a listener that requires another security.protocol, and of a broker that is being stopped.
     #[error(
         "{address} closed the connection before it answered anything ({}); is {protocol} the security.protocol of its \
          listener{}?", reason(.source), .hint
@@ -23,32 +23,32 @@ pub enum LinkError {
     Unwelcome { address: String, source: Arc<io::Error>, protocol: &'static str, hint: &'static str },
     #[error("{address} did not answer {what} within {after_ms} ms")]
     Late { address: String, what: &'static str, after_ms: u128 },
-    #[error("{address} answered {what} with what is no such answer: {source}")]
+    #[error("{address} sent an invalid {what} response: {source}")]
     Malformed { address: String, what: &'static str, source: WireError },
     #[error(
         "{address} announced an answer of {len} bytes: it does not speak Kafka's protocol, or not without TLS \
          (security.protocol=SSL or SASL_SSL)"
     )]
     TooLong { address: String, len: i32 },
-    #[error("{address} answered request {found} where {expected} was asked: it does not speak Kafka's protocol")]
+    #[error("{address} answered request {found} instead of {expected}: it does not speak Kafka's protocol")]
     OutOfTurn { address: String, expected: i32, found: i32 },
     #[error("{address} answered request {found}, which was not sent: it does not speak Kafka's protocol")]
     Unasked { address: String, found: i32 },
-    #[error("{address} cannot be asked: {source}")]
+    #[error("{address} cannot be used: {source}")]
     Version { address: String, source: NoCommonVersion },
-    #[error("{address} refused to say what it speaks: {code}")]
+    #[error("{address} rejected the ApiVersions request: {code}")]
     Refused { address: String, code: ErrorCode },
-    #[error("{address} cannot be talked to: {source}")]
+    #[error("cannot establish a trusted connection to {address}: {source}")]
     Security { address: String, source: Box<SecurityError> },
 }
 
 impl LinkError {
-    /// Of a connection that does not come about.
+    /// For a connection that could not be made.
     pub fn connect(address: &str, error: io::Error) -> Self {
         Self::Connect { address: address.to_owned(), source: Arc::new(error) }
     }
 
-    /// Of a connection that was there: what TLS or the system says.
+    /// For an existing connection: the error of TLS or of the operating system.
     pub fn broken(address: &str, error: io::Error) -> Self {
         match SecurityError::of_stream(&error) {
             Some(error) => Self::security(address, error),
@@ -60,7 +60,7 @@ impl LinkError {
         Self::Security { address: address.to_owned(), source: Box::new(error) }
     }
 
-    /// Whether another try may find another state of things.
+    /// Whether a retry may succeed.
     pub fn is_passing(&self) -> bool {
         match self {
             Self::Connect { .. } | Self::Broken { .. } | Self::Unwelcome { .. } | Self::Late { .. } => true,
@@ -74,12 +74,12 @@ impl LinkError {
         matches!(self, Self::Connect { source, .. } if source.kind() == io::ErrorKind::ConnectionRefused)
     }
 
-    /// Whether one of both does not trust the other: then no other broker is asked either, as by Apache Kafka's clients.
+    /// Whether authentication or trust failed: then no other broker is tried, as in Apache Kafka's clients.
     pub fn is_security(&self) -> bool {
         matches!(self, Self::Security { .. }) && !self.is_passing()
     }
 
-    /// The protocol's code, where a broker told one, or there is one for it.
+    /// The protocol's error code, if a broker returned one or one corresponds to the error.
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
             Self::Refused { code, .. } => Some(*code),
@@ -89,7 +89,7 @@ impl LinkError {
     }
 }
 
-/// What the system says, without its number for it.
+/// The operating system's description, without its error number.
 fn reason(error: &io::Error) -> String {
     let text = match error.kind() {
         io::ErrorKind::UnexpectedEof => "closed by the broker".to_owned(),

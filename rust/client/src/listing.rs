@@ -1,4 +1,4 @@
-//! Offsets of times and of the ends of logs.
+//! Offsets for timestamps and for the ends of logs.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use super::error::{ClientError, What};
 use super::messages::list_offsets::{FoundOffset, ListOffsetsRequest, OffsetQuery};
 
 impl Client {
-    /// The first offset at or after a time (or one of the marks for the ends) in each partition; -1 where there is
-    /// no record that young.
+    /// The first offset at or after a timestamp (or special timestamp) in each partition; -1 if there is no such
+    /// record.
     pub async fn offsets(
         &self,
         topic: &str,
@@ -33,7 +33,7 @@ impl Client {
         Ok(found)
     }
 
-    /// Asks each leader once; keeps what was found, and tells one of the faults.
+    /// Sends one request to each leader; stores the found offsets, and returns one of the faults.
     async fn ask_offsets(
         &self,
         topic: &str,
@@ -50,7 +50,7 @@ impl Client {
         let mut outcome = Ok(());
         for (address, partitions) in by_leader {
             let read_committed = self.config.read_committed;
-            let request = ListOffsetsRequest { read_committed, topic, partitions: &partitions };
+            let request = ListOffsetsRequest { replica_id: -1, read_committed, topic, partitions: &partitions };
             match self.pool.call(&address, &request, within).await {
                 Ok(answer) => outcome = outcome.and(take_in(&partitions, &answer, found)),
                 Err(error) => outcome = outcome.and(Err(Fault::Link(error))),

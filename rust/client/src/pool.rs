@@ -1,4 +1,4 @@
-//! Connections by address: each is one call's alone while it is used.
+//! Connections by address: each is used by one call at a time.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::link_error::LinkError;
 use super::messages::Request;
 use super::security::Security;
 
-/// Connections to one broker that are kept while nobody uses them.
+/// Limit on idle connections that are kept for each broker.
 const IDLE_MAX: usize = 8;
 
 #[derive(Debug)]
@@ -20,15 +20,15 @@ pub struct Pool {
     security: Arc<Security>,
     connect_within: Duration,
     idle: Mutex<HashMap<String, Vec<Connection>>>,
-    silent: Arc<Silent>,
+    unreachable: Arc<UnreachableAddresses>,
 }
 
-/// The addresses that could not be connected to when that was last tried.
+/// The addresses to which the last connection attempt failed.
 #[derive(Debug, Default)]
-pub struct Silent(Mutex<HashSet<String>>);
+pub struct UnreachableAddresses(Mutex<HashSet<String>>);
 
-impl Silent {
-    /// What came of connecting to an address.
+impl UnreachableAddresses {
+    /// Records the result of connecting to an address.
     pub fn note(&self, address: &str, error: Option<&LinkError>) {
         let mut addresses = self.0.lock();
         match error {
@@ -37,20 +37,20 @@ impl Silent {
         };
     }
 
-    /// The same addresses, those that were silent behind the others.
-    fn behind(&self, mut addresses: Vec<String>) -> Vec<String> {
-        let silent = self.0.lock();
-        addresses.sort_by_key(|address| silent.contains(address));
+    /// The same addresses, unreachable ones last.
+    fn unreachable_last(&self, mut addresses: Vec<String>) -> Vec<String> {
+        let unreachable = self.0.lock();
+        addresses.sort_by_key(|address| unreachable.contains(address));
         addresses
     }
 }
 
 impl Pool {
     pub fn new(client_id: String, security: Arc<Security>, connect_within: Duration) -> Self {
-        Self { client_id, security, connect_within, idle: Mutex::default(), silent: Arc::default() }
+        Self { client_id, security, connect_within, idle: Mutex::default(), unreachable: Arc::default() }
     }
 
-    /// Asks a broker. A connection that was idle may have been closed meanwhile: then a new one is made.
+    /// Sends a request to a broker. An idle connection may have been closed meanwhile: then a new one is made.
     pub async fn call<R: Request>(&self, address: &str, request: &R, within: Duration) -> Result<R::Answer, LinkError> {
         if let Some(connection) = self.take(address) {
             match self.call_on(connection, address, request, within).await {
@@ -60,18 +60,18 @@ impl Pool {
         }
         let connect_within = within.min(self.connect_within);
         let opened = Connection::open(address, &self.client_id, &self.security, connect_within).await;
-        self.silent.note(address, opened.as_ref().err());
+        self.unreachable.note(address, opened.as_ref().err());
         self.call_on(opened?, address, request, within).await
     }
 
-    /// The order in which to ask: who could not be connected to the last time may let a caller wait for long.
+    /// The order in which to try addresses: those that were unreachable may cause a long wait.
     pub fn likely_first(&self, addresses: Vec<String>) -> Vec<String> {
-        self.silent.behind(addresses)
+        self.unreachable.unreachable_last(addresses)
     }
 
-    /// To note there what comes of connections beside the pool's.
-    pub fn silent(&self) -> Arc<Silent> {
-        self.silent.clone()
+    /// For recording the results of connections outside of the pool.
+    pub fn unreachable(&self) -> Arc<UnreachableAddresses> {
+        self.unreachable.clone()
     }
 
     async fn call_on<R: Request>(
@@ -98,7 +98,7 @@ impl Pool {
         }
     }
 
-    /// Closes what is idle.
+    /// Closes idle connections.
     pub fn close(&self) {
         self.idle.lock().clear();
     }
@@ -111,13 +111,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_was_silent_is_asked_last_until_heard_again() {
-        let silent = Silent::default();
+    fn unreachable_addresses_are_tried_last_until_they_answer() {
+        let unreachable = UnreachableAddresses::default();
         let all = || ["a:1", "b:2", "c:3"].map(String::from).to_vec();
         let error = LinkError::Refused { address: "a:1".into(), code: ErrorCode::NONE };
-        silent.note("a:1", Some(&error));
-        assert_eq!(silent.behind(all()), ["b:2", "c:3", "a:1"]);
-        silent.note("a:1", None);
-        assert_eq!(silent.behind(all()), all());
+        unreachable.note("a:1", Some(&error));
+        assert_eq!(unreachable.unreachable_last(all()), ["b:2", "c:3", "a:1"]);
+        unreachable.note("a:1", None);
+        assert_eq!(unreachable.unreachable_last(all()), all());
     }
 }

@@ -1,8 +1,8 @@
-//! Which records of an answer a reader of a range may see.
+//! The records of a response that are visible to the reader of a range.
 //!
-//! A fetched batch may begin before the offset asked for and end behind the range; control batches are nobody's data;
-//! under read_committed, batches of aborted transactions are passed over (KIP-98): an aborted transaction of
-//! a producer begins at the first offset that the answer tells and ends with the producer's ABORT marker.
+//! A fetched batch may begin before the requested offset and end after the range; control batches contain no data;
+//! with read_committed, batches of aborted transactions are skipped (KIP-98): a producer's aborted transaction begins
+//! at the first offset in the response's list and ends with the producer's ABORT marker.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -12,11 +12,11 @@ use klamm_records::{Batch, RecordsError, records};
 
 const ABORT: i16 = 0;
 
-/// What is left to read of the records of one answer.
+/// The unread records of one response.
 #[derive(Debug)]
 pub struct Slice {
     bytes: Bytes,
-    /// Where the next batch begins.
+    /// The position of the next batch.
     at: usize,
     next_offset: i64,
     end: i64,
@@ -25,12 +25,12 @@ pub struct Slice {
     pub watermarks: Watermarks,
 }
 
-/// What the leader told with the records.
+/// The offsets that the leader sent with the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watermarks {
     pub high_watermark: i64,
     pub last_stable_offset: i64,
-    /// -1: not told.
+    /// -1: not sent.
     pub log_start_offset: i64,
 }
 
@@ -42,7 +42,7 @@ pub struct DataBatch<'a> {
 }
 
 impl Slice {
-    /// `aborted`: producer id and first offset of each aborted transaction, to pass over its records.
+    /// `aborted`: producer id and first offset of each aborted transaction, whose records are skipped.
     pub fn new(
         bytes: Bytes,
         start: i64,
@@ -55,34 +55,35 @@ impl Slice {
         Self { bytes, at: 0, next_offset: start, end, aborted, decompressed_bytes_max, watermarks }
     }
 
-    /// Where to read on: every record before it was seen, or is no data.
+    /// Where to continue: every record before it was read, or is not data.
     pub fn next_offset(&self) -> i64 {
         self.next_offset
     }
 
-    /// Whether the range is read to its end, or these bytes are.
+    /// Whether the range, or the response, is read completely.
     pub fn is_spent(&self) -> bool {
         self.next_offset >= self.end || self.at >= self.bytes.len()
     }
 
-    /// Reads on to another end.
+    /// Changes the end of the range.
     pub fn set_end(&mut self, end: i64) {
         self.end = end;
     }
 
-    /// What a batch may decompress to.
+    /// Limit on the decompressed size of a batch.
     pub fn decompressed_bytes_max(&self) -> usize {
         self.decompressed_bytes_max
     }
 
-    /// The bytes, to borrow batches from while the slice moves on.
+    /// The bytes, from which batches can be borrowed while the slice advances.
     pub fn bytes(&self) -> Bytes {
         self.bytes.clone()
     }
 
-    /// The next batch with data, checked; `None` at the end. [`Slice::passed`] moves behind it.
+    /// The next batch with data, verified; `None` at the end. [`Slice::passed`] advances past it.
     ///
-    /// `bytes` is what [`Slice::bytes`] gave. A batch that is cut by the end of the answer is left for the next one.
+    /// `bytes` is the result of [`Slice::bytes`]. An incomplete batch at the end of the response is left for the next
+    /// one.
     pub fn next_batch<'a>(&mut self, bytes: &'a Bytes) -> Result<Option<DataBatch<'a>>, RecordsError> {
         while !self.is_spent() {
             let batch = match Batch::at_start_of(&bytes[self.at..]) {
@@ -107,18 +108,18 @@ impl Slice {
         Ok(None)
     }
 
-    /// How many batches of the size of `batch`, which is the next one, the bytes have from there on, rounded up.
+    /// The number of batches of the size of `batch`, which is the next one, in the remaining bytes, rounded up.
     pub fn batches_left_like(&self, batch: Batch<'_>) -> usize {
         (self.bytes.len() - self.at).div_ceil(batch.bytes().len())
     }
 
-    /// Moves behind a batch.
+    /// Advances past a batch.
     pub fn passed(&mut self, batch: Batch<'_>) {
         self.at += batch.bytes().len();
         self.next_offset = batch.header().next_offset().clamp(self.next_offset, self.end.max(self.next_offset));
     }
 
-    /// Moves to an offset within the batch that was given out last.
+    /// Moves to an offset within the batch that was returned last.
     pub fn stop_at(&mut self, offset: i64) {
         self.next_offset = offset.max(self.next_offset);
     }
@@ -136,25 +137,25 @@ impl Slice {
     }
 }
 
-/// The kind of the marker that a control batch holds; `None` when compaction took it.
+/// The type of the marker in a control batch; `None` if compaction removed it.
 fn marker_kind(batch: Batch<'_>, decompressed_bytes_max: usize) -> Result<Option<i16>, RecordsError> {
     let mut buffer = Vec::new();
     let first = records(batch, &mut buffer, decompressed_bytes_max)?.next().transpose()?;
     first.map(|record| control_kind(record.key)).transpose()
 }
 
-/// The aborted transactions that the reader is inside of.
+/// The aborted transactions at the reader's position.
 #[derive(Debug)]
 struct Aborted {
-    /// First offset and producer id, ascending.
+    /// First offset and producer id, in ascending order.
     to_come: VecDeque<(i64, i64)>,
     producers: HashSet<i64>,
 }
 
 impl Aborted {
-    fn new(told: Vec<(i64, i64)>) -> Self {
+    fn new(aborted: Vec<(i64, i64)>) -> Self {
         let mut to_come: Vec<_> =
-            told.into_iter().map(|(producer_id, first_offset)| (first_offset, producer_id)).collect();
+            aborted.into_iter().map(|(producer_id, first_offset)| (first_offset, producer_id)).collect();
         to_come.sort_unstable();
         Self { to_come: to_come.into(), producers: HashSet::new() }
     }

@@ -30,7 +30,7 @@ fn slice(parts: &[Vec<u8>], start: i64, end: i64, aborted: &[(i64, i64)]) -> Sli
     Slice::new(Bytes::from(parts.concat()), start, end, aborted.to_vec(), 1 << 20, WATERMARKS)
 }
 
-/// The offsets that a reader sees, and where it reads on.
+/// The offsets that a reader sees, and where it continues.
 fn read(mut slice: Slice) -> Result<(Vec<i64>, i64), RecordsError> {
     let bytes = slice.bytes();
     let (mut seen, mut window) = (Vec::new(), Vec::new());
@@ -86,7 +86,7 @@ fn aborted_transactions_are_passed_over_from_their_first_offset_to_their_marker(
     ];
     let aborted = [(2, 11), (1, 0)];
     assert_eq!(read(slice(&parts, 0, 99, &aborted)), Ok((vec![2, 3, 4, 5, 7, 8, 14, 15], 16)));
-    assert_eq!(read(slice(&parts, 0, 99, &[])).map(|(seen, _)| seen.len()), Ok(12), "markers are nobody's data");
+    assert_eq!(read(slice(&parts, 0, 99, &[])).map(|(seen, _)| seen.len()), Ok(12), "markers are not data");
 }
 
 #[test]

@@ -1,14 +1,14 @@
-//! Which version of a request both sides know.
+//! Selects the newest request version that both sides support.
 
 use super::messages::{Request, name_of};
 
-/// What a broker speaks: key, lowest and highest version of each API, by key.
+/// The versions of a broker: key, lowest and highest version of each API, by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Versions(Vec<(i16, i16, i16)>);
 
-/// No version of an API is known to both sides.
+/// Both sides support no common version of an API.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it serves {} of {}, klamm's client asks in {} to {}: another version of the broker is needed",
+#[error("it supports {} of {}, klamm's client {} to {}: another version of the broker is needed",
     .theirs.map_or("no version".to_owned(), |(min, max)| format!("versions {min} to {max}")), name_of(*.api), .ours.0, .ours.1)]
 pub struct NoCommonVersion {
     api: i16,
@@ -33,7 +33,7 @@ impl Versions {
         Some((self.0[at].1, self.0[at].2))
     }
 
-    /// The newest version of a request that both sides know.
+    /// The newest version of a request that both sides support.
     pub fn choose<R: Request>(&self, request: &R) -> Result<i16, NoCommonVersion> {
         let ours = (R::VERSION_MIN, request.version_max());
         let theirs = self.of(R::API);

@@ -4,12 +4,12 @@ use std::fmt;
 
 use super::value::ConfigValue;
 
-/// The values that a key takes. `Display` is the text that DescribeConfigs and facts 12 show.
+/// The values that a key accepts. `Display` is the text that DescribeConfigs and Kafka's documentation show.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Allowed {
     Any,
     AtLeast(i64),
-    /// At least so much, or one value below that has a meaning of its own.
+    /// At least the first, or the second, a lower value with a special meaning.
     AtLeastOr(i64, i64),
     Between(i64, i64),
     Fraction(f64, f64),
@@ -18,7 +18,7 @@ pub enum Allowed {
     OneOfIgnoringCase(&'static [&'static str]),
     NonNull,
     NonEmpty,
-    /// Any entries, or those named; whether there may be none.
+    /// Any entries, or only those named; whether the list may be empty.
     ListOf {
         entries: &'static [&'static str],
         may_be_empty: bool,
@@ -33,7 +33,7 @@ pub enum Allowed {
 }
 
 impl Allowed {
-    /// `Err` with the reason why the value is not allowed, as Kafka words it.
+    /// `Err` with the reason why the value is not allowed, in Kafka's words.
     pub(super) fn check(&self, value: &ConfigValue) -> Result<(), String> {
         match (self, value) {
             (Self::Any | Self::NonNull, _) => Ok(()),
@@ -155,7 +155,7 @@ fn is_voter(text: &str) -> bool {
     id.parse::<i32>().is_ok_and(|id| id >= 0) && is_address(address)
 }
 
-/// `host:port`, where an IPv6 address stands in brackets.
+/// `host:port`, with an IPv6 address in brackets.
 fn is_address(text: &str) -> bool {
     let Some((host, port)) = text.rsplit_once(':') else { return false };
     let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || b"-._%".contains(&byte);
@@ -190,7 +190,7 @@ fn is_duration(text: &str) -> bool {
     }
 }
 
-/// Hours, minutes and seconds in this order, each at most once, at least one of them.
+/// Hours, minutes and seconds in this order, each at most once, and at least one of them.
 fn is_time(mut text: &str) -> bool {
     if text.is_empty() {
         return false;

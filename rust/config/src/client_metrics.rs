@@ -1,4 +1,4 @@
-//! The keys of a client metrics subscription, as Apache Kafka 4.3.1 knows them (facts 12).
+//! The keys of a client metrics subscription, as in Apache Kafka 4.3.1 (`ClientMetricsConfigs`).
 
 use super::allowed::Allowed;
 use super::key::{
@@ -13,7 +13,7 @@ const fn client_metrics(name: &'static str, value_type: ConfigType) -> ConfigKey
     ConfigKey::new(Scope::ClientMetrics, name, value_type)
 }
 
-/// In the order of their names.
+/// Sorted by name.
 pub(super) const KEYS: &[ConfigKey] = &[
     client_metrics("interval.ms", Int).default("300000"),
     client_metrics("match", List).default("").allowed(ANY_LIST),

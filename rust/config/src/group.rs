@@ -1,4 +1,4 @@
-//! The keys of a group, as Apache Kafka 4.3.1 knows them, and the node's keys behind them (facts 12).
+//! The keys of a group, as in Apache Kafka 4.3.1 (`GroupConfig`), and the node's keys that give their defaults.
 
 use super::allowed::Allowed;
 use super::key::{
@@ -11,7 +11,7 @@ const fn group(name: &'static str, value_type: ConfigType) -> ConfigKey {
     ConfigKey::new(Scope::Group, name, value_type)
 }
 
-/// In the order of their names.
+/// Sorted by name.
 pub(super) const KEYS: &[ConfigKey] = &[
     group("consumer.assignment.interval.ms", Int)
         .default("1000")

@@ -1,4 +1,4 @@
-//! What a configuration key is. The tables are written with its `const` builders, one line a key.
+//! What a configuration key is. The tables are written with its `const` builders, one line per key.
 
 use std::borrow::Cow;
 
@@ -58,7 +58,7 @@ pub enum Importance {
     Low,
 }
 
-/// Whether a node's key can be changed while it runs, and for whom.
+/// Whether a node's key can be changed at run time, and whether per broker or cluster-wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateMode {
     ReadOnly,
@@ -66,11 +66,11 @@ pub enum UpdateMode {
     ClusterWide,
 }
 
-/// A node's key that gives a topic's or a group's key its value, when that has none of its own.
+/// A node's key that gives a topic's or a group's key its value when that has none of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Synonym {
     pub name: &'static str,
-    /// The node's value times this is the topic's: hours and minutes become milliseconds.
+    /// The topic's value is the node's value times this: hours and minutes become milliseconds.
     pub factor: i64,
 }
 
@@ -80,7 +80,7 @@ pub struct ConfigKey {
     pub scope: Scope,
     pub name: &'static str,
     pub value_type: ConfigType,
-    /// The default as it is printed. `None`: there is none, and the value is null unless `is_required`.
+    /// The default as printed. `None`: there is none, and the value is null unless `is_required`.
     pub default: Option<&'static str>,
     pub is_required: bool,
     pub allowed: Allowed,
@@ -92,7 +92,7 @@ pub struct ConfigKey {
     pub is_internal: bool,
     /// Settable through the Admin API, not in server.properties.
     pub is_dynamic_only: bool,
-    /// Node keys that give the default, first wins.
+    /// Node keys that give the default; the first one that is set wins.
     pub synonyms: &'static [Synonym],
 }
 
@@ -102,7 +102,7 @@ impl ConfigKey {
         self.value_type == ConfigType::Password
     }
 
-    /// Whether klamm acts on the key. One that it does not honour is known, checked and shown, and has no effect yet.
+    /// Whether klamm acts on the key. A key that it does not honour is known, checked and shown, and has no effect yet.
     pub fn is_honoured(&self) -> bool {
         !self.own_documentation.is_empty()
     }
@@ -115,7 +115,7 @@ impl ConfigKey {
         }
     }
 
-    /// One of klamm's own keys, which Apache Kafka does not have.
+    /// A key of klamm's own, which Apache Kafka does not have.
     pub fn is_ours(&self) -> bool {
         self.name.starts_with("klamm.")
     }
@@ -205,12 +205,12 @@ impl ConfigKey {
     }
 }
 
-/// The node's key of that name, taken as it is.
+/// The node's key of that name, with its value unchanged.
 pub(super) const fn same(name: &'static str) -> Synonym {
     Synonym { name, factor: 1 }
 }
 
-/// The node's key of that name, in units of so many milliseconds.
+/// The node's key of that name, in units of `factor` milliseconds.
 pub(super) const fn times(name: &'static str, factor: i64) -> Synonym {
     Synonym { name, factor }
 }

@@ -1,4 +1,4 @@
-//! klamm's own keys: what Apache Kafka does not have. Each is additive, and its default can be turned off.
+//! klamm's own keys, which Apache Kafka does not have. Each is additive and can be turned off.
 
 use super::allowed::Allowed;
 use super::key::ConfigType::{Boolean, Int, List, String};
@@ -8,11 +8,11 @@ const fn node(name: &'static str, value_type: ConfigType) -> ConfigKey {
     ConfigKey::new(Scope::Node, name, value_type)
 }
 
-/// In the order of their names.
+/// Sorted by name.
 pub(super) const KEYS: &[ConfigKey] = &[
     node("klamm.crash.detection", Boolean).default("true").doc(
-        "Whether a controller whose connection closed, and who refuses a new one, counts as dead at once, beside the \
-         time-outs. To be turned off behind proxies that refuse connections for others.",
+        "Whether a controller or broker whose connection closed, and which refuses new ones, counts as dead immediately, in addition \
+         to the time-outs. Turn it off when proxies refuse connections on behalf of others.",
     ),
     node("klamm.flush.before.ack", String).default("all").one_of(&["all", "none"]).high().doc(
         "`all`: what is acknowledged is on the disk, and no consumer sees what a power cut could take back. `none`: as Apache \
@@ -22,7 +22,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .default("text")
         .one_of(&["text", "json"])
         .low()
-        .doc("How klamm's own log lines on stderr look: for a person, or one JSON object a line."),
+        .doc("The format of klamm's own log lines on stderr: plain text, or one JSON object per line."),
     node("klamm.log.level", String)
         .default("INFO")
         .allowed(Allowed::OneOfIgnoringCase(&["DEBUG", "INFO", "WARN", "ERROR"]))

@@ -1,5 +1,5 @@
-//! Every configuration key, described once: name, type, default, what is allowed, when it can be changed, and in our words
-//! what it does (facts 12). Python reads this table through `klamm._engine`.
+//! Every configuration key, described once: name, type, default, allowed values, when it can be changed, and in our
+//! words what it does (Kafka's `ConfigDef`). Python reads this table through `klamm._engine.config`.
 //!
 //! A key that klamm does not honour yet is known, checked and shown; `not_honoured` says what it does in Kafka.
 
@@ -19,7 +19,7 @@ pub use key::{ConfigKey, ConfigType, Importance, Scope, Synonym, UpdateMode};
 pub use settings::Settings;
 pub use value::{ConfigError, ConfigValue, parse_value};
 
-/// The keys of a scope: Kafka's, and for a node klamm's own after them. Within each table names are sorted.
+/// The keys of a scope: Kafka's, and for a node klamm's own after them. Each table is sorted by name.
 pub fn keys(scope: Scope) -> impl Iterator<Item = &'static ConfigKey> {
     tables(scope).iter().flat_map(|table| table.iter())
 }
@@ -32,7 +32,7 @@ pub fn find(scope: Scope, name: &str) -> Option<&'static ConfigKey> {
     })
 }
 
-/// Parses and checks a value as the key of that name asks for.
+/// Parses and checks a value for the key of that name.
 pub fn parse(scope: Scope, name: &str, text: &str) -> Result<ConfigValue, ConfigError> {
     let key = find(scope, name).ok_or_else(|| ConfigError::Unknown { scope, name: name.to_owned() })?;
     parse_value(key, text)
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn the_counts_are_those_of_kafka_4_3_1() {
         let count = |scope, internal| keys(scope).filter(|key| key.is_internal == internal && !key.is_ours()).count();
-        // The node's three replication quotas can only be set dynamically: they are not among its static keys.
+        // The node's three replication quotas can only be set dynamically, so they are not among its static keys.
         assert_eq!(keys(Scope::Node).filter(|key| key.is_dynamic_only).count(), 3);
         assert_eq!((count(Scope::Node, false), count(Scope::Node, true)), (NODE_KEYS + 3, 20));
         assert_eq!((count(Scope::Topic, false), count(Scope::Topic, true)), (33, 1));

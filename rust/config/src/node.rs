@@ -1,4 +1,4 @@
-//! The keys of a node (broker and controller), as Apache Kafka 4.3.1 knows them (facts 12).
+//! The keys of a node (broker and controller), as in Apache Kafka 4.3.1 (`KafkaConfig`).
 
 use super::allowed::Allowed;
 use super::key::{
@@ -14,13 +14,13 @@ const fn node(name: &'static str, value_type: ConfigType) -> ConfigKey {
     ConfigKey::new(Scope::Node, name, value_type)
 }
 
-/// In the order of their names.
+/// Sorted by name.
 pub(super) const KEYS: &[ConfigKey] = &[
     node("add.partitions.to.txn.retry.backoff.max.ms", Int).default("100").at_least(0).high(),
     node("add.partitions.to.txn.retry.backoff.ms", Int).default("20").at_least(1).high(),
     node("advertised.listeners", List).allowed(SOME_LIST).high().doc(
-        "What clients and other brokers are told to connect to. Unset, it is what `listeners` says; 0.0.0.0 \
-             is refused here because nobody can connect to it.",
+        "The addresses that clients and other brokers use to connect. Unset, it equals `listeners`; 0.0.0.0 \
+             is refused here because it is not an address to connect to.",
     ),
     node("alter.config.policy.class.name", Class).low(),
     node("alter.log.dirs.replication.quota.window.num", Int).default("11").at_least(1).low(),
@@ -37,13 +37,13 @@ pub(super) const KEYS: &[ConfigKey] = &[
     node("background.threads", Int).default("10").at_least(1).high().cluster_wide(),
     node("broker.heartbeat.interval.ms", Int)
         .default("2000")
-        .doc("How often the broker tells the controller that it is alive."),
+        .doc("How often the broker sends a heartbeat to the controller."),
     node("broker.id", Int)
         .default("-1")
         .high()
         .doc("The older name of `node.id`. When both are set they must be equal."),
     node("broker.rack", String)
-        .doc("Where this broker stands, as a free text. Replicas of a partition are spread over racks."),
+        .doc("The location of this broker, as free text. Replicas of a partition are spread over racks."),
     node("broker.session.timeout.ms", Int)
         .default("9000")
         .doc("How long the controller waits for a heartbeat before it fences a broker."),
@@ -52,12 +52,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .default("-1")
         .allowed(Allowed::GzipLevel)
         .cluster_wide()
-        .doc("The gzip level for batches that are compressed anew because `compression.type` is gzip."),
+        .doc("The gzip level for batches that are recompressed because `compression.type` is gzip."),
     node("compression.lz4.level", Int)
         .default("9")
         .between(1, 17)
         .cluster_wide()
-        .doc("The lz4 level for batches that are compressed anew because `compression.type` is lz4."),
+        .doc("The lz4 level for batches that are recompressed because `compression.type` is lz4."),
     node("compression.type", String)
         .default("producer")
         .one_of(&["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"])
@@ -71,12 +71,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .default("3")
         .between(-131072, 22)
         .cluster_wide()
-        .doc("The zstd level for batches that are compressed anew because `compression.type` is zstd."),
+        .doc("The zstd level for batches that are recompressed because `compression.type` is zstd."),
     node("config.providers", List).default("").allowed(ANY_LIST).low().cluster_wide(),
     node("connection.failed.authentication.delay.ms", Int).default("100").at_least(0).low(),
     node("connections.max.idle.ms", Long)
         .default("600000")
-        .doc("A connection on which nothing was asked for so long is closed."),
+        .doc("A connection without requests for this long is closed."),
     node("connections.max.reauth.ms", Long).default("0"),
     node("controlled.shutdown.enable", Boolean)
         .default("true")
@@ -90,7 +90,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
     node("controller.quorum.append.linger.ms", Int).default("25").at_least(0),
     node("controller.quorum.auto.join.enable", Boolean).default("false").low().doc(
         "Whether a controller that follows the quorum's log makes itself a voter, and with a new disk removes first \
-         what it was with the old one (KIP-1186).",
+         what it was with the old one (KIP-853).",
     ),
     node("controller.quorum.bootstrap.servers", List).default("").allowed(Allowed::Servers).high().doc(
         "Addresses, as host:port, at which the quorum of controllers can be found when its voters are kept in \
@@ -100,7 +100,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .default("1000")
         .at_least(0)
         .high()
-        .doc("The longest random wait of a candidate between two elections that nobody won."),
+        .doc("The longest random wait of a candidate between two elections without a winner."),
     node("controller.quorum.election.timeout.ms", Int)
         .default("1000")
         .at_least(0)
@@ -110,7 +110,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .default("1048576")
         .at_least(1)
         .low()
-        .doc("The most bytes of the metadata log that one fetch between controllers is answered with."),
+        .doc("The most bytes of the metadata log in one fetch response between controllers."),
     node("controller.quorum.fetch.snapshot.max.bytes", Int).default("1048576").at_least(1).low(),
     node("controller.quorum.fetch.timeout.ms", Int).default("2000").at_least(0).high().doc(
         "How long a follower waits for its leader, and a leader for a majority of its followers, before it \
@@ -136,7 +136,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
     node("create.topic.policy.class.name", Class).low(),
     node("default.replication.factor", Int)
         .default("1")
-        .doc("The number of replicas of a topic whose creator does not say one."),
+        .doc("The number of replicas of a topic whose creator does not specify it."),
     node("delegation.token.expiry.check.interval.ms", Long).default("3600000").at_least(1).low(),
     node("delegation.token.expiry.time.ms", Long).default("86400000").at_least(1),
     node("delegation.token.max.lifetime.ms", Long).default("604800000").at_least(1),
@@ -188,11 +188,11 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .doc("How long an empty group waits for more members before its first rebalance."),
     node("group.max.session.timeout.ms", Int)
         .default("1800000")
-        .doc("The longest session timeout that a member of a group may ask for."),
+        .doc("The longest session timeout that a member of a group may request."),
     node("group.max.size", Int).default("2147483647").at_least(1).doc("The most members that a group may have."),
     node("group.min.session.timeout.ms", Int)
         .default("6000")
-        .doc("The shortest session timeout that a member of a group may ask for."),
+        .doc("The shortest session timeout that a member of a group may request."),
     node("group.share.assignment.interval.ms", Int).default("1000").at_least(0).cluster_wide(),
     node("group.share.assignors", List).default("simple").allowed(SOME_LIST),
     node("group.share.delivery.count.limit", Int).default("5").between(2, 10),
@@ -245,7 +245,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .default("300")
         .at_least(1)
         .high()
-        .doc("How often it is looked whether leaders should move back."),
+        .doc("How often the controller checks whether leaders should move back to the preferred replicas."),
     node("leader.replication.throttled.rate", Long)
         .default("9223372036854775807")
         .at_least(0)
@@ -273,7 +273,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .default("86400000")
         .at_least(0)
         .cluster_wide()
-        .doc("How long a tombstone outlives its compaction, so that a reader who began before sees it."),
+        .doc("How long a tombstone outlives its compaction, so that a reader that began earlier sees it."),
     node("log.cleaner.enable", Boolean)
         .default("true")
         .doc("Whether topics with the `compact` policy are compacted at all. `__consumer_offsets` needs it."),
@@ -317,12 +317,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .high()
         .doc("The folder of the data, when `log.dirs` is not set."),
     node("log.dir.failure.timeout.ms", Long).default("30000").at_least(1).low().doc(
-        "A broker that cannot tell its controller for so long that a log directory failed, and leads what is in it, ends.",
+        "A broker that leads partitions of a failed log directory stops when it cannot report the failure to its controller for this long.",
     ),
     node("log.dirs", List)
         .allowed(SOME_LIST)
         .high()
-        .doc("The folders of the data, one a disk. A disk that fails takes only its own partitions with it."),
+        .doc("The folders of the data, one per disk. A disk that fails takes only its own partitions with it."),
     node("log.flush.interval.messages", Long).default("9223372036854775807").at_least(1).high().cluster_wide().doc(
         "A log is flushed at the latest after so many records. What was acknowledged is flushed earlier: see \
              `klamm.flush.before.ack`.",
@@ -330,7 +330,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
     node("log.flush.interval.ms", Long)
         .high()
         .cluster_wide()
-        .doc("A log is flushed at the latest after so long. Unset, `log.flush.scheduler.interval.ms` says it."),
+        .doc("The longest time until a log is flushed. Unset, `log.flush.scheduler.interval.ms` applies."),
     node("log.flush.offset.checkpoint.interval.ms", Int)
         .default("60000")
         .at_least(0)
@@ -339,7 +339,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
     node("log.flush.scheduler.interval.ms", Long)
         .default("9223372036854775807")
         .high()
-        .doc("How often it is looked whether a log is due to be flushed."),
+        .doc("How often the broker checks whether a log must be flushed."),
     node("log.flush.start.offset.checkpoint.interval.ms", Int)
         .default("60000")
         .at_least(0)
@@ -349,7 +349,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .default("4096")
         .at_least(0)
         .cluster_wide()
-        .doc("An index gets an entry every so many bytes of log."),
+        .doc("The bytes of log between two entries of an index."),
     node("log.index.size.max.bytes", Int)
         .default("10485760")
         .at_least(4)
@@ -393,7 +393,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
     node("log.retention.check.interval.ms", Long)
         .default("300000")
         .at_least(1)
-        .doc("How often it is looked whether segments are old enough to be deleted."),
+        .doc("How often the broker checks whether segments can be deleted."),
     node("log.retention.hours", Int).default("168").high().doc(
         "How long segments are kept, in hours, when neither `log.retention.ms` nor `log.retention.minutes` is \
              set.",
@@ -401,22 +401,22 @@ pub(super) const KEYS: &[ConfigKey] = &[
     node("log.retention.minutes", Int)
         .high()
         .doc("How long segments are kept, in minutes, when `log.retention.ms` is not set."),
-    node("log.retention.ms", Long).high().cluster_wide().doc("How long segments are kept; -1 is for ever."),
+    node("log.retention.ms", Long).high().cluster_wide().doc("How long segments are kept; -1 is no limit."),
     node("log.roll.hours", Int)
         .default("168")
         .at_least(1)
         .high()
-        .doc("A segment rolls when its first record is so many hours old, when `log.roll.ms` is not set."),
+        .doc("The age of a segment's first record, in hours, at which the segment rolls, when `log.roll.ms` is not set."),
     node("log.roll.jitter.hours", Int)
         .default("0")
         .at_least(0)
         .high()
-        .doc("At most so many hours are taken from `log.roll.hours` by chance, so that not all logs roll at once."),
+        .doc("The largest random reduction of `log.roll.hours`, in hours, so that logs do not all roll at once."),
     node("log.roll.jitter.ms", Long)
         .high()
         .cluster_wide()
-        .doc("At most so long is taken from `log.roll.ms` by chance, so that not all logs roll at once."),
-    node("log.roll.ms", Long).high().cluster_wide().doc("A segment rolls when its first record is so old."),
+        .doc("The largest random reduction of `log.roll.ms`, so that logs do not all roll at once."),
+    node("log.roll.ms", Long).high().cluster_wide().doc("The age of a segment's first record at which the segment rolls."),
     node("log.segment.bytes", Int)
         .default("1073741824")
         .at_least(1048576)
@@ -433,7 +433,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .default("2147483647")
         .at_least(0)
         .cluster_wide()
-        .doc("The most new connections a second. Those that come faster wait until it is their turn."),
+        .doc("The most new connections a second. Connections above the rate wait."),
     node("max.connections", Int)
         .default("2147483647")
         .at_least(0)
@@ -443,7 +443,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .default("2147483647")
         .at_least(0)
         .cluster_wide()
-        .doc("The most connections at a time from one address."),
+        .doc("The most simultaneous connections from one address."),
     node("max.connections.per.ip.overrides", String)
         .default("")
         .cluster_wide()
@@ -455,7 +455,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
     node("max.request.partition.size.limit", Int)
         .default("2000")
         .at_least(1)
-        .doc("The most partitions that one DescribeTopicPartitions is answered with."),
+        .doc("The most partitions in one DescribeTopicPartitions response."),
     node("message.max.bytes", Int)
         .default("1048588")
         .at_least(0)
@@ -467,12 +467,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .default("20971520")
         .at_least(1)
         .high()
-        .doc("A snapshot of the metadata is written after so many bytes of new records."),
+        .doc("A snapshot of the metadata is written after this many bytes of new records."),
     node("metadata.log.max.snapshot.interval.ms", Long)
         .default("3600000")
         .at_least(0)
         .high()
-        .doc("A snapshot of the metadata is written after so long when there are new records; 0 turns this off."),
+        .doc("A snapshot of the metadata is written after this time when there are new records; 0 turns this off."),
     node("metadata.log.segment.bytes", Int)
         .default("1073741824")
         .at_least(8388608)
@@ -515,15 +515,16 @@ pub(super) const KEYS: &[ConfigKey] = &[
     node("num.partitions", Int)
         .default("1")
         .at_least(1)
-        .doc("The number of partitions of a topic whose creator does not say one."),
+        .doc("The number of partitions of a topic whose creator does not specify it."),
     node("num.recovery.threads.per.data.dir", Int)
         .default("2")
         .at_least(1)
         .high()
         .cluster_wide()
-        .doc("The number of threads a log directory that recover logs at start and flush them at shutdown."),
+        .doc("The number of threads per log directory that recover logs at start and flush them at shutdown."),
     node("num.replica.alter.log.dirs.threads", Int).high(),
-    node("num.replica.fetchers", Int).default("1").at_least(1).high().cluster_wide(),
+    node("num.replica.fetchers", Int).default("1").at_least(1).high().cluster_wide()
+        .doc("The number of connections with which a broker fetches from each other broker."),
     node("offset.metadata.max.bytes", Int)
         .default("4096")
         .high()
@@ -542,7 +543,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .default("600000")
         .at_least(1)
         .high()
-        .doc("How often it is looked whether committed offsets have expired."),
+        .doc("How often the coordinator checks whether committed offsets have expired."),
     node("offsets.retention.minutes", Int)
         .default("10080")
         .at_least(1)
@@ -556,12 +557,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .default("50")
         .at_least(1)
         .high()
-        .doc("The number of partitions of `__consumer_offsets`; not to be changed once it exists."),
+        .doc("The number of partitions of `__consumer_offsets`; do not change it once the topic exists."),
     node("offsets.topic.replication.factor", Short)
         .default("3")
         .at_least(1)
         .high()
-        .doc("The number of replicas of `__consumer_offsets`. It is not created while fewer brokers are there."),
+        .doc("The number of replicas of `__consumer_offsets`. The topic is not created while fewer brokers are available."),
     node("offsets.topic.segment.bytes", Int)
         .default("104857600")
         .at_least(1)
@@ -580,7 +581,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .at_least(1)
         .low()
         .internal()
-        .doc("How often producers are looked for that were silent for `producer.id.expiration.ms`."),
+        .doc("How often producers that were silent for `producer.id.expiration.ms` are removed."),
     node("producer.id.expiration.ms", Int)
         .default("86400000")
         .at_least(1)
@@ -590,7 +591,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
     node("producer.purgatory.purge.interval.requests", Int).default("1000"),
     node("queued.max.request.bytes", Long)
         .default("-1")
-        .doc("The most bytes of requests that wait to be handled; -1 for no limit."),
+        .doc("The most bytes of requests in the queue; -1 for no limit."),
     node("queued.max.requests", Int)
         .default("500")
         .at_least(1)
@@ -652,25 +653,32 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .at_least(0)
         .cluster_wide()
         .dynamic_only(),
-    node("replica.fetch.backoff.ms", Int).default("1000").at_least(0),
-    node("replica.fetch.max.bytes", Int).default("1048576").at_least(0),
-    node("replica.fetch.min.bytes", Int).default("1").high(),
-    node("replica.fetch.response.max.bytes", Int).default("10485760").at_least(0),
-    node("replica.fetch.wait.max.ms", Int).default("500").high(),
+    node("replica.fetch.backoff.ms", Int).default("1000").at_least(0)
+        .doc("The pause, in milliseconds, of a replica fetcher after a partition's fetch failed."),
+    node("replica.fetch.max.bytes", Int).default("1048576").at_least(0)
+        .doc("The bytes that a follower asks for in each partition; a larger first batch is returned all the same."),
+    node("replica.fetch.min.bytes", Int).default("1").high()
+        .doc("The fewest bytes for which a follower's fetch is answered before its wait is over."),
+    node("replica.fetch.response.max.bytes", Int).default("10485760").at_least(0)
+        .doc("The bytes that a follower asks for in one answer; a larger first batch is returned all the same."),
+    node("replica.fetch.wait.max.ms", Int).default("500").high()
+        .doc("The longest time, in milliseconds, that a follower's fetch waits for records."),
     node("replica.high.watermark.checkpoint.interval.ms", Long)
         .default("5000")
         .high()
         .doc("How often the high watermarks are written."),
-    node("replica.lag.time.max.ms", Long).default("30000").high(),
+    node("replica.lag.time.max.ms", Long).default("30000").high()
+        .doc("The time, in milliseconds, after which a follower that has not caught up leaves the ISR."),
     node("replica.selector.class", String),
     node("replica.socket.receive.buffer.bytes", Int).default("65536").high(),
-    node("replica.socket.timeout.ms", Int).default("30000").high(),
+    node("replica.socket.timeout.ms", Int).default("30000").high()
+        .doc("The longest time, in milliseconds, that a replica fetcher waits for a connection or an answer."),
     node("replication.quota.window.num", Int).default("11").at_least(1).low(),
     node("replication.quota.window.size.seconds", Int).default("1").at_least(1).low(),
     node("request.timeout.ms", Int)
         .default("30000")
         .high()
-        .doc("How long the controller may take to create a topic that the broker itself asks for."),
+        .doc("How long the controller may take to create a topic that the broker itself requests."),
     node("sasl.client.callback.handler.class", Class),
     node("sasl.enabled.mechanisms", List).default("GSSAPI").allowed(ANY_LIST).per_broker(),
     node("sasl.jaas.config", Password).per_broker(),
@@ -746,10 +754,10 @@ pub(super) const KEYS: &[ConfigKey] = &[
     node("share.fetch.purgatory.purge.interval.requests", Int).default("1000"),
     node("socket.connection.setup.timeout.max.ms", Long)
         .default("30000")
-        .doc("How long it may take at most, after many connections that were not made."),
+        .doc("The longest connection timeout, after repeated failures."),
     node("socket.connection.setup.timeout.ms", Long)
         .default("10000")
-        .doc("How long a connection to another node may take to be made; twice as long after each that was not."),
+        .doc("The timeout of a new connection to another node; it doubles after each failure."),
     node("socket.listen.backlog.size", Int)
         .default("50")
         .at_least(1)
@@ -811,7 +819,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .default("300000")
         .at_least(1)
         .internal()
-        .doc("How often partitions without a leader are looked at, where `unclean.leader.election.enable` is on."),
+        .doc("How often the controller checks partitions without a leader, where `unclean.leader.election.enable` is on."),
     node("unstable.api.versions.enable", Boolean).default("false").high().internal(),
     node("unstable.feature.versions.enable", Boolean).default("false").high().internal(),
 ];

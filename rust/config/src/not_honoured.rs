@@ -1,5 +1,5 @@
 //! What the keys that klamm does not honour yet do in Apache Kafka 4.3.1, in our words. `ConfigKey::documentation`
-//! looks here; a key that klamm begins to honour gets its own with `doc` and leaves this table.
+//! reads this table; when klamm begins to honour a key, its text moves to `doc`.
 
 use super::key::Scope;
 
@@ -10,7 +10,7 @@ pub(super) fn documentation(scope: Scope, name: &str) -> Option<&'static str> {
     table.get(at).map(|(_, documentation)| *documentation)
 }
 
-/// Names with what they do, in the order of the names.
+/// Names and descriptions, sorted by name.
 pub(super) fn table(scope: Scope) -> &'static [(&'static str, &'static str)] {
     match scope {
         Scope::Node => NODE,
@@ -218,8 +218,6 @@ const NODE: &[(&str, &str)] = &[
      "The number of network threads a listener. The nodes of a klamm process share one pool with a thread for each core."),
     ("num.replica.alter.log.dirs.threads",
      "The number of threads that move replicas between log directories."),
-    ("num.replica.fetchers",
-     "The number of connections with which a broker fetches from each other broker."),
     ("principal.builder.class",
      "The class that derives a principal from a connection's authentication."),
     ("producer.purgatory.purge.interval.requests",
@@ -284,24 +282,10 @@ const NODE: &[(&str, &str)] = &[
      "Whether closed segments may be kept in remote storage (KIP-405)."),
     ("replica.alter.log.dirs.io.max.bytes.per.second",
      "The most bytes a second that moves between log directories may copy."),
-    ("replica.fetch.backoff.ms",
-     "The pause, in milliseconds, of a replica fetcher after a partition's fetch failed."),
-    ("replica.fetch.max.bytes",
-     "The bytes that a follower asks for in each partition; a larger first batch is returned all the same."),
-    ("replica.fetch.min.bytes",
-     "The fewest bytes for which a follower's fetch is answered before its wait is over."),
-    ("replica.fetch.response.max.bytes",
-     "The bytes that a follower asks for in one answer; a larger first batch is returned all the same."),
-    ("replica.fetch.wait.max.ms",
-     "The longest time, in milliseconds, that a follower's fetch waits for records."),
-    ("replica.lag.time.max.ms",
-     "The time, in milliseconds, after which a follower that has not caught up leaves the ISR."),
     ("replica.selector.class",
      "The class that chooses the replica from which a consumer reads (KIP-392)."),
     ("replica.socket.receive.buffer.bytes",
      "The size, in bytes, of the receive buffers of connections that replicate."),
-    ("replica.socket.timeout.ms",
-     "The socket time-out, in milliseconds, of connections that replicate."),
     ("replication.quota.window.num",
      "The number of samples that the replication limits keep."),
     ("replication.quota.window.size.seconds",

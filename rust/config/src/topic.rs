@@ -1,4 +1,4 @@
-//! The keys of a topic, as Apache Kafka 4.3.1 knows them, and the node's keys behind them (facts 12).
+//! The keys of a topic, as in Apache Kafka 4.3.1 (`TopicConfig`), and the node's keys that give their defaults.
 
 use super::allowed::Allowed;
 use super::key::{
@@ -14,7 +14,7 @@ const fn topic(name: &'static str, value_type: ConfigType) -> ConfigKey {
     ConfigKey::new(Scope::Topic, name, value_type)
 }
 
-/// In the order of their names.
+/// Sorted by name.
 pub(super) const KEYS: &[ConfigKey] = &[
     topic("cleanup.policy", List)
         .default("delete")
@@ -28,12 +28,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .default("-1")
         .allowed(Allowed::GzipLevel)
         .synonyms(&[same("compression.gzip.level")])
-        .doc("The gzip level for batches that are compressed anew because `compression.type` is gzip."),
+        .doc("The gzip level for batches that are recompressed because `compression.type` is gzip."),
     topic("compression.lz4.level", Int)
         .default("9")
         .between(1, 17)
         .synonyms(&[same("compression.lz4.level")])
-        .doc("The lz4 level for batches that are compressed anew because `compression.type` is lz4."),
+        .doc("The lz4 level for batches that are recompressed because `compression.type` is lz4."),
     topic("compression.type", String)
         .default("producer")
         .one_of(&["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"])
@@ -46,12 +46,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .default("3")
         .between(-131072, 22)
         .synonyms(&[same("compression.zstd.level")])
-        .doc("The zstd level for batches that are compressed anew because `compression.type` is zstd."),
+        .doc("The zstd level for batches that are recompressed because `compression.type` is zstd."),
     topic("delete.retention.ms", Long)
         .default("86400000")
         .at_least(0)
         .synonyms(&[same("log.cleaner.delete.retention.ms")])
-        .doc("How long a tombstone outlives its compaction, so that a reader who began before sees it."),
+        .doc("How long a tombstone outlives its compaction, so that a reader that began earlier sees it."),
     topic("file.delete.delay.ms", Long)
         .default("60000")
         .at_least(0)
@@ -69,13 +69,13 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .default("9223372036854775807")
         .at_least(0)
         .synonyms(&[same("log.flush.interval.ms"), same("log.flush.scheduler.interval.ms")])
-        .doc("The log is flushed at the latest after so long."),
+        .doc("The longest time until the log is flushed."),
     topic("follower.replication.throttled.replicas", List).default("").allowed(Allowed::ThrottledReplicas),
     topic("index.interval.bytes", Int)
         .default("4096")
         .at_least(0)
         .synonyms(&[same("log.index.interval.bytes")])
-        .doc("An index gets an entry every so many bytes of log."),
+        .doc("The bytes of log between two entries of an index."),
     topic("internal.segment.bytes", Int)
         .internal()
         .doc("The size at which a segment rolls, without the lower bound of `segment.bytes`; for tests."),
@@ -144,7 +144,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
             times("log.retention.minutes", MINUTE_MS),
             times("log.retention.hours", HOUR_MS),
         ])
-        .doc("How long segments are kept; -1 is for ever."),
+        .doc("How long segments are kept; -1 is no limit."),
     topic("segment.bytes", Int)
         .default("1073741824")
         .at_least(1048576)
@@ -159,12 +159,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .default("0")
         .at_least(0)
         .synonyms(&[same("log.roll.jitter.ms"), times("log.roll.jitter.hours", HOUR_MS)])
-        .doc("At most so long is taken from `segment.ms` by chance, so that not all logs roll at once."),
+        .doc("The largest random reduction of `segment.ms`, so that logs do not all roll at once."),
     topic("segment.ms", Long)
         .default("604800000")
         .at_least(1)
         .synonyms(&[same("log.roll.ms"), times("log.roll.hours", HOUR_MS)])
-        .doc("A segment rolls when its first record is so old."),
+        .doc("The age of a segment's first record at which the segment rolls."),
     topic("unclean.leader.election.enable", Boolean)
         .default("false")
         .synonyms(&[same("unclean.leader.election.enable")])

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::key::{ConfigKey, ConfigType, Scope};
 
-/// A value that was refused, in words for the person or client who gave it.
+/// A value that was refused, with an explanation for the user or client that set it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     #[error("{}{name}", unknown(*.scope))]
@@ -22,7 +22,7 @@ fn unknown(scope: Scope) -> &'static str {
     }
 }
 
-/// A value of a key. Int, Short and Long are one arm: the key's type bounded them when they were parsed.
+/// A value of a key. Int, Short and Long share a variant: their bounds were checked when they were parsed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConfigValue {
     Boolean(bool),
@@ -42,7 +42,7 @@ impl ConfigValue {
         }
     }
 
-    /// The number that ranges are compared with, as Kafka compares them.
+    /// The number that is compared with ranges, as Kafka compares it.
     pub(super) fn as_number(&self) -> f64 {
         match self {
             Self::Int(value) => *value as f64,
@@ -64,7 +64,7 @@ impl fmt::Display for ConfigValue {
     }
 }
 
-/// Parses `text` as the key's type and checks it against what the key allows. White space around it does not count.
+/// Parses `text` as the key's type and checks it against the allowed values. Surrounding white space is ignored.
 pub fn parse_value(key: &'static ConfigKey, text: &str) -> Result<ConfigValue, ConfigError> {
     let refuse = |reason: String| ConfigError::Invalid { name: key.name, value: shown(key, text), reason };
     let value = parse_type(key.value_type, trim(text)).map_err(refuse)?;
@@ -72,12 +72,12 @@ pub fn parse_value(key: &'static ConfigKey, text: &str) -> Result<ConfigValue, C
     Ok(value)
 }
 
-/// A refused password is not repeated: the message may go to a log or to another machine.
+/// Hides a refused password: the message may go to a log or to another machine.
 fn shown(key: &ConfigKey, text: &str) -> String {
     if key.is_sensitive() { "[hidden]".to_owned() } else { text.to_owned() }
 }
 
-/// What Java's `String.trim` calls white space.
+/// Trims what Java's `String.trim` trims.
 fn trim(text: &str) -> &str {
     text.trim_matches(|character| character <= ' ')
 }
@@ -111,7 +111,7 @@ fn parse_integer(value_type: ConfigType, text: &str, min: i64, max: i64) -> Resu
     }
 }
 
-/// As Java reads it, but for hexadecimal digits: `NaN` lies in no range's outside, so Apache Kafka takes it.
+/// As Java reads it, except hexadecimal digits. `NaN` is outside no range, so Apache Kafka accepts it.
 fn parse_double(text: &str) -> Result<ConfigValue, String> {
     match text.trim_start_matches(['+', '-']) {
         "NaN" => return Ok(ConfigValue::Double(f64::NAN)),
@@ -127,7 +127,7 @@ fn parse_double(text: &str) -> Result<ConfigValue, String> {
     }
 }
 
-/// Entries between commas, without the white space around them and without repetitions.
+/// Entries between commas, without surrounding white space and without duplicates.
 fn parse_list(text: &str) -> Vec<String> {
     let mut entries: Vec<String> = Vec::new();
     if text.is_empty() {
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_password_is_not_repeated() {
-        let key: &'static ConfigKey = find(Scope::Node, "ssl.key.password").expect("a key of facts 12");
+        let key: &'static ConfigKey = find(Scope::Node, "ssl.key.password").expect("a key of KafkaConfig");
         assert_eq!(shown(key, "secret"), "[hidden]");
         assert_eq!(parse_value(key, " secret "), Ok(ConfigValue::Text("secret".into())));
     }

@@ -1,7 +1,7 @@
-//! Appends of this node's coordinators, on a thread of their own.
+//! Appends batches of this node's coordinators, on a separate thread.
 //!
-//! A write to a file waits now and then for the disk, for as long as the file system commits what others have written.
-//! Whoever decides must not wait with it. What is given here is appended in the order in which it was given.
+//! A file write is sometimes blocked on the disk while the file system commits other writes. A coordinator must not
+//! be blocked with it. Batches are appended in the order in which they are passed in.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -14,23 +14,23 @@ use klamm_net::Server;
 use klamm_replica::{Partition, Replicas};
 use parking_lot::Mutex;
 
-/// A batch of a coordinator of this node.
+/// A batch of a coordinator on this node.
 pub struct OwnBatch {
-    /// The partition that it is for.
+    /// The partition to append to.
     pub index: i32,
     pub batch: Vec<u8>,
-    /// What its end is told by.
+    /// Identifies the batch in its acknowledgement.
     pub token: u64,
 }
 
 enum Order {
-    /// Batches for partitions of one topic.
+    /// Append batches to partitions of one topic.
     Append(Uuid, Vec<OwnBatch>),
-    /// Tell when all before it is done.
-    Tell(Sender<()>),
+    /// Send a message when all earlier orders are done.
+    Notify(Sender<()>),
 }
 
-/// The thread, which is there from the first append on; it ends with `end`, or when this is dropped.
+/// The thread, which is started by the first append; it ends with `end`, or when this is dropped.
 pub struct Appender {
     place: Arc<Place>,
     running: Mutex<Running>,
@@ -42,7 +42,7 @@ enum Running {
     Ended,
 }
 
-/// Where to append, and whom to tell.
+/// The target of appends and acknowledgements.
 struct Place {
     replicas: Arc<Replicas>,
     server: Arc<Server>,
@@ -53,8 +53,8 @@ impl Appender {
         Self { place: Arc::new(Place { replicas, server }), running: Mutex::new(Running::NotYet) }
     }
 
-    /// Appends each batch to its partition of `topic`, soon. Each token comes back as an event when its batch is committed,
-    /// or was refused, or can no longer be committed.
+    /// Queues each batch for its partition of `topic`. Each token is returned in an event when its batch is
+    /// committed, was rejected, or can no longer be committed.
     pub fn append(&self, topic: Uuid, batches: Vec<OwnBatch>) -> std::io::Result<()> {
         let mut running = self.running.lock();
         if let Running::NotYet = &*running {
@@ -65,27 +65,25 @@ impl Appender {
             *running = Running::Yes(orders, thread);
         }
         match &*running {
-            Running::Yes(orders, _) => {
-                orders.send(Order::Append(topic, batches)).expect("it ends only when it is told to")
-            }
-            _ => batches.iter().for_each(|it| self.place.tell(it.token, ErrorCode::NOT_LEADER_OR_FOLLOWER)),
+            Running::Yes(orders, _) => orders.send(Order::Append(topic, batches)).expect("it ends only on request"),
+            _ => batches.iter().for_each(|it| self.place.acknowledge(it.token, ErrorCode::NOT_LEADER_OR_FOLLOWER)),
         }
         Ok(())
     }
 
-    /// Returns when all that was given before is appended.
+    /// Returns when everything queued before is appended.
     pub fn settle(&self) {
-        let (told, done) = channel();
+        let (sender, done) = channel();
         if let Running::Yes(orders, _) = &*self.running.lock() {
-            orders.send(Order::Tell(told)).expect("it ends only when it is told to");
+            orders.send(Order::Notify(sender)).expect("it ends only on request");
         } else {
             return;
         }
-        // An error: it has ended meanwhile, after all that it was given.
+        // An error means that it has ended meanwhile, after everything that was queued.
         let _ = done.recv();
     }
 
-    /// Appends what was given, and ends the thread.
+    /// Appends what is queued, and ends the thread.
     pub fn end(&self) {
         let running = std::mem::replace(&mut *self.running.lock(), Running::Ended);
         if let Running::Yes(orders, thread) = running {
@@ -107,8 +105,8 @@ impl Place {
         while let Ok(order) = orders.recv() {
             match order {
                 Order::Append(topic, batches) => self.append(topic, batches),
-                // Who asked may be gone.
-                Order::Tell(done) => drop(done.send(())),
+                // The caller may no longer exist.
+                Order::Notify(done) => drop(done.send(())),
             }
         }
     }
@@ -120,13 +118,13 @@ impl Place {
             match self.append_one(topic, index, &mut batch, token, now_ms) {
                 Ok(Some(partition)) => dirty.push(partition),
                 Ok(None) => {}
-                Err(code) => self.tell(token, code),
+                Err(code) => self.acknowledge(token, code),
             }
         }
         self.replicas.mark_dirty(&dirty);
     }
 
-    /// The partition when its flusher has to be told.
+    /// Appends one batch; returns the partition if its flusher must be notified.
     fn append_one(
         &self,
         topic: Uuid,
@@ -139,12 +137,12 @@ impl Place {
         let appended = partition.append_unmarked(batch, -1, Origin::Coordinator, now_ms);
         let (appended, wants_flush) = appended.map_err(|refused| refused.code)?;
         let server = self.server.clone();
-        let tell = Box::new(move |code| server.events().push_acked(token, code));
-        partition.when_acked(appended.end_offset, tell);
+        let on_ack = Box::new(move |code| server.events().push_acked(token, code));
+        partition.when_acked(appended.end_offset, on_ack);
         Ok(wants_flush.then_some(partition))
     }
 
-    fn tell(&self, token: u64, code: ErrorCode) {
+    fn acknowledge(&self, token: u64, code: ErrorCode) {
         self.server.events().push_acked(token, code);
     }
 }

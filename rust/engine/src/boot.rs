@@ -1,5 +1,5 @@
-//! The first half of a node's start, which needs no decision: listeners are bound, directories locked and read, the
-//! metadata log checked, and what it says about features told to whoever asks. All other requests wait for the second half.
+//! The first half of a node's start, which needs no decisions: binds listeners, locks and reads directories, checks
+//! the metadata log, and serves ApiVersions. All other requests wait for the second half.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,10 +19,10 @@ use tokio::runtime::Handle;
 
 use crate::engine::{Engine, EngineError, EngineOptions, net_config};
 
-/// Files of the metadata log that may be open at a time.
+/// Limit on open files of the metadata log.
 const OPEN_FILES_MAX: usize = 64;
 
-/// What a start begins with.
+/// The input of a start.
 pub struct BootOptions {
     pub engine: EngineOptions,
     /// The directory of `__cluster_metadata-0`.
@@ -31,30 +31,30 @@ pub struct BootOptions {
     pub listeners: Vec<ListenerOptions>,
     /// Name, lowest and highest level of each feature that this node supports.
     pub features: Vec<(String, i16, i16)>,
-    /// The voters that the configuration names; those of the log come before them.
+    /// The voters of the configuration; those of the log take precedence.
     pub static_voters: Vec<i32>,
 }
 
-/// An image and the offset behind the last record that it holds.
+/// An image and the offset after its last record.
 #[derive(Clone)]
 pub struct ImageUpTo {
     pub image: Arc<MetadataImage>,
     pub end_offset: i64,
 }
 
-/// A node of which nothing is decided yet.
+/// A node for which no decision was made yet.
 pub struct Booted {
     pub engine: Engine,
     pub log: Arc<QuorumLog>,
-    /// The newest snapshot, or nothing up to where the log begins.
+    /// The newest snapshot, or an empty image at the log start offset.
     pub snapshot: ImageUpTo,
-    /// All that the log holds; `None` where it is not known to be committed, or cannot be replayed.
+    /// The image of the whole log; `None` if it is not known to be committed, or cannot be replayed.
     pub whole: Option<ImageUpTo>,
-    /// Where each of the listeners is bound.
+    /// The bound address of each listener.
     pub addresses: Vec<SocketAddr>,
 }
 
-/// Why a node could not begin to start.
+/// Why the first half of a start failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BootError {
     #[error(transparent)]
@@ -67,13 +67,13 @@ pub enum BootError {
     Snapshot(#[from] CheckpointError),
 }
 
-/// Does all that on a thread of its own; what fails leaves the directories as they were found.
+/// Runs the first half on a separate thread; on a failure the directories stay as they were found.
 pub fn start(options: BootOptions, runtime: Handle) -> std::io::Result<JoinHandle<Result<Booted, BootError>>> {
     thread::Builder::new().name("klamm-boot".to_owned()).spawn(|| boot(options, runtime))
 }
 
 impl Booted {
-    /// Closes everything: what was found clean is left so.
+    /// Closes everything; cleanly stopped logs stay clean.
     pub fn abandon(self) -> Result<(), LogError> {
         self.engine.shutdown(self.engine.replicas().logs().previous_broker_epoch());
         self.log.close()
@@ -84,7 +84,7 @@ fn boot(options: BootOptions, runtime: Handle) -> Result<Booted, BootError> {
     let BootOptions { engine, metadata_dir, metadata_log, listeners, features, static_voters } = options;
     let node_id = engine.node_id;
     let context = if engine.is_volatile { LogContext::volatile } else { LogContext::new }(OPEN_FILES_MAX);
-    // First, because a port that is taken is the likeliest failure, and nothing was changed then.
+    // First, because an occupied port is the most likely failure, and nothing was changed then.
     let net = net_config(&engine.settings);
     let sockets: Vec<_> = listeners.iter().map(|options| bind_to(&net, options)).collect::<Result<_, _>>()?;
     let engine = Engine::start(engine, runtime)?;
@@ -110,12 +110,12 @@ fn boot(options: BootOptions, runtime: Handle) -> Result<Booted, BootError> {
                 engine
                     .server()
                     .set_supported_features(SupportedFeatures { ranges: features, kraft_version: *kraft_version });
-                engine.server().tell_versions(Arc::new(whole.image.stable().clone()));
+                engine.server().open_for_versions(Arc::new(whole.image.stable().clone()));
             }
             Ok(Booted { engine, log, snapshot, whole: whole.map(|(whole, _)| whole), addresses })
         }
         Err(error) => {
-            // What was found clean is left so.
+            // Cleanly stopped logs stay clean.
             engine.shutdown(engine.replicas().logs().previous_broker_epoch());
             Err(error)
         }
@@ -128,14 +128,14 @@ fn bind_to(net: &NetConfig, options: &ListenerOptions) -> Result<Socket, BootErr
 
 fn refused(options: &ListenerOptions, error: &std::io::Error) -> BootError {
     let text = error.to_string();
-    // The number goes beside the text.
+    // The error number is reported separately.
     let reason = text.split(" (os error").next().unwrap_or_default().to_owned();
     BootError::Listen { host: options.host.clone(), port: options.port, reason, number: error.raw_os_error() }
 }
 
 type Whole = (ImageUpTo, i16);
 
-/// The newest snapshot, and with the kraft.version all that the log holds.
+/// The newest snapshot, and the image of the whole log with its kraft.version.
 fn read_images(log: &QuorumLog, node_id: i32, static_voters: &[i32]) -> Result<(ImageUpTo, Option<Whole>), BootError> {
     let snapshot = match log.latest_snapshot() {
         Some(id) if id.end_offset > 0 => {
@@ -148,18 +148,19 @@ fn read_images(log: &QuorumLog, node_id: i32, static_voters: &[i32]) -> Result<(
         }
         _ => ImageUpTo { image: Arc::default(), end_offset: log.start_offset() },
     };
-    // Whoever decides reads them again, and says what is wrong with them.
+    // The core reads them again later, and reports what is wrong with them.
     let alone = kraft_version_if_alone(&log.control_entries(-1)?, node_id, static_voters);
     let Some(kraft_version) = alone else { return Ok((snapshot, None)) };
     let end_offset = log.end_offset();
     let whole = log.replay(&snapshot.image, snapshot.end_offset, end_offset).ok();
-    // Before the first record of a cluster there is nothing true to tell.
+    // Before the first record of a cluster there are no features to report.
     let whole = whole.filter(|image| image.stable().metadata_version().is_some());
     let whole = whole.map(|image| (ImageUpTo { image: Arc::new(image), end_offset }, kraft_version));
     Ok((snapshot, whole))
 }
 
-/// The kraft.version of a quorum in which this node never had company, whose whole log is committed: nobody could cut it.
+/// The kraft.version if this node has always been the only voter: then its whole log is committed, because no other
+/// leader could truncate it.
 fn kraft_version_if_alone(entries: &[ControlEntry], node_id: i32, static_voters: &[i32]) -> Option<i16> {
     let mut newest = 0;
     let mut is_alone = static_voters == [node_id];
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_voter_that_never_had_company_knows_its_log_committed() {
+    fn only_a_sole_voter_has_a_committed_log() {
         assert_eq!(kraft_version_if_alone(&[], 1, &[1]), Some(0));
         for others in [&[][..], &[2], &[1, 2]] {
             assert_eq!(kraft_version_if_alone(&[], 1, others), None, "{others:?}");

@@ -1,4 +1,4 @@
-//! The engine of one node: its log directories, its partitions and its network, put together.
+//! The engine of one node: combines its log directories, its partitions and its network.
 
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -11,6 +11,7 @@ use klamm_base::counters::Named;
 use klamm_base::os;
 use klamm_base::{ErrorCode, Uuid};
 use klamm_config::Settings;
+use klamm_fetcher::{FetcherOptions, Fetchers};
 use klamm_log::{CleanerConfig, Event as LogEvent, Intervals, LockedDir, LogContext, LogManager, ManagerConfig};
 use klamm_metadata::MetadataImage;
 use klamm_net::{ConnectionLimitsConfig, LogLevel, NetConfig, Pipeline, Server};
@@ -18,25 +19,26 @@ use klamm_replica::{Durability, Published, Replicas, ReplicasOptions, Unassigned
 use tokio::runtime::Handle;
 
 use crate::appender::{Appender, OwnBatch};
+use crate::isr::IsrUpdates;
 
-/// Fewer would not do for the metadata log, and an append beside it.
+/// The minimum for the metadata log and an append beside it.
 const OPEN_FILES_LEAST: usize = 16;
-/// Log files that may be open when the process has no limit worth naming.
+/// Limit on open log files if the process has no practical limit.
 const OPEN_FILES_MOST: usize = 100_000;
 
-/// How long clients have to take their last answers.
+/// How long clients have to receive their last responses.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
-/// What a node's engine is made of.
+/// The parts from which a node's engine is created.
 pub struct EngineOptions {
     pub node_id: i32,
     pub cluster_id: String,
-    /// The log directories; the first that fails to open is an error, the others only when all do.
+    /// The log directories; an error of the first one that fails is returned only if all fail.
     pub log_dirs: Vec<(PathBuf, Uuid)>,
     pub settings: Settings,
-    /// Nobody wants the files back after a power cut: nothing is synced.
+    /// The files need not survive a power cut: nothing is synced.
     pub is_volatile: bool,
-    /// Directories that were configured are not among `log_dirs`, because they cannot be read.
+    /// Some configured directories are not in `log_dirs` because they cannot be read.
     pub is_missing_dirs: bool,
 }
 
@@ -54,10 +56,14 @@ pub struct Engine {
     replicas: Arc<Replicas>,
     server: Arc<Server>,
     appender: Appender,
+    isr: IsrUpdates,
+    /// Until the shutdown: a handle keeps the descriptors of the runtime open.
+    runtime: parking_lot::Mutex<Option<Handle>>,
+    fetchers: parking_lot::Mutex<Option<Fetchers>>,
 }
 
 impl Engine {
-    /// Locks the directories, reads what they hold and prepares the network. Nothing listens yet.
+    /// Locks the directories, reads their contents and prepares the network. Nothing listens yet.
     pub fn start(options: EngineOptions, runtime: Handle) -> Result<Self, EngineError> {
         let EngineOptions { node_id, cluster_id, log_dirs, settings, is_volatile, is_missing_dirs } = options;
         let notices: Arc<Notices> = Arc::default();
@@ -65,8 +71,8 @@ impl Engine {
         let is_missing_dirs = is_missing_dirs || locked.len() < log_dirs.len();
         let most = open_files_max(&settings);
         let context = if is_volatile { LogContext::volatile(most) } else { LogContext::new(most) };
-        let told = notices.clone();
-        let on_event = Arc::new(move |event| told.tell(event));
+        let sender = notices.clone();
+        let on_event = Arc::new(move |event| sender.push(event));
         let logs = LogManager::start(locked, manager_config(&settings), context, now_ms(), on_event)?;
         let net = net_config(&settings);
         let durability = match settings.text("klamm.flush.before.ack").as_str() {
@@ -75,10 +81,11 @@ impl Engine {
         };
         let replicas = ReplicasOptions { node_id, durability, settings, logs, is_missing_dirs, clock: now_ms };
         let replicas = Arc::new(Replicas::new(replicas));
-        let server = Arc::new(Server::new(runtime, net, cluster_id, replicas.clone(), Pipeline::default())?);
+        let server = Arc::new(Server::new(runtime.clone(), net, cluster_id, replicas.clone(), Pipeline::default())?);
         notices.connect(&server);
         let appender = Appender::new(replicas.clone(), server.clone());
-        Ok(Self { replicas, server, appender })
+        let isr = IsrUpdates::new(replicas.clone());
+        Ok(Self { replicas, server, appender, isr, runtime: Some(runtime).into(), fetchers: None.into() })
     }
 
     pub fn server(&self) -> &Server {
@@ -89,31 +96,57 @@ impl Engine {
         &self.replicas
     }
 
-    /// What the network and the partitions' logs have done since the start, by name.
+    /// The counters of the network and the partitions' logs since the start, by name.
     pub fn counters(&self) -> Vec<Named> {
         let logs = self.replicas.logs().context().counters.of_partitions();
         self.server.counters().named().chain(self.server.request_metrics().named()).chain(logs).collect()
     }
 
-    /// Serves a newly committed image; what failed on disk meanwhile is told to the log. Returns which partitions lie in
-    /// other directories than the image has.
+    /// Publishes a newly committed image; disk errors that occur meanwhile are logged. Returns the partitions whose
+    /// directory differs from the image.
     pub fn publish(&self, image: Arc<MetadataImage>) -> Vec<Unassigned> {
-        let Published { unassigned, errors } = self.replicas.publish(image);
+        let Published { unassigned, errors, has_to_open } = self.replicas.publish(image);
+        if has_to_open {
+            let replicas = self.replicas.clone();
+            // A log may have to be recovered.
+            if let Some(runtime) = &*self.runtime.lock() {
+                runtime.spawn_blocking(move || replicas.open_followed());
+            }
+        }
         for error in errors {
             self.server.events().log(LogLevel::Error, error.to_string());
         }
         unassigned
     }
 
-    /// New settings of the node: what can be changed at run time follows at once (KIP-226).
+    /// Applies a new node configuration: dynamic settings apply immediately (KIP-226).
     pub fn set_settings(&self, settings: Settings) {
         self.server.set_limits(connection_limits(&settings));
         self.replicas.logs().reconfigure(manager_config(&settings));
         self.replicas.set_settings(settings);
     }
 
-    /// Opens what is on disk and not open yet, on a thread of its own; strays are set aside.
-    pub fn open_the_rest(&self) -> std::io::Result<()> {
+    /// Opens the logs on disk that are not open yet, on a separate thread; strays are set aside. From now on this broker fetches
+    /// what it follows, from the leaders' `inter_broker_listener`, and proposes ISRs.
+    pub fn open_the_rest(&self, inter_broker_listener: String) -> std::io::Result<()> {
+        // Not on the thread: a stop may come before it runs.
+        self.replicas.begin_opening();
+        let server = Arc::downgrade(&self.server);
+        self.replicas.changes().isr.notify(move || {
+            if let Some(server) = server.upgrade() {
+                server.events().push_isr_changed();
+            }
+        });
+        let server = Arc::downgrade(&self.server);
+        let report = Box::new(move |message| {
+            if let Some(server) = server.upgrade() {
+                server.events().log(LogLevel::Warn, message);
+            }
+        });
+        let options = FetcherOptions { inter_broker_listener, report };
+        if let Some(runtime) = &*self.runtime.lock() {
+            *self.fetchers.lock() = Some(Fetchers::start(&self.replicas, runtime, options));
+        }
         let (replicas, server) = (Arc::downgrade(&self.replicas), Arc::downgrade(&self.server));
         std::thread::Builder::new().name("klamm-open-logs".to_owned()).spawn(move || {
             let Some(replicas) = replicas.upgrade() else { return };
@@ -126,16 +159,22 @@ impl Engine {
         Ok(())
     }
 
-    /// Appends batches that this node's coordinators made, soon. Each token comes back as an event.
+    /// The ISRs that leaders propose to the controller.
+    pub fn isr(&self) -> &IsrUpdates {
+        &self.isr
+    }
+
+    /// Queues batches of this node's coordinators. Each token is returned in an event.
     pub fn append(&self, topic: Uuid, batches: Vec<OwnBatch>) -> std::io::Result<()> {
         self.appender.append(topic, batches)
     }
 
-    /// Whole batches of a partition from `offset` on, up to the log's end, committed or not; empty at the end. What was
-    /// given to [`Engine::append`] before is in the log.
+    /// Complete batches of a partition from `offset` on, up to the log's end, committed or not; empty at the end.
+    /// Includes everything that was passed to [`Engine::append`] before.
     pub fn read(&self, topic: Uuid, index: i32, offset: i64, max_bytes: usize) -> Result<(i64, Vec<u8>), ErrorCode> {
         self.appender.settle();
         let partition = self.replicas.get(topic, index)?;
+        partition.check_leader()?;
         let mut from = offset;
         loop {
             let read = partition.with(|log| {
@@ -151,15 +190,18 @@ impl Engine {
                 Ok(None) => {}
                 Err(error) => {
                     partition.report(&error);
-                    // A coordinator goes on with what is intact.
+                    // A coordinator continues with the intact batches.
                     from = partition.with(|log| log.after_damage(from)).ok_or(error.code())?;
                 }
             }
         }
     }
 
-    /// Sends the answers that are due and closes the network, then the logs; `broker_epoch` marks the shutdown as clean.
+    /// Sends the responses that are due and closes the network, then the logs; `broker_epoch` marks the shutdown as
+    /// clean.
     pub fn shutdown(&self, broker_epoch: i64) {
+        *self.fetchers.lock() = None;
+        self.runtime.lock().take();
         self.server.finish();
         let deadline = Instant::now() + LAST_ANSWERS;
         while self.server.connection_count() > 0 && Instant::now() < deadline {
@@ -185,7 +227,7 @@ fn lock_all(dirs: &[(PathBuf, Uuid)], notices: &Notices) -> Result<Vec<LockedDir
         if locked.is_empty() {
             return Err(error);
         }
-        notices.tell(LogEvent::Warning(format!("going on without a log directory: {error}")));
+        notices.push(LogEvent::Warning(format!("going on without a log directory: {error}")));
     }
     Ok(locked)
 }
@@ -197,7 +239,7 @@ fn open_files_max(settings: &Settings) -> usize {
     }
 }
 
-/// Log files of a process that may have so many descriptors: the other half is for connections.
+/// The number of log files for a process with this many descriptors: the other half is for connections.
 fn open_files_of(descriptors: u64) -> usize {
     usize::try_from(descriptors / 2).unwrap_or(OPEN_FILES_MOST).clamp(OPEN_FILES_LEAST, OPEN_FILES_MOST)
 }
@@ -234,7 +276,7 @@ fn cleaner_config(settings: &Settings) -> CleanerConfig {
     }
 }
 
-/// What a node's settings say about its network.
+/// The network part of a node's configuration.
 pub fn net_config(settings: &Settings) -> NetConfig {
     let count = |name: &str| settings.number(name) as usize;
     NetConfig {
@@ -267,7 +309,7 @@ fn connection_limits(settings: &Settings) -> ConnectionLimitsConfig {
     }
 }
 
-/// `host:count`; a host that has no address has no connections either.
+/// Parses `host:count`; a host without an address cannot have connections.
 fn address_limit(pair: &str) -> Option<(IpAddr, usize)> {
     let (host, most) = pair.rsplit_once(':')?;
     let host = host.trim().trim_start_matches('[').trim_end_matches(']');
@@ -275,7 +317,7 @@ fn address_limit(pair: &str) -> Option<(IpAddr, usize)> {
     Some((address.ip().to_canonical(), most.trim().parse().ok()?))
 }
 
-/// From the logs to whoever reads the server's events; what is told before there is a server is kept until then.
+/// Passes events of the logs to the server; events before the server exists are kept until then.
 #[derive(Default)]
 struct Notices {
     server: OnceLock<Weak<Server>>,
@@ -286,11 +328,11 @@ impl Notices {
     fn connect(&self, server: &Arc<Server>) {
         if self.server.set(Arc::downgrade(server)).is_ok() {
             let early = std::mem::take(&mut *self.early.lock());
-            early.into_iter().for_each(|event| self.tell(event));
+            early.into_iter().for_each(|event| self.push(event));
         }
     }
 
-    fn tell(&self, event: LogEvent) {
+    fn push(&self, event: LogEvent) {
         let Some(server) = self.server.get() else {
             self.early.lock().push(event);
             return;

@@ -1,9 +1,9 @@
-//! Columns while they grow, in Arrow's layout, with those within.
+//! Columns under construction in Arrow's layout, with their children.
 
 use crate::validity::{set_bit, truncate_bits};
 use crate::{Bad, ProgramError, Shape, Validity};
 
-/// A column, of `len` values.
+/// A column of `len` values.
 #[derive(Clone, Debug)]
 pub struct Column {
     pub len: usize,
@@ -11,11 +11,11 @@ pub struct Column {
     pub data: Data,
 }
 
-/// What a column holds. Offsets begin with 0, and have one more than there are values.
+/// What a column contains. Offsets begin with 0, and there is one more than values.
 #[derive(Clone, Debug)]
 pub enum Data {
     Null,
-    /// One bit a value, lowest first.
+    /// One bit per value, lowest first.
     Bits(Vec<u8>),
     Int32(Vec<i32>),
     Int64(Vec<i64>),
@@ -51,19 +51,19 @@ impl Column {
             "+l" | "+m" => Data::List { offsets: vec![0], items: Box::new(Self::of(&shape.children[0].1)?) },
             "+s" => Data::Struct(shape.children.iter().map(|(_, child)| Self::of(child)).collect::<Result<_, _>>()?),
             _ if format.starts_with("d:") => Data::Int128(Vec::new()),
-            _ => return Err(ProgramError(format!("the type '{format}' is not made"))),
+            _ => return Err(ProgramError(format!("the type '{format}' is not supported"))),
         };
         Ok(Self { len: 0, validity: Validity::default(), data })
     }
 
-    /// Says that `data` has got the next value.
+    /// Counts a value that was appended to `data`.
     #[inline]
     pub fn grown(&mut self) {
         self.validity.push(self.len, true);
         self.len += 1;
     }
 
-    /// The next value is null.
+    /// Appends a null.
     pub fn push_null(&mut self) {
         match &mut self.data {
             Data::Null => {}
@@ -80,7 +80,7 @@ impl Column {
         self.len += 1;
     }
 
-    /// Forgets the values from `len` on, also those that are not whole: where only some of the columns within have grown.
+    /// Drops the values from `len` on, including an incomplete one, where only some of the children have grown.
     pub fn truncate(&mut self, len: usize) {
         match &mut self.data {
             Data::Null => {}
@@ -104,7 +104,7 @@ impl Column {
         self.len = self.len.min(len);
     }
 
-    /// Panics unless all columns within are as long as Arrow wants them, and offsets ascend.
+    /// Panics unless all children have the lengths that Arrow requires, and offsets ascend.
     pub fn check_invariants(&self) {
         let of_offsets = |offsets: &[i32], end: usize| {
             assert_eq!(offsets.len(), self.len + 1);
@@ -144,7 +144,7 @@ impl Column {
         }
     }
 
-    /// Makes room for a number of values more, at the uppermost level.
+    /// Reserves memory for `count` more values, at the top level.
     pub fn reserve(&mut self, count: usize) {
         match &mut self.data {
             Data::Null => {}
@@ -165,7 +165,7 @@ fn last(offsets: &[i32]) -> i32 {
     offsets.last().copied().unwrap_or(0)
 }
 
-/// Appends a byte string, which in a column of texts must be one.
+/// Appends a byte string, which must be UTF-8 in a column of texts.
 #[inline]
 pub fn push_bytes(offsets: &mut Vec<i32>, bytes: &mut Vec<u8>, is_text: bool, value: &[u8]) -> Result<(), Bad> {
     if is_text && std::str::from_utf8(value).is_err() {
@@ -177,7 +177,7 @@ pub fn push_bytes(offsets: &mut Vec<i32>, bytes: &mut Vec<u8>, is_text: bool, va
     Ok(())
 }
 
-/// Ends a list where its items end.
+/// Ends a list after its last item.
 #[inline]
 pub fn end_list(offsets: &mut Vec<i32>, items: &Column) -> Result<(), Bad> {
     offsets.push(i32::try_from(items.len).map_err(|_| Bad::ColumnFull)?);

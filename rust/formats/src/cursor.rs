@@ -1,11 +1,11 @@
-//! The bytes of a value from where they are read on; every length is checked against what is left.
+//! The unread bytes of a value; every length is checked against the bytes that are left.
 
 use crate::Bad;
 
-/// So many items that take no byte may be in a value: else a few bytes could stand for any number of them.
+/// The most items without bytes in a value: otherwise a few bytes could claim any number of them.
 const EMPTY_ITEMS_MAX: u64 = 1024;
 
-/// A place in the bytes of one value.
+/// A position in the bytes of one value.
 #[derive(Clone, Debug)]
 pub struct Cursor<'a> {
     left: &'a [u8],
@@ -22,7 +22,7 @@ impl<'a> Cursor<'a> {
         self.left.len()
     }
 
-    /// What is left of `earlier`, this cursor before it moved, without what is left of it still.
+    /// The bytes between `earlier`, a copy of this cursor before it moved, and the current position.
     pub fn since(&self, earlier: &Self) -> &'a [u8] {
         &earlier.left[..earlier.left.len() - self.left.len()]
     }
@@ -50,7 +50,7 @@ impl<'a> Cursor<'a> {
         Ok(self.array::<1>()?[0])
     }
 
-    /// A number in groups of seven bits, lowest first, of at most 64 bits.
+    /// A number of at most 64 bits in groups of seven bits, lowest first.
     #[inline]
     pub fn varint(&mut self) -> Result<u64, Bad> {
         match *self.left {
@@ -91,7 +91,7 @@ impl<'a> Cursor<'a> {
         i32::try_from(self.zigzag()?).map_err(|_| Bad::Overlong)
     }
 
-    /// Bytes behind their length, as Avro has them.
+    /// Bytes preceded by their length, in Avro's encoding.
     #[inline]
     pub fn avro_bytes(&mut self) -> Result<&'a [u8], Bad> {
         let count = self.zigzag()?;
@@ -103,7 +103,7 @@ impl<'a> Cursor<'a> {
         self.take(size)
     }
 
-    /// Bytes behind their length, as Protobuf has them.
+    /// Bytes preceded by their length, in Protobuf's encoding.
     #[inline]
     pub fn protobuf_bytes(&mut self) -> Result<&'a [u8], Bad> {
         let count = self.varint()?;
@@ -111,7 +111,7 @@ impl<'a> Cursor<'a> {
         self.take(size)
     }
 
-    /// Whether `count` items, each of at least `bytes_min`, can be in what is left.
+    /// Checks that the remaining bytes can contain `count` items of at least `bytes_min` each.
     pub fn check_items(&mut self, count: u64, bytes_min: usize) -> Result<(), Bad> {
         let room = match bytes_min {
             0 => self.empty_items_left,
@@ -126,7 +126,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Refuses what lies behind the end of a value.
+    /// Refuses bytes after the end of a value.
     pub fn finish(&self) -> Result<(), Bad> {
         if self.left.is_empty() { Ok(()) } else { Err(Bad::Trailing(self.left.len())) }
     }

@@ -1,4 +1,4 @@
-//! A column of values by what they were written with.
+//! Decodes values to a column, each with the program of its schema.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::{Bad, Column, Shape, avro, header, protobuf};
 enum Program {
     Avro(avro::Program),
     Protobuf(protobuf::Program),
-    /// None of them can be read.
+    /// Values of this schema cannot be read.
     Refused(Arc<str>),
 }
 
@@ -25,17 +25,17 @@ pub struct Decoder {
     /// Whether values begin with Confluent's header.
     is_framed: bool,
     programs: HashMap<u32, Arc<Program>>,
-    /// For values without a header, and for ids that have no program of their own.
+    /// For values without a header, and for ids without a program of their own.
     default: Option<Arc<Program>>,
 }
 
-/// The values, with null where one is null or bad.
+/// The decoded values, with null where a value is null or bad.
 #[derive(Debug)]
 pub struct Decoded {
     pub column: Column,
-    /// The places of bad ones, ascending.
+    /// The indexes of bad values, ascending.
     pub bad: Vec<usize>,
-    /// What is wrong with the first of them.
+    /// The error of the first bad value.
     pub why: Option<Bad>,
 }
 
@@ -49,15 +49,15 @@ impl Decoder {
         &self.shape
     }
 
-    /// Takes the program for values with this id; without one, for all that have none of their own.
+    /// Adds the program for values with this schema id, or the default program when there is no id.
     ///
     /// A program is `{"avro": ...}`, `{"protobuf": ...}` or `{"refused": why}`.
-    pub fn learn(&mut self, schema_id: Option<u32>, told: &str) -> Result<(), ProgramError> {
-        let value: Value = serde_json::from_str(told).map_err(|error| ProgramError(error.to_string()))?;
-        let program = Arc::new(if let Some(told) = value.get("avro") {
-            Program::Avro(avro::Program::parse(told, &self.shape)?)
-        } else if let Some(told) = value.get("protobuf") {
-            Program::Protobuf(protobuf::Program::parse(told, &self.shape)?)
+    pub fn learn(&mut self, schema_id: Option<u32>, json: &str) -> Result<(), ProgramError> {
+        let value: Value = serde_json::from_str(json).map_err(|error| ProgramError(error.to_string()))?;
+        let program = Arc::new(if let Some(program) = value.get("avro") {
+            Program::Avro(avro::Program::parse(program, &self.shape)?)
+        } else if let Some(program) = value.get("protobuf") {
+            Program::Protobuf(protobuf::Program::parse(program, &self.shape)?)
         } else {
             Program::Refused(value["refused"].as_str().ok_or_else(|| ProgramError::of("a program", &value))?.into())
         });
@@ -68,7 +68,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// The ids among the values that no program is there for, each once, in the order they come.
+    /// The schema ids of the values for which there is no program, each once, in order of appearance.
     pub fn unknown<'a>(&self, values: impl Iterator<Item = Option<&'a [u8]>>) -> Vec<u32> {
         let mut found = Vec::new();
         if !self.is_framed || self.default.is_some() {
@@ -86,7 +86,7 @@ impl Decoder {
         found
     }
 
-    /// All values as a column; bad ones are null in it, and told.
+    /// Decodes all values to a column; bad values are null and reported.
     pub fn decode<'a>(&self, values: impl ExactSizeIterator<Item = Option<&'a [u8]>>) -> Decoded {
         let mut column = Column::of(&self.shape).expect("`new` has made one");
         column.reserve(values.len());
@@ -107,7 +107,7 @@ impl Decoder {
         decoded
     }
 
-    /// `last` is what the value before was read with: most have the same schema.
+    /// `last` is the program of the previous value: most values have the same schema.
     fn decode_one<'s>(
         &'s self,
         bytes: &[u8],

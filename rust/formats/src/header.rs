@@ -1,12 +1,13 @@
-//! What Confluent's clients write before a value: a zero, the id of its schema, and for Protobuf which message it is.
+//! The header that Confluent's clients write before a value: a zero, the id of its schema, and for Protobuf the
+//! message's indexes.
 
 use crate::Bad;
 use crate::cursor::Cursor;
 
-/// Deeper than this no message is declared within others.
+/// The deepest nesting of message declarations that is accepted.
 const INDEXES_MAX: i64 = 32;
 
-/// The schema's id; the cursor is behind it.
+/// The schema's id; leaves the cursor after it.
 pub fn schema_id(from: &mut Cursor<'_>) -> Result<u32, Bad> {
     let size = from.left();
     if size < 5 {
@@ -18,7 +19,8 @@ pub fn schema_id(from: &mut Cursor<'_>) -> Result<u32, Bad> {
     }
 }
 
-/// Which message of a `.proto` it is: its number in the file, then in that message, and so on. One zero stands for the first.
+/// The path of the message in its `.proto`: its index in the file, then within that message, and so on. A single zero
+/// stands for the first message.
 pub fn message_indexes(from: &mut Cursor<'_>) -> Result<Vec<i64>, Bad> {
     match from.zigzag()? {
         0 => Ok(vec![0]),
@@ -33,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_behind_a_zero() {
+    fn an_id_follows_a_zero() {
         assert_eq!(schema_id(&mut Cursor::new(&[0, 0, 0, 1, 2])), Ok(258));
         assert_eq!(schema_id(&mut Cursor::new(&[0, 0, 0, 1])), Err(Bad::NoHeader(4)));
         assert_eq!(schema_id(&mut Cursor::new(b"{\"a\": 1}")), Err(Bad::NoMagic(b'{')));

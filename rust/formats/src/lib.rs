@@ -1,11 +1,11 @@
-//! Values of records, Avro or Protobuf, decoded to columns in Arrow's layout.
+//! Decodes values of records, Avro or Protobuf, to columns in Arrow's layout.
 //!
-//! Python reads the schemas, resolves what was written against what is read, and says in a *program* what to do with the
-//! bytes; the code here obeys it, record by record, into one [`Column`] that may have others within. So nothing here
-//! knows a schema's text, and a program is told once for each schema that was written with.
+//! Python reads the schemas, resolves the writer's schema against the reader's, and compiles the result into a
+//! *program*. The code here executes it for each record and fills one [`Column`], which may have children. So nothing
+//! here knows the text of a schema, and each writer's schema needs one program.
 //!
-//! Whatever the bytes are, nothing panics, recursion is as deep as the program (what is passed over: [`DEPTH_MAX`]), and
-//! what is allocated is bounded by the bytes times what the program makes of one of them.
+//! No bytes can cause a panic. Recursion is as deep as the program (for skipped values [`DEPTH_MAX`]), and allocations
+//! are bounded by the size of the bytes times what the program produces from one of them.
 
 pub mod avro;
 mod bad;
@@ -25,5 +25,5 @@ pub use program::ProgramError;
 pub use shape::Shape;
 pub use validity::Validity;
 
-/// How deep what is passed over may be nested: a recursive schema lets bytes be nested without end.
+/// The deepest nesting of skipped values: with a recursive schema, bytes can be nested without end.
 pub const DEPTH_MAX: usize = 64;

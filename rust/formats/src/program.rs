@@ -1,10 +1,10 @@
-//! Reading what Python tells: JSON, whose lists begin with what they are.
+//! Parses the programs from Python: JSON, in which each list begins with its kind.
 
 use serde_json::Value;
 
-/// A program is not one, which is a mistake of ours.
+/// An invalid program, which is a bug of klamm.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no program: {0}")]
+#[error("invalid program: {0}")]
 pub struct ProgramError(pub String);
 
 impl ProgramError {
@@ -25,12 +25,12 @@ pub fn whole(value: &Value) -> Result<i64, ProgramError> {
     value.as_i64().ok_or_else(|| ProgramError::of("a number", value))
 }
 
-/// A place, a count or a size.
+/// An index, a count or a size.
 pub fn place(value: &Value) -> Result<usize, ProgramError> {
     usize::try_from(whole(value)?).map_err(|_| ProgramError::of("a place", value))
 }
 
-/// Bytes as hexadecimal digits.
+/// Bytes, from hexadecimal digits.
 pub fn bytes(value: &Value) -> Result<Vec<u8>, ProgramError> {
     let digits = text(value)?;
     let pair = |at: usize| digits.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
@@ -38,7 +38,7 @@ pub fn bytes(value: &Value) -> Result<Vec<u8>, ProgramError> {
     bytes.ok_or_else(|| ProgramError::of("hexadecimal bytes", value))
 }
 
-/// A list made of the items of another.
+/// Converts each item of a list.
 pub fn all<T>(value: &Value, read: impl Fn(&Value) -> Result<T, ProgramError>) -> Result<Vec<T>, ProgramError> {
     array(value)?.iter().map(read).collect()
 }

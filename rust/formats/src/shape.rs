@@ -1,21 +1,21 @@
-//! What a column is: its Arrow type, with those of the columns within.
+//! The Arrow type of a column and of its children.
 
 use serde_json::Value;
 
 use crate::program::{ProgramError, array, text};
 
-/// A type, with names and types of what is within.
+/// A type, with the names and types of its children.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// As the Arrow C data interface writes it.
+    /// A format string of the Arrow C data interface.
     pub format: String,
     pub children: Vec<(String, Shape)>,
 }
 
 impl Shape {
     /// Reads `[format, [[name, shape], ...]]`.
-    pub fn parse(told: &str) -> Result<Self, ProgramError> {
-        let value = serde_json::from_str(told).map_err(|error| ProgramError(error.to_string()))?;
+    pub fn parse(json: &str) -> Result<Self, ProgramError> {
+        let value = serde_json::from_str(json).map_err(|error| ProgramError(error.to_string()))?;
         Self::of(&value)
     }
 

@@ -1,6 +1,6 @@
-//! Which values of a column are there.
+//! Which values of a column are valid (not null).
 
-/// One bit a value, lowest first, made when the first null comes.
+/// One bit per value, lowest first; allocated with the first null.
 #[derive(Clone, Debug, Default)]
 pub struct Validity {
     bits: Vec<u8>,
@@ -8,7 +8,7 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// The next value, the one at `place`.
+    /// Adds the next value, at index `place`.
     #[inline]
     pub fn push(&mut self, place: usize, is_valid: bool) {
         if !is_valid || self.null_count > 0 {
@@ -25,7 +25,7 @@ impl Validity {
         set_bit(&mut self.bits, place, is_valid);
     }
 
-    /// Forgets the values from `place` on; there are `len` of them.
+    /// Drops the values from `place` on, of `len` values.
     pub fn truncate(&mut self, place: usize, len: usize) {
         if self.null_count == 0 {
             return;
@@ -48,7 +48,7 @@ impl Validity {
     }
 }
 
-/// Writes the next bit, the one at `place`. What lies behind it in its byte is zero.
+/// Writes the next bit, at index `place`. The bits after it in its byte are zero.
 #[inline]
 pub fn set_bit(bits: &mut Vec<u8>, place: usize, bit: bool) {
     if place / 8 == bits.len() {
@@ -57,7 +57,7 @@ pub fn set_bit(bits: &mut Vec<u8>, place: usize, bit: bool) {
     bits[place / 8] |= u8::from(bit) << (place % 8);
 }
 
-/// Forgets the bits from `place` on.
+/// Drops the bits from `place` on.
 pub fn truncate_bits(bits: &mut Vec<u8>, place: usize) {
     bits.truncate(place.div_ceil(8));
     if let (Some(last), 1..) = (bits.last_mut(), place % 8) {

@@ -1,5 +1,6 @@
-//! Invariant: no answer of a broker makes the client panic, loop, or hold more than its structures' fair share of the input,
-//! at any version; the records of a fetch lead the reader on, never back, and it holds no more than the limit of them.
+//! Invariant: no response of a broker makes the client panic, loop, or allocate more than a fixed multiple of the
+//! input, at any version; reading the records of a fetch always advances, and allocates no more than the limit for
+//! them.
 
 use bytes::Bytes;
 use klamm_client::Slice;
@@ -19,10 +20,11 @@ use klamm_client::slice::Watermarks;
 use klamm_records::{RecordsError, records};
 
 const DECOMPRESSED_BYTES_MAX: usize = 256 * 1024;
-/// A structure takes at most so many times its bytes on the wire: topics without partitions take most.
+/// Limit on a structure's size in memory relative to its encoded size: topics without partitions need most.
 const SHARE: usize = 32;
 
-/// Reads the bytes as the answer to the request and version that the first two choose, and as what a fetch brought.
+/// Parses the bytes as the response to the request and version that the first two bytes select, and as the records of
+/// a fetch.
 pub fn answers(data: &[u8]) {
     if let [kind, version, body @ ..] = data {
         let version = i16::from(*version);
@@ -55,7 +57,7 @@ fn read<R: Request>(body: &Bytes, version: i16) {
     }
 }
 
-/// The bytes as records at and behind an offset that they choose, some of them of an aborted transaction.
+/// Reads the bytes as records from an offset that they contain, some of them of an aborted transaction.
 fn read_records(data: &[u8]) {
     let start = data.get(7).map_or(0, |byte| i64::from(*byte));
     let watermarks = Watermarks { high_watermark: -1, last_stable_offset: -1, log_start_offset: -1 };

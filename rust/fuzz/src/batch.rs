@@ -1,6 +1,6 @@
-//! Invariant: no bytes make the record codec panic, loop, or hold more than four times the input and 64 KiB, and
-//! decompressed records never more than the limit. What the produce check takes, the iterator reads, to the same
-//! records whatever the codec; what the iterator refuses, the check refuses.
+//! Invariant: no bytes make the record codec panic, loop, or allocate more than four times the input plus 64 KiB, and
+//! decompressed records never exceed the limit. Whatever passes validation for a produce can be read by the iterator,
+//! with the same records for every codec; whatever the iterator rejects, validation rejects too.
 
 use klamm_records::control::ControlRecord;
 use klamm_records::convert::{recompress, renumber};
@@ -9,10 +9,10 @@ use klamm_records::{
     validate_produced,
 };
 
-/// Small, so that bombs meet it.
+/// Small, so that decompression bombs reach it.
 const DECOMPRESSED_BYTES_MAX: usize = 256 * 1024;
 
-/// Reads the bytes as they are, and again with a length and a CRC that fit, to get behind them.
+/// Reads the bytes as they are, and again with a valid length and CRC, to reach the code after those checks.
 pub fn batch(data: &[u8]) {
     crate::heap::bounded(data, DECOMPRESSED_BYTES_MAX, || read_all(data));
     check_produced(data);
@@ -45,7 +45,7 @@ fn read_all(bytes: &[u8]) {
     assert!(iterator.position() <= bytes.len());
 }
 
-/// Sum of all that the records hold, and their number.
+/// A sum over all contents of the records, and their number.
 fn read_batch(batch: Batch<'_>, buffer: &mut Vec<u8>) -> Result<(u64, usize), RecordsError> {
     let (mut sum, mut count) = (0u64, 0);
     for record in records(batch, buffer, DECOMPRESSED_BYTES_MAX)? {
@@ -86,7 +86,8 @@ fn check_taken(produced: &Produced<'_>) {
         let again = Batch::at_start_of(&again).expect("whole");
         assert_eq!(read_batch(again, &mut buffer), Ok(read), "{codec}");
     }
-    // Timestamps that lie too far apart for one base cannot be written again; nor may numbering overflow.
+    // Timestamps that are too far apart for one base timestamp cannot be rewritten; and renumbering must not
+    // overflow.
     if let Ok(numbered) = renumber(batch, Compression::NONE, DECOMPRESSED_BYTES_MAX) {
         let numbered = Batch::at_start_of(&numbered).expect("whole");
         assert_eq!(read_batch(numbered, &mut buffer), Ok(read));

@@ -1,4 +1,4 @@
-//! A folder for one case.
+//! A temporary folder for one case.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// A folder that is gone when this is.
+/// A folder that is removed when this is dropped.
 pub struct Folder(pub PathBuf);
 
 impl Folder {

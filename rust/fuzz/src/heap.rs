@@ -1,9 +1,9 @@
-//! Counts what a thread holds on the heap, so that a target can bound what an input makes it allocate.
+//! Counts the heap bytes of a thread, so that a target can bound the allocations for an input.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator, with counters a thread. A bin that runs targets makes it the global one.
+/// The system's allocator with counters for each thread. A bin that runs targets uses it as the global allocator.
 pub struct Counting;
 
 thread_local! {
@@ -19,37 +19,37 @@ fn count(bytes: isize) {
     });
 }
 
-// SAFETY: every call is handed to the system's allocator unchanged; counting neither allocates nor unwinds.
+// SAFETY: every call is passed to the system's allocator unchanged; counting neither allocates nor unwinds.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
-        // SAFETY: the caller keeps the contract of `alloc`.
+        // SAFETY: the caller fulfils the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
-        // SAFETY: the caller keeps the contract of `alloc_zeroed`.
+        // SAFETY: the caller fulfils the contract of `alloc_zeroed`.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count(-(layout.size() as isize));
-        // SAFETY: the caller keeps the contract of `dealloc`.
+        // SAFETY: the caller fulfils the contract of `dealloc`.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // What is held afterwards counts; a large block is moved by its pages, not copied.
+        // Only the resulting size counts; a large block is moved by remapping its pages, not copied.
         count(size as isize - layout.size() as isize);
-        // SAFETY: the caller keeps the contract of `realloc`.
+        // SAFETY: the caller fulfils the contract of `realloc`.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }
 
-/// The most bytes that `work` held at a time beyond what the thread held before.
+/// The peak of the bytes that `work` allocated in addition to the thread's earlier ones.
 ///
-/// Zero when [`Counting`] is not the global allocator.
+/// Zero if [`Counting`] is not the global allocator.
 pub fn peak_of<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = LIVE_BYTES.get();
     PEAK_BYTES.set(before);
@@ -57,7 +57,7 @@ pub fn peak_of<T>(work: impl FnOnce() -> T) -> (T, usize) {
     (result, usize::try_from(PEAK_BYTES.get() - before).expect("the peak starts at what was held"))
 }
 
-/// Runs `work` and panics when it held more than four times the input, 64 KiB and `extra` (goal S1).
+/// Runs `work` and panics if it allocated more than four times the input, plus 64 KiB and `extra` (goal S1).
 pub fn bounded<T>(input: &[u8], extra: usize, work: impl FnOnce() -> T) -> T {
     let (result, peak) = peak_of(work);
     let most = 4 * input.len() + 64 * 1024 + extra;

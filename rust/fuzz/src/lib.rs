@@ -22,12 +22,12 @@ pub use metadata_log::metadata_log;
 pub use metadata_snapshot::metadata_snapshot;
 pub use values::values;
 
-/// A target, by the name of its bin.
+/// A target, with the name of its bin.
 pub struct Target {
     pub name: &'static str,
-    /// Panics when the invariant of the target does not hold for these bytes.
+    /// Panics if these bytes violate the target's invariant.
     pub run: fn(&[u8]),
-    /// Folders of seeds, from the root of the repository.
+    /// Folders of seeds, relative to the root of the repository.
     pub seeds: &'static [&'static str],
 }
 

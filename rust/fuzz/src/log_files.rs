@@ -1,5 +1,5 @@
-//! Invariant: no bytes make a reader of the log's small files panic or hold more than four times the input and 64 KiB, and
-//! what such a reader takes is written back as something that it takes again, to the same content.
+//! Invariant: no bytes make a parser of the log's small files panic or allocate more than four times the input plus
+//! 64 KiB, and parsed content survives a round trip through writing and parsing.
 
 use klamm_log::checkpoint::{
     format_epochs, format_offsets, format_partition_metadata, parse_epochs, parse_offsets, parse_partition_metadata,
@@ -7,7 +7,7 @@ use klamm_log::checkpoint::{
 use klamm_log::names::{FileName, parse_partition_dir};
 use klamm_log::producers::snapshot;
 
-/// The first byte chooses the file; a snapshot is also read with a checksum that fits.
+/// The first byte selects the file; a snapshot is also parsed with a valid checksum.
 pub fn log_files(data: &[u8]) {
     let Some((kind, bytes)) = data.split_first() else { return };
     crate::heap::bounded(data, 0, || match kind % 6 {

@@ -1,6 +1,6 @@
-//! Invariant: whatever a partition's directory holds, opening its log and asking it anything neither panics nor hangs, and
-//! holds little memory; after a start that checked it, every byte that is served is a batch with a right checksum, and one
-//! more record can be appended and is found again after the next start.
+//! Invariant: whatever a partition's directory contains, opening its log and querying it neither panics nor hangs,
+//! and allocates little memory. After a start with recovery, every served byte belongs to a batch with a valid
+//! checksum, and another record can be appended and is still there after the next start.
 
 use std::fs;
 use std::path::Path;
@@ -41,11 +41,11 @@ pub fn log_open(data: &[u8]) {
             fs::write(folder.0.join(name), content).expect("room for temporary files");
         }
     }
-    // What a log holds beside the bytes it reads: chunks to read them with.
+    // A log allocates chunks in addition to the bytes that it reads.
     crate::heap::bounded(data, 512 << 10, || ask(&folder.0, choices & 1 == 1, i64::from(recovery_point % 8)));
 }
 
-/// Checksums that fit, to get behind them.
+/// Fixes the checksums, to reach the code after their checks.
 fn mended(log: &[u8]) -> Vec<u8> {
     let mut log = log.to_vec();
     let mut at = 0;

@@ -1,13 +1,13 @@
-//! Invariant: no bytes make a metadata record, or the image they are applied to, panic or loop; decoding one holds no more
-//! than four times the input and 64 KiB. What was applied in one piece is what is applied batch by batch, and an image made of
-//! an image's records is said by the same records.
+//! Invariant: no bytes make a metadata record, or the image to which they are applied, panic or loop; decoding one
+//! allocates no more than four times the input plus 64 KiB. Applying everything at once gives the same image as
+//! applying batch by batch, and an image created from an image's records has the same records.
 
 use klamm_metadata::MetadataImage;
 use klamm_metadata::image_records::{UnwritableError, for_each_record};
 use klamm_metadata::records::Record;
 use klamm_records::{Batch, header};
 
-/// Reads the bytes as one record, and as a metadata log whose batches have a CRC and offsets that fit.
+/// Parses the bytes as one record, and as a metadata log whose batches have a valid CRC and valid offsets.
 pub fn metadata(data: &[u8]) {
     crate::heap::bounded(data, 0, || check_record(data));
     let log = mended(data);
@@ -26,7 +26,7 @@ fn check_record(data: &[u8]) {
     }
 }
 
-/// What cannot be said, like ELR without its feature, is lost the first time and not again.
+/// Content that records cannot express, like ELR without its feature, is lost the first time and not again.
 fn check_records_of(image: &MetadataImage) {
     let Ok(records) = records_of(image) else { return };
     let again = MetadataImage::default().apply(records.iter().map(Vec::as_slice)).expect("an image can be said again");
@@ -42,7 +42,7 @@ fn records_of(image: &MetadataImage) -> Result<Vec<Vec<u8>>, UnwritableError> {
     Ok(records)
 }
 
-/// The whole batches that `data` begins with, numbered through, each with its CRC.
+/// The complete batches at the start of `data`, renumbered, each with its CRC.
 fn mended(data: &[u8]) -> Vec<u8> {
     let mut log = data.to_vec();
     let (mut at, mut offset) = (0, 0);

@@ -1,6 +1,7 @@
-//! Invariant: whatever a metadata log's folder holds, reading it beside a writer neither panics nor hangs, holds little
-//! memory and changes no file; what is served are whole batches with right checksums, each behind the one before it and the
-//! first with the offset that was asked for. What a node reads that opens the folder is what is read beside it then.
+//! Invariant: whatever a metadata log's folder contains, reading it beside a writer neither panics nor hangs,
+//! allocates little memory and changes no file; it returns complete batches with valid checksums, each following the
+//! previous one, and the first contains the requested offset. A node that opens the folder reads the same as a reader
+//! beside it.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +17,7 @@ use crate::folder::Folder;
 const STEPS_MAX: usize = 1000;
 const PIECE_BYTES: usize = 1 << 12;
 
-/// One byte of choices, two of where the second segment begins, then the batches.
+/// One byte of choices, two for the base offset of the second segment, then the batches.
 pub fn metadata_log(data: &[u8]) {
     let Some((&[choices, high, low], bytes)) = data.split_first_chunk() else { return };
     let folder = Folder::new();
@@ -28,7 +29,7 @@ pub fn metadata_log(data: &[u8]) {
         write(&folder.0, next_offset(&log[..split]), &log[split..]);
     }
     let before = contents(&folder.0);
-    // A reader holds chunks of files, and what it gives.
+    // A reader allocates chunks of files, and its result.
     crate::heap::bounded(data, 256 << 10, || ask(&mut LogReader::new(&folder.0)));
     assert_eq!(contents(&folder.0), before, "a reader changes nothing");
     if choices & 4 == 4 {
@@ -36,7 +37,7 @@ pub fn metadata_log(data: &[u8]) {
     }
 }
 
-/// Checksums, offsets and epochs that fit, to get behind them.
+/// Fixes checksums, offsets and epochs, to reach the code after their checks.
 pub fn mended(log: &[u8]) -> Vec<u8> {
     let mut log = log.to_vec();
     let (mut at, mut offset) = (0, 0);
@@ -62,7 +63,7 @@ fn boundary_before(log: &[u8], position: usize) -> usize {
     at
 }
 
-/// Segments do not overlap: their names say where they begin.
+/// Segments do not overlap: their names are their base offsets.
 fn next_offset(log: &[u8]) -> i64 {
     let (mut at, mut offset) = (0, 0);
     while let Some(header) = log.get(at..).and_then(Header::at_start_of) {
@@ -102,7 +103,7 @@ fn ask(reader: &mut LogReader) {
     }
 }
 
-/// Reads batch behind batch; where that ended, unless by damage.
+/// Reads batch after batch; returns where that ended, unless it was by damage.
 fn read_on(start: i64, mut read: impl FnMut(i64) -> Result<Vec<u8>, LogError>) -> Option<i64> {
     let mut offset = start;
     for _ in 0..STEPS_MAX {
@@ -114,8 +115,8 @@ fn read_on(start: i64, mut read: impl FnMut(i64) -> Result<Vec<u8>, LogError>) -
             let batch = batch.expect("whole batches");
             batch.check_crc().expect("checked batches");
             let header = batch.header();
-            assert!(header.last_offset() >= offset, "offset {offset} was asked for");
-            assert!(at == 0 || header.base_offset() >= offset, "batch at {} behind {offset}", header.base_offset());
+            assert!(header.last_offset() >= offset, "offset {offset} was requested");
+            assert!(at == 0 || header.base_offset() >= offset, "batch at {} after {offset}", header.base_offset());
             offset = header.next_offset();
         }
     }
@@ -132,11 +133,12 @@ fn open_beside(folder: &Path) {
             break;
         }
         let wanted = log.read(offset, 1).expect("an open log reads what it has");
-        // A start checks checksums, a reader records too: bytes that fit only the one were written by nobody.
+        // A start verifies checksums, a reader also records: bytes with valid checksums and invalid records were
+        // written by no broker.
         if Batch::at_start_of(&wanted).and_then(|batch| batch.check()).is_err() {
             break;
         }
-        let found = reader.read(offset, 1).expect("and so does who reads beside it");
+        let found = reader.read(offset, 1).expect("and so does a reader beside it");
         assert_eq!(found, wanted, "at offset {offset}");
         offset = Header::at_start_of(&wanted).expect("a batch").next_offset();
     }

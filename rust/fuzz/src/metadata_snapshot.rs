@@ -1,5 +1,5 @@
-//! Invariant: whatever a snapshot's file holds, loading it is an image or an error that names the file, without a panic or a
-//! loop. Loading it again is the same image, and the file stays as it was.
+//! Invariant: whatever a snapshot's file contains, loading it returns an image or an error with the file's name,
+//! without a panic or a loop. Loading it again returns the same image, and the file is unchanged.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::metadata_log::mended;
 
 const NAME: &str = "00000000000000000010-0000000001.checkpoint";
 
-/// The file, as it is or, by the first byte, with checksums that fit.
+/// The file as it is or, depending on the first byte, with valid checksums.
 pub fn metadata_snapshot(data: &[u8]) {
     let Some((choices, bytes)) = data.split_first() else { return };
     let folder = Folder::new();

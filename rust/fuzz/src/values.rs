@@ -1,5 +1,5 @@
-//! Invariant: no bytes make the decoders of Avro and Protobuf panic, loop, or hold more than what their programs make of so
-//! many bytes; whatever is bad leaves the columns well formed, and good neighbours as they are.
+//! Invariant: no bytes make the decoders of Avro and Protobuf panic, loop, or allocate more than their programs may
+//! produce from that many bytes; invalid values leave the columns well formed, and valid neighbours unchanged.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -7,22 +7,23 @@ use std::sync::LazyLock;
 use klamm_formats::{Decoder, Shape};
 use serde_json::Value;
 
-/// What a byte can become at most, in all columns together: an item of a repeated message with many fields takes two.
+/// Limit on the bytes in all columns for each input byte: an item of a repeated message with many fields takes two
+/// bytes.
 const COLUMN_BYTES_A_BYTE: usize = 512;
 
 static DECODERS: LazyLock<Vec<Decoder>> = LazyLock::new(|| ["avro", "everything", "old"].map(decoder).into());
 
-/// The decoder of a program that Python made, for values behind a Confluent header.
+/// The decoder of a program that Python generated, for values with a Confluent header.
 fn decoder(name: &str) -> Decoder {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../tests/golden/formats/programs/{name}.json"));
-    let told: Value = serde_json::from_slice(&std::fs::read(path).expect("readable")).expect("JSON");
-    let shape = Shape::parse(&told["shape"].to_string()).expect("a shape");
+    let parsed: Value = serde_json::from_slice(&std::fs::read(path).expect("readable")).expect("JSON");
+    let shape = Shape::parse(&parsed["shape"].to_string()).expect("a shape");
     let mut decoder = Decoder::new(shape, true).expect("a shape that is made");
-    decoder.learn(Some(1), &told["program"].to_string()).expect("a program");
+    decoder.learn(Some(1), &parsed["program"].to_string()).expect("a program");
     decoder
 }
 
-/// Decodes the bytes behind the first, which chooses the decoder.
+/// Decodes the bytes after the first one, which selects the decoder.
 pub fn values(data: &[u8]) {
     let Some((which, value)) = data.split_first() else { return };
     let decoder = &DECODERS[usize::from(*which) % DECODERS.len()];

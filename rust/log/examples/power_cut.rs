@@ -1,8 +1,9 @@
-//! What a power cut leaves of a node's folder: `power_cut FOLDER CHANGES`, the changes as `tests/support/file_changes.c`
-//! records them.
+//! Simulates a power cut on a node's folder: `power_cut FOLDER CHANGES`. `CHANGES` is the record of file changes that
+//! `tests/support/file_changes.c` writes.
 //!
-//! Each line of the standard input is `CUT SEED TARGET`: the power goes when `CUT` bytes of the record of changes were there
-//! (never fewer than in the line before), and what is left is written into the new folder `TARGET`. A line answers each.
+//! Each line of standard input is `CUT SEED TARGET`: the power fails after the first `CUT` bytes of the record (never
+//! fewer than in the line before), and the surviving files are written to the new folder `TARGET`. One line of output
+//! answers each line of input.
 
 use std::error::Error;
 use std::fs;
@@ -15,14 +16,14 @@ use klamm_log::recorder::{self, Change};
 #[path = "../src/crash.rs"]
 mod crash;
 
-use crash::{Dice, Disk};
+use crash::{Disk, Rng};
 
-/// One change of the record.
+/// One recorded change.
 struct Recorded {
     change: Change,
     /// The number of the first change that a sync does not cover.
     begun: usize,
-    /// Where in the file its record ends.
+    /// The position in the file where its record ends.
     end: usize,
 }
 
@@ -45,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         let torn = changes.get(disk.played()).map(|recorded| &recorded.change);
         fs::create_dir(target)?;
-        disk.lose_power(&root, Path::new(target), torn, &mut Dice::new(seed.parse()?));
+        disk.lose_power(&root, Path::new(target), torn, &mut Rng::new(seed.parse()?));
         println!("{}", disk.played());
         std::io::stdout().flush()?;
     }
@@ -84,8 +85,8 @@ fn parse(bytes: &[u8]) -> Option<Vec<Recorded>> {
 }
 
 fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
-    let (taken, behind) = rest.split_at_checked(count)?;
-    *rest = behind;
+    let (taken, after) = rest.split_at_checked(count)?;
+    *rest = after;
     Some(taken)
 }
 

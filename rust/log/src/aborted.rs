@@ -1,6 +1,7 @@
-//! The indexes of aborted transactions at a start: compared with the clean-stop record or with the log, and made again.
+//! Checks the indexes of aborted transactions at start: compares them with the clean-stop record or with the log, and
+//! rebuilds wrong ones.
 //!
-//! Nothing else tells a reader of committed records what to skip, so a wrong index would show what was aborted.
+//! A read_committed consumer relies on this index alone to skip aborted records, so a wrong index would expose them.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use super::recovery::Recovery;
 use super::segment::Segment;
 
 impl Log {
-    /// Makes those of the first `count` segments again that are not what they were.
+    /// Rebuilds the indexes of the first `count` segments that differ from their recorded state.
     pub(super) fn check_txn_indexes(
         &mut self,
         count: usize,
@@ -41,11 +42,11 @@ impl Log {
 
     pub(super) fn txn_index_warning(&self, at: usize, reason: &str) -> String {
         let file = self.segments[at].txn_file().path();
-        format!("{} {reason}; it is made again from the log", file.display())
+        format!("{} {reason}; it is rebuilt from the log", file.display())
     }
 
-    /// What is wrong with the index of a segment, as far as it speaks of offsets below `upto`. Without its checksum, its
-    /// entries are compared with the batches that they name; then one that is missing is not noticed.
+    /// Describes what is wrong with the index of a segment, for entries below offset `upto`. If its checksum is not
+    /// known, its entries are compared with the batches that they name; a missing entry is then not noticed.
     pub(super) fn wrong_txn_index(
         &mut self,
         at: usize,
@@ -72,16 +73,14 @@ impl Log {
         for entry in entries.iter().filter(|entry| entry.last_offset < upto) {
             if !has_marker(&cache, segment, entry)? {
                 let AbortedTxn { producer_id, last_offset, .. } = entry;
-                return Ok(Some(format!(
-                    "has an entry of producer {producer_id} and offset {last_offset} that is wrong"
-                )));
+                return Ok(Some(format!("has a wrong entry for producer {producer_id} and offset {last_offset}")));
             }
         }
         Ok(None)
     }
 }
 
-/// Whether the batch at an entry's last offset ends that transaction. A batch that is damaged tells nothing.
+/// Whether the batch at an entry's last offset ends that transaction. A damaged batch counts as no evidence.
 fn has_marker(cache: &Arc<FileCache>, segment: &mut Segment, entry: &AbortedTxn) -> Result<bool, LogError> {
     let Some(place) = segment.locate(cache, entry.last_offset)? else { return Ok(false) };
     let mut bytes = vec![0; place.size];

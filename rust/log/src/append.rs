@@ -1,4 +1,4 @@
-//! Appending: offsets and epochs assigned in place, producers checked, one write.
+//! Appending: assigns offsets and epochs in place, checks producers, and writes once.
 
 use klamm_base::LogError;
 use klamm_records::header::{Header, compute_crc, set_position};
@@ -8,20 +8,20 @@ use super::partition_log::Log;
 use super::producers::{Batch, Origin, Update};
 use super::segment::{RollCheck, Segment};
 
-/// What became of an append.
+/// The result of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
     pub base_offset: i64,
     pub last_offset: i64,
-    /// Largest timestamp of the batches, -1 when they have none.
+    /// Largest timestamp of the batches, -1 if they have none.
     pub max_timestamp: i64,
-    /// The time the broker gave the records, -1 when it kept their producer's.
+    /// The append time that the broker assigned, -1 if the records kept the producer's timestamps.
     pub append_time_ms: i64,
-    /// Nothing was written: the offsets are those of the batch that this one repeats.
+    /// Nothing was written: the offsets are those of the earlier batch that this one duplicates.
     pub duplicate: bool,
 }
 
-/// Batches that lie one after the other.
+/// A sequence of consecutive batches.
 #[derive(Clone, Copy)]
 struct Summary {
     first_offset: i64,
@@ -31,7 +31,8 @@ struct Summary {
 }
 
 impl Log {
-    /// Appends batches that a leader took and `klamm_records` checked; gives them the next offsets and `leader_epoch`.
+    /// Appends batches that the leader accepted and `klamm_records` validated; assigns them the next offsets and
+    /// `leader_epoch`.
     ///
     /// On an error nothing was appended, but the offsets in `batches` may have been changed.
     pub fn append_as_leader(
@@ -61,7 +62,7 @@ impl Log {
         Ok(appended)
     }
 
-    /// What an append changes, or the batch that it repeats.
+    /// Returns what an append changes, or the earlier batch that it duplicates.
     fn check_producers(&mut self, batches: &[u8], origin: Origin) -> Result<(Update, Option<Batch>), AppendError> {
         let mut update = Update::default();
         match self.producers.check(batches, origin, &mut update) {
@@ -74,8 +75,9 @@ impl Log {
         .map(|repeated| (update, repeated))
     }
 
-    /// Appends what a leader sent, offsets and epochs as they are. An incomplete batch at the end is left out, and so is
-    /// everything from the first batch on whose epoch is newer than `leader_epoch`. `None` when nothing is left.
+    /// Appends the leader's batches with their offsets and epochs unchanged. An incomplete batch at the end is left
+    /// out, and so is everything from the first batch whose epoch is newer than `leader_epoch`. Returns `None` if
+    /// nothing is left.
     pub fn append_as_follower(
         &mut self,
         batches: &[u8],
@@ -138,7 +140,7 @@ impl Log {
     fn note_epochs(&mut self, batches: &[u8]) {
         let mut at = 0;
         while let Some(header) = Header::at_start_of(&batches[at..]) {
-            // A batch without an epoch belongs to the one before it.
+            // A batch without an epoch belongs to the epoch of the batch before it.
             if header.leader_epoch() >= 0 {
                 self.epochs.assign(header.leader_epoch(), header.base_offset());
             }
@@ -156,7 +158,7 @@ impl Log {
         Ok(())
     }
 
-    /// Up to `segment.jitter.ms`, the same for a segment whenever it is asked, so that logs do not all roll at once.
+    /// A jitter of up to `segment.jitter.ms`, constant for each segment, so that not all logs roll at once.
     fn jitter_ms(&self) -> i64 {
         let most = self.config.segment_jitter_ms.min(self.config.segment_ms);
         if most <= 0 {
@@ -167,7 +169,7 @@ impl Log {
         i64::from(seed) % most
     }
 
-    /// Begins a new segment at `next_offset`, or at the log's end if that is later.
+    /// Starts a new segment at `next_offset`, or at the log's end if that is later.
     pub fn roll(&mut self, next_offset: i64, now_ms: i64) -> Result<(), LogError> {
         let cache = self.context.cache.clone();
         let base_offset = next_offset.max(self.log_end_offset);
@@ -187,7 +189,7 @@ impl Log {
     }
 }
 
-/// The batch at `batches[at..]`, which must be whole and hold at least one offset.
+/// The batch at `batches[at..]`, which must be complete and contain at least one offset.
 fn whole_batch(batches: &[u8], at: usize) -> Result<(Header<'_>, usize), AppendError> {
     let malformed = AppendError::Malformed { position: at, len: batches.len() };
     let header = Header::at_start_of(&batches[at..]);
@@ -197,7 +199,7 @@ fn whole_batch(batches: &[u8], at: usize) -> Result<(Header<'_>, usize), AppendE
     }
 }
 
-/// Gives every batch its place from `next_offset` on.
+/// Assigns offsets to all batches, starting at `next_offset`.
 fn assign(batches: &mut [u8], next_offset: i64, leader_epoch: i32) -> Result<Summary, AppendError> {
     let mut summary =
         Summary { first_offset: next_offset, last_offset: next_offset - 1, max_timestamp: -1, append_time: false };
@@ -214,7 +216,8 @@ fn assign(batches: &mut [u8], next_offset: i64, leader_epoch: i32) -> Result<Sum
     if batches.is_empty() { Err(AppendError::Malformed { position: 0, len: 0 }) } else { Ok(summary) }
 }
 
-/// Checks what a leader sent: how many of its bytes are whole batches of an epoch that is not newer, and what they hold.
+/// Validates batches from the leader: how many bytes are complete batches of an epoch that is not newer, and a
+/// summary of them.
 fn check_replicated(batches: &[u8], leader_epoch: i32) -> Result<(usize, Option<Summary>), AppendError> {
     let mut summary: Option<Summary> = None;
     let mut at = 0;

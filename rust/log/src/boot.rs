@@ -1,8 +1,8 @@
-//! Whether the machine kept its power since the directory was last used.
+//! Detects whether the machine rebooted since the directory was last used.
 //!
-//! A process that is killed loses nothing that it has written; a power cut may lose or tear what was not synced. The two leave
-//! the same folder, but not the same boot of the machine. What the file says is only believed when it is this boot's id, so
-//! it is never synced.
+//! A killed process loses nothing that it has written; a power cut may lose or tear what was not synced. The two
+//! leave the same folder, but the machine's boot id differs. The file counts only if it contains the id of the
+//! current boot, so it is never synced.
 
 use std::fs;
 use std::path::Path;
@@ -19,13 +19,13 @@ fn running() -> Option<Vec<u8>> {
     fs::read(RUNNING).ok().filter(|id| !id.is_empty())
 }
 
-/// Whether the last node of klamm in this directory ran since the machine was started.
+/// Whether the machine has not rebooted since klamm last ran in this directory.
 pub(super) fn is_kept(dir: &Path) -> bool {
     let last = fs::read(dir.join(BOOT_ID)).ok();
     last.is_some() && last == running()
 }
 
-/// Notes that a node of klamm runs now.
+/// Records that klamm runs in this boot.
 pub(super) fn note(dir: &Path) -> Result<(), LogError> {
     match running() {
         Some(id) if !is_kept(dir) => {

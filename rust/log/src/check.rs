@@ -1,6 +1,7 @@
-//! Examining a log directory without changing anything: what is damaged or missing, and what a start would do about it.
+//! Examines a log directory without changing anything: what is damaged or missing, and what the next start would do
+//! about it.
 //!
-//! It decides by the same rules as recovery (`recovery::keeps`, [`ClosedLog::differences`]), and reads files only.
+//! It follows the rules of recovery (`recovery::keeps`, [`ClosedLog::differences`]) and only reads files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,7 +17,7 @@ use super::damage::{Bounds, Damage, Piece, Pieces, first_epoch};
 use super::epochs::EpochCache;
 use super::files::{FileCache, OpenFile};
 use super::finding::{Finding, FindingKind, LogCheck};
-use super::found::{Found, Inventory};
+use super::found::{Inventory, LogOnDisk};
 use super::listing::list_names;
 use super::names::{FileName, Kind, Stage};
 use super::producers::decode_snapshot;
@@ -24,10 +25,10 @@ use super::recovery::{OpenAt, keeps};
 use super::scan::Headers;
 use super::stray_segment::find_strays;
 
-/// Open at once: each thread has a segment and the one after it open.
+/// Files open at once: each thread opens a segment and the one after it.
 const FILES_MAX: usize = 64;
 
-/// A log directory: its small files, and the logs in it.
+/// A log directory: its checkpoint files and its logs.
 pub struct DirCheck {
     inventory: Inventory,
     /// Files of the directory that cannot be used, and why.
@@ -35,7 +36,7 @@ pub struct DirCheck {
 }
 
 impl DirCheck {
-    /// Reads the small files of a directory and lists its logs.
+    /// Reads the checkpoint files of a directory and lists its logs.
     pub fn read(path: &Path) -> Result<Self, LogError> {
         let mut inventory = Inventory::read(path, 0)?;
         let damaged = std::mem::take(&mut inventory.damaged);
@@ -48,30 +49,30 @@ impl DirCheck {
     }
 
     /// The logs, in order.
-    pub fn logs(&self) -> impl Iterator<Item = &Found> {
+    pub fn logs(&self) -> impl Iterator<Item = &LogOnDisk> {
         self.inventory.live.values()
     }
 
-    /// Logs that the clean-stop record knows and whose directories are gone.
+    /// Logs that are in the clean-stop record and whose directories are missing.
     pub fn missing(&self) -> impl Iterator<Item = (&str, i32, &ClosedLog)> {
         let gone = self.inventory.closed.iter().filter(|(key, _)| !self.inventory.live.contains_key(*key));
         gone.map(|((topic, partition), closed)| (topic.as_str(), *partition, &**closed))
     }
 
-    /// What is known of a log.
-    pub fn open_at(&self, found: &Found) -> OpenAt {
+    /// What the checkpoints say about a log.
+    pub fn open_at(&self, found: &LogOnDisk) -> OpenAt {
         self.inventory.open_at(&found.topic, found.partition)
     }
 }
 
-/// Bytes of a segment's log file, if it is there, and the kinds of its files.
+/// Size of a segment's log file, if it exists, and the kinds of files that exist.
 #[derive(Default)]
 struct Files {
     log_bytes: Option<u64>,
     kinds: Vec<Kind>,
 }
 
-/// What a segment is made of.
+/// The contents of a segment.
 #[derive(Default)]
 pub struct Walked {
     /// The offset after the last batch or damage.
@@ -82,15 +83,15 @@ pub struct Walked {
     /// Each leader epoch with the base offset of its first batch here.
     pub epochs: Vec<(i32, i64)>,
     pub damage: Vec<Damage>,
-    /// Whether a start leaves the damage of the same number where it is.
+    /// For each entry of `damage`: whether a start leaves it in place.
     stays: Vec<bool>,
 }
 
-/// Receives position and header of each intact batch; `false` ends the walk.
+/// Receives the position and header of each intact batch; returns `false` to end the walk.
 pub type OnBatch<'a> = &'a mut dyn FnMut(u64, &Header<'_>) -> bool;
 
-/// A look at a log: [`Examination::new`], then [`walk`](Examination::walk) each segment, in any order and on any thread,
-/// then [`finish`](Examination::finish).
+/// Examines one log: call [`Examination::new`], then [`walk`](Examination::walk) for each segment in any order and on
+/// any thread, then [`finish`](Examination::finish).
 pub struct Examination {
     path: PathBuf,
     at: OpenAt,
@@ -103,8 +104,8 @@ pub struct Examination {
 }
 
 impl Examination {
-    /// Reads what is beside the segments. `at`: what is known of the log. `deep`: the checksum of every batch is verified,
-    /// else of those that a start reads.
+    /// Reads the files beside the segments. `at`: what the checkpoints say about the log. `deep`: verify the checksum
+    /// of every batch, not only of those that a start reads.
     pub fn new(path: &Path, at: &OpenAt, deep: bool) -> Result<Self, LogError> {
         let segments = list_segments(path)?;
         let mut at = at.clone();
@@ -146,12 +147,13 @@ impl Examination {
         self.was_clean
     }
 
-    /// Everything below was flushed, and is in the small files.
+    /// All records below this offset were flushed, and their index entries and producer state are durable.
     pub fn recovery_point(&self) -> i64 {
         self.at.recovery_point
     }
 
-    /// Checksum of a segment's index of aborted transactions at the clean stop; 0 for none, `None` where it is not known.
+    /// Checksum of a segment's index of aborted transactions at the clean stop; 0 if there was none, `None` if it is
+    /// not known.
     pub fn txn_crc(&self, base_offset: i64) -> Option<u32> {
         self.at.closed.as_ref()?.segment(base_offset)?.txn_crc
     }
@@ -172,7 +174,7 @@ impl Examination {
             Err(LogError::Corrupt { path, reason, .. }) => self.find(Finding::damaged(&path, reason, by_name)),
             Err(error) => return Err(error),
         }
-        // What is wrong with the file is found when it is compared with the batches.
+        // Damage in the file is found when it is compared with the batches.
         self.epochs = match EpochCache::read(&self.path) {
             Err(LogError::Corrupt { .. }) => EpochCache::default(),
             read => read?,
@@ -189,7 +191,7 @@ impl Examination {
         Ok(())
     }
 
-    /// Segment files of another log, which a start sets aside: they count as missing.
+    /// Finds segment files of another log, which a start sets aside: they count as missing.
     fn check_strays(&mut self) -> Result<BTreeSet<i64>, LogError> {
         let Some(closed) = self.at.closed.clone() else { return Ok(BTreeSet::new()) };
         let strays = find_strays(&self.cache, &self.path, &closed)?;
@@ -204,7 +206,7 @@ impl Examination {
         Ok(strays)
     }
 
-    /// What is there beside what was there once.
+    /// Compares the existing files with the recorded ones.
     fn check_names(&mut self, strays: &BTreeSet<i64>) {
         let found: Vec<(i64, u64)> =
             self.segments.iter().filter_map(|(&base_offset, files)| Some((base_offset, files.log_bytes?))).collect();
@@ -231,7 +233,7 @@ impl Examination {
         self.segments.retain(|_, files| files.log_bytes.is_some());
     }
 
-    /// The segments before this number are not read by a start that recovers the log.
+    /// The number of the first segment that a start reads if it recovers the log.
     fn first_read(&self) -> usize {
         let upto = self.segments.range(..=self.at.recovery_point).count();
         upto.saturating_sub(1)
@@ -249,7 +251,7 @@ impl Examination {
     pub fn walk(&self, base_offset: i64, on_batch: OnBatch<'_>) -> Result<Walked, LogError> {
         let size = self.segments[&base_offset].log_bytes.unwrap_or(0);
         let next_base = self.next_base(base_offset);
-        // After a clean stop, a start looks at the end only.
+        // After a clean stop, a start reads only the end of the log.
         let is_read_by_start = match self.at.clean {
             true => next_base.is_none(),
             false => self.number(base_offset) >= self.first_read(),
@@ -269,7 +271,7 @@ impl Examination {
         walked.stays =
             damage.iter().map(|damage| !is_read_by_start || keeps(damage, &self.at, &bounds, size)).collect();
         walked.damage = damage;
-        // The end of the log is where a start cuts it.
+        // The log ends where a start truncates it.
         let cut = walked.damage.iter().zip(&walked.stays).find(|&(_, &stays)| !stays).map(|(damage, _)| damage);
         if let Some(cut) = cut.filter(|_| next_base.is_none()) {
             walked.next_offset = cut.first_offset;
@@ -297,7 +299,7 @@ impl Examination {
         })
     }
 
-    /// Puts the segments together. One that is not in `walked` is passed over.
+    /// Combines the results of the segments. Segments that are not in `walked` are skipped.
     pub fn finish(mut self, mut walked: BTreeMap<i64, Walked>) -> LogCheck {
         let bases: Vec<(i64, u64)> = self.segments().collect();
         let Some(&(first, _)) = bases.first() else {
@@ -319,7 +321,7 @@ impl Examination {
             if let Some(next_base) = next_base.filter(|&next_base| next_base != end && !self.at.has_gaps) {
                 let stays = self.at.kept_power || end < self.at.proven_end || number < first_read;
                 let action = match stays {
-                    true => "what is there is served".to_owned(),
+                    true => "the existing records are served".to_owned(),
                     false => format!("the log ends at offset {end}"),
                 };
                 let reason = format!("it ends at offset {end}, and the next segment begins at {next_base}");
@@ -359,12 +361,12 @@ impl Examination {
         self.check.records += walked.records;
         for (damage, stays) in walked.damage.into_iter().zip(walked.stays) {
             if damage.is_zero_tail && next_base.is_none_or(|next| next == damage.first_offset) {
-                // A tail that was prepared.
+                // A prepared (zero-filled) tail.
                 continue;
             }
             let action = match stays {
                 true => {
-                    "a fetch of these offsets is answered with CORRUPT_MESSAGE; what is around it is served".to_owned()
+                    "a fetch of these offsets returns CORRUPT_MESSAGE; the records around them are served".to_owned()
                 }
                 false => format!("the log is cut here and ends at offset {}", damage.first_offset),
             };
@@ -397,7 +399,7 @@ fn list_segments(path: &Path) -> Result<BTreeMap<i64, Files>, LogError> {
             files.log_bytes = Some(fs::metadata(&file).map_err(LogError::io("cannot stat", &file))?.len());
         }
     }
-    // What was about to be removed is not missing.
+    // Files that were about to be removed are not missing.
     segments.retain(|base_offset, files| {
         let was_dropped = |name: &FileName| name.base_offset == *base_offset && name.kind == Kind::Log;
         files.log_bytes.is_some() || !names.iter().any(was_dropped)
@@ -433,7 +435,7 @@ fn read_headers(file: &OpenFile, size: u64, bounds: Bounds, take: Take<'_>) -> R
         }
     }
     let damage = headers.take_damage();
-    // What a damaged tail held is known by where the next segment begins.
+    // The next segment's base offset shows which offsets a damaged tail contained.
     let tail = damage.last().filter(|damage| damage.end >= size && damage.position < size);
     let end = tail.map_or(end, |damage| bounds.next_base.unwrap_or(damage.next_offset));
     Ok((end, damage))

@@ -1,7 +1,8 @@
-//! The small text files of a log directory and of a partition (facts 3.3).
+//! The small text files of a log directory and of a partition, in the formats of Apache Kafka's `CheckpointFile` and
+//! `PartitionMetadataFile`.
 //!
-//! A checkpoint is a version, a count and so many lines. A file that does not say so is refused as a whole: what it was
-//! to tell is then found another way (by recovery), never guessed.
+//! A checkpoint consists of a version, a number of entries and one line for each entry. A file that violates this is
+//! rejected as a whole: recovery then derives the values from the log, and nothing is guessed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,13 +25,13 @@ pub const CLEAN_SHUTDOWN: &str = ".kafka_cleanshutdown";
 
 const VERSION: &str = "0";
 
-/// Offsets of partitions, as one of the checkpoints of a log directory holds them.
+/// Offsets by partition, the content of a log directory's checkpoint.
 pub type Offsets = BTreeMap<(String, i32), i64>;
 
 /// Start offsets by leader epoch.
 pub type Epochs = Vec<(i32, i64)>;
 
-/// The content of a file, `None` when there is none.
+/// The content of a file, `None` if it does not exist.
 pub(super) fn read_if_there(path: &Path) -> Result<Option<String>, LogError> {
     match fs::read(path) {
         Ok(bytes) => String::from_utf8(bytes).map(Some).map_err(|error| {
@@ -42,7 +43,7 @@ pub(super) fn read_if_there(path: &Path) -> Result<Option<String>, LogError> {
     }
 }
 
-/// The entries of a checkpoint's text; `entry` reads one line.
+/// Parses the entries of a checkpoint; `entry` parses one line.
 fn parse<T>(text: &str, entry: impl Fn(&str) -> Option<T>) -> Result<Vec<T>, String> {
     let mut lines = text.lines();
     match lines.next() {
@@ -71,12 +72,12 @@ fn parse_offset(line: &str) -> Option<((String, i32), i64)> {
     fields.next().is_none().then_some(entry)
 }
 
-/// Offsets in the text of a checkpoint.
+/// Parses a checkpoint of offsets.
 pub fn parse_offsets(text: &str) -> Result<Offsets, String> {
     Ok(parse(text, parse_offset)?.into_iter().collect())
 }
 
-/// The text of a checkpoint of offsets.
+/// Formats a checkpoint of offsets.
 pub fn format_offsets(offsets: &Offsets) -> String {
     use std::fmt::Write;
     let mut text = format!("{VERSION}\n{}\n", offsets.len());
@@ -86,7 +87,8 @@ pub fn format_offsets(offsets: &Offsets) -> String {
     text
 }
 
-/// Reads a checkpoint of offsets; none there is none in it, and so is an empty file, as Apache Kafka makes one at first.
+/// Reads a checkpoint of offsets. A missing file counts as empty, and so does a file of zero bytes, which Apache
+/// Kafka creates first.
 pub fn read_offsets(path: &Path) -> Result<Offsets, LogError> {
     match read_if_there(path)? {
         None => Ok(Offsets::new()),
@@ -95,7 +97,7 @@ pub fn read_offsets(path: &Path) -> Result<Offsets, LogError> {
     }
 }
 
-/// Replaces a checkpoint of offsets, durably.
+/// Replaces a checkpoint of offsets durably.
 pub fn write_offsets(cache: &Arc<FileCache>, path: &Path, offsets: &Offsets) -> Result<(), LogError> {
     cache.replace(path, format_offsets(offsets).as_bytes(), true)
 }
@@ -105,12 +107,12 @@ fn parse_epoch(line: &str) -> Option<(i32, i64)> {
     Some((epoch.parse().ok()?, offset.parse().ok()?))
 }
 
-/// Epochs in the text of a `leader-epoch-checkpoint`.
+/// Parses a `leader-epoch-checkpoint`.
 pub fn parse_epochs(text: &str) -> Result<Epochs, String> {
     parse(text, parse_epoch)
 }
 
-/// The text of a `leader-epoch-checkpoint`.
+/// Formats a `leader-epoch-checkpoint`.
 pub fn format_epochs(epochs: &[(i32, i64)]) -> String {
     use std::fmt::Write;
     let mut text = format!("{VERSION}\n{}\n", epochs.len());
@@ -128,7 +130,7 @@ pub fn read_epochs(path: &Path) -> Result<Epochs, LogError> {
     }
 }
 
-/// The topic id in the text of a `partition.metadata`.
+/// Parses the topic id of a `partition.metadata`.
 pub fn parse_partition_metadata(text: &str) -> Result<Uuid, String> {
     let mut lines = text.lines();
     match lines.next().and_then(|line| line.strip_prefix("version: ")).map(str::trim) {
@@ -140,12 +142,12 @@ pub fn parse_partition_metadata(text: &str) -> Result<Uuid, String> {
     if id.is_zero() { Err("topic_id is zero".into()) } else { Ok(id) }
 }
 
-/// The text of a `partition.metadata`.
+/// Formats a `partition.metadata`.
 pub fn format_partition_metadata(topic_id: Uuid) -> String {
     format!("version: {VERSION}\ntopic_id: {topic_id}")
 }
 
-/// The topic id that a partition's directory belongs to.
+/// The topic id that a partition's directory belongs to, `None` if there is no `partition.metadata`.
 pub fn read_partition_metadata(dir: &Path) -> Result<Option<Uuid>, LogError> {
     let path = dir.join(PARTITION_METADATA);
     match read_if_there(&path)? {
@@ -154,22 +156,22 @@ pub fn read_partition_metadata(dir: &Path) -> Result<Option<Uuid>, LogError> {
     }
 }
 
-/// Marks a partition's directory as this topic's, not yet durably.
+/// Writes the topic id into a partition's directory, without a sync.
 pub fn write_partition_metadata(cache: &Arc<FileCache>, dir: &Path, topic_id: Uuid) -> Result<(), LogError> {
     assert!(!topic_id.is_zero(), "a topic id is never zero");
     cache.replace(&dir.join(PARTITION_METADATA), format_partition_metadata(topic_id).as_bytes(), false)
 }
 
-/// What marks a shutdown as clean.
+/// The content of `.kafka_cleanshutdown`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CleanShutdown {
-    /// The broker epoch of the shutdown, -1 when the file does not tell.
+    /// The broker epoch at the shutdown, -1 if the file does not contain it.
     pub broker_epoch: i64,
-    /// The checksum of the clean-stop record that belongs to it; Apache Kafka writes none and ignores it.
+    /// The checksum of the clean-stop record that belongs to the shutdown; Apache Kafka writes none and ignores it.
     pub clean_stop: Option<u32>,
 }
 
-/// The mark of a clean shutdown; `None` when the last one was not clean.
+/// Reads `.kafka_cleanshutdown`; `None` if the last shutdown was not clean.
 pub fn read_clean_shutdown(dir: &Path) -> Result<Option<CleanShutdown>, LogError> {
     let path = dir.join(CLEAN_SHUTDOWN);
     let bytes = match fs::read(&path) {
@@ -185,7 +187,7 @@ pub fn read_clean_shutdown(dir: &Path) -> Result<Option<CleanShutdown>, LogError
     }))
 }
 
-/// Marks the shutdown as clean; `clean_stop` is the checksum of the record that belongs to it.
+/// Marks the shutdown as clean; `clean_stop` is the checksum of the clean-stop record.
 pub fn write_clean_shutdown(
     cache: &Arc<FileCache>,
     dir: &Path,
@@ -238,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn clean_shutdown_tells_the_broker_epoch() {
+    fn clean_shutdown_contains_the_broker_epoch() {
         let dir = tempfile::tempdir().expect("temporary directory");
         let cache = FileCache::new(16);
         assert_eq!(read_clean_shutdown(dir.path()).expect("read"), None);

@@ -1,8 +1,9 @@
-//! The clean-stop record: where each log of a folder ended when the node stopped cleanly, and how large its segments were.
+//! The clean-stop record: the end offset and segment sizes of each log at the last clean stop.
 //!
-//! `.kafka_cleanshutdown` alone says that nothing has to be checked, whatever became of the files since. This file is klamm's
-//! own, and Apache Kafka ignores it. It holds only while nothing else used the folder: `.kafka_cleanshutdown` names its
-//! checksum, and every start, klamm's or Apache Kafka's, removes or replaces that file.
+//! `.kafka_cleanshutdown` alone states that nothing has to be checked, even if files were changed afterwards. This
+//! file is klamm's own, and Apache Kafka ignores it. It is valid only while no other process used the folder:
+//! `.kafka_cleanshutdown` contains its checksum, and every start of klamm or Apache Kafka removes or replaces that
+//! file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -19,37 +20,38 @@ pub const CLEAN_STOP: &str = "klamm-clean-stop";
 
 const VERSION: &str = "klamm-clean-stop 1";
 
-/// A log as it was closed.
+/// A log at the time it was closed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClosedLog {
     pub log_start_offset: i64,
     pub log_end_offset: i64,
-    /// The epoch of the newest entry of the epoch cache, -1 when there is none.
+    /// The newest epoch in the epoch cache, -1 if it is empty.
     pub last_epoch: i32,
-    /// By rising base offset.
+    /// In order of base offset.
     pub segments: Vec<ClosedSegment>,
 }
 
-/// A segment as it was closed.
+/// A segment at the time its log was closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClosedSegment {
     pub base_offset: i64,
     pub bytes: u64,
-    /// Checksum of the first batch; `None` when there is none, and in records that klamm wrote before it noted this.
+    /// Checksum of the first batch; `None` if the segment is empty, and in records of older versions of klamm.
     pub first_crc: Option<u32>,
-    /// Checksum of the index of aborted transactions, 0 when there is none; `None` in records that klamm wrote before it
-    /// noted this.
+    /// Checksum of the index of aborted transactions, 0 if there is none; `None` in records of older versions of
+    /// klamm.
     pub txn_crc: Option<u32>,
 }
 
 impl ClosedLog {
-    /// The segment of that base offset.
+    /// The segment with this base offset.
     pub fn segment(&self, base_offset: i64) -> Option<&ClosedSegment> {
         let at = self.segments.binary_search_by_key(&base_offset, |segment| segment.base_offset).ok()?;
         Some(&self.segments[at])
     }
 
-    /// In what the segments that are there (base offset and bytes) differ from those that were closed, by base offset.
+    /// Compares the existing segments (base offset, bytes) with the closed ones; returns the differences by base
+    /// offset.
     pub fn differences(&self, found: &[(i64, u64)]) -> Vec<(i64, String)> {
         let known: BTreeMap<i64, u64> =
             self.segments.iter().map(|segment| (segment.base_offset, segment.bytes)).collect();
@@ -65,14 +67,14 @@ impl ClosedLog {
     }
 }
 
-/// The logs of a folder, as they were closed.
+/// The closed logs of a folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CleanStop {
     pub logs: BTreeMap<(String, i32), ClosedLog>,
 }
 
 impl CleanStop {
-    /// The text, and its checksum.
+    /// Formats the record; also returns its checksum.
     pub fn format(&self) -> (String, u32) {
         let mut body = format!("{}\n", self.logs.len());
         for ((topic, partition), log) in &self.logs {
@@ -93,7 +95,7 @@ impl CleanStop {
         (format!("{VERSION}\n{checksum:08x}\n{body}"), checksum)
     }
 
-    /// Reads the text; what is wrong with it, if it is. Also gives its checksum.
+    /// Parses the record; also returns its checksum. The error describes what is wrong.
     pub fn parse(text: &str) -> Result<(Self, u32), String> {
         let rest = text.strip_prefix(VERSION).and_then(|rest| rest.strip_prefix('\n'));
         let rest = rest.ok_or_else(|| format!("it does not begin with '{VERSION}'"))?;
@@ -115,14 +117,15 @@ impl CleanStop {
         Ok((Self { logs }, checksum))
     }
 
-    /// Reads a folder's record and its checksum; `None` when there is none.
+    /// Reads a folder's record and its checksum; `None` if there is none.
     pub fn read(folder: &Path) -> Result<Option<(Self, u32)>, LogError> {
         let path = folder.join(CLEAN_STOP);
         let Some(text) = read_if_there(&path)? else { return Ok(None) };
         Self::parse(&text).map(Some).map_err(|reason| LogError::Corrupt { path, position: 0, reason })
     }
 
-    /// Replaces a folder's record and gives its checksum. The content is durable; the name is once the folder is synced.
+    /// Replaces a folder's record and returns its checksum. The content is durable; the name becomes durable when the
+    /// folder is synced.
     pub fn write(&self, cache: &Arc<FileCache>, folder: &Path) -> Result<u32, LogError> {
         let (text, checksum) = self.format();
         let temporary = folder.join(format!("{CLEAN_STOP}.tmp"));
@@ -230,7 +233,7 @@ mod tests {
             let at = at.index(bytes.len());
             bytes[at] ^= 1 << bit;
             if let Ok(text) = String::from_utf8(bytes) {
-                // Upper case digits say the same.
+                // Upper-case digits are equivalent.
                 prop_assert!(CleanStop::parse(&text).is_err() || CleanStop::parse(&text) == Ok((record, checksum)));
             }
         }

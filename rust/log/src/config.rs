@@ -1,13 +1,13 @@
-//! The topic's settings that its logs obey (facts 12, "Topic").
+//! The topic configuration that a log uses (Apache Kafka's `LogConfig`).
 
-/// Whose time a batch carries.
+/// Which timestamp a batch carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimestampType {
     CreateTime,
     LogAppendTime,
 }
 
-/// Settings of one log; the defaults are Apache Kafka's. Durations in ms, sizes in bytes.
+/// Configuration of one log; the defaults are Apache Kafka's. Durations in ms, sizes in bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogConfig {
     pub segment_bytes: u32,
@@ -31,22 +31,23 @@ pub struct LogConfig {
     pub timestamp_type: TimestampType,
     pub timestamp_before_max_ms: i64,
     pub timestamp_after_max_ms: i64,
-    /// A producer without an open transaction is forgotten after this (`producer.id.expiration.ms`).
+    /// A producer without an open transaction expires after this time (`producer.id.expiration.ms`).
     pub producer_id_expiration_ms: i64,
-    /// Everything is flushed at once, for somebody waits for it (`klamm.flush.before.ack=all`). Otherwise what was rolled is
-    /// flushed, and the system writes back the rest when it likes, as with Apache Kafka.
+    /// Everything is flushed immediately, because acknowledgements wait for it (`klamm.flush.before.ack=all`).
+    /// Otherwise only rolled segments are flushed, and the operating system writes back the rest, as with Apache
+    /// Kafka.
     pub flush_before_ack: bool,
-    /// So many records that are not flushed are flushed in any case.
+    /// This number of unflushed records triggers a flush (`flush.messages`).
     pub flush_messages: i64,
-    /// What is not flushed for so long is flushed in any case, when `log.flush.scheduler.interval.ms` lets it be looked at.
+    /// Unflushed records of this age trigger a flush (`flush.ms`), checked every `log.flush.scheduler.interval.ms`.
     pub flush_ms: i64,
     /// Bytes that are zero-filled ahead of a log that is being flushed; 0 turns it off (klamm's own).
     pub prepare_bytes: u32,
 }
 
 impl LogConfig {
-    /// After so many ms another segment begins. Only what is not in the active one can be compacted, so a bound on when it
-    /// is compacted bounds that too.
+    /// The age in ms at which a segment rolls. Only inactive segments can be compacted, so `max.compaction.lag.ms`
+    /// bounds the age too.
     pub fn segment_ms_max(&self) -> i64 {
         match self.max_compaction_lag_ms {
             lag_ms if self.compact && lag_ms > 0 => lag_ms.min(self.segment_ms),

@@ -1,4 +1,4 @@
-//! What logs have done: one set for all partitions of a node, one for its metadata log.
+//! Counters of the logs: one set for all partitions of a node, one for its metadata log.
 
 use klamm_base::counters::{Counter, Named};
 
@@ -7,16 +7,16 @@ use klamm_base::counters::{Counter, Named};
 pub struct LogCounters {
     pub records: Counter,
     pub bytes: Counter,
-    /// Writes, of one or more batches each.
+    /// Writes, each of one or more batches.
     pub appends: Counter,
     pub flushes: Counter,
-    /// What those took that waited for the disk; many logs that were flushed together count once.
+    /// Duration of the flushes that requests waited for; one flush of many logs counts once.
     pub flush_us: Counter,
     pub rolls: Counter,
-    /// By retention, or because the log was told to begin behind them.
+    /// Segments deleted by retention or because the log start offset moved past them.
     pub deleted_segments: Counter,
     pub deleted_bytes: Counter,
-    /// Logs that were opened after a stop that was not clean.
+    /// Logs that were opened after an unclean stop.
     pub recoveries: Counter,
     pub recovered_bytes: Counter,
     pub truncated_bytes: Counter,
@@ -42,7 +42,7 @@ const PARTITIONS: [&str; 14] = [
     "klamm.log:type=LogCleaner,name=KeptBytes",
 ];
 
-/// Of the metadata log, which is not cleaned and is checked whole at every start.
+/// Those of the metadata log, which is not cleaned and is checked completely at every start.
 const METADATA: [&str; 8] = [
     "klamm.raft:type=MetadataLog,name=Records",
     "klamm.raft:type=MetadataLog,name=Bytes",
@@ -55,12 +55,12 @@ const METADATA: [&str; 8] = [
 ];
 
 impl LogCounters {
-    /// Named as those of a node's partitions.
+    /// Named for a node's partitions.
     pub fn of_partitions(&self) -> impl Iterator<Item = Named> {
         named(&PARTITIONS, self.values())
     }
 
-    /// Named as those of its metadata log.
+    /// Named for its metadata log.
     pub fn of_metadata(&self) -> impl Iterator<Item = Named> {
         named(&METADATA, self.values())
     }

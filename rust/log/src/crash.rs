@@ -1,8 +1,9 @@
-//! A disk that loses power: plays recorded changes up to a point, loses what was not synced, and leaves a directory.
+//! A simulated disk that loses power: it replays recorded changes up to a point, drops what was not synced, and
+//! writes the rest to a directory.
 //!
-//! What is durable: of a file, what was written before its last sync (or the file system's) began; of a directory, the names
-//! that were there then. Of what came later any pages of 4 KiB or sectors of 512 bytes may be there or not, the last write may
-//! be torn, and of the changes to names of a directory any first part may be there.
+//! Durable are: the bytes of a file written before its last sync (or the file system's) began, and the names that a
+//! directory had then. Of later writes, any subset of 4 KiB pages or 512-byte sectors may survive, and the last write
+//! may be torn. Of later name changes in a directory, any prefix may survive.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -13,10 +14,10 @@ use super::recorder::Change;
 const PAGE: u64 = 4096;
 const SECTOR: u64 = 512;
 
-/// Numbers from a seed.
-pub struct Dice(u64);
+/// A deterministic random number generator.
+pub struct Rng(u64);
 
-impl Dice {
+impl Rng {
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
@@ -37,7 +38,7 @@ impl Dice {
 #[derive(Default)]
 struct Content {
     durable: Vec<u8>,
-    /// Not synced yet, each with its place among all changes.
+    /// Writes that are not synced yet, each with its number among all changes.
     pending: Vec<(usize, Pending)>,
 }
 
@@ -64,7 +65,7 @@ fn write(content: &mut Vec<u8>, position: u64, bytes: &[u8]) {
 }
 
 impl Content {
-    /// With all changes.
+    /// The content with all changes.
     #[cfg(test)]
     fn whole(&self) -> Vec<u8> {
         let mut content = self.durable.clone();
@@ -81,13 +82,13 @@ impl Content {
         }
     }
 
-    /// What is there after the power went: of each write pages or sectors that made it, chosen by `dice`; `torn` was under
-    /// way.
-    fn survive(&self, torn: Option<&Pending>, dice: &mut Dice) -> Vec<u8> {
+    /// The content after a power cut: `rng` chooses which pages or sectors of each unsynced write survive. `torn` is
+    /// a write that was in progress.
+    fn survive(&self, torn: Option<&Pending>, rng: &mut Rng) -> Vec<u8> {
         let mut content = self.durable.clone();
         // All, none, or some of the pieces.
-        let luck = dice.below(3);
-        let piece = if dice.one_in(2) { PAGE } else { SECTOR };
+        let luck = rng.below(3);
+        let piece = if rng.one_in(2) { PAGE } else { SECTOR };
         for pending in self.pending.iter().map(|(_, pending)| pending).chain(torn) {
             match pending {
                 Pending::SetLen(len) if luck > 0 => content.resize(*len as usize, 0),
@@ -96,7 +97,7 @@ impl Content {
                     let (mut at, end) = (*position, *position + bytes.len() as u64);
                     while at < end {
                         let next = end.min((at / piece + 1) * piece);
-                        if luck == 2 || luck == 1 && dice.one_in(2) {
+                        if luck == 2 || luck == 1 && rng.one_in(2) {
                             let from = (at - position) as usize;
                             write(&mut content, at, &bytes[from..from + (next - at) as usize]);
                         }
@@ -109,8 +110,8 @@ impl Content {
     }
 }
 
-/// A change to the names of one directory.
-enum Naming {
+/// A change to the names in one directory.
+enum NameChange {
     Put { path: PathBuf, inode: usize },
     Dir { path: PathBuf },
     Rename { from: PathBuf, to: PathBuf },
@@ -127,12 +128,12 @@ enum Entry {
 struct Names(BTreeMap<PathBuf, Entry>);
 
 impl Names {
-    fn apply(&mut self, naming: &Naming) {
+    fn apply(&mut self, naming: &NameChange) {
         match naming {
-            Naming::Put { path, inode } => drop(self.0.insert(path.clone(), Entry::File(*inode))),
-            Naming::Dir { path } => drop(self.0.insert(path.clone(), Entry::Dir)),
-            Naming::Remove { path } => drop(self.0.remove(path)),
-            Naming::Rename { from, to } => {
+            NameChange::Put { path, inode } => drop(self.0.insert(path.clone(), Entry::File(*inode))),
+            NameChange::Dir { path } => drop(self.0.insert(path.clone(), Entry::Dir)),
+            NameChange::Remove { path } => drop(self.0.remove(path)),
+            NameChange::Rename { from, to } => {
                 let moved: Vec<PathBuf> = self.0.keys().filter(|path| path.starts_with(from)).cloned().collect();
                 for path in moved {
                     let entry = self.0.remove(&path).expect("listed");
@@ -145,19 +146,20 @@ impl Names {
     }
 }
 
-/// The disk.
+/// The simulated disk.
 #[derive(Default)]
 pub struct Disk {
     inodes: Vec<Content>,
-    /// Which file an id of the recorder names.
+    /// Maps an id of the recorder to a file.
     ids: HashMap<u64, usize>,
-    /// As a running process sees them.
+    /// The names as a running process sees them.
     now: Names,
-    /// As they are durable.
+    /// The names that are durable.
     durable: Names,
-    /// Changes that are not durable yet, each with its place among all changes and the directory that must be synced for it.
-    pending: Vec<(usize, PathBuf, Naming)>,
-    /// How many changes were played.
+    /// Name changes that are not durable yet, each with its number among all changes and the directory that must be
+    /// synced for it.
+    pending: Vec<(usize, PathBuf, NameChange)>,
+    /// The number of changes replayed.
     played: usize,
 }
 
@@ -185,22 +187,22 @@ impl Disk {
         disk
     }
 
-    fn name(&mut self, naming: Naming) {
+    fn name(&mut self, naming: NameChange) {
         let of = match &naming {
-            Naming::Put { path, .. } | Naming::Dir { path } | Naming::Remove { path } => path,
-            Naming::Rename { to, .. } => to,
+            NameChange::Put { path, .. } | NameChange::Dir { path } | NameChange::Remove { path } => path,
+            NameChange::Rename { to, .. } => to,
         };
         let dir = of.parent().expect("no change to the root").to_owned();
         self.now.apply(&naming);
         self.pending.push((self.played, dir, naming));
     }
 
-    /// How many changes were played.
+    /// The number of changes replayed.
     pub fn played(&self) -> usize {
         self.played
     }
 
-    /// Plays one change; a sync makes durable what was played before the change number `begun`.
+    /// Replays one change; a sync makes durable what was replayed before change number `begun`.
     pub fn play(&mut self, change: &Change, begun: usize) {
         match change {
             Change::Create { id, path } | Change::Open { id, path } => match self.now.0.get(path) {
@@ -209,7 +211,7 @@ impl Disk {
                     let inode = self.inodes.len();
                     self.inodes.push(Content::default());
                     self.ids.insert(*id, inode);
-                    self.name(Naming::Put { path: path.clone(), inode });
+                    self.name(NameChange::Put { path: path.clone(), inode });
                 }
             },
             Change::Write { id, position, bytes } => {
@@ -224,10 +226,10 @@ impl Disk {
                 self.inodes.iter_mut().for_each(|inode| inode.sync(begun));
                 self.settle(begun, |_| true);
             }
-            Change::Rename { from, to } => self.name(Naming::Rename { from: from.clone(), to: to.clone() }),
-            Change::Remove { path } => self.name(Naming::Remove { path: path.clone() }),
+            Change::Rename { from, to } => self.name(NameChange::Rename { from: from.clone(), to: to.clone() }),
+            Change::Remove { path } => self.name(NameChange::Remove { path: path.clone() }),
             Change::CreateDir { path } if self.now.0.contains_key(path) => {}
-            Change::CreateDir { path } => self.name(Naming::Dir { path: path.clone() }),
+            Change::CreateDir { path } => self.name(NameChange::Dir { path: path.clone() }),
             Change::SyncDir { path } => self.settle(begun, |dir| dir == path),
         }
         self.played += 1;
@@ -243,21 +245,22 @@ impl Disk {
         }
     }
 
-    /// Writes what a power cut leaves into `target`, which stands for `root`. `torn` is a write that was under way.
-    pub fn lose_power(&self, root: &Path, target: &Path, torn: Option<&Change>, dice: &mut Dice) {
+    /// Writes what survives a power cut into `target`, which stands for `root`. `torn` is a write that was in
+    /// progress.
+    pub fn lose_power(&self, root: &Path, target: &Path, torn: Option<&Change>, rng: &mut Rng) {
         let torn = match torn {
             Some(Change::Write { id, position, bytes }) => {
-                let len = dice.below(bytes.len() as u64 + 1) as usize;
+                let len = rng.below(bytes.len() as u64 + 1) as usize;
                 Some((self.ids[id], Pending::Write { position: *position, bytes: bytes[..len].to_vec() }))
             }
             _ => None,
         };
-        // Of each directory a first part of what was not synced.
+        // Of each directory, a prefix of the unsynced name changes survives.
         let mut left: HashMap<PathBuf, u64> = HashMap::new();
         for (_, dir, _) in &self.pending {
             *left.entry(dir.clone()).or_default() += 1;
         }
-        left.values_mut().for_each(|count| *count = dice.below(*count + 1));
+        left.values_mut().for_each(|count| *count = rng.below(*count + 1));
         let mut names = self.durable.clone();
         for (_, dir, naming) in &self.pending {
             let count = left.get_mut(dir).expect("counted");
@@ -268,11 +271,11 @@ impl Disk {
         }
         self.leave(&names, root, target, |inode| {
             let torn = torn.as_ref().filter(|(torn, _)| *torn == inode).map(|(_, write)| write);
-            self.inodes[inode].survive(torn, dice)
+            self.inodes[inode].survive(torn, rng)
         });
     }
 
-    /// Writes what a process that is killed leaves into `target`, which stands for `root`: all of its changes.
+    /// Writes what survives a kill of the process into `target`, which stands for `root`: all of its changes.
     #[cfg(test)]
     pub fn stop(&self, root: &Path, target: &Path) {
         self.leave(&self.now, root, target, |inode| self.inodes[inode].whole());

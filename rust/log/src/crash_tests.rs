@@ -1,4 +1,5 @@
-//! Power cuts at any point: what was told to be flushed is there, what is there is whole, and the log goes on.
+//! Power cuts at any point: everything reported as flushed survives, everything that survives is intact, and the log
+//! accepts appends.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,21 +10,21 @@ use klamm_records::{Batch, BatchBuilder, BatchFields, Compression, Header, batch
 use tempfile::tempdir;
 
 use super::compaction::OffsetMap;
-use super::crash::{Dice, Disk};
+use super::crash::{Disk, Rng};
 use super::files::FileCache;
 use super::recorder::{Change, Recorder};
 use super::testing::{BatchSpec, batch, config, read_all};
 use super::*;
 
-/// What a node that lost its power may rely on, from a number of changes on.
+/// What must survive a power cut from a certain number of changes on.
 #[derive(Clone)]
 struct Promise {
     from_change: usize,
-    /// Everything below is durable.
+    /// All records below this offset are durable.
     flushed: i64,
     log_start: i64,
     recovery_point: i64,
-    /// Batches of the log, as they are now.
+    /// The current batches of the log.
     batches: Vec<Vec<u8>>,
 }
 
@@ -44,24 +45,24 @@ fn offset_of(bytes: &[u8]) -> (i64, i64) {
     (header.base_offset(), header.next_offset())
 }
 
-fn spec(dice: &mut Dice, sequences: &mut [i32; 3]) -> BatchSpec {
-    let records = 1 + dice.below(4) as i32;
-    let producer = dice.below(6) as usize;
+fn spec(rng: &mut Rng, sequences: &mut [i32; 3]) -> BatchSpec {
+    let records = 1 + rng.below(4) as i32;
+    let producer = rng.below(6) as usize;
     let sequence = sequences.get_mut(producer).map(|sequence| {
         *sequence += records;
         *sequence - records
     });
-    let most = if dice.one_in(10) { 6_000 } else { 400 };
+    let most = if rng.one_in(10) { 6_000 } else { 400 };
     BatchSpec {
         records,
-        value_bytes: dice.below(most) as usize,
-        timestamp: 1000 + dice.below(100_000) as i64,
+        value_bytes: rng.below(most) as usize,
+        timestamp: 1000 + rng.below(100_000) as i64,
         producer: sequence.map(|sequence| (producer as i64, 0, sequence)),
         transactional: producer == 2,
     }
 }
 
-/// What the one who works on a log knows beside it.
+/// The test's own state for a log that it changes.
 struct Actor {
     path: PathBuf,
     recorder: Arc<Recorder>,
@@ -75,21 +76,21 @@ struct Actor {
 }
 
 impl Actor {
-    /// What may be relied on from here on.
+    /// Records what must survive from here on.
     fn promise(&mut self) {
         self.promises.push(Promise { from_change: self.recorder.len(), ..self.now.clone() });
     }
 
-    fn append(&mut self, log: &mut Log, dice: &mut Dice) {
-        let spec = spec(dice, &mut self.sequences);
+    fn append(&mut self, log: &mut Log, rng: &mut Rng) {
+        let spec = spec(rng, &mut self.sequences);
         self.in_transaction |= spec.transactional;
         let mut bytes = batch(&spec);
         log.append_as_leader(&mut bytes, self.epoch, 0, Origin::Client).expect("append");
         self.now.batches.push(bytes);
     }
 
-    fn end_transaction(&mut self, log: &mut Log, dice: &mut Dice) {
-        let mut bytes = end_transaction_marker(2, 0, 5000, dice.one_in(2), 0).expect("small");
+    fn end_transaction(&mut self, log: &mut Log, rng: &mut Rng) {
+        let mut bytes = end_transaction_marker(2, 0, 5000, rng.one_in(2), 0).expect("small");
         log.append_as_leader(&mut bytes, self.epoch, 0, Origin::Coordinator).expect("append");
         self.now.batches.push(bytes);
         self.in_transaction = false;
@@ -103,14 +104,14 @@ impl Actor {
         self.now.recovery_point = log.recovery_point();
     }
 
-    /// A follower that has to give up what its new leader does not know.
-    fn truncate(&mut self, log: &mut Log, dice: &mut Dice) {
-        let at = dice.below(self.now.batches.len() as u64 + 1) as usize;
+    /// Truncates like a follower whose new leader lacks some records.
+    fn truncate(&mut self, log: &mut Log, rng: &mut Rng) {
+        let at = rng.below(self.now.batches.len() as u64 + 1) as usize;
         let to = self.now.batches.get(at).map_or(log.log_end_offset(), |bytes| offset_of(bytes).0);
         if to <= self.now.log_start {
             return;
         }
-        // From when it begins, nothing above is promised.
+        // Once the truncation starts, nothing above it must survive.
         self.now.flushed = self.now.flushed.min(to);
         self.now.recovery_point = self.now.recovery_point.min(to);
         self.promise();
@@ -120,10 +121,10 @@ impl Actor {
         self.in_transaction = log.producers.has_ongoing(2, 0);
     }
 
-    fn move_start(&mut self, log: &mut Log, dice: &mut Dice) {
+    fn move_start(&mut self, log: &mut Log, rng: &mut Rng) {
         let high_watermark = self.now.flushed;
-        let to = self.now.log_start + dice.below((high_watermark - self.now.log_start + 1) as u64) as i64;
-        // What may go is gone from when it begins.
+        let to = self.now.log_start + rng.below((high_watermark - self.now.log_start + 1) as u64) as i64;
+        // Once the deletion starts, deleted records may be gone.
         self.now.log_start = to.max(self.now.log_start);
         self.promise();
         log.advance_log_start(to);
@@ -131,7 +132,7 @@ impl Actor {
         self.context.trash.remove_due(&self.context.cache, 0);
     }
 
-    /// Killed, and started again: the files are as they were.
+    /// Killed and restarted: the files are unchanged.
     fn restarted(&mut self, log: Log) -> Log {
         let producers = sorted_producers(&log);
         drop(log);
@@ -147,22 +148,22 @@ impl Actor {
         assert_eq!(recovery.warnings, Vec::<String>::new());
         assert_eq!(sorted_producers(&log), producers);
         self.now.flushed = log.flush().expect("flush");
-        // Nothing was written to any checkpoint: it holds what it did.
+        // Nothing was written to any checkpoint, so its old content is valid.
         assert!(log.rolled_recovery_point() <= self.now.flushed);
         log
     }
 }
 
-/// A log at work.
+/// Runs random operations on a log.
 fn act(seed: u64) -> Scene {
-    let dice = &mut Dice::new(seed);
+    let rng = &mut Rng::new(seed);
     let dir = tempdir().expect("temporary directory");
     let root = dir.path().to_owned();
     let recorder = Arc::new(Recorder::default());
     let settings = LogConfig {
         segment_bytes: 30_000,
         index_interval_bytes: 500,
-        prepare_bytes: if dice.one_in(2) { 100_000 } else { 0 },
+        prepare_bytes: if rng.one_in(2) { 100_000 } else { 0 },
         file_delete_delay_ms: 0,
         ..config()
     };
@@ -174,16 +175,16 @@ fn act(seed: u64) -> Scene {
     let (promises, epoch, sequences, in_transaction) = (Vec::new(), 0, [0; 3], false);
     let mut actor = Actor { path, recorder, settings, context, promises, now, epoch, sequences, in_transaction };
     for _ in 0..150 {
-        match dice.below(22) {
-            0..12 => actor.append(&mut log, dice),
-            12 if actor.in_transaction => actor.end_transaction(&mut log, dice),
+        match rng.below(22) {
+            0..12 => actor.append(&mut log, rng),
+            12 if actor.in_transaction => actor.end_transaction(&mut log, rng),
             13..16 => actor.now.flushed = log.flush().expect("flush"),
             16 => actor.mark(&mut log),
             17 => actor.epoch += 1,
-            18 if dice.one_in(3) => actor.truncate(&mut log, dice),
-            19 => actor.move_start(&mut log, dice),
+            18 if rng.one_in(3) => actor.truncate(&mut log, rng),
+            19 => actor.move_start(&mut log, rng),
             20 => actor.now.recovery_point = log.rolled_recovery_point(),
-            21 if dice.one_in(3) => log = actor.restarted(log),
+            21 if rng.one_in(3) => log = actor.restarted(log),
             _ => {}
         }
         actor.promise();
@@ -192,15 +193,15 @@ fn act(seed: u64) -> Scene {
     Scene { _dir: dir, root, recorder, promises, settings }
 }
 
-fn check(scene: &Scene, changes: &[Change], cut: usize, disk: &Disk, dice: &mut Dice) {
+fn check(scene: &Scene, changes: &[Change], cut: usize, disk: &Disk, rng: &mut Rng) {
     let target = tempdir().expect("temporary directory");
-    disk.lose_power(&scene.root, target.path(), changes.get(cut), dice);
+    disk.lose_power(&scene.root, target.path(), changes.get(cut), rng);
     let path = target.path().join("t-0");
     if !path.exists() {
         return;
     }
     let promised = scene.promises.iter().rfind(|promise| promise.from_change <= cut);
-    // The log start is checkpointed now and then only: any that was promised until then may be found.
+    // The log start offset is checkpointed only occasionally: a restart may find any earlier value.
     let at = OpenAt {
         recovery_point: promised.map_or(0, |promise| promise.recovery_point),
         log_start_offset: 0,
@@ -218,7 +219,8 @@ fn check(scene: &Scene, changes: &[Change], cut: usize, disk: &Disk, dice: &mut 
     go_on(log, &path, &scene.settings);
 }
 
-/// `log_start`: the highest that the log ever had; epochs below it may be gone though the checkpoint forgot about it.
+/// `log_start`: the highest log start offset that the log ever had; epochs below it may be gone even if the
+/// checkpoint is older.
 fn check_whole(log: &mut Log, log_start: i64) {
     let all = read_all(log, log.log_start_offset());
     let mut next = log.log_start_offset();
@@ -271,7 +273,7 @@ fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// `KLAMM_CRASH_SEED` replays one; `KLAMM_CRASH_SEEDS` and `KLAMM_CRASH_CUTS` ask for more.
+/// `KLAMM_CRASH_SEED` replays one seed; `KLAMM_CRASH_SEEDS` and `KLAMM_CRASH_CUTS` run more.
 fn for_seeds(mut run: impl FnMut(u64, u64)) {
     let first = number("KLAMM_CRASH_SEED", 1);
     let cuts = number("KLAMM_CRASH_CUTS", 10);
@@ -281,10 +283,10 @@ fn for_seeds(mut run: impl FnMut(u64, u64)) {
     }
 }
 
-/// Cuts the power `cuts` times, in the order of time, and looks at each disk.
-fn cut_power(changes: &[Change], seed: u64, cuts: u64, mut look: impl FnMut(usize, &Disk, &mut Dice)) {
-    let dice = &mut Dice::new(seed ^ 0xc0ffee);
-    let mut at: Vec<usize> = (0..cuts).map(|_| dice.below(changes.len() as u64) as usize).collect();
+/// Cuts the power `cuts` times, in order of time, and checks each disk.
+fn cut_power(changes: &[Change], seed: u64, cuts: u64, mut look: impl FnMut(usize, &Disk, &mut Rng)) {
+    let rng = &mut Rng::new(seed ^ 0xc0ffee);
+    let mut at: Vec<usize> = (0..cuts).map(|_| rng.below(changes.len() as u64) as usize).collect();
     at.sort_unstable();
     let (mut disk, mut played) = (Disk::default(), 0);
     for cut in at {
@@ -292,7 +294,7 @@ fn cut_power(changes: &[Change], seed: u64, cuts: u64, mut look: impl FnMut(usiz
             disk.play(change, disk.played());
         }
         played = cut;
-        look(cut, &disk, dice);
+        look(cut, &disk, rng);
     }
 }
 
@@ -301,11 +303,11 @@ fn a_power_cut_takes_nothing_that_was_flushed() {
     for_seeds(|seed, cuts| {
         let scene = act(seed);
         let changes = scene.recorder.changes();
-        cut_power(&changes, seed, cuts, |cut, disk, dice| check(&scene, &changes, cut, disk, dice));
+        cut_power(&changes, seed, cuts, |cut, disk, rng| check(&scene, &changes, cut, disk, rng));
     });
 }
 
-/// The newest offset of each key that is flushed, from a number of changes on.
+/// The newest flushed offset of each key, from a number of changes on.
 type Newest = (usize, BTreeMap<Vec<u8>, i64>, i64);
 
 fn keyed(key: u8, value_bytes: usize) -> Vec<u8> {
@@ -314,9 +316,9 @@ fn keyed(key: u8, value_bytes: usize) -> Vec<u8> {
     builder.finish().expect("small")
 }
 
-/// A compacted log at work: appends, flushes, checkpoints, rounds of cleaning.
+/// Runs a compacted log: appends, flushes, checkpoints, rounds of cleaning.
 fn act_compacted(seed: u64, recorder: &Arc<Recorder>, root: &Path, settings: &LogConfig) -> Vec<Newest> {
-    let dice = &mut Dice::new(seed);
+    let rng = &mut Rng::new(seed);
     let context = context(Some(recorder.clone()));
     let config = Arc::new(settings.clone());
     let mut log = Log::create(&root.join("t-0"), "t", 0, config, &context, 0, 0).expect("create");
@@ -324,10 +326,10 @@ fn act_compacted(seed: u64, recorder: &Arc<Recorder>, root: &Path, settings: &Lo
     let (mut promises, mut newest, mut flushed) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
     let (mut recovery_point, mut cleaned) = (0, 0);
     for _ in 0..200 {
-        match dice.below(16) {
+        match rng.below(16) {
             0..12 => {
-                let key = dice.below(10) as u8;
-                let mut bytes = keyed(key, dice.below(300) as usize);
+                let key = rng.below(10) as u8;
+                let mut bytes = keyed(key, rng.below(300) as usize);
                 let appended = log.append_as_leader(&mut bytes, 0, 0, Origin::Client).expect("append");
                 newest.insert(vec![key], appended.base_offset);
             }
@@ -365,9 +367,9 @@ fn a_power_cut_while_cleaning_takes_no_newest_record() {
     for_seeds(|seed, cuts| {
         let (dir, recorder) = (tempdir().expect("temporary directory"), Arc::new(Recorder::default()));
         let promises = act_compacted(seed, &recorder, dir.path(), &settings);
-        cut_power(&recorder.changes(), seed, cuts, |cut, disk, dice| {
+        cut_power(&recorder.changes(), seed, cuts, |cut, disk, rng| {
             let target = tempdir().expect("temporary directory");
-            disk.lose_power(dir.path(), target.path(), recorder.changes().get(cut), dice);
+            disk.lose_power(dir.path(), target.path(), recorder.changes().get(cut), rng);
             let Some((_, newest, recovery_point)) = promises.iter().rfind(|promise| promise.0 <= cut) else { return };
             let at = OpenAt {
                 recovery_point: *recovery_point,

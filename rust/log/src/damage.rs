@@ -1,9 +1,10 @@
-//! Walking over a segment file that may be damaged: intact batches, and what lies between them.
+//! Walks over a segment file that may be damaged: finds intact batches and the damage between them.
 //!
-//! A checksum covers a batch but for its base offset, length, leader epoch and magic. A wrong length shows in the checksum of
-//! the bytes that it names. A wrong base offset shows in its neighbours: the batch before ends below it, and the batch after
-//! begins where this one ends; a wrong leader epoch in theirs, for epochs never fall. What a power cut tears from a file leaves zeroes, or the end of the file, in whole sectors;
-//! a damaged batch without them was whole once.
+//! The checksum of a batch covers everything except its base offset, length, leader epoch and magic. A wrong length
+//! shows because the checksum of the resulting bytes is wrong. A wrong base offset contradicts the neighbours: the
+//! batch before ends below it, and the batch after begins where this one ends. A wrong leader epoch contradicts them
+//! too, because epochs never decrease. A power cut leaves zeroes, or the end of the file, in whole sectors; a damaged
+//! batch without such sectors was complete once.
 
 use klamm_base::LogError;
 use klamm_records::header::{HEADER_LEN, Header, LENGTH_PREFIX, compute_crc};
@@ -13,25 +14,26 @@ use super::files::OpenFile;
 use super::scan::{Batches, checked_size};
 
 const SECTOR: u64 = 512;
-/// Bytes that are searched at once for the next intact batch.
+/// Bytes that are searched at a time for the next intact batch.
 const WINDOW: usize = 1 << 20;
 
-/// Bytes of a segment that are no intact batch in its place, and the offsets that they held.
+/// A range of a segment that is not an intact batch in its place, and the offsets that it contained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     pub position: u64,
-    /// Where the next intact batch begins, or the segment ends.
+    /// The position of the next intact batch, or the segment's end.
     pub end: u64,
-    /// The offset after the last intact batch before.
+    /// The offset after the last intact batch before the damage.
     pub first_offset: i64,
-    /// Where offsets go on: with the next intact batch, the next segment, or as the damaged header says.
+    /// The offset at which the log continues: that of the next intact batch or segment, or what the damaged header
+    /// claims.
     pub next_offset: i64,
     pub reason: String,
-    /// A power cut may have left this of bytes that were not synced.
+    /// A power cut may have caused this in bytes that were not synced.
     pub may_be_torn: bool,
-    /// A killed process may have left this: the last bytes of a write are missing.
+    /// A killed process may have caused this: the last bytes of a write are missing.
     pub may_be_cut_short: bool,
-    /// Nothing but zeroes up to the end: a tail that was prepared, or erased.
+    /// Only zeroes up to the end: a prepared tail, or erased bytes.
     pub is_zero_tail: bool,
 }
 
@@ -44,7 +46,7 @@ pub fn first_epoch(file: &OpenFile) -> Result<Option<i32>, LogError> {
 }
 
 impl Damage {
-    /// Both as one.
+    /// Merges two adjacent ranges.
     fn with(self, other: Damage) -> Damage {
         let (first, second) = if self.position <= other.position { (self, other) } else { (other, self) };
         Damage {
@@ -55,7 +57,7 @@ impl Damage {
         }
     }
 
-    /// Adds damage to what is known of a segment, which rises and does not overlap.
+    /// Adds the damage to `known`, which is in order and does not overlap.
     pub fn note(self, known: &mut Vec<Damage>) {
         let first = known.partition_point(|damage| damage.end <= self.position);
         let after = known.partition_point(|damage| damage.position < self.end);
@@ -63,19 +65,19 @@ impl Damage {
         known.insert(first, joined);
     }
 
-    /// The offsets, for messages.
+    /// The range of offsets for messages.
     pub fn offsets(&self) -> String {
         offsets(self.first_offset, self.next_offset)
     }
 
-    /// As the error that a reader gets.
+    /// The error that a reader receives.
     pub fn error(&self, file: &std::path::Path) -> LogError {
         let reason = format!("{}; {} cannot be read", self.reason, self.offsets());
         LogError::Corrupt { path: file.to_owned(), position: self.position, reason }
     }
 }
 
-/// `[first, next)` in words.
+/// Describes `[first, next)`.
 pub fn offsets(first: i64, next: i64) -> String {
     match next - first {
         ..=0 => format!("an unknown number of offsets from {first} on"),
@@ -84,26 +86,26 @@ pub fn offsets(first: i64, next: i64) -> String {
     }
 }
 
-/// What is known of the offsets of a segment.
+/// Bounds on the offsets and epochs of a segment.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// The offset of the batch at the first position.
     pub next_offset: i64,
-    /// No batch may hold this offset or a later one.
+    /// Every batch ends at or below this offset.
     pub limit: i64,
     /// Base offset of the next segment.
     pub next_base: Option<i64>,
     /// Compaction may have removed batches.
     pub has_gaps: bool,
-    /// Leader epoch of the batch before, -1 when it is not known.
+    /// Leader epoch of the batch before, -1 if it is not known.
     pub epoch: i32,
-    /// Leader epoch of the batch at the first position, as the epoch cache has it.
+    /// Leader epoch of the batch at the first position according to the epoch cache.
     pub cached_epoch: Option<i32>,
-    /// No batch has a newer one.
+    /// No batch has a newer epoch.
     pub epoch_limit: i32,
     /// Leader epoch of the first batch of the next segment.
     pub next_epoch: Option<i32>,
-    /// An offset below which every epoch is in the cache, and the cache's newest.
+    /// An offset below which the cache contains every epoch, and the newest epoch in the cache.
     pub cached_upto: Option<(i64, i32)>,
 }
 
@@ -123,14 +125,14 @@ impl Default for Bounds {
     }
 }
 
-/// What a segment is made of.
+/// A part of a segment.
 pub enum Piece<'a> {
     /// Position and bytes of an intact batch.
     Batch(u64, &'a [u8]),
     Damage(Damage),
 }
 
-/// Reads piece after piece of `[position, end)`.
+/// Reads `[position, end)` piece by piece.
 pub struct Pieces<'a> {
     batches: Batches<'a>,
     search: Search<'a>,
@@ -146,12 +148,12 @@ impl<'a> Pieces<'a> {
         self.batches.position()
     }
 
-    /// The offset after what was read.
+    /// The offset after the last piece.
     pub fn next_offset(&self) -> i64 {
         self.search.bounds.next_offset
     }
 
-    /// The next piece; `None` at the end.
+    /// The next piece, `None` at the end.
     pub fn next_piece(&mut self) -> Result<Option<Piece<'_>>, LogError> {
         let position = self.batches.position();
         let reason = match self.batches.check() {
@@ -180,10 +182,10 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// Finds where damage ends.
+/// Searches for the end of damage.
 pub struct Search<'a> {
     pub file: &'a OpenFile,
-    /// Of the segment.
+    /// The end of the segment.
     pub end: u64,
     pub bounds: Bounds,
 }
@@ -198,7 +200,7 @@ impl Search<'_> {
         Ok((read == HEADER_LEN).then_some(header))
     }
 
-    /// What is wrong with those fields of a batch that no checksum covers, if anything is.
+    /// Describes what is wrong with the fields of a batch that the checksum does not cover; `None` if nothing is.
     fn wrong(&self, header: &Header<'_>, next: u64) -> Result<Option<String>, LogError> {
         match self.misplaced(header, next)? {
             None => self.wrong_epoch(header, next),
@@ -229,7 +231,7 @@ impl Search<'_> {
         Ok(None)
     }
 
-    /// What is wrong with the place of a batch whose bytes are intact and end at `next`, if anything is.
+    /// Describes what is wrong with the place of an intact batch that ends at `next`; `None` if nothing is.
     pub fn misplaced(&self, header: &Header<'_>, next: u64) -> Result<Option<String>, LogError> {
         let (base, expected) = (header.base_offset(), self.bounds.next_offset);
         let wrong = || Ok(Some(format!("base offset {base} where {expected} follows")));
@@ -244,7 +246,7 @@ impl Search<'_> {
         let following = following.as_ref().and_then(|bytes| Header::at_start_of(bytes));
         let following = following.filter(|header| header.magic() == 2).map(|header| header.base_offset());
         match following.or(self.bounds.next_base) {
-            // The batch after does not know of the gap before this one.
+            // The batch after continues without a gap, so the gap before this batch is not real.
             Some(following) if following < header.next_offset() && following >= as_expected => wrong(),
             Some(following) if following == header.next_offset() || self.bounds.has_gaps => Ok(None),
             Some(following) if following < as_expected => Ok(None),
@@ -253,7 +255,7 @@ impl Search<'_> {
         }
     }
 
-    /// What is damaged from `position` on, where no intact batch is in its place.
+    /// The damage that begins at `position`, where there is no intact batch.
     pub fn damage_at(&self, position: u64, reason: String) -> Result<Damage, LogError> {
         let first_offset = self.bounds.next_offset;
         let header = self.header_at(position)?;
@@ -261,11 +263,11 @@ impl Search<'_> {
         let claimed_end = header.and_then(|header| header.size()).map(|size| position + size as u64);
         let end = match claimed_end {
             Some(end) if end == self.end || end < self.end && self.is_intact(end)? => end,
-            // Zeroes that were prepared follow.
+            // Prepared zeroes follow.
             Some(end) if end < self.end && !self.has_zero_sector(position, end)? && self.is_zero_from(end)? => end,
             _ => self.next_intact(position + 1)?,
         };
-        // A batch whose checksum shows where it ended is not torn, whatever its length says by now.
+        // A batch whose checksum proves where it ended is not torn, even if its length is wrong now.
         let proven_end = if end == self.end { end_by_checksum(self.file, position, end)? } else { None };
         let is_whole = proven_end.is_some();
         let end = match proven_end {
@@ -292,19 +294,19 @@ impl Search<'_> {
         super::scan::is_zero(self.file, position, self.end)
     }
 
-    /// Whether the last sector's part before `end` holds nothing but zeroes.
+    /// Whether the part of the last sector before `end` contains only zeroes.
     fn ends_with_zero_sector(&self, end: u64) -> Result<bool, LogError> {
         self.has_zero_sector(end.saturating_sub(1) / SECTOR * SECTOR, end)
     }
 
-    /// The offset after the last batch, as far as its damaged header tells.
+    /// The offset after the last batch according to its damaged header, if the header is plausible.
     fn claimed_offset(&self, position: u64, end: u64) -> Result<Option<i64>, LogError> {
         let next =
             claimed_offsets(self.file, position, end)?.map(|count| self.bounds.next_offset.saturating_add(count));
         Ok(next.filter(|&next| next <= self.bounds.limit))
     }
 
-    /// Whether the bytes that a header names have its checksum.
+    /// Whether the bytes that a header describes match its checksum.
     pub fn has_right_checksum(&self, position: u64) -> Result<bool, LogError> {
         let Some(header) = self.header_at(position)? else { return Ok(false) };
         let header = Header::at_start_of(&header).expect("a whole header");
@@ -314,7 +316,7 @@ impl Search<'_> {
         Ok(header.crc() == compute_crc(&bytes))
     }
 
-    /// Whether an intact batch that may follow is at `position`.
+    /// Whether `position` holds an intact batch that may follow.
     fn is_intact(&self, position: u64) -> Result<bool, LogError> {
         let Some(header) = self.header_at(position)? else { return Ok(false) };
         let header = Header::at_start_of(&header).expect("a whole header");
@@ -327,7 +329,7 @@ impl Search<'_> {
         if header.crc() != compute_crc(&bytes) {
             return Ok(false);
         }
-        // A batch that lies in a record's value is not followed by one, at least not for long.
+        // A batch inside a record's value is unlikely to be followed by further batches.
         let next = position + size as u64;
         let Some(following) = self.header_at(next)? else { return Ok(next == self.end) };
         let following = Header::at_start_of(&following).expect("a whole header");
@@ -342,7 +344,7 @@ impl Search<'_> {
             && header.base_offset().checked_add(i64::from(delta) + 1).is_some_and(|next| next <= self.bounds.limit)
     }
 
-    /// Where the next intact batch begins at or after `from`; the segment's end when there is none.
+    /// The position of the next intact batch at or after `from`; the segment's end if there is none.
     fn next_intact(&self, from: u64) -> Result<u64, LogError> {
         let mut window = vec![0; self.end.saturating_sub(from).min(WINDOW as u64) as usize];
         let mut at = from;
@@ -369,7 +371,7 @@ impl Search<'_> {
         Ok(self.end)
     }
 
-    /// Whether a sector's part of `[position, end)` holds nothing but zeroes.
+    /// Whether some sector's part of `[position, end)` contains only zeroes.
     fn has_zero_sector(&self, position: u64, end: u64) -> Result<bool, LogError> {
         let mut sector = [0; SECTOR as usize];
         let mut at = position;

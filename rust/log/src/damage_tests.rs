@@ -1,4 +1,5 @@
-//! Damage of every kind to every file of a log: nothing intact is lost around it, and something names the file.
+//! Every kind of damage to every file of a log: all intact records around it stay readable, and a warning names the
+//! file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use parking_lot::Mutex;
 use tempfile::{TempDir, tempdir};
 
 use super::clean_stop::CLEAN_STOP;
-use super::crash::Dice;
+use super::crash::Rng;
 use super::manager_tests::{create_with, start_over};
 use super::testing::{BatchSpec, batch, config};
 use super::*;
@@ -23,7 +24,8 @@ fn settings() -> LogConfig {
     LogConfig { segment_bytes: 4000, index_interval_bytes: 300, ..config() }
 }
 
-/// A directory with the log `a-0` and the batches of it, and its siblings: `b-0`, and `c-0` with segments of equal sizes.
+/// A directory with log `a-0`, whose batches are known, and its siblings: `b-0`, and `c-0` with segments of equal
+/// sizes.
 struct Scene {
     _dir: TempDir,
     root: PathBuf,
@@ -31,7 +33,7 @@ struct Scene {
     end: i64,
 }
 
-/// What a node left behind: its files and the batches of `a-0`.
+/// The files after a node stopped, and the batches of `a-0`.
 struct Left {
     files: Vec<(PathBuf, Vec<u8>)>,
     batches: Vec<Vec<u8>>,
@@ -63,7 +65,7 @@ impl Left {
         if clean {
             manager.shutdown(1);
         } else {
-            // The high watermark's checkpoint is the only one that is due within seconds.
+            // The high watermark checkpoint is the only one that is written within seconds.
             manager.dirs()[0].checkpoint_high_watermarks(&manager.context().cache).expect("checkpoint");
         }
         let folders = [root.clone(), root.join("a-0"), root.join("b-0"), root.join("c-0")];
@@ -79,7 +81,7 @@ static STOPPED: LazyLock<Left> = LazyLock::new(|| Left::new(true));
 static KILLED: LazyLock<Left> = LazyLock::new(|| Left::new(false));
 
 impl Scene {
-    /// `clean`: the node stopped cleanly, else it was killed.
+    /// `clean`: the node stopped cleanly, otherwise it was killed.
     fn new(clean: bool) -> Self {
         let dir = tempdir().expect("temporary directory");
         let root = fs::canonicalize(dir.path()).expect("there");
@@ -126,7 +128,7 @@ impl Opened {
         self.events.try_iter().map(line).collect()
     }
 
-    /// Reads every offset as a consumer would that goes past what cannot be read: what it got.
+    /// Reads every offset like a consumer that skips what cannot be read; returns the batches.
     fn read(&self, end: i64) -> Vec<Vec<u8>> {
         let mut log = self.log.lock();
         let (mut found, mut offset) = (Vec::new(), log.log_start_offset());
@@ -162,7 +164,7 @@ impl Opened {
     }
 }
 
-/// What an examination finds before the start; it changes nothing.
+/// Examines the log before the start; changes nothing.
 fn examine(scene: &Scene) -> finding::LogCheck {
     let contents = || -> Vec<(PathBuf, Vec<u8>)> {
         let folders = [scene.root.clone(), scene.root.join("a-0")];
@@ -181,7 +183,7 @@ fn examine(scene: &Scene) -> finding::LogCheck {
     checked
 }
 
-/// Which batches are not to be expected: those that the damage touched.
+/// `damaged`: the batches that the damage touched, which may be lost.
 fn check(scene: &Scene, damaged: &[usize], file: &str, what: &str) {
     let checked = examine(scene);
     let opened = scene.start();
@@ -206,7 +208,7 @@ fn check(scene: &Scene, damaged: &[usize], file: &str, what: &str) {
     assert!(appended.base_offset >= scene.end, "{what}: offset {} is used again: {warnings:?}", appended.base_offset);
 }
 
-/// Numbers of the batches in the segment file number `at`, with their positions.
+/// The batches in segment file number `at`: number, position, size.
 fn placed(scene: &Scene, at: usize) -> Vec<(usize, usize, usize)> {
     let file = &scene.files("log")[at];
     let (bytes, mut position, mut placed) = (fs::read(file).expect("read"), 0, Vec::new());
@@ -260,7 +262,7 @@ fn a_segment_that_is_emptied_cut_or_removed_takes_its_own_batches_only() {
                     _ => fs::remove_file(&file),
                 }
                 .expect("damage");
-                // Of a first or an active segment that is gone after a kill only the folder's name is left.
+                // If a first or an active segment is missing after a kill, only the folder's name is known.
                 let file = if clean { name(&file) } else { "a-0".to_owned() };
                 check(&scene, &gone, &file, &format!("{damage} segment {at} of {count}, clean {clean}"));
             }
@@ -281,7 +283,7 @@ fn a_segment_of_a_sibling_is_not_served() {
         fs::write(&of_sibling, &own).expect("write");
         let gone: Vec<usize> = placed.iter().map(|batch| batch.0).collect();
         check(&scene, &gone, &name(&file), &format!("exchange segment {at} of {count}"));
-        // The clean-stop record is gone by now, and the next start does not serve it either.
+        // The clean-stop record was removed by now, and the next start does not serve the file either.
         let opened = scene.start();
         assert!(opened.read(scene.end).iter().all(|bytes| scene.batches.contains(bytes)));
     }
@@ -289,18 +291,18 @@ fn a_segment_of_a_sibling_is_not_served() {
 
 #[test]
 fn damaged_bytes_take_their_batch_only() {
-    let dice = &mut Dice::new(7);
+    let rng = &mut Rng::new(7);
     for clean in stops() {
         for at in 0..40 {
             let scene = Scene::new(clean);
-            let segment = dice.below(scene.files("log").len() as u64) as usize;
+            let segment = rng.below(scene.files("log").len() as u64) as usize;
             let (file, placed) = (scene.files("log")[segment].clone(), placed(&scene, segment));
             let mut bytes = fs::read(&file).expect("read");
             // Half of the time in a header.
-            let (number, position, size) = placed[dice.below(placed.len() as u64) as usize];
-            let reach = if dice.one_in(2) { 61 } else { size };
-            let hit = position + dice.below(reach as u64) as usize;
-            bytes[hit] ^= 1 << dice.below(8);
+            let (number, position, size) = placed[rng.below(placed.len() as u64) as usize];
+            let reach = if rng.one_in(2) { 61 } else { size };
+            let hit = position + rng.below(reach as u64) as usize;
+            bytes[hit] ^= 1 << rng.below(8);
             fs::write(&file, &bytes).expect("write");
             let what =
                 format!("round {at}: byte {} of batch {number}, segment {segment}, clean {clean}", hit - position);
@@ -328,15 +330,15 @@ fn every_field_of_a_header_may_be_damaged() {
 
 #[test]
 fn erased_bytes_take_the_batches_that_they_were_of() {
-    let dice = &mut Dice::new(11);
+    let rng = &mut Rng::new(11);
     for clean in stops() {
         for at in 0..12 {
             let scene = Scene::new(clean);
-            let segment = dice.below(scene.files("log").len() as u64) as usize;
+            let segment = rng.below(scene.files("log").len() as u64) as usize;
             let (file, placed) = (scene.files("log")[segment].clone(), placed(&scene, segment));
             let mut bytes = fs::read(&file).expect("read");
-            let from = dice.below(bytes.len() as u64) as usize;
-            let to = bytes.len().min(from + 1 + dice.below(1500) as usize);
+            let from = rng.below(bytes.len() as u64) as usize;
+            let to = bytes.len().min(from + 1 + rng.below(1500) as usize);
             bytes[from..to].fill(0);
             fs::write(&file, &bytes).expect("write");
             let hit = placed.iter().filter(|batch| batch.1 < to && batch.1 + batch.2 > from).map(|batch| batch.0);
@@ -349,7 +351,7 @@ fn erased_bytes_take_the_batches_that_they_were_of() {
 
 #[test]
 fn every_other_file_may_be_damaged_without_a_loss() {
-    let dice = &mut Dice::new(13);
+    let rng = &mut Rng::new(13);
     let folder = ["leader-epoch-checkpoint", "partition.metadata"];
     let root = [
         "recovery-point-offset-checkpoint",
@@ -371,12 +373,12 @@ fn every_other_file_may_be_damaged_without_a_loss() {
                     () => scene.files(kind),
                 };
                 let files: Vec<_> = files.into_iter().filter(|file| file.exists()).collect();
-                let Some(file) = files.get(dice.below(files.len() as u64) as usize) else { continue };
+                let Some(file) = files.get(rng.below(files.len() as u64) as usize) else { continue };
                 let mut bytes = fs::read(file).expect("read");
                 match damage {
                     "flip" if !bytes.is_empty() => {
-                        let at = dice.below(bytes.len() as u64) as usize;
-                        bytes[at] ^= 1 << dice.below(8);
+                        let at = rng.below(bytes.len() as u64) as usize;
+                        bytes[at] ^= 1 << rng.below(8);
                     }
                     "cut" => bytes.truncate(bytes.len() / 2),
                     "swap" => bytes = fs::read(sibling(&scene, file)).unwrap_or_default(),
@@ -439,7 +441,7 @@ fn a_log_that_is_removed_while_the_node_runs_fails_its_directory_and_acknowledge
         manager.dirs()[0].flusher().mark_dirty(&shared);
         let cause = next_failure(&events);
         assert!(cause.contains("data"), "{cause}");
-        // -1: it was told that it is offline.
+        // -1: the partition was notified that it is offline.
         assert!(flushed.try_iter().all(|offset| offset == -1), "{what} was removed, and records were acknowledged");
         assert!(events.try_iter().all(|event| !matches!(event, Event::DirFailed { .. })));
     }
@@ -459,12 +461,12 @@ fn a_topic_id_that_changed_is_reported_and_hides_nothing() {
         let (manager, events) = start_over(&[&scene.root], ManagerConfig::default(), LogContext::new(64));
         let found = manager.found().into_iter().find(|found| found.topic == "a").expect("there");
         for _ in 0..2 {
-            let why_not = manager.why_not_of(&found, id, |_| is_live);
+            let why_not = manager.topic_mismatch(&found, id, |_| is_live);
             assert_eq!(why_not.as_ref().map(Option::is_none).ok(), expected);
         }
         let kept = checkpoint::read_partition_metadata(&found.path).expect("readable");
         assert_eq!(kept, Some(if expected == Some(true) { id } else { stored }));
-        if let Ok(Some(reason)) = manager.why_not_of(&found, id, |_| is_live) {
+        if let Ok(Some(reason)) = manager.topic_mismatch(&found, id, |_| is_live) {
             manager.set_aside("a", 0, &reason).expect("set aside");
         }
         let lines: Vec<String> = events.try_iter().map(|event| format!("{event:?}")).collect();
@@ -502,7 +504,7 @@ fn a_topic_that_is_created_again_has_lost_nothing() {
 }
 
 #[test]
-fn a_record_of_an_earlier_stop_says_nothing() {
+fn a_record_of_an_earlier_stop_is_ignored() {
     let scene = Scene::new(true);
     let record = fs::read(scene.root.join(CLEAN_STOP)).expect("read");
     let append_and_stop = |count: usize| {
@@ -524,7 +526,7 @@ fn a_record_of_an_earlier_stop_says_nothing() {
     let opened = scene.start();
     assert_eq!((opened.warnings(), opened.log.lock().log_end_offset()), (Vec::new(), end));
     drop(opened);
-    // Apache Kafka ran in between, and knows neither the record nor its checksum.
+    // Apache Kafka ran in between; it neither reads the record nor preserves its checksum.
     let end = append_and_stop(30);
     fs::write(scene.root.join(CLEAN_STOP), record).expect("write");
     fs::write(scene.root.join(".kafka_cleanshutdown"), "{\"version\":0,\"brokerEpoch\":1}").expect("write");
@@ -535,7 +537,7 @@ fn a_record_of_an_earlier_stop_says_nothing() {
 #[test]
 fn every_field_of_the_last_header_may_be_damaged_after_a_kill() {
     for zeroes in [0, 5000] {
-        // A later leader epoch of the last batch is that of a new leader for all that is known.
+        // A later leader epoch in the last batch cannot be distinguished from a new leader's.
         for byte in (0..12).chain(16..61) {
             for bit in [0, 3, 6, 7] {
                 let scene = Scene::new(false);
@@ -575,7 +577,7 @@ fn a_killed_process_leaves_no_whole_batch_with_a_wrong_checksum() {
                 check(&scene, &[number], &name(&file), &what);
                 continue;
             }
-            // What a kill cut short was not acknowledged: its offsets are free.
+            // A write that a kill cut short was not acknowledged, so its offsets may be reused.
             let (checked, opened) = (examine(&scene), scene.start());
             assert_eq!(opened.log.lock().log_end_offset(), scene.end - RECORDS, "{what}");
             assert_eq!(checked.log_end_offset, scene.end - RECORDS, "{what}: {:?}", checked.findings);

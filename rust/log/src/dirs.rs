@@ -12,21 +12,22 @@ use parking_lot::Mutex;
 
 pub const LOCK: &str = ".lock";
 
-/// What this process has locked: the system's locks do not exclude two users in one process.
+/// The directories that this process has locked: file locks do not exclude two users in one process.
 static HELD: LazyLock<Mutex<HashSet<PathBuf>>> = LazyLock::new(Mutex::default);
 
-/// A directory that nobody else uses for as long as this lives.
+/// A directory that is locked until this value is dropped.
 pub struct LockedDir {
     path: PathBuf,
     id: Uuid,
-    /// Its descriptor carries the lock; `None` when it was given back.
+    /// The open file that carries the lock; `None` after the release.
     lock: Mutex<Option<File>>,
     /// Device and inode.
     identity: (u64, u64),
 }
 
 impl LockedDir {
-    /// Locks the directory with that `directory.id`, which is made when it is not there. Changes nothing else.
+    /// Locks the directory and checks its `directory.id`; creates the directory if it does not exist. Changes nothing
+    /// else.
     pub fn open(path: &Path, id: Uuid) -> Result<Self, LogError> {
         fs::create_dir_all(path).map_err(LogError::io("cannot create", path))?;
         let path = fs::canonicalize(path).map_err(LogError::io("cannot find", path))?;
@@ -39,7 +40,7 @@ impl LockedDir {
         if !HELD.lock().insert(path.clone()) {
             return Err(used("node in this process"));
         }
-        // From here on dropping the guard gives the directory back.
+        // From here on, dropping the guard releases the directory.
         let held = Held(path.clone());
         let file = path.join(LOCK);
         let lock = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&file);
@@ -52,7 +53,7 @@ impl LockedDir {
         Ok(Self { path, id, lock: Mutex::new(Some(lock)), identity })
     }
 
-    /// Refuses when the directory was removed, or is another one by now.
+    /// Fails if the directory was removed or replaced by another one.
     pub fn check_there(&self) -> Result<(), LogError> {
         if identity_of(&self.path)? == self.identity {
             return Ok(());
@@ -65,9 +66,10 @@ impl LockedDir {
         &self.path
     }
 
-    /// Gives the directory back before this is dropped: nothing of it is used any more.
+    /// Releases the directory before this is dropped: none of its files is used any more.
     pub fn release(&self) {
-        // Closing any descriptor of the file ends the lock of the process: first that, then the next user.
+        // Closing any descriptor of the file releases the lock of the process, so close it before the next user may
+        // open it.
         if self.lock.lock().take().is_some() {
             HELD.lock().remove(&self.path);
         }

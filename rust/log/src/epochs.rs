@@ -1,6 +1,6 @@
-//! Which leader epoch began at which offset (facts 6.6), and the file that remembers it.
+//! The start offset of each leader epoch (KIP-101, KIP-279), and the file that stores them.
 //!
-//! Invariant: entries rise strictly in epoch and in start offset.
+//! Invariant: entries strictly increase in epoch and in start offset.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::checkpoint::{Epochs, LEADER_EPOCH, format_epochs, read_epochs};
 use super::files::{FileCache, PartitionDir};
 
-/// The entries, and whether the file has them.
+/// The entries, and whether the file is up to date.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct EpochCache {
     entries: Epochs,
@@ -19,7 +19,7 @@ pub struct EpochCache {
 }
 
 impl EpochCache {
-    /// The entries of a partition's directory. Entries that do not rise are dropped by the later ones.
+    /// Reads the entries from a partition's directory. A later entry removes earlier ones that contradict it.
     pub fn read(dir: &Path) -> Result<Self, LogError> {
         let mut cache = Self::default();
         for (epoch, offset) in read_epochs(&dir.join(LEADER_EPOCH))? {
@@ -31,12 +31,12 @@ impl EpochCache {
         Ok(cache)
     }
 
-    /// Whether the file lacks something.
+    /// Whether the file is out of date.
     pub fn is_dirty(&self) -> bool {
         self.dirty
     }
 
-    /// The entries, if the file lacks something; it counts as written then.
+    /// Returns the entries if the file is out of date, and marks it as written.
     pub fn take_dirty(&mut self) -> Option<Epochs> {
         std::mem::take(&mut self.dirty).then(|| self.entries.clone())
     }
@@ -50,7 +50,8 @@ impl EpochCache {
         self.entries.last().map(|&(epoch, _)| epoch)
     }
 
-    /// Notes that `epoch` begins at `start_offset`; entries that contradict it are dropped. `true` when something changed.
+    /// Records that `epoch` starts at `start_offset` and removes entries that contradict it. `true` if something
+    /// changed.
     pub fn assign(&mut self, epoch: i32, start_offset: i64) -> bool {
         if self.entries.last().is_some_and(|&(latest, start)| latest == epoch && start <= start_offset) {
             return false;
@@ -63,7 +64,8 @@ impl EpochCache {
         true
     }
 
-    /// The epoch in force for `epoch` and the offset after its last record; `None` when nothing is known (facts 6.6).
+    /// The largest epoch up to `epoch` and the offset after its last record; `None` if it is not known
+    /// (OffsetForLeaderEpoch, KIP-101, KIP-279).
     pub fn end_offset_for(&self, epoch: i32, log_end_offset: i64) -> Option<(i32, i64)> {
         if epoch < 0 {
             return None;
@@ -83,14 +85,14 @@ impl EpochCache {
         after.checked_sub(1).map(|at| self.entries[at].0)
     }
 
-    /// Drops epochs that begin at or after `end_offset`.
+    /// Removes epochs that start at or after `end_offset`.
     pub fn truncate_from_end(&mut self, end_offset: i64) {
         let keep = self.entries.partition_point(|&(_, start)| start < end_offset);
         self.dirty |= keep < self.entries.len();
         self.entries.truncate(keep);
     }
 
-    /// Drops epochs that end at or before `start_offset`; the one in force there begins at it.
+    /// Removes epochs that end at or before `start_offset`; the epoch that contains it then starts there.
     pub fn truncate_from_start(&mut self, start_offset: i64) {
         let passed = self.entries.partition_point(|&(_, start)| start <= start_offset);
         if passed == 0 || (passed == 1 && self.entries[0].1 == start_offset) {
@@ -101,21 +103,22 @@ impl EpochCache {
         self.dirty = true;
     }
 
-    /// Drops all.
+    /// Removes all entries.
     pub fn clear(&mut self) {
         self.dirty |= !self.entries.is_empty();
         self.entries.clear();
     }
 }
 
-/// The file of a partition. It is written outside of the partition's lock; an older content never replaces a newer one.
+/// The epoch file of a partition. It is written without the partition's lock; older content never replaces newer
+/// content.
 pub struct EpochFile {
     dir: Arc<PartitionDir>,
-    /// Of the newest content that was handed out, and of the newest that was written.
+    /// The version of the newest content handed out, and of the newest content written.
     versions: Mutex<(u64, u64)>,
 }
 
-/// A content that is to be written.
+/// Content that is to be written.
 pub struct EpochWrite {
     file: Arc<EpochFile>,
     version: u64,
@@ -127,7 +130,7 @@ impl EpochFile {
         Arc::new(Self { dir: dir.clone(), versions: Mutex::default() })
     }
 
-    /// The next content.
+    /// Prepares the next write.
     pub fn next_write(self: &Arc<Self>, entries: Epochs) -> EpochWrite {
         let mut versions = self.versions.lock();
         versions.0 += 1;
@@ -136,7 +139,7 @@ impl EpochFile {
 }
 
 impl EpochWrite {
-    /// Replaces the file unless it is newer.
+    /// Replaces the file unless newer content was written already.
     pub fn write(&self, cache: &Arc<FileCache>, durable: bool) -> Result<(), LogError> {
         let mut versions = self.file.versions.lock();
         if versions.1 < self.version {

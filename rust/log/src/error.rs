@@ -1,4 +1,4 @@
-//! Why an append is refused, and which protocol error it is.
+//! Errors of an append and their protocol error codes.
 
 use klamm_base::{ErrorCode, LogError};
 
@@ -9,22 +9,22 @@ pub enum AppendError {
     Log(#[from] LogError),
     #[error("batches of {size} bytes exceed the segment size of {segment_bytes} bytes")]
     LargerThanSegment { size: usize, segment_bytes: u32 },
-    #[error("batch at offset {offset} where the log ends at {end}")]
+    #[error("batch at offset {offset}, but the log ends at {end}")]
     UnexpectedOffset { offset: i64, end: i64 },
-    #[error("bytes {position} of {len} do not begin a whole batch")]
+    #[error("byte {position} of {len} is not the start of a complete batch")]
     Malformed { position: usize, len: usize },
     #[error("producer {producer_id} sent sequence {found} after {last}")]
     OutOfOrderSequence { producer_id: i64, found: i32, last: i32 },
-    #[error("producer {producer_id} has epoch {found}, which is behind {current}")]
+    #[error("producer {producer_id} has epoch {found}, the current epoch is {current}")]
     InvalidProducerEpoch { producer_id: i64, found: i16, current: i16 },
     #[error("producer {producer_id} wrote outside of its open transaction")]
     InvalidTransactionState { producer_id: i64 },
-    #[error("marker for producer {producer_id} of coordinator epoch {found}, which is behind {current}")]
+    #[error("marker for producer {producer_id} of coordinator epoch {found}, the current epoch is {current}")]
     CoordinatorFenced { producer_id: i64, found: i32, current: i32 },
 }
 
 impl AppendError {
-    /// What a client is told.
+    /// The error code of the answer to a client.
     pub fn code(&self) -> ErrorCode {
         match self {
             AppendError::Log(error) => error.code(),

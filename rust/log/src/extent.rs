@@ -1,23 +1,24 @@
-//! What a damaged header still tells of its batch, proven by the checksum: where the batch ended, and how many offsets it had.
+//! Recovers facts about a damaged batch with the help of its checksum: where it ended, and how many offsets it had.
 //!
-//! The checksum covers neither length nor base offset, leader epoch and magic. So it shows that a batch is whole whose length
-//! was changed: no write that was torn has the checksum of all of its bytes. And of two counts that contradict each other
-//! it shows the right one.
+//! The checksum does not cover length, base offset, leader epoch and magic. If it is right for some length, the batch
+//! was written completely and only its length was changed, because a torn write does not match the checksum of all of
+//! its bytes. If two counts contradict each other, the checksum shows which one is right.
 
 use klamm_base::LogError;
 use klamm_records::header::{HEADER_LEN, Header};
 
 use super::files::OpenFile;
 
-/// Where the bytes begin that the checksum covers.
+/// The first byte that the checksum covers.
 const CHECKED_FROM: u64 = 21;
-/// A batch may end with so many zeroes that nothing tells from those that were prepared.
+/// Bound on trailing zeroes that may belong to the batch or to a prepared tail.
 const ZEROES_MAX: u64 = 1 << 20;
-/// The smallest record.
+/// Size of the smallest record.
 const RECORD_BYTES_MIN: i64 = 7;
 const CHUNK: usize = 64 << 10;
 
-/// Where the batch at `position` ends by its checksum, zeroes that may follow it up to `end` aside; `None` when no end fits.
+/// The end of the batch at `position` according to its checksum, without zeroes that may follow up to `end`; `None`
+/// if no end matches.
 pub fn end_by_checksum(file: &OpenFile, position: u64, end: u64) -> Result<Option<u64>, LogError> {
     let Some(header) = header_at(file, position, end)? else { return Ok(None) };
     let expected = Header::at_start_of(&header).expect("a whole header").crc();
@@ -48,8 +49,8 @@ pub fn end_by_checksum(file: &OpenFile, position: u64, end: u64) -> Result<Optio
     }
 }
 
-/// How many offsets the damaged batch in `[position, end)` had, or more, so that none is given again; `None` when it does
-/// not tell.
+/// The number of offsets that the damaged batch in `[position, end)` had, or an upper bound, so that none is assigned
+/// again; `None` if the batch does not show it.
 pub fn claimed_offsets(file: &OpenFile, position: u64, end: u64) -> Result<Option<i64>, LogError> {
     let Some(bytes) = header_at(file, position, end)? else { return Ok(None) };
     let header = Header::at_start_of(&bytes).expect("a whole header");
@@ -67,20 +68,20 @@ pub fn claimed_offsets(file: &OpenFile, position: u64, end: u64) -> Result<Optio
             return Ok(Some(claimed));
         }
     }
-    // Records that are not compressed cannot be more than this.
+    // Uncompressed records cannot be more than this.
     let most = (end - position - HEADER_LEN as u64) as i64 / RECORD_BYTES_MIN;
     let is_possible = |claimed: &i64| *claimed > 0 && (header.compression_id() != 0 || *claimed <= most);
     Ok([count, by_delta].into_iter().filter(is_possible).max())
 }
 
-/// The header at `position`; `None` when there is none, or when it was erased.
+/// The header at `position`; `None` if there is none or if it was erased.
 fn header_at(file: &OpenFile, position: u64, end: u64) -> Result<Option<[u8; HEADER_LEN]>, LogError> {
     let mut header = [0; HEADER_LEN];
     let is_whole = position + HEADER_LEN as u64 <= end && file.read_up_to(&mut header, position)? == HEADER_LEN;
     Ok(Some(header).filter(|header| is_whole && header.iter().any(|&byte| byte != 0)))
 }
 
-/// The checksum of `[position, end)` with another header.
+/// The checksum of `[position, end)` with a different header.
 fn crc_with(file: &OpenFile, position: u64, end: u64, header: &[u8; HEADER_LEN]) -> Result<u32, LogError> {
     let mut crc = crc32c::crc32c(&header[CHECKED_FROM as usize..]);
     let (mut at, mut chunk) = (position + HEADER_LEN as u64, vec![0; CHUNK]);

@@ -1,4 +1,4 @@
-//! A piece of a file on its way to a socket.
+//! A range of a file that is sent to a socket.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! Every file of every log, opened when it is used, their number bounded, every change to them in one place.
+//! All files of all logs: opened on use, bounded in number, and changed only through this module.
 //!
-//! A [`LogFile`] is a name; [`LogFile::open`] gives an [`OpenFile`] that stays usable for as long as it is held, also after
-//! the file was renamed or removed. The cache closes files that nobody holds, the least used first (second chance: one
-//! bit a file, one hand). When all are held, opening one more is refused, and nothing else happens.
+//! A [`LogFile`] is a name; [`LogFile::open`] returns an [`OpenFile`] that stays usable while it is held, even after
+//! the file was renamed or removed. The cache closes files that are not in use, in second-chance order (one reference
+//! bit for each file, one clock hand). If all files are in use, opening another one fails without side effects.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -39,12 +39,12 @@ impl FileCache {
         Self::make(limit, None, false)
     }
 
-    /// The same for files that nobody wants back after a power cut: nothing is ever synced.
+    /// A cache for files that need not survive a power cut: nothing is ever synced.
     pub fn volatile(limit: usize) -> Arc<Self> {
         Self::make(limit, None, true)
     }
 
-    /// The same, telling `recorder` every change to a file in the order it was made.
+    /// A cache that also reports every file change to `recorder`, in order.
     pub fn with_recorder(limit: usize, recorder: Option<Arc<Recorder>>) -> Arc<Self> {
         Self::make(limit, recorder, false)
     }
@@ -66,12 +66,12 @@ impl FileCache {
         self.is_volatile
     }
 
-    /// How many files are open now.
+    /// The number of open files.
     pub fn open_count(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Takes one of the places; closes a file that nobody uses when there is none.
+    /// Reserves one of the places; if none is free, closes a file that is not in use.
     fn reserve(self: &Arc<Self>) -> Result<Permit, LogError> {
         loop {
             let open = self.open.load(Ordering::Relaxed);
@@ -86,10 +86,10 @@ impl FileCache {
         }
     }
 
-    /// Closes one file that nobody holds; `false` when there is none.
+    /// Closes one file that is not in use; `false` if there is none.
     fn close_one(&self) -> bool {
         let mut ring = self.ring.lock();
-        // Twice round: the first pass may only take the marks away.
+        // Two rounds: the first one may only clear reference bits.
         let mut steps = 2 * ring.files.len();
         while steps > 0 && !ring.files.is_empty() {
             steps -= 1;
@@ -121,7 +121,7 @@ impl FileCache {
         Ok(())
     }
 
-    /// Removes a file; one that is not there is fine.
+    /// Removes a file; it may be missing.
     pub fn remove(&self, path: &Path) -> Result<(), LogError> {
         match fs::remove_file(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -144,14 +144,14 @@ impl FileCache {
         Ok(())
     }
 
-    /// Creates a directory that may be there already.
+    /// Creates a directory unless it exists.
     pub fn create_dir(&self, path: &Path) -> Result<(), LogError> {
         fs::create_dir_all(path).map_err(LogError::io("cannot create", path))?;
         self.record(|| Change::CreateDir { path: path.to_owned() });
         Ok(())
     }
 
-    /// Replaces a small file: `<path>.tmp` is written, synced when `durable`, renamed, and its directory synced.
+    /// Replaces a small file: writes `<path>.tmp`, syncs it if `durable`, renames it and syncs its directory.
     pub fn replace(self: &Arc<Self>, path: &Path, content: &[u8], durable: bool) -> Result<(), LogError> {
         let mut name = path.as_os_str().to_owned();
         name.push(".tmp");
@@ -164,21 +164,21 @@ impl FileCache {
         }
     }
 
-    /// Writes a whole new file, synced when `durable`.
+    /// Writes a complete new file, synced if `durable`.
     pub fn write_whole(self: &Arc<Self>, path: &Path, content: &[u8], durable: bool) -> Result<(), LogError> {
         let open = self.create_new(path)?;
         open.write_at(content, 0)?;
         if durable { open.sync() } else { Ok(()) }
     }
 
-    /// Opens a file for reading, which need not be writable.
+    /// Opens a file for reading; it need not be writable.
     pub fn open_read_only(self: &Arc<Self>, path: &Path) -> Result<OpenFile, LogError> {
         let permit = self.reserve()?;
         let file = File::open(path).map_err(LogError::io("cannot open", path))?;
         Ok(OpenFile { id: self.next_id(), file, path: path.to_owned(), permit, identity: OnceLock::new() })
     }
 
-    /// Opens a file that is empty then, whatever was there.
+    /// Opens a new, empty file; existing content is removed.
     pub fn create_new(self: &Arc<Self>, path: &Path) -> Result<OpenFile, LogError> {
         let permit = self.reserve()?;
         let file = OpenOptions::new()
@@ -193,7 +193,7 @@ impl FileCache {
         Ok(open)
     }
 
-    /// Opens a file whose bytes are overwritten in place, made when it is absent.
+    /// Opens a file whose bytes are overwritten in place; creates it if it does not exist.
     pub fn open_in_place(self: &Arc<Self>, path: &Path) -> Result<OpenFile, LogError> {
         let permit = self.reserve()?;
         let file = open_read_write(self, path, true)?;
@@ -207,7 +207,7 @@ impl FileCache {
     }
 }
 
-/// One place among the open files, given back on drop.
+/// One place among the open files, released on drop.
 struct Permit(Arc<FileCache>);
 
 impl Drop for Permit {
@@ -216,14 +216,14 @@ impl Drop for Permit {
     }
 }
 
-/// An open file. Reading and writing need no lock; who may write is the log's business.
+/// An open file. Reads and writes need no lock; the log decides who may write.
 pub struct OpenFile {
     id: u64,
     file: File,
-    /// Where it was when it was opened: for messages.
+    /// Its path when it was opened, for messages.
     path: PathBuf,
     permit: Permit,
-    /// Device and inode, once asked for: they never change.
+    /// Device and inode, cached after the first use: they never change.
     identity: OnceLock<(u64, u64)>,
 }
 
@@ -236,12 +236,12 @@ impl OpenFile {
         Ok(*self.identity.get_or_init(|| (held.dev(), held.ino())))
     }
 
-    /// The descriptor, for `sendfile` and its like.
+    /// The descriptor, for `sendfile`.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// The path it was opened at.
+    /// The path at which it was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -276,13 +276,13 @@ impl OpenFile {
         self.file.write_all_at(bytes, position).map_err(LogError::io("cannot write", &self.path))
     }
 
-    /// Cuts or extends to `len` bytes.
+    /// Truncates or extends to `len` bytes.
     pub fn set_len(&self, len: u64) -> Result<(), LogError> {
         self.cache().record(|| Change::SetLen { id: self.id, len });
         self.file.set_len(len).map_err(LogError::io("cannot truncate", &self.path))
     }
 
-    /// Makes the content (not all of the metadata) durable.
+    /// Syncs the content (`fdatasync`: not all metadata).
     pub fn sync(&self) -> Result<(), LogError> {
         if self.cache().is_volatile {
             return Ok(());
@@ -292,7 +292,7 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Makes all of the file system durable; `false` when the system has no such call.
+    /// Syncs the whole file system; `false` if the operating system has no such call.
     pub fn sync_file_system(&self) -> Result<bool, LogError> {
         if self.cache().is_volatile {
             return Ok(true);
@@ -309,7 +309,7 @@ impl OpenFile {
     }
 }
 
-/// The directory of a partition: all its files follow when it is renamed.
+/// The directory of a partition; its files follow when it is renamed.
 pub struct PartitionDir {
     place: RwLock<Place>,
 }
@@ -328,15 +328,15 @@ impl PartitionDir {
         self.place.read().path.clone()
     }
 
-    /// Renames the directory of a log that is not wanted any more; files that are open stay so.
-    pub fn put_away(&self, cache: &FileCache, to: &Path) -> Result<(), LogError> {
+    /// Renames the directory of a log that was deleted or moved away; open files stay usable.
+    pub fn move_away(&self, cache: &FileCache, to: &Path) -> Result<(), LogError> {
         let mut place = self.place.write();
         cache.rename(&place.path, to)?;
         *place = Place { path: to.to_owned(), is_away: true };
         Ok(())
     }
 
-    /// Whether the directory was put away: it may be gone at any time.
+    /// Whether the directory was moved away: it may be removed at any time.
     pub fn is_away(&self) -> bool {
         self.place.read().is_away
     }
@@ -345,14 +345,14 @@ impl PartitionDir {
         self.place.read().path.join(name)
     }
 
-    /// Runs `work` on the path of one of its files; the directory has no other name meanwhile, and nobody else has its.
+    /// Runs `work` with the path of one of its files; the directory cannot be renamed meanwhile.
     pub fn at<T>(&self, name: impl AsRef<Path>, work: impl FnOnce(&Path) -> T) -> T {
         let place = self.place.read();
         work(&place.path.join(name))
     }
 
-    /// What fails because the directory was put away is no failure: nothing of it is needed any more.
-    pub fn forgive(&self, result: Result<(), LogError>) -> Result<(), LogError> {
+    /// Turns an error into success if the directory was moved away: nothing in it is needed any more.
+    pub fn ignore_if_away(&self, result: Result<(), LogError>) -> Result<(), LogError> {
         match result {
             Err(LogError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound && self.is_away() => Ok(()),
             other => other,
@@ -398,7 +398,8 @@ impl LogFile {
         if let Some(open) = &state.open {
             return Ok(open.clone());
         }
-        // Our own state is locked here and the ring's files are locked under the ring: `close_if_idle` only tries.
+        // Lock order: our own state, then the ring. `close_if_idle`, which runs under the ring's lock, only tries to
+        // lock a file.
         let permit = cache.reserve()?;
         let opened = self.dir.at(state.name.to_string(), |path| {
             open_read_write(cache, path, create).map(|file| (file, path.to_owned()))
@@ -415,7 +416,7 @@ impl LogFile {
         Ok(open)
     }
 
-    /// Size in bytes, 0 when there is no such file; does not open it.
+    /// Size in bytes, 0 if there is no such file; does not open it.
     pub fn len_on_disk(&self) -> Result<u64, LogError> {
         let path = self.path();
         match fs::metadata(&path) {
@@ -425,12 +426,13 @@ impl LogFile {
         }
     }
 
-    /// Whether the file is neither dropped nor being made.
+    /// Whether the file is neither being created nor deleted.
     pub fn is_live(&self) -> bool {
         self.state.lock().name.stage == Stage::Live
     }
 
-    /// Whether `open` is the file that has this name now. A file that was dropped or put away counts as being there.
+    /// Whether `open` is the file that has this name now. Returns `true` for a file that was deleted or moved away on
+    /// purpose.
     pub fn is_there(&self, open: &OpenFile) -> Result<bool, LogError> {
         let state = self.state.lock();
         if state.name.stage != Stage::Live {
@@ -445,7 +447,7 @@ impl LogFile {
         Ok(is_there || self.dir.is_away())
     }
 
-    /// Moves the file to another stage of its life; one that is not there only changes its name.
+    /// Renames the file for another stage; a missing file only changes its name in memory.
     pub fn change_stage(&self, cache: &FileCache, stage: Stage) -> Result<(), LogError> {
         let mut state = self.state.lock();
         let (from, to) = (state.name, state.name.at(stage));
@@ -457,14 +459,14 @@ impl LogFile {
         Ok(())
     }
 
-    /// Removes the file; who holds it open keeps its content.
+    /// Removes the file; holders of an open file can still read it.
     pub fn remove(&self, cache: &FileCache) -> Result<(), LogError> {
         let mut state = self.state.lock();
         state.open = None;
         cache.remove(&self.dir.join(state.name.to_string()))
     }
 
-    /// Closes the file here; who holds it open keeps it.
+    /// Closes the file in the cache; holders of the open file keep it.
     pub fn close(&self) {
         self.state.lock().open = None;
     }
@@ -481,7 +483,7 @@ impl LogFile {
     }
 }
 
-/// Opens for reading and writing. When the process has no descriptor left, one of ours is closed and it is tried again.
+/// Opens for reading and writing. If the process has no descriptor left, closes one of ours and retries.
 fn open_read_write(cache: &FileCache, path: &Path, create: bool) -> Result<File, LogError> {
     loop {
         match OpenOptions::new().read(true).write(true).create(create).truncate(false).open(path) {
@@ -495,7 +497,7 @@ fn open_read_write(cache: &FileCache, path: &Path, create: bool) -> Result<File,
 mod tests {
     use super::*;
 
-    /// The changes that replacing a durable file and syncing its directory make.
+    /// The changes made by replacing a durable file and syncing its directory.
     fn changes(is_volatile: bool) -> Vec<Change> {
         let folder = tempfile::tempdir().expect("a folder");
         let recorder = Arc::new(Recorder::default());

@@ -1,17 +1,18 @@
-//! What an examination of files finds.
+//! The findings of an examination of log files.
 
 use std::path::{Path, PathBuf};
 
 use klamm_base::Uuid;
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FindingKind {
-    /// Bytes that were written otherwise.
+    /// Bytes that differ from what was written.
     Damaged,
-    /// A file or offsets that were there once.
+    /// A file or offsets that existed once.
     Missing,
-    /// Nothing is wrong, and a start changes it: also what a kill or a power cut left of a write that was not acknowledged.
+    /// Not an error, but a start changes it; for example the rest of an unacknowledged write after a kill or a power
+    /// cut.
     Note,
 }
 
@@ -25,14 +26,14 @@ impl FindingKind {
     }
 }
 
-/// One thing that is not as it should be.
+/// One deviation from the expected state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub kind: FindingKind,
     pub file: PathBuf,
     /// Where in the file it begins.
     pub position: Option<u64>,
-    /// Offsets of records that cannot be read for it, `[first, next)`; both the same when their number is not known.
+    /// Offsets of records that cannot be read because of it, `[first, next)`; equal if their number is not known.
     pub offsets: Option<(i64, i64)>,
     pub reason: String,
     /// What a start does about it.
@@ -62,13 +63,13 @@ impl Finding {
     }
 }
 
-/// One log.
+/// The result for one log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogCheck {
     pub path: PathBuf,
     pub topic_id: Option<Uuid>,
     pub log_start_offset: i64,
-    /// The offset that the next record would get.
+    /// The log end offset.
     pub log_end_offset: i64,
     pub segments: usize,
     /// Bytes of the log files.
@@ -80,7 +81,7 @@ pub struct LogCheck {
 }
 
 impl LogCheck {
-    /// Of a log of which nothing is known.
+    /// The result for a log of which nothing is known.
     pub fn empty(path: &Path) -> Self {
         let (path, findings) = (path.to_owned(), Vec::new());
         let (log_start_offset, log_end_offset, segments, bytes, batches, records) = (0, 0, 0, 0, 0, 0);

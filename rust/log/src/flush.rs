@@ -1,4 +1,4 @@
-//! Making a log durable: what is to be done is taken under the partition's lock, done outside of it, and told afterwards.
+//! Making a log durable: a job is taken under the partition's lock, runs without it, and is completed under it.
 
 use std::fs::File;
 use std::io;
@@ -14,25 +14,25 @@ use super::partition_log::Log;
 use super::prepare::Prepared;
 use super::producers::snapshot_path;
 
-/// How far a flush reaches.
+/// The end of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlushEnd {
     pub offset: i64,
     generation: u64,
 }
 
-/// How much of a log a flush takes.
+/// Which parts of a log a flush includes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// Segments that take no more appends.
+    /// Inactive segments only.
     Rolled,
-    /// The active segment too, for somebody waits for it.
+    /// The active segment too, because acknowledgements wait for it.
     All,
-    /// Its indexes too.
+    /// The indexes of the active segment too.
     Closing,
 }
 
-/// What is dirty in one log. One job of a log at a time.
+/// The unflushed parts of one log. A log has at most one job at a time.
 pub struct FlushJob {
     cache: Arc<FileCache>,
     files: Vec<Arc<LogFile>>,
@@ -40,22 +40,23 @@ pub struct FlushJob {
     paths: Vec<PathBuf>,
     epochs: Option<EpochWrite>,
     dir: Arc<PartitionDir>,
-    /// Whether the names in the partition's directory are to be made durable.
+    /// Whether the partition's directory is to be synced.
     names: bool,
-    /// The directory that the partition's is in, while that does not have its name for sure.
+    /// The parent of the partition's directory, while the directory's name may not be durable there.
     parent: Option<PathBuf>,
-    /// A range of the active segment that the system should begin to write back.
+    /// A range of the active segment that the operating system should start to write back.
     write_back: Option<(Arc<LogFile>, u64, u64)>,
     prepare: Option<(Arc<Prepared>, Arc<LogFile>, u64)>,
-    /// Bytes in the segments among them that take no more appends.
+    /// Bytes of the inactive segments among them.
     rolled_bytes: u64,
-    /// The active segment's log, when its bytes are to be durable: it must still be where a start looks for it.
+    /// The active segment's log if its bytes are to be durable: the file must still exist at the path that recovery
+    /// uses.
     active: Option<Arc<LogFile>>,
     end: FlushEnd,
 }
 
 impl FlushJob {
-    /// Refuses when the active segment's file was removed or moved by somebody else: what was synced is durable nowhere.
+    /// Fails if the active segment's file was removed or moved by another process: the synced bytes would be lost.
     pub fn check_there(&self) -> Result<(), LogError> {
         let Some(active) = &self.active else { return Ok(()) };
         let is_there = match open_if_there(&self.cache, active)? {
@@ -69,8 +70,8 @@ impl FlushJob {
         Err(LogError::io("cannot find", &active.path())(io::Error::new(io::ErrorKind::NotFound, reason)))
     }
 
-    /// Prepares the tail, so that the next syncs are cheap. To be called when the flush was told, so that nobody waits for
-    /// it; worth it for a log that is synced alone.
+    /// Prepares the tail, so that the next syncs are cheap. Call it after the flush was completed, so that no request
+    /// waits for it; it pays off for a log that is synced alone.
     pub fn prepare(&self) -> Result<(), LogError> {
         let Some((prepared, file, target)) = &self.prepare else { return Ok(()) };
         let Some(file) = open_if_there(&self.cache, file)? else { return Ok(()) };
@@ -78,7 +79,7 @@ impl FlushJob {
         file.sync()
     }
 
-    /// Writes what has to be written before the sync.
+    /// Writes what must be written before the sync.
     pub fn write(&self) -> Result<(), LogError> {
         if let Some((file, from, to)) = &self.write_back
             && let Some(file) = open_if_there(&self.cache, file)?
@@ -86,12 +87,12 @@ impl FlushJob {
             os::start_write_back(file.file(), *from, to - from);
         }
         match &self.epochs {
-            Some(epochs) => self.dir.forgive(epochs.write(&self.cache, true)),
+            Some(epochs) => self.dir.ignore_if_away(epochs.write(&self.cache, true)),
             None => Ok(()),
         }
     }
 
-    /// Syncs every file, then the names. Files that are gone were dropped by the log in the meantime.
+    /// Syncs every file, then the directories. Missing files were deleted by the log meanwhile.
     pub fn sync(&self) -> Result<(), LogError> {
         for file in &self.files {
             if let Some(file) = open_if_there(&self.cache, file)? {
@@ -102,7 +103,7 @@ impl FlushJob {
             self.paths.iter().try_for_each(|path| sync_if_there(path))?;
         }
         if self.names {
-            self.dir.forgive(self.dir.at("", |path| self.cache.sync_dir(path)))?;
+            self.dir.ignore_if_away(self.dir.at("", |path| self.cache.sync_dir(path)))?;
         }
         self.parent.iter().try_for_each(|parent| self.cache.sync_dir(parent))
     }
@@ -113,12 +114,12 @@ impl FlushJob {
         self.sync()
     }
 
-    /// Files that [`FlushJob::sync`] would sync.
+    /// The number of files that [`FlushJob::sync`] would sync.
     pub fn file_count(&self) -> usize {
         self.files.len() + self.paths.len() + usize::from(self.names) + usize::from(self.parent.is_some())
     }
 
-    /// Makes all of the file system durable, in place of [`FlushJob::sync`]; `false` when the system cannot.
+    /// Syncs the whole file system instead of [`FlushJob::sync`]; `false` if the system cannot.
     pub fn sync_file_system(&self) -> Result<bool, LogError> {
         match self.files.first().map(|file| open_if_there(&self.cache, file)).transpose()?.flatten() {
             Some(file) => file.sync_file_system(),
@@ -126,12 +127,12 @@ impl FlushJob {
         }
     }
 
-    /// Bytes that the next start need not read when this is done and the checkpoint says so.
+    /// Bytes that recovery can skip once this job is done and the checkpoint is written.
     pub fn rolled_bytes(&self) -> u64 {
         self.rolled_bytes
     }
 
-    /// How far the log is durable when this is done.
+    /// How far the log is durable once this job is done.
     pub fn end(&self) -> FlushEnd {
         self.end
     }
@@ -163,12 +164,13 @@ impl Log {
             || self.segments[self.first_unflushed()..].iter().any(|segment| segment.dirty)
     }
 
-    /// The first segment that may be dirty. One that ends at the flushed offset counts: its indexes came at the roll.
+    /// The first segment that may be unflushed. This includes a segment that ends at the flushed offset: its indexes
+    /// were written when it rolled.
     fn first_unflushed(&self) -> usize {
         self.floor_segment(self.flushed_offset).saturating_sub(1)
     }
 
-    /// Whether the flusher should be told of an append.
+    /// Whether the flusher should be notified of an append.
     pub fn wants_flush(&self) -> bool {
         self.config.flush_before_ack
             || self.rolled_offset.is_some()
@@ -176,8 +178,8 @@ impl Log {
             || self.segments.last().expect("at least one segment").write_back().is_due()
     }
 
-    /// Takes what is due; `None` when nothing is, or when another job was begun and not completed. A job that fails must
-    /// not be completed: a sync that failed is never tried again.
+    /// Takes what is due; `None` if nothing is, or if another job is not completed. A job that failed must not be
+    /// completed, because a failed sync must not be retried.
     pub fn begin_flush(&mut self) -> Option<FlushJob> {
         let is_due = std::mem::take(&mut self.flush_asked)
             || self.config.flush_before_ack
@@ -185,9 +187,9 @@ impl Log {
         self.take_dirty(if is_due { Extent::All } else { Extent::Rolled })
     }
 
-    /// Whether something waits longer than `flush.ms` to be flushed; the next flush takes it then. To be called now and
-    /// then: the time is counted from the last call that found everything flushed, or asked for a flush.
-    pub fn asks_for_flush(&mut self, now_ms: i64) -> bool {
+    /// Whether something has been unflushed for longer than `flush.ms`; the next flush then includes it. Call it
+    /// periodically: the time counts from the last call that found everything flushed or requested a flush.
+    pub fn request_overdue_flush(&mut self, now_ms: i64) -> bool {
         let waits = !self.is_planned() && self.flushed_offset < self.log_end_offset;
         if waits && now_ms.saturating_sub(self.flushed_ms) < self.config.flush_ms {
             return false;
@@ -206,11 +208,11 @@ impl Log {
         let (mut files, mut rolled_bytes) = (Vec::new(), 0);
         let remade = self.remade.as_ref().map_or(i64::MIN, |remade| remade.to);
         for (at, segment) in self.segments.iter_mut().enumerate().skip(first) {
-            // The indexes of the active segment are made again after a crash: they need not be durable.
+            // The indexes of the active segment are rebuilt after a crash, so they need not be durable.
             let count = match extent {
                 Extent::Rolled if at == last => continue,
                 Extent::All if at == last => 1,
-                // Theirs come with the next mark.
+                // Rebuilt segments are synced with the next mark.
                 _ if segment.base_offset() < remade => 1,
                 _ => 4,
             };
@@ -252,13 +254,13 @@ impl Log {
         })
     }
 
-    /// The directory that the partition's is in, once after that was made.
+    /// Returns the parent directory, once after the partition's directory was created.
     fn take_new_parent(&mut self) -> Option<PathBuf> {
         let is_new = std::mem::take(&mut self.is_new);
         is_new.then(|| self.dir.path().parent().map(Path::to_owned)).flatten()
     }
 
-    /// Tells that a job was done. Gives the flushed offset, which stays where it is when the log was cut meanwhile.
+    /// Completes a job. Returns the flushed offset, which does not advance if the log was truncated meanwhile.
     pub fn complete_flush(&mut self, end: FlushEnd) -> i64 {
         self.syncing_rolled = None;
         self.is_flushing = false;
@@ -268,7 +270,7 @@ impl Log {
         self.flushed_offset
     }
 
-    /// Makes all of the log durable, here and now.
+    /// Makes the whole log durable synchronously.
     pub fn flush(&mut self) -> Result<i64, LogError> {
         if let Some(job) = self.take_dirty(Extent::All) {
             job.run()?;
@@ -279,12 +281,12 @@ impl Log {
     }
 }
 
-/// What makes an offset one that a start can resume at: indexes and producers up to it.
+/// Makes an offset one at which recovery can resume: syncs indexes and producer state up to it.
 pub struct MarkJob {
     cache: Arc<FileCache>,
     files: Vec<Arc<LogFile>>,
     snapshots: Vec<PathBuf>,
-    /// The partition's directory when names in it are new.
+    /// The partition's directory if it has new names.
     dir: Option<Arc<PartitionDir>>,
     end: FlushEnd,
 }
@@ -301,17 +303,17 @@ impl MarkJob {
             self.snapshots.iter().try_for_each(|path| sync_if_there(path))?;
         }
         match &self.dir {
-            Some(dir) => dir.forgive(dir.at("", |path| self.cache.sync_dir(path))),
+            Some(dir) => dir.ignore_if_away(dir.at("", |path| self.cache.sync_dir(path))),
             None => Ok(()),
         }
     }
 
-    /// Files that [`MarkJob::sync`] would sync.
+    /// The number of files that [`MarkJob::sync`] would sync.
     pub fn file_count(&self) -> usize {
         self.files.len() + self.snapshots.len()
     }
 
-    /// Makes all of the file system durable, in place of [`MarkJob::sync`]; `false` when the system cannot.
+    /// Syncs the whole file system instead of [`MarkJob::sync`]; `false` if the system cannot.
     pub fn sync_file_system(&self) -> Result<bool, LogError> {
         match self.files.first().map(|file| open_if_there(&self.cache, file)).transpose()?.flatten() {
             Some(file) => file.sync_file_system(),
@@ -325,8 +327,9 @@ impl MarkJob {
 }
 
 impl Log {
-    /// Writes what a start needs to resume at the log's end, and takes what recovery left unsynced; `None` when there is no
-    /// such thing, and the log is not flushed within its segments or nothing was appended since the last mark.
+    /// Writes what recovery needs to resume at the log's end, and includes what recovery left unsynced. Returns
+    /// `None` if nothing was left unsynced and the log either is not flushed within its segments or has no appends
+    /// since the last mark.
     pub fn begin_mark(&mut self) -> Result<Option<MarkJob>, LogError> {
         let is_flushed = self.flushed_offset > self.active_base_offset();
         let is_marked = self.marks.last() == Some(&self.log_end_offset);
@@ -350,12 +353,12 @@ impl Log {
         Ok(Some(MarkJob { cache, files, snapshots, dir, end }))
     }
 
-    /// Whether recovery left something to the next mark.
+    /// Whether recovery left files for the next mark to sync.
     pub(super) fn is_remade(&self) -> bool {
         self.remade.is_some()
     }
 
-    /// Tells that a mark was synced. The one before it is kept, for it may be the one that the checkpoint names.
+    /// Completes a mark. The mark before it is kept, because the checkpoint may still contain that offset.
     pub fn complete_mark(&mut self, end: FlushEnd) -> Result<(), LogError> {
         if end.generation != self.generation {
             return Ok(());

@@ -1,9 +1,9 @@
-//! Group commit of one log directory: what is appended while a sync runs goes with the next one.
+//! Group commit of one log directory: records that are appended during a sync are part of the next one.
 //!
-//! Owners with something to flush wait in a queue, each at most once. A worker takes one and syncs its files. When many
-//! wait, one worker takes them all and syncs the file system in one call. Until that call has returned, no other flush
-//! begins: the file system would queue it after that call, and what waits meanwhile forms the next group. There is no
-//! linger: the disk sets the pace.
+//! Owners that need a flush wait in a queue, each at most once. A worker takes one and syncs its files. If many wait,
+//! one worker takes them all and syncs the file system with one call. Until that call returns, no other flush begins:
+//! the file system would queue it after that call, and the owners that wait meanwhile form the next group. There is
+//! no linger time: the disk sets the pace.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,22 +12,23 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use klamm_base::LogError;
-use klamm_base::os::ask_for_short_turns;
+use klamm_base::os::request_short_time_slices;
 use parking_lot::{Condvar, Mutex};
 
 use super::counters::LogCounters;
 use super::flush::FlushJob;
 use super::owner::LogOwner;
 
-/// From so many waiting owners on, one call for the whole file system is cheaper than theirs: on ext4 it takes as long for
-/// 64 files as theirs take for 8. It also waits for what others wrote to the file system, so it is not for a few.
+/// From this number of waiting owners on, one call for the whole file system is cheaper than one for each: on ext4 it
+/// takes as long for 64 files as single calls take for 8. It also waits for other processes' writes, so it is not
+/// used for fewer.
 pub(super) const TOGETHER_MIN: usize = 8;
 
-/// How long to wait for a file to be closed when too many are open.
+/// How long to wait for a file to be closed if too many are open.
 const LIMIT_PAUSE: Duration = Duration::from_millis(5);
 
-/// Bytes in rolled segments that may be flushed without the recovery points' checkpoint saying so: what a start after a
-/// crash reads in vain. A checkpoint for each costs less than a hundredth of what writing them does.
+/// Bytes of inactive segments that may be flushed before the recovery points are checkpointed; recovery after a crash
+/// reads them unnecessarily. A checkpoint for each such amount costs less than a hundredth of writing it.
 const CHECKPOINT_BYTES: u64 = 64 << 20;
 
 type OnError = Box<dyn Fn(&LogError) + Send + Sync>;
@@ -36,12 +37,12 @@ type OnRolled = Box<dyn Fn() + Send + Sync>;
 struct Shared {
     state: Mutex<State>,
     wake: Condvar,
-    /// For those who wait for a file to be closed.
+    /// For workers that wait for a file to be closed.
     pause: Condvar,
     counters: Arc<LogCounters>,
     on_error: OnError,
     on_rolled: OnRolled,
-    /// Since `on_rolled` was called.
+    /// Bytes flushed since `on_rolled` was called.
     rolled_bytes: AtomicU64,
 }
 
@@ -49,7 +50,7 @@ struct Shared {
 struct State {
     queue: VecDeque<Arc<dyn LogOwner>>,
     sleeping: usize,
-    /// A worker is flushing a group.
+    /// Whether a worker is flushing a group.
     is_grouped: bool,
     stopped: bool,
 }
@@ -61,8 +62,8 @@ pub struct Flusher {
 }
 
 impl Flusher {
-    /// Starts `threads` workers. `on_error` hears of the error that stops the directory; it is called once. `on_rolled` is
-    /// called whenever segments that take no more appends were flushed, and it is worth a checkpoint.
+    /// Starts `threads` workers. `on_error` receives the error that stops the directory; it is called once.
+    /// `on_rolled` is called after enough bytes of inactive segments were flushed for a checkpoint to be worthwhile.
     pub fn start(
         threads: usize,
         counters: Arc<LogCounters>,
@@ -81,14 +82,14 @@ impl Flusher {
         Self { shared, threads }
     }
 
-    /// The owner has appended something. Cheap when it waits already.
+    /// Queues an owner that has appended something; cheap if it is queued already.
     pub fn mark_dirty(&self, owner: &Arc<dyn LogOwner>) {
         if owner.flush_state().mark() {
             self.shared.push_all(vec![owner.clone()]);
         }
     }
 
-    /// The same of many at once: a worker finds all of them.
+    /// Queues many owners at once, so that one worker takes all of them.
     pub fn mark_all_dirty(&self, owners: impl Iterator<Item = Arc<dyn LogOwner>>) {
         let marked: Vec<_> = owners.filter(|owner| owner.flush_state().mark()).collect();
         if !marked.is_empty() {
@@ -96,12 +97,12 @@ impl Flusher {
         }
     }
 
-    /// Stops the workers when they have done what they are at; what waits is not flushed.
+    /// Stops the workers after their current flush; queued owners are not flushed.
     pub fn stop(&self) {
         self.shared.stop();
         let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
-            // A failing directory is told from a worker: that one ends by itself.
+            // A failing directory calls this from a worker, which ends by itself.
             if thread.thread().id() != thread::current().id() {
                 let _ = thread.join();
             }
@@ -124,7 +125,7 @@ impl Shared {
         }
     }
 
-    /// Wakes workers for the flushes that may begin, of which `taken` need none.
+    /// Wakes workers for the flushes that may begin, except for `taken` of them.
     fn wake_for(&self, state: &State, taken: usize) {
         let flushes = match state.queue.len() {
             _ if state.is_grouped => 0,
@@ -136,7 +137,7 @@ impl Shared {
         }
     }
 
-    /// `true` for the first who asks.
+    /// Returns `true` for the first caller.
     fn stop(&self) -> bool {
         let mut state = self.state.lock();
         state.queue.clear();
@@ -145,7 +146,7 @@ impl Shared {
         !std::mem::replace(&mut state.stopped, true)
     }
 
-    /// One owner, or all of them when they are many; `None` when it is over.
+    /// Takes one owner, or all if there are many; `None` after the stop.
     fn next(&self) -> Option<Vec<Arc<dyn LogOwner>>> {
         let mut state = self.state.lock();
         loop {
@@ -167,8 +168,8 @@ impl Shared {
         }
     }
 
-    /// Queues again what was appended to while it was flushed, and lets the other workers go on after a group. This worker
-    /// takes the next flush itself, unless a checkpoint keeps it (`is_kept`).
+    /// Queues owners again that were appended to during the flush, and lets the other workers continue after a group.
+    /// This worker takes the next flush itself unless it is needed for a checkpoint (`is_kept`).
     fn finish(&self, owners: Vec<Arc<dyn LogOwner>>, is_kept: bool) {
         let was_group = owners.len() >= TOGETHER_MIN;
         let again: Vec<_> = owners.into_iter().filter(|owner| owner.flush_state().done()).collect();
@@ -182,7 +183,7 @@ impl Shared {
     }
 
     fn work(&self) {
-        ask_for_short_turns();
+        request_short_time_slices();
         while let Some(owners) = self.next() {
             if let Err(error) = self.flush(&owners) {
                 if self.stop() {
@@ -205,31 +206,32 @@ impl Shared {
             owners.iter().filter_map(|owner| Some((owner, owner.begin_flush()?))).collect();
         let begun = Instant::now();
         for (_, job) in &jobs {
-            self.insist(|| job.write())?;
+            self.retry_at_file_limit(|| job.write())?;
         }
-        let synced = self.insist(|| sync_together(jobs.iter().map(|(_, job)| job)))?;
+        let synced = self.retry_at_file_limit(|| sync_together(jobs.iter().map(|(_, job)| job)))?;
         for (_, job) in &jobs {
             if !synced {
-                self.insist(|| job.sync())?;
+                self.retry_at_file_limit(|| job.sync())?;
             }
-            self.insist(|| job.check_there())?;
+            self.retry_at_file_limit(|| job.check_there())?;
         }
-        // One after the other without a system call between them, so that those who wait are notified at once.
+        // Complete all without a system call in between, so that waiting requests are notified immediately.
         for (owner, job) in &jobs {
             self.counters.flushes.add(1);
             owner.complete_flush(job.end());
             self.rolled_bytes.fetch_add(job.rolled_bytes(), Ordering::Relaxed);
         }
         self.counters.flush_us.add_time(begun.elapsed());
-        // Nobody waits any more.
+        // No request waits any more.
         for (_, job) in jobs.iter().filter(|_| !synced) {
-            self.insist(|| job.prepare())?;
+            self.retry_at_file_limit(|| job.prepare())?;
         }
         Ok(())
     }
 
-    /// Does `work`, again after a moment while too many files are open: those who wait are not to suffer from that.
-    fn insist<T>(&self, work: impl Fn() -> Result<T, LogError>) -> Result<T, LogError> {
+    /// Runs `work`, and retries after a pause while too many files are open, so that waiting requests do not fail
+    /// because of it.
+    fn retry_at_file_limit<T>(&self, work: impl Fn() -> Result<T, LogError>) -> Result<T, LogError> {
         loop {
             match work() {
                 Err(error) if error.is_limit() => {
@@ -245,7 +247,7 @@ impl Shared {
     }
 }
 
-/// Syncs many jobs of one file system with one call; `false` when they are few or the system has no such call.
+/// Syncs many jobs of one file system with one call; `false` if there are few jobs or the system has no such call.
 pub(super) fn sync_together<'a>(jobs: impl ExactSizeIterator<Item = &'a FlushJob>) -> Result<bool, LogError> {
     if jobs.len() < TOGETHER_MIN {
         return Ok(false);
@@ -308,22 +310,22 @@ mod tests {
         for count in [1, 2 * TOGETHER_MIN] {
             let mut waiting = Vec::new();
             for at in 0..count {
-                let (flushed, told) = channel();
+                let (flushed, notified) = channel();
                 let log = create(&dir.path().join(format!("t-{count}-{at}")), config());
                 let state = FlushState::default();
                 let owner = Arc::new(Owner { state, log: Mutex::new(log), flushed: Mutex::new(flushed) });
-                waiting.push((owner, told));
+                waiting.push((owner, notified));
             }
             for _ in 0..5 {
-                for (owner, told) in &waiting {
+                for (owner, notified) in &waiting {
                     let end = owner.append();
                     let shared: Arc<dyn LogOwner> = owner.clone();
                     flusher.mark_dirty(&shared);
-                    while count == 1 && told.recv().expect("the flusher lives") < end {}
+                    while count == 1 && notified.recv().expect("the flusher lives") < end {}
                 }
             }
-            for (_, told) in &waiting {
-                while count > 1 && told.recv().expect("the flusher lives") < 5 {}
+            for (_, notified) in &waiting {
+                while count > 1 && notified.recv().expect("the flusher lives") < 5 {}
             }
         }
     }
@@ -333,40 +335,40 @@ mod tests {
         let dir = tempdir().expect("temporary directory");
         let flusher = Flusher::start(2, Arc::default(), |error| panic!("{error}"), || {});
         for count in [1, 2, TOGETHER_MIN, 3 * TOGETHER_MIN] {
-            let mut told = Vec::new();
+            let mut notified = Vec::new();
             let owners: Vec<Arc<dyn LogOwner>> = (0..count)
                 .map(|at| {
                     let (flushed, receiver) = channel();
                     let log = Mutex::new(create(&dir.path().join(format!("m-{count}-{at}")), config()));
                     let owner = Owner { state: FlushState::default(), log, flushed: Mutex::new(flushed) };
                     owner.append();
-                    told.push(receiver);
+                    notified.push(receiver);
                     Arc::new(owner) as Arc<dyn LogOwner>
                 })
                 .collect();
             flusher.mark_all_dirty(owners.into_iter());
-            assert!(told.iter().all(|flushed| flushed.recv() == Ok(1)));
+            assert!(notified.iter().all(|flushed| flushed.recv() == Ok(1)));
         }
     }
 
     #[test]
-    fn an_error_stops_the_flusher_and_is_told_once() {
+    fn an_error_stops_the_flusher_and_is_reported_once() {
         let dir = tempdir().expect("temporary directory");
         let path = dir.path().join("t-0");
-        let (told, errors) = channel();
-        let told = Mutex::new(told);
-        let on_error = move |error: &LogError| told.lock().send(error.to_string()).expect("somebody listens");
+        let (sender, errors) = channel();
+        let sender = Mutex::new(sender);
+        let on_error = move |error: &LogError| sender.lock().send(error.to_string()).expect("the test listens");
         let flusher = Flusher::start(2, Arc::default(), on_error, || {});
         let log = create(&path, config());
-        // A directory where the epochs are to be written makes that fail.
+        // A directory at the path of the epoch file makes the write fail.
         std::fs::create_dir(path.join("leader-epoch-checkpoint.tmp")).expect("create");
-        let (flushed, _told) = channel();
+        let (flushed, _notified) = channel();
         let owner =
             Arc::new(Owner { state: FlushState::default(), log: Mutex::new(log), flushed: Mutex::new(flushed) });
         owner.append();
         let shared: Arc<dyn LogOwner> = owner.clone();
         flusher.mark_dirty(&shared);
-        assert!(errors.recv().expect("told").contains("leader-epoch-checkpoint"));
+        assert!(errors.recv().expect("an error").contains("leader-epoch-checkpoint"));
         owner.append();
         flusher.mark_dirty(&shared);
         flusher.stop();
@@ -381,7 +383,7 @@ mod tests {
         let paths: Vec<_> = (0..5).map(|at| dir.path().join(format!("t-{at}"))).collect();
         let open = |path| Log::create(path, "t", 0, config().into(), &context, 0, 0).expect("create");
         let mut logs: Vec<Log> = paths.iter().map(|path| open(path)).collect();
-        let (flushed, told) = channel();
+        let (flushed, notified) = channel();
         let log = Mutex::new(logs.pop().expect("five"));
         let owner = Arc::new(Owner { state: FlushState::default(), log, flushed: Mutex::new(flushed) });
         owner.append();
@@ -393,13 +395,13 @@ mod tests {
         let flusher = Flusher::start(1, Arc::default(), |error| panic!("{error}"), || {});
         let shared: Arc<dyn LogOwner> = owner.clone();
         flusher.mark_dirty(&shared);
-        // Every file that may be open is held: requests are refused, and lose nothing.
+        // Every open file is in use: requests are refused, and nothing is lost.
         let mut bytes = batch(&BatchSpec::default());
         let refused = owner.log.lock().append_as_leader(&mut bytes, 0, 0, Origin::Client).expect_err("refused");
         assert!(refused.to_string().contains("all 4 files"), "{refused}");
-        assert!(told.try_recv().is_err());
+        assert!(notified.try_recv().is_err());
         drop(held);
-        assert_eq!(told.recv(), Ok(1));
+        assert_eq!(notified.recv(), Ok(1));
         assert_eq!(owner.append(), 2);
     }
 }

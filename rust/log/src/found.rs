@@ -1,4 +1,4 @@
-//! What a log directory holds when the node starts: its checkpoints and its partitions.
+//! The contents of a log directory when the node starts: its checkpoints and its partitions.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,36 +17,36 @@ use super::files::FileCache;
 use super::names::{DirStage, parse_partition_dir};
 use super::recovery::OpenAt;
 
-/// The topic of the metadata log, which is not a log of the log manager.
+/// The topic of the metadata log, which the log manager does not manage.
 pub const METADATA_TOPIC: &str = "__cluster_metadata";
 
-/// A partition's directory. Whose it is, [`LogManager::topic_id`](super::LogManager::topic_id) tells when it is used.
+/// A partition's directory. [`LogManager::topic_id`](super::LogManager::topic_id) returns its topic when it is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct LogOnDisk {
     pub topic: String,
     pub partition: i32,
     pub path: PathBuf,
-    /// Number of the log directory.
+    /// Index of the log directory.
     pub dir: usize,
 }
 
-/// What a log directory holds.
+/// The contents of a log directory.
 #[derive(Default)]
 pub(super) struct Inventory {
-    pub(super) live: BTreeMap<(String, i32), Found>,
-    /// Directories to remove.
+    pub(super) live: BTreeMap<(String, i32), LogOnDisk>,
+    /// Directories that are to be removed.
     pub(super) deleted: Vec<PathBuf>,
     pub(super) clean: bool,
-    /// The machine did not reboot since a node of klamm last used the directory: nothing that was written is torn.
+    /// The machine did not reboot since klamm last used the directory: no write is torn.
     pub(super) kept_power: bool,
-    /// How the logs were closed that were not opened since; known after a clean stop of klamm.
+    /// The closed state of the logs that were not opened since; known after a clean stop of klamm.
     pub(super) closed: BTreeMap<(String, i32), Arc<ClosedLog>>,
-    /// The broker epoch of the clean shutdown, -1 when there was none or it is not known.
+    /// The broker epoch of the clean shutdown, -1 if there was none or it is not known.
     pub(super) broker_epoch: i64,
     pub(super) recovery_points: Offsets,
     pub(super) log_starts: Offsets,
     pub(super) high_watermarks: Offsets,
-    /// How far compacted logs are clean; kept up to date by the cleaner.
+    /// The offset up to which each compacted log is clean; updated by the cleaner.
     pub(super) cleaned: Offsets,
     /// It is not known which logs were compacted.
     pub(super) cleaned_unknown: bool,
@@ -56,7 +56,7 @@ pub(super) struct Inventory {
 }
 
 impl Inventory {
-    /// Reads a log directory, and takes away the mark of the clean shutdown.
+    /// Reads a log directory and removes the mark of the clean shutdown.
     pub(super) fn take(cache: &Arc<FileCache>, path: &Path, dir: usize) -> Result<Self, LogError> {
         let inventory = Self::read(path, dir)?;
         if inventory.clean {
@@ -91,12 +91,12 @@ impl Inventory {
         Ok(inventory)
     }
 
-    /// Whether no log that is here and has no owner has to be recovered.
+    /// Whether no log here without an owner needs recovery.
     pub(super) fn is_settled(&self) -> bool {
         self.clean || self.live.keys().all(|key| self.closed.contains_key(key))
     }
 
-    /// Reads the clean-stop record that belongs to the mark of the clean shutdown, if one does.
+    /// Reads the clean-stop record if it belongs to the mark of the clean shutdown.
     fn take_clean_stop(&mut self, path: &Path, expected: Option<u32>) -> Result<(), LogError> {
         let Some(expected) = expected else { return Ok(()) };
         let why = match CleanStop::read(path) {
@@ -114,7 +114,7 @@ impl Inventory {
         Ok(())
     }
 
-    /// A checkpoint that is damaged counts as empty: more is checked then, nothing is lost.
+    /// A damaged checkpoint counts as empty: recovery then checks more, and nothing is lost.
     fn offsets(&mut self, path: &Path, name: &str) -> Result<Offsets, LogError> {
         match read_offsets(&path.join(name)) {
             Err(error @ LogError::Corrupt { .. }) => {
@@ -133,7 +133,7 @@ impl Inventory {
             Some((topic, partition, DirStage::Live)) => {
                 let (topic, path) = (topic.to_owned(), path.to_owned());
                 let key = (topic.clone(), partition);
-                self.live.insert(key, Found { topic, partition, path, dir });
+                self.live.insert(key, LogOnDisk { topic, partition, path, dir });
             }
             Some((_, _, DirStage::Delete)) => self.deleted.push(path.to_owned()),
             Some((_, _, DirStage::Stray)) => {}
@@ -145,7 +145,7 @@ impl Inventory {
         Ok(())
     }
 
-    /// Where the log of a partition is to be opened.
+    /// The checkpointed state with which a partition's log is opened.
     pub(super) fn open_at(&self, topic: &str, partition: i32) -> OpenAt {
         let key = (topic.to_owned(), partition);
         OpenAt {

@@ -1,7 +1,8 @@
-//! The log: segments, indexes, checkpoints, producers, recovery, retention, flushing. Files are Apache Kafka's (facts 3).
+//! The log: segments, indexes, checkpoints, producers, recovery, retention, flushing. The files have Apache Kafka's
+//! formats.
 //!
-//! A [`Log`] is one partition's and is used under that partition's mutex. All of its changes to files go through
-//! [`files`]; time comes in as an argument.
+//! A [`Log`] belongs to one partition and is used under that partition's mutex. All changes to files go through
+//! [`files`]; the time is passed in as an argument.
 
 mod aborted;
 mod append;
@@ -76,7 +77,7 @@ pub use error::AppendError;
 pub use file_slice::FileSlice;
 pub use flush::{FlushEnd, FlushJob, MarkJob};
 pub use flusher::Flusher;
-pub use found::{Found, METADATA_TOPIC};
+pub use found::{LogOnDisk, METADATA_TOPIC};
 pub use index::TimestampOffset;
 pub use log_dir::{Key, LogDir};
 pub use manager::{Event, LogManager, ManagerConfig, OnEvent};

@@ -1,4 +1,4 @@
-//! What files of a log are there: listed, unfinished swaps completed, and made into segments.
+//! Lists the files of a log, completes unfinished swaps, and creates the segments.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,11 +14,11 @@ use super::recovery::Recovery;
 use super::scan::Headers;
 use super::segment::Segment;
 
-/// The segment files of a partition by base offset: the size of the log and which other kinds are there.
-pub(super) type Listing = BTreeMap<i64, Found>;
+/// The segment files of a partition by base offset: the size of the log file and which other kinds exist.
+pub(super) type Listing = BTreeMap<i64, SegmentFiles>;
 
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct SegmentFiles {
     log_bytes: Option<u64>,
     modified_ms: i64,
     kinds: Vec<Kind>,
@@ -35,14 +35,15 @@ pub(super) fn list_names(path: &Path) -> Result<Vec<FileName>, LogError> {
     Ok(names)
 }
 
-/// Removes what was being made or dropped when the process ended, and completes swaps that were whole (facts 3.1).
+/// Removes files that were being created or deleted when the process ended, and completes swaps that were ready, as
+/// Apache Kafka's `LogLoader` does.
 ///
-/// Gives the segments whose logs were about to be removed.
+/// Returns the base offsets of segments whose log files were about to be removed.
 pub(super) fn finish_swaps(cache: &Arc<FileCache>, path: &Path) -> Result<BTreeSet<i64>, LogError> {
     let names = list_names(path)?;
     let at = |stage| names.iter().copied().filter(move |name| name.stage == stage);
     let first_cleaned = at(Stage::Cleaned).map(|name| name.base_offset).min().unwrap_or(i64::MAX);
-    // A swap file at or above one that is still being made belongs to a split that did not finish.
+    // A swap file at or above a segment that is still being cleaned belongs to an unfinished split.
     let (swaps, unfinished): (Vec<_>, Vec<_>) = at(Stage::Swap).partition(|name| name.base_offset < first_cleaned);
     for name in at(Stage::Deleted).chain(unfinished).chain(at(Stage::Cleaned)) {
         cache.remove(&path.join(name.to_string()))?;
@@ -50,7 +51,8 @@ pub(super) fn finish_swaps(cache: &Arc<FileCache>, path: &Path) -> Result<BTreeS
     let (mut from, mut to) = (i64::MAX, i64::MIN);
     for name in swaps.iter().filter(|name| name.kind == Kind::Log) {
         from = from.min(name.base_offset);
-        // One that nothing was left of takes its own place at least: an index of aborted transactions would stay there.
+        // An empty cleaned segment replaces at least its own: otherwise an index of aborted transactions would remain
+        // there.
         to = to.max(next_offset_of(cache, path, *name)?).max(name.base_offset + 1);
     }
     for name in at(Stage::Live).filter(|name| (from..to).contains(&name.base_offset)) {
@@ -66,22 +68,21 @@ pub(super) fn finish_swaps(cache: &Arc<FileCache>, path: &Path) -> Result<BTreeS
     Ok(dropped.map(|name| name.base_offset).collect())
 }
 
-/// Reports logs that are gone while their indexes are there: whatever removes a segment begins with its log and moves it
-/// first.
+/// Reports missing log files whose indexes still exist: a segment's removal always renames its log file first.
 pub(super) fn note_missing(path: &Path, listing: &Listing, dropped: &BTreeSet<i64>, recovery: &mut Recovery) {
     for (&base_offset, found) in listing {
         let has_index = found.kinds.contains(&Kind::OffsetIndex) || found.kinds.contains(&Kind::TimeIndex);
         if found.log_bytes.is_none() && has_index && !dropped.contains(&base_offset) {
             let file = path.join(FileName::live(base_offset, Kind::Log).to_string());
             recovery.warnings.push(format!(
-                "{} is missing, and its indexes are there: the records from offset {base_offset} on that it held are lost",
+                "{} is missing although its indexes exist: its records from offset {base_offset} on are lost",
                 file.display()
             ));
         }
     }
 }
 
-/// The offset after the last batch of a log file that stands alone.
+/// The offset after the last batch of a log file without indexes.
 fn next_offset_of(cache: &Arc<FileCache>, path: &Path, name: FileName) -> Result<i64, LogError> {
     let file = super::files::LogFile::new(&PartitionDir::new(path), name).open(cache)?;
     let mut headers = Headers::new(&file, 0, file.size()?, name.base_offset).skipping(i64::MAX);
@@ -115,7 +116,8 @@ pub(super) fn snapshots_of(listing: &Listing) -> BTreeSet<i64> {
     listing.iter().filter(|(_, found)| found.kinds.contains(&Kind::Snapshot)).map(|(&offset, _)| offset).collect()
 }
 
-/// The segments of a listing. Indexes without a log are removed; a log without its offset index gets new ones.
+/// Creates the segments of a listing. Indexes without a log file are removed; the offset index is rebuilt if it is
+/// missing.
 pub(super) fn load_segments(
     cache: &Arc<FileCache>,
     dir: &Arc<PartitionDir>,

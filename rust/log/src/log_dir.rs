@@ -1,4 +1,4 @@
-//! One log directory at work: the logs in it, their checkpoints, its flusher, and its end when it fails.
+//! A log directory in use: its logs, their checkpoints, its flusher, and its failure.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -13,14 +13,14 @@ use super::clean_stop::{CleanStop, ClosedLog};
 use super::dirs::LockedDir;
 use super::files::FileCache;
 use super::flusher::{Flusher, TOGETHER_MIN};
-use super::found::{Found, Inventory};
+use super::found::{Inventory, LogOnDisk};
 use super::owner::{LogOwner, with_log};
 use super::partition_log::Log;
 
-/// From so many files of marks on, one call for the whole file system is cheaper than theirs.
+/// From this number of mark files on, one sync of the whole file system is cheaper than one for each.
 const TOGETHER_FILES_MIN: usize = 8 * TOGETHER_MIN;
 
-/// The checkpoints that tell how far a log reaches.
+/// The checkpoints that limit a log's range.
 const CHECKPOINTS: [&str; 3] = [RECOVERY_POINT, LOG_START_OFFSET, HIGH_WATERMARK];
 
 fn bit_of(checkpoint: &str) -> u8 {
@@ -36,18 +36,18 @@ pub struct LogDir {
     cause: OnceLock<String>,
     flusher: OnceLock<Flusher>,
     state: Mutex<State>,
-    /// One writer of checkpoints at a time.
+    /// Serializes the writing of checkpoints.
     writing: Mutex<Written>,
 }
 
 struct State {
     inventory: Inventory,
     owners: BTreeMap<Key, Arc<dyn LogOwner>>,
-    /// Logs that went, and in which of the checkpoints they may still be, one bit each.
+    /// Logs that were removed, and which of the checkpoints may still contain them, one bit each.
     gone: HashMap<Key, u8>,
 }
 
-/// What the checkpoint files hold, so that an idle node writes nothing.
+/// The contents of the checkpoint files, so that an idle node writes nothing.
 #[derive(Default)]
 struct Written {
     recovery_points: Option<String>,
@@ -67,13 +67,13 @@ impl LogDir {
         self.locked.path()
     }
 
-    /// Refuses when the directory was removed or moved by somebody else.
+    /// Fails if the directory was removed or moved by another process.
     pub(super) fn check_there(&self) -> Result<(), LogError> {
         self.locked.check_there()
     }
 
-    /// Ends the use of the directory: lets go of its owners, who know the manager, and of its lock.
-    pub(super) fn give_back(&self) {
+    /// Ends the use of the directory: drops its owners, which refer to the manager, and releases its lock.
+    pub(super) fn release(&self) {
         let owners = std::mem::take(&mut self.state.lock().owners);
         drop(owners);
         self.locked.release();
@@ -84,12 +84,12 @@ impl LogDir {
         self.locked.id()
     }
 
-    /// Why the directory is out of use, if it is.
+    /// Why the directory is offline, if it is.
     pub fn offline_cause(&self) -> Option<&str> {
         self.cause.get().map(String::as_str)
     }
 
-    /// Refuses when the directory is out of use.
+    /// Fails if the directory is offline.
     pub fn check_online(&self) -> Result<(), LogError> {
         match self.cause.get() {
             None => Ok(()),
@@ -106,7 +106,7 @@ impl LogDir {
         self.flusher.get().expect("started with the directory")
     }
 
-    /// Takes the directory out of use: its partitions are told. `false` when it was so already.
+    /// Takes the directory offline and notifies its partitions. `false` if it was offline already.
     pub(super) fn fail(&self, cause: &str) -> bool {
         if self.cause.set(cause.to_owned()).is_err() {
             return false;
@@ -121,7 +121,7 @@ impl LogDir {
         true
     }
 
-    /// Whether the last run closed its logs, so that they open without being read.
+    /// Whether the last run closed its logs, so that they can be opened without recovery.
     pub fn was_shut_down_cleanly(&self) -> bool {
         self.state.lock().inventory.clean
     }
@@ -130,7 +130,7 @@ impl LogDir {
         look(&mut self.state.lock().inventory)
     }
 
-    /// The log of a partition is open and has this owner from now on.
+    /// Registers the owner of a partition's log, which is open.
     pub(super) fn adopt(&self, key: Key, owner: Arc<dyn LogOwner>) {
         let mut state = self.state.lock();
         let inventory = &mut state.inventory;
@@ -142,8 +142,8 @@ impl LogDir {
         state.owners.insert(key, owner);
     }
 
-    /// A log that has no owner was recovered and closed.
-    pub(super) fn note_closed(&self, found: &Found, log: &Log) {
+    /// Records that a log without an owner was recovered and closed.
+    pub(super) fn note_closed(&self, found: &LogOnDisk, log: &Log) {
         let Some(closed) = log.closed() else { return };
         let key = (found.topic.clone(), found.partition);
         let mut state = self.state.lock();
@@ -156,7 +156,7 @@ impl LogDir {
         inventory.closed.insert(key, Arc::new(closed));
     }
 
-    /// The log of a partition is gone from here.
+    /// Removes a partition's log from this directory.
     pub(super) fn forget(&self, key: &Key) -> Option<Arc<dyn LogOwner>> {
         let mut state = self.state.lock();
         let inventory = &mut state.inventory;
@@ -169,7 +169,7 @@ impl LogDir {
         state.owners.remove(key)
     }
 
-    /// A log of this name begins here: what the checkpoints still say of an earlier one must not be taken for its own.
+    /// Removes an earlier log's entries from the checkpoints before a log with the same name is created.
     pub(super) fn forget_earlier(&self, cache: &Arc<FileCache>, key: &Key) -> Result<(), LogError> {
         let was_known = {
             let mut state = self.state.lock();
@@ -191,7 +191,8 @@ impl LogDir {
         self.state.lock().owners.iter().map(|(key, owner)| (key.clone(), owner.clone())).collect()
     }
 
-    /// What a checkpoint is to hold: `of` each open log, `rest` of those that nobody opened since the start.
+    /// Collects the values of a checkpoint: `of` each open log, `rest` for the logs that were not opened since the
+    /// start.
     fn collect(&self, rest: impl FnOnce(&Inventory) -> Offsets, of: impl Fn(&dyn LogOwner) -> Option<i64>) -> Offsets {
         let (mut offsets, owners) = {
             let state = self.state.lock();
@@ -202,7 +203,8 @@ impl LogDir {
         offsets
     }
 
-    /// Makes it so that a start after a crash reads only what was appended after now (and was flushed by then).
+    /// Sets a mark in every log, so that recovery after a crash reads only what is appended from now on (of what was
+    /// flushed).
     pub(super) fn mark(&self) -> Result<(), LogError> {
         self.mark_those(|_| true)
     }
@@ -227,13 +229,14 @@ impl LogDir {
         Ok(())
     }
 
-    /// Segments were flushed that take no more appends: a start after a crash does not read them again.
+    /// Checkpoints the recovery points after inactive segments were flushed: recovery after a crash does not read
+    /// them again.
     pub(super) fn checkpoint_rolled(&self, cache: &Arc<FileCache>) -> Result<(), LogError> {
         self.mark_those(Log::is_remade)?;
         self.write_recovery_points(cache, Log::rolled_recovery_point)
     }
 
-    /// How the logs are closed: those that are open, and those that nobody opened since the last clean stop.
+    /// The closed state of all logs: those that are open, and those that were not opened since the last clean stop.
     pub(super) fn clean_stop(&self) -> CleanStop {
         let closed = |inventory: &Inventory| {
             let unopened = inventory.closed.iter().filter(|(key, _)| inventory.live.contains_key(key));
@@ -246,7 +249,7 @@ impl LogDir {
         CleanStop { logs }
     }
 
-    /// Writes how far each log is durable.
+    /// Writes the recovery point of each log.
     pub fn checkpoint_recovery_points(&self, cache: &Arc<FileCache>) -> Result<(), LogError> {
         self.write_recovery_points(cache, Log::recovery_point)
     }
@@ -261,7 +264,7 @@ impl LogDir {
         self.write(cache, RECOVERY_POINT, offsets, |written| &mut written.recovery_points)
     }
 
-    /// Writes where logs begin that begin above their first segment.
+    /// Writes the log start offset of each log that starts above its first segment's base offset.
     pub fn checkpoint_log_starts(&self, cache: &Arc<FileCache>) -> Result<(), LogError> {
         let offsets = || {
             self.collect(
@@ -283,12 +286,13 @@ impl LogDir {
         self.write(cache, HIGH_WATERMARK, offsets, |written| &mut written.high_watermarks)
     }
 
-    /// The first offset of a log that was not cleaned yet, as far as a checkpoint tells.
+    /// The first dirty offset of a log according to the cleaner's checkpoint.
     pub fn cleaner_checkpoint(&self, key: &Key) -> Option<i64> {
         self.state.lock().inventory.cleaned.get(key).copied()
     }
 
-    /// Notes how far a log is clean, unless it went from here meanwhile. Takes locks: not to be called under the log's.
+    /// Stores the first dirty offset of a log, unless the log was removed meanwhile. Acquires locks: must not be
+    /// called under the log's.
     pub(super) fn set_cleaner_checkpoint(
         &self,
         cache: &Arc<FileCache>,
@@ -306,7 +310,7 @@ impl LogDir {
         self.write(cache, CLEANER_OFFSET, offsets, |written| &mut written.cleaner)
     }
 
-    /// Forgets how far a log was clean.
+    /// Removes a log from the cleaner's checkpoint.
     pub(super) fn forget_cleaned(&self, cache: &Arc<FileCache>, key: &Key) -> Result<(), LogError> {
         if self.state.lock().inventory.cleaned.remove(key).is_none() {
             return Ok(());
@@ -315,7 +319,8 @@ impl LogDir {
         self.write(cache, CLEANER_OFFSET, offsets, |written| &mut written.cleaner)
     }
 
-    /// What lies in or behind the active segment is not clean, whatever was there before.
+    /// Limits the cleaner's checkpoint to the active segment's base offset: what follows is not clean, whatever was
+    /// there before.
     pub(super) fn cap_cleaner_checkpoint(&self, cache: &Arc<FileCache>, key: &Key) -> Result<(), LogError> {
         let owner = self.state.lock().owners.get(key).cloned();
         let Some(owner) = owner else { return Ok(()) };
@@ -323,7 +328,7 @@ impl LogDir {
         self.lower_cleaner_checkpoint(cache, key, limit)
     }
 
-    /// A log is clean up to `limit` at most.
+    /// Limits the first dirty offset of a log to `limit`.
     pub(super) fn lower_cleaner_checkpoint(
         &self,
         cache: &Arc<FileCache>,
@@ -338,7 +343,7 @@ impl LogDir {
         self.write(cache, CLEANER_OFFSET, offsets, |written| &mut written.cleaner)
     }
 
-    /// All three.
+    /// Writes all three.
     pub fn checkpoint_all(&self, cache: &Arc<FileCache>) -> Result<(), LogError> {
         self.checkpoint_recovery_points(cache)?;
         self.checkpoint_log_starts(cache)?;
@@ -355,7 +360,7 @@ impl LogDir {
         self.check_online()?;
         let mut written = self.writing.lock();
         let gone: Vec<Key> = self.state.lock().gone.keys().cloned().collect();
-        // Not before it is this one's turn: what was true then must not replace what is true by now.
+        // Collect the values under the lock: older values must not replace newer ones.
         let text = format_offsets(&offsets());
         let before = slot(&mut written);
         if before.as_ref() != Some(&text) {
@@ -374,7 +379,7 @@ impl LogDir {
         Ok(())
     }
 
-    /// The path of a partition's directory here.
+    /// The path of a partition's directory in this log directory.
     pub(super) fn partition_path(&self, name: &str) -> PathBuf {
         self.path().join(name)
     }

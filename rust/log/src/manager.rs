@@ -1,6 +1,6 @@
-//! All logs of a node: their directories, their opening and closing, and what has to be done for them now and then.
+//! All logs of a node: their directories, how they are opened and closed, and their periodic work.
 //!
-//! The manager's threads are the only place of the log with a clock. Locks: a directory's lock and a partition's lock are
+//! Within the log, only the manager's threads read the clock. Locks: a directory's lock and a partition's lock are
 //! never held together.
 
 use std::collections::{HashMap, HashSet};
@@ -20,7 +20,7 @@ use super::compaction::{Cleaner, CleanerConfig};
 use super::config::LogConfig;
 use super::dirs::LockedDir;
 use super::flusher::Flusher;
-use super::found::{Found, Inventory};
+use super::found::{Inventory, LogOnDisk};
 use super::log_dir::{Key, LogDir};
 use super::names::{DirStage, partition_dir};
 use super::owner::{LogOwner, with_log};
@@ -28,29 +28,29 @@ use super::partition_log::{Log, LogContext};
 use super::recovery::{OpenAt, Recovery};
 use super::tasks::{Intervals, Tasks};
 
-/// What somebody should hear of.
+/// A notification to the node.
 #[derive(Debug)]
 pub enum Event {
-    /// A log directory is out of use; the others go on.
+    /// A log directory went offline; the others stay in use.
     DirFailed { dir: PathBuf, id: Uuid, cause: String },
-    /// Something a person should know, one line.
+    /// A warning for the operator, one line.
     Warning(String),
 }
 
-/// Who hears of events; called from any thread, without locks.
+/// Receives events; called from any thread, without locks.
 pub type OnEvent = Arc<dyn Fn(Event) + Send + Sync>;
 
-/// How the logs of a node are kept.
+/// Configuration of the logs of a node.
 #[derive(Clone, Debug)]
 pub struct ManagerConfig {
-    /// Threads that flush, for each directory.
+    /// Flush threads for each directory.
     pub flush_threads: usize,
     /// Threads that open and close logs, for each directory (`num.recovery.threads.per.data.dir`).
     pub recovery_threads: usize,
     pub intervals: Intervals,
-    /// How long the files of a deleted partition stay (`log.segment.delete.delay.ms`).
+    /// Delay in ms before the files of a deleted partition are removed (`log.segment.delete.delay.ms`).
     pub file_delete_delay_ms: i64,
-    /// `None`: compacted logs are not cleaned (`log.cleaner.enable`).
+    /// `None`: compacted logs are not cleaned (`log.cleaner.enable=false`).
     pub cleaner: Option<CleanerConfig>,
 }
 
@@ -72,19 +72,20 @@ pub struct LogManager {
     pub(super) context: LogContext,
     pub(super) on_event: OnEvent,
     config: ArcSwap<ManagerConfig>,
-    /// Which directory each open log is in.
+    /// The directory of each open log.
     places: Mutex<HashMap<Key, usize>>,
     broker_epoch: i64,
-    /// Damage that was reported: file and position.
+    /// Damage that was reported already: file and position.
     reported: Mutex<HashSet<(PathBuf, u64)>>,
     tasks: Mutex<Option<Tasks>>,
     cleaner: Mutex<Option<Cleaner>>,
 }
 
 impl LogManager {
-    /// Reads what the directories hold and starts their flushers. `failed` are directories that could not even be locked.
+    /// Reads the contents of the directories and starts their flushers. `failed` are directories that could not be
+    /// locked.
     ///
-    /// A directory that fails here is out of use; when all do, so is the node.
+    /// A directory that fails here goes offline; if all fail, so does the start.
     pub fn start(
         locked: Vec<LockedDir>,
         config: ManagerConfig,
@@ -133,15 +134,15 @@ impl LogManager {
         Ok(manager)
     }
 
-    /// Takes over what can be changed at run time: the cleaner, the threads that close logs, and how long a deleted
-    /// partition's files stay. Intervals and flushers stay as they are.
+    /// Applies configuration that can change at run time: the cleaner, the number of threads that close logs, and the
+    /// delay for a deleted partition's files. Intervals and flushers stay unchanged.
     pub fn reconfigure(self: &Arc<Self>, config: ManagerConfig) {
         let config = Arc::new(config);
         self.config.store(config.clone());
         self.restart_cleaner(config.cleaner.as_ref());
     }
 
-    /// What is being cleaned with other settings is left as it was, and begun again.
+    /// Restarts the cleaner; a round in progress is abandoned without changes and started again.
     fn restart_cleaner(self: &Arc<Self>, config: Option<&CleanerConfig>) {
         let mut cleaner = self.cleaner.lock();
         if cleaner.as_ref().map(Cleaner::config) != config {
@@ -168,7 +169,7 @@ impl LogManager {
             let on_rolled = move || {
                 if let Some(manager) = manager.upgrade() {
                     let written = manager.dirs[at].checkpoint_rolled(&manager.context.cache);
-                    let _ = manager.judge(at, written);
+                    let _ = manager.fail_dir_on_error(at, written);
                 }
             };
             let counters = self.context.counters.clone();
@@ -190,15 +191,15 @@ impl LogManager {
     }
 
     /// Partitions on disk whose logs were not opened yet.
-    pub fn found(&self) -> Vec<Found> {
+    pub fn found(&self) -> Vec<LogOnDisk> {
         self.dirs
             .iter()
             .flat_map(|dir| dir.with_inventory(|inventory| inventory.live.values().cloned().collect::<Vec<_>>()))
             .collect()
     }
 
-    /// The topic whose partition it is; `None` when `partition.metadata` is not there, or does not tell.
-    pub fn topic_id(&self, found: &Found) -> Result<Option<Uuid>, LogError> {
+    /// The topic id of a partition; `None` if `partition.metadata` is missing or cannot be read.
+    pub fn topic_id(&self, found: &LogOnDisk) -> Result<Option<Uuid>, LogError> {
         self.dirs[found.dir].check_online()?;
         match read_partition_metadata(&found.path) {
             Err(error @ LogError::Corrupt { .. }) => {
@@ -206,26 +207,30 @@ impl LogManager {
                 (self.on_event)(Event::Warning(warning));
                 Ok(None)
             }
-            result => self.judge(found.dir, result),
+            result => self.fail_dir_on_error(found.dir, result),
         }
     }
 
-    /// The high watermark that the last checkpoint has for a partition that is not open yet; 0 when there is none.
-    pub fn checkpointed_high_watermark(&self, found: &Found) -> i64 {
+    /// The high watermark that the last checkpoint contains for a partition that is not open yet; 0 if there is none.
+    pub fn checkpointed_high_watermark(&self, found: &LogOnDisk) -> i64 {
         let key = (found.topic.clone(), found.partition);
         self.dirs[found.dir].with_inventory(|inventory| inventory.high_watermarks.get(&key).copied().unwrap_or(0))
     }
 
-    /// Opens the log of a partition that is on disk. What a person should know of it goes as events.
-    pub fn open(&self, found: &Found, config: Arc<LogConfig>, now_ms: i64) -> Result<(Log, Recovery), LogError> {
+    /// Opens the log of a partition that is on disk. Warnings are sent as events.
+    pub fn open(&self, found: &LogOnDisk, config: Arc<LogConfig>, now_ms: i64) -> Result<(Log, Recovery), LogError> {
         let dir = &self.dirs[found.dir];
         dir.check_online()?;
         let at: OpenAt = dir.with_inventory(|inventory| inventory.open_at(&found.topic, found.partition));
         let opened = Log::open(&found.path, &found.topic, found.partition, config, &self.context, at, now_ms);
-        let (log, mut recovery) = self.judge(found.dir, opened)?;
-        // Without a flush before the acknowledgement a power cut may take what was cleaned: what comes next is not clean.
+        let (log, mut recovery) = self.fail_dir_on_error(found.dir, opened)?;
+        // Without a flush before the acknowledgement, a power cut may remove what was cleaned: what is appended next
+        // is not clean.
         let key = (found.topic.clone(), found.partition);
-        self.judge(found.dir, dir.lower_cleaner_checkpoint(&self.context.cache, &key, log.log_end_offset()))?;
+        self.fail_dir_on_error(
+            found.dir,
+            dir.lower_cleaner_checkpoint(&self.context.cache, &key, log.log_end_offset()),
+        )?;
         let found_damage = recovery.damage.iter().map(|(file, damage)| (file.clone(), damage.position));
         self.reported.lock().extend(found_damage);
         for warning in recovery.warnings.drain(..) {
@@ -234,12 +239,13 @@ impl LogManager {
         Ok((log, recovery))
     }
 
-    /// Why a partition's directory is an earlier topic's, and not that of `topic_id`, whose name it has; `None` when it is.
+    /// Explains why a partition's directory belongs to an earlier topic with the same name instead of `topic_id`;
+    /// `None` if it belongs to `topic_id`.
     ///
-    /// `is_live`: another topic of the cluster has the id that the file names.
-    pub fn why_not_of(
+    /// `is_live`: whether another topic of the cluster has a given id.
+    pub fn topic_mismatch(
         &self,
-        found: &Found,
+        found: &LogOnDisk,
         topic_id: Uuid,
         is_live: impl FnOnce(Uuid) -> bool,
     ) -> Result<Option<String>, LogError> {
@@ -248,26 +254,26 @@ impl LogManager {
         let (file, name) = (path.display(), format!("{}-{}", found.topic, found.partition));
         if differing_bits(stored, topic_id) <= BITS_OF_A_BYTE {
             let written = write_partition_metadata(&self.context.cache, &found.path, topic_id);
-            self.judge(found.dir, written)?;
+            self.fail_dir_on_error(found.dir, written)?;
             self.report_once(
                 &path,
                 format!(
-                    "{file} says topic id {stored}, a damaged {topic_id}, which is that of {name}: it is written again"
+                    "{file} contains topic id {stored}, a damaged form of {topic_id}, the id of {name}: it is rewritten"
                 ),
             );
             return Ok(None);
         }
         if is_live(stored) {
             let reason = format!(
-                "topic id {stored} is that of another topic, and {name} has {topic_id}: the partition is not served. \
+                "topic id {stored} belongs to another topic, and {name} has {topic_id}: the partition is not served. \
                  If only this file is wrong, remove it and start the node again; if the directory is, move it away"
             );
             self.report_once(&path, format!("{file}: {reason}"));
             return Err(LogError::Directory { path, reason });
         }
         Ok(Some(format!(
-            "its {PARTITION_METADATA} names topic id {stored}, and topic {} has {topic_id}. If the folder is this topic's all \
-             the same, stop the node, correct that file, and give the folder its name again",
+            "its {PARTITION_METADATA} contains topic id {stored}, but topic {} has {topic_id}. If the folder \
+             belongs to this topic nevertheless, stop the node, correct that file, and give the folder its name again",
             found.topic
         )))
     }
@@ -278,7 +284,7 @@ impl LogManager {
         }
     }
 
-    /// Reports damage that a reader met, each place once.
+    /// Reports damage that a fetch found, once for each place.
     pub fn report_damage(&self, error: &LogError) {
         if let LogError::Corrupt { path, position, .. } = error
             && self.reported.lock().insert((path.clone(), *position))
@@ -287,20 +293,20 @@ impl LogManager {
         }
     }
 
-    /// Opens many logs at once, each directory's on threads of its own. `done` is called from those threads.
+    /// Opens many logs at once, with separate threads for each directory. `done` is called from those threads.
     pub fn open_all(
         &self,
-        found: &[Found],
-        config: impl Fn(&Found) -> Arc<LogConfig> + Sync,
+        found: &[LogOnDisk],
+        config: impl Fn(&LogOnDisk) -> Arc<LogConfig> + Sync,
         now_ms: i64,
-        done: impl Fn(&Found, Result<(Log, Recovery), LogError>) + Sync,
+        done: impl Fn(&LogOnDisk, Result<(Log, Recovery), LogError>) + Sync,
     ) {
         let by_dir = (0..self.dirs.len()).map(|dir| found.iter().filter(|found| found.dir == dir).collect());
-        let by_dir: Vec<Vec<&Found>> = by_dir.collect();
+        let by_dir: Vec<Vec<&LogOnDisk>> = by_dir.collect();
         self.in_parallel(&by_dir, |found| done(found, self.open(found, config(found), now_ms)));
     }
 
-    /// Runs `work` on every item, each group on `recovery_threads` threads of its own.
+    /// Runs `work` on every item, each group on its own `recovery_threads` threads.
     pub(super) fn in_parallel<T: Sync>(&self, groups: &[Vec<T>], work: impl Fn(&T) + Sync) {
         let threads = self.config.load().recovery_threads;
         thread::scope(|scope| {
@@ -318,7 +324,7 @@ impl LogManager {
         });
     }
 
-    /// The log of a partition that is new here: it is on disk from its first write on.
+    /// Plans the log of a new partition: it is created on disk with its first write.
     pub fn plan(
         &self,
         dir: usize,
@@ -329,13 +335,13 @@ impl LogManager {
     ) -> Result<Log, LogError> {
         self.dirs[dir].check_online()?;
         let key = (topic.to_owned(), partition);
-        self.judge(dir, self.dirs[dir].forget_earlier(&self.context.cache, &key))?;
+        self.fail_dir_on_error(dir, self.dirs[dir].forget_earlier(&self.context.cache, &key))?;
         let path = self.dirs[dir].partition_path(&partition_dir(topic, partition, DirStage::Live, ""));
         Ok(Log::plan(&path, topic, partition, topic_id, config, &self.context))
     }
 
-    /// The directory for a new partition: the one with the fewest open logs, counted with `more` of each directory;
-    /// `None` when all are out of use.
+    /// Selects the directory for a new partition: the one with the fewest logs, where `more` adds to the count of
+    /// each directory; `None` if all are offline.
     pub fn dir_for_new(&self, more: impl Fn(usize) -> usize) -> Option<usize> {
         self.online().min_by_key(|(at, dir)| dir.owner_count() + more(*at)).map(|(at, _)| at)
     }
@@ -345,30 +351,31 @@ impl LogManager {
         self.dirs.iter().position(|dir| dir.id() == id)
     }
 
-    /// Looks after an open log from now on: retention, checkpoints, closing.
+    /// Registers an open log for retention, checkpoints and closing.
     pub fn adopt(&self, dir: usize, topic: &str, partition: i32, owner: Arc<dyn LogOwner>) {
         let key = (topic.to_owned(), partition);
         self.places.lock().insert(key.clone(), dir);
         self.dirs[dir].adopt(key, owner);
     }
 
-    /// Where the log of a partition is, when it is open.
+    /// The directory of a partition's log, if it is open.
     pub fn place_of(&self, topic: &str, partition: i32) -> Option<usize> {
         self.places.lock().get(&(topic.to_owned(), partition)).copied()
     }
 
-    /// Removes the log of a deleted partition, open or not: its directory is renamed now and removed later.
+    /// Deletes the log of a partition, open or not: its directory is renamed now and removed later.
     pub fn delete(&self, topic: &str, partition: i32, now_ms: i64) -> Result<(), LogError> {
-        if let Some(path) = self.put_away(topic, partition, DirStage::Delete)? {
-            // Files of the log that wait for their removal themselves follow the directory.
+        if let Some(path) = self.move_away(topic, partition, DirStage::Delete)? {
+            // Files of the log that are due for removal move with the directory.
             self.context.trash.push_dir(now_ms.saturating_add(self.config.load().file_delete_delay_ms), path);
         }
         Ok(())
     }
 
-    /// Sets the log of a partition aside that is not this broker's (any more), and warns of it: nothing is removed.
+    /// Renames the log of a partition that is not assigned to this broker to a stray, with a warning: nothing is
+    /// removed.
     pub fn set_aside(&self, topic: &str, partition: i32, reason: &str) -> Result<Option<PathBuf>, LogError> {
-        let stray = self.put_away(topic, partition, DirStage::Stray)?;
+        let stray = self.move_away(topic, partition, DirStage::Stray)?;
         if let Some(path) = &stray {
             let folder = path.with_file_name(partition_dir(topic, partition, DirStage::Live, ""));
             (self.on_event)(Event::Warning(format!(
@@ -380,7 +387,7 @@ impl LogManager {
         Ok(stray)
     }
 
-    fn put_away(&self, topic: &str, partition: i32, stage: DirStage) -> Result<Option<PathBuf>, LogError> {
+    fn move_away(&self, topic: &str, partition: i32, stage: DirStage) -> Result<Option<PathBuf>, LogError> {
         let key = (topic.to_owned(), partition);
         let is_on_disk = |dir: &Arc<LogDir>| dir.with_inventory(|inventory| inventory.live.contains_key(&key));
         let place = self.places.lock().remove(&key);
@@ -390,18 +397,18 @@ impl LogManager {
         let from = log_dir.partition_path(&partition_dir(topic, partition, DirStage::Live, ""));
         let to = log_dir.partition_path(&partition_dir(topic, partition, stage, &random_hex()));
         let renamed = match log_dir.forget(&key) {
-            Some(owner) => with_log(&*owner, |log| log.put_away(&to)),
+            Some(owner) => with_log(&*owner, |log| log.move_away(&to)),
             None => self.context.cache.rename(&from, &to).map(|()| true),
         };
-        // Not synced: a rename that a crash takes back is made again when the image has no such partition.
-        let was_there = self.judge(dir, renamed)?;
-        // How far it was clean is nothing that a new log of its name should hear.
-        self.judge(dir, log_dir.forget_cleaned(&self.context.cache, &key))?;
+        // Not synced: if a crash undoes the rename, it is repeated when the image has no such partition.
+        let was_there = self.fail_dir_on_error(dir, renamed)?;
+        // A new log of the same name must not inherit the cleaner's checkpoint.
+        self.fail_dir_on_error(dir, log_dir.forget_cleaned(&self.context.cache, &key))?;
         Ok(was_there.then_some(to))
     }
 
-    /// Lets a result pass; one that a directory must not survive stops it.
-    pub(super) fn judge<T>(&self, dir: usize, result: Result<T, LogError>) -> Result<T, LogError> {
+    /// Passes a result through; an error that the directory must not survive takes it offline.
+    pub(super) fn fail_dir_on_error<T>(&self, dir: usize, result: Result<T, LogError>) -> Result<T, LogError> {
         if let Err(error) = &result
             && error.stops_directory()
         {
@@ -410,8 +417,8 @@ impl LogManager {
         result
     }
 
-    /// The same for work on one log: a log that was put away meanwhile takes nothing with it.
-    pub(super) fn judge_log<T>(
+    /// The same for work on one log: errors of a log that was moved away meanwhile do not affect the directory.
+    pub(super) fn fail_dir_unless_away<T>(
         &self,
         dir: usize,
         owner: &dyn LogOwner,
@@ -419,11 +426,11 @@ impl LogManager {
     ) -> Result<T, LogError> {
         match result {
             Err(error) if with_log(owner, |log| log.is_away()) => Err(error),
-            result => self.judge(dir, result),
+            result => self.fail_dir_on_error(dir, result),
         }
     }
 
-    /// Takes a log directory out of use: nothing in it is read or written any more, the others go on.
+    /// Takes a log directory offline: it is not read or written any more; the others stay in use.
     pub fn fail_dir(&self, dir: usize, cause: &str) {
         let failed = &self.dirs[dir];
         if failed.fail(cause) {
@@ -433,18 +440,18 @@ impl LogManager {
         }
     }
 
-    /// Which directory a path of one of its files is in.
+    /// The directory that contains a path.
     pub fn dir_of(&self, path: &Path) -> Option<usize> {
         self.dirs.iter().position(|dir| path.starts_with(dir.path()))
     }
 
-    /// A log was cut (its end, not its start): what the checkpoints say must not reach beyond it any more.
+    /// Limits the checkpoints after a log was truncated at its end (not its start).
     pub fn after_truncation(&self, topic: &str, partition: i32) -> Result<(), LogError> {
         let key = (topic.to_owned(), partition);
         let Some(at) = self.place_of(topic, partition) else { return Ok(()) };
         let dir = &self.dirs[at];
         let written = dir.cap_cleaner_checkpoint(&self.context.cache, &key);
-        self.judge(at, written.and_then(|()| dir.checkpoint_recovery_points(&self.context.cache)))
+        self.fail_dir_on_error(at, written.and_then(|()| dir.checkpoint_recovery_points(&self.context.cache)))
     }
 
     /// The directories that are in use.
@@ -455,11 +462,11 @@ impl LogManager {
     /// Writes all checkpoints of all directories.
     pub fn checkpoint(&self) {
         for (at, dir) in self.online() {
-            let _ = self.judge(at, dir.checkpoint_all(&self.context.cache));
+            let _ = self.fail_dir_on_error(at, dir.checkpoint_all(&self.context.cache));
         }
     }
 
-    /// Ends all threads: nothing is flushed or looked after any more.
+    /// Ends all threads: nothing is flushed or maintained any more.
     pub(super) fn stop_threads(&self) {
         let tasks = self.tasks.lock().take();
         if let Some(tasks) = tasks {
@@ -479,14 +486,14 @@ impl Drop for LogManager {
     }
 }
 
-/// Ids are random: two of different topics differ in about 61 of 122 bits, a damaged one in those of a byte or two.
+/// Ids are random: two topics' ids differ in about 61 of 122 bits, a damaged id only in the bits of one or two bytes.
 const BITS_OF_A_BYTE: u32 = 8;
 
 fn differing_bits(one: Uuid, other: Uuid) -> u32 {
     one.0.iter().zip(other.0).map(|(one, other)| (one ^ other).count_ones()).sum()
 }
 
-/// 32 hex digits that nobody else has: the standard library's hash seeds are random.
+/// 32 hex digits that are unique: the standard library's hash seeds are random.
 fn random_hex() -> String {
     let half = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", half(), half())

@@ -1,4 +1,4 @@
-//! A node's logs over starts, ends and failures.
+//! The logs of a node across starts, stops and failures.
 
 use std::fs;
 use std::path::Path;
@@ -18,13 +18,16 @@ use super::*;
 pub(super) struct Owner {
     state: FlushState,
     log: Mutex<Option<Log>>,
-    told: Mutex<Sender<i64>>,
+    sender: Mutex<Sender<i64>>,
 }
 
 impl Owner {
     fn new(log: Log) -> (Arc<Self>, Receiver<i64>) {
-        let (told, flushed) = channel();
-        (Arc::new(Self { state: FlushState::default(), log: Mutex::new(Some(log)), told: Mutex::new(told) }), flushed)
+        let (sender, flushed) = channel();
+        (
+            Arc::new(Self { state: FlushState::default(), log: Mutex::new(Some(log)), sender: Mutex::new(sender) }),
+            flushed,
+        )
     }
 
     fn append(&self) {
@@ -42,7 +45,7 @@ impl LogOwner for Owner {
     }
     fn complete_flush(&self, end: FlushEnd) {
         let flushed = self.log.lock().as_mut().map_or(-1, |log| log.complete_flush(end));
-        let _ = self.told.lock().send(flushed);
+        let _ = self.sender.lock().send(flushed);
     }
     fn high_watermark(&self) -> i64 {
         self.log.lock().as_ref().map_or(0, Log::flushed_offset)
@@ -51,7 +54,7 @@ impl LogOwner for Owner {
         work(self.log.lock().as_mut().expect("online"));
     }
     fn go_offline(&self) {
-        let _ = self.told.lock().send(-1);
+        let _ = self.sender.lock().send(-1);
     }
 }
 
@@ -70,9 +73,9 @@ pub(super) fn start_over(
 ) -> (Arc<LogManager>, Receiver<Event>) {
     let ids = (1..).map(|id| Uuid([id; 16]));
     let locked = paths.iter().zip(ids).map(|(path, id)| LockedDir::open(path, id).expect("free")).collect();
-    let (told, events) = channel();
-    let told = Mutex::new(told);
-    let on_event: OnEvent = Arc::new(move |event| drop(told.lock().send(event)));
+    let (sender, events) = channel();
+    let sender = Mutex::new(sender);
+    let on_event: OnEvent = Arc::new(move |event| drop(sender.lock().send(event)));
     let manager = LogManager::start(locked, config, context, 0, on_event);
     (manager.expect("start"), events)
 }
@@ -193,7 +196,7 @@ fn what_was_flushed_at_a_roll_is_not_read_again_after_a_crash() {
         assert!(Instant::now() < deadline, "no checkpoint");
         thread::sleep(Duration::from_millis(2));
     }
-    // Rolled as well, and not flushed.
+    // Rolled as well, but not flushed.
     (0..25).for_each(|_| append());
     crash(manager);
     let (manager, _events) = start(&[dir.path()]);
@@ -202,7 +205,7 @@ fn what_was_flushed_at_a_roll_is_not_read_again_after_a_crash() {
     assert!(recovery.bytes_checked < log.size() / 2, "{recovery:?}");
     log.flush().expect("flush");
     assert_eq!(log.flushed_offset(), 125);
-    // The indexes that were made again count once they are durable.
+    // The rebuilt indexes count once they are durable.
     assert!(log.recovery_point() < log.active_base_offset());
     let job = log.begin_mark().expect("mark").expect("indexes");
     job.sync().expect("sync");
@@ -250,7 +253,7 @@ fn a_deleted_partition_is_renamed_at_once_and_gone_after_the_next_start() {
     assert!(names()[0].ends_with("-delete"), "{:?}", names());
     assert!(!slice.read().expect("a reader goes on").is_empty());
     assert!(manager.place_of("a", 0).is_none() && manager.place_of("b", 0).is_some());
-    // The name is free at once.
+    // The name is free immediately.
     create(&manager, 0, "a").0.append();
     manager.shutdown(1);
     crash(manager);
@@ -265,8 +268,8 @@ fn a_log_is_deleted_while_it_is_flushed_and_the_directory_goes_on() {
     let dir = tempdir().expect("temporary directory");
     let (manager, events) = start(&[dir.path()]);
     let cache = manager.context().cache.clone();
-    let (renamed, _told) = create(&manager, 0, "a");
-    let (removed, _told) = create(&manager, 0, "b");
+    let (renamed, _flushed) = create(&manager, 0, "a");
+    let (removed, _flushed) = create(&manager, 0, "b");
     let jobs = [&renamed, &removed].map(|owner| {
         owner.append();
         owner.begin_flush().expect("there is something to flush")
@@ -275,8 +278,8 @@ fn a_log_is_deleted_while_it_is_flushed_and_the_directory_goes_on() {
     manager.context().trash.remove_due(&cache, i64::MAX);
     jobs[1].run().expect("nothing of it is wanted");
     manager.delete("a", 0, 0).expect("delete");
-    // The name is taken again: what is left to write of the old log is none of the new one's.
-    let (again, _told) = create(&manager, 0, "a");
+    // The name is taken again: pending writes of the old log must not affect the new one.
+    let (again, _flushed) = create(&manager, 0, "a");
     again.append();
     jobs[0].run().expect("it follows the directory");
     let in_new = manager.dirs()[0].path().join("a-0/leader-epoch-checkpoint");
@@ -291,18 +294,18 @@ fn a_log_is_deleted_while_it_is_flushed_and_the_directory_goes_on() {
 fn one_directory_fails_and_the_others_go_on() {
     let (one, two) = (tempdir().expect("temporary directory"), tempdir().expect("temporary directory"));
     let (manager, events) = start(&[one.path(), two.path()]);
-    let (first, told_first) = create(&manager, 0, "a");
-    let (second, told_second) = create(&manager, 1, "b");
-    // The epochs cannot be written where a directory stands in the way.
+    let (first, flushed_first) = create(&manager, 0, "a");
+    let (second, flushed_second) = create(&manager, 1, "b");
+    // A directory at the path of the epoch file makes the write fail.
     fs::create_dir_all(manager.dirs()[0].path().join("a-0/leader-epoch-checkpoint.tmp")).expect("create");
     for (dir, owner) in [(0, &first), (1, &second)] {
         owner.append();
         let shared: Arc<dyn LogOwner> = owner.clone();
         manager.dirs()[dir].flusher().mark_dirty(&shared);
     }
-    assert_eq!(told_first.recv(), Ok(-1));
-    assert_eq!(told_second.recv(), Ok(2));
-    let Event::DirFailed { dir, cause, .. } = events.recv().expect("told") else { panic!("another event") };
+    assert_eq!(flushed_first.recv(), Ok(-1));
+    assert_eq!(flushed_second.recv(), Ok(2));
+    let Event::DirFailed { dir, cause, .. } = events.recv().expect("an event") else { panic!("another event") };
     assert_eq!(dir, manager.dirs()[0].path());
     assert!(cause.contains("leader-epoch-checkpoint"), "{cause}");
     let Err(error) = manager.plan(0, "c", 0, Uuid([7; 16]), Arc::new(config())) else { panic!("it is out of use") };
@@ -331,7 +334,7 @@ fn thousands_of_partitions_need_few_files() {
     manager.shutdown(1);
 }
 
-/// Fills three compacted logs with one key, over and over.
+/// Fills three compacted logs with the same key repeatedly.
 fn dirty_logs(manager: &LogManager, names: [&str; 3]) -> Vec<Arc<Owner>> {
     let settings = || LogConfig { compact: true, delete: false, segment_bytes: 200, ..config() };
     let owners = names.map(|name| create_with(manager, 0, name, settings()).0);
@@ -371,7 +374,7 @@ fn the_cleaner_has_threads_that_share_the_work_and_follows_new_settings() {
     wait_until_clean(&owners, &events);
     manager.shutdown(1);
     let counters = &manager.context().counters;
-    // The last thread did one log after the other, and was stopped in the last one at most.
+    // The last thread cleaned one log after the other, and was stopped at the last one at most.
     assert!(counters.cleanings.get() >= 2);
     assert!(counters.cleaner_read_bytes.get() > counters.cleaner_kept_bytes.get());
     assert!(counters.cleaner_kept_bytes.get() > 0);
@@ -388,7 +391,7 @@ fn a_log_that_was_compacted_keeps_its_records_after_a_crash_whatever_its_policy_
     let (manager, events) = start_with(&[dir.path()], cleaning());
     let owners = dirty_logs(&manager, ["a", "b", "c"]);
     wait_until_clean(&owners, &events);
-    // As after a crash: no checkpoint but the cleaner's knows of these logs.
+    // As after a crash: only the cleaner's checkpoint contains these logs.
     manager.reconfigure(ManagerConfig { cleaner: None, ..ManagerConfig::default() });
     crash(manager);
     let expected: Vec<Vec<u8>> = owners.iter().map(|owner| with_log(&**owner, |log| read_all(log, 0))).collect();

@@ -1,4 +1,4 @@
-//! Random work on a log against the obvious model: a list of batches.
+//! Random operations on a log, compared with a simple model: a list of batches.
 
 use std::path::PathBuf;
 
@@ -44,7 +44,7 @@ struct Pair {
     path: PathBuf,
     settings: LogConfig,
     log: Option<Log>,
-    /// Batches of the log, the first ones perhaps below the log start.
+    /// Batches of the log; the first ones may be below the log start offset.
     batches: Vec<Vec<u8>>,
     start: i64,
     end: i64,
@@ -151,7 +151,7 @@ impl Pair {
         assert!(log.recovery_point() <= log.flushed_offset() && log.flushed_offset() <= end);
     }
 
-    /// Everything that can be asked, against the slow answer.
+    /// Compares the result of every query with the model's.
     fn check_all(&mut self) {
         let (start, end) = (self.start, self.end);
         let expected: Vec<Vec<u8>> =

@@ -1,8 +1,8 @@
-//! Names of files and directories (facts 3.1).
+//! Names of segment files and partition directories, as in Apache Kafka's `LogFileUtils` and `LocalLog`.
 
 use std::fmt;
 
-/// What a file of a segment holds.
+/// The kind of a segment's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     Log,
@@ -26,7 +26,7 @@ impl Kind {
     }
 }
 
-/// Where in its life a segment's file is.
+/// The stage in the life of a segment's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Stage {
     Live,
@@ -34,7 +34,7 @@ pub enum Stage {
     Deleted,
     /// Being written by the cleaner.
     Cleaned,
-    /// Whole, and about to replace what it was made of.
+    /// Complete, and about to replace the segments it was made from.
     Swap,
 }
 
@@ -68,7 +68,7 @@ impl FileName {
         Self { stage, ..self }
     }
 
-    /// The name that `text` is, or `None` when it is no segment file's.
+    /// Parses a file name; `None` if it is not a segment file's.
     pub fn parse(text: &str) -> Option<Self> {
         let (digits, rest) = text.split_at_checked(text.find('.')?)?;
         if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -90,7 +90,7 @@ impl fmt::Display for FileName {
     }
 }
 
-/// What a partition's directory is there for.
+/// The purpose of a partition's directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DirStage {
     Live,
@@ -110,12 +110,13 @@ impl DirStage {
     }
 }
 
-/// Longest name a file system takes.
+/// The longest file name that a file system accepts.
 const NAME_MAX: usize = 255;
 
 /// The name of a partition's directory: `topic-partition`, or `topic-partition.<unique>-<stage>`.
 ///
-/// `unique` is 32 hex digits. Names of directories to delete or set aside are cut to 255 bytes, in the topic.
+/// `unique` is 32 hex digits. The topic in the names of deleted or stray directories is shortened so that the name
+/// has at most 255 bytes.
 pub fn partition_dir(topic: &str, partition: i32, stage: DirStage, unique: &str) -> String {
     match stage {
         DirStage::Live => format!("{topic}-{partition}"),
@@ -128,7 +129,7 @@ pub fn partition_dir(topic: &str, partition: i32, stage: DirStage, unique: &str)
     }
 }
 
-/// Topic, partition and stage that a directory's name tells; `None` when it is no partition's.
+/// Parses the name of a partition's directory into topic, partition and stage; `None` if it is not one.
 pub fn parse_partition_dir(name: &str) -> Option<(&str, i32, DirStage)> {
     let staged = [DirStage::Delete, DirStage::Future, DirStage::Stray]
         .into_iter()

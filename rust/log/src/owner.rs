@@ -1,26 +1,26 @@
-//! What the log directory asks of whoever owns a log: the seam to `replica::Partition`.
+//! The interface between a log directory and the owner of a log, `replica::Partition`.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::flush::{FlushEnd, FlushJob};
 use super::partition_log::Log;
 
-/// A partition, as its log directory sees it. None of these is called with a lock of the log directory held.
+/// A partition from its log directory's point of view. No method is called with a lock of the log directory held.
 pub trait LogOwner: Send + Sync {
-    /// Where the flusher notes whether the owner waits for it.
+    /// The flusher's record of whether the owner is queued.
     fn flush_state(&self) -> &FlushState;
     /// [`Log::begin_flush`] under the owner's lock.
     fn begin_flush(&self) -> Option<FlushJob>;
-    /// [`Log::complete_flush`] under the owner's lock, and whatever follows from it.
+    /// [`Log::complete_flush`] under the owner's lock, and the owner's reaction to it.
     fn complete_flush(&self, end: FlushEnd);
     fn high_watermark(&self) -> i64;
     /// Runs `work` under the owner's lock.
     fn with_log(&self, work: &mut dyn FnMut(&mut Log));
-    /// The directory failed: nothing of the log may be used any more.
+    /// The directory failed: the log must not be used any more.
     fn go_offline(&self);
 }
 
-/// Runs `work` under the owner's lock and gives what it gives.
+/// Runs `work` under the owner's lock and returns its result.
 pub fn with_log<T>(owner: &dyn LogOwner, work: impl FnOnce(&mut Log) -> T) -> T {
     let mut work = Some(work);
     let mut result = None;
@@ -33,7 +33,7 @@ const QUEUED: u8 = 1;
 const RUNNING: u8 = 2;
 const RUNNING_DIRTY: u8 = 3;
 
-/// Whether an owner waits for the flusher.
+/// Whether an owner is queued for a flush.
 ///
 /// | from | appended | taken by a worker | done |
 /// |---|---|---|---|
@@ -45,7 +45,7 @@ const RUNNING_DIRTY: u8 = 3;
 pub struct FlushState(AtomicU8);
 
 impl FlushState {
-    /// Something was appended; `true` when the owner must be put into the queue.
+    /// Called after an append; `true` if the owner must be put into the queue.
     pub(super) fn mark(&self) -> bool {
         let marked = |state| match state {
             IDLE => Some(QUEUED),
@@ -55,12 +55,12 @@ impl FlushState {
         self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, marked) == Ok(IDLE)
     }
 
-    /// A worker begins.
+    /// A worker starts the flush.
     pub(super) fn take(&self) {
         self.0.store(RUNNING, Ordering::Release);
     }
 
-    /// A worker is done; `true` when the owner must be put into the queue again.
+    /// The flush is done; `true` if the owner must be put into the queue again.
     pub(super) fn done(&self) -> bool {
         let next = |state| Some(if state == RUNNING_DIRTY { QUEUED } else { IDLE });
         self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, next) == Ok(RUNNING_DIRTY)

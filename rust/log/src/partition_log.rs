@@ -1,10 +1,10 @@
-//! One partition's log: its segments, epochs and producers, and the offsets that bound them.
+//! One partition's log: its segments, epochs, producers and offsets.
 //!
-//! Used under its partition's mutex; what is slow (syncing, serving bytes) is handed out and done outside of it.
-//! Invariants: (1) at least one segment, by rising base offset, the last one takes appends; (2) `log_start <= log_end`,
-//! and `log_start` is in or before the first segment's range; (3) `flushed <= log_end`: everything below it is durable;
-//! (4) `generation` changes when bytes that a flush in flight may count on are dropped; (5) a planned log is empty, and
-//! nothing of it is on disk: the first write makes its directory.
+//! Used under its partition's mutex; slow work (syncing, serving bytes) is handed out and done without it.
+//! Invariants: (1) there is at least one segment, segments are in order of base offset, and the last one takes
+//! appends; (2) `log_start <= log_end`, and `log_start` is in or before the first segment's range; (3) `flushed <=
+//! log_end`: everything below it is durable; (4) `generation` changes when bytes that a flush in progress relies on
+//! are dropped; (5) a planned log is empty and not on disk: the first write creates its directory.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use super::producers::{Entry, Producers, snapshot_path};
 use super::segment::Segment;
 use super::trash::Trash;
 
-/// What all logs of a node share.
+/// State that all logs of a node share.
 #[derive(Clone)]
 pub struct LogContext {
     pub cache: Arc<FileCache>,
@@ -34,12 +34,12 @@ pub struct LogContext {
 }
 
 impl LogContext {
-    /// With at most `open_files_max` files open.
+    /// Keeps at most `open_files_max` files open.
     pub fn new(open_files_max: usize) -> Self {
         Self::over(FileCache::new(open_files_max))
     }
 
-    /// The same over files that nobody wants back after a power cut.
+    /// For files that need not survive a power cut.
     pub fn volatile(open_files_max: usize) -> Self {
         Self::over(FileCache::volatile(open_files_max))
     }
@@ -49,18 +49,18 @@ impl LogContext {
     }
 }
 
-/// Segments whose indexes and producer snapshots recovery made again.
+/// Segments whose indexes and producer snapshots recovery rebuilt.
 #[derive(Debug)]
 pub(super) struct Remade {
-    /// Where the check began: until they are durable, the next start has to begin there too.
+    /// Where recovery began: until the rebuilt files are durable, the next recovery must begin there too.
     pub(super) from: i64,
-    /// Base offset of the first segment that is not among them.
+    /// Base offset of the first segment that was not rebuilt.
     pub(super) to: i64,
     pub(super) snapshots: Vec<PathBuf>,
 }
 
 pub struct Log {
-    /// The topic's id while the log is planned.
+    /// The topic's id, for a planned log.
     pub(super) planned: Option<Uuid>,
     pub(super) dir: Arc<PartitionDir>,
     pub(super) topic: String,
@@ -75,32 +75,33 @@ pub struct Log {
     pub(super) log_end_offset: i64,
     pub(super) flushed_offset: i64,
     pub(super) generation: u64,
-    /// Base offset of the oldest segment that was rolled and whose indexes no flush has taken yet.
+    /// Base offset of the oldest inactive segment whose indexes no flush has included yet.
     pub(super) rolled_offset: Option<i64>,
-    /// The same of a flush that runs.
+    /// The same for the indexes in the flush in progress.
     pub(super) syncing_rolled: Option<i64>,
-    /// Offsets in the active segment that a start can resume at, rising: their indexes and producer snapshots are durable.
+    /// Offsets in the active segment where recovery can resume, in order: their indexes and producer snapshots are
+    /// durable.
     pub(super) marks: Vec<i64>,
-    /// Rolled segments that recovery read: their indexes and producer snapshots are written, the next mark syncs them.
+    /// Inactive segments that recovery read: their rebuilt files are written, and the next mark syncs them.
     pub(super) remade: Option<Remade>,
-    /// A flush was begun and not completed. One that fails is never completed: then nothing is flushed any more.
+    /// A flush was begun and not completed. A failed flush is never completed, and then nothing is flushed any more.
     pub(super) is_flushing: bool,
-    /// When everything was flushed, or asked to be, as far as [`Log::asks_for_flush`] knows.
+    /// When everything was last flushed or requested to be flushed, according to [`Log::request_overdue_flush`].
     pub(super) flushed_ms: i64,
-    /// The next flush takes everything.
+    /// The next flush includes everything.
     pub(super) flush_asked: bool,
-    /// The log's end when it was last looked at whether it is idle.
+    /// The log end offset at the last check for an idle log.
     pub(super) idle_end_offset: i64,
-    /// Small files that were written but not synced: the next flush does.
+    /// Small files that were written but not synced; the next flush syncs them.
     pub(super) unsynced: Vec<PathBuf>,
-    /// The directory that the log is in may not know the log's own.
+    /// The log's directory may not be durable in its parent.
     pub(super) is_new: bool,
-    /// Whether names in the directory were not synced.
+    /// Whether the directory has names that were not synced.
     pub(super) dir_dirty: bool,
 }
 
 impl Log {
-    /// Makes an empty log that begins at `start_offset`, and its directory. Nothing is durable yet.
+    /// Creates an empty log that starts at `start_offset`, and its directory. Nothing is durable yet.
     pub fn create(
         path: &Path,
         topic: &str,
@@ -115,7 +116,7 @@ impl Log {
         Ok(log)
     }
 
-    /// A log that begins at 0 and is not on disk before something is written to it.
+    /// A log that starts at 0 and is created on disk by its first write.
     pub fn plan(
         path: &Path,
         topic: &str,
@@ -169,7 +170,7 @@ impl Log {
         }
     }
 
-    /// Makes the directory and the first segment. Nothing is durable yet.
+    /// Creates the directory and the first segment. Nothing is durable yet.
     fn make(&mut self, now_ms: i64) -> Result<(), LogError> {
         let cache = self.context.cache.clone();
         cache.create_dir(&self.dir.path())?;
@@ -179,7 +180,7 @@ impl Log {
         Ok(())
     }
 
-    /// Makes a planned log; to be called before anything is written to it.
+    /// Creates a planned log on disk; must be called before anything is written to it.
     pub(super) fn make_if_planned(&mut self, now_ms: i64) -> Result<(), LogError> {
         if let Some(topic_id) = self.planned {
             self.make(now_ms)?;
@@ -189,12 +190,12 @@ impl Log {
         Ok(())
     }
 
-    /// Whether nothing of the log is on disk yet.
+    /// Whether the log is not on disk yet.
     pub fn is_planned(&self) -> bool {
         self.planned.is_some()
     }
 
-    /// What the logs of the same context have done.
+    /// Counters of the logs that share the context.
     pub fn counters(&self) -> &Arc<LogCounters> {
         &self.context.counters
     }
@@ -207,7 +208,7 @@ impl Log {
         self.partition
     }
 
-    /// Where the log is now.
+    /// The current directory of the log.
     pub fn dir(&self) -> PathBuf {
         self.dir.path()
     }
@@ -216,17 +217,17 @@ impl Log {
         &self.config
     }
 
-    /// New settings; sizes of indexes and their interval count from the next segment on.
+    /// Applies new configuration; index sizes and the index interval apply from the next segment on.
     pub fn set_config(&mut self, config: Arc<LogConfig>) {
         self.config = config;
     }
 
-    /// First offset that may be read.
+    /// The first offset that may be read.
     pub fn log_start_offset(&self) -> i64 {
         self.log_start_offset
     }
 
-    /// Offset that the next record gets.
+    /// The offset that the next record receives.
     pub fn log_end_offset(&self) -> i64 {
         self.log_end_offset
     }
@@ -236,14 +237,15 @@ impl Log {
         self.flushed_offset
     }
 
-    /// Where the next start has to begin its check: everything below is durable, and if there is a mark, it is one.
+    /// Where the next recovery begins: everything below it is durable, and it is a mark if the active segment has
+    /// one.
     pub fn recovery_point(&self) -> i64 {
         let durable = self.durable_offset();
         self.active_mark(durable).unwrap_or(durable)
     }
 
-    /// The same for a log that nobody marked for this: never within the active segment without a mark, for its indexes may
-    /// be lost.
+    /// The same without a new mark: never within the active segment unless at a mark, because its indexes may be
+    /// lost.
     pub(super) fn rolled_recovery_point(&self) -> i64 {
         let durable = self.durable_offset();
         self.active_mark(durable).unwrap_or(durable.min(self.active_base_offset()))
@@ -261,7 +263,7 @@ impl Log {
         self.marks.iter().copied().filter(|&mark| mark <= durable && mark > active).max()
     }
 
-    /// Marks the directory as this topic's; durable with the next flush.
+    /// Writes the topic id into the directory; durable with the next flush.
     pub fn write_topic_id(&mut self, topic_id: Uuid) -> Result<(), LogError> {
         let path = self.dir.path();
         write_partition_metadata(&self.context.cache, &path, topic_id)?;
@@ -270,7 +272,7 @@ impl Log {
         Ok(())
     }
 
-    /// Writes the producers' state to a snapshot if it moved; durable with the next flush.
+    /// Writes a snapshot of the producers if their state changed; durable with the next flush.
     pub(super) fn take_snapshot(&mut self) -> Result<(), LogError> {
         if let Some(offset) = self.producers.take_snapshot(&self.context.cache, &self.dir, false)? {
             self.unsynced.push(snapshot_path(&self.dir, offset));
@@ -284,7 +286,7 @@ impl Log {
         self.log_start_offset > self.segments[0].base_offset()
     }
 
-    /// Cuts the tail that was prepared, when nothing was appended since the last call.
+    /// Truncates the prepared tail if nothing was appended since the last call.
     pub fn cut_idle_tail(&mut self) -> Result<(), LogError> {
         let is_idle = std::mem::replace(&mut self.idle_end_offset, self.log_end_offset) == self.log_end_offset;
         let active = self.segments.last_mut().expect("at least one segment");
@@ -305,17 +307,17 @@ impl Log {
         self.segments.last().expect("at least one segment").base_offset()
     }
 
-    /// The epoch of the newest entry.
+    /// The newest leader epoch.
     pub fn latest_epoch(&self) -> Option<i32> {
         self.epochs.latest()
     }
 
-    /// Epochs and their start offsets.
+    /// Leader epochs and their start offsets.
     pub fn epochs(&self) -> &[(i32, i64)] {
         self.epochs.entries()
     }
 
-    /// The epoch in force for `epoch` and its end offset (facts 6.6).
+    /// The largest epoch up to `epoch` and its end offset (OffsetForLeaderEpoch, KIP-101, KIP-279).
     pub fn end_offset_for_epoch(&self, epoch: i32) -> Option<(i32, i64)> {
         self.epochs.end_offset_for(epoch, self.log_end_offset)
     }
@@ -325,22 +327,22 @@ impl Log {
         self.epochs.epoch_for(offset)
     }
 
-    /// Notes that a leader's epoch begins here; durable with the next flush.
+    /// Records that a leader's epoch starts here; durable with the next flush.
     pub fn assign_epoch(&mut self, epoch: i32, start_offset: i64) {
         self.epochs.assign(epoch, start_offset);
     }
 
-    /// The producers that are known, by id.
+    /// The known producers, by id.
     pub fn producers(&self) -> impl Iterator<Item = (i64, &Entry)> {
         self.producers.entries().iter().map(|(&id, entry)| (id, entry))
     }
 
-    /// Forgets producers that were silent for `producer.id.expiration.ms`.
+    /// Removes producers that were inactive for `producer.id.expiration.ms`.
     pub fn expire_producers(&mut self, now_ms: i64) {
         self.producers.expire(now_ms, self.config.producer_id_expiration_ms);
     }
 
-    /// The offset that read_committed readers may read up to, given the high watermark.
+    /// The last stable offset, given the high watermark.
     pub fn last_stable_offset(&self, high_watermark: i64) -> i64 {
         match self.producers.first_unstable_offset(high_watermark) {
             Some(offset) => offset.max(self.log_start_offset).min(high_watermark),
@@ -348,12 +350,13 @@ impl Log {
         }
     }
 
-    /// Takes the segments `range` out; their files are removed when `file.delete.delay.ms` has passed.
+    /// Removes the segments in `range`; their files are deleted after `file.delete.delay.ms`.
     pub(super) fn drop_segments(&mut self, range: std::ops::Range<usize>, now_ms: i64) -> Result<(), LogError> {
         self.drop_cleaned(range, None, now_ms)
     }
 
-    /// The same from segment `keep` on, the newest first: a power cut in between leaves the beginning of the log.
+    /// Removes the segments from index `keep` on, the newest first: a power cut in between leaves the beginning of
+    /// the log.
     pub(super) fn drop_segments_from(&mut self, keep: usize, now_ms: i64) -> Result<(), LogError> {
         for at in (keep..self.segments.len()).rev() {
             self.drop_segments(at..at + 1, now_ms)?;
@@ -361,7 +364,7 @@ impl Log {
         Ok(())
     }
 
-    /// As [`Log::drop_segments`], but the producer snapshot `kept` stays.
+    /// As [`Log::drop_segments`], but retains the producer snapshot `kept`.
     pub(super) fn drop_cleaned(
         &mut self,
         range: std::ops::Range<usize>,
@@ -385,22 +388,22 @@ impl Log {
         Ok(())
     }
 
-    /// Moves the partition's directory, for the log is not wanted any more; open files stay open. `false` when there is
-    /// none yet: then there never is one.
-    pub fn put_away(&mut self, to: &Path) -> Result<bool, LogError> {
+    /// Renames the partition's directory when the log is deleted or moved away; open files stay usable. `false` if
+    /// the log is not on disk; then it never will be.
+    pub fn move_away(&mut self, to: &Path) -> Result<bool, LogError> {
         if self.is_planned() {
             return Ok(false);
         }
-        self.dir.put_away(&self.context.cache, to)?;
+        self.dir.move_away(&self.context.cache, to)?;
         Ok(true)
     }
 
-    /// Whether the log was put away: its files may be gone at any time.
+    /// Whether the log was moved away: its files may be removed at any time.
     pub fn is_away(&self) -> bool {
         self.dir.is_away()
     }
 
-    /// Writes what a clean start needs and gives what has to be synced for it; [`Log::end_close`] follows.
+    /// Writes what a clean start needs and returns the flush to run; [`Log::end_close`] follows.
     pub fn begin_close(&mut self) -> Result<Option<FlushJob>, LogError> {
         let cache = self.context.cache.clone();
         if self.is_flushing {
@@ -420,7 +423,7 @@ impl Log {
         Ok(self.take_dirty(Extent::Closing))
     }
 
-    /// The log is closed: everything is durable, and no file stays open here.
+    /// Completes the close: everything is durable, and the log keeps no file open.
     pub fn end_close(&mut self, synced: Option<FlushEnd>) {
         if let Some(end) = synced {
             self.complete_flush(end);
@@ -430,7 +433,7 @@ impl Log {
         }
     }
 
-    /// How the log is closed, for the clean-stop record; `None` when nothing of it is on disk.
+    /// The closed state for the clean-stop record; `None` if the log is not on disk.
     pub fn closed(&self) -> Option<ClosedLog> {
         (!self.is_planned()).then(|| ClosedLog {
             log_start_offset: self.log_start_offset,

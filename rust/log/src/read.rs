@@ -1,4 +1,4 @@
-//! Finding the bytes of a fetch. The bytes themselves are read outside of the lock.
+//! Locates the bytes for a fetch. The bytes themselves are read without the lock.
 
 use std::sync::Arc;
 
@@ -9,18 +9,19 @@ use super::index::AbortedTxn;
 use super::partition_log::Log;
 use super::verify::Unverified;
 
-/// A range of a segment's file that begins with a batch and may cut its last one.
+/// A range of a segment's file that starts with a batch; the last batch may be incomplete.
 #[derive(Clone)]
 pub struct Slice {
-    /// `None` when there is nothing to read.
+    /// `None` if there is nothing to read.
     pub file: Option<Arc<OpenFile>>,
     pub position: u64,
     pub len: usize,
-    /// Base offset of the first batch, at most the offset that was asked for; that offset itself when there is nothing.
+    /// Base offset of the first batch, at or below the requested offset; equal to that offset if there is nothing to
+    /// read.
     pub first_batch_offset: i64,
-    /// The first batch is larger than what was allowed.
+    /// The first batch is larger than the limit.
     pub first_batch_cut: bool,
-    /// What is to be checked before the bytes are served.
+    /// What must be checked before the bytes are served.
     pub unverified: Option<Box<Unverified>>,
 }
 
@@ -29,7 +30,7 @@ impl Slice {
         Self { file: None, position: 0, len: 0, first_batch_offset: offset, first_batch_cut: false, unverified: None }
     }
 
-    /// Reads the bytes; may wait for the disk.
+    /// Reads the bytes; may block on the disk.
     pub fn read(&self) -> Result<Vec<u8>, LogError> {
         let mut bytes = vec![0; self.len];
         if let Some(file) = &self.file {
@@ -40,10 +41,10 @@ impl Slice {
 }
 
 impl Log {
-    /// The bytes from the batch that holds `offset` on, below `upto` and at most `max_bytes` of them.
+    /// Locates the bytes from the batch that contains `offset` on, below offset `upto`, at most `max_bytes` of them.
     ///
-    /// `at_least_one`: a first batch that is larger than `max_bytes` is given whole. An offset in `[upto, log end]` gives
-    /// nothing; one that is outside of the log is refused.
+    /// `at_least_one`: a first batch larger than `max_bytes` is returned as a whole. An offset in `[upto, log end]`
+    /// returns nothing; an offset outside of the log is an error.
     pub fn read(&mut self, offset: i64, max_bytes: usize, upto: i64, at_least_one: bool) -> Result<Slice, LogError> {
         let (start, end) = (self.log_start_offset, self.log_end_offset);
         if offset < start || offset > end {
@@ -92,7 +93,7 @@ impl Log {
         Ok(Slice::nothing(offset))
     }
 
-    /// Where bytes that hold offsets from `upto` on begin in the segment number `at`.
+    /// The position in segment number `at` where offsets from `upto` on begin.
     fn limit_in(&mut self, at: usize, upto: i64) -> Result<u64, LogError> {
         let cache = self.context.cache.clone();
         let is_active = at + 1 == self.segments.len();
@@ -103,12 +104,12 @@ impl Log {
         Ok(segment.locate(&cache, upto)?.map_or(segment.size(), |place| place.position))
     }
 
-    /// The segment whose range holds `offset`: the last one that begins at or before it.
+    /// The segment whose range contains `offset`: the last one that begins at or before it.
     pub(super) fn floor_segment(&self, offset: i64) -> usize {
         self.segments.partition_point(|segment| segment.base_offset() <= offset).saturating_sub(1)
     }
 
-    /// The aborted transactions that overlap what `slice` holds from `offset` on: what a read_committed reader skips.
+    /// The aborted transactions that overlap `slice` from `offset` on, which a read_committed consumer skips.
     pub fn aborted_transactions(&mut self, offset: i64, slice: &Slice) -> Result<Vec<AbortedTxn>, LogError> {
         if slice.len == 0 {
             return Ok(Vec::new());

@@ -1,5 +1,6 @@
-//! What a start forgot of a producer: a snapshot holds the last batch of each, and a producer that goes on after a crash may
-//! repeat the four before it too. They are in the log, so they are looked up when one is sent that would be out of order.
+//! Finds batches of a producer that a restart lost. A snapshot contains only the last batch of each producer, but
+//! after a crash a producer may resend the four before it too. They are searched for in the log when a batch would be
+//! out of order.
 
 use std::collections::VecDeque;
 
@@ -8,12 +9,12 @@ use klamm_base::LogError;
 use super::partition_log::Log;
 use super::producers::{Batch, Entry};
 
-/// How many offsets are looked through: batches that are under way together lie near each other.
+/// How many offsets are searched: batches that are in flight together are close to each other.
 const RECALL_OFFSETS: i64 = 10_000;
 
 impl Log {
-    /// Brings back batches of a producer from before the oldest that is remembered; `false` when there is nothing new. A
-    /// producer is looked for once.
+    /// Restores batches of a producer from before the oldest known one; `false` if there are none. Each producer is
+    /// searched for only once.
     pub(super) fn recall(&mut self, producer_id: i64) -> Result<bool, LogError> {
         let Some(entry) = self.producers.begin_recall(producer_id) else { return Ok(false) };
         let Some(oldest) = entry.batches().first().map(Batch::first_offset) else { return Ok(false) };
@@ -28,7 +29,7 @@ impl Log {
         Ok(self.producers.recall(producer_id, found.make_contiguous()))
     }
 
-    /// Keeps the last batches of the producer's epoch in `[from, upto)` of a segment.
+    /// Collects the last batches of the producer's epoch in `[from, upto)` of a segment.
     fn look_through(
         &mut self,
         at: usize,

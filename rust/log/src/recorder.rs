@@ -1,19 +1,19 @@
-//! A record of every change to the files of the logs, for tests that cut the power at any point of it.
+//! Records every change to the log files, for tests that simulate a power cut at any point.
 
 use std::path::PathBuf;
 
 use parking_lot::Mutex;
 
-/// One change, in the order the changes were asked for.
+/// One change, in the order in which changes were requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A file at a path was opened, and created when it was not there; `id` names it in what follows, wherever it is
-    /// renamed to. Two ids may name one file.
+    /// A file was opened at a path, and created if it did not exist; `id` identifies it from here on, even after a
+    /// rename. Two ids may identify one file.
     Create {
         id: u64,
         path: PathBuf,
     },
-    /// A file that is at a path was opened.
+    /// An existing file was opened.
     Open {
         id: u64,
         path: PathBuf,
@@ -60,7 +60,7 @@ impl Recorder {
         self.changes.lock().push(change);
     }
 
-    /// How many changes were recorded so far: the moment of an acknowledgement.
+    /// The number of changes so far; identifies the moment of an acknowledgement.
     pub fn len(&self) -> usize {
         self.changes.lock().len()
     }

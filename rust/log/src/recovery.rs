@@ -1,8 +1,9 @@
-//! Opening a log that is on disk: unfinished swaps completed, unflushed segments checked, producers brought back.
+//! Opens a log that is on disk: completes swaps, checks unflushed segments, and restores the producers.
 //!
-//! Only segments from the recovery point on are read whole. What is no valid batch there is either the end of the log, torn by
-//! a kill or a power cut while nothing of it was acknowledged; or damage to what was whole once (see `keeps`). Damage stays
-//! where it is, is reported, and is passed over. Zeroes at the end of a segment are a tail that was prepared and not used.
+//! Only segments from the recovery point on are read completely. Bytes there that are not a valid batch are either
+//! the end of the log, torn by a kill or a power cut before it was acknowledged, or damage to data that was complete
+//! once (see `keeps`). Damage is left in place, reported and skipped. Zeroes at the end of a segment are an unused
+//! prepared tail.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -25,45 +26,45 @@ use super::replay::read_epochs;
 use super::segment::Segment;
 use super::stray_segment::find_strays;
 
-/// What the checkpoints of the log directory tell about a log.
+/// What the checkpoints of the log directory say about a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenAt {
     /// Everything below was flushed.
     pub recovery_point: i64,
     pub log_start_offset: i64,
-    /// The last shutdown was clean: nothing has to be checked.
+    /// The last shutdown was clean: no check is needed.
     pub clean: bool,
-    /// The log was compacted, or may have been, whatever its policy is by now: offsets may be missing.
+    /// The log was compacted, or may have been, whatever its current policy: offsets may be missing.
     pub has_gaps: bool,
-    /// Damage does not end the log where intact batches follow it, or acknowledged ones were.
+    /// Damage does not end the log if intact batches follow it, or acknowledged ones did.
     pub keeps_damage: bool,
-    /// The log once held everything below: the checkpointed high watermark.
+    /// The log contained everything below this offset: the checkpointed high watermark.
     pub proven_end: i64,
-    /// Nothing that was written is torn: the machine did not reboot.
+    /// No write is torn, because the machine did not reboot.
     pub kept_power: bool,
-    /// How the log was closed, after a clean stop of klamm.
+    /// The closed state of the log after a clean stop of klamm.
     pub closed: Option<Arc<ClosedLog>>,
 }
 
-/// What opening a log found and did.
+/// The findings and actions of opening a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// Segments that were read, the first one perhaps from the recovery point on.
+    /// Segments that were read; the first one possibly from the recovery point on.
     pub segments_checked: usize,
     pub bytes_checked: u64,
-    /// Bytes that were no valid batches and were cut off.
+    /// Bytes that were not valid batches and were truncated.
     pub bytes_truncated: u64,
-    /// Prepared zeroes that were cut off.
+    /// Prepared zeroes that were truncated.
     pub zeroes_cut: u64,
-    /// Segments behind a truncation, which were dropped.
+    /// Segments after a truncation, which were removed.
     pub segments_dropped: usize,
-    /// Damage that was found and kept, by segment file.
+    /// Damage that was found and left in place, by segment file.
     pub damage: Vec<(PathBuf, Damage)>,
-    /// Offsets of records that are gone for good, beside those of `damage`: `[from, to)`.
+    /// Offset ranges `[from, to)` of records that are lost, in addition to those in `damage`.
     pub lost: Vec<(i64, i64)>,
-    /// Base offsets of segment files that were another log's, and were set aside.
+    /// Base offsets of segment files that belonged to another log and were set aside.
     pub strays: BTreeSet<i64>,
-    /// What a person should know.
+    /// Warnings for the operator.
     pub warnings: Vec<String>,
 }
 
@@ -158,7 +159,7 @@ impl Log {
         if self.segments.is_empty() || next_offset < self.log_start_offset {
             self.start_again(at.log_start_offset.max(next_offset), now_ms)?;
         } else if next_offset > end || self.ends_with_damage() {
-            // Bytes that tell nothing of their offsets held one at least.
+            // Bytes without readable offsets contained at least one record.
             let next_offset = next_offset.max(self.active_base_offset() + 1);
             self.roll(next_offset, now_ms)?;
             self.log_end_offset = next_offset;
@@ -178,10 +179,10 @@ impl Log {
         self.producers.remove_stray_snapshots(&cache, &self.dir, &base_offsets)
     }
 
-    /// Compares the segments with how the log was closed: what is to be checked, and whether all is as it was.
+    /// Compares the segments with the closed state: returns what must be checked, and whether everything matches.
     fn compare(&mut self, at: OpenAt, recovery: &mut Recovery) -> (OpenAt, bool) {
         let mut at = at;
-        // Before a clean stop everything was synced.
+        // Everything was synced before a clean stop.
         at.kept_power |= at.clean;
         at.proven_end = at.proven_end.max(at.recovery_point);
         let Some(closed) = at.closed.clone() else { return (at, true) };
@@ -214,7 +215,7 @@ impl Log {
         (at, first.is_none())
     }
 
-    /// Where offsets go on: they are not given again to other records where those that had them are lost.
+    /// The next offset after a loss: the offsets of lost records are not assigned again.
     fn next_offset_after_loss(&self, at: &OpenAt, recovery: &mut Recovery) -> i64 {
         let end = self.log_end_offset;
         if !at.keeps_damage || end >= at.proven_end {
@@ -225,7 +226,7 @@ impl Log {
         let file = self.dir.join(FileName::live(base_offset, Kind::Log).to_string());
         recovery.lost.push((end, at.proven_end));
         recovery.warnings.push(format!(
-            "{}-{} has lost {}: {} ends at byte {size}, and the log once ended at offset {}; it goes on there",
+            "{}-{} has lost {}: {} ends at byte {size}, and the log once ended at offset {}; it continues there",
             self.topic,
             self.partition,
             offsets(end, at.proven_end),
@@ -241,14 +242,14 @@ impl Log {
         active.is_some_and(|segment| segment.damage().last().is_some_and(|damage| damage.end >= segment.size()))
     }
 
-    /// The log's end after a clean shutdown; `None` when the last segment's end is not a batch's end after all.
+    /// The log's end after a clean shutdown; `None` if the last segment does not end with a complete batch.
     fn clean_end(&mut self, at: &OpenAt, recovery: &mut Recovery) -> Result<Option<i64>, LogError> {
         let Some(active) = self.segments.last_mut() else { return Ok(None) };
         let closed_end = at.closed.as_ref().map(|closed| closed.log_end_offset);
         match active.next_offset(&self.context.cache) {
             Ok(end) if at.keeps_damage && (end < at.proven_end || closed_end.is_some_and(|closed| closed != end)) => {
                 recovery.warnings.push(format!(
-                    "{} ends at offset {end}, and at {} when the node stopped cleanly; it is checked whole",
+                    "{} ends at offset {end}, and at {} when the node stopped cleanly; it is checked completely",
                     active.log_file().path().display(),
                     closed_end.unwrap_or(at.proven_end),
                 ));
@@ -257,7 +258,7 @@ impl Log {
             Err(LogError::Corrupt { path, position, reason }) => {
                 let path = path.display();
                 recovery.warnings.push(format!(
-                    "{path} is damaged at byte {position} ({reason}) although the last shutdown was clean; it is checked whole"
+                    "{path} is damaged at byte {position} ({reason}) although the last shutdown was clean; it is checked completely"
                 ));
                 Ok(None)
             }
@@ -265,7 +266,7 @@ impl Log {
         }
     }
 
-    /// Reads the segments from the recovery point on; gives the end of the log.
+    /// Reads the segments from the recovery point on; returns the log end offset.
     fn check_unflushed(&mut self, open_at: &OpenAt, now_ms: i64, recovery: &mut Recovery) -> Result<i64, LogError> {
         let (recovery_point, has_gaps) = (open_at.recovery_point, open_at.has_gaps || self.config.compact);
         let first = self.floor_segment(recovery_point);
@@ -289,13 +290,13 @@ impl Log {
             end = checked.next_offset.max(base_offset);
             at += 1;
             let Some(next_base) = self.segments.get(at).map(Segment::base_offset) else { break };
-            // A segment whose last bytes were lost may end with a whole batch all the same. Only compaction leaves gaps.
+            // A segment that lost its last bytes may still end with a complete batch. Only compaction leaves gaps.
             let is_gap = next_base != end && !has_gaps;
             if is_gap && !checked.cut && open_at.keeps_damage && (open_at.kept_power || end < open_at.proven_end) {
                 let file = self.segments[at - 1].log_file().path();
                 recovery.lost.push((end, next_base));
                 recovery.warnings.push(format!(
-                    "{}-{} has lost {}: they lay after byte {} of {}, or in a file that is gone",
+                    "{}-{} has lost {}: they were after byte {} of {}, or in a missing file",
                     self.topic,
                     self.partition,
                     offsets(end, next_base),
@@ -305,7 +306,7 @@ impl Log {
                 end = next_base;
             } else if is_gap || checked.cut && next_base != end {
                 recovery.warnings.push(format!(
-                    "{}-{} ends at offset {end}: {} segments from offset {next_base} on are dropped",
+                    "{}-{} ends at offset {end}: {} segments from offset {next_base} on are removed",
                     self.topic,
                     self.partition,
                     self.segments.len() - at
@@ -316,7 +317,7 @@ impl Log {
         }
         self.producers.set_map_end_offset(end);
         if first + 1 < self.segments.len() {
-            // A sync of each would cost more than reading them: what waits for the log waits for its records only.
+            // Syncing each one would cost more than reading them, so only the records delay the start.
             let snapshots = std::mem::take(&mut self.unsynced);
             self.remade = Some(Remade { from, to: self.active_base_offset(), snapshots });
             self.dir_dirty = true;
@@ -326,7 +327,7 @@ impl Log {
         Ok(end)
     }
 
-    /// Where the check of the first segment may begin, so that what was flushed is not read again.
+    /// The position at which the check of the first segment begins, so that flushed data is not read again.
     fn resume_segment(
         &mut self,
         at: usize,
@@ -335,7 +336,7 @@ impl Log {
     ) -> Result<Option<u64>, LogError> {
         let cache = self.context.cache.clone();
         if let Some(reason) = self.wrong_txn_index(at, open_at.recovery_point, open_at.closed.as_deref())? {
-            // All of it is read then, and the index made again with it.
+            // The whole segment is read then, and the index is rebuilt with it.
             recovery.warnings.push(self.txn_index_warning(at, &reason));
             return Ok(None);
         }
@@ -344,7 +345,7 @@ impl Log {
         segment.resume_at(&cache, open_at.recovery_point)
     }
 
-    /// Makes a segment's indexes again while it is checked from its first byte on.
+    /// Rebuilds a segment's indexes while it is checked from its first byte on.
     fn check_whole_segment(
         &mut self,
         at: usize,
@@ -359,7 +360,7 @@ impl Log {
         self.check_segment(at, 0, base_offset, open_at, recovery)
     }
 
-    /// Reads one segment from a batch's position and offset on, and cuts it where it is no batch any more.
+    /// Reads a segment from a batch's position and offset on, and truncates it where the batches end.
     fn check_segment(
         &mut self,
         at: usize,
@@ -418,12 +419,12 @@ impl Log {
         }
         segment.cut_to(&cache, valid)?;
         segment.write_indexes(&cache, !is_active)?;
-        // What was erased held offsets; what was torn is the end.
+        // Erased bytes contained offsets; torn bytes are the end.
         let is_end = bounds.next_base.is_none() || !may_keep(&damage, open_at);
         Ok(Checked { next_offset, cut: is_end })
     }
 
-    /// What the neighbours of a segment tell of its offsets.
+    /// What the neighbours of a segment show about its offsets.
     fn bounds(&self, at: usize, next_offset: i64, open_at: &OpenAt) -> Result<Bounds, LogError> {
         let next_base = self.segments.get(at + 1).map(Segment::base_offset);
         let end = open_at.closed.as_ref().map(|closed| closed.log_end_offset);
@@ -453,7 +454,7 @@ impl Log {
         })
     }
 
-    /// Nothing that is there may be read: the log begins again at its start offset.
+    /// No existing record may be read: the log restarts empty at its start offset.
     fn start_again(&mut self, start_offset: i64, now_ms: i64) -> Result<(), LogError> {
         let cache = self.context.cache.clone();
         self.drop_segments_from(0, now_ms)?;
@@ -473,10 +474,10 @@ struct Checked {
     cut: bool,
 }
 
-/// Whether what is no batch was one: then it stays, and what follows it too.
+/// Whether an invalid range was a complete batch once: then it is kept, and so is everything after it.
 pub(super) fn keeps(damage: &Damage, open_at: &OpenAt, bounds: &Bounds, size: u64) -> bool {
     let is_tail = damage.end >= size;
-    // Nothing is missing, or nothing can be learned of it.
+    // Nothing is missing, or nothing about it can be known.
     let holds_nothing = is_tail && (bounds.next_base == Some(damage.first_offset) || damage.is_zero_tail);
     // A kill leaves the first bytes of a write; a power cut may leave any of its sectors.
     let may_be_unfinished = if open_at.kept_power { damage.may_be_cut_short } else { damage.may_be_torn };
@@ -485,7 +486,7 @@ pub(super) fn keeps(damage: &Damage, open_at: &OpenAt, bounds: &Bounds, size: u6
     !holds_nothing && !is_unfinished && may_keep(damage, open_at)
 }
 
-/// Whether damage may be anything else than what a power cut leaves of bytes that were not synced.
+/// Whether the damage may be something other than a power cut's effect on unsynced bytes.
 fn may_keep(damage: &Damage, open_at: &OpenAt) -> bool {
     let is_proven = damage.first_offset < open_at.proven_end || open_at.kept_power;
     open_at.keeps_damage && (is_proven || !damage.may_be_torn)

@@ -1,4 +1,4 @@
-//! What is read again from the batches of a log: its producers and its epochs.
+//! Rebuilds the producers and epochs of a log from its batches.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ use super::recovery::Recovery;
 use super::segment::Segment;
 
 impl Log {
-    /// Brings back the producers as they were before `upto`: from a snapshot, and from the batches after it.
+    /// Restores the producers before `upto` from a snapshot and the batches after it.
     pub(super) fn load_producers(&mut self, upto: i64, now_ms: i64, recovery: &mut Recovery) -> Result<(), LogError> {
         let cache = self.context.cache.clone();
         let range = self.segments[0].base_offset()..=upto;
@@ -37,7 +37,7 @@ impl Log {
         Ok(())
     }
 
-    /// The transactions that were aborted in the segment number `at`, by its control batches and the producers before it.
+    /// The aborted transactions of segment number `at`, derived from its control batches and the producers before it.
     pub(super) fn read_aborted(&mut self, at: usize) -> Result<Vec<AbortedTxn>, LogError> {
         let cache = self.context.cache.clone();
         let base_offset = self.segments[at].base_offset();
@@ -49,12 +49,12 @@ impl Log {
         replay_segment(&cache, &mut self.segments[at], &mut producers, base_offset, i64::MAX)
     }
 
-    /// Finds the epochs again, from every batch's header.
+    /// Rebuilds the epochs from the headers of all batches.
     pub(super) fn rebuild_epochs(&mut self) -> Result<(), LogError> {
         self.epochs.clear();
         for segment in &self.segments {
             let file = segment.open(&self.context.cache)?;
-            // Damage is for the check of the segments to judge.
+            // The check of the segments handles damage.
             let mut headers = segment.headers(&file, 0);
             while let Some(batch) = headers.next()? {
                 let header = batch.header();
@@ -69,8 +69,8 @@ impl Log {
     }
 }
 
-/// Replays the producers of one segment's batches in `[from, upto)`: the bodies of control batches only. Gives the
-/// transactions that were aborted there.
+/// Replays the producers of one segment's batches in `[from, upto)`, reading the bodies of control batches only.
+/// Returns the transactions that were aborted there.
 fn replay_segment(
     cache: &Arc<FileCache>,
     segment: &mut Segment,
@@ -83,7 +83,7 @@ fn replay_segment(
     let file = segment.open(cache)?;
     let mut headers = segment.headers(&file, place.position);
     let (mut body, mut next_offset) = (Vec::new(), from);
-    // What lies at or behind `upto` may be no batch at all.
+    // Bytes at or after `upto` may not be batches.
     while next_offset < upto
         && let Some(batch) = headers.next()?
     {
@@ -105,7 +105,7 @@ fn replay_segment(
 pub(super) fn read_epochs(path: &Path, recovery: &mut Recovery) -> Option<EpochCache> {
     match EpochCache::read(path) {
         Ok(epochs) => Some(epochs),
-        // Apache Kafka makes the file before there is anything to write into it.
+        // Apache Kafka creates the file before it has anything to write into it.
         Err(_) if fs::metadata(path.join(LEADER_EPOCH)).is_ok_and(|file| file.len() == 0) => None,
         Err(error) => {
             recovery.warnings.push(format!("{error}; the epochs are read from the log instead"));

@@ -1,4 +1,4 @@
-//! Dropping the oldest segments: those below the log start, those that are too many bytes, those that are too old.
+//! Removes the oldest segments: those below the log start offset, and those beyond the size or time limit.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use klamm_base::LogError;
 
 use super::partition_log::Log;
 
-/// What a round of retention dropped.
+/// The result of a round of retention.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expired {
     pub segments: usize,
@@ -14,9 +14,10 @@ pub struct Expired {
 }
 
 impl Log {
-    /// Drops segments that retention allows to drop: all of one's offsets below the high watermark, oldest first.
+    /// Removes segments, oldest first, as far as retention allows: all offsets of a removed segment are below the
+    /// high watermark.
     ///
-    /// The active segment goes too when it is due and holds records; the log then goes on in an empty one.
+    /// The active segment is removed too if it is due and contains records; the log then continues in an empty one.
     pub fn delete_expired(&mut self, high_watermark: i64, now_ms: i64) -> Result<Expired, LogError> {
         self.producers.forget_ended_below(high_watermark);
         let mut expired = Expired::default();
@@ -64,7 +65,7 @@ impl Log {
         self.drop_oldest(count, now_ms, expired)
     }
 
-    /// Whether the segment number `at` is below the high watermark and not an empty active one.
+    /// Whether segment number `at` is below the high watermark and not an empty active one.
     fn may_drop(&self, at: usize, high_watermark: i64) -> bool {
         match self.segments.get(at + 1) {
             Some(next) => next.base_offset() <= high_watermark,
@@ -72,7 +73,7 @@ impl Log {
         }
     }
 
-    /// The largest timestamp of a segment's records; when they have none, the time its file was last written.
+    /// The largest timestamp of a segment's records; without timestamps, the modification time of its file.
     pub(super) fn largest_timestamp(&mut self, at: usize) -> Result<i64, LogError> {
         let largest = self.segments[at].max_timestamp(&self.context.cache)?.timestamp;
         if largest >= 0 {

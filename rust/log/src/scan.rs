@@ -1,4 +1,4 @@
-//! Walking over the batches of a segment file: headers only, or whole batches with their checksum.
+//! Walks over the batches of a segment file: headers only, or complete batches with their checksum.
 
 use klamm_base::LogError;
 use klamm_records::header::{HEADER_LEN, Header, LENGTH_PREFIX, compute_crc};
@@ -6,19 +6,19 @@ use klamm_records::header::{HEADER_LEN, Header, LENGTH_PREFIX, compute_crc};
 use super::damage::{Bounds, Damage, Search};
 use super::files::OpenFile;
 
-/// Bytes read at once when only headers matter and batches are small. Of larger ones, just the header is read: the bytes
-/// behind it are in nobody's cache, and copying them takes longer than the call.
+/// Bytes read at a time when only headers matter and batches are small. Of larger batches, only the header is read:
+/// the bytes after it are not in the CPU cache, and copying them takes longer than the system call.
 pub(super) const HEADER_CHUNK: usize = 4096;
-/// Bytes read at once when all bytes matter.
+/// Bytes read at a time when all bytes matter.
 const BODY_CHUNK: usize = 1 << 20;
 /// Smallest length field of message formats v0 and v1.
 const OLD_FORMAT_LENGTH_MIN: i32 = 14;
 
-/// A batch's place in its file and a copy of its header.
+/// A batch's position in its file and a copy of its header.
 #[derive(Clone, Copy)]
 pub struct BatchAt {
     pub position: u64,
-    /// Size in bytes of the whole batch.
+    /// Size of the whole batch in bytes.
     pub size: usize,
     header: [u8; HEADER_LEN],
 }
@@ -29,12 +29,12 @@ impl BatchAt {
     }
 }
 
-/// Why bytes are no batch.
+/// The error for bytes that are not a batch.
 fn damage(file: &OpenFile, position: u64, reason: impl Into<String>) -> LogError {
     LogError::Corrupt { path: file.path().to_owned(), position, reason: reason.into() }
 }
 
-/// The size of the batch that `header` begins, which must lie within `left` bytes.
+/// The size of the batch that starts with `header`; fails unless it fits into `left` bytes.
 pub(super) fn checked_size(file: &OpenFile, header: &Header<'_>, position: u64, left: u64) -> Result<usize, LogError> {
     match header.magic() {
         2 => {}
@@ -44,7 +44,7 @@ pub(super) fn checked_size(file: &OpenFile, header: &Header<'_>, position: u64, 
         magic => return Err(damage(file, position, format!("magic {magic}"))),
     }
     let (base_offset, delta) = (header.base_offset(), header.last_offset_delta());
-    // The next offset must be one too.
+    // The next offset must be valid too.
     if base_offset < 0 || delta < 0 || base_offset.checked_add(i64::from(delta) + 1).is_none() {
         return Err(damage(file, position, format!("base offset {base_offset} and last offset delta {delta}")));
     }
@@ -54,7 +54,8 @@ pub(super) fn checked_size(file: &OpenFile, header: &Header<'_>, position: u64, 
     }
 }
 
-/// Whether bytes are a message of format v0 or v1 indeed, and not a damaged batch: its CRC-32 of magic and rest is right.
+/// Whether the bytes are a message of format v0 or v1 rather than a damaged batch: the CRC-32 of the bytes from magic
+/// on is right.
 fn is_old_message(file: &OpenFile, header: &Header<'_>, position: u64, left: u64) -> Result<bool, LogError> {
     let length = header.length();
     if length < OLD_FORMAT_LENGTH_MIN || length as u64 + LENGTH_PREFIX as u64 > left {
@@ -66,14 +67,14 @@ fn is_old_message(file: &OpenFile, header: &Header<'_>, position: u64, left: u64
     Ok(u32::from_be_bytes(*stored) == crc32(checked))
 }
 
-/// The CRC-32 of the old formats; bit by bit, since it is only needed to refuse them.
+/// The CRC-32 of the old formats; bit by bit, because it is only used to reject them.
 fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0u32, |crc, &byte| {
         (0..8).fold(crc ^ u32::from(byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg()))
     })
 }
 
-/// Reads header after header of `[position, end)`.
+/// Reads the headers in `[position, end)`.
 pub struct Headers<'a> {
     file: &'a OpenFile,
     position: u64,
@@ -83,17 +84,18 @@ pub struct Headers<'a> {
     chunk: [u8; HEADER_CHUNK],
     chunk_at: u64,
     chunk_len: usize,
-    /// Bytes to read when the next header is not in the chunk.
+    /// Bytes to read if the next header is not in the chunk.
     want: usize,
-    /// What is damaged is passed over, with the offset that no batch may reach, and noted.
+    /// If set, damage is skipped and recorded; no batch may reach this offset.
     limit: Option<i64>,
     found: Vec<Damage>,
-    /// Position of the batch before, and the last offset of the one before that.
+    /// Position of the previous batch, and the last offset of the one before it.
     passed: Option<(u64, i64)>,
 }
 
 impl<'a> Headers<'a> {
-    /// `position` must be where a batch begins, `end` where one ends; no batch may hold an offset below `base_offset`.
+    /// `position` must be the start of a batch and `end` the end of one; no batch may contain an offset below
+    /// `base_offset`.
     pub fn new(file: &'a OpenFile, position: u64, end: u64, base_offset: i64) -> Self {
         let after = base_offset - 1;
         let chunk = [0; HEADER_CHUNK];
@@ -101,25 +103,25 @@ impl<'a> Headers<'a> {
         Self { file, position, end, after, chunk, chunk_at: 0, chunk_len: 0, want, limit, found, passed: None }
     }
 
-    /// Passes over what is damaged. No batch may hold the offset `limit` or a later one.
+    /// Skips damage. No batch may contain offset `limit` or a later one.
     pub fn skipping(self, limit: i64) -> Self {
         Self { limit: Some(limit), ..self }
     }
 
-    /// What was passed over.
+    /// The damage that was skipped.
     pub fn take_damage(&mut self) -> Vec<Damage> {
         std::mem::take(&mut self.found)
     }
 
-    /// From the batch behind `before` on.
-    pub fn behind(file: &'a OpenFile, before: &BatchAt, end: u64) -> Self {
+    /// Starts at the batch after `before`.
+    pub fn after(file: &'a OpenFile, before: &BatchAt, end: u64) -> Self {
         let mut headers = Self::new(file, before.position, end, before.header().base_offset());
         headers.passed = Some((before.position, before.header().base_offset() - 1));
         headers.pass(before.size, before.header().last_offset());
         headers
     }
 
-    /// The next batch, `None` at the end. What is no batch is an error, unless it is passed over.
+    /// The next batch, `None` at the end. Damage is an error unless it is skipped.
     pub fn next(&mut self) -> Result<Option<BatchAt>, LogError> {
         loop {
             let before = (self.position, self.after);
@@ -136,7 +138,7 @@ impl<'a> Headers<'a> {
                 },
                 result => return result,
             };
-            // A wrong length passes for a batch until what follows it is looked at.
+            // A wrong length is noticed only when the bytes after it are read.
             let (before, reason) = match self.passed {
                 Some(passed) if !self.search(passed.1 + 1, limit).has_right_checksum(passed.0)? => {
                     (passed, format!("its length or its checksum is wrong; {reason} where it ends"))
@@ -199,7 +201,7 @@ impl<'a> Headers<'a> {
         self.want = if size < HEADER_CHUNK { HEADER_CHUNK } else { HEADER_LEN };
     }
 
-    /// The first batch for which `wanted` holds.
+    /// The first batch that satisfies `wanted`.
     pub fn find(&mut self, wanted: impl Fn(&Header<'_>) -> bool) -> Result<Option<BatchAt>, LogError> {
         while let Some(batch) = self.next()? {
             if wanted(&batch.header()) {
@@ -217,10 +219,10 @@ pub(super) struct InChunk {
     pub(super) size: usize,
 }
 
-/// Reads batch after batch of `[position, end)`, whole.
+/// Reads the complete batches in `[position, end)`.
 pub struct Batches<'a> {
     file: &'a OpenFile,
-    /// Of the next batch.
+    /// Position of the next batch.
     position: u64,
     end: u64,
     chunk: Vec<u8>,
@@ -233,12 +235,12 @@ impl<'a> Batches<'a> {
         Self { file, position, end, chunk: Vec::new(), chunk_at: position, chunk_bytes: BODY_CHUNK }
     }
 
-    /// The same, so many bytes at a time: more when a batch is larger.
+    /// Reads this many bytes at a time, more if a batch is larger.
     pub fn reading(self, chunk_bytes: usize) -> Self {
         Self { chunk_bytes, ..self }
     }
 
-    /// The next batch and its position, its size within the file and its checksum right; `None` at the end.
+    /// The next batch and its position, with size and checksum verified; `None` at the end.
     pub fn next_valid(&mut self) -> Result<Option<(u64, &[u8])>, LogError> {
         let position = self.position;
         let Some(found) = self.check()? else { return Ok(None) };
@@ -246,7 +248,7 @@ impl<'a> Batches<'a> {
         Ok(Some((position, self.bytes(found))))
     }
 
-    /// The same, but stays where it is.
+    /// The same without advancing.
     pub(super) fn check(&mut self) -> Result<Option<InChunk>, LogError> {
         let Some((position, from, size)) = self.locate()? else { return Ok(None) };
         let bytes = &self.chunk[from..from + size];
@@ -259,7 +261,7 @@ impl<'a> Batches<'a> {
         Ok(Some(InChunk { from, size }))
     }
 
-    /// The bytes of what was found last.
+    /// The bytes of the batch found last.
     pub(super) fn bytes(&self, found: InChunk) -> &[u8] {
         &self.chunk[found.from..found.from + found.size]
     }
@@ -268,12 +270,12 @@ impl<'a> Batches<'a> {
         self.position
     }
 
-    /// Goes on at `position`, which lies behind this one.
+    /// Continues at `position`, which is after the current one.
     pub(super) fn seek(&mut self, position: u64) {
         self.position = position;
     }
 
-    /// Brings the next batch into the chunk: its position, its place in the chunk, its size.
+    /// Loads the next batch into the chunk; returns its position, its index in the chunk and its size.
     fn locate(&mut self) -> Result<Option<(u64, usize, usize)>, LogError> {
         let position = self.position;
         if position >= self.end {
@@ -291,7 +293,7 @@ impl<'a> Batches<'a> {
         Ok(Some((position, (position - self.chunk_at) as usize, size)))
     }
 
-    /// Makes the `need` bytes at the position part of the chunk; they are within the end.
+    /// Loads `need` bytes at the position into the chunk; they are within the end.
     fn fill(&mut self, need: usize) -> Result<(), LogError> {
         let have_to = self.chunk_at + self.chunk.len() as u64;
         if self.position + need as u64 <= have_to {
@@ -312,7 +314,7 @@ impl<'a> Batches<'a> {
     }
 }
 
-/// Whether `[position, end)` holds nothing but zeroes: a tail that was prepared and never written.
+/// Whether `[position, end)` contains only zeroes: a prepared tail that was never written.
 pub fn is_zero(file: &OpenFile, mut position: u64, end: u64) -> Result<bool, LogError> {
     let mut chunk = vec![0u8; 64 << 10];
     while position < end {

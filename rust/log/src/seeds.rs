@@ -1,6 +1,7 @@
-//! The seeds of the fuzz targets `log_files` and `log_open`: what klamm writes, in the form that the targets take.
+//! The seeds of the fuzz targets `log_files` and `log_open`: files that klamm writes, in the input format of the
+//! targets.
 //!
-//! `KLAMM_BLESS=1 cargo test -p klamm-log seeds` writes them anew.
+//! `KLAMM_BLESS=1 cargo test -p klamm-log seeds` rewrites them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use super::checkpoint::{Offsets, format_epochs, format_offsets, format_partition
 use super::testing::{BatchSpec, batch, config, create};
 use super::*;
 
-/// A log with an idempotent producer, a transaction that was aborted and one that is open, and its files after a close.
+/// Creates the files of a closed log with an idempotent producer, an aborted transaction and an open one.
 fn write_log(path: &Path) {
     let mut log = create(path, LogConfig { index_interval_bytes: 64, ..config() });
     for at in 0..3 {

@@ -1,10 +1,13 @@
 //! One segment: a file of batches and its indexes.
 //!
-//! Invariants: (1) `[0, size)` of the log file is whole batches by rising offset, all at or above the base offset and
-//! within 2^31 of it; (2) every entry of the offset index is the last offset and the first byte of a batch; (3) no batch
-//! below a time index entry's offset has a larger timestamp. Damage on the disk breaks (1): what is known of it is in `damage`,
-//! and is passed over. Beyond `size` only the active segment's file may hold bytes:
-//! zeroes that were prepared.
+//! Invariants: (1) `[0, size)` of the log file consists of complete batches in order of offset, all at or above the
+//! base offset and within 2^31 of it; (2) every entry of the offset index is the last offset and the first byte of a
+//! batch; (3) no batch below a time index entry's offset has a larger timestamp. Damage on the disk breaks (1): known
+//! damage is in `damage` and is skipped. Only the active segment's file may contain bytes beyond `size`: prepared
+//! zeroes.
+
+mod indexes;
+mod place;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,37 +18,14 @@ use klamm_records::header::{HEADER_LEN, Header};
 use super::config::LogConfig;
 use super::damage::Damage;
 use super::files::{FileCache, LogFile, OpenFile, PartitionDir};
-use super::index::{NO_TIMESTAMP, OffsetIndex, TimeIndex, TimestampOffset, TxnIndex};
+use super::index::{OffsetIndex, TimeIndex, TimestampOffset, TxnIndex};
 use super::names::{FileName, Kind, Stage};
 use super::prepare::Prepared;
-use super::scan::{BatchAt, HEADER_CHUNK, Headers};
+use super::scan::Headers;
 use super::write_back::WriteBack;
+pub use place::Place;
 
-/// Appended batches whose places are remembered, so that a read near the end asks no file.
-const RECENT_MAX: usize = 64;
-
-/// A place that a read can begin at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    pub base_offset: i64,
-    pub last_offset: i64,
-    pub position: u64,
-    pub size: usize,
-}
-
-impl Place {
-    fn of(batch: &BatchAt) -> Self {
-        let header = batch.header();
-        Self {
-            base_offset: header.base_offset(),
-            last_offset: header.last_offset(),
-            position: batch.position,
-            size: batch.size,
-        }
-    }
-}
-
-/// What is asked of a segment before an append.
+/// The properties of an append that decide whether the segment rolls first.
 #[derive(Clone, Copy, Debug)]
 pub struct RollCheck {
     pub bytes: usize,
@@ -61,42 +41,43 @@ pub struct Segment {
     offsets: OffsetIndex,
     times: TimeIndex,
     txns: TxnIndex,
-    /// Largest timestamp and where; `None` until the time index was read.
+    /// Largest timestamp and its offset; `None` until the time index is read.
     max_timestamp: Option<TimestampOffset>,
-    /// Whether that was only read from the index.
+    /// Whether it was read from the index and not verified.
     max_unchecked: bool,
-    /// The first batch's largest timestamp; `None` until it was read.
+    /// The first batch's largest timestamp; `None` until it is read.
     first_timestamp: Option<i64>,
     created_ms: i64,
     bytes_since_index: u64,
     recent: VecDeque<Place>,
     prepared: Option<Arc<Prepared>>,
-    /// Bytes that the log file gets at once when it is made (`preallocate`).
+    /// Bytes that are allocated when the log file is created (`preallocate`).
     preallocate_bytes: Option<u64>,
-    /// It has them: the file is longer than its batches.
+    /// Whether they were allocated: the file is longer than its batches.
     preallocated: bool,
-    /// Bytes appended since the segment was opened, and how many those were when the last flush began.
+    /// Bytes appended since the segment was opened, and the count when the last flush began.
     written: u64,
     written_at_flush: u64,
     write_back: WriteBack,
-    /// Whether the log file has bytes or names that were not synced.
+    /// Whether the log file has content or a name that was not synced.
     pub(super) dirty: bool,
-    /// An index file is not there although the log holds batches.
+    /// An index file is missing although the log contains batches.
     indexes_lost: bool,
     index_interval_bytes: u32,
-    /// No batch holds this offset or a later one: the next segment's base offset, when that was there at the start.
+    /// No batch contains this offset or a later one: the next segment's base offset if that existed at the start.
     limit: i64,
-    /// What is known to be damaged, by rising position.
+    /// Known damage, in order of position.
     damage: Vec<Damage>,
-    /// Checksum of the first batch; `None` until it was read or written.
+    /// Checksum of the first batch; `None` until it is read or written.
     first_crc: Option<u32>,
-    /// Bytes below were there at the start and were not read since, but for the ranges of `verified`, which rise.
+    /// Bytes below this existed at the start and were not read since, except for the ranges of `verified`, which are
+    /// in order.
     unverified_end: u64,
     verified: Vec<(u64, u64)>,
 }
 
 impl Segment {
-    /// A segment that is not on disk yet; its log file is created.
+    /// Creates a segment and its log file on disk.
     pub fn create(
         cache: &Arc<FileCache>,
         dir: &Arc<PartitionDir>,
@@ -107,7 +88,7 @@ impl Segment {
         Self::create_at(cache, dir, base_offset, Stage::Live, config, now_ms)
     }
 
-    /// The same for a segment that the cleaner makes.
+    /// The same for a segment that the cleaner writes.
     pub fn create_at(
         cache: &Arc<FileCache>,
         dir: &Arc<PartitionDir>,
@@ -121,7 +102,7 @@ impl Segment {
         Ok(segment)
     }
 
-    /// An empty segment of which nothing is on disk before [`Segment::make`].
+    /// An empty segment that is not on disk before [`Segment::make`].
     pub fn planned(dir: &Arc<PartitionDir>, base_offset: i64, stage: Stage, config: &LogConfig) -> Self {
         let mut segment = Self::with_files(dir, base_offset, stage, config, Some(0));
         segment.max_timestamp = Some(segment.times.last());
@@ -143,7 +124,7 @@ impl Segment {
         Ok(())
     }
 
-    /// A segment whose log file has `size` bytes; its indexes are read when they are needed.
+    /// An existing segment with a log file of `size` bytes; its indexes are loaded on demand.
     pub fn existing(
         dir: &Arc<PartitionDir>,
         base_offset: i64,
@@ -207,7 +188,7 @@ impl Segment {
         }
     }
 
-    /// The end of the bytes that were not checked since the start.
+    /// The end of the bytes that were not verified since the start.
     pub(super) fn unverified_end(&self) -> u64 {
         self.unverified_end
     }
@@ -217,7 +198,7 @@ impl Segment {
         self.verified.get(at).is_some_and(|&(begin, end)| begin <= from && to <= end)
     }
 
-    /// The batches of `[from, to)` were checked.
+    /// Records that the batches of `[from, to)` were verified.
     pub(super) fn note_verified(&mut self, from: u64, to: u64, damage: Vec<Damage>) {
         self.note_damage(damage);
         let first = self.verified.partition_point(|&(_, end)| end < from);
@@ -228,37 +209,37 @@ impl Segment {
         self.verified.splice(first..after, [joined]);
     }
 
-    /// Bytes from `from` on were read and checked.
+    /// Records that all bytes from `from` on were read and verified.
     pub(super) fn note_checked_from(&mut self, from: u64) {
         self.unverified_end = self.unverified_end.min(from);
     }
 
-    /// The next segment begins at `limit`; `None` while there is no next one.
+    /// The next segment begins at `limit`; `None` if there is no next one.
     pub(super) fn set_limit(&mut self, limit: Option<i64>) {
         self.limit = limit.unwrap_or(unlimited(self.base_offset));
     }
 
-    /// What is known to be damaged.
+    /// The known damage.
     pub fn damage(&self) -> &[Damage] {
         &self.damage
     }
 
-    /// Remembers what was found to be damaged.
+    /// Adds damage that was found.
     pub(super) fn note_damage(&mut self, found: Vec<Damage>) {
         found.into_iter().for_each(|damage| damage.note(&mut self.damage));
     }
 
-    /// What is damaged where `offset` was.
+    /// The damage at the place of `offset`.
     pub(super) fn damage_of(&self, offset: i64) -> Option<&Damage> {
         self.damage.iter().find(|damage| (damage.first_offset..damage.next_offset).contains(&offset))
     }
 
-    /// Where bytes that may be served from `position` on end.
+    /// The end of the servable bytes that start at `position`.
     pub(super) fn intact_end(&self, position: u64) -> u64 {
         self.damage.iter().map(|damage| damage.position).find(|&at| at >= position).unwrap_or(self.size)
     }
 
-    /// Checksum of the first batch, as its header has it; `None` when there is none.
+    /// Checksum of the first batch according to its header; `None` if there is none.
     pub(super) fn first_crc(&self) -> Option<u32> {
         self.first_crc
     }
@@ -273,7 +254,7 @@ impl Segment {
         Ok(())
     }
 
-    /// The headers from `position` on, what is damaged passed over.
+    /// The headers from `position` on; damage is skipped.
     pub(super) fn headers<'a>(&self, file: &'a OpenFile, position: u64) -> Headers<'a> {
         Headers::new(file, position, self.size, self.base_offset).skipping(self.limit)
     }
@@ -299,7 +280,7 @@ impl Segment {
         self.txns.file()
     }
 
-    /// Checksum of the index of aborted transactions, 0 when there is none; `None` when it was not read.
+    /// Checksum of the index of aborted transactions, 0 if it is empty; `None` if it was not read.
     pub(super) fn txn_crc(&self) -> Option<u32> {
         self.txns.checksum()
     }
@@ -309,30 +290,7 @@ impl Segment {
         [&self.log, self.offsets.file(), self.times.file(), self.txns.file()]
     }
 
-    /// Brings both indexes into use; damaged ones are made again from the log.
-    pub fn load(&mut self, cache: &Arc<FileCache>) -> Result<(), LogError> {
-        if self.indexes_lost {
-            return self.rebuild_indexes(cache);
-        }
-        let loaded = self.offsets.load(cache, self.size).and_then(|()| self.times.load(cache));
-        match loaded {
-            Err(LogError::Corrupt { .. }) => self.rebuild_indexes(cache)?,
-            result => result?,
-        }
-        if self.max_timestamp.is_none() {
-            self.max_timestamp = Some(self.times.last());
-            self.max_unchecked = true;
-        }
-        Ok(())
-    }
-
-    /// Bytes of the larger of the two indexes.
-    pub fn index_bytes(&mut self, cache: &Arc<FileCache>) -> Result<u64, LogError> {
-        self.load(cache)?;
-        Ok((u64::from(self.offsets.len()) * 8).max(u64::from(self.times.len()) * 12))
-    }
-
-    /// Whether an append needs a new segment first (facts 3.2).
+    /// Whether an append needs a new segment first (Apache Kafka's `LogSegment.shouldRoll`).
     pub fn should_roll(
         &mut self,
         cache: &Arc<FileCache>,
@@ -351,13 +309,13 @@ impl Segment {
         Ok(waited_ms > config.segment_ms_max() - jitter_ms || self.offsets.is_full() || self.times.is_full())
     }
 
-    /// How long the segment has been the active one, by its records' time if they have one.
+    /// The age of the active segment in ms, by its records' timestamps if they have any.
     fn waited_ms(&mut self, cache: &Arc<FileCache>, now_ms: i64, timestamp: i64) -> Result<i64, LogError> {
         let first = self.first_timestamp(cache)?;
         Ok(if first >= 0 { timestamp.saturating_sub(first) } else { now_ms - self.created_ms })
     }
 
-    /// The first batch's largest timestamp, -1 when there is none.
+    /// The first batch's largest timestamp, -1 if there is none.
     pub fn first_timestamp(&mut self, cache: &Arc<FileCache>) -> Result<i64, LogError> {
         if let Some(timestamp) = self.first_timestamp {
             return Ok(timestamp);
@@ -374,21 +332,7 @@ impl Segment {
         Ok(timestamp)
     }
 
-    /// Largest timestamp and the last offset of the batch that has it; -1 when there is none.
-    pub fn max_timestamp(&mut self, cache: &Arc<FileCache>) -> Result<TimestampOffset, LogError> {
-        self.load(cache)?;
-        let largest = self.max_timestamp.expect("set by load");
-        // Segments are dropped by this: a damaged entry must not decide.
-        if std::mem::take(&mut self.max_unchecked)
-            && largest.timestamp != NO_TIMESTAMP
-            && !self.has_batch_of(cache, largest)?
-        {
-            self.rebuild_indexes(cache)?;
-        }
-        Ok(self.max_timestamp.expect("set by load"))
-    }
-
-    /// Appends whole batches with one write, then indexes them.
+    /// Appends complete batches with one write, then indexes them.
     pub fn append(&mut self, cache: &Arc<FileCache>, batches: &[u8]) -> Result<(), LogError> {
         self.load(cache)?;
         let start = self.size;
@@ -411,237 +355,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Brings the indexes up to a batch that is in the log file.
-    pub(super) fn note_batch(
-        &mut self,
-        cache: &Arc<FileCache>,
-        header: &Header<'_>,
-        position: u64,
-        size: usize,
-    ) -> Result<(), LogError> {
-        let last_offset = header.last_offset();
-        if !self.offsets.holds(last_offset) {
-            let reason = format!("offset {last_offset} in the segment of offset {}", self.base_offset);
-            return Err(LogError::Corrupt { path: self.log.path(), position, reason });
-        }
-        let largest = self.max_timestamp.unwrap_or(self.times.last());
-        if header.max_timestamp() > largest.timestamp {
-            self.max_timestamp = Some(TimestampOffset { timestamp: header.max_timestamp(), offset: last_offset });
-        }
-        if position == 0 {
-            self.first_crc = Some(header.crc());
-        }
-        if self.first_timestamp.is_none() && position == 0 {
-            self.first_timestamp = Some(header.max_timestamp());
-        }
-        if self.bytes_since_index > u64::from(self.index_interval_bytes) {
-            self.offsets.push(cache, last_offset, position as u32)?;
-            if let Some(largest) = self.max_timestamp.filter(|largest| largest.timestamp >= 0) {
-                self.times.maybe_push(cache, largest)?;
-            }
-            self.bytes_since_index = 0;
-        }
-        self.bytes_since_index += size as u64;
-        if self.recent.len() == RECENT_MAX {
-            self.recent.pop_front();
-        }
-        self.recent.push_back(Place { base_offset: header.base_offset(), last_offset, position, size });
-        Ok(())
-    }
-
-    /// The first batch whose last offset is at least `offset`; `None` when all end below it.
-    pub fn locate(&mut self, cache: &Arc<FileCache>, offset: i64) -> Result<Option<Place>, LogError> {
-        let mut found = self.locate_by_headers(cache, offset)?;
-        // Whatever a header says that is known to be damaged.
-        while let Some(end) = found.and_then(|place| self.end_of_damage_at(place.position)) {
-            let file = self.log.open(cache)?;
-            let mut headers = self.headers(&file, end);
-            let next = headers.find(|header| header.last_offset() >= offset)?;
-            self.note_damage(headers.take_damage());
-            found = next.as_ref().map(Place::of);
-        }
-        Ok(found)
-    }
-
-    fn end_of_damage_at(&self, position: u64) -> Option<u64> {
-        let damage = self.damage.iter().find(|damage| (damage.position..damage.end).contains(&position));
-        damage.map(|damage| damage.end)
-    }
-
-    fn locate_by_headers(&mut self, cache: &Arc<FileCache>, offset: i64) -> Result<Option<Place>, LogError> {
-        if let Some(found) = self.locate_recent(offset) {
-            return Ok(found);
-        }
-        if let Some(found) = self.locate_indexed(cache, offset)? {
-            return Ok(Some(found));
-        }
-        let before = self.batch_before(cache, offset)?;
-        let file = self.log.open(cache)?;
-        let mut headers = match &before {
-            Some(batch) if batch.header().last_offset() >= offset => return Ok(Some(Place::of(batch))),
-            Some(batch) => Headers::behind(&file, batch, self.size).skipping(self.limit),
-            None => self.headers(&file, 0),
-        };
-        let found = headers.find(|header| header.last_offset() >= offset)?;
-        self.note_damage(headers.take_damage());
-        Ok(found.as_ref().map(Place::of))
-    }
-
-    /// The batch that holds `offset`, when it is the one of the next index entry: each that stands behind a large one has
-    /// an entry, so that its own header tells.
-    fn locate_indexed(&mut self, cache: &Arc<FileCache>, offset: i64) -> Result<Option<Place>, LogError> {
-        self.load(cache)?;
-        let (before, Some(next)) = self.offsets.around(cache, offset)? else { return Ok(None) };
-        if next.position - before.map_or(0, |entry| entry.position.min(next.position)) < HEADER_CHUNK as u32 {
-            return Ok(None);
-        }
-        // What does not fit is for the search from the entry before, which checks it.
-        let found = self.batch_at(cache, next.position).ok().flatten();
-        let is_it = |batch: &Header<'_>| batch.base_offset() <= offset && batch.last_offset() == next.offset;
-        Ok(found.filter(|batch| is_it(&batch.header())).as_ref().map(Place::of))
-    }
-
-    fn locate_recent(&self, offset: i64) -> Option<Option<Place>> {
-        let first = self.recent.front()?;
-        if offset < first.base_offset {
-            return None;
-        }
-        let at = self.recent.partition_point(|place| place.last_offset < offset);
-        Some(self.recent.get(at).copied())
-    }
-
-    /// Where a walk to `offset` may begin: a batch whose last offset is at most that.
-    pub(super) fn position_before(&mut self, cache: &Arc<FileCache>, offset: i64) -> Result<u64, LogError> {
-        Ok(self.batch_before(cache, offset)?.map_or(0, |batch| batch.position))
-    }
-
-    /// The batch of the last index entry for offsets up to `offset`, if there is one. A wrong entry shows here, since the
-    /// batch that it names carries its offset.
-    fn batch_before(&mut self, cache: &Arc<FileCache>, offset: i64) -> Result<Option<BatchAt>, LogError> {
-        self.load(cache)?;
-        let Some(entry) = self.offsets.lookup(cache, offset)? else { return Ok(None) };
-        match self.batch_at(cache, entry.position) {
-            Ok(Some(batch)) if batch.header().last_offset() == entry.offset => return Ok(Some(batch)),
-            Err(error @ (LogError::Io { .. } | LogError::TooManyOpenFiles { .. })) => return Err(error),
-            _ => {}
-        }
-        self.rebuild_indexes(cache)?;
-        match self.offsets.lookup(cache, offset)? {
-            Some(entry) => self.batch_at(cache, entry.position),
-            None => Ok(None),
-        }
-    }
-
-    fn batch_at(&self, cache: &Arc<FileCache>, position: u32) -> Result<Option<BatchAt>, LogError> {
-        let file = self.log.open(cache)?;
-        Headers::new(&file, u64::from(position), self.size, self.base_offset).next()
-    }
-
-    /// An offset that nothing below `position` reaches: the next index entry's, if there is one.
-    pub fn offset_after(&mut self, cache: &Arc<FileCache>, position: u64) -> Result<Option<i64>, LogError> {
-        self.load(cache)?;
-        Ok(self.offsets.lookup_position(cache, position)?.map(|entry| entry.offset))
-    }
-
-    /// The offset after the last batch; the base offset when there is none.
-    pub fn next_offset(&mut self, cache: &Arc<FileCache>) -> Result<i64, LogError> {
-        let from = self.position_before(cache, i64::MAX)?;
-        let file = self.log.open(cache)?;
-        let mut headers = Headers::new(&file, from, self.size, self.base_offset);
-        let mut next_offset = self.base_offset;
-        while let Some(batch) = headers.next()? {
-            next_offset = batch.header().next_offset();
-        }
-        Ok(next_offset)
-    }
-
-    /// Makes the indexes again from the headers in the log.
-    pub fn rebuild_indexes(&mut self, cache: &Arc<FileCache>) -> Result<(), LogError> {
-        let rebuilt = self.try_rebuild(cache);
-        // Half an index is none.
-        self.indexes_lost = rebuilt.is_err();
-        rebuilt
-    }
-
-    fn try_rebuild(&mut self, cache: &Arc<FileCache>) -> Result<(), LogError> {
-        self.reset_indexes(cache)?;
-        let file = self.log.open(cache)?;
-        let mut headers = self.headers(&file, 0);
-        while let Some(batch) = headers.next()? {
-            self.note_batch(cache, &batch.header(), batch.position, batch.size)?;
-        }
-        self.note_damage(headers.take_damage());
-        self.write_indexes(cache, true)
-    }
-
-    /// Empties the indexes and what is known from them; the aborted transactions stay.
-    pub(super) fn reset_indexes(&mut self, cache: &Arc<FileCache>) -> Result<(), LogError> {
-        self.offsets.reset(cache)?;
-        self.times.reset(cache)?;
-        self.max_timestamp = Some(self.times.last());
-        self.indexes_lost = false;
-        self.first_timestamp = None;
-        self.bytes_since_index = 0;
-        self.recent.clear();
-        Ok(())
-    }
-
-    /// Brings the segment to where it was when everything below `offset` was flushed, without reading all of it: the
-    /// indexes up to there are taken over, and the headers from the last index entry on are walked. Gives the position of
-    /// `offset`; `None` when the files do not allow that, and then everything has to be read.
-    pub(super) fn resume_at(&mut self, cache: &Arc<FileCache>, offset: i64) -> Result<Option<u64>, LogError> {
-        if self.indexes_lost || offset <= self.base_offset {
-            return Ok(None);
-        }
-        let last = self.offsets.restore(cache, offset, self.size)?;
-        self.times.restore(cache, offset, self.size)?;
-        self.max_timestamp = Some(self.times.last());
-        (self.first_timestamp, self.bytes_since_index) = (None, 0);
-        let file = self.log.open(cache)?;
-        let mut headers =
-            Headers::new(&file, last.map_or(0, |entry| u64::from(entry.position)), self.size, self.base_offset);
-        let mut expected = last.map(|entry| entry.offset);
-        // Where the batch before ended: its next offset and its end.
-        let mut reached = (self.base_offset, 0);
-        while reached.0 != offset {
-            let batch = match headers.next() {
-                Err(LogError::Corrupt { .. }) | Ok(None) => return Ok(None),
-                result => result?.expect("matched above"),
-            };
-            let header = batch.header();
-            if expected.take().is_some_and(|expected| header.last_offset() != expected) {
-                return Ok(None);
-            }
-            if header.base_offset() >= offset {
-                // Compaction left a gap there.
-                return Ok(Some(batch.position));
-            }
-            if header.last_offset() >= offset {
-                return Ok(None);
-            }
-            let largest = self.max_timestamp.expect("set above");
-            if header.max_timestamp() > largest.timestamp {
-                let (timestamp, offset) = (header.max_timestamp(), header.last_offset());
-                self.max_timestamp = Some(TimestampOffset { timestamp, offset });
-            }
-            self.bytes_since_index += batch.size as u64;
-            reached = (header.next_offset(), batch.position + batch.size as u64);
-        }
-        Ok(Some(reached.1))
-    }
-
-    /// Writes the index entries that are only in memory; `last`: with the final entry of the time index.
-    pub fn write_indexes(&mut self, cache: &Arc<FileCache>, last: bool) -> Result<(), LogError> {
-        self.load(cache)?;
-        if let Some(largest) = self.max_timestamp.filter(|largest| last && largest.timestamp >= 0) {
-            self.times.maybe_push(cache, largest)?;
-        }
-        self.dirty |= self.offsets.write(cache)?;
-        self.dirty |= self.times.write(cache)?;
-        self.txns.write(cache)
-    }
-
-    /// The segment takes no more appends: its tail is cut, its indexes are whole on disk.
+    /// Ends appends to the segment: its tail is truncated, its indexes are written completely.
     pub fn become_inactive(&mut self, cache: &Arc<FileCache>) -> Result<(), LogError> {
         self.cut_tail(cache)?;
         self.write_indexes(cache, true)?;
@@ -649,7 +363,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Cuts what was prepared beyond the last batch.
+    /// Truncates the prepared tail after the last batch.
     pub fn cut_tail(&mut self, cache: &Arc<FileCache>) -> Result<(), LogError> {
         let prepared = self.prepared.take().is_some_and(|prepared| prepared.close(self.size));
         if prepared | std::mem::take(&mut self.preallocated) {
@@ -659,15 +373,15 @@ impl Segment {
         Ok(())
     }
 
-    /// Whether the log file was made with its full size and still has it.
+    /// Whether the log file was allocated with its full size and still has it.
     pub fn is_preallocated(&self) -> bool {
         self.preallocated
     }
 
-    /// How far a flush that begins now should prepare the tail, if it should.
+    /// How far a flush that begins now should prepare the tail, if at all.
     pub fn prepare_target(&mut self, config: &LogConfig) -> Option<(Arc<Prepared>, u64)> {
         let since_flush = self.written - std::mem::replace(&mut self.written_at_flush, self.written);
-        // Flushes of many bytes gain nothing: the zeroes would only be written too.
+        // Flushes of many bytes gain nothing: they would only write zeroes in addition.
         if config.prepare_bytes == 0 || since_flush > u64::from(config.prepare_bytes) / 2 {
             return None;
         }
@@ -676,7 +390,7 @@ impl Segment {
         Some((prepared.clone(), target))
     }
 
-    /// Which bytes the system should begin to write back.
+    /// The state of the early write-back.
     pub fn write_back(&self) -> &WriteBack {
         &self.write_back
     }
@@ -685,7 +399,7 @@ impl Segment {
         &mut self.write_back
     }
 
-    /// Drops every batch that holds `offset` or a later one; returns the offset after what is left.
+    /// Removes every batch that contains `offset` or a later one; returns the offset after the remaining batches.
     pub fn truncate_to(&mut self, cache: &Arc<FileCache>, offset: i64, now_ms: i64) -> Result<(), LogError> {
         self.load(cache)?;
         self.set_limit(None);
@@ -703,7 +417,7 @@ impl Segment {
         self.read_max_timestamp(cache)
     }
 
-    /// Cuts the log file to `size` bytes.
+    /// Truncates the log file to `size` bytes.
     pub(super) fn cut_to(&mut self, cache: &Arc<FileCache>, size: u64) -> Result<(), LogError> {
         if let Some(prepared) = self.prepared.take() {
             prepared.close(size);
@@ -721,53 +435,9 @@ impl Segment {
         self.log.open(cache)?.set_len(size)
     }
 
-    /// Finds the largest timestamp again: the last entry's, or one of the batches after it.
-    fn read_max_timestamp(&mut self, cache: &Arc<FileCache>) -> Result<(), LogError> {
-        let mut largest = self.times.last();
-        let from = self.position_before(cache, largest.offset)?;
-        let file = self.log.open(cache)?;
-        let mut headers = self.headers(&file, from);
-        while let Some(batch) = headers.next()? {
-            let header = batch.header();
-            if header.max_timestamp() > largest.timestamp {
-                largest = TimestampOffset { timestamp: header.max_timestamp(), offset: header.last_offset() };
-            }
-        }
-        self.max_timestamp = Some(largest);
-        Ok(())
-    }
-
     /// The log file, opened.
     pub fn open(&self, cache: &Arc<FileCache>) -> Result<Arc<OpenFile>, LogError> {
         self.log.open(cache)
-    }
-
-    /// Where a search for `timestamp` among offsets from `from_offset` on begins.
-    pub fn position_for_timestamp(
-        &mut self,
-        cache: &Arc<FileCache>,
-        timestamp: i64,
-        from_offset: i64,
-    ) -> Result<u64, LogError> {
-        self.load(cache)?;
-        let mut entry = self.times.lookup(cache, timestamp)?;
-        if entry.timestamp != NO_TIMESTAMP && !self.has_batch_of(cache, entry)? {
-            self.rebuild_indexes(cache)?;
-            entry = self.times.lookup(cache, timestamp)?;
-        }
-        self.position_before(cache, entry.offset.max(from_offset))
-    }
-
-    /// Whether a time index entry names a batch: a wrong entry shows in that.
-    fn has_batch_of(&mut self, cache: &Arc<FileCache>, entry: TimestampOffset) -> Result<bool, LogError> {
-        let Some(place) = self.locate(cache, entry.offset)? else { return Ok(false) };
-        let file = self.log.open(cache)?;
-        let batch = self.headers(&file, place.position).next()?;
-        Ok(batch.is_some_and(|batch| {
-            let header = batch.header();
-            // Before 4.0 Apache Kafka noted the record's offset, not its batch's last one.
-            header.base_offset() <= entry.offset && header.max_timestamp() == entry.timestamp
-        }))
     }
 
     /// Removes all files.
@@ -784,7 +454,7 @@ impl Segment {
     }
 }
 
-/// Beyond every offset that an index of a segment can hold.
+/// Larger than every offset that an index of the segment can contain.
 fn unlimited(base_offset: i64) -> i64 {
     base_offset.saturating_add(1 << 31)
 }

@@ -1,11 +1,11 @@
-//! How much of a log lies behind an offset.
+//! How many bytes of a log follow an offset.
 
 use klamm_base::LogError;
 
 use super::partition_log::Log;
 
 impl Log {
-    /// Bytes of the batches at or above `offset`, the one that holds it counted whole; 0 at the log's end.
+    /// Bytes of the batches at or above `offset`; the batch that contains it counts completely. 0 at the log's end.
     pub fn bytes_from(&mut self, offset: i64) -> Result<u64, LogError> {
         if offset >= self.log_end_offset {
             return Ok(0);

@@ -1,4 +1,4 @@
-//! The clean stop of the log directories: every log closed, then the record that says so.
+//! The clean stop of the log directories: closes every log, then writes the clean-stop record.
 
 use std::sync::Arc;
 
@@ -9,34 +9,35 @@ use super::checkpoint::write_clean_shutdown;
 use super::config::LogConfig;
 use super::flush::FlushJob;
 use super::flusher::sync_together;
-use super::found::Found;
+use super::found::LogOnDisk;
 use super::manager::{Event, LogManager};
 use super::owner::{LogOwner, with_log};
 
 impl LogManager {
-    /// Recovers what nobody opened since a crash, so that the stop which follows is a clean one. Logs that were closed
-    /// cleanly are left alone; an error was reported to the directory.
-    pub fn recover_the_rest(&self, config: impl Fn(&Found) -> Arc<LogConfig> + Sync, now_ms: i64) {
+    /// Recovers the logs that were not opened since a crash, so that the following stop is clean. Logs that were
+    /// closed cleanly are skipped; errors are reported to the directory.
+    pub fn recover_the_rest(&self, config: impl Fn(&LogOnDisk) -> Arc<LogConfig> + Sync, now_ms: i64) {
         let mut found = self.found();
         found.retain(|found| !self.dirs[found.dir].was_shut_down_cleanly());
         self.open_all(&found, config, now_ms, |found, opened| {
             let Ok((mut log, _)) = opened else { return };
-            if self.judge(found.dir, log.close()).is_ok() {
+            if self.fail_dir_on_error(found.dir, log.close()).is_ok() {
                 self.dirs[found.dir].note_closed(found, &log);
             }
         });
     }
 
-    /// Closes every log and marks the directories as cleanly shut down. The owners take no more appends by now.
+    /// Closes every log and marks the directories as cleanly shut down. The owners accept no more appends at this
+    /// point.
     pub fn shutdown(&self, broker_epoch: i64) {
         self.stop_threads();
         let dirs: Vec<Vec<usize>> = self.online().map(|(at, _)| vec![at]).collect();
         self.in_parallel(&dirs, |&at| {
-            if let Err(error) = self.judge(at, self.close_dir(at, broker_epoch)) {
+            if let Err(error) = self.fail_dir_on_error(at, self.close_dir(at, broker_epoch)) {
                 (self.on_event)(Event::Warning(format!("a log directory was not closed cleanly: {error}")));
             }
         });
-        self.dirs.iter().for_each(|dir| dir.give_back());
+        self.dirs.iter().for_each(|dir| dir.release());
     }
 
     fn close_dir(&self, at: usize, broker_epoch: i64) -> Result<(), LogError> {
@@ -63,7 +64,7 @@ impl LogManager {
             with_log(&***owner, |log| log.end_close(Some(job.end())));
         }
         dir.checkpoint_all(&self.context.cache)?;
-        // After a crash, a log that was not recovered since is still to be.
+        // A log that was not recovered since a crash still needs recovery.
         if dir.with_inventory(|inventory| inventory.is_settled()) {
             let clean_stop = dir.clean_stop().write(&self.context.cache, dir.path())?;
             write_clean_shutdown(&self.context.cache, dir.path(), broker_epoch, clean_stop)?;

@@ -1,7 +1,8 @@
-//! Segment files that are another log's: exchanged with a sibling's while the node was stopped.
+//! Segment files of another log: exchanged with a sibling's while the node was stopped.
 //!
-//! Their batches are intact and their offsets may fit. Only the clean-stop record shows it, which has the checksum of each
-//! segment's first batch. Such a file is set aside, so that no later start takes its records for this log's.
+//! Their batches are intact and their offsets may fit. Only the clean-stop record reveals them, because it contains
+//! the checksum of each segment's first batch. Such a file is set aside, so that no later start takes its records for
+//! this log's.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,12 +29,12 @@ impl StraySegment {
         FileName::live(self.base_offset, Kind::Log).to_string()
     }
 
-    /// The name that the file gets.
+    /// The name that the file receives.
     pub fn new_name(&self) -> String {
         self.log_name() + SUFFIX
     }
 
-    /// Renames the file and removes its indexes; gives the line for the log.
+    /// Renames the file and removes its indexes; returns the warning.
     pub fn set_aside(&self, cache: &Arc<FileCache>, folder: &Path) -> Result<String, LogError> {
         let (file, stray) = (folder.join(self.log_name()), folder.join(self.new_name()));
         cache.rename(&file, &stray)?;
@@ -49,7 +50,7 @@ impl StraySegment {
     }
 }
 
-/// The segment files of a folder whose first batch is intact and not the one of the log that was closed.
+/// The segment files of a folder whose first batch is intact but not the one of the closed log.
 pub fn find_strays(cache: &Arc<FileCache>, folder: &Path, closed: &ClosedLog) -> Result<Vec<StraySegment>, LogError> {
     let mut strays = Vec::new();
     for segment in &closed.segments {
@@ -64,7 +65,7 @@ pub fn find_strays(cache: &Arc<FileCache>, folder: &Path, closed: &ClosedLog) ->
     Ok(strays)
 }
 
-/// The checksum of an intact first batch that is not the expected one.
+/// The checksum of an intact first batch that differs from the expected one.
 fn other_first_crc(cache: &Arc<FileCache>, folder: &Path, segment: &ClosedSegment) -> Result<Option<u32>, LogError> {
     let Some(expected) = segment.first_crc else { return Ok(None) };
     let file = match cache.open_read_only(&folder.join(FileName::live(segment.base_offset, Kind::Log).to_string())) {

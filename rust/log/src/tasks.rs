@@ -1,4 +1,4 @@
-//! What has to be done for the logs now and then, on one thread.
+//! The periodic tasks of the logs, on one thread.
 
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
@@ -11,10 +11,10 @@ use super::manager::{Event, LogManager};
 use super::owner::with_log;
 use super::partition_log::Log;
 
-/// How often, in ms.
+/// The intervals of the tasks, in ms.
 #[derive(Clone, Debug)]
 pub struct Intervals {
-    /// `log.flush.offset.checkpoint.interval.ms`
+    /// `log.flush.offset.checkpoint.interval.ms`.
     pub recovery_point_checkpoint_ms: i64,
     /// `log.flush.start.offset.checkpoint.interval.ms`
     pub log_start_checkpoint_ms: i64,
@@ -26,9 +26,10 @@ pub struct Intervals {
     pub producer_expiration_check_ms: i64,
     /// `log.flush.scheduler.interval.ms`
     pub flush_check_ms: i64,
-    /// `log.initial.task.delay.ms`: when retention, flush check and the first two checkpoints run first.
+    /// `log.initial.task.delay.ms`: the delay before the first retention, flush check and recovery point and log
+    /// start checkpoints.
     pub initial_delay_ms: i64,
-    /// How long a log is idle before its prepared tail is cut (klamm's own).
+    /// How long a log must be idle before its prepared tail is truncated (klamm's own).
     pub idle_tail_ms: i64,
 }
 
@@ -52,11 +53,11 @@ pub(super) fn now_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
 }
 
-/// How often it is looked whether something is due to be removed.
+/// How often files that are due are removed, in ms.
 const TRASH_INTERVAL_MS: i64 = 1000;
-/// How often it is looked whether the directories are still there.
+/// How often the directories are checked for existence, in ms.
 const DIR_CHECK_INTERVAL_MS: i64 = 1000;
-/// Longer than any node runs.
+/// Longer than the life of any node.
 const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 type Task = fn(&LogManager);
@@ -129,29 +130,30 @@ fn run(manager: &Weak<LogManager>, intervals: &Intervals, stop: &Stop) {
 fn checkpoint_recovery_points(manager: &LogManager) {
     for (at, dir) in manager.online() {
         let marked = dir.mark();
-        let _ = manager.judge(at, marked.and_then(|()| dir.checkpoint_recovery_points(&manager.context.cache)));
+        let _ =
+            manager.fail_dir_on_error(at, marked.and_then(|()| dir.checkpoint_recovery_points(&manager.context.cache)));
     }
 }
 
 fn checkpoint_log_starts(manager: &LogManager) {
     for (at, dir) in manager.online() {
-        let _ = manager.judge(at, dir.checkpoint_log_starts(&manager.context.cache));
+        let _ = manager.fail_dir_on_error(at, dir.checkpoint_log_starts(&manager.context.cache));
     }
 }
 
 fn checkpoint_high_watermarks(manager: &LogManager) {
     for (at, dir) in manager.online() {
-        let _ = manager.judge(at, dir.checkpoint_high_watermarks(&manager.context.cache));
+        let _ = manager.fail_dir_on_error(at, dir.checkpoint_high_watermarks(&manager.context.cache));
     }
 }
 
-/// Compacted logs are the cleaner's while there is one.
+/// Applies retention to uncompacted logs; the cleaner, if there is one, does so for compacted logs.
 fn delete_expired_uncompacted(manager: &LogManager) {
     let has_cleaner = manager.has_cleaner();
     delete_expired(manager, |_, log| !(has_cleaner && log.config().compact));
 }
 
-/// Retention of the logs that are `wanted`.
+/// Applies retention to the logs that are `wanted`.
 pub(super) fn delete_expired(manager: &LogManager, wanted: impl Fn(&Key, &Log) -> bool) {
     for (at, dir) in manager.online() {
         for (key, owner) in dir.owners() {
@@ -159,7 +161,7 @@ pub(super) fn delete_expired(manager: &LogManager, wanted: impl Fn(&Key, &Log) -
             let expired = with_log(&*owner, |log| {
                 if wanted(&key, log) { log.delete_expired(high_watermark, now_ms()).map(|_| ()) } else { Ok(()) }
             });
-            if let Err(error) = manager.judge_log(at, &*owner, expired) {
+            if let Err(error) = manager.fail_dir_unless_away(at, &*owner, expired) {
                 let warning = format!("retention of {}-{}: {error}", key.0, key.1);
                 (manager.on_event)(Event::Warning(warning));
             }
@@ -170,7 +172,7 @@ pub(super) fn delete_expired(manager: &LogManager, wanted: impl Fn(&Key, &Log) -
 fn flush_overdue(manager: &LogManager) {
     for (_, dir) in manager.online() {
         for (_, owner) in dir.owners() {
-            if with_log(&*owner, |log| log.asks_for_flush(now_ms())) {
+            if with_log(&*owner, |log| log.request_overdue_flush(now_ms())) {
                 dir.flusher().mark_dirty(&owner);
             }
         }
@@ -189,14 +191,14 @@ fn cut_idle_tails(manager: &LogManager) {
     for (at, dir) in manager.online() {
         for (_, owner) in dir.owners() {
             let cut = with_log(&*owner, super::Log::cut_idle_tail);
-            let _ = manager.judge_log(at, &*owner, cut);
+            let _ = manager.fail_dir_unless_away(at, &*owner, cut);
         }
     }
 }
 
 fn check_dirs(manager: &LogManager) {
     for (at, dir) in manager.online() {
-        let _ = manager.judge(at, dir.check_there());
+        let _ = manager.fail_dir_on_error(at, dir.check_there());
     }
 }
 

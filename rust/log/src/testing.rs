@@ -7,7 +7,7 @@ use klamm_records::header::{HEADER_LEN, compute_crc};
 
 use super::{Log, LogConfig, LogContext, OpenAt, Recovery};
 
-/// What a test wants in a batch.
+/// The batch that a test needs.
 #[derive(Clone, Debug)]
 pub struct BatchSpec {
     pub records: i32,
@@ -47,7 +47,7 @@ fn record(offset_delta: i64, timestamp_delta: i64, key: Option<&[u8]>, value: Op
     out
 }
 
-/// A batch of these records; the n-th has `timestamp + n`.
+/// Builds a batch of these records; the n-th has timestamp `timestamp + n`.
 fn assemble(attributes: i16, timestamp: i64, producer: (i64, i16, i32), records: &[Vec<u8>]) -> Vec<u8> {
     let mut out = vec![0; HEADER_LEN];
     let last = records.len() as i32 - 1;

@@ -1,4 +1,4 @@
-//! The log as its users see it.
+//! The log from its users' point of view.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -126,7 +126,7 @@ fn a_flipped_bit_ends_the_log() {
         bytes[bit / 8] ^= 1 << (bit % 8);
         fs::write(&file, &bytes).expect("write");
         let (log, _) = open(&path, config(), false, 0);
-        // The base offset and the leader's epoch lie outside of the checksum, as in Apache Kafka.
+        // The base offset and the leader epoch are outside of the checksum, as in Apache Kafka.
         let unchecked = bit / 8 - size < 8 || (12..16).contains(&(bit / 8 - size));
         assert!(unchecked || log.log_end_offset() == 3, "bit {bit}: {}", log.log_end_offset());
     }
@@ -224,7 +224,7 @@ fn a_damaged_index_is_made_again() {
 }
 
 #[test]
-fn a_batch_behind_a_large_one_is_found_also_beside_a_wrong_index_entry() {
+fn a_batch_after_a_large_one_is_found_even_with_a_wrong_index_entry() {
     let dir = tempdir().expect("temporary directory");
     let path = dir.path().join("t-0");
     let mut log = create(&path, config());
@@ -239,8 +239,8 @@ fn a_batch_behind_a_large_one_is_found_also_beside_a_wrong_index_entry() {
     let index = path.join("00000000000000000000.index");
     let good = fs::read(&index).expect("read");
     let middle = good.len() / 16 * 8;
-    assert!(good.len() >= 50 * 8, "every large batch has an entry behind it");
-    // Nothing; the position within a batch; a batch's, but another one's; the offset.
+    assert!(good.len() >= 50 * 8, "every large batch has an entry after it");
+    // No damage; a position within a batch; another batch's position; the offset.
     for damage in 0..4 {
         let mut bytes = good.clone();
         match damage {
@@ -287,7 +287,7 @@ fn a_flush_that_failed_is_not_tried_again() {
     let path = dir.path().join("t-0");
     let mut log = create(&path, config());
     fill(&mut log, 3);
-    // A directory where the epochs are to be written makes the flush fail.
+    // A directory at the path of the epoch file makes the flush fail.
     fs::create_dir(path.join("leader-epoch-checkpoint.tmp")).expect("create");
     assert!(log.flush().is_err());
     fs::remove_dir(path.join("leader-epoch-checkpoint.tmp")).expect("remove");
@@ -298,7 +298,7 @@ fn a_flush_that_failed_is_not_tried_again() {
 }
 
 #[test]
-fn only_what_lies_behind_the_recovery_point_is_read() {
+fn only_batches_after_the_recovery_point_are_read() {
     for (prepare_bytes, mark) in [(0, true), (1 << 20, true), (0, false)] {
         let dir = tempdir().expect("temporary directory");
         let path = dir.path().join("t-0");
@@ -333,7 +333,7 @@ fn only_what_lies_behind_the_recovery_point_is_read() {
         drop(log);
         let (mut log, recovery) = open(&path, settings.clone(), false, recovery_point);
         assert_eq!(recovery.warnings, Vec::<String>::new());
-        // Without a mark the indexes were only in memory: they are made again from all of the segment.
+        // Without a mark the indexes were only in memory: they are rebuilt from the whole segment.
         let checked = if mark { new } else { size + new };
         assert_eq!(recovery.bytes_checked - recovery.zeroes_cut, checked, "prepared {prepare_bytes}, marked {mark}");
         assert_eq!(read_all(&mut log, 0), expected);
@@ -352,12 +352,12 @@ fn only_what_lies_behind_the_recovery_point_is_read() {
 }
 
 #[test]
-fn a_log_that_nobody_waits_for_is_flushed_when_it_rolls() {
+fn a_log_without_waiting_acks_is_flushed_when_it_rolls() {
     let dir = tempdir().expect("temporary directory");
     let path = dir.path().join("t-0");
     let settings = LogConfig { flush_before_ack: false, segment_bytes: 10 << 20, ..config() };
     let mut log = create(&path, settings);
-    // The new directory is made durable at once, the records in it are not.
+    // The new directory is made durable immediately, the records in it are not.
     let job = log.begin_flush().expect("a new directory");
     job.run().expect("flush");
     assert_eq!(log.complete_flush(job.end()), 0);
@@ -451,7 +451,7 @@ fn a_planned_log_is_on_disk_from_its_first_write_on() {
     assert_eq!((log.delete_expired(0, i64::MAX).expect("retention").segments, log.size()), (0, 0));
     assert!(!log.is_dirty() && log.begin_flush().is_none() && log.begin_mark().expect("a mark").is_none());
     log.cut_idle_tail().expect("nothing to cut");
-    assert!(!log.put_away(&dir.path().join("gone")).expect("nothing to rename"));
+    assert!(!log.move_away(&dir.path().join("gone")).expect("nothing to rename"));
     log.close().expect("nothing to close");
     assert_eq!(fs::read_dir(dir.path()).expect("a folder").count(), 0);
 
@@ -527,13 +527,13 @@ fn what_waits_for_too_long_is_flushed() {
     let dir = tempdir().expect("temporary directory");
     let mut log = create(&dir.path().join("t-0"), LogConfig { flush_before_ack: false, flush_ms: 100, ..config() });
     append(&mut log, &BatchSpec::default());
-    assert!(!log.asks_for_flush(99) && log.asks_for_flush(100));
+    assert!(!log.request_overdue_flush(99) && log.request_overdue_flush(100));
     let job = log.begin_flush().expect("everything");
     job.run().expect("flush");
     assert_eq!(log.complete_flush(job.end()), 1);
-    assert!(!log.asks_for_flush(500), "nothing waits");
+    assert!(!log.request_overdue_flush(500), "nothing waits");
     append(&mut log, &BatchSpec::default());
-    assert!(!log.asks_for_flush(599) && log.asks_for_flush(600) && !log.asks_for_flush(601));
+    assert!(!log.request_overdue_flush(599) && log.request_overdue_flush(600) && !log.request_overdue_flush(601));
 }
 
 #[test]

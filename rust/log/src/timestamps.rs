@@ -1,4 +1,4 @@
-//! Finding offsets by time (ListOffsets, facts 6.9).
+//! Finds offsets by time (ListOffsets).
 
 use klamm_base::LogError;
 use klamm_records::{Batch, ProduceRules, Record, records};
@@ -9,13 +9,14 @@ use super::partition_log::Log;
 use super::scan::BatchAt;
 
 impl Log {
-    /// The first record from the log start on whose timestamp is at least `timestamp`: its timestamp and offset.
+    /// The first record at or after the log start offset whose timestamp is at least `timestamp`: its timestamp and
+    /// offset.
     pub fn offset_for_timestamp(&mut self, timestamp: i64) -> Result<Option<TimestampOffset>, LogError> {
         if self.is_planned() {
             return Ok(None);
         }
         let (cache, start) = (self.context.cache.clone(), self.log_start_offset);
-        // Apache Kafka gives up when the first segment that reaches the time ends below the log start; we go on.
+        // Apache Kafka stops if the first segment that reaches the time ends below the log start offset; we continue.
         for at in self.floor_segment(start)..self.segments.len() {
             if self.largest_timestamp(at)? < timestamp {
                 continue;
@@ -27,7 +28,7 @@ impl Log {
             while let Some(batch) = headers.find(|header| header.max_timestamp() >= timestamp)? {
                 let wanted = |record: &Record<'_>| record.timestamp >= timestamp && record.offset >= start;
                 match find_record(&file, &batch, wanted) {
-                    // A fetch that meets it reports it.
+                    // A fetch that reads it reports it.
                     Err(LogError::Corrupt { .. }) | Ok(None) => {}
                     found => return found,
                 }
@@ -36,7 +37,7 @@ impl Log {
         Ok(None)
     }
 
-    /// The record with the largest timestamp, the first of them; `None` when no record has one.
+    /// The first record with the largest timestamp; `None` if no record has one.
     pub fn offset_of_max_timestamp(&mut self) -> Result<Option<TimestampOffset>, LogError> {
         let cache = self.context.cache.clone();
         let mut best: Option<(usize, TimestampOffset)> = None;
@@ -60,7 +61,7 @@ impl Log {
     }
 }
 
-/// The first record of a batch for which `wanted` holds.
+/// The first record of a batch that satisfies `wanted`.
 fn find_record(
     file: &OpenFile,
     at: &BatchAt,

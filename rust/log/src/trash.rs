@@ -1,4 +1,4 @@
-//! Files and directories that are to be removed when a while has passed.
+//! Files and directories that are removed after a delay.
 
 use std::fs;
 use std::io;
@@ -16,7 +16,7 @@ enum Item {
     Dir(PathBuf),
 }
 
-/// What waits for its removal; readers that began before it was dropped still find it.
+/// Files that await removal; consumers that started reading earlier still find them.
 #[derive(Default)]
 pub struct Trash {
     items: Mutex<Vec<(i64, Item)>>,
@@ -35,7 +35,7 @@ impl Trash {
         self.items.lock().push((due_ms, Item::Dir(path)));
     }
 
-    /// How many things wait.
+    /// The number of items.
     pub fn len(&self) -> usize {
         self.items.lock().len()
     }
@@ -44,12 +44,12 @@ impl Trash {
         self.len() == 0
     }
 
-    /// When the next thing is due.
+    /// When the next item is due.
     pub fn next_due_ms(&self) -> Option<i64> {
         self.items.lock().iter().map(|&(due_ms, _)| due_ms).min()
     }
 
-    /// Removes what is due; gives what could not be removed and why.
+    /// Removes what is due; returns the errors of what could not be removed.
     pub fn remove_due(&self, cache: &FileCache, now_ms: i64) -> Vec<LogError> {
         let due: Vec<Item> = {
             let mut items = self.items.lock();
@@ -61,7 +61,7 @@ impl Trash {
                 Item::Files(files) => errors.extend(files.iter().filter_map(|file| file.remove(cache).err())),
                 Item::Path(path) => errors.extend(cache.remove(&path).err()),
                 Item::Dir(path) => match fs::remove_dir_all(&path) {
-                    // Somebody who had begun, as the cleaner, made a file there: the next time.
+                    // A user that started earlier, such as the cleaner, created a file there: retry later.
                     Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => self.push_dir(now_ms, path),
                     Err(error) if error.kind() != io::ErrorKind::NotFound => {
                         errors.push(LogError::io("cannot remove", &path)(error));

@@ -1,4 +1,4 @@
-//! Dropping records: the end that a new leader does not know, the start that nobody may read any more.
+//! Removes records: at the end after a leader change, at the start after a log start offset moved.
 
 use klamm_base::LogError;
 
@@ -8,7 +8,8 @@ use super::recovery::Recovery;
 use super::segment::Segment;
 
 impl Log {
-    /// Drops every record at or above `offset`; `false` when there is none. A batch that holds `offset` goes whole.
+    /// Removes every record at or above `offset`; `false` if there is none. A batch that contains `offset` is removed
+    /// completely.
     pub fn truncate_to(&mut self, offset: i64, now_ms: i64) -> Result<bool, LogError> {
         assert!(offset >= 0, "truncation to {offset}");
         if offset >= self.log_end_offset {
@@ -20,7 +21,8 @@ impl Log {
             return Ok(true);
         }
         let keep = self.segments.partition_point(|segment| segment.base_offset() <= offset);
-        // What is to be cut is open before anything is dropped: too many open files refuse all of it or nothing.
+        // Open the files to truncate before anything is removed: an error because of too many open files then changes
+        // nothing.
         let files = self.segments[keep - 1].files();
         let opened = files.into_iter().map(|file| open_if_there(&self.context.cache, file));
         let _held: Vec<_> = opened.collect::<Result<_, _>>()?;
@@ -34,7 +36,7 @@ impl Log {
         Ok(true)
     }
 
-    /// Drops everything; the log goes on at `offset`.
+    /// Removes everything; the log continues at `offset`.
     pub fn truncate_fully_and_start_at(&mut self, offset: i64, now_ms: i64) -> Result<(), LogError> {
         self.make_if_planned(now_ms)?;
         let cache = self.context.cache.clone();
@@ -58,8 +60,8 @@ impl Log {
         }
     }
 
-    /// Nothing below `offset` may be read any more (DeleteRecords, or a leader that began again); `false` when that is so
-    /// already. The caller has checked that `offset` is at most the high watermark.
+    /// Moves the log start offset up to `offset` (DeleteRecords, or a leader with a higher log start offset); `false`
+    /// if it is there already. The caller has checked that `offset` is at most the high watermark.
     pub fn advance_log_start(&mut self, offset: i64) -> bool {
         assert!(offset <= self.log_end_offset, "log start {offset} beyond the end {}", self.log_end_offset);
         if offset <= self.log_start_offset {

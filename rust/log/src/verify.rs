@@ -1,7 +1,7 @@
-//! Checking what was on disk at the start before it is served for the first time.
+//! Verifies data that existed on disk at the start before it is served for the first time.
 //!
-//! What this process appended, or read when it recovered the log, is known to be right. The rest is checked batch by batch,
-//! once, outside of the partition's lock: no reader gets bytes or offsets that the disk has changed.
+//! Data that this process appended, or read during recovery, is known to be right. The rest is verified batch by
+//! batch, once, without the partition's lock: no consumer receives bytes or offsets that the disk has altered.
 
 use std::sync::Arc;
 
@@ -12,21 +12,21 @@ use super::files::{LogFile, OpenFile};
 use super::partition_log::Log;
 use super::segment::Segment;
 
-/// A range of a segment's file that was not checked since the start.
+/// A range of a segment's file that was not verified since the start.
 #[derive(Clone)]
 pub struct Unverified {
     segment: Arc<LogFile>,
     file: Arc<OpenFile>,
-    /// Of the log: what was cut meanwhile may have been read half.
+    /// The log's generation: after a truncation, the bytes that were read may be inconsistent.
     generation: u64,
     from: u64,
     to: u64,
-    /// Where bytes end that were there at the start.
+    /// The end of the bytes that existed at the start.
     end: u64,
     bounds: Bounds,
 }
 
-/// What a check found.
+/// The result of a verification.
 pub struct Verified {
     segment: Arc<LogFile>,
     generation: u64,
@@ -36,7 +36,7 @@ pub struct Verified {
 }
 
 impl Unverified {
-    /// Reads and checks the range; may wait for the disk.
+    /// Reads and verifies the range; may block on the disk.
     pub fn check(&self) -> Result<Verified, LogError> {
         let mut pieces = Pieces::new(&self.file, self.from, self.end, self.bounds);
         let mut damage = Vec::new();
@@ -53,8 +53,8 @@ impl Unverified {
 }
 
 impl Log {
-    /// What of `[position, position + len)` of the segment number `at` is to be checked first. A batch begins at `position`
-    /// that holds `first_offset`.
+    /// The part of `[position, position + len)` of segment number `at` that must be verified first. A batch that
+    /// contains `first_offset` begins at `position`.
     pub(super) fn unverified(
         &self,
         at: usize,
@@ -91,7 +91,7 @@ impl Log {
         Ok(Some(Box::new(Unverified { segment, file, generation, from: position, to, end, bounds })))
     }
 
-    /// Takes over what a check found.
+    /// Applies the result of a verification.
     pub fn note_verified(&mut self, verified: Verified) {
         let is_it = |segment: &&mut Segment| Arc::ptr_eq(segment.log_file(), &verified.segment);
         if verified.generation == self.generation
@@ -101,7 +101,7 @@ impl Log {
         }
     }
 
-    /// The offset after the damage that held `offset`.
+    /// The offset after the damage that contains `offset`.
     pub fn after_damage(&self, offset: i64) -> Option<i64> {
         let damage = self.segments[self.floor_segment(offset)].damage_of(offset)?;
         Some(damage.next_offset)

@@ -1,33 +1,33 @@
-//! When the system is asked to write back an active segment, while no request waits for a flush.
+//! When to ask the operating system to write back an active segment while no request waits for a flush.
 //!
-//! Half a segment, so that the sync at the roll, which appends to the same file system may have to wait for, finds at most
-//! that; and not before a second has passed since there was so much. So a burst goes at the speed of memory to its end:
-//! to write back at once costs a tenth of the CPU time of a produce, on the core that its producer could use. One call for
-//! all of it, since each makes the file system's journal wait for the disk: small steps of a steady load, ten a second,
-//! doubled the p99 of its acknowledgements on a busy disk.
+//! After half a segment, so that the sync at the roll, which may delay appends to the same file system, finds at most
+//! that much; and not before that much has existed for a second. A burst thus runs at memory speed to its end:
+//! writing back immediately costs a tenth of the CPU time of a produce, on a core that its producer could use. All of
+//! it is written back with one call, because each call makes the file system's journal wait for the disk: small steps
+//! under a steady load, ten a second, doubled the p99 of its acknowledgements on a busy disk.
 
 /// Fewer bytes are not worth a call.
 const BYTES_MIN: u64 = 8 << 20;
-/// How long the bytes have to be there.
+/// How long the bytes must exist first.
 const DELAY_MS: i64 = 1_000;
 
-/// The progress of one segment's log file.
+/// The write-back progress of one segment's log file.
 pub struct WriteBack {
-    /// The system was asked to write back everything below this position.
+    /// The operating system was asked to write back everything below this position.
     asked: u64,
     end: u64,
-    /// When there was first enough.
+    /// When there were first enough bytes.
     enough_since_ms: Option<i64>,
     is_due: bool,
 }
 
 impl WriteBack {
-    /// A file of which `size` bytes need no call.
+    /// For a file whose first `size` bytes need no call.
     pub fn new(size: u64) -> Self {
         Self { asked: size, end: size, enough_since_ms: None, is_due: false }
     }
 
-    /// The file of a segment that may have `segment_bytes` ends at `end` after an append.
+    /// Called after an append: the file of a segment of up to `segment_bytes` now ends at `end`.
     pub fn on_append(&mut self, now_ms: i64, end: u64, segment_bytes: u32) {
         self.end = end;
         if end.saturating_sub(self.asked) >= u64::from(segment_bytes / 2).max(BYTES_MIN) {
@@ -41,7 +41,7 @@ impl WriteBack {
         self.is_due
     }
 
-    /// The range to write back, if it is due; it counts as asked for then.
+    /// Takes the range to write back if it is due; it then counts as requested.
     pub fn take(&mut self) -> Option<(u64, u64)> {
         std::mem::take(&mut self.is_due).then(|| {
             self.enough_since_ms = None;
@@ -49,7 +49,7 @@ impl WriteBack {
         })
     }
 
-    /// The file was cut to `size` bytes.
+    /// The file was truncated to `size` bytes.
     pub fn cut_to(&mut self, size: u64) {
         *self = Self::new(self.asked.min(size));
         self.end = size;

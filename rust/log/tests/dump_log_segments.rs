@@ -1,5 +1,5 @@
-//! Apache Kafka's own `DumpLogSegments` reads what klamm writes. Needs Java and `KLAMM_KAFKA_LIBS`, the folder of Kafka's
-//! jars; skipped with a line where they are not there.
+//! Apache Kafka's `DumpLogSegments` reads what klamm writes. Needs Java and `KLAMM_KAFKA_LIBS`, the folder with
+//! Kafka's jars; otherwise it is skipped with a message.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ fn batch(at: i64, fields: BatchFields, codec: Codec) -> Vec<u8> {
     builder.finish().expect("small")
 }
 
-/// Every codec, an idempotent producer, a committed, an aborted and an open transaction, over many small segments.
+/// Writes all codecs, an idempotent producer, and committed, aborted and open transactions over many small segments.
 fn write(path: &Path) {
     let config = LogConfig { segment_bytes: 20_000, index_interval_bytes: 1000, ..LogConfig::default() };
     let mut log = Log::create(path, "t", 0, Arc::new(config), &LogContext::new(64), 0, 0).expect("create");

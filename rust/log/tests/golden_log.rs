@@ -1,16 +1,16 @@
-//! Logs that Apache Kafka 4.3.1 wrote are read as its clients read them, and made again byte for byte.
+//! Logs that Apache Kafka 4.3.1 wrote are read as its clients read them, and rewritten byte for byte.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use klamm_log::{Found, LockedDir, Log, LogConfig, LogContext, LogManager, ManagerConfig, OpenAt};
+use klamm_log::{LockedDir, Log, LogConfig, LogContext, LogManager, LogOnDisk, ManagerConfig, OpenAt};
 use klamm_records::{Batch, batches, records};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A fresh copy of a data directory of the corpus; `None`, with a line that says so, where it cannot be unpacked.
+/// A fresh copy of a data directory of the corpus; `None`, with a message, if it cannot be unpacked.
 fn unpack(name: &str) -> Option<(TempDir, PathBuf)> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/kafka-4.3.1");
     let dir = tempfile::tempdir().expect("temporary directory");
@@ -36,7 +36,7 @@ fn manage(path: &Path) -> Arc<LogManager> {
     LogManager::start(locked, ManagerConfig::default(), context, 0, Arc::new(|_| {})).expect("start")
 }
 
-/// What a consumer sees: rows of offset, timestamp, key, value.
+/// The rows that a consumer receives: offset, timestamp, key, value.
 fn rows(log: &mut Log, read_committed: bool) -> Vec<Value> {
     let end = log.log_end_offset();
     let upto = if read_committed { log.last_stable_offset(end) } else { end };
@@ -103,10 +103,10 @@ fn a_killed_brokers_directory_is_read_as_kafkas_clients_read_it() {
     check_against_clients("killed");
 }
 
-/// Names and contents of what Apache Kafka and klamm must agree on.
+/// Names and contents of the files in which Apache Kafka and klamm must agree.
 fn contents(path: &Path) -> Vec<(String, Vec<u8>)> {
     let entries = fs::read_dir(path).expect("list").map(|entry| entry.expect("entry").path());
-    // An epoch that begins at the end of its log is forgotten at start, by Apache Kafka too.
+    // An epoch that starts at the log's end is removed at start, by Apache Kafka too.
     let mut contents: Vec<_> = entries
         .filter(|path| !path.ends_with("leader-epoch-checkpoint"))
         .map(|path| (path.file_name().expect("named").to_string_lossy().into_owned(), fs::read(path).expect("read")))
@@ -115,7 +115,7 @@ fn contents(path: &Path) -> Vec<(String, Vec<u8>)> {
     contents
 }
 
-fn open_unclean(found: &Found) -> Log {
+fn open_unclean(found: &LogOnDisk) -> Log {
     let at = OpenAt { recovery_point: 0, log_start_offset: 0, clean: false, has_gaps: false, ..OpenAt::default() };
     let context = LogContext::new(64);
     let config = Arc::new(LogConfig::default());

@@ -1,5 +1,6 @@
-//! The two files that formatting writes: `bootstrap.checkpoint`, and the first snapshot of a quorum whose voters are kept
-//! in the log (facts 1.6). Both are snapshots in form: offsets from 0, epoch 0, a header first and a footer last.
+//! The two files that formatting writes: `bootstrap.checkpoint`, and the first snapshot of a quorum whose voters are
+//! in the log (KIP-853). Both have the format of a snapshot: offsets from 0, epoch 0, a header first and a footer
+//! last.
 
 use klamm_records::control::{ControlRecord, Voter, control_batch};
 use klamm_records::{BatchBuilder, BatchFields, Compression, RecordsError};
@@ -17,7 +18,7 @@ pub fn bootstrap_checkpoint(records: &[&[u8]], now_ms: i64) -> Result<Vec<u8>, R
     Ok(file)
 }
 
-/// The snapshot `0-0` that says who the first voters are (KIP-853).
+/// The snapshot `0-0` with the initial voters (KIP-853).
 pub fn voters_checkpoint(kraft_version: i16, voters: Vec<Voter>, now_ms: i64) -> Result<Vec<u8>, RecordsError> {
     let opening = [
         ControlRecord::SnapshotHeader { last_contained_log_timestamp: now_ms },

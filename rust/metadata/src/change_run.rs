@@ -1,8 +1,8 @@
-//! Usual changes of partitions that follow one another in the log, applied together.
+//! Applies consecutive usual partition changes of the log together.
 //!
-//! What a change reads is cold in the cache, each piece is found by the one before it, and a zone outage has thousands of
-//! changes. So what a run of them reads is asked for a step at a time, each step for the whole run: the processor then waits
-//! for many cache lines at once. The changed topics are put into the image by one walk.
+//! The data that a change reads is not in the CPU cache, each access depends on the previous one, and a zone outage
+//! has thousands of changes. Therefore the data of a whole run is prefetched step by step: the processor then waits
+//! for many cache lines at once. One walk stores the changed topics in the image.
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -17,22 +17,23 @@ use crate::slots::{Place, Replacement, Slots};
 use crate::topic::Topic;
 use crate::usual_change::UsualChange;
 
-/// Changes that are applied together, at most.
+/// The maximum number of changes that are applied together.
 pub const RUN: usize = 32;
 
-/// Changes of one topic that follow one another, and what is known of that topic yet.
+/// Consecutive changes of one topic, and the parts of that topic that are loaded so far.
 struct Group<'t> {
     /// The run's changes `[start, end)`.
     start: usize,
     end: usize,
-    /// Of the topic's id.
+    /// The hash of the topic's id.
     hash: u32,
     entries: Start<'t>,
     place: Option<Place<'t, Topic>>,
     topic: Option<&'t Arc<Topic>>,
 }
 
-/// Applies the changes of a run; the changed topics by ascending slot. Fails with a change's position in the run.
+/// Applies the changes of a run; returns the changed topics by ascending slot. The error contains the index of a
+/// change in the run.
 pub fn apply_run(
     run: &[UsualChange<'_>],
     slots: &Slots<Topic>,
@@ -47,7 +48,7 @@ pub fn apply_run(
             return Err(failed((0, ReplayError::UnknownTopicId(changes[0].topic_id))));
         };
         let slot = place.index();
-        // Nearly always the topics of a run come by ascending slot.
+        // The topics of a run are nearly always in order of slot.
         let place = match changed.last() {
             Some((last, _)) if *last >= slot => changed.binary_search_by_key(&slot, |(slot, _)| *slot),
             _ => Err(changed.len()),
@@ -96,7 +97,7 @@ fn change_topic(
     Ok(())
 }
 
-/// The topics of a run's changes, with all that the changes will read on its way into the cache.
+/// Finds the topics of a run's changes, and prefetches everything that the changes will read.
 fn find<'t>(run: &[UsualChange<'_>], slots: &'t Slots<Topic>, by_id: &'t HashIndex) -> SmallVec<[Group<'t>; RUN]> {
     let mut groups: SmallVec<[Group<'t>; RUN]> = SmallVec::new();
     let mut end = 0;
@@ -121,7 +122,7 @@ fn find<'t>(run: &[UsualChange<'_>], slots: &'t Slots<Topic>, by_id: &'t HashInd
     for group in &mut groups {
         let id = run[group.start].topic_id;
         if group.topic.is_none_or(|topic| topic.id() != id) {
-            // Another topic has the same hash, or the search goes on in another chunk.
+            // Another topic has the same hash, or the search continues in another chunk.
             let slot = by_id.find(group.hash, |slot| slots.get(slot).is_some_and(|topic| topic.id() == id));
             group.place = slot.and_then(|slot| slots.place(slot, None));
             group.topic = group.place.and_then(Place::value);

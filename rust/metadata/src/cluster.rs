@@ -10,7 +10,7 @@ use crate::records::{
 };
 use crate::replay_error::ReplayError;
 
-/// Where a node listens.
+/// The address of a node's listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// Listener name.
@@ -41,9 +41,9 @@ pub struct BrokerRegistration {
     pub fenced: bool,
     pub in_controlled_shutdown: bool,
     pub is_migrating_zk_broker: bool,
-    /// Online directories; empty when the broker was not asked for them.
+    /// Online directories; empty if the broker did not report them.
     pub log_dirs: Vec<Uuid>,
-    /// Directories closed to new replicas; `None` until the broker reported them.
+    /// Directories that are closed to new replicas; `None` until the broker reports them.
     pub cordoned_log_dirs: Option<Vec<Uuid>>,
 }
 
@@ -65,7 +65,7 @@ impl BrokerRegistration {
         })
     }
 
-    /// Calls `write` with the record that says this registration.
+    /// Calls `write` with the record of this registration.
     pub fn with_record<R>(&self, write: impl FnOnce(RegisterBrokerRecord<'_>) -> R) -> R {
         let end_points: Vec<BrokerEndpoint<'_>> = self.endpoints.iter().map(BrokerEndpoint::from).collect();
         let features: Vec<BrokerFeature<'_>> = self.features.iter().map(BrokerFeature::from).collect();
@@ -84,12 +84,12 @@ impl BrokerRegistration {
         })
     }
 
-    /// Whether the broker may lead: neither fenced nor shutting down.
+    /// Whether the broker may lead: neither fenced nor in controlled shutdown.
     pub fn is_active(&self) -> bool {
         !self.fenced && !self.in_controlled_shutdown
     }
 
-    /// Whether a replica in the directory is online (facts 5.3). Without a list of directories every one but LOST is.
+    /// Whether a replica in the directory is online (KIP-858). Without a list of directories, all except LOST are.
     pub fn has_online_dir(&self, directory: Uuid) -> bool {
         match directory {
             Uuid::ZERO | Uuid::UNASSIGNED => true,
@@ -106,7 +106,7 @@ impl BrokerRegistration {
         }
     }
 
-    /// The directory a new replica is recorded with: the only one, or one the broker has yet to choose.
+    /// The directory with which a new replica is recorded: the only one, or UNASSIGNED until the broker chooses one.
     pub fn default_dir(&self) -> Uuid {
         match self.log_dirs.as_slice() {
             [] => Uuid::ZERO,
@@ -167,7 +167,7 @@ impl ControllerRegistration {
         })
     }
 
-    /// Calls `write` with the record that says this registration.
+    /// Calls `write` with the record of this registration.
     pub fn with_record<R>(&self, write: impl FnOnce(RegisterControllerRecord<'_>) -> R) -> R {
         let end_points: Vec<ControllerEndpoint<'_>> = self.endpoints.iter().map(ControllerEndpoint::from).collect();
         let features: Vec<ControllerFeature<'_>> = self.features.iter().map(ControllerFeature::from).collect();
@@ -181,7 +181,8 @@ impl ControllerRegistration {
     }
 }
 
-// What a registration lists has no order: a snapshot of Apache Kafka brings it in another. So it is kept in one.
+// The lists of a registration are unordered: a snapshot of Apache Kafka has them in another order. So they are sorted
+// here.
 
 fn named<'r, E>(id: i32, records: Array<'r, E>) -> Result<Vec<Endpoint>, ReplayError>
 where
@@ -212,7 +213,7 @@ fn sorted(ids: Array<'_, Uuid>) -> Vec<Uuid> {
     ids
 }
 
-// Brokers and controllers have structures of their own in the schema, equal in all but their names.
+// Brokers and controllers have separate structures in the schema, which differ only in their names.
 macro_rules! both_ways {
     ($endpoint:ident, $feature:ident) => {
         impl From<$endpoint<'_>> for Endpoint {

@@ -8,10 +8,10 @@ use crate::records::ConfigRecord;
 
 /// Resource type of a topic.
 pub const TOPIC: i8 = 2;
-/// Resource type of a broker; the empty name is the default of all.
+/// Resource type of a broker; the empty name is the cluster-wide default.
 pub const BROKER: i8 = 4;
 
-/// What a configuration is about.
+/// The resource of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConfigResource {
     /// 2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group.
@@ -52,17 +52,17 @@ impl ResourceConfig {
     }
 }
 
-/// All dynamic configuration. A resource without a value is not in it.
+/// All dynamic configuration. It contains only resources with values.
 #[derive(Clone, Debug, Default)]
 pub struct ConfigsImage {
     values: imbl::OrdMap<ConfigResource, Arc<ResourceConfig>>,
-    /// How often values of each broker, and of the default of all, were set: a broker reloads its files when a value is set
-    /// to what it was (facts 5.9).
+    /// How often values of each broker, and of the cluster-wide default, were set: a broker reloads its key stores
+    /// even if a value is set to the same value.
     broker_sets: imbl::OrdMap<ConfigResource, u64>,
 }
 
 impl ConfigsImage {
-    /// The values of a resource; `None` when none is set.
+    /// The values of a resource; `None` if none is set.
     pub fn get(&self, resource_type: i8, name: &str) -> Option<&Arc<ResourceConfig>> {
         if self.values.is_empty() {
             return None;
@@ -75,12 +75,12 @@ impl ConfigsImage {
         self.get(resource_type, name)?.get(key)
     }
 
-    /// Resources and their values, by ascending type and name.
+    /// Resources and their values, in ascending order of type and name.
     pub fn iter(&self) -> impl Iterator<Item = (&ConfigResource, &Arc<ResourceConfig>)> {
         self.values.iter()
     }
 
-    /// The resources whose values are others in `newer`, and the brokers whose were set at all.
+    /// The resources whose values differ in `newer`, and the brokers for which any value was set.
     pub fn changed_in(&self, newer: &Self) -> Vec<ConfigResource> {
         let values = self.values.diff(&newer.values).map(|item| match item {
             DiffItem::Add(resource, _) | DiffItem::Remove(resource, _) => resource,

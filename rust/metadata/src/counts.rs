@@ -1,11 +1,11 @@
-//! How many partitions each broker leads, follows in sync and could lead: kept up to date with every change, so that an
-//! election knows when it has seen all partitions of a broker and a heartbeat needs no search.
+//! How many partitions each broker leads, has in sync and could lead. The counts are updated with every change, so
+//! that an election knows when it has seen all partitions of a broker, and a heartbeat needs no search.
 use std::collections::BTreeMap;
 
 use crate::partition::Partition;
 use crate::records::NO_LEADER;
 
-/// Broker ids up to here are looked up by position.
+/// Broker ids below this are looked up by index.
 const SMALL_IDS: usize = 4096;
 
 /// The partitions of one broker.
@@ -25,7 +25,7 @@ pub struct PartitionCounts {
     pub partitions: u32,
     /// Partitions without a leader.
     pub leaderless: u32,
-    /// Partitions led by another broker than the first replica.
+    /// Partitions whose leader is not the first replica.
     pub imbalanced: u32,
     /// Partitions being reassigned.
     pub reassigning: u32,
@@ -42,17 +42,17 @@ impl PartitionCounts {
         }
     }
 
-    /// Counts a partition in.
+    /// Adds a partition.
     pub(super) fn add(&mut self, partition: &Partition) {
         self.tally(partition, 1);
     }
 
-    /// Counts a partition out.
+    /// Subtracts a partition.
     pub(super) fn subtract(&mut self, partition: &Partition) {
         self.tally(partition, u32::MAX);
     }
 
-    /// Counts a partition that was changed. The replicas, which rarely change, need not be counted again.
+    /// Updates the counts for a changed partition. The replicas rarely change and need not be counted again.
     pub(super) fn change(&mut self, before: &Partition, after: &Partition) {
         if before.replicas() != after.replicas() || before.is_unusual() || after.is_unusual() {
             self.subtract(before);
@@ -65,25 +65,25 @@ impl PartitionCounts {
         self.add_isr(after);
     }
 
-    /// Counts the leader in, of a partition of which only that was counted out.
+    /// Adds the leader of a partition after only its leader was subtracted.
     #[inline]
     pub(super) fn add_leader(&mut self, partition: &Partition) {
         self.tally_leader(partition, 1);
     }
 
-    /// Counts the leader of a partition out, since it will change.
+    /// Subtracts the leader of a partition, which is about to change.
     #[inline]
     pub(super) fn subtract_leader(&mut self, partition: &Partition) {
         self.tally_leader(partition, u32::MAX);
     }
 
-    /// Counts the ISR in, of a partition of which only that was counted out.
+    /// Adds the ISR of a partition after only its ISR was subtracted.
     #[inline]
     pub(super) fn add_isr(&mut self, partition: &Partition) {
         self.tally_isr(partition, 1);
     }
 
-    /// Counts the ISR of a partition out, since it will change.
+    /// Subtracts the ISR of a partition, which is about to change.
     #[inline]
     pub(super) fn subtract_isr(&mut self, partition: &Partition) {
         self.tally_isr(partition, u32::MAX);
@@ -97,7 +97,7 @@ impl PartitionCounts {
         }
     }
 
-    /// `step` is 1, or -1 in two's complement: what was counted in is counted out in the same way.
+    /// `step` is 1, or -1 in two's complement, so that adding and subtracting use the same code.
     fn tally(&mut self, partition: &Partition, step: u32) {
         let count = |counter: &mut u32| *counter = counter.wrapping_add(step);
         count(&mut self.partitions);

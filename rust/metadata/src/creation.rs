@@ -18,7 +18,8 @@ pub enum CreationError {
     Record(#[from] RecordError),
 }
 
-/// The records of a topic, its configuration and its partitions, in Apache Kafka's order (facts 5.8).
+/// The records of a topic, its configuration and its partitions, in the order of Apache Kafka's
+/// `ReplicationControlManager`.
 pub fn topic_records(
     image: &MetadataImage,
     name: &str,
@@ -36,8 +37,8 @@ pub fn topic_records(
     Ok(records)
 }
 
-/// The records of the partitions from `first` on, one for each assignment. In sync are the replicas on active brokers; the
-/// first of them leads.
+/// The records of the partitions from `first` on, one for each assignment. Replicas on active brokers are in sync;
+/// the first of them leads.
 pub fn partition_records(
     image: &MetadataImage,
     topic_id: Uuid,

@@ -1,5 +1,5 @@
-//! What is different between two images. It is found by walking what they do not share, so that applying records keeps no
-//! account, and several batches, a transaction or a new snapshot all give one delta.
+//! The difference between two images. It is computed by walking the parts that they do not share, so that applying
+//! records needs no bookkeeping, and several batches, a transaction or a new snapshot all give one delta.
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use crate::security::{QuotaEntity, ScramKey};
 use crate::topic::Topic;
 use crate::topics::TopicsImage;
 
-/// A topic that is in both images, and its partitions that are new or not what they were. Partitions never go alone.
+/// A topic in both images, with its new and changed partitions. Partitions are only removed together with their
+/// topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangedTopic {
     pub older: Arc<Topic>,
@@ -27,11 +28,12 @@ pub struct Delta {
     pub created_topics: Vec<Arc<Topic>>,
     pub deleted_topics: Vec<Arc<Topic>>,
     pub changed_topics: Vec<ChangedTopic>,
-    /// Resources with a value set, changed or gone. A broker's also when a value was set to what it was: it reloads then.
+    /// Resources with a value that was set, changed or removed. Includes brokers for which a value was set to the
+    /// same value: they reload then.
     pub changed_configs: Vec<ConfigResource>,
-    /// Brokers registered, changed or gone.
+    /// Brokers that were registered, changed or unregistered.
     pub changed_brokers: Vec<i32>,
-    /// Controllers registered, changed or gone.
+    /// Controllers that were registered, changed or unregistered.
     pub changed_controllers: Vec<i32>,
     /// Features whose level changed.
     pub changed_features: Vec<String>,
@@ -39,7 +41,7 @@ pub struct Delta {
     pub changed_acls: Vec<Uuid>,
     pub changed_scram: Vec<ScramKey>,
     pub changed_tokens: Vec<Arc<str>>,
-    /// Whether producer ids were given out.
+    /// Whether a block of producer ids was allocated.
     pub producer_ids_changed: bool,
 }
 
@@ -66,7 +68,7 @@ impl Delta {
     }
 
     fn compare_topics(&mut self, older: &TopicsImage, newer: &TopicsImage) {
-        // Where a directory has the same number in both images, partitions can be compared as they are.
+        // If directories have the same numbers in both images, partitions can be compared directly.
         let same_numbers = older.directory_table().is_shared_with(newer.directory_table());
         let is_same = |old: &Partition, new: &Partition| match same_numbers {
             true => old == new,
@@ -76,7 +78,7 @@ impl Delta {
             if let Some(old) = old.filter(|old| newer.by_id(old.id()).is_none()) {
                 self.deleted_topics.push(Arc::clone(old));
             }
-            // A topic may have been in another slot, when one of the images was loaded from a snapshot.
+            // A topic may be in another slot if one of the images was loaded from a snapshot.
             match new.map(|new| (older.by_id(new.id()), new)) {
                 Some((Some(old), new)) => self.compare_topic(old, new, is_same),
                 Some((None, new)) => self.created_topics.push(Arc::clone(new)),

@@ -1,4 +1,4 @@
-//! The ids of log directories, each kept once; partitions hold their numbers.
+//! A table of log directory ids; partitions refer to them by number.
 use std::sync::Arc;
 
 use klamm_base::Uuid;
@@ -13,17 +13,17 @@ pub type Numbers = SmallVec<[u32; 8]>;
 
 /// Directory ids by number.
 ///
-/// The table only grows, and is shared by all images that come from one another: a number, once given, means the same in
-/// each of them, also in those that do not use it. Numbers of directories that nobody uses any more go when an image is
-/// loaded from a snapshot.
+/// The table only grows, and is shared by all images that are derived from one another: a number means the same
+/// directory in each of them, even in those that do not use it. Numbers of unused directories are dropped when an
+/// image is loaded from a snapshot.
 #[derive(Clone, Debug)]
 pub struct DirectoryTable(Arc<RwLock<Arc<Table>>>);
 
-/// The directories that a table held at one time. What it says of them stays true.
+/// The contents of a table at one time, which stay valid.
 #[derive(Clone, Debug)]
 pub struct KnownDirectories(Arc<Table>);
 
-/// Ids, and where in `ids` each is.
+/// Ids, and a hash table of their indexes in `ids`.
 ///
 /// `places` is a hash table with linear probing; its length is a power of two, and at least half of it is [`EMPTY`].
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ impl Table {
         self.search(id).ok()
     }
 
-    /// The number of an id, or the place where it would stand.
+    /// The number of an id, or the place where it would be inserted.
     #[inline]
     fn search(&self, id: Uuid) -> Result<u32, usize> {
         let last = self.places.len() - 1;
@@ -86,14 +86,14 @@ impl Default for DirectoryTable {
 }
 
 impl DirectoryTable {
-    /// Number of [`Uuid::ZERO`], a replica from before directories had ids.
+    /// Number of [`Uuid::ZERO`] (MIGRATING): a replica from before directories had ids.
     pub const MIGRATING: u32 = 0;
     /// Number of [`Uuid::UNASSIGNED`].
     pub const UNASSIGNED: u32 = 1;
     /// Number of [`Uuid::LOST`].
     pub const LOST: u32 = 2;
 
-    /// The directories' numbers, in their order; a new one for a new directory.
+    /// The numbers of these directories, in order; new directories are added.
     #[inline]
     pub fn numbers(&self, ids: impl Iterator<Item = Uuid> + Clone) -> Numbers {
         let mut numbers = Numbers::new();
@@ -117,38 +117,38 @@ impl DirectoryTable {
         ids.map(|id| table.number(id)).collect()
     }
 
-    /// The directories as they are, to look up many without a lock for each. Drop it before the table grows: else it is
-    /// copied.
+    /// A copy of the table for many lookups without a lock for each. Drop it before the table grows; otherwise the
+    /// table is copied.
     pub fn known(&self) -> KnownDirectories {
         KnownDirectories(Arc::clone(&self.0.read()))
     }
 
-    /// The number of a directory seen before.
+    /// The number of a known directory.
     pub fn find(&self, id: Uuid) -> Option<u32> {
         self.0.read().find(id)
     }
 
-    /// The ids behind numbers.
+    /// The ids for these numbers.
     pub fn ids(&self, numbers: impl Iterator<Item = u32>) -> Vec<Uuid> {
         let mut ids = Vec::new();
         self.add_ids(numbers, &mut ids);
         ids
     }
 
-    /// Adds the ids behind numbers to a list.
+    /// Adds the ids for these numbers to a list.
     pub fn add_ids(&self, numbers: impl Iterator<Item = u32>, ids: &mut Vec<Uuid>) {
         let known = self.0.read();
         ids.extend(numbers.map(|number| known.ids[number as usize]));
     }
 
-    /// Whether a number means the same directory in both.
+    /// Whether numbers mean the same directories in both.
     pub fn is_shared_with(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
 impl KnownDirectories {
-    /// The numbers of a usual partition's directories, the rest zeroes; `None` when one is not known or too large.
+    /// The numbers of a usual partition's directories, padded with zeroes; `None` if one is not known or too large.
     #[inline]
     pub fn few(&self, ids: &[[u8; 16]]) -> Option<[u16; FEW]> {
         let mut numbers = [0; FEW];

@@ -1,7 +1,8 @@
-//! What a change to one partition becomes: leader election and the bookkeeping around it (facts 5.3, KIP-966).
+//! Computes a change to one partition: leader election, ISR and ELR (KIP-966), like Apache Kafka's
+//! `PartitionChangeBuilder`.
 //!
-//! The builder starts from the partition as it is. A caller says what should be different, [`ChangeBuilder::build`] then
-//! completes a reassignment that can be completed, elects a leader, keeps ISR and ELR in order, and says what changed.
+//! The builder starts from the current partition. A caller sets what should change; [`ChangeBuilder::build`] then
+//! completes a reassignment if possible, elects a leader, updates ISR and ELR, and returns the difference.
 use klamm_base::Uuid;
 use smallvec::{SmallVec, smallvec};
 
@@ -13,28 +14,28 @@ use crate::version::MetadataVersion;
 /// Broker ids, usually few.
 pub type Ids = SmallVec<[i32; 6]>;
 
-/// How a leader is found.
+/// How a leader is elected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Election {
-    /// The first replica if it may lead; else as `Online`.
+    /// The first replica if it may lead; otherwise as `Online`.
     Preferred,
-    /// The present leader if it may stay, else the first in-sync replica that may lead.
+    /// The current leader if it may stay, otherwise the first in-sync replica that may lead.
     Online,
-    /// As `Online`, but rather a replica that lost records than no leader.
+    /// As `Online`, but a replica that lost records is preferred to no leader.
     Unclean,
 }
 
-/// What every partition of a topic is judged by.
+/// The rules for every partition of a topic.
 #[derive(Clone, Copy, Debug)]
 pub struct ElectionRules {
     pub metadata_version: MetadataVersion,
-    /// Whether eligible leader replicas are on (KIP-966).
+    /// Whether eligible leader replicas are enabled (KIP-966).
     pub elr_enabled: bool,
     /// The effective min.insync.replicas, at most the topic's replication factor.
     pub min_isr: usize,
 }
 
-/// What changes in a partition; what is `None` stays as it was.
+/// The changes of a partition; `None` means unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartitionChange {
     pub isr: Option<Ids>,
@@ -53,7 +54,7 @@ impl PartitionChange {
         *self == Self::default()
     }
 
-    /// The framed record that says the change.
+    /// The framed record of the change.
     pub fn encode(&self, topic_id: Uuid, partition_id: i32, metadata_version: MetadataVersion) -> Vec<u8> {
         fn array(ids: &Option<Ids>) -> Option<Array<'_, i32>> {
             ids.as_deref().map(Array::Own)
@@ -76,11 +77,12 @@ impl PartitionChange {
     }
 }
 
-/// What a partition must know of the brokers.
+/// The state of the brokers that a partition needs.
 pub trait Brokers {
     /// Whether a broker may lead the partition now.
     fn may_lead(&self, broker_id: i32) -> bool;
-    /// The directory of the partition's replica on a broker; of a new replica the one it is recorded with first.
+    /// The directory of the partition's replica on a broker; for a new replica, the one with which it is first
+    /// recorded.
     fn directory_of(&self, broker_id: i32) -> Uuid;
 }
 
@@ -105,7 +107,7 @@ struct Elected {
 }
 
 impl<'a> ChangeBuilder<'a> {
-    /// A builder that wants the partition to stay as it is.
+    /// A builder without changes.
     pub fn new(partition: &'a Partition, rules: ElectionRules) -> Self {
         Self {
             partition,
@@ -122,61 +124,61 @@ impl<'a> ChangeBuilder<'a> {
         }
     }
 
-    /// How the leader is found.
+    /// Sets how the leader is elected.
     pub fn election(mut self, election: Election) -> Self {
         self.election = election;
         self
     }
 
-    /// The in-sync replicas wanted.
+    /// Sets the target ISR.
     pub fn isr(mut self, isr: Ids) -> Self {
         self.isr = isr;
         self
     }
 
-    /// The in-sync replicas wanted: those of now without a broker.
+    /// Sets the target ISR to the current one without a broker.
     pub fn without(mut self, broker_id: i32) -> Self {
         self.isr.retain(|&mut replica| replica != broker_id);
         self
     }
 
-    /// A broker that lost what it had not flushed: no leader of any kind, no member of ISR or ELR.
+    /// Marks a broker that lost unflushed records: it cannot be elected in any way, or be in ISR or ELR.
     pub fn after_unclean_shutdown(mut self, broker_id: i32) -> Self {
         self.unclean_shutdown = Some(broker_id);
         self.without(broker_id)
     }
 
-    /// The replicas wanted.
+    /// Sets the target replicas.
     pub fn replicas(mut self, replicas: Ids) -> Self {
         self.replicas = replicas;
         self
     }
 
-    /// The replicas that a reassignment removes.
+    /// Sets the replicas that a reassignment removes.
     pub fn removing(mut self, removing: Ids) -> Self {
         self.removing = removing;
         self
     }
 
-    /// The replicas that a reassignment adds.
+    /// Sets the replicas that a reassignment adds.
     pub fn adding(mut self, adding: Ids) -> Self {
         self.adding = adding;
         self
     }
 
-    /// The recovery state wanted.
+    /// Sets the target recovery state.
     pub fn leader_recovery_state(mut self, state: LeaderRecoveryState) -> Self {
         self.leader_recovery_state = state;
         self
     }
 
-    /// The directory wanted for the replica on a broker.
+    /// Sets the target directory of the replica on a broker.
     pub fn directory(mut self, broker_id: i32, directory_id: Uuid) -> Self {
         self.directory = Some((broker_id, directory_id));
         self
     }
 
-    /// What changes; `None` when nothing does.
+    /// The resulting changes; `None` if there are none.
     pub fn build(mut self, brokers: &impl Brokers) -> Option<PartitionChange> {
         let mut change = PartitionChange::default();
         self.complete_reassignment();
@@ -195,7 +197,8 @@ impl<'a> ChangeBuilder<'a> {
         (!change.is_none()).then_some(change)
     }
 
-    /// Ends a reassignment when every added replica is in sync, and, if it makes the partition smaller, every remaining one.
+    /// Completes a reassignment when every added replica is in sync and, if the partition shrinks, every remaining
+    /// one.
     fn complete_reassignment(&mut self) {
         if self.removing.is_empty() && self.adding.is_empty() {
             return;
@@ -215,7 +218,10 @@ impl<'a> ChangeBuilder<'a> {
         self.adding.clear();
     }
 
-    /// Below min.insync.replicas, whoever leaves the ISR stays eligible: it has every committed record.
+    /// Below min.insync.replicas, a broker that leaves the ISR stays eligible, because it has every committed record.
+    ///
+    /// Unlike in Kafka, not if a reassignment removes it: it deletes its log, and would be eligible with an empty one when
+    /// it is added again.
     fn update_elr(&mut self) {
         if !self.rules.elr_enabled {
             return;
@@ -227,7 +233,10 @@ impl<'a> ChangeBuilder<'a> {
         self.elr.extend_from_slice(self.partition.isr());
         self.elr.sort_unstable();
         self.elr.dedup();
-        self.elr.retain(|&mut replica| !self.isr.contains(&replica) && Some(replica) != self.unclean_shutdown);
+        self.elr.retain(|&mut replica| {
+            let has_log = self.replicas.contains(&replica) && Some(replica) != self.unclean_shutdown;
+            has_log && !self.isr.contains(&replica)
+        });
     }
 
     fn is_valid_leader(&self, replica: i32, brokers: &impl Brokers) -> bool {
@@ -260,13 +269,14 @@ impl<'a> ChangeBuilder<'a> {
         }
     }
 
-    /// With nobody in sync and nobody eligible, the last leader is the best guess (balanced recovery of KIP-966).
+    /// If ISR and ELR are empty, the last leader is the best candidate (balanced recovery of KIP-966). Unlike in Kafka, it
+    /// must still be a replica.
     fn electable_last_known_leader(&self, brokers: &impl Brokers) -> Option<i32> {
         if !self.rules.elr_enabled || !self.elr.is_empty() || !self.isr.is_empty() {
             return None;
         }
         match self.partition.last_known_elr() {
-            [only] if brokers.may_lead(*only) => Some(*only),
+            [only] if self.replicas.contains(only) && brokers.may_lead(*only) => Some(*only),
             _ => None,
         }
     }
@@ -306,7 +316,7 @@ impl<'a> ChangeBuilder<'a> {
     }
 
     fn record_elr(&mut self, change: &mut PartitionChange) {
-        // An unclean election set the ISR already; whoever was eligible is so no longer.
+        // An unclean election has set the ISR already; no other replica is eligible any more.
         if change.isr.is_some() || !self.rules.elr_enabled {
             self.elr.clear();
         }
@@ -316,7 +326,8 @@ impl<'a> ChangeBuilder<'a> {
     }
 
     fn record_isr(&self, change: &mut PartitionChange) {
-        // Without ELR the last member stays in the ISR: nothing else would tell who has the records.
+        // Without ELR the last member stays in the ISR: otherwise it would not be known which replica has the
+        // records.
         let may_be_set = !self.isr.is_empty() || self.rules.elr_enabled;
         if change.isr.is_none() && may_be_set && self.isr.as_slice() != self.partition.isr() {
             change.isr = Some(self.isr.clone());
@@ -369,4 +380,68 @@ impl<'a> ChangeBuilder<'a> {
 
 fn contains_all(all: &[i32], wanted: &[i32]) -> bool {
     wanted.iter().all(|id| all.contains(id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::directories::DirectoryTable;
+    use crate::records::PartitionRecord;
+
+    struct AllLive;
+
+    impl Brokers for AllLive {
+        fn may_lead(&self, _: i32) -> bool {
+            true
+        }
+
+        fn directory_of(&self, _: i32) -> Uuid {
+            Uuid([1; 16])
+        }
+    }
+
+    const RULES: ElectionRules = ElectionRules { metadata_version: MetadataVersion(30), elr_enabled: true, min_isr: 3 };
+
+    fn partition(record: PartitionRecord<'_>) -> Partition {
+        Partition::from_record(&record, &DirectoryTable::default()).expect("a partition")
+    }
+
+    #[test]
+    fn a_replica_that_a_reassignment_removes_is_not_eligible() {
+        let partition = partition(PartitionRecord {
+            replicas: (&[2, 3, 4, 1][..]).into(),
+            isr: (&[1][..]).into(),
+            removing_replicas: (&[1][..]).into(),
+            adding_replicas: (&[4][..]).into(),
+            leader: 1,
+            eligible_leader_replicas: Some((&[2, 3][..]).into()),
+            ..PartitionRecord::default()
+        });
+        let change = ChangeBuilder::new(&partition, RULES).isr(smallvec![1, 4]).build(&AllLive).expect("a change");
+        let completed = PartitionChange {
+            isr: Some(smallvec![4]),
+            leader: Some(4),
+            replicas: Some(smallvec![2, 3, 4]),
+            removing: Some(Ids::new()),
+            adding: Some(Ids::new()),
+            directories: change.directories.clone(),
+            ..PartitionChange::default()
+        };
+        assert_eq!(change, completed);
+    }
+
+    #[test]
+    fn the_last_known_leader_must_be_a_replica() {
+        let of = |replicas: [i32; 1]| {
+            partition(PartitionRecord {
+                replicas: (&replicas[..]).into(),
+                leader: NO_LEADER,
+                last_known_elr: Some((&[1][..]).into()),
+                ..PartitionRecord::default()
+            })
+        };
+        assert_eq!(ChangeBuilder::new(&of([2]), RULES).build(&AllLive), None);
+        let elected = ChangeBuilder::new(&of([1]), RULES).build(&AllLive).expect("a change");
+        assert_eq!(elected.leader, Some(1));
+    }
 }

@@ -1,4 +1,4 @@
-//! Elections for many partitions at once: what a broker's coming and going means for all that it has to do with.
+//! Elections for many partitions at once: the effect of a broker's state change on all of its partitions.
 use klamm_base::{ErrorCode, Uuid};
 
 use crate::MetadataImage;
@@ -12,8 +12,8 @@ use crate::version::MetadataVersion;
 const MIN_INSYNC_REPLICAS: &str = "min.insync.replicas";
 const UNCLEAN_LEADER_ELECTION_ENABLE: &str = "unclean.leader.election.enable";
 
-/// What the controller's own configuration adds to what the image says. A topic's value counts before the dynamic one of
-/// this node, that before the cluster's dynamic default, that before the values here (facts 5.9).
+/// The part of the controller's own configuration that elections need. A topic's value takes precedence over the
+/// dynamic value of this node, that over the cluster-wide dynamic default, and that over the values here.
 #[derive(Clone, Copy, Debug)]
 pub struct ElectionDefaults {
     /// Id of the controller's node.
@@ -22,33 +22,33 @@ pub struct ElectionDefaults {
     pub unclean_leader_election_enable: bool,
 }
 
-/// What happened to a broker.
+/// A state change of a broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BrokerEvent {
-    /// It is fenced, or came back under another incarnation after a clean shutdown.
+    /// It is fenced, or was restarted with another incarnation id after a clean shutdown.
     Fenced,
     /// It is about to be unfenced, and counts as active already.
     Unfenced,
-    /// It asked to shut down.
+    /// It requested a controlled shutdown.
     ControlledShutdown,
-    /// It is forgotten.
+    /// It is unregistered.
     Unregistered,
-    /// It came back without what it had not flushed. Without ELR that is the same as being fenced.
+    /// It was restarted without its unflushed records. Without ELR this is the same as being fenced.
     UncleanShutdown,
 }
 
-/// Where a walk over the partitions goes on: the slot of a topic, and the partition in it.
+/// Where a walk over the partitions continues: the slot of a topic, and the partition in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     pub slot: u32,
     pub partition: i32,
 }
 
-/// How far one part of a walk goes, so that others get their turn.
+/// Limits on one part of a walk, so that other work gets its turn.
 #[derive(Clone, Copy, Debug)]
 pub struct PartLimits {
     pub records: usize,
-    /// Partitions that are looked at.
+    /// The number of partitions that are visited.
     pub partitions: usize,
 }
 
@@ -56,7 +56,7 @@ impl PartLimits {
     pub const NONE: Self = Self { records: usize::MAX, partitions: usize::MAX };
 }
 
-/// A change wanted for one partition; what is `None` stays as it is.
+/// A requested change of one partition; `None` means unchanged.
 #[derive(Clone, Debug, Default)]
 pub struct WantedChange {
     pub isr: Option<Vec<i32>>,
@@ -66,7 +66,7 @@ pub struct WantedChange {
     pub leader_recovery_state: Option<LeaderRecoveryState>,
     /// A broker and the directory of its replica.
     pub directory: Option<(i32, Uuid)>,
-    /// `None`: online, or unclean where the topic allows it.
+    /// `None`: online, or unclean if the topic allows it.
     pub election: Option<Election>,
 }
 
@@ -76,13 +76,13 @@ pub struct Elections<'a> {
     defaults: ElectionDefaults,
     metadata_version: MetadataVersion,
     elr_enabled: bool,
-    /// A broker that may not lead, whatever the image says.
+    /// A broker that must not lead, whatever the image says.
     leaving: Option<i32>,
     /// A broker that may lead, whatever the image says.
     coming: Option<i32>,
 }
 
-/// What an administrator's election came to.
+/// The result of an administrator's election.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The record of the change.
@@ -97,7 +97,7 @@ fn is_needed(election: Election, partition: &Partition) -> bool {
     }
 }
 
-/// What holds for every partition of a topic, looked up once.
+/// The rules for every partition of a topic, looked up once.
 #[derive(Clone, Copy)]
 struct TopicRules {
     rules: ElectionRules,
@@ -105,19 +105,20 @@ struct TopicRules {
 }
 
 impl<'a> Elections<'a> {
-    /// Elections as the image says now.
+    /// Elections based on this image.
     pub fn new(image: &'a MetadataImage, defaults: ElectionDefaults) -> Self {
         let metadata_version = image.metadata_version().unwrap_or(MetadataVersion::MINIMUM);
         let elr_enabled = image.is_elr_enabled();
         Self { image, defaults, metadata_version, elr_enabled, leaving: None, coming: None }
     }
 
-    /// The records that follow for partitions from what happened to a broker; the registration's own is the caller's.
+    /// The partition records for a broker event; the caller writes the record of the registration itself.
     pub fn for_broker(self, event: BrokerEvent, broker_id: i32) -> Vec<Vec<u8>> {
         self.part_for_broker(event, broker_id, Place::default(), PartLimits::NONE).0
     }
 
-    /// A part of the same, of the partitions from `from` on; and where the next part begins, `None` behind the last one.
+    /// A part of the same for the partitions from `from` on; also returns where the next part starts, `None` after
+    /// the last one.
     pub fn part_for_broker(
         mut self,
         event: BrokerEvent,
@@ -147,7 +148,7 @@ impl<'a> Elections<'a> {
         self.elect(of_broker.in_sync, from, limits, |partition| partition.isr().contains(&broker_id), leave)
     }
 
-    /// The records that follow from directories of a broker going offline.
+    /// The partition records for directories of a broker that went offline.
     pub fn for_offline_dirs(mut self, broker_id: i32, directories: &[Uuid]) -> Vec<Vec<u8>> {
         self.leaving = Some(broker_id);
         let topics = self.image.topics();
@@ -158,8 +159,8 @@ impl<'a> Elections<'a> {
         self.elect(count, Place::default(), PartLimits::NONE, is_in, |builder| builder.without(broker_id)).0
     }
 
-    /// A broker tells in which directories its replicas lie (KIP-858): what each assignment comes to, and the records.
-    /// A partition in a directory that went offline meanwhile loses the broker as its leader.
+    /// A broker reports the directories of its replicas (KIP-858): returns the result of each assignment, and the
+    /// records. If the directory has gone offline meanwhile, the broker loses the leadership of the partition.
     pub fn assign_directories(
         mut self,
         broker_id: i32,
@@ -174,7 +175,12 @@ impl<'a> Elections<'a> {
             if code.is_error() {
                 continue;
             }
-            let wanted = WantedChange { directory: Some((broker_id, directory_id)), ..WantedChange::default() };
+            let wanted = WantedChange {
+                directory: Some((broker_id, directory_id)),
+                // Only a replica that goes offline may cause an unclean election.
+                election: Some(Election::Online),
+                ..WantedChange::default()
+            };
             records.extend(self.change(topic_id, partition_id, wanted));
             let broker = self.image.brokers().get(&broker_id);
             if !broker.is_some_and(|broker| broker.has_online_dir(directory_id)) {
@@ -201,7 +207,7 @@ impl<'a> Elections<'a> {
         }
     }
 
-    /// Up to `limit` records that bring partitions back to their first replica.
+    /// Up to `limit` records that move leadership back to the preferred leaders.
     pub fn preferred_leaders(&self, limit: usize) -> Vec<Vec<u8>> {
         let imbalanced = self.image.topics().counts().imbalanced;
         let is_imbalanced = |partition: &Partition| partition.leader() != partition.preferred_leader();
@@ -210,7 +216,7 @@ impl<'a> Elections<'a> {
         self.walk(imbalanced, Place::default(), limits, is_imbalanced, elect).0
     }
 
-    /// Up to `limit` records that give leaderless partitions a leader where the topic allows an unclean one.
+    /// Up to `limit` records that elect leaders for leaderless partitions of topics that allow unclean elections.
     pub fn unclean_leaders(&self, limit: usize) -> Vec<Vec<u8>> {
         let leaderless = self.image.topics().counts().leaderless;
         let has_no_leader = |partition: &Partition| partition.leader() == NO_LEADER;
@@ -221,7 +227,7 @@ impl<'a> Elections<'a> {
         self.walk(leaderless, Place::default(), limits, has_no_leader, elect).0
     }
 
-    /// The record that changes one partition as wanted; `None` when nothing changes, or there is no such partition.
+    /// The record that changes one partition as requested; `None` if nothing changes or there is no such partition.
     pub fn change(&self, topic_id: Uuid, partition_id: i32, wanted: WantedChange) -> Option<Vec<u8>> {
         let topic = self.image.topics().by_id(topic_id)?;
         let partition = topic.partition(partition_id)?;
@@ -232,7 +238,7 @@ impl<'a> Elections<'a> {
         Some(change.encode(topic_id, partition_id, self.metadata_version))
     }
 
-    /// Elects as an administrator asked to (ElectLeaders): for the given partitions, or for all that need it.
+    /// Elections for an administrator (ElectLeaders): for the given partitions, or for all that need one.
     pub fn elect_leaders(&self, election: Election, partitions: Option<&[(Uuid, i32)]>) -> Vec<(Uuid, i32, Outcome)> {
         let topics = self.image.topics();
         if let Some(partitions) = partitions {
@@ -275,8 +281,8 @@ impl<'a> Elections<'a> {
         })
     }
 
-    /// The records of the partitions concerned, of which there are at most `count` in all, from a place on; and the place
-    /// where a limit was reached.
+    /// The records of the affected partitions, of which there are at most `count` in total, from a place on; also
+    /// returns the place where a limit was reached.
     fn walk(
         &self,
         count: u32,
@@ -372,7 +378,7 @@ impl TopicRules {
     }
 }
 
-/// The brokers as one partition sees them.
+/// The brokers from the point of view of one partition.
 struct BrokersOf<'e, 'a> {
     elections: &'e Elections<'a>,
     partition: &'a Partition,

@@ -1,22 +1,22 @@
-//! How a field of each type is read and written, and arrays as views over bytes.
+//! Reading and writing of fields of each type, and arrays as views of bytes.
 //!
-//! Reading allocates nothing: an array is checked once and stays where it is, its elements are read again when they are
-//! asked for. So a hostile record costs no more memory than its bytes.
+//! Reading allocates nothing: an array is validated once and stays in place, and its elements are parsed again during
+//! iteration. So a malicious record uses no more memory than its bytes.
 use klamm_base::Uuid;
 use klamm_base::primitives::{Reader, WireError, Writer};
 
 use crate::schema::{FieldType, StructSchema};
 
-/// A value that can stand in a record.
+/// A type of field in a record.
 pub trait Field<'a>: Sized + Copy {
     const TYPE: FieldType;
     const NULLABLE: bool = false;
-    /// Bytes that the smallest value takes on the wire.
+    /// The encoded size of the smallest value in bytes.
     const SIZE_MIN: usize;
 
     fn read(reader: &mut Reader<'a>, version: i16) -> Result<Self, WireError>;
 
-    /// Passes over as many values, checking them.
+    /// Skips this many values, validating them.
     #[inline]
     fn skip(reader: &mut Reader<'a>, count: usize, version: i16) -> Result<(), WireError> {
         (0..count).try_for_each(|_| Self::read(reader, version).map(|_| ()))
@@ -25,7 +25,7 @@ pub trait Field<'a>: Sized + Copy {
     fn write(&self, writer: &mut Writer, version: i16) -> Result<(), FieldError>;
 }
 
-/// A value that the wire cannot hold.
+/// A value that cannot be encoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FieldError {
     #[error("{record} version {version} has no field {field}, whose value is not the default")]
@@ -47,7 +47,7 @@ macro_rules! number_field {
 
             #[inline]
             fn skip(reader: &mut Reader<'a>, count: usize, _version: i16) -> Result<(), WireError> {
-                // The count was compared with what is left: the product fits.
+                // The count was compared with the remaining bytes, so the product fits.
                 reader.slice(count * size_of::<$ty>()).map(|_| ())
             }
 
@@ -128,7 +128,7 @@ impl<'a> Field<'a> for &'a [u8] {
     }
 }
 
-/// An array: elements as they came over the wire, checked, or elements of our own.
+/// An array: encoded elements that were validated, or our own elements.
 #[derive(Clone, Copy, Debug)]
 pub enum Array<'a, T> {
     Wire { bytes: &'a [u8], count: usize, version: i16 },
@@ -164,7 +164,7 @@ impl<'a, T: Field<'a>> Array<'a, T> {
         ArrayIter { array: *self, reader, next: 0 }
     }
 
-    /// The elements, in a vector.
+    /// The elements as a vector.
     pub fn to_vec(&self) -> Vec<T> {
         self.iter().collect()
     }

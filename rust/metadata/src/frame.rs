@@ -1,4 +1,5 @@
-//! The frame around a metadata record: frame version, record id, record version, each an unsigned varint (facts 1.1).
+//! The frame of a metadata record: frame version, record id, record version, each an unsigned varint (Apache Kafka's
+//! `MetadataRecordSerde`).
 use klamm_base::primitives::{Reader, WireError, Writer};
 
 use crate::field::FieldError;
@@ -7,7 +8,7 @@ use crate::records::{self, Record};
 const FRAME_VERSION: u32 = 1;
 const FRAME_VERSION_BYTE: u8 = FRAME_VERSION as u8;
 
-/// Bytes that are no metadata record this version of klamm knows, or a record that cannot be written.
+/// Bytes that are not a known metadata record, or a record that cannot be encoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     #[error("frame version {0} is not supported: 1 is the only one")]
@@ -16,7 +17,7 @@ pub enum RecordError {
     UnknownType(u32),
     #[error("{name} has no version {version}: {version_max} is the highest known")]
     UnknownVersion { name: &'static str, version: i32, version_max: i16 },
-    #[error("{bytes} bytes are left behind a {name}")]
+    #[error("{bytes} bytes follow the end of a {name}")]
     Garbage { name: &'static str, bytes: usize },
     #[error("a metadata record is damaged: {0}")]
     Wire(#[from] WireError),
@@ -24,10 +25,10 @@ pub enum RecordError {
     Field(#[from] FieldError),
 }
 
-/// Id and version of the record that `bytes` begin with, and a reader behind them.
+/// Id and version of the record at the start of `bytes`, and a reader after them.
 #[inline]
 pub fn read_frame(bytes: &[u8]) -> Result<(i16, i16, Reader<'_>), RecordError> {
-    // Nearly always each of the three numbers is one byte.
+    // Each of the three numbers is nearly always one byte.
     if let [FRAME_VERSION_BYTE, id, version, body @ ..] = bytes
         && let (id, version) = (i16::from(*id), i16::from(*version))
         && records::schema(id).is_some_and(|schema| version <= schema.version_max)
@@ -56,7 +57,7 @@ fn read_frame_slowly(bytes: &[u8]) -> Result<(i16, i16, Reader<'_>), RecordError
     Ok((schema.id, version, reader))
 }
 
-/// Checks that nothing is left behind the body.
+/// Checks that nothing follows the body.
 pub fn check_end(reader: &Reader<'_>, name: &'static str) -> Result<(), RecordError> {
     match reader.remaining().len() {
         0 => Ok(()),
@@ -72,7 +73,7 @@ pub fn write_frame(writer: &mut Writer, id: i16, version: i16) {
 }
 
 impl<'r> Record<'r> {
-    /// The record that is all of `bytes`, and its version. Nothing is allocated.
+    /// Decodes the record that fills `bytes`, and its version. Allocates nothing.
     pub fn decode(bytes: &'r [u8]) -> Result<(Self, i16), RecordError> {
         let (id, version, mut reader) = read_frame(bytes)?;
         let record = Self::read_body(&mut reader, id, version)?.ok_or(RecordError::UnknownType(id as u32))?;

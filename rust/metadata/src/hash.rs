@@ -1,11 +1,11 @@
-//! Hashes of what topics are found by.
+//! Hashes of topic ids and names.
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::sync::LazyLock;
 
 use klamm_base::Uuid;
 
-/// The hash of an id. Ids are random, drawn by the controller: a client cannot choose ids that collide, so one
-/// multiplication of the halves is enough.
+/// The hash of an id. The controller draws ids at random, so clients cannot choose colliding ones, and one
+/// multiplication of the halves suffices.
 #[inline]
 pub fn hash_id(id: Uuid) -> u32 {
     let value = u128::from_be_bytes(id.0);
@@ -16,14 +16,14 @@ pub fn hash_id(id: Uuid) -> u32 {
     (mixed ^ (mixed >> 32)) as u32
 }
 
-/// The hash of a name, keyed, since clients choose names.
+/// The hash of a name, with a random key, because clients choose names.
 #[inline]
 pub fn hash_name(name: &str) -> u32 {
     static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     KEY.hash_one(name) as u32
 }
 
-/// Hashes a topic's id with a partition's index as [`hash_id`] does: only what the controller made is kept under such keys.
+/// Hashes a topic's id and a partition's index as [`hash_id`] does: only for keys that the controller created.
 pub type ByIdAndIndex = BuildHasherDefault<IdHasher>;
 
 /// See [`ByIdAndIndex`].
@@ -50,7 +50,7 @@ impl Hasher for IdHasher {
         self.write_u64(index as u64);
     }
 
-    /// The length of an id, which all of them have.
+    /// The length prefix of an id, which is the same for all.
     #[inline]
     fn write_usize(&mut self, _: usize) {}
 
@@ -74,7 +74,7 @@ mod tests {
         let keys = (1..100).flat_map(|topic| (0..100).map(move |index| (id(topic), index)));
         let hashes: Vec<u64> = keys.map(|key: (Uuid, i32)| ByIdAndIndex::default().hash_one(key)).collect();
         assert_eq!(hashes.iter().collect::<HashSet<_>>().len(), hashes.len());
-        // A table looks at the lowest bits and at the highest seven.
+        // A hash table uses the lowest bits and the highest seven.
         for shift in [0, 50] {
             let buckets: HashSet<_> = hashes.iter().map(|hash| (hash >> shift) % 16_384).collect();
             assert!(buckets.len() > 6_500, "{} buckets of 16,384 for 9,900 keys", buckets.len());

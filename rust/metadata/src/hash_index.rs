@@ -1,8 +1,8 @@
-//! A persistent hash table from the hash of a key to a slot number. It keeps no keys: whoever looks up compares the key that
-//! is in the slot. Topics are found through two of them, by id and by name.
+//! A persistent hash table from the hash of a key to a slot number. It stores no keys: the caller of a lookup
+//! compares the key in the slot. Two of these tables find topics by id and by name.
 //!
-//! Entries stand in chunks of plain numbers, so that a change copies a kilobyte and counts no references, and a look-up
-//! touches one or two cache lines.
+//! Entries are stored in chunks of plain numbers, so that a change copies a kilobyte without updating reference
+//! counts, and a lookup touches one or two cache lines.
 use std::sync::Arc;
 
 use crate::prefetch::prefetch;
@@ -30,11 +30,11 @@ pub struct HashIndex {
     chunks: Slots<Chunk>,
     bits: u32,
     live: u32,
-    /// Entries that are not EMPTY.
+    /// The number of entries that are not EMPTY.
     used: u32,
 }
 
-/// Where a search begins, in a chunk.
+/// The entries in a chunk from the start of a search on.
 #[derive(Clone, Copy)]
 pub struct Start<'a>(&'a [Entry]);
 
@@ -45,7 +45,7 @@ impl Start<'_> {
         prefetch(self.0);
     }
 
-    /// The first slot with that hash, if it is in this chunk; another key may have the same hash.
+    /// The first slot with that hash in this chunk; another key may have the same hash.
     #[inline]
     pub fn probable(self, hash: u32) -> Option<u32> {
         let entry = self.0.iter().find(|entry| entry.hash == hash || **entry == EMPTY)?;
@@ -80,13 +80,13 @@ impl HashIndex {
         (at + 1) & ((1 << self.bits) - 1)
     }
 
-    /// The slot with that hash for which `is_it` holds.
+    /// The slot with that hash that satisfies `is_it`.
     #[inline]
     pub fn find(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         self.position(hash, is_it).map(|(_, slot)| slot)
     }
 
-    /// The entries that a search for that hash begins with.
+    /// The entries with which a search for that hash starts.
     #[inline]
     pub fn start(&self, hash: u32) -> Start<'_> {
         let at = self.home(hash);
@@ -98,7 +98,7 @@ impl HashIndex {
         let mut at = self.home(hash);
         loop {
             let chunk = self.chunks.get(at >> CHUNK_BITS).expect("every chunk is there");
-            // Most searches end in the chunk they begin in.
+            // Most searches end in the chunk in which they start.
             for entry in &chunk[at as usize % CHUNK..] {
                 if *entry == EMPTY {
                     return None;
@@ -111,7 +111,7 @@ impl HashIndex {
         }
     }
 
-    /// Adds a slot, which must not be there.
+    /// Adds a slot, which must not be in the table.
     pub fn insert(&mut self, hash: u32, slot: u32) {
         assert!(slot < REMOVED.slot, "slot numbers end before the marks");
         if u64::from(self.used + 1) * 4 > 3 << self.bits {
@@ -136,7 +136,7 @@ impl HashIndex {
         }
     }
 
-    /// Removes the slot with that hash for which `is_it` holds.
+    /// Removes the slot with that hash that satisfies `is_it`.
     pub fn remove(&mut self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let (at, slot) = self.position(hash, is_it)?;
         let chunk = Arc::make_mut(self.chunks.get_mut(at >> CHUNK_BITS).expect("every chunk is there"));
@@ -145,7 +145,7 @@ impl HashIndex {
         Some(slot)
     }
 
-    /// Makes room: twice as many entries, or only without those removed.
+    /// Makes room: doubles the number of entries, or only drops removed ones.
     fn rebuild(&mut self) {
         let bits = if u64::from(self.live) * 2 >= 1 << self.bits { self.bits + 1 } else { self.bits };
         let mut wider = Self::with_bits(bits);

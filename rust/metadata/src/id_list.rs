@@ -1,15 +1,15 @@
-//! Short lists of broker ids, kept in place: nearly every partition has at most three replicas.
+//! Short lists of broker ids, stored inline: nearly every partition has at most three replicas.
 use smallvec::SmallVec;
 
 use crate::field::Array;
 
-/// Ids that are kept in place.
+/// The number of ids that are stored inline.
 pub const FEW: usize = 3;
 
-/// Ids on their way from a record into a partition.
+/// Ids that are copied from a record into a partition.
 pub type Ids = SmallVec<[i32; 8]>;
 
-/// Up to three ids, the rest zeroes, and how many they are; `None` when there are more.
+/// Up to three ids, padded with zeroes, and their number; `None` if there are more.
 #[inline]
 pub fn few(ids: Array<'_, i32>) -> Option<(u8, [i32; FEW])> {
     let mut few = [0; FEW];

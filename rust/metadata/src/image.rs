@@ -1,5 +1,5 @@
-//! The metadata image: all that `__cluster_metadata` says, up to an offset. Immutable: applying records gives another image
-//! that shares what did not change.
+//! The metadata image: the state after replaying `__cluster_metadata` up to an offset. Immutable: applying records
+//! creates a new image that shares the unchanged parts.
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -22,10 +22,10 @@ use crate::usual_change::UsualChange;
 use crate::usual_partition::UsualPartition;
 use crate::version::{ELIGIBLE_LEADER_REPLICAS, KRAFT_VERSION, METADATA_VERSION, MetadataVersion};
 
-/// Up to where in the log an image has got.
+/// The position in the log that an image corresponds to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Provenance {
-    /// Offset of the last record in the image; -1 when there is none.
+    /// Offset of the last record in the image; -1 if there is none.
     pub last_offset: i64,
     /// Epoch of that record.
     pub last_epoch: i32,
@@ -34,7 +34,7 @@ pub struct Provenance {
 }
 
 impl Provenance {
-    /// Of an image without records.
+    /// The provenance of an image without records.
     pub const EMPTY: Provenance = Provenance { last_offset: -1, last_epoch: -1, last_timestamp_ms: -1 };
 }
 
@@ -52,7 +52,7 @@ pub struct MetadataImage {
     acls: imbl::OrdMap<Uuid, Arc<Acl>>,
     scram: imbl::OrdMap<ScramKey, Arc<ScramCredential>>,
     tokens: imbl::OrdMap<Arc<str>, Arc<DelegationToken>>,
-    /// The image before the transaction that is open.
+    /// The image before the open transaction.
     before_transaction: Option<Arc<MetadataImage>>,
 }
 
@@ -75,37 +75,37 @@ impl Default for MetadataImage {
     }
 }
 
-/// The record of a batch that could not be applied, and why.
+/// The record of a batch that could not be applied, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("metadata record {index} of the batch cannot be applied: {error}")]
 pub struct ApplyError {
-    /// Position in the batch.
+    /// Index in the batch.
     pub index: usize,
     pub error: ReplayError,
 }
 
 impl MetadataImage {
-    /// Up to where in the log the image has got: what was last said with [`MetadataImage::with_provenance`].
+    /// The position in the log that was last set with [`MetadataImage::with_provenance`].
     pub fn provenance(&self) -> Provenance {
         self.provenance
     }
 
-    /// The same image, said to reach up to another place in the log.
+    /// The same image with another position in the log.
     pub fn with_provenance(&self, provenance: Provenance) -> Self {
         Self { provenance, ..self.clone() }
     }
 
-    /// Finalized features but kraft.version by name; metadata.version is among them.
+    /// Finalized features by name, including metadata.version but not kraft.version.
     pub fn features(&self) -> &BTreeMap<String, i16> {
         &self.features
     }
 
-    /// The metadata.version; `None` in a log that does not say it yet.
+    /// The metadata.version; `None` if the log does not contain it yet.
     pub fn metadata_version(&self) -> Option<MetadataVersion> {
         self.features.get(METADATA_VERSION).map(|&level| MetadataVersion(level))
     }
 
-    /// Whether eligible leader replicas are on (KIP-966).
+    /// Whether eligible leader replicas are enabled (KIP-966).
     pub fn is_elr_enabled(&self) -> bool {
         self.features.get(ELIGIBLE_LEADER_REPLICAS).is_some_and(|&level| level >= 1)
     }
@@ -135,7 +135,7 @@ impl MetadataImage {
         &self.quotas
     }
 
-    /// First producer id that no block has; `None` when no block was given out.
+    /// The first unallocated producer id; `None` if no block was allocated.
     pub fn next_producer_id(&self) -> Option<i64> {
         self.next_producer_id
     }
@@ -155,17 +155,17 @@ impl MetadataImage {
         &self.tokens
     }
 
-    /// Whether a metadata transaction is open: what it wrote is in this image, but not yet true.
+    /// Whether a metadata transaction is open: its records are in this image but have not taken effect.
     pub fn in_transaction(&self) -> bool {
         self.before_transaction.is_some()
     }
 
-    /// The image without what an open transaction wrote: what may be published.
+    /// The image without the records of an open transaction: the image that may be published.
     pub fn stable(&self) -> &MetadataImage {
         self.before_transaction.as_deref().unwrap_or(self)
     }
 
-    /// The image with more records. Nothing is applied when one of them does not fit.
+    /// The image with more records. If one of them is invalid, none is applied.
     pub fn apply<'r>(&self, records: impl IntoIterator<Item = &'r [u8]>) -> Result<Self, ApplyError> {
         let mut image = self.clone();
         image.replay_all(records.into_iter())?;
@@ -173,7 +173,7 @@ impl MetadataImage {
         Ok(image)
     }
 
-    /// Applies records, usual changes of partitions as many together as come in a row.
+    /// Applies records; consecutive usual partition changes are applied together.
     pub(super) fn replay_all<'r>(&mut self, records: impl Iterator<Item = &'r [u8]>) -> Result<(), ApplyError> {
         let mut run: SmallVec<[UsualChange<'r>; RUN]> = SmallVec::new();
         let mut end = 0;
@@ -191,7 +191,7 @@ impl MetadataImage {
         self.replay_run(&mut run, end)
     }
 
-    /// Applies changes of which the last one lies before `end` in the batch.
+    /// Applies changes, the last of which is before `end` in the batch.
     #[inline]
     fn replay_run(&mut self, run: &mut SmallVec<[UsualChange<'_>; RUN]>, end: usize) -> Result<(), ApplyError> {
         if run.is_empty() {
@@ -203,7 +203,7 @@ impl MetadataImage {
         applied.map_err(|(at, error)| ApplyError { index: start + at, error })
     }
 
-    /// Ends what [`MetadataImage::replay_bytes`] began.
+    /// Completes the work of [`MetadataImage::replay_bytes`].
     pub(super) fn finish_batch(&mut self) {
         self.topics.finish_batch();
     }
@@ -214,7 +214,7 @@ impl MetadataImage {
             return self.topics.set_usual_partition(&record);
         }
         let (id, version, mut reader) = read_frame(bytes)?;
-        // Nearly all records are one of these two: they need not pass through the large type that any record fits into.
+        // Nearly all records are of these two types, for which the large type of any record is avoided.
         match id {
             PARTITION_RECORD => {
                 let record = PartitionRecord::read(&mut reader, version).map_err(RecordError::Wire)?;
@@ -381,7 +381,7 @@ fn scram_key(mechanism: i8, user: &str) -> Result<ScramKey, ReplayError> {
     }
 }
 
-/// Equal content, wherever in the log it stands.
+/// Equal content, regardless of the position in the log.
 impl PartialEq for MetadataImage {
     fn eq(&self, other: &Self) -> bool {
         self.features == other.features

@@ -1,4 +1,4 @@
-//! The records that say an image, in Apache Kafka's order (facts 3.7).
+//! The records of an image, in the order of Apache Kafka's `MetadataImage.write`.
 use klamm_base::Uuid;
 
 use crate::MetadataImage;
@@ -12,7 +12,7 @@ use crate::records::{
 use crate::topic::Topic;
 use crate::version::{METADATA_VERSION, MetadataVersion};
 
-/// Why an image cannot be said in records.
+/// Why an image cannot be expressed as records.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnwritableError {
     #[error("the metadata has no metadata.version yet")]
@@ -21,9 +21,10 @@ pub enum UnwritableError {
     TooOld { version: i16, what: &'static str },
 }
 
-/// Calls `emit` with every record of the image and the version to write it in. What an open transaction wrote is left out.
+/// Calls `emit` with every record of the image and the version to write it in. Records of an open transaction are
+/// omitted.
 ///
-/// The error of `emit` ends it; `E` is also made from what the image's metadata.version cannot say.
+/// An error of `emit` ends the walk; `E` must also represent what the image's metadata.version cannot express.
 pub fn for_each_record<E: From<UnwritableError>>(
     image: &MetadataImage,
     mut emit: impl FnMut(Record<'_>, i16) -> Result<(), E>,
@@ -55,7 +56,7 @@ impl<E: From<UnwritableError>, F: FnMut(Record<'_>, i16) -> Result<(), E>> Emitt
         if can_say { Ok(()) } else { Err(UnwritableError::TooOld { version: self.version.0, what }) }
     }
 
-    /// metadata.version comes first, and in version 0, so that any reader learns what follows.
+    /// metadata.version comes first, in version 0, so that every reader knows how to parse the rest.
     fn features(&mut self) -> Result<(), E> {
         let level = |name, feature_level| Record::from(FeatureLevelRecord { name, feature_level });
         (self.emit)(level(METADATA_VERSION, self.version.0), 0)?;

@@ -1,4 +1,4 @@
-//! The image over random valid logs.
+//! The image for random valid logs.
 use std::collections::{BTreeMap, BTreeSet};
 
 use klamm_base::Uuid;
@@ -10,7 +10,7 @@ use crate::delta::Delta;
 use crate::image_records::{UnwritableError, for_each_record};
 use crate::records::*;
 use crate::replay_error::ReplayError;
-use crate::testing::{Dice, Writer};
+use crate::testing::{Rng, Writer};
 
 fn replayed<'r>(records: impl Iterator<Item = &'r [u8]>) -> MetadataImage {
     MetadataImage::default().apply(records).expect("valid records")
@@ -117,10 +117,10 @@ proptest! {
     #[test]
     fn damaged_records_are_refused_or_applied_but_never_panic(seed in any::<u64>()) {
         let writer = Writer::random(seed, 60);
-        let mut dice = Dice::new(seed);
+        let mut rng = Rng::new(seed);
         let mut image = MetadataImage::default();
         for record in &writer.records {
-            let damaged = dice.damaged(record);
+            let damaged = rng.damaged(record);
             if let Ok(applied) = image.apply([damaged.as_slice()]) {
                 image = applied;
             }

@@ -1,9 +1,10 @@
 //! Metadata records, image, delta, snapshot files, bulk leader election.
 //!
-//! [`records`] describes every record once, for reading, writing and printing. A [`MetadataImage`] is the immutable state
-//! that records up to an offset make; applying more gives a new image that shares what did not change, and comparing two
-//! costs as much as they differ. [`elections`] and [`placement`] compute what a controller decides about many partitions at
-//! once, as records. Nothing here writes a log; only [`checkpoint`] touches files.
+//! [`records`] describes every record once, for reading, writing and printing. A [`MetadataImage`] is the immutable
+//! state after the records up to an offset; applying more creates a new image that shares the unchanged parts, and
+//! comparing two images takes time proportional to their difference. [`elections`] and [`placement`] compute a
+//! controller's decisions for many partitions at once, as records. Nothing here writes a log; only [`checkpoint`]
+//! uses files.
 
 pub mod bootstrap;
 mod change_run;

@@ -1,17 +1,17 @@
-//! Applying what raft committed: batches of the metadata log.
+//! Applies committed batches of the metadata log.
 use klamm_records::{Records, RecordsError, batches, records};
 
 use crate::MetadataImage;
 use crate::image::{ApplyError, Provenance};
 use crate::replay_error::ReplayError;
 
-/// Bytes that the records of one batch take at most once decompressed.
+/// Limit on the decompressed size of a batch's records, in bytes.
 const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Committed batches that cannot be applied: the log is damaged, or its writer knows more than this node.
+/// Committed batches that cannot be applied: the log is damaged, or was written by a newer version.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
-    #[error("the metadata log is damaged behind offset {after}: {error}")]
+    #[error("the metadata log is damaged after offset {after}: {error}")]
     Batch { after: i64, error: RecordsError },
     #[error("the metadata record at offset {offset} has no value")]
     NoValue { offset: i64 },
@@ -20,8 +20,8 @@ pub enum LoadError {
 }
 
 impl MetadataImage {
-    /// The image with the records of whole batches, up to the last of them. What the image holds already is passed over, and
-    /// so are raft's own records.
+    /// The image with the records of complete batches, up to the last of them. Records that the image already
+    /// contains are skipped, and so are control records of the quorum.
     pub fn apply_batches(&self, bytes: &[u8]) -> Result<Self, LoadError> {
         let mut image = self.clone();
         let mut provenance = self.provenance();

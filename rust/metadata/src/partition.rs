@@ -1,4 +1,4 @@
-//! The state of one partition and how records change it (facts 1.2).
+//! The state of one partition, and how records change it (Apache Kafka's `PartitionRegistration`).
 use std::sync::Arc;
 
 use klamm_base::Uuid;
@@ -13,7 +13,7 @@ use crate::replay_error::ReplayError;
 use crate::usual_change::UsualChange;
 use crate::usual_partition::{self, UsualPartition};
 
-/// Whether a leader elected uncleanly still recovers.
+/// Whether a leader after an unclean election is still recovering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i8)]
 pub enum LeaderRecoveryState {
@@ -22,7 +22,7 @@ pub enum LeaderRecoveryState {
 }
 
 impl LeaderRecoveryState {
-    /// The state of a record's value.
+    /// Converts a record's value.
     pub fn from_value(value: i8) -> Option<Self> {
         match value {
             0 => Some(Self::Recovered),
@@ -32,17 +32,17 @@ impl LeaderRecoveryState {
     }
 }
 
-/// One partition: 56 bytes when it has at most three replicas and nothing unusual.
+/// One partition: 56 bytes if it has at most three replicas and nothing unusual.
 ///
-/// Equal partitions have equal fields: a list that fits in place is there, with zeroes behind it, and what is not unusual
-/// is not in `unusual`.
+/// Equal partitions have equal fields: a list that fits inline is inline, padded with zeroes, and usual values are
+/// not in `unusual`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
     unusual: Option<Arc<Unusual>>,
     state: State,
 }
 
-/// What is in place: copied as bytes, since an image copies all partitions beside one that changes.
+/// The inline part. It is copied as bytes, because an image copies all partitions in the same chunk as a changed one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State {
     replicas: [i32; FEW],
@@ -50,26 +50,26 @@ struct State {
     leader: i32,
     leader_epoch: i32,
     partition_epoch: i32,
-    /// Parallel to `replicas`, where the image keeps the id of each one's directory.
+    /// Parallel to `replicas`: the number of each one's directory.
     directories: [u16; FEW],
-    /// How many replicas there are in place; [`ELSEWHERE`] when they are in `unusual`.
+    /// The number of inline replicas; [`ELSEWHERE`] if they are in `unusual`.
     replica_count: u8,
-    /// The same of the ISR.
+    /// The same for the ISR.
     isr_count: u8,
     leader_recovery_state: LeaderRecoveryState,
 }
 
-/// A list is not kept in place.
+/// A list is not stored inline.
 const ELSEWHERE: u8 = u8::MAX;
 
-/// What few partitions have.
+/// State that only few partitions have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Unusual {
     removing: Vec<i32>,
     adding: Vec<i32>,
     elr: Vec<i32>,
     last_known_elr: Vec<i32>,
-    /// More than three replicas, or one of a directory numbered above 65 535.
+    /// More than three replicas, or one in a directory with a number above 65 535.
     replicas: Vec<i32>,
     directories: Vec<u32>,
     /// More than three.
@@ -96,7 +96,7 @@ impl Partition {
         }
     }
 
-    /// The numbers of the replicas' directories, in their order.
+    /// The numbers of the replicas' directories, in the order of the replicas.
     pub fn directories(&self) -> impl ExactSizeIterator<Item = u32> + '_ {
         (0..self.replicas().len()).map(|at| self.directory(at))
     }
@@ -117,30 +117,30 @@ impl Partition {
         }
     }
 
-    /// The leader, -1 for none.
+    /// The leader, -1 if there is none.
     #[inline]
     pub fn leader(&self) -> i32 {
         self.state.leader
     }
 
-    /// Counts leaders.
+    /// The leader epoch, which each new leader increments.
     #[inline]
     pub fn leader_epoch(&self) -> i32 {
         self.state.leader_epoch
     }
 
-    /// Counts changes.
+    /// The partition epoch, which each change increments.
     #[inline]
     pub fn partition_epoch(&self) -> i32 {
         self.state.partition_epoch
     }
 
-    /// Whether a leader elected uncleanly still recovers.
+    /// Whether a leader after an unclean election is still recovering.
     pub fn leader_recovery_state(&self) -> LeaderRecoveryState {
         self.state.leader_recovery_state
     }
 
-    /// Whether it has what few partitions have.
+    /// Whether it has unusual state.
     pub(super) fn is_unusual(&self) -> bool {
         self.unusual.is_some()
     }
@@ -164,35 +164,35 @@ impl Partition {
         &self.unusual().elr
     }
 
-    /// The last known leader, once the partition lost it (KIP-966).
+    /// The last known leader, after the partition lost it (KIP-966).
     pub fn last_known_elr(&self) -> &[i32] {
         &self.unusual().last_known_elr
     }
 
-    /// Whether a reassignment is under way.
+    /// Whether a reassignment is in progress.
     pub fn is_reassigning(&self) -> bool {
         self.unusual.as_ref().is_some_and(|unusual| !unusual.removing.is_empty() || !unusual.adding.is_empty())
     }
 
-    /// The first replica, -1 when there is none.
+    /// The first replica, -1 if there is none.
     pub fn preferred_leader(&self) -> i32 {
         self.replicas().first().copied().unwrap_or(NO_LEADER)
     }
 
-    /// Prefetches all of it that is in place: its first and its last cache line.
+    /// Prefetches the inline part: its first and its last cache line.
     #[inline]
     pub(super) fn prefetch(&self) {
         prefetch(&self.unusual);
         prefetch(&self.state.leader_recovery_state);
     }
 
-    /// Number of the directory of a replica; `None` when the broker holds none.
+    /// The number of the directory of a broker's replica; `None` if the broker has no replica.
     pub fn directory_of(&self, broker_id: i32) -> Option<u32> {
         let at = self.replicas().iter().position(|&replica| replica == broker_id)?;
         Some(self.directory(at))
     }
 
-    /// Whether all is equal, directories aside: their numbers mean nothing outside their image.
+    /// Whether all fields except directories are equal: their numbers are meaningful only within their image.
     pub(super) fn equals_but_numbers(&self, other: &Self) -> bool {
         let without_numbers = |partition: &Self| {
             let mut partition = partition.clone();
@@ -202,7 +202,7 @@ impl Partition {
         self.replicas() == other.replicas() && without_numbers(self) == without_numbers(other)
     }
 
-    /// The state that a PartitionRecord says.
+    /// The state in a PartitionRecord.
     pub(super) fn from_record(record: &PartitionRecord<'_>, directories: &DirectoryTable) -> Result<Self, ReplayError> {
         let at = (record.topic_id, record.partition_id);
         let state = State {
@@ -232,7 +232,7 @@ impl Partition {
         Ok(partition)
     }
 
-    /// The state that a usual PartitionRecord says, its directories being those of the numbers.
+    /// The state in a usual PartitionRecord, with the given directory numbers.
     #[inline]
     pub(super) fn from_usual(record: &UsualPartition<'_>, directories: [u16; FEW]) -> Self {
         let state = State {
@@ -249,8 +249,8 @@ impl Partition {
         Self { unusual: None, state }
     }
 
-    /// Changes what the record names. A leader, even the present one, counts the leader epoch up; every record counts the
-    /// partition epoch up.
+    /// Applies the fields of the record. A leader, even the current one, increments the leader epoch; every record
+    /// increments the partition epoch.
     pub(super) fn merge(
         &mut self,
         record: &PartitionChangeRecord<'_>,
@@ -310,7 +310,8 @@ impl Partition {
         if record.directories.is_some() {
             return self.assign(at, replicas, record.directories, table);
         }
-        // Without directories in the record the old ones stay, if they can: all of them unknown fits any number.
+        // Without directories in the record the old ones are kept if possible: if all are unknown, they fit any
+        // number of replicas.
         let numbers: Numbers = self.directories().collect();
         if numbers.iter().all(|&number| number == DirectoryTable::MIGRATING) {
             return self.assign(at, replicas, None, table);
@@ -322,7 +323,7 @@ impl Partition {
         Ok(())
     }
 
-    /// Without directories, or with only unknown ones, every replica's is unknown.
+    /// Without directories, or with only unknown ones, the directory of every replica is unknown.
     fn assign(
         &mut self,
         at: (Uuid, i32),
@@ -394,7 +395,7 @@ impl Partition {
         });
     }
 
-    /// Forgets ELR and last known leaders, which is a change of its own (ClearElrRecord); `false` when there were none.
+    /// Clears ELR and last known leaders (ClearElrRecord); `false` if there were none.
     pub(super) fn clear_elr(&mut self) -> bool {
         if self.elr().is_empty() && self.last_known_elr().is_empty() {
             return false;

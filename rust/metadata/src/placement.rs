@@ -1,9 +1,9 @@
-//! Striped, rack-aware placement of replicas (facts 5.6).
+//! Striped, rack-aware placement of replicas (Apache Kafka's `StripedReplicaPlacer`).
 //!
-//! Racks take turns, and within a rack brokers do, each from a random start. The first replica of a partition goes to an
-//! unfenced broker, the others to one rack after the other, to fenced brokers of a rack only when its unfenced ones all have
-//! one. After as many partitions as there are unfenced brokers everything is shuffled, so that the same brokers do not meet
-//! again and again.
+//! Racks take turns, and so do the brokers within a rack, each from a random start. The first replica of a partition
+//! is placed on an unfenced broker, the others on one rack after the other. Fenced brokers of a rack are used only
+//! when all of its unfenced ones have a replica. After as many partitions as there are unfenced brokers, everything
+//! is shuffled, so that not always the same brokers share partitions.
 use std::collections::BTreeMap;
 
 use crate::MetadataImage;
@@ -19,10 +19,10 @@ pub enum PlacementError {
     TooFewBrokers { replication_factor: i32, usable: usize },
 }
 
-/// Numbers from a seed (SplitMix64).
-struct Dice(u64);
+/// A random number generator with a seed (SplitMix64).
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -46,7 +46,7 @@ struct BrokerRing {
 }
 
 impl BrokerRing {
-    /// The next broker that is not among `taken`.
+    /// The next broker that is not in `taken`.
     fn next(&mut self, taken: &[i32]) -> Option<i32> {
         let count = self.brokers.len();
         let at = (self.next..self.next + count).find(|at| !taken.contains(&self.brokers[at % count]))?;
@@ -55,8 +55,8 @@ impl BrokerRing {
     }
 }
 
-/// The brokers of a rack. Those that lead have a turn of their own: were it the same as that of all replicas, three racks of
-/// three brokers would give all leaderships to one broker of each.
+/// The brokers of a rack. Leaders have a separate turn: if they shared that of all replicas, three racks of three
+/// brokers would give all leaderships to one broker in each.
 #[derive(Default)]
 struct Rack {
     leaders: BrokerRing,
@@ -70,20 +70,21 @@ impl Rack {
     }
 }
 
-/// Places the replicas of one topic after the other.
+/// Places the replicas of one topic after another.
 pub struct Placer {
-    dice: Dice,
+    rng: Rng,
     racks: Vec<Rack>,
     unfenced_count: usize,
     broker_count: usize,
-    /// Partitions placed.
+    /// The number of partitions placed.
     placed: usize,
     /// The rack whose turn it is.
     start: usize,
 }
 
 impl Placer {
-    /// A placer over the brokers that can take replicas now: registered, not in controlled shutdown, not wholly cordoned.
+    /// A placer for the brokers that can take replicas now: registered, not in controlled shutdown, with an
+    /// uncordoned directory.
     pub fn new(image: &MetadataImage, seed: u64) -> Self {
         let usable = image.brokers().values().filter(|broker| !broker.in_controlled_shutdown);
         Self::from_brokers(
@@ -104,7 +105,7 @@ impl Placer {
         let unfenced_count = racks.iter().map(|rack| rack.unfenced.brokers.len()).sum();
         let fenced_count: usize = racks.iter().map(|rack| rack.fenced.brokers.len()).sum();
         let broker_count = unfenced_count + fenced_count;
-        let mut placer = Self { dice: Dice(seed), racks, unfenced_count, broker_count, placed: 0, start: 0 };
+        let mut placer = Self { rng: Rng(seed), racks, unfenced_count, broker_count, placed: 0, start: 0 };
         placer.draw_starts();
         placer
     }
@@ -114,13 +115,13 @@ impl Placer {
             rack.leaders.brokers.clone_from(&rack.unfenced.brokers);
             for ring in rack.rings() {
                 ring.brokers.sort_unstable();
-                ring.next = self.dice.below(ring.brokers.len().max(1));
+                ring.next = self.rng.below(ring.brokers.len().max(1));
             }
         }
-        self.start = self.dice.below(self.racks.len().max(1));
+        self.start = self.rng.below(self.racks.len().max(1));
     }
 
-    /// The replicas of `partition_count` partitions, each its preferred leader first.
+    /// The replicas of `partition_count` partitions, each with its preferred leader first.
     pub fn place(&mut self, partition_count: usize, replication_factor: i32) -> Result<Vec<Vec<i32>>, PlacementError> {
         let wanted = usize::try_from(replication_factor).unwrap_or(0);
         if wanted == 0 {
@@ -164,9 +165,9 @@ impl Placer {
     }
 
     fn shuffle(&mut self) {
-        self.dice.shuffle(&mut self.racks);
+        self.rng.shuffle(&mut self.racks);
         for ring in self.racks.iter_mut().flat_map(Rack::rings) {
-            self.dice.shuffle(&mut ring.brokers);
+            self.rng.shuffle(&mut ring.brokers);
         }
     }
 }
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_placed_says_why() {
+    fn impossible_placements_are_explained() {
         let mut one = placer(&[(1, None, false), (2, None, true)], 7);
         assert_eq!(one.place(1, 0), Err(PlacementError::NotPositive(0)));
         assert_eq!(one.place(1, 3), Err(PlacementError::TooFewBrokers { replication_factor: 3, usable: 2 }));

@@ -1,8 +1,8 @@
-//! Asking for memory before it is needed, without waiting for it.
+//! Prefetching: loads memory into the cache without waiting.
 
 use std::ptr;
 
-/// Asks for the cache line in which a value begins.
+/// Prefetches the cache line in which a value begins.
 #[inline(always)]
 pub fn prefetch<T: ?Sized>(value: &T) {
     let place = ptr::from_ref(value).cast::<i8>();

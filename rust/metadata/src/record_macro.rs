@@ -1,7 +1,8 @@
-//! One description gives the struct, its codec and its schema.
+//! Generates the struct, its codec and its schema from one description.
 
-/// Describes structures. `name: Type = default, since` in wire order, then `tagged` fields by ascending tag. What is not in
-/// a version must have its default when that version is written (no field of a metadata record is ignorable).
+/// Describes structures. `name: Type = default, since` in wire order, then `tagged` fields by ascending tag. A field
+/// that a version does not have must have its default when that version is written (no field of a metadata record is
+/// ignorable).
 macro_rules! structures {
     ($(
         $(#[$doc:meta])*
@@ -56,7 +57,7 @@ macro_rules! structures {
             const TYPE: FieldType = FieldType::Struct(&<Self as Described>::SCHEMA);
             const SIZE_MIN: usize = 1 $( + if $since == 0 { <$ty as Field>::SIZE_MIN } else { 0 } )*;
 
-            // A record without any field reads and writes nothing but its tagged fields' section.
+            // A record without fields reads and writes only its tagged fields section.
             #[allow(unused_variables, unused_mut)]
             #[inline]
             fn read(reader: &mut Reader<'f>, version: i16) -> Result<Self, WireError> {
@@ -115,7 +116,7 @@ macro_rules! structures {
 /// Describes the records: `id Variant Struct versions 0..=max`.
 macro_rules! records {
     ($( $id:literal $variant:ident $ty:ident $(<$life:lifetime>)?, $version_max:literal; )*) => {
-        /// Any metadata record, borrowing from the bytes it was read from.
+        /// Any metadata record, borrowed from the bytes from which it was parsed.
         #[derive(Clone, Copy, Debug, PartialEq)]
         pub enum Record<'r> {
             $( $variant($ty $(<$life>)?), )*

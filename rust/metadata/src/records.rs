@@ -1,6 +1,6 @@
-//! Every record of `__cluster_metadata` up to metadata.version 30 (facts 1.2).
+//! Every record of `__cluster_metadata` up to metadata.version 30, as in Apache Kafka's schemas.
 //!
-//! The number behind a default is the first version with the field. Ids 6, 13 and 16 were never released.
+//! The number after a default is the first version with the field. Ids 6, 13 and 16 were never released.
 use klamm_base::Uuid;
 use klamm_base::primitives::{Reader, WireError, Writer};
 
@@ -12,13 +12,13 @@ use crate::schema::{DefaultValue, FieldSchema, FieldType, RecordSchema, StructSc
 pub const PARTITION_RECORD: i16 = 3;
 /// Id of a [`PartitionChangeRecord`].
 pub const PARTITION_CHANGE_RECORD: i16 = 5;
-/// [`PartitionChangeRecord::leader`]: the leader, and with it the leader epoch, stays.
+/// [`PartitionChangeRecord::leader`]: the leader, and with it the leader epoch, is unchanged.
 pub const NO_LEADER_CHANGE: i32 = -2;
 /// The partition has no leader.
 pub const NO_LEADER: i32 = -1;
 
 structures! {
-    /// A broker (re-)registers. `broker_epoch` is the offset the controller expected to write next (facts 5.2).
+    /// Registers a broker. `broker_epoch` is the offset that the controller expected to write next.
     RegisterBrokerRecord<'r> {
         broker_id: i32 = 0, 0;
         is_migrating_zk_broker: bool = false, 2;
@@ -52,21 +52,21 @@ structures! {
     }
     tagged {}
 
-    /// A broker is forgotten.
+    /// Unregisters a broker.
     UnregisterBrokerRecord {
         broker_id: i32 = 0, 0;
         broker_epoch: i64 = 0, 0;
     }
     tagged {}
 
-    /// A topic is created; its partitions follow.
+    /// Creates a topic; its partitions follow.
     TopicRecord<'r> {
         name: &'r str = "", 0;
         topic_id: Uuid = Uuid::ZERO, 0;
     }
     tagged {}
 
-    /// The whole state of a partition.
+    /// The complete state of a partition.
     PartitionRecord<'r> {
         partition_id: i32 = -1, 0;
         topic_id: Uuid = Uuid::ZERO, 0;
@@ -85,7 +85,7 @@ structures! {
         2 last_known_elr: Option<Array<'r, i32>> = None, 2;
     }
 
-    /// A configuration value; null deletes it.
+    /// Sets a configuration value; null deletes it.
     ConfigRecord<'r> {
         resource_type: i8 = 0, 0;
         resource_name: &'r str = "", 0;
@@ -94,7 +94,8 @@ structures! {
     }
     tagged {}
 
-    /// What changes in a partition. Every one counts the partition epoch up, one with a leader the leader epoch too.
+    /// Changes a partition. Each one increments the partition epoch; one with a leader also increments the leader
+    /// epoch.
     PartitionChangeRecord<'r> {
         partition_id: i32 = -1, 0;
         topic_id: Uuid = Uuid::ZERO, 0;
@@ -111,27 +112,27 @@ structures! {
         8 directories: Option<Array<'r, Uuid>> = None, 1;
     }
 
-    /// A broker is fenced; written below metadata.version 6.
+    /// Fences a broker; written below metadata.version 6.
     FenceBrokerRecord {
         id: i32 = 0, 0;
         epoch: i64 = 0, 0;
     }
     tagged {}
 
-    /// A broker is unfenced; written below metadata.version 6.
+    /// Unfences a broker; written below metadata.version 6.
     UnfenceBrokerRecord {
         id: i32 = 0, 0;
         epoch: i64 = 0, 0;
     }
     tagged {}
 
-    /// A topic goes, with its partitions and its configuration.
+    /// Deletes a topic with its partitions and its configuration.
     RemoveTopicRecord {
         topic_id: Uuid = Uuid::ZERO, 0;
     }
     tagged {}
 
-    /// A delegation token, new or renewed. The HMAC is not in it: every node derives that.
+    /// A delegation token, new or renewed. It does not contain the HMAC, which every node derives.
     DelegationTokenRecord<'r> {
         owner: &'r str = "", 0;
         requester: &'r str = "", 0;
@@ -161,7 +162,7 @@ structures! {
     }
     tagged {}
 
-    /// A client quota value.
+    /// Sets a client quota value.
     ClientQuotaRecord<'r> {
         entity: Array<'r, EntityData<'r>> = Array::EMPTY, 0;
         key: &'r str = "", 0;
@@ -177,7 +178,7 @@ structures! {
     }
     tagged {}
 
-    /// A block of producer ids is given out; `next_producer_id` is the first id of the next block.
+    /// Allocates a block of producer ids; `next_producer_id` is the first id of the next block.
     ProducerIdsRecord {
         broker_id: i32 = 0, 0;
         broker_epoch: i64 = -1, 0;
@@ -185,7 +186,7 @@ structures! {
     }
     tagged {}
 
-    /// A registration changes. `fenced`: -1 unfenced, 0 as it was, 1 fenced. An empty `log_dirs` is no change.
+    /// Changes a registration. `fenced`: -1 unfenced, 0 unchanged, 1 fenced. An empty `log_dirs` is no change.
     BrokerRegistrationChangeRecord<'r> {
         broker_id: i32 = 0, 0;
         broker_epoch: i64 = 0, 0;
@@ -197,7 +198,7 @@ structures! {
         3 cordoned_log_dirs: Option<Array<'r, Uuid>> = None, 3;
     }
 
-    /// An ACL is created.
+    /// Creates an ACL.
     AccessControlEntryRecord<'r> {
         id: Uuid = Uuid::ZERO, 0;
         resource_type: i8 = 0, 0;
@@ -210,13 +211,13 @@ structures! {
     }
     tagged {}
 
-    /// An ACL is deleted.
+    /// Deletes an ACL.
     RemoveAccessControlEntryRecord {
         id: Uuid = Uuid::ZERO, 0;
     }
     tagged {}
 
-    /// Keeps the log moving (KIP-835).
+    /// Keeps the high watermark advancing (KIP-835).
     NoOpRecord {}
     tagged {}
 
@@ -226,36 +227,36 @@ structures! {
     }
     tagged {}
 
-    /// A SCRAM credential is deleted.
+    /// Deletes a SCRAM credential.
     RemoveUserScramCredentialRecord<'r> {
         name: &'r str = "", 0;
         mechanism: i8 = 0, 0;
     }
     tagged {}
 
-    /// What follows is withheld until the transaction ends.
+    /// Begins a metadata transaction: the following records take effect only at its end.
     BeginTransactionRecord<'r> {}
     tagged {
         0 name: Option<&'r str> = None, 0;
     }
 
-    /// The transaction's records take effect.
+    /// Ends a metadata transaction: its records take effect.
     EndTransactionRecord {}
     tagged {}
 
-    /// The transaction's records are dropped.
+    /// Aborts a metadata transaction: its records are dropped.
     AbortTransactionRecord<'r> {}
     tagged {
         0 reason: Option<&'r str> = None, 0;
     }
 
-    /// A delegation token is deleted.
+    /// Deletes a delegation token.
     RemoveDelegationTokenRecord<'r> {
         token_id: &'r str = "", 0;
     }
     tagged {}
 
-    /// A controller registers (KIP-919).
+    /// Registers a controller (KIP-919).
     RegisterControllerRecord<'r> {
         controller_id: i32 = 0, 0;
         incarnation_id: Uuid = Uuid::ZERO, 0;
@@ -282,7 +283,7 @@ structures! {
     }
     tagged {}
 
-    /// Forgets the ELR and the last known leaders of a topic, or with an empty name of all.
+    /// Clears the ELR and the last known leaders of a topic, or of all topics if the name is empty.
     ClearElrRecord<'r> {
         topic_name: &'r str = "", 0;
     }
@@ -318,7 +319,7 @@ records! {
     28 ClearElr ClearElrRecord<'r>, 0;
 }
 
-/// The default as it is written in the description above.
+/// Parses a default from the description above.
 const fn default_value(text: &str) -> DefaultValue {
     match text.as_bytes() {
         b"None" => DefaultValue::Null,
@@ -329,7 +330,7 @@ const fn default_value(text: &str) -> DefaultValue {
     }
 }
 
-/// The schema of a record id; `None` when there is no such record.
+/// The schema for a record id; `None` if there is no such record.
 #[inline]
 pub fn schema(id: i16) -> Option<&'static RecordSchema> {
     match SCHEMAS.get(usize::try_from(id).ok()?) {

@@ -1,9 +1,9 @@
-//! Why a record could not be applied: the log and this node's idea of it have parted, and the node must stop.
+//! Why a record could not be applied: the log contradicts this node's state, so the node must stop.
 use klamm_base::Uuid;
 
 use crate::frame::RecordError;
 
-/// A record that does not fit the image it was applied to.
+/// A record that contradicts the image.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
     #[error(transparent)]

@@ -1,4 +1,5 @@
-//! What a metadata record is made of, as data: the source of the Python classes and of the dynamic codec in the shell.
+//! The structure of metadata records as data: the source of the Python classes and of the dynamic codec in the PyO3
+//! shell.
 
 /// The type of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,11 +18,11 @@ pub enum FieldType {
     Struct(&'static StructSchema),
 }
 
-/// One field of a record or of a structure in it. Every metadata record is flexible at every version (facts 1.1), a
-/// nullable field is nullable and a tagged field tagged in every version that has it.
+/// One field of a record or of a structure in it. Every version of every metadata record is flexible; a nullable
+/// field is nullable, and a tagged field tagged, in every version that has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldSchema {
-    /// Name in snake case; Apache Kafka's is the same in camel case.
+    /// Name in snake case; Apache Kafka uses the same name in camel case.
     pub name: &'static str,
     pub field_type: FieldType,
     pub nullable: bool,
@@ -31,7 +32,7 @@ pub struct FieldSchema {
     pub default: DefaultValue,
 }
 
-/// The value of a field that is not on the wire.
+/// The value of a field that is not encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultValue {
     /// 0, false, the empty string, no bytes, no elements, a structure of defaults.

@@ -1,9 +1,9 @@
-//! Client quotas, ACLs, SCRAM credentials and delegation tokens, as the image keeps them.
+//! Client quotas, ACLs, SCRAM credentials and delegation tokens in the image.
 use std::collections::BTreeMap;
 
 use crate::records::{AccessControlEntryRecord, DelegationTokenRecord, EntityData, UserScramCredentialRecord};
 
-/// Whom a quota is for: entity type (user, client-id, ip) to name; no name is the type's default entity.
+/// The entity of a quota: entity type (user, client-id, ip) to name; no name is the type's default entity.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct QuotaEntity(pub BTreeMap<String, Option<String>>);
 
@@ -42,7 +42,7 @@ impl From<&AccessControlEntryRecord<'_>> for Acl {
     }
 }
 
-/// Whose SCRAM credential it is.
+/// The user and mechanism of a SCRAM credential.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ScramKey {
     /// 1 SCRAM-SHA-256, 2 SCRAM-SHA-512.

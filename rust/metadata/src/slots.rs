@@ -1,18 +1,19 @@
 //! A persistent vector: a clone shares everything, a change copies a path of small nodes.
 //!
-//! What a change copies is counted in reference counts of values that are cold in the cache: a zone outage touches a topic
-//! in every second leaf of 16 (goals: 6 667 of 100 000 within 2 ms). So a shared leaf is patched: the first few values
-//! that change stand beside the leaf as it was, and only when there are more of them is it copied.
+//! The cost of copying a node is dominated by the reference counts of its values, which are not in the cache: a zone
+//! outage changes a topic in every second leaf of 16 (goal: 6 667 of 100 000 within 2 ms). Therefore a shared leaf is
+//! patched: the first few changed values are stored beside the unchanged leaf, and it is copied only when there are
+//! more.
 use std::sync::Arc;
 
 use crate::prefetch::prefetch;
 
 const BITS: u32 = 4;
 const WIDTH: usize = 1 << BITS;
-/// Values that may stand beside a leaf. They, the leaf and the counts of the [`Patched`] fill a cache line.
+/// The number of patches of a leaf. They, the leaf and the counts of the [`Patched`] fill a cache line.
 const PATCHES: usize = 4;
 
-/// A slot, and what is to be in it; nothing is left once it is there.
+/// A slot and its new value, which is moved out when it is stored.
 pub type Replacement<T> = (u32, Option<Arc<T>>);
 
 type Children<C> = Arc<[Option<C>; WIDTH]>;
@@ -23,9 +24,9 @@ enum Node<T> {
     Branch(Children<Node<T>>),
 }
 
-/// A leaf of which a few values were replaced. What they replaced lives as long as this does.
+/// A leaf with a few replaced values. The old values live as long as this.
 ///
-/// 1. `values` are filled from the front; `places` says which slots of the leaf they are, each at most once.
+/// 1. `values` are filled from the front; `places` contains their slots in the leaf, each at most once.
 /// 2. `leaf` has a value in each of these slots.
 struct Patched<T> {
     leaf: Children<Arc<T>>,
@@ -50,7 +51,7 @@ impl<T> Clone for Patched<T> {
 }
 
 impl<T> Patched<T> {
-    /// Number of the patch of a slot, or of the one that would be its; that may be one too many.
+    /// The index of a slot's patch, or the index that it would get, which may be one too many.
     #[inline]
     fn patch_of(&self, at: usize) -> usize {
         let is_its = |(value, &place): (&Option<Arc<T>>, &u8)| value.is_none() || usize::from(place) == at;
@@ -70,7 +71,7 @@ impl<T> Patched<T> {
         Arc::new(Self { leaf, values: [const { None }; PATCHES], places: [0; PATCHES] })
     }
 
-    /// Takes another value for a filled slot, if there is room for it.
+    /// Stores another value for a filled slot if there is room for a patch.
     fn put(&mut self, at: usize, value: &mut Option<Arc<T>>) -> bool {
         let patch = self.patch_of(at);
         if patch < PATCHES {
@@ -80,7 +81,7 @@ impl<T> Patched<T> {
         patch < PATCHES
     }
 
-    /// The leaf as it is with the patches.
+    /// The leaf with the patches applied.
     fn merged(&self) -> Children<Arc<T>> {
         Arc::new(std::array::from_fn(|at| self.get(at).cloned()))
     }
@@ -104,7 +105,7 @@ impl<T> Node<T> {
         }
     }
 
-    /// What is in a slot of a node without branches.
+    /// The value in a slot of a node without branches.
     #[inline]
     fn value(&self, at: usize) -> Option<&Arc<T>> {
         match self {
@@ -114,7 +115,7 @@ impl<T> Node<T> {
         }
     }
 
-    /// A slot of a node without branches, in a leaf that is nobody else's.
+    /// A slot of a node without branches, in a leaf that is not shared.
     fn own_slot(&mut self, at: usize) -> &mut Option<Arc<T>> {
         if let Node::Patched(patched) = self {
             *self = Node::Leaf(patched.merged());
@@ -125,7 +126,7 @@ impl<T> Node<T> {
         }
     }
 
-    /// A filled slot of a node without branches, to be given another value.
+    /// A filled slot of a node without branches, which will get another value.
     fn patched_slot(&mut self, at: usize) -> Option<&mut Arc<T>> {
         self.value(at)?;
         if let Node::Leaf(children) = self
@@ -147,7 +148,7 @@ impl<T> Node<T> {
 }
 
 impl<T> Node<T> {
-    /// Replaces what is in filled slots of this node, which come by ascending index.
+    /// Replaces values in filled slots of this node, which are in ascending order of index.
     fn replace(&mut self, height: u32, mut values: &mut [Replacement<T>]) {
         let Node::Branch(children) = self else {
             *self = self.clone().with(values);
@@ -157,19 +158,19 @@ impl<T> Node<T> {
         while let Some((first, _)) = values.first() {
             let at = child_at(*first, height);
             let is_here = |(index, _): &&Replacement<T>| child_at(*index, height) == at;
-            let (here, behind) = values.split_at_mut(values.iter().take_while(is_here).count());
-            values = behind;
+            let (here, later) = values.split_at_mut(values.iter().take_while(is_here).count());
+            values = later;
             if height > 1 {
                 children[at].as_mut().expect("a filled slot").replace(height - 1, here);
             } else {
-                // Taken out, so that no reference to it needs to be counted.
+                // Take the leaf out, so that its reference count need not change.
                 let leaf = children[at].take().expect("a filled slot");
                 children[at] = Some(leaf.with(here));
             }
         }
     }
 
-    /// A node without branches, with other values in filled slots.
+    /// A node without branches, with new values in filled slots.
     fn with(self, values: &mut [Replacement<T>]) -> Self {
         let mut patched = match self {
             Node::Patched(patched) => patched,
@@ -188,7 +189,7 @@ impl<T> Node<T> {
         Node::Patched(patched)
     }
 
-    /// The leaf that a node without branches is, patches and all.
+    /// Converts a node without branches into a leaf with all patches applied.
     fn into_leaf(self) -> Self {
         match self {
             Node::Patched(patched) => Node::Leaf(patched.merged()),
@@ -207,7 +208,7 @@ pub struct Slots<T> {
     end: u32,
 }
 
-/// Where a slot is.
+/// The location of a slot.
 pub struct Place<'a, T> {
     index: u32,
     node: &'a Node<T>,
@@ -228,7 +229,7 @@ impl<'a, T> Place<'a, T> {
         self.index
     }
 
-    /// What is in it.
+    /// The value in the slot.
     #[inline]
     pub fn value(self) -> Option<&'a Arc<T>> {
         self.node.value(child_at(self.index, 0))
@@ -266,18 +267,19 @@ fn child_at(index: u32, height: u32) -> usize {
 }
 
 impl<T> Slots<T> {
-    /// The slot behind the last that was ever filled.
+    /// The index after the last slot that was ever filled.
     pub fn end(&self) -> u32 {
         self.end
     }
 
-    /// What is in a slot.
+    /// The value in a slot.
     #[inline]
     pub fn get(&self, index: u32) -> Option<&Arc<T>> {
         self.node_of(index)?.value(child_at(index, 0))
     }
 
-    /// Where a slot is; `near` is another place, of which much is known when the two are neighbours.
+    /// The location of a slot; `near` is the location of another slot, which speeds up the search if they are
+    /// neighbours.
     #[inline]
     pub fn place<'a>(&'a self, index: u32, near: Option<Place<'a, T>>) -> Option<Place<'a, T>> {
         if let Some(near) = near.filter(|near| near.index >> BITS == index >> BITS) {
@@ -286,7 +288,7 @@ impl<T> Slots<T> {
         Some(Place { index, node: self.node_of(index)? })
     }
 
-    /// The node without branches that a slot is in.
+    /// The node without branches that contains a slot.
     #[inline]
     fn node_of(&self, index: u32) -> Option<&Node<T>> {
         if index >= self.end {
@@ -301,7 +303,7 @@ impl<T> Slots<T> {
         Some(node)
     }
 
-    /// What is in a slot, to be replaced or, by [`Arc::make_mut`], changed. Copies the nodes that others share.
+    /// The value in a slot, to be replaced, or changed by [`Arc::make_mut`]. Copies shared nodes.
     #[inline]
     pub fn get_mut(&mut self, index: u32) -> Option<&mut Arc<T>> {
         if index >= self.end {
@@ -310,14 +312,14 @@ impl<T> Slots<T> {
         self.leaf_of(index).patched_slot(child_at(index, 0))
     }
 
-    /// Replaces what is in filled slots, which come by ascending index. Takes every value.
+    /// Replaces values in filled slots, which are in ascending order of index. Takes every value.
     pub fn replace(&mut self, values: &mut [Replacement<T>]) {
         self.root.replace(self.height, values);
     }
 
     /// Fills the slot at `index`, at most [`Slots::end`].
     pub fn set(&mut self, index: u32, value: Arc<T>) {
-        assert!(index <= self.end, "slot {index} would leave a gap behind {}", self.end);
+        assert!(index <= self.end, "slot {index} would leave a gap after {}", self.end);
         while u64::from(index) >> ((self.height + 1) * BITS) != 0 {
             let mut children = [const { None }; WIDTH];
             children[0] = Some(self.root.clone());
@@ -336,7 +338,8 @@ impl<T> Slots<T> {
         self.leaf_of(index).own_slot(child_at(index, 0)).take()
     }
 
-    /// The node without branches that a slot is in, which may be changed: the path to it is nobody else's.
+    /// The node without branches that contains a slot, for changes: nodes on the path to it are copied if they are
+    /// shared.
     fn leaf_of(&mut self, index: u32) -> &mut Node<T> {
         let mut node = &mut self.root;
         for height in (0..self.height).rev() {
@@ -347,17 +350,17 @@ impl<T> Slots<T> {
         node
     }
 
-    /// The filled slots by ascending index.
+    /// The filled slots in ascending order of index.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Arc<T>)> {
         self.iter_from(0)
     }
 
-    /// The filled slots from one on, by ascending index; those before it are not looked at.
+    /// The filled slots from `index` on, in ascending order; earlier ones are not visited.
     pub fn iter_from(&self, index: u32) -> impl Iterator<Item = (u32, &Arc<T>)> {
         Iter { from: index, stack: vec![(&self.root, self.height, 0)], leaf: None }
     }
 
-    /// Calls `on_difference` with each slot that does not hold the same value in both, skipping what they share.
+    /// Calls `on_difference` with each slot whose value differs, skipping shared nodes.
     pub fn for_each_difference<'a>(
         &'a self,
         other: &'a Self,
@@ -368,7 +371,7 @@ impl<T> Slots<T> {
     }
 }
 
-/// A part of a tree, of which there may be nothing.
+/// A part of a tree, possibly empty.
 struct Subtree<'a, T> {
     node: Option<&'a Node<T>>,
     height: u32,
@@ -379,7 +382,7 @@ impl<'a, T> Subtree<'a, T> {
         Self { node: Some(&slots.root), height: slots.height }
     }
 
-    /// What is at `at` in a node of height `height`, of which this is the part, or the first child.
+    /// The child at `at` in a node of height `height`. This part is that node, or its first child.
     fn child(&self, at: usize, height: u32) -> Self {
         let node = match self.node {
             Some(Node::Branch(children)) if self.height == height => children[at].as_ref(),
@@ -417,14 +420,14 @@ fn differences<'a, T>(
 
 struct Iter<'a, T> {
     from: u32,
-    /// Nodes to come, with their height and first slot.
+    /// Nodes to visit, with their height and first slot.
     stack: Vec<(&'a Node<T>, u32, u32)>,
-    /// The node without branches that is under way, its first slot, and what comes next in it.
+    /// The current node without branches, its first slot, and the next index in it.
     leaf: Option<(&'a Node<T>, u32, usize)>,
 }
 
 impl<T> Iter<'_, T> {
-    /// How many children of a node lie wholly before the first slot that is wanted.
+    /// The number of children of a node that are completely before the first requested slot.
     fn skipped(&self, start: u32, height: u32) -> usize {
         (self.from.saturating_sub(start) >> (height * BITS)) as usize
     }
@@ -471,11 +474,11 @@ mod tests {
     enum Step {
         Push,
         Change(u32),
-        /// Several by ascending index.
+        /// Several slots in ascending order of index.
         Replace(Vec<u32>),
         Take(u32),
         Refill(u32),
-        /// Everything so far stays shared from here on.
+        /// Everything so far is shared from here on.
         Keep,
     }
 
@@ -548,8 +551,8 @@ mod tests {
             }
             prop_assert_eq!(content(&slots), model.clone());
             for index in (0..=slots.end() + 300).step_by(7) {
-                let behind = slots.iter_from(index).map(|(index, value)| (index, **value));
-                prop_assert!(behind.eq(model.range(index..).map(|(index, value)| (*index, *value))));
+                let found = slots.iter_from(index).map(|(index, value)| (index, **value));
+                prop_assert!(found.eq(model.range(index..).map(|(index, value)| (*index, *value))));
             }
             for index in 0..=slots.end() {
                 prop_assert_eq!(slots.get(index).map(|value| **value), model.get(&index).copied());

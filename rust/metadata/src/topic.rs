@@ -10,19 +10,20 @@ use crate::prefetch::prefetch;
 const CHUNK_BITS: u32 = 5;
 const CHUNK: u32 = 1 << CHUNK_BITS;
 
-/// Partitions that may stand beside a body; a body that has no more of them is copied instead.
+/// The maximum number of patches of a body; a body with no more partitions than this is copied instead.
 const PATCHES: usize = 4;
-/// A body with no more partitions is copied rather than that memory is taken for more patches.
+/// A body with at most this many partitions is copied, instead of allocating memory for more patches.
 const SMALL: usize = 12;
-/// Patches that need no memory of their own.
+/// Patches that are stored inline.
 const PATCHES_INLINE: usize = 2;
 
-/// A topic. A clone shares the body: the first few partitions that change stand beside it, and only when there are more of
-/// them is it copied. A zone outage changes one or two partitions of a topic, and what is not read need not be waited for.
+/// A topic. A clone shares the body: the first few changed partitions are stored beside it, and it is copied only
+/// when there are more. A zone outage changes one or two partitions of a topic, so most of a topic need not be read.
 ///
-/// 1. `patches` has a partition at most once, and only such as `body` has too; what `body` says of it is outdated.
+/// 1. `patches` contains a partition at most once, and only partitions that are also in `body`, where they are
+///    outdated.
 ///
-/// The fields have this order so that what every topic needs is in one cache line.
+/// The order of the fields puts what every operation needs into one cache line.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Topic {
@@ -44,18 +45,18 @@ impl Clone for Topic {
 struct Body {
     name: Arc<str>,
     first: Chunk,
-    /// Further chunks by ascending base; usually each at its place, base / 32 - 1.
+    /// Further chunks in ascending order of base; usually each at index base / 32 - 1.
     others: Vec<(u32, Arc<Chunk>)>,
 }
 
-/// A topic that is getting partitions. Nothing of it but full chunks is shared.
+/// A topic to which partitions are being added. Only full chunks of it are shared.
 #[derive(Clone, Debug)]
 pub(super) struct GrowingTopic {
     id: Uuid,
     body: Body,
 }
 
-/// Up to 32 partitions with consecutive numbers, of which some may be missing: records may come in any order.
+/// Up to 32 partitions with consecutive numbers, possibly with gaps: records may come in any order.
 #[derive(Clone, Debug, Default)]
 struct Chunk {
     present: u32,
@@ -63,10 +64,10 @@ struct Chunk {
 }
 
 impl Chunk {
-    /// Where in `partitions` the partition at `offset` from the chunk's base is, or would be.
+    /// The index in `partitions` of the partition at `offset` from the chunk's base, existing or not.
     #[inline]
     fn position(&self, offset: u32) -> Result<usize, usize> {
-        // Nearly always none is missing, and not every processor counts bits in one step.
+        // There is nearly never a gap, and not every processor counts bits in one step.
         let lower = (1 << offset) - 1;
         let before = if self.present & lower == lower { offset } else { (self.present & lower).count_ones() } as usize;
         if self.present & (1 << offset) != 0 { Ok(before) } else { Err(before) }
@@ -112,13 +113,13 @@ impl Topic {
         self.patch(index).or_else(|| self.body.partition(index))
     }
 
-    /// The partitions by ascending number.
+    /// The partitions in ascending order.
     pub fn partitions(&self) -> impl Iterator<Item = (i32, &Partition)> {
         let patched = |(number, partition)| (number, self.patch(number as u32).unwrap_or(partition));
         self.body.chunks().flat_map(|(base, chunk)| chunk.iter(base)).map(patched)
     }
 
-    /// The numbers, ascending, of the partitions that may not be what they are in another state of the topic.
+    /// The numbers, in ascending order, of the partitions that may differ from another state of the topic.
     pub(super) fn maybe_different(&self, other: &Self) -> Vec<i32> {
         if !Arc::ptr_eq(&self.body, &other.body) {
             return self.partitions().map(|(number, _)| number).collect();
@@ -135,7 +136,7 @@ impl Topic {
         self.patches.iter().find(|(patched, _)| *patched == index).map(|(_, partition)| partition)
     }
 
-    /// Prefetches what says where the partitions are.
+    /// Prefetches the data that locates the partitions.
     #[inline]
     pub(super) fn prefetch_body(&self) {
         prefetch(&self.body.first);
@@ -150,7 +151,7 @@ impl Topic {
         }
     }
 
-    /// A partition, to be changed.
+    /// A partition, for changes.
     #[inline]
     pub(super) fn partition_mut(&mut self, partition_id: i32) -> Option<&mut Partition> {
         let index = u32::try_from(partition_id).ok()?;
@@ -165,7 +166,7 @@ impl Topic {
         self.patches.last_mut().map(|(_, partition)| partition)
     }
 
-    /// The body, with the patches in it, and nobody else's.
+    /// The body with the patches applied, not shared.
     fn own_body(&mut self) -> &mut Body {
         let body = Arc::make_mut(&mut self.body);
         for (index, partition) in std::mem::take(&mut self.patches) {
@@ -174,7 +175,7 @@ impl Topic {
         body
     }
 
-    /// Every partition, to be changed.
+    /// Calls `change` for every partition.
     pub(super) fn for_each_partition_mut(&mut self, mut change: impl FnMut(&mut Partition)) {
         let body = self.own_body();
         body.first.partitions.iter_mut().for_each(&mut change);
@@ -184,14 +185,14 @@ impl Topic {
     }
 }
 
-/// Whether nobody else has a value. That somebody does is nearly always so, and found without a locked instruction.
+/// Whether the value is not shared. It nearly always is, which is detected without a locked instruction.
 #[inline]
 fn is_unshared<T>(value: &mut Arc<T>) -> bool {
     Arc::strong_count(value) == 1 && Arc::get_mut(value).is_some()
 }
 
 impl GrowingTopic {
-    /// A topic that is to get partitions; `count` of them are expected when it has none yet.
+    /// Starts adding partitions to a topic; `count` of them are expected if it has none yet.
     pub fn new(topic: &Topic, count: usize) -> Self {
         let mut body = Body::clone(&topic.body);
         for (index, partition) in &topic.patches {
@@ -214,7 +215,7 @@ impl GrowingTopic {
         self.body.partition_count()
     }
 
-    /// Adds or replaces a partition; the one that was there. The number must not be negative.
+    /// Adds or replaces a partition; returns the previous one. The number must not be negative.
     pub fn set_partition(&mut self, partition_id: i32, partition: Partition) -> Option<Partition> {
         let index = u32::try_from(partition_id).expect("checked by the caller");
         let chunk = self.body.chunk_mut(index >> CHUNK_BITS);
@@ -229,7 +230,7 @@ impl GrowingTopic {
         }
     }
 
-    /// Replaces the topic as it was, in its memory if that is nobody else's.
+    /// Replaces the previous state of the topic, in its own memory if that is not shared.
     pub fn replace(mut self, place: &mut Arc<Topic>) {
         self.body.shrink();
         let own = Arc::get_mut(place);
@@ -245,7 +246,7 @@ impl GrowingTopic {
 }
 
 impl Body {
-    /// How many partitions may stand beside it.
+    /// The maximum number of patches of this body.
     #[inline]
     fn patches_max(&self) -> usize {
         let count = self.first.partitions.len();
@@ -285,7 +286,7 @@ impl Body {
         Some(&mut chunk.partitions[at])
     }
 
-    /// Gives back room that growing left over.
+    /// Releases unused capacity.
     fn shrink(&mut self) {
         self.first.partitions.shrink_to_fit();
         if let Some((_, chunk)) = self.others.last_mut()

@@ -18,9 +18,10 @@ use crate::usual_partition::UsualPartition;
 
 /// The topics of a cluster.
 ///
-/// 1. `by_id` and `by_name` hold the slot of every topic in `slots`, and nothing else.
+/// 1. `by_id` and `by_name` contain exactly the slots of all topics in `slots`.
 /// 2. Slots that are empty and below `slots.end()` are in `free`.
-/// 3. Between batches `counts` counts the partitions in `slots`; within one `counting` does, once it is there.
+/// 3. Between batches `counts` has the counts of the partitions in `slots`; within a batch, `counting` does once it
+///    is set.
 #[derive(Clone, Default)]
 pub struct TopicsImage {
     slots: Slots<Topic>,
@@ -28,15 +29,15 @@ pub struct TopicsImage {
     by_id: HashIndex,
     by_name: HashIndex,
     sorted: Arc<OnceLock<Vec<Arc<str>>>>,
-    /// The topic that is getting partitions, of which they come in a row, and its slot; always none between batches.
+    /// The topic to which consecutive records add partitions, and its slot; always `None` between batches.
     growing: Option<(u32, GrowingTopic)>,
-    /// How many partitions the topic before it got.
+    /// How many partitions the previous topic received.
     grown: usize,
     directories: DirectoryTable,
-    /// Of `directories`, looked up within a batch; none between batches.
+    /// A copy of `directories` for lookups within a batch; `None` between batches.
     known: Option<KnownDirectories>,
     counts: Arc<PartitionCounts>,
-    /// Not shared yet, so that a batch of many records looks only once for others who hold the counts.
+    /// Not shared, so that a batch of many records checks only once whether the counts are shared.
     counting: Option<Box<PartitionCounts>>,
 }
 
@@ -51,7 +52,7 @@ impl TopicsImage {
         self.by_id.len() == 0
     }
 
-    /// How many partitions there are, of all and of each broker, at the end of the last batch.
+    /// Partition counts, in total and for each broker, at the end of the last batch.
     pub fn counts(&self) -> &PartitionCounts {
         &self.counts
     }
@@ -78,17 +79,17 @@ impl TopicsImage {
         self.by_name.find(hash_name(name), |slot| self.slots.get(slot).is_some_and(|topic| **topic.name() == *name))
     }
 
-    /// The topics, in no order that means something.
+    /// The topics, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Topic>> {
         self.slots.iter().map(|(_, topic)| topic)
     }
 
-    /// The topics from a slot on, by ascending slot: a topic keeps its slot for as long as it is there.
+    /// The topics from a slot on, in ascending order of slot: an existing topic keeps its slot.
     pub fn iter_from(&self, slot: u32) -> impl Iterator<Item = (u32, &Arc<Topic>)> {
         self.slots.iter_from(slot)
     }
 
-    /// The names in ascending order; sorted when first asked for after a topic came or went.
+    /// The names in ascending order; sorted on first use after a topic was created or deleted.
     pub fn sorted_names(&self) -> &[Arc<str>] {
         self.sorted.get_or_init(|| {
             let mut names: Vec<Arc<str>> = self.iter().map(|topic| Arc::clone(topic.name())).collect();
@@ -97,7 +98,7 @@ impl TopicsImage {
         })
     }
 
-    /// The directory ids of a partition's replicas, in their order.
+    /// The directory ids of a partition's replicas, in the order of the replicas.
     pub fn directories_of(&self, partition: &Partition) -> Vec<Uuid> {
         self.directories.ids(partition.directories())
     }
@@ -107,7 +108,7 @@ impl TopicsImage {
         &self.directories
     }
 
-    /// Calls `on_difference` with each slot whose topics are not the same in both images.
+    /// Calls `on_difference` with each slot whose topics differ between the images.
     pub fn for_each_difference<'a>(
         &'a self,
         newer: &'a Self,
@@ -147,7 +148,7 @@ impl TopicsImage {
         Ok(topic)
     }
 
-    /// Ends a batch.
+    /// Completes a batch.
     pub(super) fn finish_batch(&mut self) {
         self.settle();
         self.known = None;
@@ -156,7 +157,7 @@ impl TopicsImage {
         }
     }
 
-    /// Puts the growing topic into its slot, which has held it as it was.
+    /// Stores the growing topic in its slot, which contained its previous state.
     fn settle(&mut self) {
         if let Some((slot, topic)) = self.growing.take() {
             self.grown = topic.partition_count();
@@ -168,7 +169,7 @@ impl TopicsImage {
     fn grow(&mut self, id: Uuid) -> Result<(), ReplayError> {
         if self.growing.as_ref().is_none_or(|(_, topic)| topic.id() != id) {
             self.settle();
-            // A topic gets its partitions right after it was created, and most are created in the last slot.
+            // A topic receives its partitions right after its creation, and most topics are created in the last slot.
             let last = self.slots.end().wrapping_sub(1);
             let is_last = self.slots.get(last).is_some_and(|topic| topic.id() == id);
             let slot = if is_last { Some(last) } else { self.slot_of(id) };
@@ -215,7 +216,7 @@ impl TopicsImage {
         Ok(())
     }
 
-    /// Applies changes that follow one another, as [`TopicsImage::change_partition`] would.
+    /// Applies consecutive changes, with the result of [`TopicsImage::change_partition`].
     pub(super) fn change_usual_partitions(&mut self, run: &[UsualChange<'_>]) -> Result<(), (usize, ReplayError)> {
         self.settle();
         let counts = counting(&mut self.counting, &self.counts);
@@ -238,7 +239,7 @@ impl TopicsImage {
         Ok(())
     }
 
-    /// Clears the ELR of one topic, or with an empty name of all.
+    /// Clears the ELR of one topic, or of all topics if the name is empty.
     pub(super) fn clear_elr(&mut self, topic_name: &str) -> Result<(), ReplayError> {
         self.settle();
         if topic_name.is_empty() {

@@ -1,7 +1,9 @@
-//! The PartitionChangeRecord as nearly every one is: another ISR of at most three, another leader, or both. A zone outage is
-//! thousands of them, so they are read at known places, without a step for each field.
+//! Fast parsing of a typical PartitionChangeRecord: another ISR of at most three brokers, another leader, or both. A
+//! zone outage consists of thousands of them, so their fields are read at fixed positions, without a step for each
+//! field.
 //!
-//! What is not like that is declined, and then read or refused by the record's description, as is all that is accepted.
+//! Other records are declined, and then parsed or rejected by the general code, which defines the result for accepted
+//! ones too.
 use klamm_base::Uuid;
 
 use crate::records::{NO_LEADER_CHANGE, PARTITION_CHANGE_RECORD};
@@ -13,18 +15,18 @@ const ISR_TAG: u8 = 0;
 const LEADER_TAG: u8 = 1;
 const LEADER_SIZE: u8 = 4;
 
-/// A usual PartitionChangeRecord.
+/// A typical PartitionChangeRecord.
 #[derive(Clone, Copy, Debug)]
 pub struct UsualChange<'r> {
     pub topic_id: Uuid,
     pub partition_id: i32,
     pub isr: Option<Few<'r, 4>>,
-    /// [`NO_LEADER_CHANGE`] when it stays.
+    /// [`NO_LEADER_CHANGE`] if it is unchanged.
     pub leader: i32,
 }
 
 impl<'r> UsualChange<'r> {
-    /// The record that is all of `bytes`, frame included, if it is a usual one.
+    /// Parses a record that fills `bytes`, including its frame, if it is a typical one.
     #[inline]
     pub fn of(bytes: &'r [u8]) -> Option<Self> {
         let [FRAME_VERSION, ID, 0..=VERSION_MAX, bytes @ ..] = bytes else { return None };
@@ -33,15 +35,15 @@ impl<'r> UsualChange<'r> {
         let (&tagged_count, mut left) = bytes.split_first()?;
         let (mut isr, mut leader, mut found) = (None, NO_LEADER_CHANGE, 0);
         if let [ISR_TAG, size, bytes @ ..] = left {
-            let (ids, behind) = few(bytes)?;
-            if usize::from(*size) != bytes.len() - behind.len() {
+            let (ids, rest) = few(bytes)?;
+            if usize::from(*size) != bytes.len() - rest.len() {
                 return None;
             }
-            (isr, left, found) = (Some(ids), behind, 1);
+            (isr, left, found) = (Some(ids), rest, 1);
         }
         if let [LEADER_TAG, LEADER_SIZE, bytes @ ..] = left {
-            let (id, behind) = bytes.split_first_chunk()?;
-            (leader, left, found) = (i32::from_be_bytes(*id), behind, found + 1);
+            let (id, rest) = bytes.split_first_chunk()?;
+            (leader, left, found) = (i32::from_be_bytes(*id), rest, found + 1);
         }
         let (topic_id, partition_id) = (Uuid(*topic_id), i32::from_be_bytes(*partition_id));
         (left.is_empty() && found == tagged_count).then_some(Self { topic_id, partition_id, isr, leader })
@@ -56,7 +58,7 @@ mod tests {
     use crate::directories::DirectoryTable;
     use crate::partition::Partition;
     use crate::records::{PartitionChangeRecord, PartitionRecord, Record};
-    use crate::testing::{Dice, Writer};
+    use crate::testing::{Rng, Writer};
     use crate::usual_partition::ids;
 
     fn check(usual: &UsualChange<'_>, bytes: &[u8]) {
@@ -114,9 +116,9 @@ mod tests {
         #[test]
         fn what_it_reads_is_what_the_description_reads(seed in any::<u64>()) {
             let writer = Writer::random(seed, 60);
-            let mut dice = Dice::new(seed);
+            let mut rng = Rng::new(seed);
             for record in &writer.records {
-                let damaged = dice.damaged(record);
+                let damaged = rng.damaged(record);
                 UsualChange::of(&damaged).iter().for_each(|usual| check(usual, &damaged));
             }
         }

@@ -1,7 +1,9 @@
-//! The PartitionRecord as nearly every one is: at most three replicas, each with a directory, nothing being reassigned, no
-//! tagged field. A large snapshot is made of these, so they are read at known places, without a step for each field.
+//! Fast parsing of a typical PartitionRecord: at most three replicas, each with a directory, no reassignment, no
+//! tagged field. A large snapshot consists of these, so their fields are read at fixed positions, without a step for
+//! each field.
 //!
-//! What is not like that is declined, and then read or refused by the record's description, as is all that is accepted.
+//! Other records are declined, and then parsed or rejected by the general code, which defines the result for accepted
+//! ones too.
 use klamm_base::Uuid;
 use smallvec::SmallVec;
 
@@ -10,14 +12,14 @@ use crate::records::{PARTITION_RECORD, PartitionRecord};
 
 pub(super) const FRAME_VERSION: u8 = 1;
 const ID: u8 = PARTITION_RECORD as u8;
-/// Version 1 brought the directories, 2 only tagged fields.
+/// Version 1 added the directories, 2 only tagged fields.
 const VERSION_MIN: u8 = 1;
 const VERSION_MAX: u8 = 2;
 /// Length of an empty array.
 const NO_ELEMENTS: u8 = 1;
 const NO_TAGGED_FIELDS: u8 = 0;
 
-/// A usual PartitionRecord. There are as many directories as replicas.
+/// A typical PartitionRecord. There are as many directories as replicas.
 #[derive(Clone, Copy, Debug)]
 pub struct UsualPartition<'r> {
     pub partition_id: i32,
@@ -34,7 +36,7 @@ pub struct UsualPartition<'r> {
 pub type Few<'r, const N: usize> = &'r [[u8; N]];
 
 impl<'r> UsualPartition<'r> {
-    /// The record that is all of `bytes`, frame included, if it is a usual one.
+    /// Parses a record that fills `bytes`, including its frame, if it is a typical one.
     #[inline]
     pub fn of(bytes: &'r [u8]) -> Option<Self> {
         let [FRAME_VERSION, ID, VERSION_MIN..=VERSION_MAX, bytes @ ..] = bytes else { return None };
@@ -60,7 +62,7 @@ impl<'r> UsualPartition<'r> {
         (bytes == [NO_TAGGED_FIELDS] && directories.len() == replicas.len()).then_some(usual)
     }
 
-    /// Calls `work` with the record as its description reads it.
+    /// Calls `work` with the record as the general code parses it.
     #[cold]
     pub fn with_record<R>(&self, work: impl FnOnce(&PartitionRecord<'_>) -> R) -> R {
         let directories: SmallVec<[Uuid; FEW]> = self.directories.iter().map(|id| Uuid(*id)).collect();
@@ -78,7 +80,7 @@ impl<'r> UsualPartition<'r> {
     }
 }
 
-/// The array at the start of `bytes`, and what follows it.
+/// The array at the start of `bytes`, and the bytes after it.
 #[inline(always)]
 pub(super) fn few<const N: usize>(bytes: &[u8]) -> Option<(Few<'_, N>, &[u8])> {
     let (&length, bytes) = bytes.split_first()?;
@@ -90,7 +92,7 @@ pub(super) fn few<const N: usize>(bytes: &[u8]) -> Option<(Few<'_, N>, &[u8])> {
     Some((elements.as_chunks().0, bytes))
 }
 
-/// The ids of a list, the rest zeroes.
+/// The ids of a list, padded with zeroes.
 #[inline(always)]
 pub(super) fn ids(list: Few<'_, 4>) -> [i32; FEW] {
     let mut ids = [0; FEW];
@@ -107,9 +109,9 @@ mod tests {
     use crate::field::Array;
     use crate::partition::Partition;
     use crate::records::{PartitionRecord, Record};
-    use crate::testing::{Dice, Writer};
+    use crate::testing::{Rng, Writer};
 
-    /// What the record's description says of the same bytes.
+    /// The same bytes parsed by the general code.
     fn described(bytes: &[u8]) -> PartitionRecord<'_> {
         match Record::decode(bytes) {
             Ok((Record::Partition(record), _)) => record,
@@ -154,9 +156,9 @@ mod tests {
         #[test]
         fn what_it_reads_is_what_the_description_reads(seed in any::<u64>()) {
             let writer = Writer::random(seed, 60);
-            let mut dice = Dice::new(seed);
+            let mut rng = Rng::new(seed);
             for record in &writer.records {
-                let damaged = dice.damaged(record);
+                let damaged = rng.damaged(record);
                 UsualPartition::of(&damaged).iter().for_each(|usual| check(usual, &damaged));
             }
         }

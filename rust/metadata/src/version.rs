@@ -1,11 +1,12 @@
-//! metadata.version: the levels, and which version of a record each lets a controller write (facts 1.3).
+//! metadata.version: its levels, and the record versions that a controller may write at each (Apache Kafka's
+//! `MetadataVersion`).
 use crate::records::{self, Record};
 
 /// Name of the feature that carries the metadata.version.
 pub const METADATA_VERSION: &str = "metadata.version";
-/// Finalized by raft's control records alone; a feature record of that name is ignored (KAFKA-18979).
+/// Finalized only by control records of the quorum; a feature record with this name is ignored (KAFKA-18979).
 pub const KRAFT_VERSION: &str = "kraft.version";
-/// The feature that turns on eligible leader replicas (KIP-966).
+/// The feature that enables eligible leader replicas (KIP-966).
 pub const ELIGIBLE_LEADER_REPLICAS: &str = "eligible.leader.replicas.version";
 
 /// A level of metadata.version.
@@ -13,18 +14,18 @@ pub const ELIGIBLE_LEADER_REPLICAS: &str = "eligible.leader.replicas.version";
 pub struct MetadataVersion(pub i16);
 
 impl MetadataVersion {
-    /// The lowest level that is read and written: 3.3-IV3.
+    /// The lowest supported level: 3.3-IV3.
     pub const MINIMUM: MetadataVersion = MetadataVersion(7);
     /// 4.3-IV0.
     pub const LATEST: MetadataVersion = MetadataVersion(30);
 
-    /// The level, if this node can work at it.
+    /// The level if this node supports it.
     pub fn supported(level: i16) -> Option<Self> {
         let version = MetadataVersion(level);
         (Self::MINIMUM..=Self::LATEST).contains(&version).then_some(version)
     }
 
-    /// Whether an ISR shrink must bump the leader epoch (KAFKA-15021).
+    /// Whether an ISR shrink must increment the leader epoch (KAFKA-15021).
     pub fn bumps_leader_epoch_on_isr_shrink(self) -> bool {
         self.0 < 12
     }
@@ -79,8 +80,8 @@ impl MetadataVersion {
         }
     }
 
-    /// The highest version of the record `id` that may be written at this level; `None` when there is no such record.
-    /// A BrokerRegistrationChangeRecord takes the lowest version that carries the change instead
+    /// The highest version of the record `id` that may be written at this level; `None` if there is no such record. A
+    /// BrokerRegistrationChangeRecord uses the lowest version that can express the change instead
     /// ([`registration_change_version`]).
     pub fn record_version(self, id: i16) -> Option<i16> {
         let schema = records::schema(id)?;
@@ -98,7 +99,7 @@ impl MetadataVersion {
     }
 }
 
-/// The lowest version that can carry what a BrokerRegistrationChangeRecord changes: what a controller writes (facts 1.3).
+/// The lowest version that can express the change in a BrokerRegistrationChangeRecord, which a controller writes.
 pub fn registration_change_version(record: &records::BrokerRegistrationChangeRecord<'_>) -> i16 {
     if record.cordoned_log_dirs.is_some() {
         3

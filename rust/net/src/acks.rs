@@ -1,4 +1,4 @@
-//! A produce that waits for its acknowledgements: one answer, several partitions.
+//! A produce that waits for acknowledgements: one response for several partitions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI16, AtomicUsize, Ordering};
@@ -7,26 +7,26 @@ use klamm_base::ErrorCode;
 
 use super::link::Link;
 
-/// Shared between a waiting answer and the partitions it waits for.
+/// Shared between a waiting response and its partitions.
 pub struct AckWait {
     link: Arc<Link>,
-    /// Acknowledgements that are missing, and one for the worker that still hands out callbacks.
+    /// Missing acknowledgements, plus one while the worker is still creating callbacks.
     missing: AtomicUsize,
-    /// Error code of each partition, pending until told.
+    /// Error code of each partition, `PENDING` until it is acknowledged.
     codes: Box<[AtomicI16]>,
 }
 
-/// No error code: what a partition has before it is acknowledged.
+/// Not an error code: the value of a partition that is not acknowledged.
 const PENDING: i16 = i16::MIN;
 
 impl AckWait {
-    /// Waits for `count` partitions; [`AckWait::is_done_after_setup`] follows when all callbacks are handed out.
+    /// Waits for `count` partitions; call [`AckWait::is_done_after_setup`] after all callbacks are created.
     pub fn new(link: Arc<Link>, count: usize) -> Arc<Self> {
         let codes = (0..count).map(|_| AtomicI16::new(PENDING)).collect();
         Arc::new(Self { link, missing: AtomicUsize::new(count + 1), codes })
     }
 
-    /// What the partition `at` calls.
+    /// The callback of the partition with index `at`.
     pub fn callback(self: &Arc<Self>, at: usize) -> Box<dyn FnOnce(ErrorCode) + Send> {
         let wait = self.clone();
         Box::new(move |code| wait.acknowledge(at, code))
@@ -39,7 +39,7 @@ impl AckWait {
         }
     }
 
-    /// Ends the set-up: whether everything is acknowledged already.
+    /// Ends the setup; returns whether everything is acknowledged already.
     pub fn is_done_after_setup(&self) -> bool {
         self.missing.fetch_sub(1, Ordering::AcqRel) == 1
     }
@@ -48,7 +48,7 @@ impl AckWait {
         self.missing.load(Ordering::Acquire) == 0
     }
 
-    /// What each partition's answer says now: those that are still pending have timed out.
+    /// The current error code of each partition: those that are still pending have timed out.
     pub fn codes(&self) -> impl Iterator<Item = ErrorCode> + '_ {
         self.codes.iter().map(|code| match code.load(Ordering::Acquire) {
             PENDING => ErrorCode::REQUEST_TIMED_OUT,
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn done_when_all_are_told_and_the_set_up_is_over() {
+    fn done_when_all_are_acknowledged_and_the_setup_is_over() {
         let wait = wait_for(2);
         wait.callback(1)(ErrorCode::NONE);
         wait.callback(0)(ErrorCode::NOT_LEADER_OR_FOLLOWER);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_told_has_timed_out() {
+    fn unacknowledged_partitions_have_timed_out() {
         let wait = wait_for(2);
         assert!(!wait.is_done_after_setup());
         wait.callback(0)(ErrorCode::NONE);

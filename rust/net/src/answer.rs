@@ -1,4 +1,4 @@
-//! An answer while it is written: bytes, and slices of files that belong between them.
+//! A response while it is written: bytes, and slices of files between them.
 
 use klamm_base::primitives::Writer;
 use klamm_log::FileSlice;
@@ -6,30 +6,30 @@ use klamm_wire::header::{FrameTooLong, ResponseHeader, patch_length};
 
 pub struct Answer {
     pub writer: Writer,
-    /// Where the frame begins in the writer.
+    /// The position of the frame in the writer.
     start: usize,
-    /// Slices, each in front of the byte at its position in the writer, ascending.
+    /// Slices in ascending order; each belongs before the byte at its position in the writer.
     slices: Vec<(usize, FileSlice)>,
 }
 
 impl Answer {
-    /// Begins a frame behind `bytes`.
-    pub fn behind(bytes: Vec<u8>) -> Self {
+    /// Starts a frame after `bytes`.
+    pub fn after(bytes: Vec<u8>) -> Self {
         let start = bytes.len();
         Self { writer: Writer::append_to(bytes), start, slices: Vec::new() }
     }
 
-    /// Begins with the frame's length and header.
+    /// Starts with the frame's length and header.
     pub fn begin(&mut self, header: ResponseHeader) {
         header.begin_frame(&mut self.writer);
     }
 
-    /// Where the frame begins in the writer.
+    /// The position of the frame in the writer.
     pub fn start(&self) -> usize {
         self.start
     }
 
-    /// A slice that belongs in front of the byte at `position` of the writer; behind those before.
+    /// Adds a slice before the byte at `position` of the writer; positions must ascend.
     pub fn add_slice(&mut self, position: usize, slice: FileSlice) {
         self.slices.push((position, slice));
     }
@@ -40,12 +40,12 @@ impl Answer {
         patch_length(&mut self.writer, self.start, elsewhere)
     }
 
-    /// Everything: the bytes it began behind, the frame's, and the slices by position.
+    /// All bytes, including those before the frame, and the slices by position.
     pub fn into_parts(self) -> (Vec<u8>, Vec<(usize, FileSlice)>) {
         (self.writer.into_bytes(), self.slices)
     }
 
-    /// The bytes it began behind, and the frame alone, positions counted from its start.
+    /// The bytes before the frame, and the frame alone with positions relative to its start.
     pub fn split(self) -> (Vec<u8>, Frame) {
         let mut before = self.writer.into_bytes();
         let bytes = before.split_off(self.start);
@@ -54,7 +54,7 @@ impl Answer {
     }
 }
 
-/// A frame that waits for its turn.
+/// A frame that waits until the responses before it are sent.
 #[derive(Debug, Default)]
 pub struct Frame {
     pub bytes: Vec<u8>,

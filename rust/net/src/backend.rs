@@ -1,37 +1,40 @@
-//! What the network needs of a broker: its partitions and the metadata image. Tests put fakes in their place.
+//! The network's interface to a broker: its partitions and the metadata image. Tests use fakes instead.
 
 use std::sync::Arc;
 
 use klamm_base::{ErrorCode, Uuid};
 use klamm_log::Origin;
 use klamm_metadata::MetadataImage;
-use klamm_replica::{Appended, FetchWaiter, Fetched, FoundOffset, OffsetQuery, PartitionFetch, Refused, Replicas};
+use klamm_replica::{
+    Appended, Awaits, FetchWaiter, Fetched, FoundOffset, OffsetQuery, PartitionFetch, Refused, Replicas,
+};
 
 /// The broker that the network serves.
 pub trait Backend: Send + Sync + 'static {
-    /// The committed image, as it is now.
+    /// The current committed image.
     fn image(&self) -> Arc<MetadataImage>;
 
-    /// The partition on this node, opened when it was not.
+    /// The partition on this node; opens it if necessary.
     fn partition(&self, topic: Uuid, index: i32) -> Result<Arc<dyn Partition>, ErrorCode>;
 }
 
 /// A partition on this node.
 pub trait Partition: Send + Sync {
-    /// Checks one batch, patches it in place and appends it.
+    /// Validates one batch, modifies it in place and appends it.
     fn append(&self, batch: &mut [u8], acks: i16, now_ms: i64) -> Result<Appended, Refused>;
 
-    /// Calls `done` once: with `NONE` when everything below `end_offset` is committed, or with what made it impossible.
+    /// Calls `done` once: with `NONE` when everything below `end_offset` is committed, or with an error if that is no
+    /// longer possible.
     fn when_acked(&self, end_offset: i64, done: Box<dyn FnOnce(ErrorCode) + Send>);
 
     fn fetch(&self, request: &PartitionFetch) -> Fetched;
 
-    /// Wakes `waiter` at the next change that a fetch could see. The caller reads once more behind this call.
-    fn watch(&self, waiter: Arc<FetchWaiter>);
+    /// Wakes `waiter` at the next change that is visible to a fetch that waits for `awaits`. The caller must read once more after this call.
+    fn watch(&self, awaits: Awaits, waiter: Arc<FetchWaiter>);
 
     fn find_offset(&self, query: &OffsetQuery) -> Result<FoundOffset, ErrorCode>;
 
-    /// The largest known epoch up to `epoch` and its end offset; -1 both when there is none.
+    /// The largest known epoch up to `epoch` and its end offset; both -1 if there is none.
     fn end_of_epoch(&self, current_leader_epoch: i32, epoch: i32) -> Result<(i32, i64), ErrorCode>;
 }
 
@@ -58,8 +61,8 @@ impl Partition for klamm_replica::Partition {
         klamm_replica::Partition::fetch(self, request)
     }
 
-    fn watch(&self, waiter: Arc<FetchWaiter>) {
-        klamm_replica::Partition::watch(self, waiter);
+    fn watch(&self, awaits: Awaits, waiter: Arc<FetchWaiter>) {
+        klamm_replica::Partition::watch(self, awaits, waiter);
     }
 
     fn find_offset(&self, query: &OffsetQuery) -> Result<FoundOffset, ErrorCode> {

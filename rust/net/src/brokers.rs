@@ -1,4 +1,4 @@
-//! How partitions look to a client of one listener: which of their brokers it can reach.
+//! How a client of one listener sees partitions: which of their brokers it can reach.
 
 use klamm_base::ErrorCode;
 use klamm_metadata::MetadataImage;
@@ -6,7 +6,7 @@ use klamm_metadata::cluster::BrokerRegistration;
 use klamm_metadata::partition::Partition;
 use klamm_wire::metadata::PartitionState;
 
-/// The brokers of one image as one listener's clients see them.
+/// The brokers of an image from the point of view of a listener's clients.
 pub struct Brokers<'a> {
     image: &'a MetadataImage,
     listener: &'a str,
@@ -15,7 +15,7 @@ pub struct Brokers<'a> {
     offline: Vec<i32>,
 }
 
-/// Version up to which a missing listener is told as a missing leader.
+/// Up to this version a missing listener is reported as a missing leader.
 const NO_LISTENER_ERROR_VERSION: i16 = 5;
 
 impl<'a> Brokers<'a> {
@@ -23,7 +23,7 @@ impl<'a> Brokers<'a> {
         Self { image, listener, replicas: Vec::new(), isr: Vec::new(), offline: Vec::new() }
     }
 
-    /// The partition as a Metadata answer of this version tells it.
+    /// The partition in a Metadata response of this version.
     pub fn state<'s>(&'s mut self, index: i32, partition: &'s Partition, version: i16) -> PartitionState<'s> {
         self.list_offline(partition);
         let (error, leader_id) = match self.error_of_leader(partition.leader(), version) {
@@ -35,7 +35,7 @@ impl<'a> Brokers<'a> {
             let (replicas, isr) = (partition.replicas(), partition.isr());
             return PartitionState { error, index, leader_id, leader_epoch, replicas, isr, offline: &self.offline };
         }
-        // The first version has no list of those that are offline, so it leaves them out and says so.
+        // Version 0 has no list of offline replicas, so it omits them and returns an error.
         self.keep_reachable(partition);
         let all = self.replicas.len() == partition.replicas().len() && self.isr.len() == partition.isr().len();
         let error = if error.is_error() || all { error } else { ErrorCode::REPLICA_NOT_AVAILABLE };
@@ -51,7 +51,7 @@ impl<'a> Brokers<'a> {
         broker.endpoints.iter().any(|endpoint| endpoint.name == self.listener)
     }
 
-    /// A fenced leader still counts: it is the one that comes back.
+    /// A fenced leader still counts: it remains the leader when it returns.
     fn error_of_leader(&self, leader: i32, version: i16) -> Option<ErrorCode> {
         match self.broker(leader) {
             None => Some(ErrorCode::LEADER_NOT_AVAILABLE),

@@ -1,7 +1,7 @@
-//! Receive buffers that are lent to connections while bytes arrive.
+//! Receive buffers that connections borrow while bytes arrive.
 //!
-//! Memory that was used before costs nothing to use again, while fresh memory costs a page fault every 4 KiB: a third of
-//! the price of a produce of 1 MiB. So buffers come back here; how many bytes may lie here is bounded.
+//! Reused memory is free, while fresh memory costs a page fault for every 4 KiB: a third of the cost of a produce of
+//! 1 MiB. Therefore buffers are returned to this pool; the number of idle bytes in it is bounded.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,15 +11,15 @@ use parking_lot::Mutex;
 
 use super::memory::{self, NoMemoryError};
 
-/// Size of the buffer that any connection gets.
+/// Size of the buffer that every connection receives.
 pub const SMALL_BYTES: usize = 64 << 10;
-/// Large buffers are made in multiples of this, so that they fit frames of about the same size.
+/// Large buffers have multiples of this size, so that they fit frames of similar sizes.
 const LARGE_STEP: usize = 256 << 10;
-/// Larger ones are not kept.
+/// Larger buffers are not kept.
 const KEPT_BYTES_MAX: usize = 4 << 20;
 
 thread_local! {
-    /// The small buffer that this worker lends to one connection after the other.
+    /// The small buffer of this worker, which its connections use one after the other.
     static SMALL: Cell<Option<Box<[u8]>>> = const { Cell::new(None) };
 }
 
@@ -30,13 +30,13 @@ pub struct Buffers {
     lent_bytes: AtomicUsize,
     /// `queued.max.request.bytes`.
     lent_bytes_max: usize,
-    /// Connections with the beginning of a large frame, for which there was no room.
+    /// Connections with the start of a large frame that found no room.
     waiting: Mutex<Vec<Waker>>,
 }
 
 impl Buffers {
-    /// A pool in which at most `idle_bytes_max` bytes lie idle, and of which `lent_bytes_max` bytes may be lent before a
-    /// further large frame has to wait.
+    /// A pool with at most `idle_bytes_max` idle bytes. A large frame must wait while `lent_bytes_max` bytes or more
+    /// are borrowed.
     pub fn new(idle_bytes_max: usize, lent_bytes_max: usize) -> Self {
         Self {
             idle: Mutex::default(),
@@ -47,7 +47,7 @@ impl Buffers {
         }
     }
 
-    /// A buffer of at least `len` bytes of whatever content.
+    /// A buffer of at least `len` bytes with arbitrary content.
     pub fn take(&self, len: usize) -> Result<Box<[u8]>, NoMemoryError> {
         if len <= SMALL_BYTES {
             return SMALL.take().map_or_else(|| memory::zeroed(SMALL_BYTES), Ok);
@@ -60,10 +60,10 @@ impl Buffers {
         Ok(buffer)
     }
 
-    /// Whether a large frame may be begun; if not, `waker` is woken when one has ended.
+    /// Whether a large frame may start; if not, `waker` is woken when another one has ended.
     ///
-    /// As in Apache Kafka the limit may be passed by one frame, and one that has begun is never stopped: so nobody waits
-    /// for a buffer while holding one that others wait for.
+    /// As in Apache Kafka, one frame may exceed the limit, and a frame that has started is never stopped: so no
+    /// connection waits for a buffer while it holds one.
     pub fn may_begin(&self, waker: &Waker) -> bool {
         if self.has_room() {
             return true;
@@ -72,7 +72,7 @@ impl Buffers {
         self.has_room()
     }
 
-    /// Whether less is lent than may be.
+    /// Whether the limit is not reached.
     pub fn has_room(&self) -> bool {
         self.lent_bytes.load(Ordering::Acquire) < self.lent_bytes_max
     }
@@ -84,8 +84,8 @@ impl Buffers {
         (idle[best].len() <= 4 * len.max(LARGE_STEP)).then(|| idle.swap_remove(best))
     }
 
-    /// Takes a buffer back.
-    pub fn give_back(&self, buffer: Box<[u8]>) {
+    /// Returns a buffer to the pool.
+    pub fn release(&self, buffer: Box<[u8]>) {
         match buffer.len() {
             0..SMALL_BYTES => {}
             SMALL_BYTES => SMALL.set(Some(buffer)),
@@ -117,7 +117,7 @@ mod tests {
         let first = buffers.take(300 << 10).expect("memory");
         assert_eq!(first.len(), 512 << 10);
         let address = first.as_ptr();
-        buffers.give_back(first);
+        buffers.release(first);
         let second = buffers.take(400 << 10).expect("memory");
         assert_eq!(second.as_ptr(), address);
     }
@@ -134,9 +134,9 @@ mod tests {
     fn idle_bytes_are_bounded() {
         let buffers = Buffers::new(1 << 20, usize::MAX);
         let taken: Vec<_> = (0..8).map(|_| buffers.take(512 << 10).expect("memory")).collect();
-        taken.into_iter().for_each(|buffer| buffers.give_back(buffer));
+        taken.into_iter().for_each(|buffer| buffers.release(buffer));
         assert_eq!(buffers.idle.lock().len(), 2);
-        buffers.give_back(buffers.take(64 << 20).expect("memory"));
+        buffers.release(buffers.take(64 << 20).expect("memory"));
         assert_eq!(buffers.idle.lock().len(), 2);
     }
 
@@ -146,11 +146,11 @@ mod tests {
         let first = buffers.take(1 << 20).expect("memory");
         assert!(!buffers.may_begin(Waker::noop()));
         assert_eq!(buffers.waiting.lock().len(), 1);
-        // One that has begun may grow.
+        // A frame that has started may grow.
         let larger = buffers.take(2 << 20).expect("memory");
-        buffers.give_back(first);
+        buffers.release(first);
         assert!(!buffers.has_room() && buffers.waiting.lock().is_empty());
-        buffers.give_back(larger);
+        buffers.release(larger);
         assert!(buffers.may_begin(Waker::noop()));
     }
 }

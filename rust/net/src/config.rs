@@ -1,9 +1,9 @@
-//! What the network obeys, under Apache Kafka's keys with its defaults (facts 12).
+//! The network's configuration, with Apache Kafka's keys and defaults (`SocketServerConfigs`).
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// Settings of a server. Sizes in bytes, durations in ms.
+/// Configuration of a server. Sizes in bytes, durations in ms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetConfig {
     /// `socket.send.buffer.bytes`; see [`NetConfig::send_buffer`].
@@ -14,21 +14,22 @@ pub struct NetConfig {
     pub request_bytes_max: i32,
     /// `socket.listen.backlog.size`.
     pub listen_backlog: i32,
-    /// What there may be at first; it can be changed at run time.
+    /// The initial connection limits; they can be changed at run time.
     pub connections: ConnectionLimitsConfig,
     /// `connections.max.idle.ms`; negative: never.
     pub idle_ms_max: i64,
-    /// How long requests of a peer that sends nothing more may wait for their answers; klamm's own, no key sets it.
+    /// How long requests of a peer that has closed its sending side may wait for their responses; klamm's own, not
+    /// configurable.
     pub half_closed_ms_max: u64,
-    /// `queued.max.requests`: events of each priority that wait for Python.
+    /// `queued.max.requests`: events of each priority that are queued for Python.
     pub queued_requests_max: usize,
-    /// `queued.max.request.bytes`: bytes of frames beyond 64 KiB each that are received at a time; -1: no limit.
+    /// `queued.max.request.bytes`: bytes of frames larger than 64 KiB that are received at a time; -1: no limit.
     pub queued_bytes_max: i64,
-    /// `fetch.max.bytes`: the largest answer to a fetch.
+    /// `fetch.max.bytes`: the largest response to a fetch.
     pub fetch_bytes_max: i32,
     /// `max.incremental.fetch.session.cache.slots`.
     pub fetch_session_slots: usize,
-    /// `max.request.partition.size.limit`: partitions in one answer to DescribeTopicPartitions.
+    /// `max.request.partition.size.limit`: partitions in one DescribeTopicPartitions response.
     pub request_partitions_max: i32,
     /// `auto.create.topics.enable`.
     pub auto_create_topics: bool,
@@ -58,44 +59,45 @@ impl Default for NetConfig {
 const SOCKET_BUFFER_BYTES_DEFAULT: i32 = 102_400;
 
 impl NetConfig {
-    /// The size to ask for; `None`: what the system gives, also by default. 100 KiB cut an answer of a megabyte into
-    /// five, with a switch to the reader and back for each: a third of the CPU time of a fetch, measured.
+    /// The size to request; `None`: the system's default, also for Kafka's default value. 100 KiB would cut a
+    /// response of a megabyte into five parts, with a context switch to the reader and back for each: a third of the
+    /// CPU time of a fetch, measured.
     pub fn send_buffer(&self) -> Option<usize> {
         chosen(self.send_buffer_bytes)
     }
 
-    /// The size to ask for; `None`: what the system gives, also by default. With 100 KiB a megabyte arrives in eight
-    /// pieces: a fourth of the CPU time of a produce, measured.
+    /// The size to request; `None`: the system's default, also for Kafka's default value. With 100 KiB a megabyte
+    /// arrives in eight parts: a fourth of the CPU time of a produce, measured.
     pub fn receive_buffer(&self) -> Option<usize> {
         chosen(self.receive_buffer_bytes)
     }
 }
 
-/// How many connections there may be, and how fast they may come.
+/// Limits on the number of connections and on the connection rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionLimitsConfig {
-    /// `max.connections`: beyond it none is accepted until one closes.
+    /// `max.connections`: at this number, none is accepted until one closes.
     pub most: usize,
-    /// `max.connections.per.ip`: beyond it a connection is closed at once.
+    /// `max.connections.per.ip`: further connections are closed immediately.
     pub per_ip_max: usize,
     /// `max.connections.per.ip.overrides`, resolved.
     pub per_ip_overrides: HashMap<IpAddr, usize>,
-    /// `max.connection.creation.rate`: connections a second, over the windows below; beyond it they wait.
+    /// `max.connection.creation.rate`: connections per second, over the windows below; further ones wait.
     pub creation_rate: usize,
-    /// `quota.window.num`
+    /// `quota.window.num`.
     pub quota_windows: usize,
     /// `quota.window.size.seconds`, in ms.
     pub quota_window_ms: i64,
 }
 
-/// What single listeners have of their own, by their names: `listener.name.<listener>.<key>`.
+/// Limits of single listeners by their names: `listener.name.<listener>.<key>`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListenerLimits {
-    /// `max.connections`
+    /// `max.connections`.
     pub most: HashMap<String, usize>,
-    /// `max.connection.creation.rate`
+    /// `max.connection.creation.rate`.
     pub creation_rate: HashMap<String, usize>,
-    /// The listener between brokers, whose connections the limit of all does not keep out.
+    /// The inter-broker listener, whose connections are accepted even if the limit over all listeners is reached.
     pub inter_broker: Option<String>,
 }
 
@@ -114,14 +116,14 @@ impl Default for ConnectionLimitsConfig {
 }
 
 impl ConnectionLimitsConfig {
-    /// How many connections an address may have.
+    /// The maximum number of connections from an address.
     pub fn max_of(&self, address: IpAddr) -> usize {
         self.per_ip_overrides.get(&address).copied().unwrap_or(self.per_ip_max)
     }
 }
 
-/// A socket's buffer as somebody set it. A size that is set is a size that stays, while the system lets a buffer grow
-/// when it helps: so the default is left to the system.
+/// The configured size of a socket's buffer. A fixed size never changes, while the system enlarges a buffer when it
+/// helps, so for the default value the system decides.
 fn chosen(size: i32) -> Option<usize> {
     usize::try_from(Some(size).filter(|&size| size != SOCKET_BUFFER_BYTES_DEFAULT)?).ok()
 }
@@ -131,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_size_that_somebody_chose_is_asked_for() {
+    fn only_configured_sizes_are_requested() {
         for (bytes, asked) in [(102_400, None), (-1, None), (65_536, Some(65_536)), (1 << 20, Some(1 << 20))] {
             let config = NetConfig { send_buffer_bytes: bytes, receive_buffer_bytes: bytes, ..NetConfig::default() };
             assert_eq!((config.send_buffer(), config.receive_buffer()), (asked, asked));

@@ -1,4 +1,4 @@
-//! What all connections of a server share.
+//! State that all connections of a server share.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -25,12 +25,12 @@ use super::listener::Listener;
 use super::pipeline::Pipeline;
 use super::sessions::Sessions;
 
-/// What a node says about features that its image does not.
+/// Information about features that the image does not contain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SupportedFeatures {
     /// Name, lowest and highest level that this node supports.
     pub ranges: Vec<(String, i16, i16)>,
-    /// Finalized kraft.version: it is in the quorum's control records and not in the image.
+    /// Finalized kraft.version: it is in the quorum's control records, not in the image.
     pub kraft_version: i16,
 }
 
@@ -39,12 +39,12 @@ pub struct Core {
     pub cluster_id: String,
     pub backend: Arc<dyn Backend>,
     pub supported_features: ArcSwap<SupportedFeatures>,
-    /// What the active controller serves, where that is another process; `None` while that is not known.
+    /// The API versions of the active controller if it is another process; `None` if they are not known.
     pub controller_apis: ArcSwap<Option<Vec<ApiRange>>>,
-    /// What ApiVersions tells of before the backend has an image.
+    /// The image that ApiVersions uses before the backend has one.
     pub early_image: ArcSwapOption<MetadataImage>,
     pub events: EventQueue,
-    /// What answers the quorum's fetches while the core lets it, where this node has a quorum's log.
+    /// Answers the quorum's fetches while the core has granted a lease, if this node has a quorum's log.
     pub answering: OnceLock<Arc<Answering>>,
     pub sessions: Sessions,
     pub buffers: Buffers,
@@ -53,14 +53,14 @@ pub struct Core {
     pub counters: Counters,
     pub pipeline: Pipeline,
     links: Mutex<HashMap<u64, Arc<Link>>>,
-    /// What links' times count from.
+    /// The origin of the links' times.
     begun: Instant,
-    /// Which connection waits for the answer to which handle.
+    /// The connection that waits for the response to each handle.
     handles: Mutex<HashMap<u64, Arc<Link>>>,
     next_id: AtomicU64,
 }
 
-/// Bytes of receive buffers that lie ready when nobody uses them.
+/// Bytes of idle receive buffers that are kept.
 const IDLE_BUFFER_BYTES: usize = 8 << 20;
 
 impl Core {
@@ -101,17 +101,17 @@ impl Core {
         }
     }
 
-    /// Both.
+    /// Both of them.
     pub fn all_limits(&self) -> [&Arc<ConnectionLimits>; 2] {
         [&self.limits, &self.controller_limits]
     }
 
-    /// Notes that a connection has just been used.
+    /// Records that a connection was used.
     pub fn touch(&self, link: &Link, now: Instant) {
         link.touch(u64::try_from((now - self.begun).as_millis()).unwrap_or(u64::MAX));
     }
 
-    /// Closes as many connections as there are too many, those first that were not used for longest.
+    /// Closes connections beyond the limit, least recently used first.
     pub fn close_excess(&self, kind: ListenerKind) {
         let limits = self.limits(kind);
         let excess = limits.excess();
@@ -126,7 +126,7 @@ impl Core {
         open.into_iter().take(excess.saturating_sub(closing.len())).for_each(|link| link.ask_to_close());
     }
 
-    /// The features as ApiVersions tells them.
+    /// The features for an ApiVersions response.
     pub fn features(&self) -> Features {
         let image = self.early_image.load_full().unwrap_or_else(|| self.backend.image());
         let supported = self.supported_features.load();
@@ -135,9 +135,10 @@ impl Core {
         Features { supported: supported.ranges.clone(), finalized, finalized_epoch: image.provenance().last_offset }
     }
 
-    /// What ApiVersions tells of APIs on a listener: of what is handed on, only what the active controller knows too, so
-    /// that clients do not ask in a version that it refuses (Apache Kafka's `ApiVersionManager`).
-    pub fn told_apis<'a>(&self, listener: &'a Listener) -> Cow<'a, [ApiRange]> {
+    /// The APIs for an ApiVersions response on a listener. Of forwarded APIs only versions that the active controller
+    /// supports too are included, so that clients do not use a version that it rejects (Apache Kafka's
+    /// `ApiVersionManager`).
+    pub fn advertised_apis<'a>(&self, listener: &'a Listener) -> Cow<'a, [ApiRange]> {
         let there = self.controller_apis.load();
         let (ListenerKind::Broker, Some(there)) = (listener.kind, &**there) else {
             return Cow::Borrowed(listener.advertised());
@@ -149,7 +150,7 @@ impl Core {
         listener.advertised().iter().filter_map(both).collect()
     }
 
-    /// A number that was not given before: connections and handles.
+    /// A unique number for a connection or handle.
     pub fn new_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
@@ -166,12 +167,12 @@ impl Core {
         self.links.lock().get(&id).cloned()
     }
 
-    /// Every connection there is now.
+    /// All current connections.
     pub fn links(&self) -> Vec<Arc<Link>> {
         self.links.lock().values().cloned().collect()
     }
 
-    /// Remembers that the connection waits for the answer to `handle`.
+    /// Records that the connection waits for the response to `handle`.
     pub fn expect_reply(&self, handle: u64, link: &Arc<Link>) {
         self.handles.lock().insert(handle, link.clone());
     }
@@ -180,8 +181,8 @@ impl Core {
         self.handles.lock().remove(&handle);
     }
 
-    /// Hands an answer to the connection that waits for it, which is then to be woken; `None` when it is gone or was
-    /// answered before.
+    /// Passes a response to the connection that waits for it and returns the connection, which the caller then wakes;
+    /// `None` if the connection is closed or the request was already answered.
     pub fn reply(&self, handle: u64, reply: Reply) -> Option<Arc<Link>> {
         let link = self.handles.lock().remove(&handle)?;
         link.set_reply(handle, reply);

@@ -1,14 +1,15 @@
-//! What the network has done, counted where it is done.
+//! Counters of the network.
 
 use klamm_base::counters::{Counter, Named};
 
-/// Counters of a server since its start. They are read while they move: each is right, together they may be a moment apart.
+/// Counters of a server since its start. They change while they are read: each value is right, but they may differ by
+/// a moment.
 #[derive(Default)]
 pub struct Counters {
     pub accepted: Counter,
-    /// Connections closed at once because their address had all it may have.
+    /// Connections closed immediately because their address had reached its limit.
     pub refused: Counter,
-    /// Connections closed because of what the peer sent.
+    /// Connections closed because of invalid input.
     pub closed_for_fault: Counter,
     pub received_bytes: Counter,
     pub sent_bytes: Counter,

@@ -1,4 +1,4 @@
-//! From a frame to the one that answers it.
+//! Routes a frame to the handler of its request.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,20 +17,22 @@ use super::listener::Listener;
 use super::memory::{self, NoMemoryError};
 use super::pipeline::RequestContext;
 
-/// Where a request goes.
+/// The destination of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// Answered by the engine, without regard to what was written just before on this connection.
+    /// The engine answers it, without waiting for earlier writes on this connection.
     Own,
-    /// Answered by the engine, after the produces before it, so that it sees what they promise.
+    /// The engine answers it after the produces before it, so that it sees their effects.
     OwnInOrder,
-    /// Answered by the engine, a produce.
+    /// The engine answers it: a produce.
     Produce,
-    /// Answered elsewhere.
+    /// It is answered outside of the engine.
     Outside,
+    /// It is answered outside of the engine, where the commits of a connection take effect in the order of arrival.
+    Commit,
 }
 
-/// A request whose header is read.
+/// A request whose header is parsed.
 #[derive(Clone, Copy)]
 pub struct Routed {
     pub route: Route,
@@ -41,16 +43,17 @@ pub struct Routed {
     header_len: usize,
 }
 
-/// Finds out where the request in `frame` goes, or why the connection has to be closed.
+/// Determines the destination of the request in `frame`, or why the connection must be closed.
 pub fn route(listener: &Listener, frame: &[u8]) -> Result<Routed, String> {
     let (header, body) = RequestHeader::parse(frame).map_err(|error| error.to_string())?;
     let (api, version) = (header.api, header.api_version);
-    // ApiVersions is answered in any version, so that the client learns which ones there are.
+    // ApiVersions is accepted in any version, so that the client learns the supported ones.
     if api.key != api::API_VERSIONS && !listener.serves(api.key, version) {
         return Err(format!("{} (API key {}), version {version}, is not served here", api.name, api.key));
     }
     let route = match api.key {
         api::PRODUCE => Route::Produce,
+        api::OFFSET_COMMIT => Route::Commit,
         key if !listener.answers_itself(key) => Route::Outside,
         api::API_VERSIONS | api::METADATA | api::DESCRIBE_TOPIC_PARTITIONS => Route::Own,
         _ => Route::OwnInOrder,
@@ -70,12 +73,12 @@ impl Routed {
         self.version
     }
 
-    /// What follows the request's header.
+    /// The bytes after the request's header.
     pub fn body<'a>(&self, frame: &'a [u8]) -> &'a [u8] {
         &frame[self.header_len..]
     }
 
-    /// Context and body of the request in `frame`, whose last byte arrived then.
+    /// Context and body of the request in `frame`, whose last byte arrived at `arrived`.
     fn split<'a>(
         &self,
         listener: &'a Arc<Listener>,
@@ -97,7 +100,7 @@ impl Routed {
         (context, body)
     }
 
-    /// Answers the request in `frame`, which the engine does itself.
+    /// Answers the request in `frame` with the engine's handler.
     #[allow(clippy::too_many_arguments)] // What a connection lends to one request.
     pub fn handle(
         &self,
@@ -124,7 +127,7 @@ impl Routed {
         }
     }
 
-    /// The request in `frame` as something for elsewhere.
+    /// Converts the request in `frame` for an answer outside of the engine.
     pub fn to_request(
         self,
         handle: u64,

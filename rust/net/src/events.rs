@@ -1,8 +1,8 @@
-//! What Python has to do: a bounded queue of two priorities with a descriptor that becomes readable.
+//! Events for Python: a bounded queue of two priorities with a descriptor that becomes readable.
 //!
-//! Keep-alives and the quorum's own requests must not wait behind admin requests, so they have a queue of their own that is
-//! emptied first. A request that finds its queue full waits in its connection, which stops reading: memory stays bounded and
-//! the peer feels it.
+//! Heartbeats and the quorum's own requests must not wait for admin requests, so they have their own queue, which is
+//! emptied first. A request that finds its queue full waits in its connection, which stops reading: memory stays
+//! bounded, and the peer is slowed down.
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
@@ -19,29 +19,31 @@ use parking_lot::Mutex;
 
 use super::pipeline::{Principal, RequestContext};
 
-/// One thing for Python.
+/// One event for Python.
 #[derive(Debug)]
 pub enum Event {
     Request(Box<Request>),
-    /// Clients asked for topics that do not exist and may be created. A name comes again until the topic exists: whoever
-    /// creates remembers what is under way.
+    /// Clients requested topics that do not exist and may be created. A name is repeated until the topic exists: the
+    /// receiver tracks which creations are in progress.
     AutoCreate {
         topics: Vec<String>,
     },
-    /// A connection that had sent requests to Python is gone; requests that it left need no answer.
+    /// A connection that had sent requests to Python was closed; its open requests need no response.
     Closed {
         connection_id: u64,
     },
-    /// What was appended with this token is committed (`NONE`), or can no longer be.
+    /// The append with this token is committed (`NONE`), or can no longer be committed.
     Acked {
         token: u64,
         code: ErrorCode,
     },
-    /// A log directory is out of use.
+    /// A log directory went offline.
     DirFailed {
         id: Uuid,
     },
-    /// A line for the log.
+    /// Leaders propose ISRs to the controller.
+    IsrChanged,
+    /// A log message.
     Log {
         level: LogLevel,
         message: String,
@@ -51,14 +53,14 @@ pub enum Event {
 /// A request that is answered outside of the network.
 #[derive(Debug)]
 pub struct Request {
-    /// What to answer with, once.
+    /// Identifies the request in its response, once.
     pub handle: u64,
     pub connection_id: u64,
-    /// Name of the listener it came in by.
+    /// Name of the listener that received it.
     pub listener: Arc<str>,
     pub is_on_controller: bool,
     pub principal: Principal,
-    /// The client's.
+    /// The client's address.
     pub address: IpAddr,
     pub api_key: i16,
     pub api_version: i16,
@@ -67,12 +69,12 @@ pub struct Request {
     /// Everything after the request header.
     pub body: Vec<u8>,
     pub arrived: Instant,
-    /// When nothing more is tried for it, unless it names a time-out.
+    /// The deadline for processing, unless the request contains a timeout.
     pub deadline: Instant,
 }
 
 impl Request {
-    /// A request that is answered with this handle.
+    /// A request that is answered under this handle.
     pub fn of(handle: u64, context: RequestContext<'_>, body: Vec<u8>) -> Self {
         Self {
             handle,
@@ -99,7 +101,7 @@ pub enum LogLevel {
     Error,
 }
 
-/// How a request's event is queued.
+/// The priority of a request in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
     High,
@@ -107,7 +109,7 @@ pub enum Priority {
 }
 
 impl Priority {
-    /// Requests whose lateness is taken for a death, and those that end an election.
+    /// Requests whose delay would count as a failure, and those that end an election, are urgent.
     pub fn of(api_key: i16) -> Self {
         match api_key {
             api::HEARTBEAT | api::CONSUMER_GROUP_HEARTBEAT | api::BROKER_HEARTBEAT => Self::High,
@@ -120,7 +122,7 @@ impl Priority {
     }
 }
 
-/// The queue. Cheap to share; one side pushes from any thread, one side drains.
+/// The queue. Cheap to share; any thread pushes, one consumer drains.
 pub struct EventQueue {
     inner: Mutex<Inner>,
     requests_max: usize,
@@ -128,11 +130,11 @@ pub struct EventQueue {
 
 #[derive(Default)]
 struct Inner {
-    /// `None` once nobody drains any more.
+    /// `None` after the consumer has stopped.
     wake_up: Option<WakeUp>,
     high: VecDeque<Box<Request>>,
     normal: VecDeque<Box<Request>>,
-    /// Events that must neither be lost nor wait behind requests; each is owed for something that was asked before.
+    /// Events that must not be lost or wait for requests; each results from an earlier request.
     news: VecDeque<Event>,
     auto_create: HashSet<String>,
     log: VecDeque<(LogLevel, String)>,
@@ -142,24 +144,25 @@ struct Inner {
     signalled: bool,
 }
 
-/// Topics to create that are remembered at a time; a client whose topic is not among them asks again.
+/// Limit on topics to create that are kept; a client whose topic is not kept will ask again.
 const AUTO_CREATE_MAX: usize = 10_000;
-/// Log lines that are kept for a Python that is slow; further ones are counted.
+/// Limit on log messages for a slow consumer; further ones are only counted.
 const LOG_LINES_MAX: usize = 1_000;
 
 impl EventQueue {
-    /// A queue that holds `requests_max` requests of each priority.
+    /// A queue for `requests_max` requests of each priority.
     pub fn new(requests_max: usize) -> io::Result<Self> {
         let inner = Inner { wake_up: Some(WakeUp::new()?), ..Inner::default() };
         Ok(Self { inner: Mutex::new(inner), requests_max: requests_max.max(1) })
     }
 
-    /// Readable while there is something to drain; [`EventQueue::drain`] resets it. `None` after [`EventQueue::close`].
+    /// Readable while there is something to drain; [`EventQueue::drain`] resets it. `None` after
+    /// [`EventQueue::close`].
     pub fn fd(&self) -> Option<RawFd> {
         self.inner.lock().wake_up.as_ref().map(AsRawFd::as_raw_fd)
     }
 
-    /// Nobody drains any more: gives the descriptor back, and forgets who waits.
+    /// Closes the queue: releases the descriptor and drops the waiting connections' wakers.
     pub fn close(&self) {
         let mut inner = self.inner.lock();
         let closed = (inner.wake_up.take(), std::mem::take(&mut inner.waiting));
@@ -167,7 +170,7 @@ impl EventQueue {
         drop(closed);
     }
 
-    /// Adds a request, or gives it back when its queue is full and wakes `waker` when there is room.
+    /// Adds a request. If its queue is full, returns the request and wakes `waker` when there is room.
     pub fn push_request(&self, request: Box<Request>, waker: &Waker) -> Result<(), Box<Request>> {
         let mut inner = self.inner.lock();
         let queue = match Priority::of(request.api_key) {
@@ -183,19 +186,24 @@ impl EventQueue {
         Ok(())
     }
 
-    /// Tells that a connection which had asked Python is gone.
+    /// Reports that a connection which had sent requests to Python was closed.
     pub fn push_closed(&self, connection_id: u64) {
         self.push_news(Event::Closed { connection_id });
     }
 
-    /// Tells what became of an append of this node's own.
+    /// Reports the result of an append by this node.
     pub fn push_acked(&self, token: u64, code: ErrorCode) {
         self.push_news(Event::Acked { token, code });
     }
 
-    /// Tells that a log directory is out of use.
+    /// Reports that a log directory went offline.
     pub fn push_dir_failed(&self, id: Uuid) {
         self.push_news(Event::DirFailed { id });
+    }
+
+    /// Reports that leaders propose ISRs.
+    pub fn push_isr_changed(&self) {
+        self.push_news(Event::IsrChanged);
     }
 
     fn push_news(&self, event: Event) {
@@ -204,7 +212,7 @@ impl EventQueue {
         self.signal(&mut inner);
     }
 
-    /// Asks for topics to be created.
+    /// Requests the creation of topics.
     pub fn push_auto_create<'a>(&self, topics: impl Iterator<Item = &'a str>) {
         let mut inner = self.inner.lock();
         for topic in topics {
@@ -217,7 +225,7 @@ impl EventQueue {
         }
     }
 
-    /// Writes a line to the log.
+    /// Adds a log message.
     pub fn log(&self, level: LogLevel, message: String) {
         let mut inner = self.inner.lock();
         if inner.log.len() >= LOG_LINES_MAX {
@@ -228,7 +236,7 @@ impl EventQueue {
         self.signal(&mut inner);
     }
 
-    /// Requests that nobody has taken.
+    /// The number of queued requests.
     pub fn request_count(&self) -> usize {
         let inner = self.inner.lock();
         inner.high.len() + inner.normal.len()
@@ -241,7 +249,7 @@ impl EventQueue {
         }
     }
 
-    /// Takes at most `max` events, the urgent ones first. When more are left the descriptor stays readable.
+    /// Takes at most `max` events, urgent ones first. If more are left, the descriptor stays readable.
     pub fn drain(&self, max: usize) -> Vec<Event> {
         let mut events = Vec::new();
         let mut inner = self.inner.lock();

@@ -1,4 +1,4 @@
-//! Which partitions a Fetch request is about: those it names, or those of its session (KIP-227).
+//! The partitions of a Fetch request: those that it contains, or those of its session (KIP-227).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -10,25 +10,25 @@ use klamm_wire::fetch::{FetchRequest, TOPIC_ID_VERSION};
 use klamm_wire::topic::TopicRef;
 use parking_lot::Mutex;
 
-use super::fetch_read::Told;
+use super::fetch_read::PartitionResult;
 use super::session::{Session, SessionPartitions, TopicKey, Wanted, next_epoch};
 use super::sessions::Sessions;
 
 /// Epoch of a request that opens a session.
 const INITIAL_EPOCH: i32 = 0;
-/// Epoch of a request that wants no session, or ends its own.
+/// Epoch of a request that uses no session, or ends its session.
 const FINAL_EPOCH: i32 = -1;
 const NO_SESSION: i32 = 0;
 
 pub enum Context {
     Sessionless(Vec<Wanted>),
-    /// All partitions are named, and the answer opens a session.
+    /// The request contains all partitions, and the response opens a session.
     Full {
         wanted: Vec<Wanted>,
         privileged: bool,
         uses_topic_ids: bool,
     },
-    /// The answer is told only what changed; it is for the session at this epoch.
+    /// The response contains only what changed in the session at this epoch.
     Session {
         session: Arc<Mutex<Session>>,
         epoch: i32,
@@ -36,7 +36,7 @@ pub enum Context {
 }
 
 impl TopicKey {
-    /// The key of a topic as a request names it.
+    /// The key of a topic as the request identifies it.
     pub fn of(topic: &TopicRef<'_>) -> Self {
         match topic {
             TopicRef::Name(name) => Self::Name((&**name).into()),
@@ -46,7 +46,7 @@ impl TopicKey {
 }
 
 impl Context {
-    /// Finds out what the request is about, and changes its session.
+    /// Determines the partitions of the request, and updates its session.
     pub fn open(
         sessions: &Sessions,
         request: &FetchRequest<'_>,
@@ -77,25 +77,26 @@ impl Context {
         Ok(Self::Session { session: found, epoch })
     }
 
-    /// Notes what is being told; gives the answer's error and session id. After an error nothing is told.
-    pub fn tell(&self, sessions: &Sessions, told: &[Told]) -> (ErrorCode, i32) {
+    /// Records what the response contains; returns its error and session id. After an error the response has no
+    /// partitions.
+    pub fn record(&self, sessions: &Sessions, results: &[PartitionResult]) -> (ErrorCode, i32) {
         match self {
             Self::Sessionless(_) => (ErrorCode::NONE, NO_SESSION),
             Self::Full { wanted, privileged, uses_topic_ids } => {
                 let mut partitions = SessionPartitions::default();
-                for (wanted, told) in wanted.iter().zip(told) {
-                    partitions.want_told(wanted.clone(), &told.result);
+                for (wanted, partition) in wanted.iter().zip(results) {
+                    partitions.want_sent(wanted.clone(), &partition.result);
                 }
                 (ErrorCode::NONE, sessions.create(Instant::now(), *privileged, *uses_topic_ids, partitions))
             }
             Self::Session { session, epoch } => {
                 let mut session = session.lock();
                 if session.epoch != *epoch {
-                    // Another request went on with the session meanwhile: what it was told must not be told again.
+                    // Another request has used the session meanwhile: what it received must not be sent again.
                     return (ErrorCode::INVALID_FETCH_SESSION_EPOCH, session.id);
                 }
-                for told in told {
-                    session.partitions.tell(told.turn, &told.result);
+                for partition in results {
+                    session.partitions.record(partition.turn, &partition.result);
                 }
                 (ErrorCode::NONE, session.id)
             }
@@ -110,7 +111,7 @@ fn wanted<'a>(request: &FetchRequest<'a>) -> impl Iterator<Item = Wanted> + 'a {
     })
 }
 
-/// A partition that is named again is asked for as it was named last, in its first place, as in Apache Kafka.
+/// A repeated partition uses its last parameters at its first position, as in Apache Kafka.
 fn each_once(wanted: Vec<Wanted>) -> Vec<Wanted> {
     if wanted.len() < 2 {
         return wanted;

@@ -1,10 +1,10 @@
-//! Reading the partitions of one fetch, one after the other, within its limits (KIP-74).
+//! Reads the partitions of one fetch in order, within its limits (KIP-74).
 
 use std::sync::Arc;
 
 use klamm_base::{ErrorCode, Uuid};
 use klamm_log::FileSlice;
-use klamm_replica::{Fetched, PartitionFetch};
+use klamm_replica::{Awaits, Fetched, PartitionFetch};
 use klamm_wire::fetch::{FetchRequest, FetchResult};
 
 use super::backend::Partition;
@@ -12,13 +12,14 @@ use super::core::Core;
 use super::pipeline::{Topics, id_with_partition};
 use super::session::{TopicKey, Wanted};
 
-/// What a fetch may take and has to have.
+/// The limits and the minimum of a fetch.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     max_bytes: usize,
     min_bytes: usize,
     read_committed: bool,
     replica_id: i32,
+    replica_epoch: i64,
 }
 
 impl Limits {
@@ -30,12 +31,18 @@ impl Limits {
             min_bytes: at_least_0(request.min_bytes.min(max_bytes)),
             read_committed: request.isolation_level == 1 && !request.is_from_follower(),
             replica_id: request.replica_id,
+            replica_epoch: request.replica_epoch,
         }
+    }
+
+    /// What a fetch that finds too little waits for.
+    pub fn awaits(&self) -> Awaits {
+        if self.replica_id >= 0 { Awaits::LogEnd } else { Awaits::HighWatermark }
     }
 }
 
-/// One partition's part of the answer.
-pub struct Told {
+/// One partition's part of the response.
+pub struct PartitionResult {
     /// The partition's turn in its session.
     pub turn: u64,
     pub topic: TopicKey,
@@ -44,29 +51,39 @@ pub struct Told {
     pub records: Option<FileSlice>,
 }
 
-/// What the partitions gave.
+/// The results of all partitions.
 pub struct Gathered {
-    pub told: Vec<Told>,
-    /// Partitions that may give more later.
+    pub results: Vec<PartitionResult>,
+    /// Partitions that may return more later.
     pub partitions: Vec<Arc<dyn Partition>>,
     bytes: usize,
     bytes_left: usize,
-    /// Whether something must be told without waiting.
+    /// Whether the response must be sent without waiting.
     is_urgent: bool,
+    is_first_look: bool,
 }
 
 impl Gathered {
-    pub fn new(limits: &Limits) -> Self {
-        Self { told: Vec::new(), partitions: Vec::new(), bytes: 0, bytes_left: limits.max_bytes, is_urgent: false }
+    pub fn new(limits: &Limits, is_first_look: bool) -> Self {
+        let bytes_left = limits.max_bytes;
+        Self { results: Vec::new(), partitions: Vec::new(), bytes: 0, bytes_left, is_urgent: false, is_first_look }
     }
 
-    /// Whether the fetch has what it asked for, or waiting would not help.
+    /// Whether the fetch has enough data, or waiting would not help.
     pub fn is_enough(&self, limits: &Limits) -> bool {
         self.is_urgent || self.partitions.is_empty() || self.bytes >= limits.min_bytes
     }
 
-    /// Reads one partition. Its turn in the session is the caller's to set.
-    pub fn read(&mut self, core: &Core, topics: Topics<'_>, wanted: &Wanted, limits: &Limits) -> Told {
+    /// Reads one partition. The caller sets its turn in the session. `sent_high_watermark` is the one in the last response of the
+    /// session.
+    pub fn read(
+        &mut self,
+        core: &Core,
+        topics: Topics<'_>,
+        wanted: &Wanted,
+        limits: &Limits,
+        sent_high_watermark: i64,
+    ) -> PartitionResult {
         let index = wanted.partition.index;
         let (result, records) = match find(topics, wanted) {
             Err(code) => (FetchResult::refused(code), None),
@@ -74,6 +91,9 @@ impl Gathered {
                 let fetched = match core.backend.partition(topic, index) {
                     Ok(partition) => {
                         let fetched = partition.fetch(&self.request(wanted, limits));
+                        // A follower receives a higher high watermark at once (KIP-1166).
+                        let known = wanted.partition.high_watermark.max(sent_high_watermark);
+                        self.is_urgent |= limits.replica_id >= 0 && fetched.high_watermark > known;
                         self.partitions.push(partition);
                         fetched
                     }
@@ -82,7 +102,7 @@ impl Gathered {
                 self.take(fetched)
             }
         };
-        Told { turn: 0, topic: wanted.topic.clone(), index, result, records }
+        PartitionResult { turn: 0, topic: wanted.topic.clone(), index, result, records }
     }
 
     fn request(&self, wanted: &Wanted, limits: &Limits) -> PartitionFetch {
@@ -94,7 +114,9 @@ impl Gathered {
             last_fetched_epoch: wanted.partition.last_fetched_epoch,
             read_committed: limits.read_committed,
             replica_id: limits.replica_id,
+            replica_epoch: limits.replica_epoch,
             log_start_offset: wanted.partition.log_start_offset,
+            is_first_look: self.is_first_look,
             at_least_one: self.bytes == 0,
         }
     }
@@ -120,7 +142,7 @@ impl Gathered {
     }
 }
 
-/// The topic's id, when the cluster has such a partition.
+/// The topic's id if the cluster has such a partition.
 fn find(topics: Topics<'_>, wanted: &Wanted) -> Result<Uuid, ErrorCode> {
     let topic = match &wanted.topic {
         TopicKey::Name(name) => topics.named(name)?,

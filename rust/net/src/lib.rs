@@ -1,9 +1,9 @@
 //! Listeners, connections and the produce/fetch fast path.
 //!
-//! `server` accepts; a `connection` takes frames (`input`), finds who answers (`dispatch`), takes each request through the
-//! steps of the `pipeline`, keeps the order (`pending`) and sends (`output`), by a `transport`. The engine's own answers are
-//! in `handlers`; everything else goes out as `events` and comes back as a `link::Reply`. The partitions and the cluster are
-//! behind `backend`.
+//! `server` accepts connections; a `connection` takes frames (`input`), selects a handler (`dispatch`), takes each
+//! request through the steps of the `pipeline`, keeps the order of responses (`pending`) and sends them (`output`)
+//! over a `transport`. The engine's handlers are in `handlers`; all other requests leave as `events` and return as a
+//! `link::Reply`. `backend` is the interface to partitions and cluster.
 
 mod acks;
 mod answer;

@@ -1,7 +1,8 @@
-//! How many connections there may be, in all, by listener and from one address, and how fast they may come.
+//! Limits on the number of connections, in total, by listener and by address, and on the connection rate.
 //!
-//! Brokers' and controllers' listeners are counted apart, each with the whole of the limits. The listener between brokers
-//! is protected where there is another: the limit of all does not keep its connections out, others make room.
+//! Broker and controller listeners are counted separately, each with the full limits. The inter-broker listener is
+//! protected if there is another listener: the total limit does not reject its connections, others are closed
+//! instead.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -15,15 +16,15 @@ use tokio::sync::Notify;
 use super::config::{ConnectionLimitsConfig, ListenerLimits};
 use super::rate::Rate;
 
-/// The connections of a server's listeners of one kind, counted.
+/// Connection counts of a server's listeners of one kind.
 pub struct ConnectionLimits {
     config: ArcSwap<ConnectionLimitsConfig>,
     own: ArcSwap<ListenerLimits>,
     counts: Mutex<Counts>,
-    /// Told when a connection ends, and when the limits change.
+    /// Notified when a connection ends, and when the limits change.
     freed: Notify,
     created: Mutex<Rate>,
-    /// What the rates' time counts from.
+    /// The origin of the rates' times.
     begun: Instant,
 }
 
@@ -31,7 +32,7 @@ pub struct ConnectionLimits {
 struct Counts {
     all: usize,
     by_address: HashMap<IpAddr, usize>,
-    /// Every listener that there is.
+    /// Every existing listener.
     by_listener: HashMap<Arc<str>, OfListener>,
 }
 
@@ -41,7 +42,7 @@ struct OfListener {
     created: Rate,
 }
 
-/// A connection's place; given back when dropped.
+/// A connection's place; released when it is dropped.
 pub struct Place {
     limits: Arc<ConnectionLimits>,
     listener: Arc<str>,
@@ -60,13 +61,13 @@ impl ConnectionLimits {
         })
     }
 
-    /// Other limits from now on. An address keeps the connections that it has, also when they are too many.
+    /// Applies new limits. An address keeps its connections even if they exceed the new limit.
     pub fn set(&self, config: ConnectionLimitsConfig) {
         self.config.store(Arc::new(config));
         self.freed.notify_waiters();
     }
 
-    /// The same for what single listeners have of their own.
+    /// Applies new limits of single listeners.
     pub fn set_own(&self, own: Arc<ListenerLimits>) {
         self.own.store(own);
         self.freed.notify_waiters();
@@ -85,17 +86,17 @@ impl ConnectionLimits {
         self.counts.lock().all
     }
 
-    /// How many connections there are too many, by the limit of all; how many the listeners have does not count here.
+    /// The number of connections beyond the total limit; listener limits do not count here.
     pub fn excess(&self) -> usize {
         self.count().saturating_sub(self.config.load().most)
     }
 
-    /// Whether a listener's connections stay when there are too many in all.
+    /// Whether a listener's connections stay open when the total limit is exceeded.
     pub fn is_protected(&self, listener: &str) -> bool {
         self.own.load().inter_broker.as_deref() == Some(listener) && self.counts.lock().by_listener.len() > 1
     }
 
-    /// Waits until a listener may accept one more connection. One task for each listener waits, as acceptors take turns.
+    /// Waits until a listener may accept one more connection. One task waits for each listener.
     pub async fn wait_for_room(&self, listener: &str) {
         loop {
             let freed = self.freed.notified();
@@ -115,7 +116,7 @@ impl ConnectionLimits {
         of_listener < most && (is_protected || counts.all < config.most)
     }
 
-    /// Counts a connection that comes, and gives how long it has to wait for its turn.
+    /// Counts a new connection and returns how long it must wait.
     pub fn wait_for_turn(&self, listener: &str) -> Duration {
         let now_ms = i64::try_from(self.begun.elapsed().as_millis()).unwrap_or(i64::MAX);
         let config = self.config.load();
@@ -131,12 +132,12 @@ impl ConnectionLimits {
         Duration::from_millis(u64::try_from(of_all.max(own)).unwrap_or(0))
     }
 
-    /// How many connections an address may have.
+    /// The maximum number of connections from an address.
     pub fn max_of(&self, address: IpAddr) -> usize {
         self.config.load().max_of(address.to_canonical())
     }
 
-    /// A place for a connection from `address`; `None` when that address has all it may have.
+    /// A place for a connection from `address`; `None` if the address has reached its limit.
     pub fn take(self: &Arc<Self>, listener: &Arc<str>, address: IpAddr) -> Option<Place> {
         let address = address.to_canonical();
         let mut counts = self.counts.lock();
@@ -158,7 +159,7 @@ impl Drop for Place {
         let mut counts = self.limits.counts.lock();
         counts.all -= 1;
         if let Some(counted) = counts.by_listener.get_mut(&self.listener) {
-            // A listener that was closed and opened again under its name has not counted those from before.
+            // A listener that was closed and reopened under the same name has not counted its earlier connections.
             counted.connections = counted.connections.saturating_sub(1);
         }
         if let Some(count) = counts.by_address.get_mut(&self.address) {

@@ -1,5 +1,6 @@
-//! What others hold of a connection: its number, a way to wake it, and the place for an answer from elsewhere.
+//! The shared handle of a connection: its id, a way to wake it, and the response from outside of the engine.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -14,36 +15,37 @@ use parking_lot::Mutex;
 use super::listener::Listener;
 use super::pipeline::Principal;
 
-/// An answer from elsewhere, without frame length and response header.
+/// A response from outside of the engine, without frame length and response header.
 #[derive(Clone, Debug)]
 pub enum Reply {
-    /// The answer's body.
+    /// The response body.
     Body(Bytes),
-    /// The answer's body, with slices of files at positions of it, ascending.
+    /// The response body, with slices of files at ascending positions.
     BodyWithSlices(Bytes, Vec<(usize, FileSlice)>),
-    /// There is none: the connection is closed.
+    /// No response: the connection is closed.
     Close,
 }
 
-/// The outside of one connection.
+/// The shared part of one connection.
 pub struct Link {
     pub id: u64,
     pub peer: SocketAddr,
-    /// The listener that it came in by.
+    /// The listener that accepted it.
     pub listener: Arc<str>,
     pub kind: ListenerKind,
-    /// Set once it is known.
+    /// Set once the principal is known.
     principal: OnceLock<Principal>,
     /// When it was last used, in ms of the server's time.
     used_ms: AtomicU64,
     waker: OnceLock<Waker>,
     close_asked: AtomicBool,
     finish_asked: AtomicBool,
-    /// Whether anything was asked outside, where the end of the connection is news then.
+    /// Whether any request was passed to Python, which then must be notified when the connection ends.
     asked_outside: AtomicBool,
-    reply: Mutex<Option<(u64, Reply)>>,
-    /// When Python took the request that the connection waits for; noted while requests are measured.
-    begun: Mutex<Option<Instant>>,
+    /// By handle; several only of commits, which are answered together.
+    replies: Mutex<VecDeque<(u64, Reply)>>,
+    /// When Python took the requests that the connection waits for, by handle; recorded while requests are measured.
+    begun: Mutex<VecDeque<(u64, Instant)>>,
 }
 
 impl Link {
@@ -60,30 +62,32 @@ impl Link {
             close_asked: AtomicBool::new(false),
             finish_asked: AtomicBool::new(false),
             asked_outside: AtomicBool::new(false),
-            reply: Mutex::new(None),
+            replies: Mutex::default(),
         }
     }
 
-    /// Who is at the other end; `None` until it has authenticated.
+    /// The principal of the peer; `None` until it has authenticated.
     #[inline]
     pub fn principal(&self) -> Option<&Principal> {
         self.principal.get()
     }
 
-    /// The connection has authenticated. Once.
+    /// Sets the principal after authentication, once.
     #[cfg(test)]
     pub fn set_principal(&self, principal: Principal) {
         assert!(self.principal.set(principal).is_ok(), "a connection has one principal");
     }
 
-    /// Python has just taken the request that the connection waits for.
-    pub fn note_begun(&self) {
-        *self.begun.lock() = Some(Instant::now());
+    /// Python has just taken the request with this handle.
+    pub fn note_begun(&self, handle: u64) {
+        self.begun.lock().push_back((handle, Instant::now()));
     }
 
-    /// When Python took the request that the connection waited for, if that was noted.
-    pub fn take_begun(&self) -> Option<Instant> {
-        self.begun.lock().take()
+    /// When Python took the request with this handle, if that was recorded. Python takes requests in their order, so
+    /// entries before it belong to requests that were not measured; they are dropped.
+    pub fn take_begun(&self, handle: u64) -> Option<Instant> {
+        let mut begun = self.begun.lock();
+        std::iter::from_fn(|| begun.pop_front()).find(|(of, _)| *of == handle).map(|(_, at)| at)
     }
 
     pub fn touch(&self, now_ms: u64) {
@@ -94,30 +98,33 @@ impl Link {
         self.used_ms.load(Ordering::Relaxed)
     }
 
-    /// Tells which task to wake. A spawned task keeps its waker for life, so the first one stays right.
+    /// Stores the waker of the task. A spawned task keeps its waker, so the first one stays valid.
     pub fn set_waker(&self, waker: &Waker) -> &Waker {
         self.waker.get_or_init(|| waker.clone())
     }
 
-    /// Lets the connection look around; nothing when it was not polled yet, because then it will be.
+    /// Wakes the connection's task. Does nothing before its first poll, which will check everything.
     pub fn wake(&self) {
         if let Some(waker) = self.waker.get() {
             waker.wake_by_ref();
         }
     }
 
-    /// Hands over the answer to the request with this handle; to be followed by [`Link::wake`].
+    /// Stores the response to the request with this handle; call [`Link::wake`] afterwards.
     pub fn set_reply(&self, handle: u64, reply: Reply) {
-        *self.reply.lock() = Some((handle, reply));
+        self.replies.lock().push_back((handle, reply));
     }
 
-    /// The answer to the request with this handle, once it is there.
+    /// The response to the request with this handle, if it has arrived.
     pub fn take_reply(&self, handle: u64) -> Option<Reply> {
-        let mut reply = self.reply.lock();
-        match &*reply {
-            Some((of, _)) if *of == handle => reply.take().map(|(_, reply)| reply),
-            _ => None,
+        let mut replies = self.replies.lock();
+        let position = replies.iter().position(|(of, _)| *of == handle)?;
+        let (_, reply) = replies.remove(position)?;
+        if replies.is_empty() {
+            // An idle connection holds nothing.
+            *replies = VecDeque::new();
         }
+        Some(reply)
     }
 
     pub fn mark_asked_outside(&self) {
@@ -128,13 +135,13 @@ impl Link {
         self.asked_outside.load(Ordering::Relaxed)
     }
 
-    /// Asks the connection to close now, whatever it is doing.
+    /// Requests that the connection closes immediately, whatever it is doing.
     pub fn ask_to_close(&self) {
         self.close_asked.store(true, Ordering::Release);
         self.wake();
     }
 
-    /// Asks the connection to answer what it has taken and to close then.
+    /// Requests that the connection answers the requests it has taken and then closes.
     pub fn ask_to_finish(&self) {
         self.finish_asked.store(true, Ordering::Release);
         self.wake();

@@ -1,4 +1,4 @@
-//! A listener: its name, what it serves, and what it answers yet.
+//! A listener: its name, its APIs, and which of them it answers yet.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::pipeline::authentication::Authentication;
 
-/// What is answered: each includes the one before.
+/// Levels of what is answered; each includes the previous one.
 const NOTHING: u8 = 0;
 const VERSIONS: u8 = 1;
 const EVERYTHING: u8 = 2;
@@ -26,7 +26,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// A listener that serves what the table of APIs says of its kind.
+    /// A listener that serves the APIs of its kind in the table.
     pub fn new(name: &str, kind: ListenerKind) -> Self {
         let served = served(kind);
         let advertised = served.iter().map(|range| advertised(kind, *range)).collect();
@@ -47,12 +47,12 @@ impl Listener {
         range.is_ok_and(|range| (range.version_min..=range.version_max).contains(&version))
     }
 
-    /// What ApiVersions tells.
+    /// The version ranges for ApiVersions.
     pub fn advertised(&self) -> &[ApiRange] {
         &self.advertised
     }
 
-    /// Whether the engine answers this API here by itself.
+    /// Whether the engine serves this API on this listener.
     pub fn answers_itself(&self, key: i16) -> bool {
         Api::of(key).is_some_and(|api| api.served_on(self.kind) == Served::ByEngine)
     }
@@ -63,7 +63,7 @@ impl Listener {
     }
 
     /// Answers at least ApiVersions from now on.
-    pub fn tell_versions(&self) {
+    pub fn open_for_versions(&self) {
         self.raise(VERSIONS);
     }
 
@@ -79,7 +79,7 @@ impl Listener {
             return true;
         }
         let mut waiting = self.waiting.lock();
-        // Opened between the two looks: nobody would wake this one.
+        // It was opened between the two checks: nothing would wake this waker.
         if self.answers.load(Ordering::Acquire) >= needed {
             return true;
         }
@@ -96,7 +96,8 @@ fn served(kind: ListenerKind) -> Vec<ApiRange> {
     Api::all().iter().filter(is_served).map(range).collect()
 }
 
-/// librdkafka decides by Produce's lowest version what else a broker can, so 0 is told although 3 is (KAFKA-18659).
+/// librdkafka derives a broker's capabilities from Produce's lowest version, so 0 is advertised although 3 is
+/// supported (KAFKA-18659).
 fn advertised(kind: ListenerKind, range: ApiRange) -> ApiRange {
     match (range.key, kind) {
         (api::PRODUCE, ListenerKind::Broker) => ApiRange { version_min: 0, ..range },
@@ -109,21 +110,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_is_what_is_served_but_for_produce() {
+    fn advertised_versions_are_served_except_for_produce() {
         let broker = Listener::new("L", ListenerKind::Broker);
-        let told =
+        let advertised =
             |key| broker.advertised().iter().find(|api| api.key == key).map(|api| (api.version_min, api.version_max));
-        let told_of = [api::PRODUCE, api::FETCH, api::CREATE_TOPICS].map(told);
-        assert_eq!(told_of, [Some((0, 13)), Some((4, 18)), Some((2, 7))]);
+        let advertised_versions = [api::PRODUCE, api::FETCH, api::CREATE_TOPICS].map(advertised);
+        assert_eq!(advertised_versions, [Some((0, 13)), Some((4, 18)), Some((2, 7))]);
         assert!(
             broker.serves(api::PRODUCE, 3) && !broker.serves(api::PRODUCE, 2),
-            "0 is told for librdkafka's sake alone"
+            "0 is advertised only for librdkafka"
         );
         assert!(broker.serves(api::CREATE_TOPICS, 7) && !broker.serves(api::CREATE_TOPICS, 8));
         assert!(!broker.serves(api::INIT_PRODUCER_ID, 6));
         let (vote, acls) = (api::VOTE, api::CREATE_ACLS);
-        assert!(told(vote).is_none() && !broker.serves(vote, 0), "a controller's");
-        assert!(told(acls).is_none() && !broker.serves(acls, 1), "not yet");
+        assert!(advertised(vote).is_none() && !broker.serves(vote, 0), "a controller's");
+        assert!(advertised(acls).is_none() && !broker.serves(acls, 1), "not yet");
         let keys: Vec<_> = broker.advertised().iter().map(|api| api.key).collect();
         assert!(keys.is_sorted(), "{keys:?}");
     }

@@ -1,23 +1,22 @@
-//! Memory for what a peer sends, which may not be there: then one connection ends, and not the process.
+//! Allocates memory for a peer's data. If it fails, one connection ends instead of the process.
 
 use std::alloc::{Layout, alloc_zeroed};
 
 use super::os;
 
-/// What large pieces leave for everybody else, who cannot go on without: an allocation of theirs that fails ends the
-/// process.
+/// Large allocations leave this much free for the rest of the process, where a failed allocation is fatal.
 const LEFT_FREE_BYTES: usize = 32 << 20;
-/// Smaller pieces are taken without a look at what is left.
+/// Smaller allocations are made without checking the free memory.
 const LOOKED_AT_BYTES: usize = 256 << 10;
 
-/// There is no memory for so many bytes.
+/// There is not enough memory for this many bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no memory for {bytes} bytes")]
 pub struct NoMemoryError {
     pub bytes: usize,
 }
 
-/// So many zeroes, made by the system when they are first touched, and not here.
+/// A zeroed buffer; the system provides the zeroes on first access.
 pub fn zeroed(bytes: usize) -> Result<Box<[u8]>, NoMemoryError> {
     check(bytes)?;
     let layout = Layout::array::<u8>(bytes).map_err(|_| NoMemoryError { bytes })?;

@@ -1,4 +1,4 @@
-//! What the network needs of Linux, each with a portable twin.
+//! System calls of Linux that the network uses, each with a portable alternative.
 
 use std::fs::File;
 use std::io;
@@ -6,15 +6,15 @@ use std::os::fd::{AsRawFd, RawFd};
 #[cfg(target_os = "linux")]
 use std::sync::LazyLock;
 
-/// Lets a connection within this host send without pacing; a hint.
+/// Disables pacing for a connection within this host; a hint.
 ///
-/// BBR, the default of many hosts, sets a timer for every segment, and the reader is woken as often. There is no queue on
-/// the way that this would keep short, while it makes a fetch cost two or three times as much. Reno is always there, and
-/// anybody may choose it.
+/// BBR, the default on many hosts, sets a timer for every segment, and the reader is woken as often. Within a host
+/// there is no queue to keep short, and a fetch costs two or three times as much. Reno is always available, and any
+/// user may select it.
 #[cfg(target_os = "linux")]
 pub fn send_unpaced(socket: RawFd) {
     const PLAIN: &[u8] = b"reno";
-    // SAFETY: the name is as long as is said; the call reads it and nothing else.
+    // SAFETY: the name has the given length; the call reads it and nothing else.
     unsafe {
         let len = PLAIN.len() as libc::socklen_t;
         libc::setsockopt(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, PLAIN.as_ptr().cast(), len);
@@ -25,27 +25,27 @@ pub fn send_unpaced(socket: RawFd) {
 #[cfg(not(target_os = "linux"))]
 pub fn send_unpaced(_socket: RawFd) {}
 
-/// Lets the system wake who waits for a connection when `bytes` are there to receive, or its end; a hint.
+/// Asks the system to wake waiters for a connection when `bytes` can be received, or at its end; a hint.
 ///
-/// When as many are there already, it wakes at once. Its buffer grows until they fit, up to half of what
-/// `net.ipv4.tcp_rmem` allows, unless somebody set its size; more than that is not waited for. All of this holds since
-/// Linux 4.18: before, who waits might never be woken, so nothing is said there.
+/// If that many bytes are there already, waiters are woken immediately. The buffer grows until they fit, up to half
+/// of `net.ipv4.tcp_rmem`, unless its size was set; more than that is not waited for. This is true since Linux 4.18:
+/// before that, waiters might never be woken, so the option is not set.
 #[cfg(target_os = "linux")]
 pub fn wake_at(socket: RawFd, bytes: usize) {
     static IS_SAFE: LazyLock<bool> = LazyLock::new(|| linux_version().is_some_and(|version| version >= (4, 18)));
     if *IS_SAFE {
         let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
         let len = size_of::<libc::c_int>() as libc::socklen_t;
-        // SAFETY: the value is as long as is said and lives across the call.
+        // SAFETY: the value has the given length and lives across the call.
         unsafe { libc::setsockopt(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, (&raw const bytes).cast(), len) };
     }
 }
 
-/// Other systems wake for every byte.
+/// Other systems wake waiters for every byte.
 #[cfg(not(target_os = "linux"))]
 pub fn wake_at(_socket: RawFd, _bytes: usize) {}
 
-/// The system's version, like `(6, 12)`.
+/// The kernel version, like `(6, 12)`.
 #[cfg(target_os = "linux")]
 fn linux_version() -> Option<(u32, u32)> {
     // SAFETY: the structure is plain bytes, for which zero is a value; the call fills it and ends each with a zero byte.
@@ -59,7 +59,7 @@ fn linux_version() -> Option<(u32, u32)> {
     Some((numbers.next()??, numbers.next()??))
 }
 
-/// Sends up to `len` bytes of `file` from `position` on to a socket, without copying them; returns how many.
+/// Sends up to `len` bytes of `file` from `position` on to a socket without copying them; returns the number sent.
 #[cfg(target_os = "linux")]
 pub fn send_file(socket: RawFd, file: &File, position: u64, len: usize) -> io::Result<usize> {
     let mut offset = position as libc::off_t;
@@ -68,7 +68,7 @@ pub fn send_file(socket: RawFd, file: &File, position: u64, len: usize) -> io::R
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
 }
 
-/// Sends up to `len` bytes of `file` from `position` on to a socket through a buffer; returns how many.
+/// Sends up to `len` bytes of `file` from `position` on to a socket through a buffer; returns the number sent.
 #[cfg(not(target_os = "linux"))]
 pub fn send_file(socket: RawFd, file: &File, position: u64, len: usize) -> io::Result<usize> {
     use std::os::unix::fs::FileExt;
@@ -79,9 +79,10 @@ pub fn send_file(socket: RawFd, file: &File, position: u64, len: usize) -> io::R
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
 }
 
-/// Brings up to `len` bytes of `file` from `position` on into the page cache, waiting for the disk; returns how many.
+/// Loads up to `len` bytes of `file` from `position` on into the page cache, blocking on the disk; returns the number
+/// loaded.
 ///
-/// They are sent to nowhere, which takes a fifth of the processor time of reading them into a buffer.
+/// They are sent nowhere, which takes a fifth of the CPU time of reading them into a buffer.
 #[cfg(target_os = "linux")]
 pub fn load(file: &File, position: u64, len: usize) -> io::Result<usize> {
     let nowhere = File::options().write(true).open("/dev/null")?;
@@ -97,13 +98,13 @@ pub fn load(file: &File, position: u64, len: usize) -> io::Result<usize> {
     Ok(loaded)
 }
 
-/// Other systems have no way without a buffer.
+/// Other systems have no way to do this without a buffer.
 #[cfg(not(target_os = "linux"))]
 pub fn load(_file: &File, _position: u64, _len: usize) -> io::Result<usize> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Whether all of `[position, position + len)` is in the page cache; `None` when the system does not tell.
+/// Whether all of `[position, position + len)` is in the page cache; `None` if the system cannot say.
 #[cfg(target_os = "linux")]
 pub fn is_cached(file: &File, position: u64, len: usize) -> Option<bool> {
     /// Since Linux 6.5; the same number on every architecture.
@@ -138,9 +139,9 @@ pub fn is_cached(_file: &File, _position: u64, _len: usize) -> Option<bool> {
     None
 }
 
-/// Whether the process could have so many bytes more, as its limits (`RLIMIT_AS`, strict overcommit) say now.
+/// Whether the process can map this many more bytes under its current limits (`RLIMIT_AS`, strict overcommit).
 pub fn has_address_space(bytes: usize) -> bool {
-    // SAFETY: a new mapping of its own, at no given address, which is given back as it came.
+    // SAFETY: a new mapping of its own, at no given address, which is unmapped unchanged.
     unsafe {
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANON);
         let start = libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0);
@@ -148,8 +149,8 @@ pub fn has_address_space(bytes: usize) -> bool {
     }
 }
 
-/// Keeps SIGPIPE from the calling thread: `sendfile` to a peer that is gone raises it, and has no flag against that. The
-/// process keeps whatever handler its owner wants.
+/// Blocks SIGPIPE in the calling thread: `sendfile` to a closed connection raises it, and has no flag against it. The
+/// process's own handler is unchanged.
 pub fn block_broken_pipe_signal() {
     // SAFETY: the set is initialized by the first call and lives across the others; nothing else is touched.
     unsafe {
@@ -160,13 +161,14 @@ pub fn block_broken_pipe_signal() {
     }
 }
 
-/// Sends bytes to a socket without blocking; `more` tells that others follow at once, so that a small piece may wait.
+/// Sends bytes to a socket without blocking; `more` says that others follow immediately, so that a small piece may
+/// wait.
 pub fn send(socket: RawFd, bytes: &[u8], more: bool) -> io::Result<usize> {
     #[cfg(target_os = "linux")]
     let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | if more { libc::MSG_MORE } else { 0 };
     #[cfg(not(target_os = "linux"))]
     let flags = libc::MSG_DONTWAIT | i32::from(more) * 0;
-    // SAFETY: the buffer is as long as is said.
+    // SAFETY: the buffer has the given length.
     let sent = unsafe { libc::send(socket, bytes.as_ptr().cast(), bytes.len(), flags) };
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
 }
@@ -184,13 +186,13 @@ mod tests {
         let stream = std::net::TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
         send_unpaced(stream.as_raw_fd());
         let (mut name, mut len) = ([0u8; 16], 16 as libc::socklen_t);
-        // SAFETY: the buffer is as long as is said, and both live across the call.
+        // SAFETY: the buffer has the given length, and both live across the call.
         let result = unsafe {
             let fd = stream.as_raw_fd();
             libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name.as_mut_ptr().cast(), &mut len)
         };
         assert_eq!((result, &name[..5]), (0, &b"reno\0"[..]));
-        // A hint: where it means nothing, nothing happens.
+        // A hint: it has no effect on other sockets.
         send_unpaced(UdpSocket::bind("127.0.0.1:0").expect("a free port").as_raw_fd());
     }
 
@@ -201,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_woken_when_enough_is_there() {
+    fn a_waiter_is_woken_when_enough_bytes_arrive() {
         assert!(linux_version().is_some_and(|version| version >= (4, 18)), "{:?}", linux_version());
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         let mut sender = std::net::TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
@@ -217,16 +219,16 @@ mod tests {
         wake_at(receiver.as_raw_fd(), usize::MAX);
         assert!(!is_readable(&receiver));
         drop(sender);
-        assert!(is_readable(&receiver), "the end is told in any case");
+        assert!(is_readable(&receiver), "the end is reported in any case");
     }
 
     #[test]
     fn the_page_cache_is_asked_page_by_page() {
         let mut file = tempfile::tempfile().expect("a temporary file");
         file.write_all(&[7; 100_000]).expect("room on the disk");
-        // Just written, so all of it is there, and nothing behind its end. An old kernel does not tell.
+        // It was just written, so all of it is cached, and nothing after its end. An old kernel cannot say.
         for (position, len, cached) in [(0, 100_000, true), (50_000, 1, true), (4095, 2, true), (0, 200_000, false)] {
-            assert!(is_cached(&file, position, len).is_none_or(|told| told == cached), "{position} {len}");
+            assert!(is_cached(&file, position, len).is_none_or(|is_cached| is_cached == cached), "{position} {len}");
         }
     }
 
@@ -238,7 +240,7 @@ mod tests {
         // SAFETY: the descriptor is open.
         unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
         assert_eq!(load(&file, 1_000_001, 1_500_000).expect("a file"), 1_500_000);
-        assert!(is_cached(&file, 1_000_001, 1_500_000).is_none_or(|told| told));
+        assert!(is_cached(&file, 1_000_001, 1_500_000).is_none_or(|is_cached| is_cached));
         assert_eq!(load(&file, 2_999_990, 100).expect("a file"), 10);
         assert_eq!(load(&file, 4_000_000, 100).expect("a file"), 0);
     }

@@ -1,8 +1,8 @@
-//! What a connection still has to send: bytes, with slices of files in between.
+//! The unsent output of a connection: bytes, with slices of files in between.
 //!
-//! Slices go out by `sendfile` where the transport can, so records are not copied through this process. What the page cache
-//! does not hold would make `sendfile` wait for the disk on a worker that serves thousands of connections; such a chunk is first read by the
-//! blocking pool, and the worker goes on with others.
+//! Slices are sent with `sendfile` if the transport supports it, so records are not copied through this process. For
+//! data that is not in the page cache, `sendfile` would block a worker that serves thousands of connections; such a
+//! chunk is first read by the blocking pool, while the worker continues with others.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -17,41 +17,41 @@ use tokio::task::JoinHandle;
 use super::os;
 use super::transport::Transport;
 
-/// How much of a file is looked up in the page cache at a time.
+/// How much of a file is checked in the page cache at a time.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Distance of the bytes that are looked at to judge a chunk: within the reach of the kernel's read-ahead.
+/// Distance of the probed bytes in a chunk: within the reach of the kernel's read-ahead.
 const PROBE_BYTES: usize = 64 << 10;
-/// What stands in front of a slice of this size goes out at once: the reader wakes up for it while the slice is sent, and
-/// is awake when the bytes come. A smaller slice shares its first packet, which costs less than a packet more.
+/// The bytes before a slice of at least this size are sent immediately: the reader wakes up while the slice is being
+/// sent. A smaller slice shares the first packet, which costs less than an additional one.
 const EARLY_BYTES: usize = 64 << 10;
-/// How much of a file is read at a time for a transport that does not send files.
+/// How much of a file is read at a time for a transport that cannot send files.
 const COPIED_BYTES: usize = 64 << 10;
-/// A buffer that grew beyond this is given back when it is empty.
+/// A buffer larger than this is released when it is empty.
 const KEPT_CAPACITY: usize = 16 << 10;
 
-/// Bytes and slices in the order in which they leave.
+/// Bytes and slices in the order in which they are sent.
 #[derive(Default)]
 pub struct Output {
     bytes: Vec<u8>,
-    /// Bytes of `bytes` that are sent.
+    /// The number of bytes of `bytes` that were sent.
     sent: usize,
-    /// Slices, each with the position in `bytes` that it stands in front of, ascending.
+    /// Slices in ascending order, each with the position in `bytes` before which it belongs.
     slices: VecDeque<(usize, SliceSend)>,
-    /// Bytes of the slices that are not sent.
+    /// The number of unsent bytes in slices.
     slice_bytes: usize,
 }
 
 struct SliceSend {
     slice: FileSlice,
-    /// Up to here the file was found in the page cache.
+    /// The file was found in the page cache up to here.
     cached_until: u64,
     reading: Option<JoinHandle<io::Result<()>>>,
-    /// What was read for a transport that does not send files, from `slice.position` on.
+    /// Data for a transport that cannot send files, from `slice.position` on.
     copied: Vec<u8>,
 }
 
 impl Output {
-    /// Bytes that are not sent yet.
+    /// The number of unsent bytes.
     pub fn len(&self) -> usize {
         self.bytes.len() - self.sent + self.slice_bytes
     }
@@ -60,17 +60,17 @@ impl Output {
         self.len() == 0
     }
 
-    /// Gives the bytes to something that writes behind them; [`Output::restore`] follows.
+    /// Takes the bytes, so that a response can be appended to them; call [`Output::restore`] afterwards.
     pub fn take_bytes(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.bytes)
     }
 
-    /// Takes the bytes back, longer than before.
+    /// Returns the bytes, longer than before.
     pub fn restore(&mut self, bytes: Vec<u8>) {
         self.bytes = bytes;
     }
 
-    /// Adds a slice in front of the byte at `position` of what [`Output::take_bytes`] gave.
+    /// Adds a slice before the byte at `position` of the bytes from [`Output::take_bytes`].
     pub fn insert_slice(&mut self, position: usize, slice: FileSlice) {
         debug_assert!(self.slices.back().is_none_or(|(before, _)| *before <= position));
         self.slice_bytes += slice.len;
@@ -78,7 +78,7 @@ impl Output {
         self.slices.push_back((position, SliceSend { slice, cached_until, reading: None, copied: Vec::new() }));
     }
 
-    /// Adds bytes with slices at positions of theirs.
+    /// Adds bytes with slices at relative positions.
     pub fn push(&mut self, bytes: &[u8], slices: Vec<(usize, FileSlice)>) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
@@ -87,7 +87,8 @@ impl Output {
         }
     }
 
-    /// Sends as much as the transport takes. Ready when everything is sent, or the connection is of no use any more.
+    /// Sends as much as the transport accepts. Ready when everything is sent, or the connection is not usable any
+    /// more.
     pub fn poll_send(&mut self, cx: &mut Context<'_>, transport: &mut impl Transport) -> Poll<io::Result<()>> {
         while !self.is_empty() {
             match self.slices.front_mut() {
@@ -124,8 +125,8 @@ impl Output {
         }
     }
 
-    /// Gives back what an idle connection need not hold.
-    pub fn give_back(&mut self) {
+    /// Releases what an idle connection does not need.
+    pub fn release(&mut self) {
         if self.is_empty() {
             self.bytes = Vec::new();
         }
@@ -158,7 +159,7 @@ impl SliceSend {
         self.slice.len.min(CHUNK_BYTES)
     }
 
-    /// Sends the beginning of what is in the page cache; how many bytes.
+    /// Sends the start of the cached bytes; returns the number sent.
     fn poll_send(&mut self, cx: &mut Context<'_>, transport: &mut impl Transport) -> Poll<io::Result<usize>> {
         let len = self.slice.len.min((self.cached_until - self.slice.position) as usize);
         let sent = match transport.sends_files() {
@@ -203,7 +204,7 @@ fn is_cached(slice: &FileSlice, len: usize) -> io::Result<bool> {
     }
 }
 
-/// The same on systems that do not tell, judged by a byte of every stretch.
+/// The same on systems without `cachestat`: tests one byte of every stretch.
 fn is_cached_by_probes(slice: &FileSlice, len: usize) -> io::Result<bool> {
     let last = len.saturating_sub(1);
     for at in (0..last).step_by(PROBE_BYTES).chain([last]) {
@@ -216,17 +217,17 @@ fn is_cached_by_probes(slice: &FileSlice, len: usize) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Brings a slice into the page cache, waiting for the disk.
+/// Loads a slice into the page cache, blocking on the disk.
 fn read_through(slice: &FileSlice) -> io::Result<()> {
     match os::load(slice.file.file(), slice.position, slice.len) {
         Ok(loaded) if loaded == slice.len => Ok(()),
         Ok(_) => Err(shorter_than_promised()),
-        // Whatever is wrong with the way without a copy, or with the disk: reading tells, by the file's name.
+        // If loading without a copy fails for any reason, reading reports a disk error with the file's name.
         Err(_) => copy_through(slice),
     }
 }
 
-/// The same by reading it all.
+/// The same by reading all of it.
 fn copy_through(slice: &FileSlice) -> io::Result<()> {
     let mut buffer = vec![0; slice.len.min(PROBE_BYTES)];
     let mut at = 0;

@@ -1,9 +1,9 @@
-//! The requests of a connection that are not answered yet, in the order of their answers.
+//! The unanswered requests of a connection, in the order of their responses.
 
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use klamm_wire::api::Api;
+use klamm_wire::api::{Api, OFFSET_COMMIT};
 use klamm_wire::header::ResponseHeader;
 
 use super::answer::Frame;
@@ -13,30 +13,30 @@ use super::handlers::produce::WaitingProduce;
 use super::handlers::replica_fetch::WaitingReplica;
 use super::pipeline::Measured;
 
-/// A request that was taken and is not answered, with what the steps after the answer need.
+/// A request that was taken and is not answered yet, with the input of the steps after the response.
 pub struct Owed {
     pub pending: Pending,
     pub asked: Asked,
 }
 
-/// What the steps after the answer need of a request.
+/// The properties of a request that the steps after the response need.
 pub struct Asked {
     pub api: &'static Api,
     pub request_bytes: usize,
-    /// While requests are measured.
+    /// Present while requests are measured.
     pub measured: Option<Box<Measured>>,
 }
 
-/// How a request stands.
+/// The state of a request.
 pub enum Pending {
-    /// Ready, but others are before it.
+    /// The response is complete but must wait for earlier ones.
     Ready(Frame),
-    /// A produce: the frame but for some error codes.
+    /// A produce: the response is complete except for some error codes.
     Acks(Frame, WaitingProduce),
     Fetch(Box<WaitingFetch>),
     /// A fetch of the quorum's log.
     Replica(Box<WaitingReplica>),
-    /// Answered elsewhere, by this handle.
+    /// Answered outside of the engine, under this handle.
     Outside {
         handle: u64,
         header: ResponseHeader,
@@ -49,7 +49,7 @@ pub struct PendingQueue {
     queue: VecDeque<Owed>,
 }
 
-/// Produces that may wait for their acknowledgement on one connection.
+/// Requests of one connection that may wait for their answer at the same time.
 const LEN_MAX: usize = 64;
 
 impl PendingQueue {
@@ -68,27 +68,28 @@ impl PendingQueue {
     pub fn pop_front(&mut self) -> Option<Owed> {
         let front = self.queue.pop_front();
         if self.queue.is_empty() {
-            // An idle connection holds nothing.
+            // An idle connection holds no memory.
             self.queue = VecDeque::new();
         }
         front
     }
 
-    /// Whether a request may be taken now, or has to wait for those before it.
+    /// Whether a request may be taken now, or must wait for earlier ones.
     ///
-    /// Apache Kafka takes one request of a connection at a time, so clients may rely on each seeing what those before it
-    /// did. What cannot tell the difference goes ahead: produces behind produces, and questions about metadata.
+    /// Apache Kafka processes one request of a connection at a time, so clients may rely on each request seeing the
+    /// effects of earlier ones. Requests for which this makes no difference are taken early: produces after produces,
+    /// offset commits after offset commits, and metadata queries.
     pub fn admits(&self, route: Route) -> bool {
-        match self.queue.back().map(|owed| &owed.pending) {
-            None => true,
-            Some(Pending::Fetch(_) | Pending::Replica(_) | Pending::Outside { .. }) => false,
-            Some(Pending::Ready(_) | Pending::Acks(..)) => {
-                self.queue.len() < LEN_MAX && matches!(route, Route::Produce | Route::Own)
-            }
-        }
+        let Some(last) = self.queue.back() else { return true };
+        let may_follow = match last.pending {
+            Pending::Ready(_) | Pending::Acks(..) => matches!(route, Route::Produce | Route::Own),
+            Pending::Outside { .. } => last.asked.api.key == OFFSET_COMMIT && route == Route::Commit,
+            Pending::Fetch(_) | Pending::Replica(_) => false,
+        };
+        may_follow && self.queue.len() < LEN_MAX
     }
 
-    /// When the first of them has to be looked at although nothing happened.
+    /// When the first of them must be checked without an event.
     pub fn deadline(&self) -> Option<Instant> {
         match &self.queue.front()?.pending {
             Pending::Acks(_, waiting) => Some(waiting.deadline),

@@ -1,4 +1,4 @@
-//! The bytes that a Produce request has for one partition: where the one batch in them ends.
+//! Finds the end of the only batch in a Produce request's bytes for one partition.
 
 use klamm_base::ErrorCode;
 use klamm_records::header::{HEADER_LEN, Header, LENGTH_PREFIX};
@@ -7,17 +7,17 @@ use klamm_records::header::{HEADER_LEN, Header, LENGTH_PREFIX};
 const ZSTD: i16 = 4;
 /// First version that may carry zstd (KIP-110).
 const ZSTD_VERSION: i16 = 7;
-/// Bytes up to and with the magic number: fewer do not tell what they are.
+/// Bytes up to and including the magic number: with fewer bytes the format is not known.
 const MAGIC_END: usize = 17;
-/// The smallest length that any magic number can have.
+/// The smallest valid length for any magic number.
 const LENGTH_MIN: i32 = 14;
-/// From here on Apache Kafka's size of the batch is none, and it says no more than that it failed.
+/// From this length on, the size of the batch overflows in Apache Kafka, which returns UNKNOWN_SERVER_ERROR.
 const LENGTH_MAX: i32 = i32::MAX - LENGTH_PREFIX as i32;
 
-/// Length of the batch that `bytes` begins with.
+/// Length of the batch at the start of `bytes`.
 ///
-/// As in Apache Kafka a batch that is cut is no batch, and a cut one behind a whole one is left out; no batch, or more than
-/// one, is an error. What is in the batch is the log's to check.
+/// As in Apache Kafka, an incomplete batch is not a batch, and an incomplete one after a complete one is ignored; no
+/// batch, or more than one, is an error. The log validates the contents of the batch.
 pub fn only_batch_len(bytes: &[u8], version: i16) -> Result<usize, ErrorCode> {
     let (header, len) = first_batch(bytes)?.ok_or(ErrorCode::INVALID_RECORD)?;
     if version < ZSTD_VERSION && header.compression_id() == ZSTD {
@@ -29,14 +29,14 @@ pub fn only_batch_len(bytes: &[u8], version: i16) -> Result<usize, ErrorCode> {
     }
 }
 
-/// The batch that `bytes` begins with, when it is whole and of this format, by its header and length. An error when the
-/// bytes are none of any format.
+/// The batch at the start of `bytes` if it is complete and has this format: its header and length. An error if the
+/// bytes have no known format.
 pub fn first_batch(bytes: &[u8]) -> Result<Option<(Header<'_>, usize)>, ErrorCode> {
     let Some(len) = next_len(bytes)?.filter(|&len| len >= HEADER_LEN) else { return Ok(None) };
     Ok(Header::at_start_of(bytes).filter(|header| header.magic() == 2).map(|header| (header, len)))
 }
 
-/// Length of the next whole batch, of any magic number.
+/// Length of the next complete batch with any magic number.
 fn next_len(bytes: &[u8]) -> Result<Option<usize>, ErrorCode> {
     let Some(length) = bytes.get(8..LENGTH_PREFIX).and_then(|field| field.first_chunk()) else { return Ok(None) };
     let length = i32::from_be_bytes(*length);

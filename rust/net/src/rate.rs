@@ -1,21 +1,21 @@
-//! How fast something happens, over windows of time, and how long to wait until it is slow enough (Kafka's rate quotas).
+//! The rate of events over time windows, and how long to wait until it is within the limit (Kafka's rate quotas).
 //!
-//! The rate is what happened in the windows that are kept, over the time since the oldest of them began, but over all but
-//! one of the windows at least: a burst of that much is let through after a quiet time.
+//! The rate is the number of events in the kept windows, divided by the time since the oldest of them began, but at
+//! least by the length of all windows except one: after a quiet time a burst of that size is allowed.
 
 use std::collections::VecDeque;
 
-/// Windows of time with what happened in them. Times in ms, on any clock.
+/// Time windows with event counts. Times in ms, on any clock.
 #[derive(Default)]
 pub(super) struct Rate {
-    /// When each window began, and how much happened in it.
+    /// The start of each window, and its event count.
     windows: VecDeque<(i64, u64)>,
 }
 
 impl Rate {
-    /// Counts one more at `now_ms`, and gives how long to wait, in ms, so that there are at most `per_second`.
+    /// Counts one event at `now_ms`, and returns how long to wait, in ms, so that there are at most `per_second`.
     ///
-    /// `count` windows of `window_ms` are looked at; the wait is one of them at most.
+    /// Uses `count` windows of `window_ms`; the wait is at most one window.
     pub(super) fn record(&mut self, now_ms: i64, per_second: usize, count: usize, window_ms: i64) -> i64 {
         let (count, window_ms) = (count.max(1), window_ms.max(1));
         while self.windows.front().is_some_and(|(begun, _)| now_ms - begun >= count as i64 * window_ms) {
@@ -30,7 +30,7 @@ impl Rate {
         let missing = (count as i64 - 1 - elapsed_ms / window_ms).max(0);
         let over_ms = (elapsed_ms + missing * window_ms).max(1);
         let happened: u64 = self.windows.iter().map(|(_, happened)| happened).sum();
-        // So long would it have to take at the rate that is allowed.
+        // The time that these events need at the allowed rate.
         let needed_ms = happened as f64 * 1000.0 / per_second.max(1) as f64;
         ((needed_ms - over_ms as f64).round() as i64).clamp(0, window_ms)
     }
@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn a_burst_of_the_kept_windows_is_free_and_then_each_waits_its_turn() {
         let mut rate = Rate::default();
-        // Two whole windows at 10 a second.
+        // Two full windows at 10 per second.
         assert_eq!(waits(&mut rate, 0, 20), [0; 20]);
         assert_eq!(waits(&mut rate, 0, 3), [100, 200, 300]);
         assert_eq!(waits(&mut rate, 0, 20).pop(), Some(1000), "no longer than a window");

@@ -1,26 +1,26 @@
-//! Measured requests whose answers are being sent.
+//! Measured requests whose responses are being sent.
 
 use std::collections::VecDeque;
 use std::time::Instant;
 
 use super::pipeline::{Measured, RequestMetrics};
 
-/// In the order of their answers. Empty while nothing is measured.
+/// In the order of their responses. Empty while nothing is measured.
 #[derive(Default)]
 pub struct Sending {
-    /// Bytes that the connection has sent.
+    /// The number of bytes that the connection has sent.
     sent: u64,
-    /// Each with the number of bytes that are sent when its answer is.
+    /// Each request with the value of `sent` at which its response is complete.
     queue: VecDeque<(u64, Box<Measured>)>,
 }
 
 impl Sending {
-    /// The last of `unsent` bytes is the last of this request's answer.
+    /// Adds a request: the last of `unsent` bytes is the last of its response.
     pub fn push(&mut self, measured: Box<Measured>, unsent: usize) {
         self.queue.push_back((self.sent + unsent as u64, measured));
     }
 
-    /// So many bytes more are sent: records the requests whose answers are complete.
+    /// Counts sent bytes and records the requests whose responses are complete.
     #[inline]
     pub fn note_sent(&mut self, bytes: usize, metrics: &RequestMetrics) {
         self.sent += bytes as u64;

@@ -1,4 +1,4 @@
-//! The server: listeners, the connections they accept, and the door for answers from elsewhere.
+//! The server: listeners, their connections, and the entry point for responses from outside of the engine.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -28,21 +28,21 @@ use super::os;
 use super::pipeline::{Pipeline, RequestMetrics};
 use super::transport::TcpTransport;
 
-/// Where and for whom to listen.
+/// The name, kind and address of a listener.
 #[derive(Clone, Debug)]
 pub struct ListenerOptions {
     pub name: String,
     pub kind: ListenerKind,
-    /// Empty: every address of the host.
+    /// Empty: all addresses of the host.
     pub host: String,
-    /// 0: a free one.
+    /// 0: a free port.
     pub port: u16,
 }
 
 /// The network of one node. Dropping it closes everything.
 pub struct Server {
     core: Arc<Core>,
-    /// Until the server is closed: a handle keeps the runtime's descriptors.
+    /// Present until the server is closed, because a handle keeps the runtime's descriptors open.
     runtime: Mutex<Option<Handle>>,
     listeners: Mutex<Vec<Accepting>>,
 }
@@ -52,7 +52,7 @@ struct Accepting {
     task: JoinHandle<()>,
 }
 
-/// Pause after an accept that failed, mostly for want of descriptors: others get time to close.
+/// Pause after a failed accept, which mostly fails because of too many open files: others get time to close.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 impl Server {
@@ -68,12 +68,13 @@ impl Server {
         Ok(Self { core, runtime: Mutex::new(Some(runtime)), listeners: Mutex::default() })
     }
 
-    /// Binds and accepts; requests wait until [`Server::open`], or [`Server::tell_versions`]. Returns where it listens.
+    /// Binds and accepts; requests wait until [`Server::open`] or [`Server::open_for_versions`]. Returns the local
+    /// address.
     pub fn listen(&self, options: &ListenerOptions) -> io::Result<SocketAddr> {
         self.accept_on(bind(&self.core.config, options)?, options)
     }
 
-    /// The same on a socket that is bound.
+    /// The same on a bound socket.
     pub fn accept_on(&self, socket: Socket, options: &ListenerOptions) -> io::Result<SocketAddr> {
         let runtime = self.runtime.lock().clone().ok_or_else(|| io::Error::other("the server is closed"))?;
         let _in_runtime = runtime.enter();
@@ -86,7 +87,7 @@ impl Server {
         Ok(address)
     }
 
-    /// Accepts nothing more on the listener of this name and closes its connections; `false` when there is none.
+    /// Stops accepting on the listener with this name and closes its connections; `false` if there is none.
     pub fn close_listener(&self, name: &str) -> bool {
         let mut listeners = self.listeners.lock();
         let Some(at) = listeners.iter().position(|accepting| &*accepting.listener.name == name) else { return false };
@@ -97,7 +98,7 @@ impl Server {
         true
     }
 
-    /// Answers requests on the listener of this name from now on; `false` when there is none.
+    /// Answers requests on the listener with this name from now on; `false` if there is none.
     pub fn open(&self, name: &str) -> bool {
         self.core.early_image.store(None);
         let listeners = self.listeners.lock();
@@ -105,31 +106,31 @@ impl Server {
         named.map(|accepting| accepting.listener.open()).count() > 0
     }
 
-    /// Answers ApiVersions on every listener from now on, and nothing else on those that are not open. Its features are
-    /// those of `image`, which nobody else sees, until the first listener opens.
-    pub fn tell_versions(&self, image: Arc<MetadataImage>) {
+    /// Answers ApiVersions on every listener from now on, and nothing else on those that are not open. Its features
+    /// are those of `image`, which is used for nothing else, until the first listener opens.
+    pub fn open_for_versions(&self, image: Arc<MetadataImage>) {
         self.core.early_image.store(Some(image));
-        self.listeners.lock().iter().for_each(|accepting| accepting.listener.tell_versions());
+        self.listeners.lock().iter().for_each(|accepting| accepting.listener.open_for_versions());
     }
 
-    /// What ApiVersions tells about features beside what the image says.
+    /// Sets the feature information for ApiVersions that the image does not contain.
     pub fn set_supported_features(&self, features: SupportedFeatures) {
         self.core.supported_features.store(Arc::new(features));
     }
 
-    /// What the active controller serves, where that is another node: ApiVersions on listeners for clients names no other
-    /// version of what is forwarded. `None` where it is not known, or is this node.
+    /// Sets the API versions of the active controller if it is another node: ApiVersions on client listeners then
+    /// includes only these versions of forwarded APIs. `None` if they are not known, or this node is the controller.
     pub fn set_controller_apis(&self, apis: Option<Vec<ApiRange>>) {
         self.core.controller_apis.store(Arc::new(apis));
     }
 
-    /// Lets fetches of the quorum's log be answered by that, as far as it takes them. Once.
+    /// Sets the part that answers fetches of the quorum's log while it has a lease. Once.
     pub fn set_answering(&self, answering: Arc<Answering>) {
-        // A second one would be of the same log.
+        // A second one would belong to the same log.
         let _ = self.core.answering.set(answering);
     }
 
-    /// Other limits from now on: when there are too many connections by the limit of all, some are closed.
+    /// Applies new limits: closes connections beyond the total limit.
     pub fn set_limits(&self, limits: ConnectionLimitsConfig) {
         for kind in [ListenerKind::Broker, ListenerKind::Controller] {
             self.core.limits(kind).set(limits.clone());
@@ -137,13 +138,13 @@ impl Server {
         }
     }
 
-    /// Other limits of single listeners.
+    /// Applies new limits of single listeners.
     pub fn set_listener_limits(&self, own: ListenerLimits) {
         let own = Arc::new(own);
         self.core.all_limits().into_iter().for_each(|limits| limits.set_own(own.clone()));
     }
 
-    /// Readable while [`Server::drain`] has something to give.
+    /// Readable while [`Server::drain`] has events.
     pub fn event_fd(&self) -> Option<RawFd> {
         self.core.events.fd()
     }
@@ -153,32 +154,33 @@ impl Server {
         let events = self.core.events.drain(max);
         if self.core.pipeline.metrics.is_on() {
             let requests = events.iter().filter_map(|event| match event {
-                Event::Request(request) => self.core.link(request.connection_id),
+                Event::Request(request) => Some((self.core.link(request.connection_id)?, request.handle)),
                 _ => None,
             });
-            requests.for_each(|link| link.note_begun());
+            requests.for_each(|(link, handle)| link.note_begun(handle));
         }
         events
     }
 
-    /// What is counted and measured of requests.
+    /// Counters and metrics of requests.
     pub fn request_metrics(&self) -> &RequestMetrics {
         &self.core.pipeline.metrics
     }
 
-    /// Answers the request with this handle, without blocking; `false` when its connection is gone or it was answered.
+    /// Answers the request with this handle, without blocking; `false` if its connection is closed or it was answered
+    /// already.
     pub fn answer(&self, handle: u64, reply: Reply) -> bool {
         self.core.reply(handle, reply).map(|link| link.wake()).is_some()
     }
 
-    /// Answers many requests. All answers are in place before the first connection is woken: whoever is woken wants a
-    /// processor, and may take the one that the rest would have been handed over on.
+    /// Answers many requests. All responses are stored before the first connection is woken: a woken task needs a
+    /// processor, and may take the one on which the remaining responses would be stored.
     pub fn answer_all(&self, answers: impl Iterator<Item = (u64, Reply)>) {
         let links: Vec<_> = answers.filter_map(|(handle, reply)| self.core.reply(handle, reply)).collect();
         links.iter().for_each(|link| link.wake());
     }
 
-    /// Closes a connection, whatever it is doing; `false` when it is gone.
+    /// Closes a connection, whatever it is doing; `false` if it is closed already.
     pub fn close_connection(&self, id: u64) -> bool {
         self.core.link(id).map(|link| link.ask_to_close()).is_some()
     }
@@ -191,7 +193,7 @@ impl Server {
         &self.core.counters
     }
 
-    /// Whether a connection could begin to receive a large frame now.
+    /// Whether a connection could start to receive a large frame now.
     pub fn has_room_for_large_frames(&self) -> bool {
         self.core.buffers.has_room()
     }
@@ -200,19 +202,19 @@ impl Server {
         &self.core.events
     }
 
-    /// Accepts nothing more; connections go on.
+    /// Stops accepting; connections continue.
     pub fn stop_accepting(&self) {
         self.listeners.lock().iter().for_each(|accepting| accepting.task.abort());
     }
 
-    /// Accepts nothing more, takes no further request, and closes each connection when what it has taken is answered;
-    /// fetches that wait are answered at once. [`Server::connection_count`] tells when all are gone.
+    /// Stops accepting and taking requests, and closes each connection after the responses to the requests it has
+    /// taken; waiting fetches are answered immediately. [`Server::connection_count`] shows when all are closed.
     pub fn finish(&self) {
         self.stop_accepting();
         self.core.links().iter().for_each(|link| link.ask_to_finish());
     }
 
-    /// Accepts nothing more and closes every connection. The server cannot listen again.
+    /// Stops accepting and closes every connection. The server cannot listen again.
     pub fn close(&self) {
         self.stop_accepting();
         self.core.links().iter().for_each(|link| link.ask_to_close());
@@ -227,13 +229,13 @@ impl Drop for Server {
     }
 }
 
-/// A socket that listens for a listener. Who connects waits until somebody accepts.
+/// Creates the listening socket of a listener. Connecting clients wait until they are accepted.
 pub fn bind(config: &NetConfig, options: &ListenerOptions) -> io::Result<Socket> {
     let port = options.port;
     let addresses: Vec<SocketAddr> = match options.host.as_str() {
         "" => vec![([0u16; 8], port).into(), ([0u8; 4], port).into()],
         host => {
-            // IPv4 first, as Java does: a name like `localhost` has both, and clients try both.
+            // IPv4 first, as in Java: a name like `localhost` has both, and clients try both.
             let mut addresses: Vec<_> = (host, port).to_socket_addrs()?.collect();
             addresses.sort_by_key(SocketAddr::is_ipv6);
             addresses
@@ -252,11 +254,11 @@ pub fn bind(config: &NetConfig, options: &ListenerOptions) -> io::Result<Socket>
 fn bind_to(config: &NetConfig, address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if address.is_ipv6() {
-        // The address that stands for all of a host's stands for its IPv4 ones too.
+        // The wildcard address includes IPv4 addresses.
         socket.set_only_v6(!address.ip().is_unspecified())?;
     }
     socket.set_reuse_address(true)?;
-    // The window is agreed on with the connection, so its size has to be known before.
+    // The window is negotiated when a connection is made, so its size must be set before.
     if let Some(size) = config.receive_buffer() {
         socket.set_recv_buffer_size(size)?;
     }
@@ -300,14 +302,14 @@ fn start(core: &Arc<Core>, listener: &Arc<Listener>, stream: TcpStream, peer: So
         return;
     };
     if configure(core, &stream).is_err() {
-        // The peer is gone already.
+        // The peer has already closed the connection.
         return;
     }
     core.counters.accepted.add(1);
     let link = Arc::new(Link::new(core.new_id(), peer, listener));
     core.touch(&link, Instant::now());
     core.add_link(&link);
-    // What is protected may be one too many.
+    // A protected connection may be one too many.
     core.close_excess(listener.kind);
     let transport = TcpTransport::new(stream);
     tokio::spawn(Connection::new(core.clone(), listener.clone(), link, transport, place).serve());

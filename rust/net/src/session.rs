@@ -1,4 +1,5 @@
-//! One fetch session (KIP-227): the partitions a client fetches, as it last asked for them and as it was last told.
+//! One fetch session (KIP-227): the partitions that a client fetches, with their last request and their last
+//! response.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use klamm_base::{ErrorCode, Uuid};
 use klamm_wire::fetch::{FetchPartition, FetchResult};
 
-/// A topic as a client names it; a session uses one of the two throughout.
+/// A topic by name or by id; all topics of a session use the same kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TopicKey {
     Name(Arc<str>),
@@ -20,31 +21,31 @@ pub struct Wanted {
     pub partition: FetchPartition,
 }
 
-/// What a session knows of a partition.
+/// The session's state of a partition.
 #[derive(Clone, Debug)]
 pub struct Cached {
     pub wanted: Wanted,
-    /// As the client was last told; -1: tell it in any case.
+    /// The high watermark in the last response; -1: include the partition in the next response in any case.
     high_watermark: i64,
     log_start_offset: i64,
 }
 
-/// The partitions of a session. Those that had data go to the end, so that none starves behind others.
+/// The partitions of a session. Those that had data move to the end, so that none is starved by others.
 #[derive(Default)]
 pub struct SessionPartitions {
-    /// By turn; a turn is never given twice.
+    /// By turn; a turn is never reused.
     by_turn: BTreeMap<u64, Cached>,
     turns: HashMap<(TopicKey, i32), u64>,
     next_turn: u64,
 }
 
-/// First epoch of a session, told in the answer that creates it.
+/// First epoch of a session, which the response that creates it contains.
 const FIRST_EPOCH: i32 = 1;
 
 pub struct Session {
     pub id: i32,
     pub uses_topic_ids: bool,
-    /// Epoch that the next request must have.
+    /// The epoch that the next request must have.
     pub epoch: i32,
     pub partitions: SessionPartitions,
 }
@@ -54,7 +55,7 @@ impl Session {
         Self { id, uses_topic_ids, epoch: FIRST_EPOCH, partitions }
     }
 
-    /// Whether a request may go on with this session.
+    /// Whether a request may use this session.
     pub fn check(&self, epoch: i32, uses_topic_ids: bool) -> Result<(), ErrorCode> {
         if epoch != self.epoch {
             Err(ErrorCode::INVALID_FETCH_SESSION_EPOCH)
@@ -66,13 +67,13 @@ impl Session {
     }
 }
 
-/// The epoch after `epoch`: 0 and the negative ones mean something else.
+/// The epoch after `epoch`: 0 and negative epochs have special meanings.
 pub fn next_epoch(epoch: i32) -> i32 {
     epoch.checked_add(1).unwrap_or(FIRST_EPOCH)
 }
 
 impl SessionPartitions {
-    /// Adds a partition, or changes how it is asked for; it keeps its turn then.
+    /// Adds a partition, or changes its parameters; then it keeps its turn.
     pub fn want(&mut self, wanted: Wanted) {
         let key = (wanted.topic.clone(), wanted.partition.index);
         match self.turns.get(&key) {
@@ -88,12 +89,12 @@ impl SessionPartitions {
         }
     }
 
-    /// Adds a partition of which the client is being told `result` in the answer that opens the session.
-    pub fn want_told(&mut self, wanted: Wanted, result: &FetchResult) {
+    /// Adds a partition whose `result` is in the response that opens the session.
+    pub fn want_sent(&mut self, wanted: Wanted, result: &FetchResult) {
         let key = (wanted.topic.clone(), wanted.partition.index);
         self.want(wanted);
         if let Some(cached) = self.turns.get(&key).and_then(|turn| self.by_turn.get_mut(turn)) {
-            cached.tell(result);
+            cached.record(result);
         }
     }
 
@@ -111,15 +112,15 @@ impl SessionPartitions {
         self.by_turn.is_empty()
     }
 
-    /// Turn and state of each partition, in the order in which they are read.
+    /// Turn and state of each partition, in reading order.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &Cached)> {
         self.by_turn.iter().map(|(turn, cached)| (*turn, cached))
     }
 
-    /// Notes what the client is being told of the partition with this turn.
-    pub fn tell(&mut self, turn: u64, result: &FetchResult) {
+    /// Records the partition's result in the response.
+    pub fn record(&mut self, turn: u64, result: &FetchResult) {
         let Some(cached) = self.by_turn.get_mut(&turn) else { return };
-        cached.tell(result);
+        cached.record(result);
         if result.records_len > 0
             && let Some(cached) = self.by_turn.remove(&turn)
         {
@@ -137,8 +138,13 @@ impl SessionPartitions {
 }
 
 impl Cached {
-    /// Whether the client has to be told.
-    pub fn must_tell(&self, result: &FetchResult) -> bool {
+    /// The high watermark in the last response; -1: there was none.
+    pub fn high_watermark(&self) -> i64 {
+        self.high_watermark
+    }
+
+    /// Whether the response must include the partition.
+    pub fn must_send(&self, result: &FetchResult) -> bool {
         result.records_len > 0
             || result.high_watermark != self.high_watermark
             || result.log_start_offset != self.log_start_offset
@@ -147,8 +153,8 @@ impl Cached {
             || result.diverging.is_some()
     }
 
-    fn tell(&mut self, result: &FetchResult) {
-        // After an error everything is told again, whatever it is.
+    fn record(&mut self, result: &FetchResult) {
+        // After an error the partition is included in the next response in any case.
         self.high_watermark = if result.error.is_error() { -1 } else { result.high_watermark };
         self.log_start_offset = result.log_start_offset;
     }
@@ -172,7 +178,7 @@ mod tests {
         Wanted { topic: TopicKey::Name(topic.into()), partition }
     }
 
-    fn told(high_watermark: i64, records_len: usize, error: ErrorCode) -> FetchResult {
+    fn result(high_watermark: i64, records_len: usize, error: ErrorCode) -> FetchResult {
         FetchResult { high_watermark, log_start_offset: 0, records_len, error, ..FetchResult::refused(error) }
     }
 
@@ -188,7 +194,7 @@ mod tests {
             partitions.want(wanted("t", index, 0));
         }
         let first = partitions.iter().next().expect("three").0;
-        partitions.tell(first, &told(5, 10, ErrorCode::NONE));
+        partitions.record(first, &result(5, 10, ErrorCode::NONE));
         assert_eq!(order(&partitions), [(1, 0), (2, 0), (0, 0)]);
         partitions.want(wanted("t", 1, 7));
         partitions.forget(&TopicKey::Name("t".into()), 2);
@@ -197,27 +203,27 @@ mod tests {
     }
 
     #[test]
-    fn only_what_changed_is_told() {
+    fn only_changes_are_returned() {
         let mut partitions = SessionPartitions::default();
         partitions.want(wanted("t", 0, 0));
         let mut step = |result: FetchResult, expected: bool| {
             let (turn, cached) = partitions.iter().next().expect("one");
-            assert_eq!(cached.must_tell(&result), expected, "{result:?}");
-            partitions.tell(turn, &result);
+            assert_eq!(cached.must_send(&result), expected, "{result:?}");
+            partitions.record(turn, &result);
         };
-        step(told(5, 0, ErrorCode::NONE), true);
-        step(told(5, 0, ErrorCode::NONE), false);
-        step(told(6, 0, ErrorCode::NONE), true);
-        step(told(6, 1, ErrorCode::NONE), true);
-        step(FetchResult { log_start_offset: 2, ..told(6, 0, ErrorCode::NONE) }, true);
-        step(FetchResult { log_start_offset: 2, ..told(6, 0, ErrorCode::NONE) }, false);
-        step(FetchResult { diverging: Some((1, 2)), log_start_offset: 2, ..told(6, 0, ErrorCode::NONE) }, true);
-        step(told(-1, 0, ErrorCode::NOT_LEADER_OR_FOLLOWER), true);
-        step(told(6, 0, ErrorCode::NONE), true);
+        step(result(5, 0, ErrorCode::NONE), true);
+        step(result(5, 0, ErrorCode::NONE), false);
+        step(result(6, 0, ErrorCode::NONE), true);
+        step(result(6, 1, ErrorCode::NONE), true);
+        step(FetchResult { log_start_offset: 2, ..result(6, 0, ErrorCode::NONE) }, true);
+        step(FetchResult { log_start_offset: 2, ..result(6, 0, ErrorCode::NONE) }, false);
+        step(FetchResult { diverging: Some((1, 2)), log_start_offset: 2, ..result(6, 0, ErrorCode::NONE) }, true);
+        step(result(-1, 0, ErrorCode::NOT_LEADER_OR_FOLLOWER), true);
+        step(result(6, 0, ErrorCode::NONE), true);
     }
 
     #[test]
-    fn epochs_go_round_behind_the_special_ones() {
+    fn epochs_wrap_around_without_special_values() {
         assert_eq!(next_epoch(1), 2);
         assert_eq!(next_epoch(i32::MAX), 1);
     }

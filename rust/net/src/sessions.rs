@@ -1,4 +1,4 @@
-//! All fetch sessions of a node: slots, and who has to make room (KIP-227, facts 6.7).
+//! All fetch sessions of a node, with their eviction (KIP-227, `FetchSessionCache`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
@@ -9,10 +9,11 @@ use parking_lot::Mutex;
 
 use super::session::{Session, SessionPartitions};
 
-/// A session that was not used for this long makes room for anyone; one that lives longer may be evicted by a larger one.
+/// A session that was unused for this long may be evicted for any other; one that has existed for longer, for a
+/// larger one.
 const EVICTION_AGE: Duration = Duration::from_millis(120_000);
 
-/// The cache.
+/// The session cache.
 pub struct Sessions {
     slots: usize,
     inner: Mutex<Inner>,
@@ -35,7 +36,7 @@ struct Entry {
     used: Instant,
 }
 
-/// Worth of a session when room is needed: followers before consumers, then many partitions before few.
+/// The priority of a session for eviction: followers before consumers, then by number of partitions.
 type Worth = (bool, usize);
 
 impl Sessions {
@@ -51,7 +52,7 @@ impl Sessions {
         self.inner.lock().remove(id)
     }
 
-    /// Opens a session; 0 when there is no room for it.
+    /// Opens a session; 0 if there is no room for it.
     pub fn create(&self, now: Instant, privileged: bool, uses_topic_ids: bool, partitions: SessionPartitions) -> i32 {
         let mut inner = self.inner.lock();
         let worth = (privileged, partitions.len());
@@ -66,7 +67,7 @@ impl Sessions {
         id
     }
 
-    /// Notes that the session is used, and how many partitions it has now.
+    /// Records a use of the session, and its current number of partitions.
     pub fn touch(&self, now: Instant, id: i32, partition_count: usize) {
         let mut inner = self.inner.lock();
         let Some(entry) = inner.sessions.get_mut(&id) else { return };
@@ -83,7 +84,7 @@ impl Inner {
         self.by_use.remove(&(entry.used, id))
     }
 
-    /// Makes room for a session of this worth; `false` when no other is worth less.
+    /// Makes room for a session with this priority; `false` if no other has a lower one.
     fn evict_for(&mut self, now: Instant, worth: Worth) -> bool {
         let Some(&(used, oldest)) = self.by_use.first() else { return false };
         if now.duration_since(used) > EVICTION_AGE {
@@ -96,7 +97,7 @@ impl Inner {
         }
     }
 
-    /// A random positive number that is not in use: nobody should guess another's session.
+    /// A random positive unused number, so that clients cannot guess the ids of other sessions.
     fn draw_id(&mut self) -> i32 {
         loop {
             self.drawn += 1;
@@ -113,7 +114,7 @@ impl Entry {
         (self.privileged, self.partition_count)
     }
 
-    /// A young session stays, but for a follower any consumer's goes.
+    /// A new session is not evicted, except that a follower may evict any consumer's.
     fn is_evictable(&self, now: Instant, by_privileged: bool) -> bool {
         now.duration_since(self.created) > EVICTION_AGE || (by_privileged && !self.privileged)
     }
@@ -147,11 +148,11 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// One slot is taken by (privileged, partitions) for `age` seconds, used `idle` seconds ago.
+    /// One slot is occupied by (privileged, partitions) for `age` seconds, last used `idle` seconds ago.
     #[test]
-    fn who_makes_room_for_whom() {
+    fn sessions_are_evicted_by_priority() {
         let table = [
-            // age, idle, holder, comer, room is made
+            // age, idle, existing, new, whether it is evicted
             (10, 10, (false, 2), (false, 9), false),
             (121, 10, (false, 2), (false, 2), false),
             (121, 10, (false, 2), (false, 3), true),

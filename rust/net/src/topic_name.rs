@@ -1,6 +1,6 @@
-//! What may name a topic, and which topics are the cluster's own.
+//! Valid topic names, and internal topics.
 
-/// The longest name, in bytes.
+/// The longest name in bytes.
 const LEN_MAX: usize = 249;
 
 /// Whether a topic may have this name.
@@ -9,7 +9,7 @@ pub fn is_valid(name: &str) -> bool {
     (1..=LEN_MAX).contains(&name.len()) && name != "." && name != ".." && name.bytes().all(allowed)
 }
 
-/// Whether the topic holds the coordinators' state.
+/// Whether the topic stores a coordinator's state.
 pub fn is_internal(name: &str) -> bool {
     matches!(name, "__consumer_offsets" | "__transaction_state" | "__share_group_state")
 }

@@ -2,18 +2,23 @@
 
 use std::borrow::Cow;
 
-use klamm_config::{ConfigValue, Importance, Scope, UpdateMode};
+use klamm_config::{ConfigValue, Scope, UpdateMode};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
-pyo3::create_exception!(klamm._engine, ConfigError, PyValueError, "A configuration key or value that is refused.");
+pyo3::create_exception!(
+    klamm._engine.config,
+    ConfigError,
+    PyValueError,
+    "A configuration key or value that is refused."
+);
 
 const SCOPES: [(&str, Scope); 4] =
     [("node", Scope::Node), ("topic", Scope::Topic), ("group", Scope::Group), ("client-metrics", Scope::ClientMetrics)];
 
 /// One configuration key.
-#[pyclass(frozen, module = "klamm._engine")]
+#[pyclass(frozen, module = "klamm._engine.config")]
 pub struct ConfigKey(&'static klamm_config::ConfigKey);
 
 #[pymethods]
@@ -52,15 +57,6 @@ impl ConfigKey {
     #[getter]
     fn allowed(&self) -> String {
         self.0.allowed.to_string()
-    }
-
-    #[getter]
-    fn importance(&self) -> &'static str {
-        match self.0.importance {
-            Importance::High => "high",
-            Importance::Medium => "medium",
-            Importance::Low => "low",
-        }
     }
 
     #[getter]

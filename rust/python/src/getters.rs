@@ -1,7 +1,6 @@
-//! Properties of a class, a line each.
+//! A macro for read-only properties.
 
-/// `#[pymethods]` of a class: read-only properties, each with its type and where it comes from, and then `rest`, if any,
-/// as it would stand there.
+/// Writes the `#[pymethods]` of a class: a read-only property for each line (name, type, expression), then `rest` as it is.
 macro_rules! getters {
     ($class:ident { $($name:ident: $type:ty = |$it:ident| $value:expr;)* } $($rest:tt)*) => {
         #[pymethods]

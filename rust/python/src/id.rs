@@ -1,12 +1,12 @@
-//! `Id`: what Python holds as sixteen bytes.
+//! `Id`: a UUID that Python represents as 16 bytes.
 
 use klamm_base::Uuid;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::metadata_records::extract_uuid;
+use crate::metadata::records::extract_uuid;
 
-/// Sixteen bytes that become Python bytes.
+/// A UUID; converted from and to Python `bytes`.
 #[derive(Clone, Copy, PartialEq)]
 pub struct Id(pub Uuid);
 

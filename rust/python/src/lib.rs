@@ -1,66 +1,53 @@
-//! `klamm._engine`: the native seam. One file a class, no decisions here.
+//! `klamm._engine`: the native seam, a module for each side of it. One file a class, no decisions here.
 
-mod apis;
 mod arrow;
-mod boot;
-mod bootstrap;
-mod checkpoint;
 mod client;
-mod commit_request;
 mod config;
-mod delta;
-mod distribution;
-mod elections;
-mod engine;
-mod errors;
-mod events;
-mod fetch_answers;
-mod fetch_stream;
-mod formats;
+mod controller;
 mod getters;
+mod groups;
 mod id;
-mod image;
-mod message_repeats;
-mod message_schema;
-mod metadata_columns;
-mod metadata_log;
-mod metadata_reader;
-mod metadata_records;
+mod metadata;
+mod node;
+mod protocol;
+mod quorum;
 mod records;
-mod registrations;
 mod runtime;
-mod security;
-mod storage_check;
+mod spark;
+mod tools;
 
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
+/// Adds what a folder or file defines to its module.
+type Register = fn(&Bound<'_, PyModule>) -> PyResult<()>;
+
+const SUBMODULES: [(&str, Register); 11] = [
+    ("client", client::register),
+    ("config", config::register),
+    ("controller", controller::register),
+    ("groups", groups::register),
+    ("metadata", metadata::register),
+    ("node", node::register),
+    ("protocol", protocol::register),
+    ("quorum", quorum::register),
+    ("records", records::register),
+    ("spark", spark::register),
+    ("tools", tools::register),
+];
+
+/// Python finds `klamm._engine.<name>` among the modules that are imported already: there is no file of that name.
 #[pymodule]
 fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    apis::register(module)?;
-    bootstrap::register(module)?;
-    config::register(module)?;
-    module.add_class::<boot::Boot>()?;
-    engine::register(module)?;
-    events::register(module)?;
-    distribution::register(module)?;
-    module.add("StorageError", module.py().get_type::<errors::StorageError>())?;
-    module.add_class::<message_schema::MessageSchema>()?;
-    image::register(module)?;
-    commit_request::register(module)?;
-    registrations::register(module)?;
-    security::register(module)?;
-    elections::register(module)?;
-    checkpoint::register(module)?;
-    metadata_records::register(module)?;
-    metadata_columns::register(module)?;
-    module.add_class::<metadata_log::MetadataLog>()?;
-    module.add_class::<fetch_answers::FetchAnswers>()?;
-    module.add_class::<fetch_stream::FetchStream>()?;
-    metadata_reader::register(module)?;
-    storage_check::register(module)?;
-    records::register(module)?;
-    client::register(module)?;
-    formats::register(module)?;
+    let imported = py.import("sys")?.getattr("modules")?.cast_into::<PyDict>()?;
+    for (name, register) in SUBMODULES {
+        let full_name = format!("klamm._engine.{name}");
+        let submodule = PyModule::new(py, &full_name)?;
+        register(&submodule)?;
+        module.add(name, &submodule)?;
+        imported.set_item(full_name, submodule)?;
+    }
     Ok(())
 }

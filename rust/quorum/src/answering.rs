@@ -1,12 +1,14 @@
-//! A leader's answers to fetches as long as nothing is to be decided: who fetches in the epoch that is led, from where this
-//! log goes on, gets what there is or waits for it, on the network's threads.
+//! The leader's direct answers to fetches. While no decision is needed, a replica that fetches in the current epoch
+//! from an offset where this log continues receives the records, or waits for them, on the network threads.
 //!
-//! What may be answered so, and until when, is the core's word, in Python. It is told of each fetch that was taken before it
-//! decides anything else; what commits by one it is told at once. With [`Answering::end`] it takes its word back: nothing is
-//! answered when that returns, and who still waits is handed on to it.
+//! The core, in Python, decides which fetches may be answered this way and for how long: it grants a lease. It
+//! processes each fetch that was answered here before it decides anything else, and is notified immediately of what a
+//! fetch commits. [`Answering::end`] revokes the lease: when it returns nothing is answered any more, and waiting
+//! fetches are passed on to the core.
 //!
-//! 1. `gate` is taken before `state`, and held while an answer is made: its end waits for answers under way.
-//! 2. `state` is held for no more than a few words, of which none waits for a disk.
+//! 1. `gate` is acquired before `state` and held while an answer is built: the end of a lease waits for answers in
+//!    progress.
+//! 2. `state` is held only briefly, and never during disk access.
 
 mod led;
 mod request;
@@ -28,14 +30,14 @@ use klamm_wire::topic::NodeEndpoint;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use self::led::{Ends, Led};
-pub use self::led::{Lead, Noted};
+pub use self::led::{Lead, LeasedFetch};
 use self::request::ReplicaFetch;
 use super::{METADATA_TOPIC_ID, QuorumLog};
 
-/// Most bytes of the log that an answer holds, whatever was asked for.
+/// Limit on the bytes of the log in one answer, whatever the request asks for.
 const READ_BYTES_MAX: usize = 8 << 20;
 
-/// Answers for one replica of a quorum.
+/// Direct answers of one replica of a quorum.
 pub struct Answering {
     log: Arc<QuorumLog>,
     wake_up: WakeUp,
@@ -46,8 +48,8 @@ pub struct Answering {
 #[derive(Default)]
 struct State {
     led: Option<Led>,
-    /// How often a word was given: who waits waits by one of them.
-    words: u64,
+    /// The number of leases granted so far. A waiting fetch belongs to one of them.
+    leases: u64,
     waiting: HashMap<u64, Waiter>,
     waiters: u64,
     /// Whether the descriptor is readable.
@@ -56,39 +58,39 @@ struct State {
 
 struct Waiter {
     waker: Waker,
-    /// Whether it waits for what is offered, or for what is committed alone.
+    /// Whether it waits for records offered to voters, or only for committed ones.
     is_voter: bool,
 }
 
-/// What became of a fetch.
+/// The result of a fetch.
 pub enum Taken {
-    /// The answer's body.
+    /// The body of the response.
     Answered(Vec<u8>),
     Waits(Waiting),
-    /// The core has to see it.
+    /// The core must handle it.
     Outside,
 }
 
-/// What became of one that waits.
+/// The result of checking a waiting fetch again.
 pub enum Looked {
     Answered(Vec<u8>),
     Waits,
     Outside,
 }
 
-/// A fetch that waits for records, a higher high watermark, or its time.
+/// A fetch that waits for records, a higher high watermark, or its deadline.
 pub struct Waiting {
     answering: Arc<Answering>,
     id: u64,
-    word: u64,
+    lease: u64,
     slot: usize,
     asked: Asked,
-    /// What it knows to be committed, or what was when it came if it does not tell.
+    /// The high watermark that the replica knows; the current one at the fetch's arrival if the request has none.
     high_watermark: i64,
     pub deadline: Instant,
 }
 
-/// What an answer depends on.
+/// The parameters of a request that determine its answer.
 struct Asked {
     listener: Arc<str>,
     version: i16,
@@ -96,8 +98,8 @@ struct Asked {
     max_bytes: usize,
 }
 
-/// What an answer says beside the records.
-struct Said {
+/// The content of an answer except for the records.
+struct AnswerContent {
     leader: (i32, i32),
     high_watermark: i64,
     endpoint: Option<NodeEndpoint>,
@@ -109,31 +111,31 @@ impl Answering {
         Ok(Self { log, wake_up: WakeUp::new()?, gate: RwLock::default(), state: Mutex::default() })
     }
 
-    /// Readable when there is something to tell that matters at once.
+    /// Readable when there is something that the core should process immediately.
     pub fn fd(&self) -> RawFd {
         self.wake_up.as_raw_fd()
     }
 
-    /// Whether there is.
+    /// Whether the descriptor is readable.
     pub fn has_news(&self) -> bool {
         self.state.lock().is_raised
     }
 
-    // The core's word
+    // The lease of the core
 
-    /// Answers by that from now on, for those that [`Answering::know`] names.
+    /// Grants the lease: from now on, fetches of the replicas added with [`Answering::know`] are answered.
     pub fn begin(&self, lead: Lead) {
         let mut state = self.state.lock();
-        state.words += 1;
+        state.leases += 1;
         state.led = Some(Led::new(lead, self.log.flushed_offset(), self.log.end_offset()));
     }
 
-    /// Takes that replica's fetches from now on; see [`Led::know`].
-    pub fn know(&self, id: i32, directory: Uuid, counts: bool) -> Option<usize> {
-        self.state.lock().led.as_mut()?.know(id, directory, counts)
+    /// Accepts the replica's fetches from now on; see [`Led::know`].
+    pub fn add_replica(&self, id: i32, directory: Uuid, counts: bool) -> Option<usize> {
+        self.state.lock().led.as_mut()?.add_replica(id, directory, counts)
     }
 
-    /// The core knows so much to be committed.
+    /// The core advanced the high watermark to `offset`.
     pub fn raise_high_watermark(&self, offset: i64) {
         let mut state = self.state.lock();
         if state.led.as_mut().is_some_and(|led| led.raise_high_watermark(offset)) {
@@ -141,37 +143,39 @@ impl Answering {
         }
     }
 
-    /// What the core has to say about what is committed has left: voters may be told too, who do nothing by it that anybody
-    /// waits for.
-    pub fn tell_voters(&self) {
+    /// The core has sent its own answers about the high watermark. Now voters receive the higher high watermark too,
+    /// for which no client waits.
+    pub fn notify_voters(&self) {
         let mut state = self.state.lock();
-        if state.led.as_mut().is_some_and(Led::tell_voters) {
+        if state.led.as_mut().is_some_and(Led::notify_voters) {
             wake(state, true);
         }
     }
 
-    /// What was noted since the last call.
-    pub fn take_noted(&self) -> Vec<Noted> {
+    /// The fetches that were answered since the last call.
+    pub fn take_fetches(&self) -> Vec<LeasedFetch> {
         let mut state = self.state.lock();
         self.lower(&mut state);
-        state.led.as_mut().map_or_else(Vec::new, Led::take_noted)
+        state.led.as_mut().map_or_else(Vec::new, Led::take_fetches)
     }
 
-    /// Answers nothing any more when this returns; gives what was noted and not taken.
-    pub fn end(&self) -> Vec<Noted> {
+    /// Revokes the lease: nothing is answered after this returns. Returns the answered fetches that were not taken
+    /// yet.
+    pub fn end(&self) -> Vec<LeasedFetch> {
         let _closed = self.gate.write();
         let mut state = self.state.lock();
         self.lower(&mut state);
-        let noted = state.led.take().map_or_else(Vec::new, |mut led| led.take_noted());
+        let fetches = state.led.take().map_or_else(Vec::new, |mut led| led.take_fetches());
         let wakers: Vec<_> = state.waiting.values().map(|waiter| waiter.waker.clone()).collect();
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
-        noted
+        fetches
     }
 
-    // The log's news
+    // Events of the log
 
-    /// Voters may have all that the log has now: what is appended in one turn goes to them, and to their disks, together.
+    /// Offers all records of the log to voters: what is appended in one turn is sent to them, and to their disks,
+    /// together.
     pub fn offer(&self) {
         let mut state = self.state.lock();
         let end_offset = self.log.end_offset();
@@ -190,7 +194,7 @@ impl Answering {
         }
     }
 
-    /// There is something to tell.
+    /// Makes the descriptor readable.
     fn raise(&self, state: &mut State) {
         if !std::mem::replace(&mut state.is_raised, true) {
             self.wake_up.raise();
@@ -203,9 +207,10 @@ impl Answering {
         }
     }
 
-    // The network's questions
+    // Requests from the network
 
-    /// Takes the fetch in `body` if the core needs not see it; `waker` is woken when it may be answered, if it waits.
+    /// Answers the fetch in `body` unless the core must handle it. If it waits, `waker` is woken when it may be
+    /// answered.
     pub fn take(self: &Arc<Self>, listener: &Arc<str>, version: i16, body: &[u8], waker: &Waker) -> Taken {
         if self.state.lock().led.is_none() {
             return Taken::Outside;
@@ -217,14 +222,14 @@ impl Answering {
         let Some(led) = &mut state.led else { return Taken::Outside };
         let Some(took) = led.take(&fetch, ends, now) else { return Taken::Outside };
         let (is_voter, high_watermark) = (led.is_voter(took.slot), fetch.high_watermark.min(led.lead.high_watermark));
-        let said = took.is_due.then(|| led.said(listener, ends));
-        let is_news = took.advanced || led.has_much_to_tell();
+        let content = took.is_due.then(|| led.content(listener, ends));
+        let is_news = took.advanced || led.should_notify();
         let max_bytes = usize::try_from(fetch.max_bytes).unwrap_or(0).min(READ_BYTES_MAX);
         let asked = Asked { listener: listener.clone(), version, offset: fetch.offset, max_bytes };
         let id = state.waiters;
         state.waiters += 1;
-        let word = state.words;
-        if said.is_none() {
+        let lease = state.leases;
+        if content.is_none() {
             state.waiting.insert(id, Waiter { waker: waker.clone(), is_voter });
         }
         if is_news {
@@ -235,20 +240,20 @@ impl Answering {
         } else {
             drop(state);
         }
-        match said {
-            Some(said) => self.body(&asked, &said).map_or(Taken::Outside, Taken::Answered),
+        match content {
+            Some(content) => self.body(&asked, &content).map_or(Taken::Outside, Taken::Answered),
             None => {
                 let deadline = now + Duration::from_millis(u64::try_from(fetch.max_wait_ms).unwrap_or(0));
                 let answering = self.clone();
-                Taken::Waits(Waiting { answering, id, word, slot: took.slot, asked, high_watermark, deadline })
+                Taken::Waits(Waiting { answering, id, lease, slot: took.slot, asked, high_watermark, deadline })
             }
         }
     }
 
-    /// The state, and the log's ends as they are while it is held.
+    /// The state, and the log's ends while the state is locked.
     fn state_and_ends(&self, offset: i64) -> (MutexGuard<'_, State>, Ends) {
         loop {
-            // The log's lock may be held for as long as a write takes, the end is there without it.
+            // The log's lock may be held during a write; the end offset is available without it.
             let start_offset = (offset < self.log.end_offset()).then(|| self.log.start_offset());
             let state = self.state.lock();
             let end_offset = self.log.end_offset();
@@ -258,16 +263,16 @@ impl Answering {
         }
     }
 
-    /// The body of an answer; `None` when the log cannot be read.
-    fn body(&self, asked: &Asked, said: &Said) -> Option<Vec<u8>> {
+    /// The body of an answer; `None` if the log cannot be read.
+    fn body(&self, asked: &Asked, content: &AnswerContent) -> Option<Vec<u8>> {
         let log_start_offset = self.log.start_offset();
-        let is_there = (log_start_offset..said.end_offset).contains(&asked.offset);
+        let is_there = (log_start_offset..content.end_offset).contains(&asked.offset);
         let records = if is_there { self.log.read(asked.offset, asked.max_bytes).ok()? } else { Vec::new() };
         let result = FetchResult {
-            high_watermark: said.high_watermark,
+            high_watermark: content.high_watermark,
             log_start_offset,
             aborted: None,
-            current_leader: Some(said.leader),
+            current_leader: Some(content.leader),
             records_len: records.len(),
             ..FetchResult::refused(ErrorCode::NONE)
         };
@@ -281,12 +286,13 @@ impl Answering {
         });
         response.end_partition(&result);
         response.end_topic();
-        response.end(said.endpoint.as_slice());
+        response.end(content.endpoint.as_slice());
         Some(writer.into_bytes())
     }
 }
 
-/// Lets those look again who wait for what is offered and told to voters, or those who wait for what is committed.
+/// Wakes the fetches that wait for offered records and high watermarks of voters, or those that wait for committed
+/// records.
 fn wake(state: MutexGuard<'_, State>, voters: bool) {
     let found = state.waiting.values().filter(|waiter| waiter.is_voter == voters);
     let wakers: Vec<_> = found.map(|waiter| waiter.waker.clone()).collect();
@@ -295,9 +301,9 @@ fn wake(state: MutexGuard<'_, State>, voters: bool) {
 }
 
 impl Led {
-    fn said(&self, listener: &str, ends: Ends) -> Said {
+    fn content(&self, listener: &str, ends: Ends) -> AnswerContent {
         let endpoint = self.lead.endpoints.iter().find(|(name, _)| name == listener).map(|(_, endpoint)| endpoint);
-        Said {
+        AnswerContent {
             leader: (self.lead.leader_id, self.lead.epoch),
             high_watermark: self.lead.high_watermark,
             endpoint: endpoint.cloned(),
@@ -307,12 +313,12 @@ impl Led {
 }
 
 impl Waiting {
-    /// Looks again; `is_late`: it is answered with whatever there is.
+    /// Checks the fetch again. `is_late`: the deadline has passed, so it is answered in any case.
     pub fn look(&self, is_late: bool) -> Looked {
         let answering = &self.answering;
         let _open = answering.gate.read();
         let (state, ends) = answering.state_and_ends(self.asked.offset);
-        let Some(led) = state.led.as_ref().filter(|_| state.words == self.word) else { return Looked::Outside };
+        let Some(led) = state.led.as_ref().filter(|_| state.leases == self.lease) else { return Looked::Outside };
         if !ends.holds(self.asked.offset) {
             return Looked::Outside;
         }
@@ -320,9 +326,9 @@ impl Waiting {
         if !is_late && !is_due && !led.has_more(self.slot, self.asked.offset) {
             return Looked::Waits;
         }
-        let said = led.said(&self.asked.listener, ends);
+        let content = led.content(&self.asked.listener, ends);
         drop(state);
-        answering.body(&self.asked, &said).map_or(Looked::Outside, Looked::Answered)
+        answering.body(&self.asked, &content).map_or(Looked::Outside, Looked::Answered)
     }
 }
 

@@ -1,8 +1,8 @@
-//! A log whose newest batches wait in memory until its flusher writes them.
+//! A log whose newest batches are buffered in memory until its flusher writes them.
 //!
-//! A write of some bytes waits now and then for as long as the file system commits what others have written. Whoever
-//! appends must not wait with it, nor whoever asks where the log ends: both look at the tail alone. The log's lock, which
-//! is taken first, is held while batches are written.
+//! A write is sometimes blocked while the file system commits other writes. Neither an append nor a query for the log
+//! end offset may be blocked with it: both use only the tail. The log's lock, which is acquired first, is held while
+//! batches are written.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -17,11 +17,11 @@ pub struct BufferedLog {
     tail: Mutex<Tail>,
 }
 
-/// The end of the log, and what of it is not written.
+/// The end of the log, and its unwritten batches.
 ///
-/// 1. The batches of `queued` follow each other, from the log's own end up to `end_offset`.
-/// 2. `latest_epoch` is that of the last batch, queued or written.
-/// 3. After a failure nothing is queued any more, and nothing appended: what was promised is not there.
+/// 1. The batches of `queued` are consecutive, from the written log's end up to `end_offset`.
+/// 2. `latest_epoch` is the epoch of the last batch, queued or written.
+/// 3. After a failure nothing is queued and nothing can be appended: acknowledged batches may be missing.
 struct Tail {
     queued: VecDeque<Queued>,
     queued_bytes: u64,
@@ -50,12 +50,12 @@ impl BufferedLog {
         Self { dir, log: Mutex::new(log), tail: Mutex::new(tail) }
     }
 
-    /// Offset that the next record gets.
+    /// The offset that the next record receives.
     pub fn end_offset(&self) -> i64 {
         self.tail.lock().end_offset
     }
 
-    /// The epoch of the last batch, if the log knows one.
+    /// The epoch of the last batch, if there is one.
     pub fn latest_epoch(&self) -> Option<i32> {
         self.tail.lock().latest_epoch
     }
@@ -65,7 +65,7 @@ impl BufferedLog {
         self.tail.lock().flushed_offset
     }
 
-    /// Appends a batch of `count` records in memory and gives its last offset. The flush that follows writes it.
+    /// Appends a batch of `count` records in memory and returns its last offset. The next flush writes it.
     pub fn append(&self, batch: Vec<u8>, count: usize, epoch: i32, now_ms: i64) -> Result<i64, AppendError> {
         let mut tail = self.tail.lock();
         if let Some(failure) = &tail.failure {
@@ -78,22 +78,22 @@ impl BufferedLog {
         Ok(tail.end_offset - 1)
     }
 
-    /// The log as far as it is written, and how many bytes are not.
+    /// The written part of the log, and the number of unwritten bytes.
     pub fn written(&self) -> (MutexGuard<'_, Log>, u64) {
         let log = self.log.lock();
         let queued_bytes = self.tail.lock().queued_bytes;
         (log, queued_bytes)
     }
 
-    /// The log with all that was appended, but for what a failure took, which the next flush tells.
+    /// The log with all batches that were appended, except for those lost by a failure, which the next flush reports.
     pub fn settled(&self) -> MutexGuard<'_, Log> {
         let mut log = self.log.lock();
-        // Kept in the tail.
+        // The error is kept in the tail.
         let _ = self.settle(&mut log);
         log
     }
 
-    /// The log with all that was appended.
+    /// The log with all batches that were appended.
     pub fn whole(&self) -> Result<MutexGuard<'_, Log>, LogError> {
         let mut log = self.log.lock();
         self.settle(&mut log)?;
@@ -122,7 +122,7 @@ impl BufferedLog {
         }
     }
 
-    /// Something else than an append has changed the log.
+    /// Updates the tail after the log was changed by something other than an append.
     pub fn note_changed(&self, log: &Log) {
         let mut tail = self.tail.lock();
         if tail.queued.is_empty() {
@@ -132,7 +132,7 @@ impl BufferedLog {
         tail.flushed_offset = log.flushed_offset();
     }
 
-    /// A flush has come so far.
+    /// Updates the tail after a flush.
     pub fn note_flushed(&self, log: &Log) -> i64 {
         let flushed_offset = log.flushed_offset();
         self.tail.lock().flushed_offset = flushed_offset;
@@ -140,7 +140,7 @@ impl BufferedLog {
     }
 }
 
-/// What failed first, as it was.
+/// The first failure, unchanged.
 fn offline(failure: &str) -> LogError {
     LogError::Offline { cause: failure.to_owned() }
 }
@@ -159,7 +159,7 @@ impl Tail {
 }
 
 impl Drop for BufferedLog {
-    /// As if it had been written at once: only a power cut takes what was appended.
+    /// Writes the buffered batches, as if each had been written immediately: only a power cut loses them.
     fn drop(&mut self) {
         drop(self.settled());
     }
@@ -232,8 +232,8 @@ mod tests {
         let config = klamm_log::LogConfig { segment_bytes: 1000, ..config() };
         let buffered = BufferedLog::new(dir.path().to_owned(), create(&dir.path().join("t-0"), config));
         buffered.append(batch(&[b"a"]), 1, 0, 0).expect("append");
-        buffered.append(batch(&[&[0; 2000]]), 1, 0, 0).expect("nobody has looked yet");
-        buffered.append(batch(&[b"b"]), 1, 0, 0).expect("nobody has looked yet");
+        buffered.append(batch(&[&[0; 2000]]), 1, 0, 0).expect("nothing was written yet");
+        buffered.append(batch(&[b"b"]), 1, 0, 0).expect("nothing was written yet");
         let [Err(first), Err(second)] = [buffered.whole(), buffered.whole()] else { panic!("the second does not fit") };
         assert!(first.to_string().contains("1000"), "{first}");
         assert_eq!(second.to_string(), first.to_string());

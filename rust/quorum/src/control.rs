@@ -1,4 +1,4 @@
-//! The control records of the metadata log, remembered: the quorum asks for the newest ones after every append.
+//! A cache of the metadata log's control records: the quorum reads the newest ones after every append.
 
 use klamm_records::control::ControlRecord;
 use klamm_records::{RecordsError, batches, records};
@@ -6,7 +6,8 @@ use parking_lot::Mutex;
 
 use super::log::BATCH_BYTES_MAX;
 
-/// A control record with its place: of a snapshot the last offset that it contains, which is -1 for the first one, 0-0.
+/// A control record with its offset: for a snapshot, the last offset that it contains, which is -1 for the first one,
+/// 0-0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControlEntry {
     pub offset: i64,
@@ -15,19 +16,19 @@ pub struct ControlEntry {
 }
 
 impl ControlEntry {
-    /// What the record says.
+    /// Parses the record.
     pub fn parse(&self) -> Result<ControlRecord, RecordsError> {
         let [high, low] = self.kind.to_be_bytes();
         ControlRecord::parse(Some(&[0, 0, high, low]), Some(&self.value))
     }
 }
 
-/// The entries by ascending offset, once they were read; who changes the log says what came and went.
+/// The entries in ascending order of offset, after the first read; every change to the log updates them.
 #[derive(Debug, Default)]
 pub struct ControlEntries(Mutex<Option<Vec<ControlEntry>>>);
 
 impl ControlEntries {
-    /// Those at or above `from`; `read` finds all of them the first time.
+    /// The entries at or above `from`; `read` loads all of them the first time.
     pub fn from<E>(
         &self,
         from: i64,
@@ -43,14 +44,14 @@ impl ControlEntries {
         Ok(entries[entries.partition_point(|entry| entry.offset < from)..].to_vec())
     }
 
-    /// These were appended.
+    /// Adds entries that were appended.
     pub fn add(&self, entries: impl Iterator<Item = ControlEntry>) {
         if let Some(known) = self.0.lock().as_mut() {
             known.extend(entries);
         }
     }
 
-    /// Batches were appended, as far as `end_offset`.
+    /// Adds the control records of batches that were appended up to `end_offset`.
     pub fn appended(&self, bytes: &[u8], end_offset: i64) {
         if let Some(known) = self.0.lock().as_mut() {
             collect(bytes, known);
@@ -58,12 +59,12 @@ impl ControlEntries {
         }
     }
 
-    /// The log is another one: what it holds is read when somebody asks.
+    /// Clears the cache after the log was replaced: the entries are read on the next use.
     pub fn forget(&self) {
         *self.0.lock() = None;
     }
 
-    /// Everything at or above `offset` is gone.
+    /// Removes entries at or above `offset`.
     pub fn truncated(&self, offset: i64) {
         if let Some(known) = self.0.lock().as_mut() {
             known.retain(|entry| entry.offset < offset);

@@ -1,12 +1,12 @@
-//! Power cuts at any point of a follower's life with snapshots: what was flushed or installed is there, an install is done or
-//! not begun, and the log goes on.
+//! Power cuts at any point of a follower's life with snapshots: what was flushed or installed survives, an install is
+//! complete or not begun, and the log accepts appends.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use klamm_log::LogContext;
-use klamm_log::crash::{Dice, Disk};
+use klamm_log::crash::{Disk, Rng};
 use klamm_log::files::FileCache;
 use klamm_log::recorder::{Change, Recorder};
 use klamm_metadata::checkpoint::{CheckpointHeader, write_values};
@@ -20,17 +20,17 @@ use super::snapshots::SnapshotId;
 const DIR: &str = "__cluster_metadata-0";
 const ALL: usize = 1 << 20;
 
-/// What a disk may hold.
+/// A valid state of the disk.
 #[derive(Clone, Default)]
 struct State {
     snapshot: Option<(SnapshotId, Vec<u8>)>,
-    /// Where the log begins, and what of it is durable.
+    /// The log start offset, and the durable part of the log.
     start: i64,
     flushed: i64,
     bytes: Vec<u8>,
 }
 
-/// From a number of changes on, the disk holds one of these states at least.
+/// From a number of changes on, the disk is in at least one of these states.
 struct Promise {
     from_change: usize,
     states: Vec<State>,
@@ -58,16 +58,16 @@ fn open(root: &Path, recorder: Option<Arc<Recorder>>) -> QuorumLog {
 }
 
 fn flush(log: &QuorumLog) {
-    let (done, told) = channel();
-    log.start_flush(Box::new(move |result| done.send(result).expect("somebody waits")));
-    told.recv().expect("told").expect("flushed");
+    let (done, flushed) = channel();
+    log.start_flush(Box::new(move |result| done.send(result).expect("the test waits")));
+    flushed.recv().expect("an answer").expect("flushed");
 }
 
-/// A file as a leader serves it.
-fn leaders_file(id: SnapshotId, dice: &mut Dice) -> Vec<u8> {
+/// A snapshot file as a leader serves it.
+fn leaders_file(id: SnapshotId, rng: &mut Rng) -> Vec<u8> {
     let dir = tempdir().expect("temporary directory");
     let path = dir.path().join(id.file_name());
-    let values: Vec<Vec<u8>> = (0..dice.below(200)).map(|at| vec![at as u8; dice.below(60) as usize]).collect();
+    let values: Vec<Vec<u8>> = (0..rng.below(200)).map(|at| vec![at as u8; rng.below(60) as usize]).collect();
     let header = CheckpointHeader { epoch: id.epoch, last_contained_log_timestamp: 5, control_records: Vec::new() };
     write_values(&path, &values, &header, 0).expect("write");
     std::fs::read(path).expect("read")
@@ -99,19 +99,19 @@ impl Actor {
         };
     }
 
-    /// Cuts the log where an epoch may end: in front of a batch.
-    fn truncate(&mut self, dice: &mut Dice) {
+    /// Truncates the log before a batch, where an epoch may end.
+    fn truncate(&mut self, rng: &mut Rng) {
         let start = self.log().start_offset();
         if self.log().end_offset() == start {
             return;
         }
         let all = self.log().read(start, ALL).expect("read");
         let batches: Vec<_> = klamm_records::batches(&all).map(|batch| batch.expect("whole")).collect();
-        let cut = batches[dice.below(batches.len() as u64) as usize];
+        let cut = batches[rng.below(batches.len() as u64) as usize];
         let to = cut.header().base_offset();
         let below = batches.iter().take_while(|batch| batch.header().base_offset() < to);
         let size = below.map(|batch| batch.bytes().len()).sum::<usize>();
-        // From when it begins, nothing above is promised.
+        // Once the truncation starts, nothing above it must survive.
         if to < self.now.flushed {
             self.now = State { flushed: to, bytes: all[..size].to_vec(), ..self.now.clone() };
         }
@@ -119,14 +119,14 @@ impl Actor {
         self.log().truncate_to(to, 0).expect("truncate");
     }
 
-    /// Receives a snapshot that is newer than the log, or some of one.
-    fn receive(&mut self, dice: &mut Dice) {
+    /// Receives all or part of a snapshot that is newer than the log.
+    fn receive(&mut self, rng: &mut Rng) {
         self.epoch += 1;
-        let end_offset = self.log().end_offset() + 5 - dice.below(10) as i64;
+        let end_offset = self.log().end_offset() + 5 - rng.below(10) as i64;
         let id = SnapshotId { end_offset: end_offset.max(self.log().start_offset() + 1), epoch: self.epoch };
-        let file = leaders_file(id, dice);
-        let (mut position, size) = (0, 1 + dice.below(file.len() as u64) as usize);
-        let upto = if dice.one_in(3) { file.len() / 2 } else { file.len() };
+        let file = leaders_file(id, rng);
+        let (mut position, size) = (0, 1 + rng.below(file.len() as u64) as usize);
+        let upto = if rng.one_in(3) { file.len() / 2 } else { file.len() };
         while position < upto {
             let end = upto.min(position + size);
             self.log().append_snapshot_slice(id, position as u64, &file[position..end]).expect("next");
@@ -134,7 +134,7 @@ impl Actor {
         }
         let received = self.log().received_snapshot().expect("received");
         assert_eq!(received.check().is_ok(), upto == file.len());
-        if upto < file.len() || dice.one_in(4) {
+        if upto < file.len() || rng.one_in(4) {
             return self.log().drop_received_snapshot();
         }
         self.install(id, file);
@@ -151,7 +151,7 @@ impl Actor {
     }
 }
 
-/// One with an empty log.
+/// An actor with an empty log.
 fn enter(root: &Path) -> Actor {
     let recorder = Arc::new(Recorder::default());
     let cache = FileCache::with_recorder(16, Some(recorder.clone()));
@@ -168,20 +168,20 @@ fn leave(dir: TempDir, actor: Actor) -> Scene {
 }
 
 fn act(seed: u64) -> Scene {
-    let dice = &mut Dice::new(seed);
+    let rng = &mut Rng::new(seed);
     let dir = tempdir().expect("temporary directory");
     let root = dir.path().to_owned();
     let mut actor = enter(&root);
     for _ in 0..80 {
-        match dice.below(20) {
+        match rng.below(20) {
             0..10 => {
-                let values: Vec<Vec<u8>> = (0..1 + dice.below(3)).map(|_| vec![7; dice.below(300) as usize]).collect();
+                let values: Vec<Vec<u8>> = (0..1 + rng.below(3)).map(|_| vec![7; rng.below(300) as usize]).collect();
                 actor.log().append(&values, actor.epoch, 0).expect("append");
             }
             10..14 => actor.flush(),
             14 => actor.epoch += 1,
-            15..17 => actor.truncate(dice),
-            17..19 => actor.receive(dice),
+            15..17 => actor.truncate(rng),
+            17..19 => actor.receive(rng),
             _ => {
                 drop(actor.log.take());
                 actor.log = Some(open(&root, Some(actor.recorder.clone())));
@@ -207,9 +207,9 @@ fn holds(log: &QuorumLog, state: &State) -> bool {
     state.snapshot.as_ref().is_none_or(is_there) && log.end_offset() >= state.flushed && bytes.starts_with(&state.bytes)
 }
 
-fn check(scene: &Scene, changes: &[Change], cut: usize, disk: &Disk, dice: &mut Dice) {
+fn check(scene: &Scene, changes: &[Change], cut: usize, disk: &Disk, rng: &mut Rng) {
     let target = tempdir().expect("temporary directory");
-    disk.lose_power(&scene.root, target.path(), changes.get(cut), dice);
+    disk.lose_power(&scene.root, target.path(), changes.get(cut), rng);
     let log = open(target.path(), None);
     let is_part = |entry: std::io::Result<std::fs::DirEntry>| {
         entry.expect("listed").file_name().to_string_lossy().ends_with(".part")
@@ -238,7 +238,8 @@ fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// As in the log's own test, `KLAMM_CRASH_SEED` replays one, `KLAMM_CRASH_SEEDS` and `KLAMM_CRASH_CUTS` ask for more.
+/// As in the log's own test, `KLAMM_CRASH_SEED` replays one seed; `KLAMM_CRASH_SEEDS` and `KLAMM_CRASH_CUTS` run
+/// more.
 #[test]
 fn a_power_cut_leaves_a_snapshot_installed_or_not_begun() {
     let (first, cuts) = (number("KLAMM_CRASH_SEED", 1), number("KLAMM_CRASH_CUTS", 8));
@@ -246,24 +247,24 @@ fn a_power_cut_leaves_a_snapshot_installed_or_not_begun() {
         eprintln!("KLAMM_CRASH_SEED={seed} KLAMM_CRASH_SEEDS=1 KLAMM_CRASH_CUTS={cuts}");
         let scene = act(seed);
         let changes = scene.recorder.changes();
-        let dice = &mut Dice::new(seed ^ 0xc0ffee);
-        let mut at: Vec<usize> = (0..cuts).map(|_| dice.below(changes.len() as u64) as usize).collect();
+        let rng = &mut Rng::new(seed ^ 0xc0ffee);
+        let mut at: Vec<usize> = (0..cuts).map(|_| rng.below(changes.len() as u64) as usize).collect();
         at.sort_unstable();
         let mut disk = Disk::default();
         for cut in at {
             for change in &changes[disk.played()..cut] {
                 disk.play(change, disk.played());
             }
-            check(&scene, &changes, cut, &disk, dice);
+            check(&scene, &changes, cut, &disk, rng);
         }
     }
 }
 
-/// The follower's log is longer than the snapshot and differs from it: cut at every change that the install makes, no first
-/// part of the new names may look like a log that lost its snapshot.
+/// The follower's log is longer than the snapshot and differs from it. The install is cut at every change: no prefix
+/// of the new names may look like a log that lost its snapshot.
 #[test]
 fn a_power_cut_in_an_install_over_a_longer_log_leaves_the_old_log_or_the_snapshot() {
-    let dice = &mut Dice::new(1);
+    let rng = &mut Rng::new(1);
     let dir = tempdir().expect("temporary directory");
     let mut actor = enter(dir.path());
     for _ in 0..20 {
@@ -272,7 +273,7 @@ fn a_power_cut_in_an_install_over_a_longer_log_leaves_the_old_log_or_the_snapsho
     actor.flush();
     actor.promise(vec![actor.now.clone()]);
     let id = SnapshotId { end_offset: 10, epoch: 1 };
-    let file = leaders_file(id, dice);
+    let file = leaders_file(id, rng);
     let from = actor.recorder.len();
     actor.log().append_snapshot_slice(id, 0, &file).expect("first");
     actor.log().received_snapshot().expect("received").check().expect("whole");
@@ -286,7 +287,7 @@ fn a_power_cut_in_an_install_over_a_longer_log_leaves_the_old_log_or_the_snapsho
             disk.play(change, disk.played());
         }
         for _ in 0..4 {
-            check(&scene, &changes, cut, &disk, dice);
+            check(&scene, &changes, cut, &disk, rng);
         }
     }
 }

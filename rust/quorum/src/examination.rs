@@ -1,8 +1,8 @@
-//! Looking at a metadata log without changing it: where it ends, what is damaged, and whether records are lost.
+//! Examines a metadata log without changing it: where it ends, what is damaged, and whether records are lost.
 //!
-//! Invariant: in a metadata log each batch begins where the one before ends, also across segments. What breaks that, or has a
-//! wrong checksum, is damage. Damage at the end is a torn write as long as nothing proves that it was durable: intact batches
-//! after it, a snapshot, or the recovery point (see [`super::recovery_point`]).
+//! Invariant: in a metadata log each batch begins where the one before ends, also across segments. Anything that
+//! violates this, or has a wrong checksum, is damage. Damage at the end is a torn write unless something proves that
+//! it was durable: intact batches after it, a snapshot, or the recovery point (see [`super::recovery_point`]).
 
 use std::fmt;
 use std::fs::{self, File};
@@ -21,30 +21,30 @@ use super::recovery_point::{self, LogEnd, Record};
 use super::snapshots::SnapshotId;
 
 const WINDOW_BYTES: usize = 1 << 20;
-/// Place of the magic byte in a batch.
+/// Position of the magic byte in a batch.
 const MAGIC_AT: usize = 16;
 const MAGIC: u8 = 2;
 
-/// The first place where the log does not go on.
+/// The first position at which the log does not continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     pub path: PathBuf,
     pub position: u64,
-    /// Of the record that is due there.
+    /// The offset of the record that is expected there.
     pub offset: i64,
     pub reason: String,
-    /// The first and the last batch after it that are intact: where the first begins and where the last ends.
+    /// The intact batches after it: the base offset of the first and the end of the last.
     pub intact_after: Option<(i64, LogEnd)>,
-    /// Bytes from there on in this segment and in those after it.
+    /// Bytes from there on in this segment and the following ones.
     pub bytes: u64,
 }
 
-/// What proves that the log held more than it has.
+/// The evidence that the log contained more than it does now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Proof {
     /// Intact batches after the damage.
     Batches,
-    /// A snapshot that ends later.
+    /// A snapshot with a later end.
     Snapshot(SnapshotId),
     /// `klamm-recovery-point`.
     RecoveryPoint,
@@ -60,15 +60,15 @@ impl fmt::Display for Proof {
     }
 }
 
-/// Records that the log had and that cannot be read any more.
+/// Records that the log contained and that cannot be read any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// Where the intact part ends.
+    /// The end of the intact part.
     pub end: LogEnd,
-    /// The log held what ends here, at least.
+    /// The log contained at least the records up to here.
     pub proven: LogEnd,
     pub proof: Proof,
-    /// The file to look at, and where.
+    /// The affected file, and the position in it.
     pub path: PathBuf,
     pub position: u64,
     pub reason: String,
@@ -89,11 +89,11 @@ impl fmt::Display for Loss {
     }
 }
 
-/// A file that is damaged, and what opening the log does with it.
+/// A damaged file, and how opening the log handles it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamagedFile {
     pub path: PathBuf,
-    /// Where the damage begins, if that is known.
+    /// The position where the damage begins, if it is known.
     pub position: Option<u64>,
     pub reason: String,
     pub action: &'static str,
@@ -105,40 +105,42 @@ impl fmt::Display for DamagedFile {
     }
 }
 
-/// What is to be done with each intact batch: base offset of its segment, position, header.
+/// Called for each intact batch: base offset of its segment, position, header.
 type OnBatch<'a> = &'a mut dyn FnMut(i64, u64, &Header<'_>);
 
-/// What a look at a metadata log found.
+/// The result of examining a metadata log.
 #[derive(Clone, Debug, Default)]
 pub struct Examination {
     dir: PathBuf,
-    /// Base offset of the first segment; `None` when there is none.
+    /// Base offset of the first segment; `None` if there is none.
     pub start_offset: Option<i64>,
-    /// Where the intact part ends; of an empty log where it begins, with the newest snapshot's epoch if that ends there.
+    /// The end of the intact part; for an empty log its start, with the newest snapshot's epoch if the snapshot ends
+    /// there.
     pub end: LogEnd,
     /// Each epoch of the intact part with its first offset.
     pub epochs: Vec<(i32, i64)>,
-    /// The snapshots by their names, oldest first.
+    /// The snapshots according to their file names, oldest first.
     pub snapshots: Vec<SnapshotId>,
     pub damage: Option<Damage>,
     pub recovery_point: Option<Record>,
-    /// Files beside the segments that are damaged and not needed.
+    /// Damaged files beside the segments that are not needed.
     pub unneeded: Vec<DamagedFile>,
     /// The leader-epoch checkpoint contradicts the batches.
     pub epochs_are_wrong: bool,
     /// The control records of the intact part.
     pub control: Vec<ControlEntry>,
-    /// The last segment that is intact, and its size.
+    /// The last intact segment, and its size.
     last_segment: Option<(PathBuf, u64)>,
 }
 
 impl Examination {
-    /// Reads the folder of a metadata log: every segment whole. Nothing is changed; a folder that is absent is an empty log.
+    /// Reads the folder of a metadata log, all segments completely. Changes nothing; a missing folder is an empty
+    /// log.
     pub fn of(dir: &Path) -> Result<Self, LogError> {
         Self::with_batches(dir, &mut |_, _, _| {})
     }
 
-    /// The same, and shows each intact batch before the damage.
+    /// The same, and calls `on_batch` for each intact batch before the damage.
     pub fn with_batches(dir: &Path, on_batch: OnBatch<'_>) -> Result<Self, LogError> {
         let mut found = Self { dir: dir.to_owned(), ..Self::default() };
         let names = match file_names(dir) {
@@ -151,7 +153,7 @@ impl Examination {
         match Record::read(dir) {
             Ok(record) => found.recovery_point = record,
             Err(LogError::Corrupt { path, reason, .. }) => {
-                let action = "it is written again, nothing is lost with it";
+                let action = "it is rewritten, nothing is lost";
                 found.unneeded.push(DamagedFile { path, position: None, reason, action });
             }
             Err(error) => return Err(error),
@@ -170,7 +172,8 @@ impl Examination {
         Ok(found)
     }
 
-    /// Snapshots that a newer one stands for. One whose first batch is damaged is refused when the log is opened.
+    /// Checks the snapshots that a newer one supersedes. One whose first batch is damaged is rejected when the log is
+    /// opened.
     fn check_older_snapshots(&mut self) {
         let older = self.snapshots.split_last().map_or(&[][..], |(_, older)| older);
         for id in older {
@@ -184,13 +187,13 @@ impl Examination {
         }
     }
 
-    /// Where the log ends once it is cut at the damage: a newer snapshot takes its place.
+    /// The end of the log after truncation at the damage; a newer snapshot replaces the log.
     pub fn end_with_snapshots(&self) -> LogEnd {
         self.snapshots.last().map_or(self.end, |id| self.end.max(end_of(*id)))
     }
 
-    /// Records that are lost, `None` when there is no proof that any are. `is_sole_voter`: no other voter sends snapshots, so
-    /// that a log which ends before its newest snapshot has not just received that.
+    /// The lost records; `None` if nothing proves a loss. `is_sole_voter`: no other voter sends snapshots, so a log
+    /// that ends before its newest snapshot cannot have just received it.
     pub fn loss(&self, is_sole_voter: bool) -> Option<Loss> {
         let newest = self.snapshots.last().copied().filter(|id| id.end_offset > 0);
         let begins_there = newest.is_some_and(|id| self.start_offset == Some(id.end_offset));
@@ -211,8 +214,8 @@ impl Examination {
         Some(Loss { end, proven, proof, path, position, reason })
     }
 
-    /// What the batches after a damage prove. Where the recovery point is klamm's newest word, a write that was torn out of
-    /// order stands above it, and was acknowledged to nobody.
+    /// What the batches after the damage prove. If klamm wrote the recovery point last, batches above it come from
+    /// writes that reached the disk out of order and were never acknowledged.
     fn proven_by(&self, damage: &Damage) -> Option<LogEnd> {
         let (_, end) = damage.intact_after?;
         let is_torn = self
@@ -276,7 +279,7 @@ impl Examination {
         Ok(())
     }
 
-    /// A segment is missing, or the one before lost its end.
+    /// Records that a segment is missing, or that the previous one lost its end.
     fn note_gap(&mut self, segment: &Segment) -> Result<(), LogError> {
         let reason = format!("the next segment begins at offset {}", segment.base_offset);
         self.note_damage(segment, 0, reason)?;
@@ -291,19 +294,19 @@ impl Examination {
             path: segment.path.clone(),
             position,
             offset: self.end.end_offset,
-            reason: format!("{reason}, where offset {} is due", self.end.end_offset),
+            reason: format!("{reason}, where offset {} is expected", self.end.end_offset),
             intact_after: None,
             bytes: segment.size - position,
         };
         match look_for_intact(segment, position, &mut damage)? {
-            // Written ahead and not used, also where the next segment was begun before they were cut.
+            // Prepared and not used, even if the next segment was begun before they were truncated.
             Found::OnlyZeroes => self.last_segment = Some((segment.path.clone(), position)),
             Found::Other => self.damage = Some(damage),
         }
         Ok(())
     }
 
-    /// The file may lack what was not flushed, and epochs of records that are cleaned away.
+    /// The file may lack entries that were not flushed, and contain epochs of records that were removed by cleaning.
     fn check_epochs(&mut self, dir: &Path) -> Result<(), LogError> {
         let path = dir.join(LEADER_EPOCH);
         let file = match read_epochs(&path) {
@@ -337,7 +340,7 @@ impl Examination {
 
     fn note_wrong_epochs(&mut self, path: PathBuf, reason: String) {
         self.epochs_are_wrong = true;
-        self.unneeded.push(DamagedFile { path, position: None, reason, action: "it is made again from the log" });
+        self.unneeded.push(DamagedFile { path, position: None, reason, action: "it is rebuilt from the log" });
     }
 }
 
@@ -350,7 +353,7 @@ enum Found {
     Other,
 }
 
-/// Notes the intact batches from a position on.
+/// Searches for intact batches from a position on.
 fn look_for_intact(segment: &Segment, from: u64, damage: &mut Damage) -> Result<Found, LogError> {
     let mut found = Found::OnlyZeroes;
     let mut bytes = Vec::new();
@@ -363,7 +366,7 @@ fn look_for_intact(segment: &Segment, from: u64, damage: &mut Damage) -> Result<
         if bytes.iter().any(|&byte| byte != 0) {
             found = Found::Other;
         }
-        // So much is looked at again with the next window: a header may begin there.
+        // This many bytes are searched again with the next window, because a header may begin there.
         let usable = bytes.len() - if (bytes.len() as u64) < segment.size - position { HEADER_LEN } else { 0 };
         let mut at = 0;
         while at < usable {
@@ -386,7 +389,7 @@ fn look_for_intact(segment: &Segment, from: u64, damage: &mut Damage) -> Result<
     Ok(found)
 }
 
-/// The size that a batch would have whose header begins here, and that may follow `offset`.
+/// The size of the batch if a plausible header that may follow `offset` begins here.
 fn candidate(bytes: &[u8], offset: i64) -> Option<usize> {
     if bytes.get(MAGIC_AT) != Some(&MAGIC) {
         return None;
@@ -429,7 +432,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Where the batch at `position` ends, if it is one.
+    /// The end of the batch at `position`, if there is a batch.
     fn batch(&self, position: u64, size: usize) -> Result<Option<LogEnd>, LogError> {
         if position + size as u64 > self.size {
             return Ok(None);
@@ -449,7 +452,7 @@ enum Next<'w> {
     End,
 }
 
-/// Batch after batch of a segment, whole.
+/// Reads the complete batches of a segment.
 struct Walk<'s> {
     segment: &'s Segment,
     position: u64,
@@ -462,14 +465,14 @@ impl<'s> Walk<'s> {
         Self { segment, position, window: Vec::new(), window_at: position }
     }
 
-    /// The next batch; the position is of the damage if there is one.
+    /// The next batch; for damage, the position is that of the damage.
     fn next(&mut self) -> Result<Next<'_>, LogError> {
         let left = self.segment.size - self.position;
         if left == 0 {
             return Ok(Next::End);
         }
         if left < HEADER_LEN as u64 {
-            return Ok(Next::Damage(format!("{left} bytes are no batch")));
+            return Ok(Next::Damage(format!("{left} bytes are not a batch")));
         }
         self.fill(HEADER_LEN)?;
         let header = Header::at_start_of(self.here()).filter(|header| header.magic() as u8 == MAGIC);
@@ -497,7 +500,7 @@ impl<'s> Walk<'s> {
         &self.window[(self.position - self.window_at) as usize..]
     }
 
-    /// Makes `need` bytes from the position on part of the window.
+    /// Loads `need` bytes from the position on into the window.
     fn fill(&mut self, need: usize) -> Result<(), LogError> {
         if self.position + need as u64 > self.window_at + self.window.len() as u64 {
             self.window_at = self.position;

@@ -1,4 +1,4 @@
-//! The metadata log's own flusher: one thread, one flush at a time, so that it never waits behind a partition's bytes.
+//! The metadata log's own flusher: one thread, one flush at a time, so that it never waits for a partition's data.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -6,22 +6,23 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use klamm_base::LogError;
-use klamm_base::os::ask_for_short_turns;
+use klamm_base::os::request_short_time_slices;
 use klamm_log::{FlushJob, Log};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::buffered::BufferedLog;
 use super::recovery_point::{LogEnd, RecoveryPoint};
 
-/// Called on the flusher's thread with the flushed offset, or with what went wrong: then nothing more can be trusted.
+/// Called on the flusher's thread with the flushed offset, or with the error: the log must not be used after an
+/// error.
 pub type OnFlushed = Box<dyn FnOnce(Result<i64, LogError>) + Send>;
 
-/// The flushes of one log, whichever thread they run on: one at a time, since a log has one that is under way.
+/// The flushes of one log, on any thread: one at a time, because a log allows one flush in progress.
 ///
-/// Whoever waits here may hold nothing that the other thread needs to come to an end.
+/// A thread that waits here must not hold anything that the other thread needs to finish.
 pub struct Flushes {
     log: Arc<BufferedLog>,
-    /// What went wrong when nobody waited: whoever flushes next hears of it, since a sync that failed is never tried again.
+    /// An error that no caller received: the next flush returns it, because a failed sync must not be retried.
     failed: Mutex<Option<LogError>>,
     recovery_point: Arc<RecoveryPoint>,
 }
@@ -31,13 +32,13 @@ impl Flushes {
         Self { log, failed: Mutex::new(None), recovery_point }
     }
 
-    /// Lets the recovery point follow what the log holds durably.
+    /// Raises the recovery point to what the log holds durably.
     pub fn note_durable(&self) -> Result<(), LogError> {
         let (locked, _) = self.log.written();
         self.raise_recovery_point(&locked)
     }
 
-    /// With the log locked, so that it is not truncated meanwhile.
+    /// Called with the log locked, so that it is not truncated meanwhile.
     fn raise_recovery_point(&self, log: &Log) -> Result<(), LogError> {
         let end_offset = log.flushed_offset();
         match log.epoch_for_offset(end_offset - 1).filter(|_| end_offset > log.log_start_offset()) {
@@ -46,7 +47,8 @@ impl Flushes {
         }
     }
 
-    /// Makes durable what the log holds now; gives the flushed offset, and what [`Flushes::prepare`] takes once it is told.
+    /// Makes the current log durable; returns the flushed offset, and the job for [`Flushes::prepare`] after the
+    /// offset was reported.
     pub fn flush(&self) -> Result<(i64, Option<FlushJob>), LogError> {
         let mut failed = self.failed.lock();
         if let Some(error) = failed.take() {
@@ -75,18 +77,18 @@ impl Flushes {
         }
     }
 
-    /// Lets whoever flushes next hear of it.
+    /// Makes the next flush fail with this error.
     pub fn fail(&self, error: LogError) {
         self.failed.lock().get_or_insert(error);
     }
 
-    /// Keeps flushes from beginning while it lives, when the one that is under way has ended.
+    /// Waits for the flush in progress and prevents new ones while the guard lives.
     pub fn pause(&self) -> MutexGuard<'_, Option<LogError>> {
         self.failed.lock()
     }
 }
 
-/// The thread; it ends with `end`, or when this is dropped.
+/// The flusher thread; it ends with `end`, or when this is dropped.
 pub struct QuorumFlusher {
     orders: Mutex<Option<Sender<OnFlushed>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -97,7 +99,7 @@ impl QuorumFlusher {
     pub fn start(flushes: Arc<Flushes>) -> std::io::Result<Self> {
         let (orders, taken) = channel::<OnFlushed>();
         let thread = std::thread::Builder::new().name("klamm-raft-flush".to_owned()).spawn(move || {
-            ask_for_short_turns();
+            request_short_time_slices();
             while let Ok(done) = taken.recv() {
                 match flushes.flush() {
                     Ok((flushed, job)) => {
@@ -111,7 +113,7 @@ impl QuorumFlusher {
         Ok(Self { orders: Mutex::new(Some(orders)), thread: Mutex::new(Some(thread)) })
     }
 
-    /// Makes durable what the log holds now; `done` is called once.
+    /// Makes the current log durable; `done` is called once.
     pub fn flush(&self, done: OnFlushed) {
         let refused = match &*self.orders.lock() {
             Some(orders) => orders.send(done).err().map(|refused| refused.0),
@@ -124,7 +126,7 @@ impl QuorumFlusher {
         }
     }
 
-    /// Finishes what was asked for, and ends the thread.
+    /// Finishes the requested flushes and ends the thread.
     pub fn end(&self) {
         drop(self.orders.lock().take());
         let thread = self.thread.lock().take();

@@ -1,8 +1,8 @@
-//! The log of `__cluster_metadata-0` with its snapshots, as the quorum's policy drives it (facts 3.6, 3.7).
+//! The log of `__cluster_metadata-0` with its snapshots (KIP-595, KIP-630), driven by the quorum's core.
 //!
-//! [`QuorumLog`] is the log with a flusher of its own; [`LogReader`] reads one without locking or changing it. Who leads and
-//! what is committed is decided above: [`FetchStream`] moves a follower's fetches and [`Answering`] a leader's answers
-//! without a decision, and hand back whatever needs one.
+//! [`QuorumLog`] is the log with its own flusher; [`LogReader`] reads one without locking or changing it. The core
+//! decides who leads and what is committed: [`FetchStream`] runs a follower's fetches and [`Answering`] a leader's
+//! answers while no decision is needed, and both pass everything else to the core.
 
 mod answering;
 mod batches;
@@ -23,7 +23,7 @@ mod stream;
 /// The only topic that a quorum has.
 const METADATA_TOPIC_ID: klamm_base::Uuid = klamm_base::Uuid::UNASSIGNED;
 
-pub use answering::{Answering, Lead, Looked, Noted, Taken, Waiting};
+pub use answering::{Answering, Lead, LeasedFetch, Looked, Taken, Waiting};
 pub use control::ControlEntry;
 pub use examination::{Damage, DamagedFile, Examination, Loss, Proof};
 pub use flusher::OnFlushed;
@@ -33,4 +33,4 @@ pub use reader::{LogReader, ReaderEnd};
 pub use received::{ReceiveError, Received};
 pub use recovery_point::LogEnd;
 pub use snapshots::{SnapshotId, SnapshotInfo};
-pub use stream::{End, FetchPlan, FetchStream, News, Position};
+pub use stream::{End, FetchPlan, FetchStream, Position, StreamProgress};

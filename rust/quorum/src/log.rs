@@ -1,4 +1,5 @@
-//! The metadata log: batches of record values appended by the leader, read back, cut, and cleaned behind snapshots.
+//! The metadata log: batches of record values that the leader appends, and that are read, truncated, and cleaned
+//! below snapshots.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,21 +24,22 @@ use super::received::{ReceiveError, Received};
 use super::recovery_point::{LogEnd, RecoveryPoint};
 use super::snapshots::{SnapshotId, SnapshotInfo, Snapshots};
 
-/// The largest batch of the metadata log (facts 1.1).
+/// The largest batch of the metadata log (Apache Kafka's `KafkaRaftClient.MAX_BATCH_SIZE_BYTES`).
 pub const BATCH_BYTES_MAX: usize = 8 << 20;
 
 const TOPIC: &str = "__cluster_metadata";
 
-/// Settings of the metadata log (facts 3.6): sizes in bytes, times in ms.
+/// Configuration of the metadata log: sizes in bytes, times in ms.
 #[derive(Clone, Debug)]
 pub struct QuorumLogConfig {
     pub segment_bytes: u32,
     pub segment_ms: i64,
-    /// What the error of a damaged log advises where the log is not a server's, whose commands are named otherwise.
+    /// Replaces the advice in the error of a damaged log if the log does not belong to a server, whose commands have
+    /// other names.
     pub advice: Option<String>,
 }
 
-/// Why committed records did not make an image.
+/// Why replaying committed records failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayFailed {
     #[error(transparent)]
@@ -54,7 +56,7 @@ pub struct QuorumLog {
     snapshots: Mutex<Snapshots>,
     control: ControlEntries,
     cache: Arc<FileCache>,
-    /// How many snapshots were begun to be received, and the one that is now.
+    /// The number of snapshot transfers begun, and the current one.
     received: Mutex<(u64, Option<Arc<Received>>)>,
     flushes: Arc<Flushes>,
     flusher: QuorumFlusher,
@@ -64,8 +66,9 @@ pub struct QuorumLog {
 }
 
 impl QuorumLog {
-    /// Opens `dir` (`<metadata.log.dir>/__cluster_metadata-0`), made when it is not there, and checks all of it: a
-    /// metadata log is small, and nothing in it may be taken on trust. A refusal because of a loss changes nothing.
+    /// Opens `dir` (`<metadata.log.dir>/__cluster_metadata-0`), creating it if necessary, and checks the whole log: a
+    /// metadata log is small, and no part of it may be trusted unchecked. Nothing is changed if a loss is the reason
+    /// for a refusal.
     pub fn open(
         dir: &Path,
         config: &QuorumLogConfig,
@@ -99,7 +102,7 @@ impl QuorumLog {
         let at = OpenAt { recovery_point: 0, log_start_offset: 0, clean: false, has_gaps: false, ..OpenAt::default() };
         let (mut log, mut recovery) = Log::open(dir, TOPIC, 0, config, context, at, now_ms)?;
         snapshots.remove_before(log.log_start_offset())?;
-        // An install that was cut short goes on here.
+        // Completes an interrupted install.
         if let Some(id) = snapshots.list().last().map(|info| info.id).filter(|id| is_behind(&log, *id)) {
             log.truncate_fully_and_start_at(id.end_offset, now_ms)?;
         }
@@ -132,22 +135,22 @@ impl QuorumLog {
         Ok((opened, recovery))
     }
 
-    /// What the log has done since it was opened.
+    /// The log's counters since it was opened.
     pub fn counters(&self) -> Vec<Named> {
         self.log.written().0.counters().of_metadata().collect()
     }
 
-    /// Where the log is.
+    /// The directory of the log.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// First offset that is still there.
+    /// The log start offset.
     pub fn start_offset(&self) -> i64 {
         self.log.written().0.log_start_offset()
     }
 
-    /// Offset that the next record gets.
+    /// The offset that the next record receives.
     pub fn end_offset(&self) -> i64 {
         self.log.end_offset()
     }
@@ -157,12 +160,12 @@ impl QuorumLog {
         self.log.flushed_offset()
     }
 
-    /// The error of a snapshot that was there at the start and cannot be read, with what can be done about it.
+    /// Adds advice to the error of a snapshot that existed at the start and cannot be read.
     pub fn with_way_out(&self, id: SnapshotId, error: LogError) -> LogError {
         opening::with_way_out(&self.dir, &self.examined, id, error, self.advice.as_deref())
     }
 
-    /// The log held durably what ends here, at least. It ends before that when records were lost and not fetched again.
+    /// The log was durable at least up to here. If it ends earlier, records were lost and not fetched again yet.
     pub fn proven_end(&self) -> LogEnd {
         self.recovery_point.end()
     }
@@ -173,7 +176,7 @@ impl QuorumLog {
         log.size() + queued_bytes
     }
 
-    /// The epoch of the last record, of the latest snapshot when the log is empty, 0 when there is neither.
+    /// The epoch of the last record, of the latest snapshot if the log is empty, 0 if there is neither.
     pub fn last_epoch(&self) -> i32 {
         self.log.latest_epoch().or_else(|| self.latest_snapshot().map(|id| id.epoch)).unwrap_or(0)
     }
@@ -183,7 +186,8 @@ impl QuorumLog {
         self.snapshots.lock().list().last().map(|info| info.id)
     }
 
-    /// Where `epoch` ends here: (end offset, epoch). Larger than the last: the log's end with the last epoch.
+    /// The end of `epoch` in this log as (end offset, epoch). For an epoch after the last one: the log's end and the
+    /// last epoch.
     pub fn end_offset_for_epoch(&self, epoch: i32) -> (i64, i32) {
         let earliest = self.snapshots.lock().list().first().map(|info| info.id);
         let last = self.last_epoch();
@@ -193,7 +197,7 @@ impl QuorumLog {
         }
         match log.end_offset_for_epoch(epoch) {
             Some((found, end)) => match earliest {
-                // The epoch cache begins behind the snapshot: what lies before it has the snapshot's epoch.
+                // The epoch cache begins at the snapshot's end; the snapshot's epoch applies to everything before it.
                 Some(snapshot) if end == snapshot.end_offset && found == epoch && !has_epoch(&log, epoch) => {
                     (end, snapshot.epoch)
                 }
@@ -203,7 +207,7 @@ impl QuorumLog {
         }
     }
 
-    /// The epoch of the record at `offset`, or of the snapshot that holds it.
+    /// The epoch of the record at `offset`, or of the snapshot that contains it.
     pub fn epoch_at(&self, offset: i64) -> Option<i32> {
         if let Some(epoch) = self.log.settled().epoch_for_offset(offset) {
             return Some(epoch);
@@ -212,7 +216,7 @@ impl QuorumLog {
         snapshots.list().iter().find(|info| info.id.end_offset > offset).map(|info| info.id.epoch)
     }
 
-    /// Appends record values as one batch and gives its last offset.
+    /// Appends record values as one batch and returns its last offset.
     pub fn append<V: AsRef<[u8]>>(&self, values: &[V], epoch: i32, timestamp_ms: i64) -> Result<i64, AppendError> {
         let mut builder = BatchBuilder::new(BatchFields::default(), Compression::NONE);
         for value in values {
@@ -221,7 +225,7 @@ impl QuorumLog {
         self.append_batch(builder.finish().map_err(|_| too_large(values.len()))?, values.len(), epoch, timestamp_ms)
     }
 
-    /// Appends control records, each (type, value), as one control batch and gives its last offset.
+    /// Appends control records, each (type, value), as one control batch and returns its last offset.
     pub fn append_control(
         &self,
         entries: &[(i16, Vec<u8>)],
@@ -255,7 +259,7 @@ impl QuorumLog {
         self.log.append(batch, count, epoch, now_ms)
     }
 
-    /// Appends whole batches from the leader as they are and gives the new end offset.
+    /// Appends complete batches from the leader unchanged and returns the new end offset.
     pub fn append_fetched(&self, batches: &[u8], max_epoch: i32, now_ms: i64) -> Result<i64, AppendError> {
         self.recovery_point.begin_epoch(max_epoch)?;
         let mut log = self.log.whole()?;
@@ -267,28 +271,28 @@ impl QuorumLog {
         Ok(end_offset)
     }
 
-    /// Makes durable what is appended by now, on the flusher's thread.
+    /// Makes durable what was appended so far, on the flusher's thread.
     pub fn start_flush(&self, done: OnFlushed) {
         self.flusher.flush(done);
     }
 
-    /// Makes durable what is appended by now, on this thread; gives the flushed offset, and what [`QuorumLog::prepare`]
-    /// takes when it was told.
+    /// Makes durable what was appended so far, on this thread; returns the flushed offset, and the job for
+    /// [`QuorumLog::prepare`] after the offset was reported.
     pub fn flush_here(&self) -> Result<(i64, Option<FlushJob>), LogError> {
         self.flushes.flush()
     }
 
-    /// A flush on this thread failed, and who is told of it may have gone: the next flush fails with it.
+    /// Makes the next flush fail: a flush on this thread failed, and the receiver of its error may have stopped.
     pub fn fail_flushes(&self, error: LogError) {
         self.flushes.fail(error);
     }
 
-    /// Makes the next flushes cheap; what goes wrong is told by the next of them.
+    /// Makes the next flushes cheap; the next flush reports an error.
     pub fn prepare(&self, job: Option<FlushJob>) {
         self.flushes.prepare(job);
     }
 
-    /// Whole batches from the one that holds `offset` on: at least one, then as many as fit.
+    /// Complete batches, beginning with the batch that contains `offset`: at least one, then as many as fit.
     pub fn read(&self, offset: i64, max_bytes: usize) -> Result<Vec<u8>, LogError> {
         self.read_below(offset, max_bytes, i64::MAX)
     }
@@ -307,7 +311,7 @@ impl QuorumLog {
         Ok(bytes)
     }
 
-    /// Calls `each` with the bytes of `[from, to)` in pieces of whole batches.
+    /// Calls `each` with the bytes of `[from, to)` in pieces of complete batches.
     pub fn for_each_batches<E: From<LogError>>(
         &self,
         mut from: i64,
@@ -328,7 +332,8 @@ impl QuorumLog {
         Ok(())
     }
 
-    /// `image`, which holds the log below `from`, with the records of `[from, to)`; control records are not for it.
+    /// Applies the records of `[from, to)` to `image`, which contains the log below `from`; control records are
+    /// skipped.
     pub fn replay(&self, image: &MetadataImage, from: i64, to: i64) -> Result<MetadataImage, ReplayFailed> {
         let mut image = image.clone();
         self.for_each_batches(from, to, |bytes| {
@@ -345,7 +350,7 @@ impl QuorumLog {
         LogError::Corrupt { path: self.dir.clone(), position: 0, reason }
     }
 
-    /// The control records of the latest snapshot and of the log at or above `from`, ascending.
+    /// The control records of the latest snapshot, and of the log at or above `from`, in ascending order.
     pub fn control_entries(&self, from: i64) -> Result<Vec<ControlEntry>, LogError> {
         self.control.from(from, || self.read_control_entries())
     }
@@ -364,13 +369,14 @@ impl QuorumLog {
         Ok(found)
     }
 
-    /// Drops every record at or above `offset`, durably. A batch that holds `offset` goes whole, and the log ends where it
-    /// began: what is fetched next must follow what is there.
+    /// Removes every record at or above `offset`, durably. A batch that contains `offset` is removed completely, and
+    /// the log then ends at its base offset, so that the next fetched batch follows without a gap.
     pub fn truncate_to(&self, offset: i64, now_ms: i64) -> Result<(), LogError> {
         let mut log = self.log.whole()?;
         let offset = batch_start(&mut log, offset)?;
         if offset < self.recovery_point.end().end_offset {
-            // The leader of a later epoch has none of what goes, so nothing of it, nor of what was lost, is committed.
+            // The leader of a later epoch has none of the removed records, so neither they nor the lost ones are
+            // committed.
             let before = (offset > log.log_start_offset()).then(|| log.epoch_for_offset(offset - 1)).flatten();
             let epoch = before.or_else(|| self.latest_snapshot().map(|id| id.epoch)).unwrap_or(0);
             self.recovery_point.set(LogEnd { end_offset: offset, epoch })?;
@@ -383,7 +389,7 @@ impl QuorumLog {
         Ok(())
     }
 
-    /// How many bytes the batches at or above `offset` take.
+    /// The size in bytes of the batches at or above `offset`.
     pub fn bytes_from(&self, offset: i64) -> Result<u64, LogError> {
         let (mut log, queued_bytes) = self.log.written();
         match offset <= log.log_end_offset() {
@@ -400,13 +406,13 @@ impl QuorumLog {
         self.snapshots.lock().list().to_vec()
     }
 
-    /// Where the snapshot of that id is, or is to be written.
+    /// The path of the snapshot with this id, existing or not.
     pub fn snapshot_path(&self, id: SnapshotId) -> PathBuf {
         self.snapshots.lock().path(id)
     }
 
-    /// A snapshot was written to [`QuorumLog::snapshot_path`]. One of what the log no longer holds, because a newer one was
-    /// installed meanwhile, goes again.
+    /// Adds a snapshot that was written to [`QuorumLog::snapshot_path`]. It is removed again if the log no longer
+    /// contains its end because a newer snapshot was installed meanwhile.
     pub fn snapshot_finished(&self, id: SnapshotId) -> Result<(), LogError> {
         let start = self.start_offset();
         let mut snapshots = self.snapshots.lock();
@@ -414,12 +420,12 @@ impl QuorumLog {
         snapshots.remove_before(start).map(drop)
     }
 
-    /// The bytes of a finished snapshot from `position` on, `max_bytes` at most; `None` when it is not there.
+    /// The bytes of a finished snapshot from `position` on, `max_bytes` at most; `None` if it does not exist.
     pub fn read_snapshot(&self, id: SnapshotId, position: u64, max_bytes: usize) -> Result<Option<Vec<u8>>, LogError> {
         self.snapshots.lock().read(id, position, max_bytes)
     }
 
-    /// Keeps a slice of a snapshot of the leader. Position 0 begins anew, whatever was received before.
+    /// Stores a slice of the leader's snapshot. Position 0 starts a new transfer and discards earlier slices.
     pub fn append_snapshot_slice(&self, id: SnapshotId, position: u64, data: &[u8]) -> Result<(), ReceiveError> {
         let mut received = self.received.lock();
         if position == 0 {
@@ -437,15 +443,16 @@ impl QuorumLog {
         self.received.lock().1.clone()
     }
 
-    /// Forgets what is being received.
+    /// Discards the snapshot that is being received.
     pub fn drop_received_snapshot(&self) {
         self.received.lock().1 = None;
     }
 
-    /// Makes the snapshot that was received and checked the newest; the log begins and ends with it. Durable.
+    /// Installs the snapshot that was received and checked as the newest; the log then starts and ends at its end.
+    /// Durable.
     ///
-    /// A power cut leaves the log as it was until the file has its name, and what this makes of it from then on: each
-    /// start drops a log that ends before its newest snapshot.
+    /// After a power cut the old log remains until the file has its final name. From then on, the install is
+    /// completed: each start discards a log that ends before its newest snapshot.
     pub fn install_received_snapshot(&self, id: SnapshotId, now_ms: i64) -> Result<(), ReceiveError> {
         let Some(received) = self.received.lock().1.take() else {
             return Err(ReceiveError::NotChecked(id.file_name()));
@@ -453,7 +460,7 @@ impl QuorumLog {
         received.finish(id, &self.snapshot_path(id))?;
         let end = LogEnd { end_offset: id.end_offset, epoch: id.epoch };
         self.recovery_point.set(self.recovery_point.end().max(end))?;
-        // A flush that is under way holds files of the log that goes.
+        // A flush in progress holds files of the old log.
         self.wait_for_flusher()?;
         let paused = self.flushes.pause();
         let mut log = self.log.whole()?;
@@ -470,12 +477,13 @@ impl QuorumLog {
     }
 
     fn wait_for_flusher(&self) -> Result<(), LogError> {
-        let (flushed, told) = std::sync::mpsc::channel();
-        self.flusher.flush(Box::new(move |result| drop(flushed.send(result))));
-        told.recv().expect("the flusher tells everyone").map(drop)
+        let (sender, flushed) = std::sync::mpsc::channel();
+        self.flusher.flush(Box::new(move |result| drop(sender.send(result))));
+        flushed.recv().expect("the flusher calls every callback").map(drop)
     }
 
-    /// Lets the log begin at a snapshot: whole segments below it and older snapshots go. False if nothing went.
+    /// Moves the log start to a snapshot: removes complete segments below it and older snapshots. False if nothing
+    /// was removed.
     pub fn delete_before(&self, id: SnapshotId, now_ms: i64) -> Result<bool, LogError> {
         let moved = {
             let mut log = self.log.whole()?;
@@ -490,7 +498,7 @@ impl QuorumLog {
         Ok(self.snapshots.lock().remove_before(id.end_offset)? || moved)
     }
 
-    /// Closes cleanly, when the flushes that were asked for are done.
+    /// Closes cleanly after the requested flushes.
     pub fn close(&self) -> Result<(), LogError> {
         self.wait_for_flusher()?;
         self.flusher.end();

@@ -1,4 +1,4 @@
-//! What opening a metadata log does about what its examination found.
+//! How opening a metadata log handles the findings of its examination.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,20 +15,21 @@ use super::examination::{Damage, Examination, Loss};
 use super::reader::LogReader;
 use super::snapshots::SnapshotId;
 
-/// What to do when the log has lost records that it is known to have had.
+/// What to do if the log has lost records.
 #[derive(Clone, Copy, Debug)]
 pub enum OnLoss<'v> {
     /// Refuse to open it: no other replica has the records.
     Refuse,
-    /// Go on with the intact part, and know what is lost: the other voters have the records.
+    /// Continue with the intact part and remember the loss: the other voters have the records.
     Cut,
-    /// Go on with the intact part, and forget the rest: somebody gave it up.
+    /// Continue with the intact part and forget the rest: an operator accepted the loss.
     Accept,
-    /// Refuse where this node is the only voter by what is left, else cut. `static_voters`: those of the configuration.
+    /// Refuse if this node is the only voter according to the intact part, otherwise cut. `static_voters`: those of
+    /// the configuration.
     RefuseSoleVoter { node_id: i32, static_voters: &'v [i32] },
 }
 
-/// Decides whether the log may be opened. What is lost is returned where it may.
+/// Decides whether the log may be opened; if so, returns the loss.
 pub fn check(
     dir: &Path,
     examined: &Examination,
@@ -39,7 +40,7 @@ pub fn check(
         OnLoss::Refuse => true,
         OnLoss::Cut | OnLoss::Accept => false,
         OnLoss::RefuseSoleVoter { node_id, static_voters } => {
-            // A look at the voters costs a pass over the log: only where it matters.
+            // Determining the voters costs a pass over the log, so only do so if it matters.
             examined.loss(true).is_some() && is_sole_voter(dir, examined, node_id, static_voters)?
         }
     };
@@ -54,12 +55,12 @@ pub fn check(
     }
 }
 
-/// Why the log may not be opened even if other replicas have its records, if that is so.
+/// Why the log must not be opened even if other replicas have its records; `None` if it may be.
 pub fn refusal(dir: &Path, examined: &Examination) -> Option<LogError> {
     check(dir, examined, OnLoss::Cut, None).err()
 }
 
-/// A sole voter whose log is empty must not take the folders of partitions for strays: they had topics.
+/// A sole voter with an empty log must not treat the partition folders as strays: their topics existed.
 pub fn check_not_empty(dir: &Path, on_loss: OnLoss<'_>, partition: &Path) -> Result<(), LogError> {
     let OnLoss::RefuseSoleVoter { node_id, static_voters } = on_loss else { return Ok(()) };
     let examined = Examination::of(dir)?;
@@ -76,7 +77,7 @@ pub fn check_not_empty(dir: &Path, on_loss: OnLoss<'_>, partition: &Path) -> Res
     Err(LogError::Directory { path: dir.to_owned(), reason })
 }
 
-/// What the first batch of each snapshot shows, before anything is changed.
+/// Checks the first batch of each snapshot before anything is changed.
 fn check_snapshots(dir: &Path, examined: &Examination, advice: Option<&str>) -> Result<(), LogError> {
     let mut found: Vec<(SnapshotId, i64)> = Vec::new();
     for &id in &examined.snapshots {
@@ -84,12 +85,12 @@ fn check_snapshots(dir: &Path, examined: &Examination, advice: Option<&str>) -> 
         let (epoch, timestamp) =
             checkpoint::first_words(&path).map_err(|error| with_way_out(dir, examined, id, error, advice))?;
         if epoch != id.epoch {
-            let reason = format!("its batches are of epoch {epoch}: it is another snapshot than its name says");
+            let reason = format!("its batches have epoch {epoch}: it is not the snapshot in its name");
             return Err(with_way_out(dir, examined, id, LogError::Corrupt { path, position: 0, reason }, advice));
         }
         found.push((id, timestamp));
     }
-    // A clock that was set back is no damage, so the log has to agree.
+    // A clock that was set back is not damage, so compare with the log too.
     if found.is_sorted_by_key(|(_, timestamp)| *timestamp) {
         return Ok(());
     }
@@ -105,7 +106,7 @@ fn check_snapshots(dir: &Path, examined: &Examination, advice: Option<&str>) -> 
     Ok(())
 }
 
-/// The append time of the record at an offset of the log, where that is there.
+/// The append time of the record at an offset of the log, if it exists.
 fn timestamp_at(dir: &Path, examined: &Examination, offset: i64) -> Option<i64> {
     if examined.start_offset.is_none_or(|start| offset < start) || offset >= examined.end.end_offset {
         return None;
@@ -114,7 +115,7 @@ fn timestamp_at(dir: &Path, examined: &Examination, offset: i64) -> Option<i64> 
     klamm_records::batches(&bytes).find_map(Result::ok).map(|batch| batch.header().max_timestamp())
 }
 
-/// The error of a damaged snapshot, and what can be done about it.
+/// The error of a damaged snapshot with advice.
 pub fn with_way_out(
     dir: &Path,
     examined: &Examination,
@@ -132,7 +133,7 @@ pub fn with_way_out(
     LogError::Corrupt { path, position, reason: format!("{reason}. Nothing was changed. {way_out}") }
 }
 
-/// The log's first records must be in a snapshot if the log does not begin with offset 0.
+/// If the log does not start at offset 0, a snapshot must contain its first records.
 fn check_start(dir: &Path, examined: &Examination, is_sole_voter: bool, advice: Option<&str>) -> Result<(), LogError> {
     let start = examined.start_offset.unwrap_or(0);
     if start == 0 || examined.snapshots.last().is_some_and(|newest| newest.end_offset >= start) {
@@ -151,7 +152,7 @@ fn refused(dir: &Path, loss: &Loss, advice: Option<&str>) -> LogError {
     LogError::Directory { path: dir.to_owned(), reason }
 }
 
-/// What a person can do: `advice` where the log is not a server's.
+/// The operator's options: `advice` if the log does not belong to a server.
 fn way_out(dir: &Path, is_sole_voter: bool, advice: Option<&str>) -> String {
     if let Some(advice) = advice {
         return advice.to_owned();
@@ -169,11 +170,11 @@ fn way_out(dir: &Path, is_sole_voter: bool, advice: Option<&str>) -> String {
     }
 }
 
-/// Whether the intact part knows this node as the only voter.
+/// Whether the intact part contains this node as the only voter.
 fn is_sole_voter(dir: &Path, examined: &Examination, node_id: i32, static_voters: &[i32]) -> Result<bool, LogError> {
     let mut entries = Vec::new();
     for id in examined.snapshots.iter().rev() {
-        // One that is damaged is refused when it is opened.
+        // A damaged snapshot is rejected when it is opened.
         if let Ok(records) = checkpoint::header_records(&dir.join(id.file_name())) {
             entries.extend(records.into_iter().map(|(kind, value)| ControlEntry { offset: -1, kind, value }));
             break;
@@ -187,7 +188,7 @@ fn is_sole_voter(dir: &Path, examined: &Examination, node_id: i32, static_voters
     Ok(newest.as_deref().unwrap_or(static_voters) == [node_id])
 }
 
-/// Cuts the log where its intact part ends, and removes files that would contradict it.
+/// Truncates the log at the end of its intact part, and removes files that would contradict it.
 pub fn cut(
     dir: &Path,
     cache: &Arc<FileCache>,
@@ -212,7 +213,7 @@ pub fn cut(
     Ok(())
 }
 
-/// A torn write is no news, unless intact batches go with it.
+/// A torn write is not reported unless intact batches are removed with it.
 fn torn(damage: &Damage) -> Option<String> {
     let (first, last) = damage.intact_after?;
     Some(format!(
@@ -227,7 +228,7 @@ fn torn(damage: &Damage) -> Option<String> {
     ))
 }
 
-/// The segments after the damage go, the last one first: what is left by a crash in between is a shorter log of that kind.
+/// Removes the segments after the damage, last one first: a crash in between leaves a shorter log of the same kind.
 fn cut_at(dir: &Path, cache: &Arc<FileCache>, damage: &Damage) -> Result<(), LogError> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(LogError::io("cannot list", dir))? {
@@ -252,8 +253,8 @@ fn cut_at(dir: &Path, cache: &Arc<FileCache>, damage: &Damage) -> Result<(), Log
     cache.sync_dir(dir)
 }
 
-/// Whether the log ends before the snapshot does, or holds something else than what the snapshot stands for. What an epoch
-/// file says of an empty log is about another one.
+/// Whether the log ends before the snapshot does, or contains other records than the snapshot. For an empty log, the
+/// epoch file is ignored: it belongs to another log.
 pub fn is_behind(log: &Log, id: SnapshotId) -> bool {
     let has_older_epoch = log.latest_epoch().is_some_and(|epoch| epoch < id.epoch);
     let is_empty = log.log_start_offset() == log.log_end_offset();

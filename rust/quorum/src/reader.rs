@@ -1,7 +1,7 @@
-//! Reads a metadata log that another process may be writing: takes no lock, changes no file.
+//! Reads a metadata log that another process may be writing: takes no lock and changes no file.
 //!
-//! The last segment may end with a batch that is half written, or with zeroes that were prepared for the next: what is not
-//! whole there is the log's end for the moment. Elsewhere it is damage.
+//! The last segment may end with an incomplete batch, or with zeroes that were prepared for the next one: the log
+//! currently ends before them. Elsewhere an incomplete batch is damage.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,30 +14,30 @@ use klamm_records::{Batch, HEADER_LEN, Header};
 use super::snapshots::SnapshotId;
 
 const SEGMENT_SUFFIX: &str = ".log";
-/// Bytes read at once when only headers matter.
+/// Bytes read at a time if only headers matter.
 const HEADERS_BYTES: usize = 64 << 10;
 
-/// Where a log ends now, and what stands behind it when that is neither nothing nor zeroes.
+/// The current end of a log, and a description of the bytes after it, if there are any other than zeroes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReaderEnd {
     pub offset: i64,
     pub torn: Option<String>,
 }
 
-/// Reads one folder, by offset. Remembers where the last read ended, so that reading on costs no search.
+/// Reads one folder by offset. Keeps the position of the last read, so that sequential reads need no search.
 #[derive(Debug)]
 pub struct LogReader {
     dir: PathBuf,
     place: Option<Place>,
 }
 
-/// Behind a batch that was read.
+/// The position after a batch that was read.
 #[derive(Debug)]
 struct Place {
     base_offset: i64,
     next_offset: i64,
     position: u64,
-    /// The batch's header and where it stands: is it still there, the place is good.
+    /// The batch's header and position: if the header is still there, the position is valid.
     header: [u8; HEADER_LEN],
     header_at: u64,
 }
@@ -50,9 +50,9 @@ struct Segment {
     is_last: bool,
 }
 
-/// What `Segment::walk` came to.
+/// The result of `Segment::walk`.
 struct Walked {
-    /// Of the batch that was looked for, or behind the last whole one.
+    /// The position of the batch that was searched for, or the position after the last complete one.
     position: u64,
     next_offset: i64,
     found: bool,
@@ -61,7 +61,7 @@ struct Walked {
 }
 
 impl LogReader {
-    /// Of `<metadata.log.dir>/__cluster_metadata-0`. Nothing is read yet.
+    /// For `<metadata.log.dir>/__cluster_metadata-0`. Reads nothing yet.
     pub fn new(dir: &Path) -> Self {
         Self { dir: dir.to_owned(), place: None }
     }
@@ -71,19 +71,19 @@ impl LogReader {
         self.list(SnapshotId::of_file)
     }
 
-    /// Where the first segment begins; `None` when there is no segment.
+    /// The base offset of the first segment; `None` if there is no segment.
     pub fn start_offset(&self) -> Result<Option<i64>, LogError> {
         Ok(self.segments()?.first().copied())
     }
 
-    /// Where the log ends now.
+    /// The current end of the log.
     pub fn end(&self) -> Result<ReaderEnd, LogError> {
         let Some(base_offset) = self.segments()?.last().copied() else {
             return Ok(ReaderEnd { offset: 0, torn: None });
         };
         let segment = self.open(base_offset, true)?;
         let walked = segment.walk(0, base_offset, |_| false)?;
-        // Headers can be whole where bodies are not.
+        // A header can be complete while its body is not.
         if let Some((position, size, offset)) = walked.last
             && let Err(reason) = check(&segment.bytes(position, size)?)
         {
@@ -93,7 +93,7 @@ impl LogReader {
         Ok(ReaderEnd { offset: walked.next_offset, torn })
     }
 
-    /// The offset of the first batch that is later than `timestamp_ms`, or the log's end.
+    /// The offset of the first batch with a timestamp after `timestamp_ms`, or the log's end.
     pub fn offset_after_time(&self, timestamp_ms: i64) -> Result<i64, LogError> {
         let segments = self.segments()?;
         for (at, &base_offset) in segments.iter().enumerate() {
@@ -106,9 +106,10 @@ impl LogReader {
         Ok(self.end()?.offset)
     }
 
-    /// Whole, checked batches from the one that holds `offset` on: at least one, then as many as fit. None at the end.
+    /// Complete, verified batches, beginning with the batch that contains `offset`: at least one, then as many as fit. Empty at
+    /// the end.
     ///
-    /// `OffsetOutOfRange`: the record is cleaned away, or the log was cut below it.
+    /// `OffsetOutOfRange`: the record was removed, or the log was truncated below it.
     pub fn read(&mut self, offset: i64, max_bytes: usize) -> Result<Vec<u8>, LogError> {
         let segments = self.segments()?;
         let start = segments.first().copied().unwrap_or(0);
@@ -122,12 +123,12 @@ impl LogReader {
             if let Some((position, base_offset)) = located {
                 let bytes = segment.whole_batches(position, base_offset, max_bytes)?;
                 if !bytes.is_empty() {
-                    self.place = Some(Place::behind(&segment, position, &bytes));
+                    self.place = Some(Place::after(&segment, position, &bytes));
                     return Ok(bytes);
                 }
             }
             match segments.get(at + 1) {
-                // The segment was rolled, and perhaps not cut yet where it ends.
+                // The segment was rolled, and its tail may not be truncated yet.
                 Some(&next) if next == offset => at += 1,
                 Some(_) => {
                     return Err(segment
@@ -139,8 +140,8 @@ impl LogReader {
         }
     }
 
-    /// Where in the segment the batch with `offset` is, or is to come, and the least offset that it may begin with; `None`
-    /// when the segment ends before.
+    /// The position in the segment of the batch with `offset`, existing or expected, and the smallest base offset
+    /// that it may have; `None` if the segment ends earlier.
     fn locate(&self, segment: &Segment, offset: i64) -> Result<Option<(u64, i64)>, LogError> {
         if let Some(place) = &self.place
             && place.base_offset == segment.base_offset
@@ -157,7 +158,7 @@ impl LogReader {
         Err(LogError::OffsetOutOfRange { offset, start, end: self.end()?.offset })
     }
 
-    /// Base offsets of the segments, ascending.
+    /// Base offsets of the segments in ascending order.
     fn segments(&self) -> Result<Vec<i64>, LogError> {
         self.list(|name| {
             let digits = name.strip_suffix(SEGMENT_SUFFIX)?;
@@ -183,7 +184,7 @@ impl LogReader {
 }
 
 impl Place {
-    fn behind(segment: &Segment, position: u64, bytes: &[u8]) -> Self {
+    fn after(segment: &Segment, position: u64, bytes: &[u8]) -> Self {
         let mut at = 0;
         let mut last = 0;
         while at < bytes.len() {
@@ -203,7 +204,7 @@ impl Place {
 }
 
 impl Segment {
-    /// Walks over headers from a batch's `position` on, up to the first for which `wanted` holds, or to the end.
+    /// Walks over headers from a batch's `position` on, up to the first that satisfies `wanted`, or to the end.
     fn walk(
         &self,
         mut position: u64,
@@ -237,7 +238,7 @@ impl Segment {
         Ok(Walked { position, next_offset, found: false, last })
     }
 
-    /// Batches from `position` on that are whole and right, none before `next_offset`: at least one where there is one.
+    /// Complete, verified batches from `position` on, none before `next_offset`: at least one if there is one.
     fn whole_batches(&self, position: u64, mut next_offset: i64, max_bytes: usize) -> Result<Vec<u8>, LogError> {
         let mut bytes = self.bytes(position, max_bytes.max(HEADER_LEN))?;
         let first = Header::at_start_of(&bytes).filter(|header| header.magic() == 2).and_then(|header| header.size());
@@ -250,8 +251,8 @@ impl Segment {
         }
         let mut whole = 0;
         while let Ok(batch) = Batch::at_start_of(&bytes[whole..]) {
-            if let Err(reason) = check_behind(&batch, next_offset) {
-                // What is intact before it comes first; the next read meets the damage.
+            if let Err(reason) = check_follows(&batch, next_offset) {
+                // Return the intact batches before it first; the next read reports the damage.
                 if self.is_last || whole > 0 {
                     break;
                 }
@@ -264,7 +265,7 @@ impl Segment {
         Ok(bytes)
     }
 
-    /// What stands at a position behind the last whole batch: `None` for nothing, or zeroes.
+    /// Describes the bytes after the last complete batch: `None` for none or zeroes.
     fn torn_at(&self, position: u64) -> Result<Option<String>, LogError> {
         if self.is_zero_from(position)? {
             return Ok(None);
@@ -315,13 +316,15 @@ impl Segment {
     }
 }
 
-/// Where a batch says that it stands is not under its checksum.
-fn check_behind(batch: &Batch<'_>, next_offset: i64) -> Result<(), String> {
+/// The checksum does not cover a batch's base offset.
+fn check_follows(batch: &Batch<'_>, next_offset: i64) -> Result<(), String> {
     batch.check().map_err(|error| error.to_string())?;
     let header = batch.header();
     match header.base_offset() >= next_offset && header.next_offset() > header.base_offset() {
         true => Ok(()),
-        false => Err(format!("a batch at offset {} stands where offset {next_offset} is due", header.base_offset())),
+        false => {
+            Err(format!("found a batch at offset {} where offset {next_offset} is expected", header.base_offset()))
+        }
     }
 }
 
@@ -349,14 +352,14 @@ mod tests {
         QuorumLog::open(dir, &config, &LogContext::new(16), OnLoss::Refuse, 0).expect("open").0
     }
 
-    /// `count` batches of two records; batch `i` is of epoch `i / 10` and time `i`.
+    /// Appends `count` batches of two records; batch `i` has epoch `i / 10` and timestamp `i`.
     fn append(log: &QuorumLog, from: usize, count: usize) {
         for at in from..from + count {
             log.append(&[[at as u8; 40], [0; 40]], at as i32 / 10, at as i64).expect("append");
         }
-        let (tell, told) = channel();
-        log.start_flush(Box::new(move |done| tell.send(done.map(drop)).expect("awaited")));
-        told.recv().expect("told").expect("flush");
+        let (sender, flushed) = channel();
+        log.start_flush(Box::new(move |done| sender.send(done.map(drop)).expect("awaited")));
+        flushed.recv().expect("an answer").expect("flush");
     }
 
     fn written(count: usize) -> (TempDir, QuorumLog) {
@@ -420,7 +423,7 @@ mod tests {
                 let torn = [&whole[..cut], &vec![0; zeroes]].concat();
                 fs::write(dir.path().join(FIRST), &torn).expect("write");
                 let mut reader = LogReader::new(dir.path());
-                // A batch that ends with zeroes is whole when zeroes follow.
+                // A batch that ends with zeroes is complete if zeroes follow.
                 let count = bounds.iter().filter(|&&bound| torn.starts_with(&whole[..bound])).count();
                 let expected: Vec<i64> = (0..count as i64).map(|at| at * 2).collect();
                 assert_eq!(read_on(&mut reader, 0), expected, "cut at {cut}, {zeroes} zeroes");
@@ -479,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_was_cut_and_written_anew_is_not_taken_for_what_it_was() {
+    fn a_log_that_was_truncated_and_rewritten_is_noticed() {
         let (dir, log) = written(4);
         let mut reader = LogReader::new(dir.path());
         assert_eq!(read_on(&mut reader, 0), [0, 2, 4, 6]);

@@ -1,5 +1,5 @@
-//! A snapshot on its way in from the leader: it lies beside the log, under a name that a start sweeps, until it is whole,
-//! checked and durable (KIP-630).
+//! A snapshot that is being received from the leader. Its file has a temporary name, which a start removes, until it
+//! is complete, verified and durable (KIP-630).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use parking_lot::Mutex;
 
 use super::snapshots::SnapshotId;
 
-/// Why a slice was not kept, or a snapshot not installed.
+/// Why a slice was not stored, or a snapshot not installed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReceiveError {
     #[error(transparent)]
     Log(#[from] LogError),
-    #[error("a slice at byte {position} of snapshot {id} was received, where {expected} must be")]
+    #[error("received a slice at byte {position} of snapshot {id}, expected {expected}")]
     NotNext { id: String, position: u64, expected: String },
     #[error("snapshot {0} was not received and checked")]
     NotChecked(String),
 }
 
-/// One attempt to receive a snapshot. Its file goes when this does, unless it was installed.
+/// One attempt to receive a snapshot. Dropping it removes the file unless it was installed.
 pub struct Received {
     id: SnapshotId,
     path: PathBuf,
@@ -35,7 +35,7 @@ pub struct Received {
 }
 
 impl Received {
-    /// Begins with an empty file; `serial` tells attempts apart.
+    /// Creates an empty file; `serial` distinguishes attempts.
     pub fn create(cache: &Arc<FileCache>, dir: &Path, id: SnapshotId, serial: u64) -> Result<Arc<Self>, LogError> {
         let path = dir.join(id.part_name(serial));
         let file = cache.create_new(&path)?;
@@ -43,12 +43,12 @@ impl Received {
         Ok(Arc::new(Self { id, path, cache: cache.clone(), file, size: Mutex::new(0), is_checked, is_installed }))
     }
 
-    /// Where it lies.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Keeps a slice, if it is the next.
+    /// Appends a slice if it is the next one.
     pub fn append(&self, id: SnapshotId, position: u64, data: &[u8]) -> Result<(), ReceiveError> {
         let mut size = self.size.lock();
         if id != self.id || position != *size || self.is_checked() {
@@ -60,7 +60,7 @@ impl Received {
         Ok(())
     }
 
-    /// Reads all of it, every batch with its checksum, from the header to the footer, and makes it durable. Blocks.
+    /// Reads the whole file, verifies every batch from the header to the footer, and makes it durable. Blocks.
     pub fn check(&self) -> Result<(), LogError> {
         checkpoint::check(&self.path)?;
         let io = |action| LogError::io(action, &self.path);
@@ -76,7 +76,7 @@ impl Received {
         self.is_checked.load(Ordering::Acquire)
     }
 
-    /// Gives the file its own name, durably: from here on a start finishes what an install began.
+    /// Renames the file to its final name, durably: from here on a start completes the install.
     pub fn finish(&self, id: SnapshotId, to: &Path) -> Result<(), ReceiveError> {
         if id != self.id || !self.is_checked() {
             return Err(ReceiveError::NotChecked(id.file_name()));
@@ -90,7 +90,7 @@ impl Received {
 impl Drop for Received {
     fn drop(&mut self) {
         if !self.is_installed.load(Ordering::Acquire) {
-            // A start sweeps what stays.
+            // A start removes the file if this fails.
             let _ = self.cache.remove(&self.path);
         }
     }

@@ -1,9 +1,9 @@
-//! How far the metadata log is known to have been durable: the file `klamm-recovery-point` beside the segments.
+//! How far the metadata log was durable: the file `klamm-recovery-point` beside the segments.
 //!
-//! The record is a lower bound. It is overwritten in place after each flush and not synced: a killed process leaves the end
-//! of its last flush, a power cut leaves that or an earlier one. It is lowered, durably, before the log is cut on purpose.
-//! Apache Kafka ignores the file. What it appends is above the bound. What it truncates ends in a later epoch, and a log that
-//! ends in a later epoch holds all that the bound stands for (see [`LogEnd::is_up_to_date_with`]).
+//! The record is a lower bound. It is overwritten in place after each flush and not synced: after a kill it contains
+//! the last flush, after a power cut that or an earlier one. It is lowered durably before the log is truncated on
+//! purpose. Apache Kafka ignores the file. Records that it appends are above the bound. A log that it truncates ends
+//! in a later epoch, and such a log contains everything that the bound covers (see [`LogEnd::is_up_to_date_with`]).
 
 use std::fs;
 use std::io::ErrorKind;
@@ -25,23 +25,24 @@ pub struct LogEnd {
 }
 
 impl LogEnd {
-    /// Whether a log that ends here holds all that one ending at `other` may have committed (Raft 5.4.1).
+    /// Whether a log that ends here contains everything that a log ending at `other` may have committed (Raft 5.4.1).
     pub fn is_up_to_date_with(self, other: Self) -> bool {
         (self.epoch, self.end_offset) >= (other.epoch, other.end_offset)
     }
 
-    /// The one of both that holds more.
+    /// The later one of both.
     pub fn max(self, other: Self) -> Self {
         if self.is_up_to_date_with(other) { self } else { other }
     }
 }
 
-/// What the file says.
+/// The content of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// The log held durably what ends here.
+    /// The log was durable up to here.
     pub end: LogEnd,
-    /// klamm began to append in no later epoch. A log with records of a later one was written by Apache Kafka since then.
+    /// The newest epoch in which klamm began to append. Records of a later epoch were written by Apache Kafka since
+    /// then.
     pub begun_epoch: i32,
 }
 
@@ -64,7 +65,7 @@ impl Record {
         Some(Self { end, begun_epoch: numbers.next()?.parse().ok()? })
     }
 
-    /// Reads the record of a log; `None` where there is none. A damaged one is an error.
+    /// Reads the record of a log; `None` if there is none. A damaged one is an error.
     pub fn read(dir: &Path) -> Result<Option<Self>, LogError> {
         let path = dir.join(FILE_NAME);
         let bytes = match fs::read(&path) {
@@ -85,13 +86,13 @@ pub struct RecoveryPoint {
 }
 
 struct State {
-    /// None once the log is closed: what still refers to the log holds no descriptor.
+    /// `None` once the log is closed: remaining references to the log hold no descriptor.
     file: Option<OpenFile>,
     record: Record,
 }
 
 impl RecoveryPoint {
-    /// Opens the file with what is known so far, which is durable when this returns if the file did not say so.
+    /// Opens the file and stores what is known so far, durably if the file did not contain it.
     pub fn open(cache: &Arc<FileCache>, dir: &Path, stored: Option<Record>, known: Record) -> Result<Self, LogError> {
         let path = dir.join(FILE_NAME);
         let is_new = !path.exists();
@@ -106,12 +107,12 @@ impl RecoveryPoint {
         Ok(Self { state: Mutex::new(state) })
     }
 
-    /// The log held durably what ends here, or holds it now.
+    /// The log was durable up to here, or is now.
     pub fn end(&self) -> LogEnd {
         self.state.lock().record.end
     }
 
-    /// Notes that so much is durable.
+    /// Records that the log is durable up to `end`.
     pub fn raise(&self, end: LogEnd) -> Result<(), LogError> {
         let mut state = self.state.lock();
         if end == state.record.end || !end.is_up_to_date_with(state.record.end) {
@@ -121,7 +122,7 @@ impl RecoveryPoint {
         state.write()
     }
 
-    /// Notes durably, before anything of that epoch is appended, that klamm appends in it.
+    /// Records durably that klamm appends in an epoch, before the first append of that epoch.
     pub fn begin_epoch(&self, epoch: i32) -> Result<(), LogError> {
         let mut state = self.state.lock();
         if epoch <= state.record.begun_epoch {
@@ -132,7 +133,7 @@ impl RecoveryPoint {
         state.sync()
     }
 
-    /// Notes durably that the log is about to end there.
+    /// Records durably that the log is about to be truncated to `end`.
     pub fn set(&self, end: LogEnd) -> Result<(), LogError> {
         let mut state = self.state.lock();
         state.record.end = end;
@@ -140,7 +141,7 @@ impl RecoveryPoint {
         state.sync()
     }
 
-    /// Makes durable what was noted, and closes the file. Nothing is noted after that.
+    /// Makes the record durable and closes the file. Later updates are ignored.
     pub fn close(&self) -> Result<(), LogError> {
         let mut state = self.state.lock();
         let synced = state.sync();

@@ -1,4 +1,4 @@
-//! The snapshot files beside the metadata log: which are there, what is swept at start, how old ones go.
+//! The snapshot files of the metadata log: which exist, which a start removes, and how old ones are deleted.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -15,7 +15,7 @@ const SUFFIX: &str = ".checkpoint";
 const PART_SUFFIX: &str = ".checkpoint.part";
 const DELETED_SUFFIX: &str = ".checkpoint.deleted";
 
-/// The end offset (exclusive) of what a snapshot contains, and the epoch of its last record.
+/// The end offset (exclusive) of a snapshot, and the epoch of its last record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SnapshotId {
     pub end_offset: i64,
@@ -28,12 +28,12 @@ impl SnapshotId {
         format!("{:020}-{:010}{SUFFIX}", self.end_offset, self.epoch)
     }
 
-    /// The id in the name of a finished snapshot's file.
+    /// Parses the file name of a finished snapshot.
     pub fn of_file(name: &str) -> Option<Self> {
         Self::parse(name, SUFFIX)
     }
 
-    /// The name of an unfinished file of it.
+    /// The name of its unfinished file.
     pub fn part_name(self, serial: u64) -> String {
         format!("{:020}-{:010}-{serial}{PART_SUFFIX}", self.end_offset, self.epoch)
     }
@@ -64,7 +64,7 @@ pub struct Snapshots {
 }
 
 impl Snapshots {
-    /// Lists the directory and removes what an earlier run left unfinished or marked for deletion.
+    /// Lists the directory and removes unfinished files and those marked for deletion.
     pub fn open(dir: &Path, cache: &Arc<FileCache>) -> Result<Self, LogError> {
         let mut snapshots = Self { dir: dir.to_owned(), cache: cache.clone(), list: Vec::new() };
         for entry in fs::read_dir(dir).map_err(LogError::io("cannot list", dir))? {
@@ -79,12 +79,12 @@ impl Snapshots {
         Ok(snapshots)
     }
 
-    /// Where the snapshot of that id is, or is to be.
+    /// The path of the snapshot with this id, existing or not.
     pub fn path(&self, id: SnapshotId) -> PathBuf {
         self.dir.join(id.file_name())
     }
 
-    /// A snapshot was finished: lists it.
+    /// Adds a finished snapshot to the list.
     pub fn add(&mut self, id: SnapshotId) -> Result<(), LogError> {
         let path = self.path(id);
         let size_bytes = fs::metadata(&path).map_err(LogError::io("cannot look at", &path))?.len();
@@ -97,12 +97,12 @@ impl Snapshots {
         Ok(())
     }
 
-    /// The finished ones, oldest first.
+    /// The finished snapshots, oldest first.
     pub fn list(&self) -> &[SnapshotInfo] {
         &self.list
     }
 
-    /// The bytes of a finished one from `position` on, `max_bytes` at most; `None` when it is not there.
+    /// The bytes of a finished snapshot from `position` on, `max_bytes` at most; `None` if it does not exist.
     pub fn read(&self, id: SnapshotId, position: u64, max_bytes: usize) -> Result<Option<Vec<u8>>, LogError> {
         let Some(info) = self.list.iter().find(|info| info.id == id) else { return Ok(None) };
         let path = self.path(id);
@@ -116,7 +116,7 @@ impl Snapshots {
         Ok(Some(bytes))
     }
 
-    /// Removes the snapshots that end before `offset`; true when there were any.
+    /// Removes the snapshots that end before `offset`; true if there were any.
     pub fn remove_before(&mut self, offset: i64) -> Result<bool, LogError> {
         let count = self.list.partition_point(|info| info.id.end_offset < offset);
         for info in self.list.drain(..count) {

@@ -1,7 +1,7 @@
-//! A follower's fetches as long as nothing is to be decided: fetch, append, flush, and fetch again, on a thread of its own.
+//! A follower's fetches while no decision is needed: fetch, append, flush, and fetch again, on a separate thread.
 //!
-//! What is decided, and when, is the core's, in Python. It holds the thread, takes its news and then decides; what it has
-//! stopped appends and sends nothing more, so that no acknowledgement of an old epoch follows a vote.
+//! The core, in Python, makes the decisions. It holds the thread, takes its news and then decides. After the core
+//! stops a run, the run appends and sends nothing more, so that no acknowledgement of an old epoch follows a vote.
 
 mod answer;
 mod request;
@@ -24,7 +24,7 @@ pub use self::request::Position;
 use self::run::Run;
 use super::QuorumLog;
 
-/// Whom to fetch from, as whom, and how.
+/// Which replica to fetch from, with which identity, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchPlan {
     pub host: String,
@@ -34,22 +34,22 @@ pub struct FetchPlan {
     pub client_id: String,
     pub cluster_id: Option<String>,
     pub replica_id: i32,
-    /// All zero when it is not known.
+    /// All zero if it is not known.
     pub directory_id: Uuid,
     pub epoch: i32,
     pub leader_id: i32,
-    /// What is known to be committed.
+    /// The known high watermark.
     pub high_watermark: i64,
     pub max_wait_ms: i32,
     pub max_bytes: i32,
-    /// For the connection, and for each answer.
+    /// For connecting, and for each answer.
     pub timeout_ms: u64,
-    /// Whether a fetch acknowledges only what is flushed; who never votes need not wait for its disk.
+    /// Whether a fetch acknowledges only flushed records; an observer need not wait for its disk.
     pub flushes: bool,
 }
 
 impl FetchPlan {
-    /// What of it cannot be asked for.
+    /// Describes an invalid value; `None` if the plan is valid.
     fn fault(&self) -> Option<&'static str> {
         let is_long = |text: &str| text.len() > STRING_LEN_MAX;
         if !(17..=18).contains(&self.version) {
@@ -64,26 +64,26 @@ impl FetchPlan {
     }
 }
 
-/// Why a run has ended by itself.
+/// Why a run ended on its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// An answer that somebody has to decide about; nothing of it is appended.
+    /// An answer that requires a decision; none of its records were appended.
     Answer { version: i16, body: Vec<u8> },
-    /// There is no connection, or nothing that could be an answer.
+    /// There is no connection, or the answer was invalid.
     Failed(String),
-    /// A flush failed: nothing more can be trusted.
+    /// A flush failed: the log must not be used any more.
     Disk(String),
 }
 
-/// What a run has to tell.
+/// What a run reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct News {
-    /// From where the last request asked.
+pub struct StreamProgress {
+    /// The position of the last fetch that was sent.
     pub sent: Option<Position>,
     pub since_sent: Option<Duration>,
-    /// None: no answer came since the news before.
+    /// The time since the last answer; `None` if there was none since the previous news.
     pub since_heard: Option<Duration>,
-    /// As the leader told it last; -1 when it has not.
+    /// The leader's high watermark in its last answer; -1 if there was none.
     pub leader_high_watermark: i64,
     pub end: Option<End>,
 }
@@ -98,7 +98,7 @@ pub struct FetchStream {
 #[derive(Default)]
 struct Runs {
     current: Option<Arc<Run>>,
-    /// Of runs that were stopped, too, as long as they finish a flush.
+    /// Threads, including those of stopped runs that are finishing a flush.
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -112,7 +112,7 @@ impl FetchStream {
         self.wake_up.as_raw_fd()
     }
 
-    /// Begins a run, which nobody holds; the one before is stopped.
+    /// Starts a run, which is not held; stops the previous one.
     pub fn start(&self, plan: FetchPlan) -> io::Result<()> {
         if let Some(fault) = plan.fault() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, fault));
@@ -130,12 +130,12 @@ impl FetchStream {
         Ok(())
     }
 
-    /// Holds the run, if that needs no waiting.
+    /// Holds the run if that is possible without waiting.
     pub fn try_hold(&self) -> bool {
         self.current().is_none_or(|run| run.try_hold())
     }
 
-    /// Holds the run between two pieces of its work, until it is released or stopped.
+    /// Holds the run between two steps until it is released or stopped.
     pub fn hold(&self) {
         if let Some(run) = self.current() {
             run.hold();
@@ -148,7 +148,7 @@ impl FetchStream {
         }
     }
 
-    /// Ends the run: when this returns nothing is appended, sent or told any more. A flush may still go on.
+    /// Stops the run: after this returns it appends, sends and reports nothing. A flush may still be in progress.
     pub fn stop(&self) {
         let current = self.runs.lock().current.take();
         if let Some(run) = current {
@@ -156,8 +156,8 @@ impl FetchStream {
         }
     }
 
-    /// What is new since the last call. The run is over with its end.
-    pub fn take(&self) -> Option<News> {
+    /// What is new since the last call. If it contains an end, the run is over.
+    pub fn take(&self) -> Option<StreamProgress> {
         let news = self.current()?.take()?;
         if news.end.is_some() {
             self.stop();
@@ -165,7 +165,7 @@ impl FetchStream {
         Some(news)
     }
 
-    /// Stops, and waits for the threads.
+    /// Stops the run and waits for the threads.
     pub fn close(&self) {
         self.stop();
         let threads = std::mem::take(&mut self.runs.lock().threads);

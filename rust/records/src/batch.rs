@@ -6,9 +6,9 @@ use crate::header::{HEADER_LEN, Header, LENGTH_PREFIX, compute_crc};
 
 const MAGIC_AT: usize = 16;
 
-/// A whole batch over borrowed bytes.
+/// A complete batch over borrowed bytes.
 ///
-/// Invariants, made by [`Batch::at_start_of`] and assumed by everyone else:
+/// Invariants, established by [`Batch::at_start_of`] and assumed everywhere else:
 /// 1. `bytes` is exactly as long as the length field says, and at least [`HEADER_LEN`];
 /// 2. the magic is 2.
 ///
@@ -96,10 +96,10 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// The batches that lie one after the other in `bytes`.
+/// The consecutive batches in `bytes`.
 ///
-/// Ends after the first error. A fetched set may end inside a batch: that is `Incomplete`, and
-/// [`Batches::position`] then tells how many bytes are whole batches.
+/// Ends after the first error. A fetched set may end inside a batch: the error is then `Incomplete`, and
+/// [`Batches::position`] is the number of bytes in complete batches.
 pub fn batches(bytes: &[u8]) -> Batches<'_> {
     Batches { bytes, at: 0, failed: false }
 }

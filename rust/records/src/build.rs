@@ -1,4 +1,4 @@
-//! Makes batches.
+//! Builds batches.
 
 use crate::codec::{Codec, Compression};
 use crate::error::{RecordFault, RecordsError};
@@ -7,12 +7,12 @@ use crate::record::RecordHeader;
 use crate::validate::{NO_TIMESTAMP, TimestampType};
 use crate::varint::{put_varint, put_varlong, varint_len, varlong_len};
 
-/// What the header of a batch says beside its records.
+/// The header fields of a batch that do not follow from its records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchFields {
     pub base_offset: i64,
     pub leader_epoch: i32,
-    /// For LogAppendTime, give the append time to [`BatchBuilder::log_append_time`] too.
+    /// For LogAppendTime, pass the append time to [`BatchBuilder::log_append_time`] too.
     pub timestamp_type: TimestampType,
     pub producer_id: i64,
     pub producer_epoch: i16,
@@ -38,7 +38,7 @@ impl Default for BatchFields {
 }
 
 impl BatchFields {
-    /// Those of a batch that exists.
+    /// The fields of an existing batch.
     pub fn of(header: &Header<'_>) -> Self {
         let append_time = header.is_log_append_time();
         Self {
@@ -58,7 +58,7 @@ impl BatchFields {
 pub struct BatchBuilder {
     fields: BatchFields,
     compression: Compression,
-    /// Room for the header, then the records, not yet compressed.
+    /// Space for the header, then the records, not yet compressed.
     bytes: Vec<u8>,
     record_count: i32,
     last_offset_delta: i32,
@@ -74,7 +74,7 @@ impl BatchBuilder {
         Self::with_buffer(fields, compression, Vec::new())
     }
 
-    /// An empty batch that is built in a buffer, whose content is replaced.
+    /// An empty batch that is built in an existing buffer, whose content is replaced.
     pub fn with_buffer(fields: BatchFields, compression: Compression, mut buffer: Vec<u8>) -> Self {
         buffer.clear();
         buffer.resize(HEADER_LEN, 0);
@@ -91,7 +91,7 @@ impl BatchBuilder {
         }
     }
 
-    /// Makes the append time in ms that of all records.
+    /// Gives all records the append time, in ms.
     pub fn log_append_time(mut self, append_time: i64) -> Self {
         self.fields.timestamp_type = TimestampType::LogAppendTime;
         self.append_time = Some(append_time);
@@ -131,7 +131,7 @@ impl BatchBuilder {
         self.append_at_delta(delta, timestamp, key, value, headers)
     }
 
-    /// Adds a record at `offset`, which must lie after the record before, as compaction leaves gaps.
+    /// Adds a record at `offset`, which must be after the previous record. Compaction leaves gaps.
     pub fn append_at(
         &mut self,
         offset: i64,
@@ -194,14 +194,14 @@ impl BatchBuilder {
         Ok(())
     }
 
-    /// Extends the batch to `last_offset` though its last records are gone, so that the offsets of the batch
-    /// stay what they were before compaction.
+    /// Extends the batch to `last_offset` although its last records were removed, so that compaction keeps the offset
+    /// range of the batch.
     pub fn reach(&mut self, last_offset: i64) -> Result<(), RecordsError> {
         self.last_offset_delta = self.last_offset_delta.max(self.delta_of(last_offset)?);
         Ok(())
     }
 
-    /// The finished batch. Without records it is a header alone, and not compressed.
+    /// The finished batch. Without records it is only a header and not compressed.
     pub fn finish(mut self) -> Result<Vec<u8>, RecordsError> {
         let mut batch = std::mem::take(&mut self.bytes);
         let compressed = self.compression.codec() != Codec::None && self.record_count > 0;
@@ -254,7 +254,7 @@ impl BatchBuilder {
 #[inline]
 fn put_nullable(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
     match bytes {
-        // The length of the whole record was checked, so this one fits too.
+        // The length of the record was checked, so this length fits too.
         Some(bytes) => {
             put_varint(out, bytes.len() as i32);
             out.extend_from_slice(bytes);
@@ -268,7 +268,8 @@ fn nullable_len(bytes: Option<&[u8]>) -> usize {
     bytes.map_or(1, |bytes| varlong_len(bytes.len() as i64) + bytes.len())
 }
 
-/// Length of a record without its length field. Too long a record comes out too long, never wrapped.
+/// Length of a record without its length field. A record that is too long gives a length that is too long: it never
+/// wraps around.
 #[inline]
 fn body_len(
     offset_delta: i32,

@@ -1,4 +1,4 @@
-//! Control records: transaction markers and what KRaft writes about itself (facts 3.5).
+//! Control records: transaction markers (KIP-98) and the records that KRaft writes about itself (`ControlRecordType`).
 //!
 //! The key is an int16 version (0) and an int16 type. The value of ABORT and COMMIT is an int16 version and an
 //! int32; the others are flexible messages whose first field is their own version.
@@ -8,7 +8,7 @@ use crate::codec::Compression;
 use crate::error::RecordsError;
 use crate::varint::{Reader, put_unsigned_varint};
 
-/// A control record, as its key and value tell.
+/// A control record, parsed from its key and value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlRecord {
     Abort {
@@ -32,7 +32,7 @@ pub enum ControlRecord {
     KRaftVoters {
         voters: Vec<Voter>,
     },
-    /// A type that a newer system wrote; readers of user partitions ignore it.
+    /// A type that a newer version wrote; readers of user partitions ignore it.
     Unknown {
         kind: i16,
     },
@@ -115,8 +115,8 @@ impl ControlRecord {
 
     /// Reads a control record from its key and value.
     ///
-    /// Newer versions of a key, and bytes and tagged fields that follow the known ones, are passed over, as
-    /// they are made to be.
+    /// Newer versions of a key, and bytes and tagged fields that follow the known ones, are skipped, as the format
+    /// intends.
     pub fn parse(key: Option<&[u8]>, value: Option<&[u8]>) -> Result<Self, RecordsError> {
         let kind = control_kind(key)?;
         parse_value(kind, value.unwrap_or_default()).ok_or(RecordsError::BadControl { what: name_of(kind) })
@@ -133,7 +133,7 @@ pub fn control_kind(key: Option<&[u8]>) -> Result<i16, RecordsError> {
     Ok(i16::from_be_bytes([key[2], key[3]]))
 }
 
-/// A control batch of `records` at the time given, at offsets from `fields.base_offset` up.
+/// A control batch of `records` at `timestamp`, at offsets from `fields.base_offset` up.
 pub fn control_batch(fields: BatchFields, timestamp: i64, records: &[ControlRecord]) -> Result<Vec<u8>, RecordsError> {
     let mut builder = BatchBuilder::new(BatchFields { control: true, ..fields }, Compression::NONE);
     for record in records {
@@ -142,7 +142,7 @@ pub fn control_batch(fields: BatchFields, timestamp: i64, records: &[ControlReco
     builder.finish()
 }
 
-/// The marker that ends a transaction of a producer in one partition.
+/// The marker that ends a producer's transaction in one partition.
 pub fn end_transaction_marker(
     producer_id: i64,
     producer_epoch: i16,
@@ -227,7 +227,7 @@ fn parse_value(kind: i16, value: &[u8]) -> Option<ControlRecord> {
     Some(record)
 }
 
-// Version 1 of the message adds the directory id, which nobody writes yet.
+// Version 1 of the message adds the directory id, which no release writes yet.
 fn voter_id(reader: &mut Reader<'_>, version: i16) -> Option<i32> {
     let id = int32(reader)?;
     if version >= 1 {
@@ -329,7 +329,7 @@ mod tests {
         for record in examples() {
             let (key, value) = (record.key(), record.value());
             assert_eq!(ControlRecord::parse(Some(&key), Some(&value)), Ok(record.clone()));
-            // The last byte says that no tagged fields follow; nothing behind it is read where it ends the value.
+            // The last byte says that no tagged fields follow; when it is the end of the value, it may be missing.
             for cut in 0..value.len() - 1 {
                 let parsed = ControlRecord::parse(Some(&key), Some(&value[..cut]));
                 assert!(parsed.is_err(), "{record:?} {cut}");

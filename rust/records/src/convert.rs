@@ -10,8 +10,8 @@ use crate::record::RecordHeader;
 use crate::validate::{ProduceRules, Produced, TimestampType};
 use crate::walk::Scratch;
 
-/// Gives the batch that is all of `batch` its timestamp type and max timestamp in ms, and the CRC that goes with
-/// them. Does nothing when they are there already.
+/// Sets the timestamp type and max timestamp (ms) of the batch that is all of `batch`, and updates the CRC. Does
+/// nothing when they are already set.
 pub fn set_max_timestamp(batch: &mut [u8], timestamp_type: TimestampType, max_timestamp: i64) {
     let header = Header::at_start_of(batch).expect("a whole batch");
     let bit = if timestamp_type == TimestampType::LogAppendTime { TIMESTAMP_TYPE_BIT } else { 0 };
@@ -24,12 +24,12 @@ pub fn set_max_timestamp(batch: &mut [u8], timestamp_type: TimestampType, max_ti
     header::set_crc(batch);
 }
 
-/// The batch as the topic wants it stored, or `None` when the bytes of the producer will do.
+/// The batch as the topic stores it, or `None` when the producer's bytes can be stored unchanged.
 ///
-/// `target` is the topic's `compression.type` and level; `None` is `producer`. The batch is written anew when
-/// its codec is another one, and its records are numbered anew when they do not count up from 0: Apache Kafka
-/// stores such records as they are, or fails when they are compressed. The new batch may be larger: it is
-/// checked against `max.message.bytes` again. Position and timestamps are still to be set, as for the original.
+/// `target` is the topic's `compression.type` and level; `None` is `producer`. The batch is rewritten when its codec
+/// differs, or when its records do not count up from 0: Apache Kafka stores such records as they are, or fails when
+/// they are compressed. The new batch may be larger, so it is checked against `max.message.bytes` again. Position and
+/// timestamps must still be set, as for the original.
 pub fn rewrite_if_needed(
     produced: &Produced<'_>,
     target: Option<Compression>,
@@ -37,7 +37,7 @@ pub fn rewrite_if_needed(
 ) -> Result<Option<Vec<u8>>, RecordsError> {
     let batch = produced.batch;
     let source = batch.codec()?;
-    // Markers that were written plain stay so, so that they can be read without a codec.
+    // Markers that were written uncompressed stay so, so that they can be read without a codec.
     let keeps_codec = source == Codec::None && batch.header().is_control();
     let target = target.filter(|_| !keeps_codec).unwrap_or(Compression::of(source));
     let rewritten = if !produced.offsets_consecutive {
@@ -54,7 +54,7 @@ pub fn rewrite_if_needed(
     Ok(Some(rewritten))
 }
 
-/// The same batch with its records under another codec; offsets, timestamps and producer stay.
+/// The same batch with its records under another codec; offsets, timestamps and producer are unchanged.
 pub fn recompress(batch: Batch<'_>, target: Compression, bytes_max: usize) -> Result<Vec<u8>, RecordsError> {
     let source = batch.codec()?;
     let mut raw = Vec::new();
@@ -87,8 +87,8 @@ pub fn renumber(batch: Batch<'_>, target: Compression, bytes_max: usize) -> Resu
     builder.finish()
 }
 
-/// What compaction leaves of a batch whose records are all gone but whose producer's sequence must be
-/// remembered: its header, with no records.
+/// An empty batch that keeps the header of `header`: compaction removed all records, but the producer's sequence must
+/// be remembered.
 pub fn without_records(header: &Header<'_>) -> Result<Vec<u8>, RecordsError> {
     let mut builder = BatchBuilder::new(BatchFields::of(header), Compression::NONE);
     builder.reach(header.last_offset())?;
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_numbered_anew() {
+    fn records_are_renumbered() {
         for codec in Codec::ALL {
             let mut builder = BatchBuilder::new(BatchFields::default(), Compression::of(codec));
             for offset in [0, 5, 6] {

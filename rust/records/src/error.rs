@@ -1,10 +1,10 @@
-//! What can be wrong with a batch, and which error code of the protocol says so.
+//! What can be wrong with a batch, and the protocol's error code for it.
 
 use crate::codec::Codec;
 
 /// Why a batch was refused.
 ///
-/// [`error_code`](Self::error_code) gives the code that Apache Kafka's broker answers a produce with.
+/// [`error_code`](Self::error_code) is the code with which Apache Kafka's broker answers a produce.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordsError {
     #[error("no record batch: a partition of a produce request holds exactly one")]
@@ -69,18 +69,18 @@ const UNSUPPORTED_COMPRESSION_TYPE: i16 = 76;
 const INVALID_RECORD: i16 = 87;
 
 impl RecordsError {
-    /// The protocol's error code (facts 12) for a produce that failed so.
+    /// The protocol's error code (`Errors`) for a produce that failed with this error.
     ///
-    /// CORRUPT_MESSAGE is what clients retry, so it is kept for what a second transfer can mend.
+    /// Clients retry CORRUPT_MESSAGE, so it is used only for errors that a second transfer can fix.
     pub fn error_code(&self) -> i16 {
         match self {
-            // What Apache Kafka did not think of.
+            // Apache Kafka defines no code for these.
             Self::UnknownCompression { .. }
             | Self::NoMemory
             | Self::BadCompression { .. }
             | Self::BadRecord { fault: RecordFault::OverlongLength, .. } => UNKNOWN_SERVER_ERROR,
             Self::BadLength { .. } | Self::UnknownMagic { .. } | Self::BadCrc { .. } => CORRUPT_MESSAGE,
-            // A producer that gets this splits its batch and tries again.
+            // A producer that receives this splits its batch and retries.
             Self::BatchTooLarge { .. } | Self::DecompressedTooLarge { .. } | Self::TooLargeToBuild { .. } => {
                 MESSAGE_TOO_LARGE
             }
@@ -105,7 +105,7 @@ impl RecordsError {
         }
     }
 
-    /// The records that broke a rule of their topic, for the `RecordErrors` of a Produce response.
+    /// The records that violate a rule of their topic, for the `RecordErrors` of a Produce response.
     pub fn refused_records(&self) -> &[RefusedRecord] {
         match self {
             Self::Refused(refused) => &refused.records,
@@ -133,7 +133,7 @@ pub enum RecordFault {
     OffsetOverflow,
 }
 
-/// Why a well-formed record was refused.
+/// Why a well-formed record is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("a compacted topic takes no record without a key")]
@@ -142,14 +142,14 @@ pub enum Refusal {
     TimestampOutOfRange { timestamp: i64, earliest: i64, latest: i64 },
 }
 
-/// A record that was refused, by its place in the batch.
+/// A refused record, by its index in the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefusedRecord {
     pub index: i32,
     pub refusal: Refusal,
 }
 
-/// The refused records of a batch: all are counted, the first [`KEPT`](Self::KEPT) kept.
+/// The refused records of a batch: all are counted, the first [`KEPT`](Self::KEPT) are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RefusedRecords {
     pub records: Vec<RefusedRecord>,
@@ -158,7 +158,7 @@ pub struct RefusedRecords {
 }
 
 impl RefusedRecords {
-    /// Most records named in an answer, so that it cannot outgrow the request.
+    /// The most records named in a response, so that it cannot outgrow the request.
     pub const KEPT: usize = 100;
 
     pub(crate) fn push(&mut self, index: i32, refusal: Refusal) {

@@ -1,4 +1,4 @@
-//! The 61 bytes in front of every batch, read and patched in place (facts: record batch v2).
+//! The 61 bytes at the start of every batch, read and patched in place (`DefaultRecordBatch`).
 //!
 //! | bytes | field | bytes | field |
 //! |---|---|---|---|
@@ -12,7 +12,7 @@
 
 /// Bytes before the first record.
 pub const HEADER_LEN: usize = 61;
-/// Bytes before the length field's count begins.
+/// Bytes before the bytes that the length field counts.
 pub const LENGTH_PREFIX: usize = 12;
 
 pub(crate) const COMPRESSION_MASK: i16 = 0x07;
@@ -21,7 +21,7 @@ pub(crate) const TRANSACTIONAL_BIT: i16 = 0x10;
 pub(crate) const CONTROL_BIT: i16 = 0x20;
 pub(crate) const DELETE_HORIZON_BIT: i16 = 0x40;
 
-/// A batch header over bytes that begin with one. Only the first [`HEADER_LEN`] bytes are read.
+/// A batch header over bytes that begin with it. Only the first [`HEADER_LEN`] bytes are read.
 #[derive(Clone, Copy)]
 pub struct Header<'a> {
     bytes: &'a [u8; HEADER_LEN],
@@ -41,7 +41,7 @@ macro_rules! be {
 }
 
 impl<'a> Header<'a> {
-    /// The header at the start of `bytes`; `None` when fewer than [`HEADER_LEN`] bytes are there.
+    /// The header at the start of `bytes`; `None` when there are fewer than [`HEADER_LEN`] bytes.
     #[inline]
     pub fn at_start_of(bytes: &'a [u8]) -> Option<Self> {
         bytes.first_chunk().map(|bytes| Self { bytes })
@@ -104,7 +104,7 @@ impl<'a> Header<'a> {
         self.attributes() & CONTROL_BIT != 0
     }
 
-    /// Whether the base timestamp is the compaction's delete horizon.
+    /// Whether the base timestamp is the delete horizon that compaction set (KIP-534).
     #[inline]
     pub fn has_delete_horizon(&self) -> bool {
         self.attributes() & DELETE_HORIZON_BIT != 0
@@ -117,7 +117,7 @@ impl<'a> Header<'a> {
     }
 }
 
-/// Gives the batch at the start of `batch` its place in the log. Both fields lie outside the CRC.
+/// Sets the batch's position in the log. Both fields are outside the CRC.
 #[inline]
 pub fn set_position(batch: &mut [u8], base_offset: i64, leader_epoch: i32) {
     batch[0..8].copy_from_slice(&base_offset.to_be_bytes());
@@ -130,7 +130,7 @@ pub fn compute_crc(batch: &[u8]) -> u32 {
     crc32c::crc32c(&batch[21..])
 }
 
-/// Stores the CRC of the batch that is all of `batch`, after anything behind byte 21 was changed.
+/// Stores the CRC of the batch that is all of `batch`, after bytes from 21 on were changed.
 #[inline]
 pub fn set_crc(batch: &mut [u8]) {
     let crc = compute_crc(batch);

@@ -1,4 +1,4 @@
-//! The records of a batch, one view after the other.
+//! The records of a batch, as consecutive views.
 
 use crate::batch::Batch;
 use crate::codec::{Codec, Decompressor};
@@ -6,10 +6,10 @@ use crate::error::{RecordFault, RecordsError};
 use crate::record::{Fields, Record};
 use crate::walk::Scratch;
 
-/// The records of `batch`. A compressed batch is decompressed into `buffer`, whose content is replaced, and
-/// refused when that takes more than `decompressed_bytes_max`.
+/// The records of `batch`. A compressed batch is decompressed into `buffer`, whose content is replaced; it is refused
+/// when it takes more than `decompressed_bytes_max`.
 ///
-/// The iterator ends after the first error. The CRC is not looked at: see [`Batch::check`].
+/// The iterator ends after the first error. It does not verify the CRC: see [`Batch::check`].
 pub fn records<'a>(
     batch: Batch<'a>,
     buffer: &'a mut Vec<u8>,
@@ -89,7 +89,7 @@ impl<'a> Records<'a> {
 impl<'a> Iterator for Records<'a> {
     type Item = Result<Record<'a>, RecordsError>;
 
-    // A record is ten words: returned in memory by a call it costs as much as finding it.
+    // A record is ten words: returning it in memory from a call would cost as much as finding it.
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         if self.index >= self.count {
@@ -107,7 +107,7 @@ impl<'a> Iterator for Records<'a> {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        // The count is not yet trusted: a record takes 7 bytes at least.
+        // The count is not yet trusted: a record takes at least 7 bytes.
         let left = usize::try_from(self.count.saturating_sub(self.index)).unwrap_or(0);
         (0, Some(left.min(self.remaining_bytes() / 7) + 1))
     }

@@ -1,10 +1,10 @@
-//! Where the fields of a record lie, found without looking at each byte: the fast way through usual records.
+//! Where the fields of a record are, found without looking at each byte: the fast path for usual records.
 //!
-//! Nearly all records have varints of at most three bytes. For those [`Layout::of_usual`] reads a few words and
-//! keeps everything in registers; it declines all others, which `Fields::parse` then reads or refuses. So this
-//! never has to name an error, and what it accepts is exactly what `Fields::parse` accepts of such records.
+//! Nearly all records have varints of at most three bytes. For those, [`Layout::of_usual`] reads a few words and keeps
+//! everything in registers. It declines all others, which `Fields::parse` then reads or refuses. So it never has to
+//! report an error, and it accepts exactly what `Fields::parse` accepts of such records.
 
-/// A record at known places of a buffer. A length of -1 is null.
+/// A record at known positions of a buffer. A length of -1 is null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub timestamp_delta: i64,
@@ -20,8 +20,8 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// The record with its length field at `at`, if it is a usual one and all of it, and a few bytes more, are
-    /// there.
+    /// The record whose length field is at `at`, if it is a usual one and the buffer contains all of it and a few bytes
+    /// more.
     #[inline(always)]
     pub fn of_usual(bytes: &[u8], at: usize) -> Option<Self> {
         let (length, used) = short_varint(word(bytes, at)?)?;

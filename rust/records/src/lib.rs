@@ -1,8 +1,8 @@
 //! Kafka record batches (magic 2) as views over bytes.
 //!
-//! Bytes come in from a peer or the disk and are looked at where they lie: [`batches`] finds the batches,
-//! [`validate_produced`] checks what a client sent, [`Batch::check`] what a leader or the disk gave, [`records`]
-//! gives the records as views, and a [`BatchBuilder`] makes batches.
+//! Bytes come from a peer or the disk and are read in place: [`batches`] finds the batches, [`validate_produced`]
+//! checks what a client sent, [`Batch::check`] what a leader or the disk returned, [`records`] iterates over the
+//! records as views, and a [`BatchBuilder`] builds batches.
 
 mod batch;
 mod build;

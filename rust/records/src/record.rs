@@ -24,7 +24,7 @@ pub struct Record<'a> {
     pub headers: Headers<'a>,
 }
 
-/// The fields of a record as they stand in its batch, relative to it.
+/// The fields of a record as stored, relative to its batch.
 #[derive(Clone, Copy)]
 pub(crate) struct Fields<'a> {
     pub timestamp_delta: i64,
@@ -69,7 +69,7 @@ impl<'a> Fields<'a> {
     #[inline]
     fn parse(body: &'a [u8]) -> Result<Self, RecordFault> {
         let mut reader = Reader::new(body);
-        // No bit of the attributes is assigned, and Apache Kafka does not look at them.
+        // No bit of the attributes is assigned, and Apache Kafka ignores them.
         reader.byte().ok_or(RecordFault::Cut)?;
         let timestamp_delta = reader.varlong()?;
         let offset_delta = reader.varint()?;
@@ -114,7 +114,7 @@ fn header_at<'a>(reader: &mut Reader<'a>) -> Result<RecordHeader<'a>, RecordFaul
     Ok(RecordHeader { key, value: nullable(reader)? })
 }
 
-// Two bytes is the least a header takes, so a lie about the count ends with the bytes.
+// A header takes at least two bytes, so a wrong count ends with the bytes.
 fn skip_headers(mut reader: Reader<'_>, count: u32) -> Result<Reader<'_>, RecordFault> {
     for _ in 0..count {
         header_at(&mut reader)?;
@@ -122,7 +122,7 @@ fn skip_headers(mut reader: Reader<'_>, count: u32) -> Result<Reader<'_>, Record
     Ok(reader)
 }
 
-/// A header of a record. The key is text in UTF-8 as far as the producer kept to it.
+/// A header of a record. The key should be UTF-8, but producers need not comply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordHeader<'a> {
     pub key: &'a [u8],

@@ -1,9 +1,9 @@
-//! Knows records by the one before them: the fast way through records that are made alike.
+//! Recognizes records by the shape of the previous one: the fast path for records that are alike.
 //!
-//! In most batches the keys and values of many records in a row have the same lengths, and their deltas take the same
-//! number of bytes. Once two records were of one size, [`Repeat::run`] goes on through those of that shape with a few
-//! comparisons of whole words each, and stops before one that differs, which is then read field by field. So it never
-//! has to name a malformed record, and what it takes is exactly what `Fields::parse` takes of such records.
+//! In most batches the keys and values of consecutive records have the same lengths, and their deltas take the same
+//! number of bytes. After two records of equal size, [`Repeat::run`] checks further records of that shape with a few
+//! comparisons of whole words each. It stops before a record that differs, which is then read field by field. So it
+//! never has to report a malformed record, and it accepts exactly what `Fields::parse` accepts of such records.
 
 use crate::error::RecordsError;
 use crate::layout::{Layout, half_word, word};
@@ -13,9 +13,9 @@ use crate::walk::Shape;
 pub(crate) struct Repeat {
     /// Bytes of the last record with its length field.
     size: usize,
-    /// Bytes that must be there to compare; more than any buffer has while no shape is known.
+    /// Bytes that must be available for the comparison; more than any buffer has while no shape is known.
     reach: usize,
-    /// The first word: all of the length, and where the varints of the deltas end.
+    /// The first word: the whole length, and where the varints of the deltas end.
     head: Known,
     timestamp: Varint,
     offset: Varint,
@@ -26,7 +26,7 @@ pub(crate) struct Repeat {
     has_key: bool,
 }
 
-/// What some bits of a word must be.
+/// The required values of some bits of a word.
 #[derive(Clone, Copy, Default)]
 struct Known {
     mask: u64,
@@ -41,24 +41,24 @@ struct Varint {
     mask: u64,
 }
 
-/// Where a walk stands.
+/// The state of a walk.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     /// Where the next record begins.
     pub at: usize,
-    /// Its number.
+    /// Its index.
     pub index: i32,
-    /// Whether the offset delta of every record so far is its number.
+    /// Whether the offset delta of every record so far is its index.
     pub offsets_consecutive: bool,
 }
 
 impl Place {
-    /// In front of the first record.
+    /// Before the first record.
     pub const START: Self = Self { at: 0, index: 0, offsets_consecutive: true };
 }
 
 impl Repeat {
-    /// Nothing is known.
+    /// No shape is known.
     pub fn new() -> Self {
         Self {
             size: 0,
@@ -74,9 +74,10 @@ impl Repeat {
         }
     }
 
-    /// Goes on from `place` through all records before number `count` that have the known shape.
+    /// Continues from `place` through all records before index `count` that have the known shape.
     ///
-    /// `visit` sees those whose timestamp is not that of the record before; and all while it gives false.
+    /// `visit` receives the records whose timestamp differs from the previous record's, and all records as long as it
+    /// returns false.
     #[inline(always)]
     pub fn run(
         &self,
@@ -100,7 +101,7 @@ impl Repeat {
         (place.index < count && self.is_like(record)?).then_some(self.timestamp.bits_of(word(record, 0)?))
     }
 
-    /// Whether `record` begins with one of the known shape; `None` where it has not [`Repeat::reach`] bytes.
+    /// Whether `record` begins with one of the known shape; `None` when there are fewer than [`Repeat::reach`] bytes.
     #[inline(always)]
     fn is_like(&self, record: &[u8]) -> Option<bool> {
         let head = self.head.differs(word(record, 0)?);
@@ -110,8 +111,8 @@ impl Repeat {
         Some(head | key | value | header_count == 0)
     }
 
-    /// Moves on behind all records of the known shape with this timestamp.
-    // Alone in a function, what the loop needs stays in registers.
+    /// Skips all records of the known shape with this timestamp.
+    // In a function of its own, so that the loop's values stay in registers.
     #[inline(never)]
     fn pass_likes(&self, bytes: &[u8], mut place: Place, end: i32, timestamp: u64) -> Place {
         let mut rest = &bytes[place.at..];
@@ -129,7 +130,7 @@ impl Repeat {
         place
     }
 
-    /// Looks at a valid record that was read field by field: a second one of one size tells what may come.
+    /// Learns from a valid record that was read field by field: two of equal size suggest that more follow.
     #[inline(always)]
     pub fn note(&mut self, bytes: &[u8], at: usize, end: usize) {
         let size = end - at;
@@ -147,7 +148,7 @@ impl Repeat {
         }
     }
 
-    /// What a record's likes are known by; `None` when a few words cannot tell.
+    /// The shape of a record; `None` when a few words cannot describe it.
     fn of(bytes: &[u8], at: usize, layout: &Layout) -> Option<Self> {
         let record = &bytes[at..layout.end];
         let length_len = varint_len(record, 0);
@@ -176,13 +177,13 @@ impl Repeat {
 }
 
 impl Known {
-    /// These at most three bytes.
+    /// A varint of these at most three bytes.
     fn of(bytes: &[u8]) -> Self {
         let bits = bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
         Self { mask: low_bytes(bytes.len()), bits }
     }
 
-    /// Not 0 if the word is another one.
+    /// Nonzero if the word differs.
     #[inline(always)]
     fn differs(self, word: u64) -> u64 {
         word & self.mask ^ self.bits
@@ -190,12 +191,12 @@ impl Known {
 }
 
 impl Varint {
-    /// In the bytes `[at, end)` of the word.
+    /// The varint in the bytes `[at, end)` of the word.
     fn new(at: usize, end: usize) -> Self {
         Self { shift: 8 * at, mask: 0x7f_7f7f & low_bytes(end - at) }
     }
 
-    /// Seven bits of each of its bytes, where they stand in the byte.
+    /// The low seven bits of each of its bytes, in place.
     #[inline(always)]
     fn bits_of(self, word: u64) -> u64 {
         word >> self.shift & self.mask
@@ -208,7 +209,7 @@ fn short_value(bits: u64) -> i64 {
     (raw >> 1) as i64 ^ -((raw & 1) as i64)
 }
 
-/// The bits of a number that is not negative, as its bytes hold them; no varint's when three bytes do not hold it.
+/// The bits of a non-negative number as its bytes hold them; matches no varint when three bytes cannot hold it.
 #[inline(always)]
 fn short_bits(number: i32) -> u64 {
     let raw = u64::from(number as u32) << 1;
@@ -220,7 +221,7 @@ fn low_bytes(count: usize) -> u64 {
     u64::MAX >> (64 - 8 * count)
 }
 
-/// The bits that tell, of the bytes `[from, to)` of a word, which one ends a varint.
+/// Within the bytes `[from, to)` of a word, the bits that show which byte ends a varint.
 fn ends_between(from: usize, to: usize) -> u64 {
     (0x8080_8080_8080_8080 & low_bytes(to - from)) << (8 * from)
 }

@@ -1,5 +1,5 @@
-//! What a leader checks before it appends a produced batch, in the order in which Apache Kafka does
-//! (ProduceRequest, then the log's analysis, then LogValidator).
+//! What a leader checks before it appends a produced batch, in Apache Kafka's order (ProduceRequest,
+//! `UnifiedLog.analyzeAndValidateRecords`, LogValidator).
 
 use crate::batch::Batch;
 use crate::codec::Codec;
@@ -10,14 +10,14 @@ use crate::walk::{Scratch, Shape, Walked, walk};
 /// The timestamp of a record without one.
 pub const NO_TIMESTAMP: i64 = -1;
 
-/// Whose time the records of a topic carry (`message.timestamp.type`).
+/// Which time the records of a topic carry (`message.timestamp.type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimestampType {
     CreateTime,
     LogAppendTime,
 }
 
-/// Who appends to the leader's log.
+/// The source of an append to the leader's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A Produce request.
@@ -48,7 +48,7 @@ pub struct ProduceRules {
 }
 
 impl ProduceRules {
-    /// A limit that no producer with sane batches meets.
+    /// A limit that no producer with reasonable batches reaches.
     pub const DECOMPRESSED_BYTES_MAX: usize = 128 * 1024 * 1024;
 
     /// The defaults of Apache Kafka's topics, for a batch that a client appends at `now_ms`.
@@ -67,7 +67,7 @@ impl ProduceRules {
     }
 }
 
-/// A batch that may be appended, and what the check saw.
+/// A batch that may be appended, and what the check found.
 #[derive(Clone, Copy)]
 pub struct Produced<'a> {
     pub batch: Batch<'a>,
@@ -78,7 +78,7 @@ pub struct Produced<'a> {
     pub max_timestamp: i64,
     /// Offset delta of the first record with that timestamp; for LogAppendTime that of the last record.
     pub max_timestamp_delta: i32,
-    /// False when records must be numbered again before the batch is stored (`convert::rebuild`).
+    /// False when the records must be renumbered before the batch is stored (`convert::rebuild`).
     pub offsets_consecutive: bool,
     /// Bytes of the records, decompressed.
     pub uncompressed_bytes: usize,
@@ -93,8 +93,8 @@ impl Produced<'_> {
 
 /// Checks the records of one partition of a Produce request.
 ///
-/// Every byte is looked at: the CRC, and each record, decompressed if need be. Allocates nothing for a valid
-/// batch that is not compressed; decompresses in a window that the thread keeps.
+/// Reads every byte: the CRC and each record, decompressed if necessary. Allocates nothing for a valid uncompressed
+/// batch; decompresses into a window that the thread keeps.
 pub fn validate_produced<'a>(bytes: &'a [u8], rules: &ProduceRules) -> Result<Produced<'a>, RecordsError> {
     let batch = only_batch(bytes)?;
     check_size_and_crc(batch, rules)?;
@@ -142,7 +142,7 @@ fn check_header(header: &Header<'_>, rules: &ProduceRules) -> Result<(), Records
 }
 
 fn check_client_header(header: &Header<'_>) -> Result<(), RecordsError> {
-    // The delete horizon is the cleaner's to set. The nine bits above it are nobody's, and Apache Kafka does not look.
+    // The cleaner sets the delete horizon. The nine bits above it are unassigned, and Apache Kafka ignores them.
     const NOT_A_PRODUCERS: i16 = 0x40;
     let attributes = header.attributes();
     if header.is_control() {
@@ -181,7 +181,7 @@ fn walk_produced<'a>(batch: Batch<'a>, rules: &ProduceRules) -> Result<Produced<
     Ok(Produced { batch, record_count, max_timestamp, max_timestamp_delta, offsets_consecutive, uncompressed_bytes })
 }
 
-/// The rules for single records, and what was seen of them.
+/// The rules for single records, and what was found so far.
 struct RecordCheck {
     base_timestamp: i64,
     earliest: i64,
@@ -212,7 +212,7 @@ impl RecordCheck {
         }
     }
 
-    /// Whether there is nothing to say of another record of this shape that follows it.
+    /// Whether another record of this shape that follows it needs no check.
     #[inline(always)]
     fn on_record(&mut self, index: i32, shape: Shape) -> Result<bool, RecordsError> {
         let Some(timestamp) = self.base_timestamp.checked_add(shape.timestamp_delta) else {

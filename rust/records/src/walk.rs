@@ -107,11 +107,11 @@ fn walk_bytes(
     }
 }
 
-/// Moves on behind the record that begins at `place`; gives its shape.
+/// Moves past the record that begins at `place`; returns its shape.
 #[inline(always)]
 fn pass_record(bytes: &[u8], place: &mut Place, repeat: &mut Repeat) -> Result<Shape, RecordFault> {
     let at = place.at;
-    // Not by way of `Fields`: making slices that nobody looks at costs a quarter of the walk.
+    // Not through `Fields`: creating slices that are never read would cost a quarter of the walk.
     let (timestamp_delta, offset_delta, has_key, end) = match Layout::of_usual(bytes, at) {
         Some(layout) => {
             repeat.note(bytes, at, layout.end);

@@ -109,7 +109,7 @@ fn what_a_kafka_producer_sends_is_taken() {
 }
 
 #[test]
-fn every_bit_of_a_batch_behind_the_crc_counts() {
+fn every_bit_of_a_batch_after_the_crc_counts() {
     let bytes = read("lz4-mixed.bin");
     for at in 17..bytes.len() {
         for bit in 0..8 {

@@ -72,7 +72,7 @@ fn kafka_reads_batches_of_every_codec() {
     }
 }
 
-/// Batches that a client could send, most of them wrong somewhere behind a CRC that fits.
+/// Batches that a client could send, most of them invalid somewhere after a CRC that fits.
 fn candidates() -> Vec<Vec<u8>> {
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = move |end: usize| {
@@ -149,7 +149,7 @@ fn kafka_judges_batches_the_same() {
         let is_compressed = candidate[22] & 7 != 0;
         let meant = match &ours {
             Err(error) => is_meant(error, kafka, is_compressed),
-            // Numbered anew here; Kafka fails at that when they are compressed.
+            // Renumbered here; Kafka fails to renumber compressed records.
             Ok(produced) => !produced.offsets_consecutive && kafka == -1,
         };
         assert!(code == kafka || meant, "Kafka says {kafka}, we {code}: {:?}\n{candidate:02x?}", ours.err());

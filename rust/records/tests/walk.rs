@@ -64,7 +64,7 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
     })
 }
 
-/// A varint with a byte more than it needs, as nobody writes it but Apache Kafka reads it.
+/// A varint with one byte more than necessary: no client writes it, and Apache Kafka reads it.
 fn put_padded(out: &mut Vec<u8>, value: i32, is_padded: bool) {
     put_varint(out, value);
     if is_padded && let Some(last) = out.last_mut() {
@@ -151,7 +151,7 @@ fn read_record(reader: &mut Reader<'_>) -> Result<(i64, i32, bool), RecordFault>
     Ok((timestamp_delta, offset_delta, has_key))
 }
 
-/// The walk that nobody could get wrong.
+/// The obviously correct walk.
 fn obvious(payload: &[u8], count: i32, compacted: bool) -> Result<Seen, RecordsError> {
     let mut reader = Reader::new(payload);
     let mut seen = Seen { max_timestamp: -1, max_timestamp_delta: 0, offsets_consecutive: true, refused: Vec::new() };

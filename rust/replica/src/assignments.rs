@@ -1,4 +1,4 @@
-//! Which directory each replica of this broker is in, where the image does not know it yet (KIP-858).
+//! The log directory of each replica of this broker that the image does not contain yet (KIP-858).
 
 use std::sync::Arc;
 
@@ -9,24 +9,24 @@ use klamm_metadata::topic::Topic;
 
 use super::replicas::{Key, Replicas};
 
-/// A partition whose directory the image does not have, or has wrongly.
+/// A partition whose log directory is missing or wrong in the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unassigned {
-    /// The directory that it is in, or will be when it is written.
+    /// The directory that it is in, or that it will be in after its first write.
     pub directory_id: Uuid,
     pub topic_id: Uuid,
     pub partition: i32,
 }
 
 impl Replicas {
-    /// Those of the topics that are to be told to the controller. One that was never written gets its directory now, so
-    /// that it goes with that directory as in Apache Kafka, which makes its files at once.
+    /// The partitions of the topics that must be reported to the controller. One that was never written is assigned a
+    /// directory now, so that it fails with that directory as in Apache Kafka, which creates its files immediately.
     pub(super) fn unassigned(&self, image: &MetadataImage, topics: &[&Arc<Topic>]) -> Vec<Unassigned> {
         if !image.metadata_version().is_some_and(|version| version.has_directory_assignment()) {
             return Vec::new();
         }
         let table = image.topics().directory_table();
-        // As the image numbers them; a directory that is in no partition yet has no number.
+        // The image's number of each directory; a directory without partitions has no number yet.
         let own: Vec<Option<u32>> = self.logs().dirs().iter().map(|dir| table.find(dir.id())).collect();
         let mut found = Vec::new();
         for topic in topics {
@@ -47,21 +47,22 @@ impl Replicas {
         found
     }
 
-    /// The number of the directory that a partition is in, or is to be in; `None` when that is not known or it failed.
+    /// The number of the directory that a partition is in or will be in; `None` if it is not known or the directory
+    /// failed.
     fn dir_of(&self, key: Key, topic: &str, assigned: Option<usize>) -> Option<usize> {
         let open = self.open.read().get(&key).map(|partition| partition.dir());
         let on_disk = || {
             let found = self.on_disk.lock().get(&(topic.to_owned(), key.1)).cloned()?;
-            // Where both say the same, it does not matter whose files they are.
+            // If both agree, it does not matter which topic owns the files.
             let is_known = Some(found.dir) == assigned;
-            (is_known || !matches!(self.why_not_of(&found, key.0), Ok(Some(_)))).then_some(found.dir)
+            (is_known || !matches!(self.topic_mismatch(&found, key.0), Ok(Some(_)))).then_some(found.dir)
         };
         if open.is_some() {
             return self.in_use(open);
         }
         let found = on_disk();
         if found.is_some() || assigned.is_some() || self.may_be_missing(key) {
-            // Not open, and perhaps never written: it counts where it is all the same.
+            // Not open, and possibly never written: it still counts for its directory.
             let dir = found.or(assigned);
             dir.inspect(|&dir| self.planned.lock().keep(key, dir));
             return if found.is_some() { self.in_use(dir) } else { dir };
@@ -73,14 +74,14 @@ impl Replicas {
         dir.filter(|&dir| self.logs().dirs()[dir].offline_cause().is_none())
     }
 
-    /// Why a partition is not served here that another broker leads, or none.
-    pub(super) fn why_not_led(&self, image: &MetadataImage, record: &PartitionRecord) -> ErrorCode {
-        let directory = record.directory_of(self.node_id);
-        let directory = directory.and_then(|number| image.topics().directory_table().ids([number].into_iter()).pop());
-        let broker = image.brokers().get(&self.node_id);
-        match directory.zip(broker) {
-            Some((directory, broker)) if !broker.has_online_dir(directory) => ErrorCode::KAFKA_STORAGE_ERROR,
-            _ => ErrorCode::NOT_LEADER_OR_FOLLOWER,
+    /// The error of a replica in a log directory that is offline.
+    pub(super) fn why_offline(&self, image: &MetadataImage, record: &PartitionRecord) -> Option<ErrorCode> {
+        if record.leader() == self.node_id {
+            return None;
         }
+        let directory = record.directory_of(self.node_id)?;
+        let directory = image.topics().directory_table().ids([directory].into_iter()).pop()?;
+        let broker = image.brokers().get(&self.node_id)?;
+        (!broker.has_online_dir(directory)).then_some(ErrorCode::KAFKA_STORAGE_ERROR)
     }
 }

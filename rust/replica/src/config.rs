@@ -1,4 +1,4 @@
-//! The topic's settings as its partitions use them.
+//! The topic configuration that a partition uses.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use klamm_config::{ConfigValue, Settings};
 use klamm_log::LogConfig;
 use klamm_records::{Codec, Compression, ProduceRules, TimestampType};
 
-/// Settings of one partition: those of its log, and those that its leader checks.
+/// Configuration of one partition: that of its log, and what its leader validates.
 #[derive(Clone, Debug)]
 pub struct PartitionConfig {
     pub log: Arc<LogConfig>,
@@ -22,8 +22,8 @@ impl Default for PartitionConfig {
 }
 
 impl PartitionConfig {
-    /// What the partitions of a topic obey, given the node's settings and the topic's own by key (facts 12: topic keys and
-    /// their synonyms).
+    /// Computes a partition's configuration from the node's configuration and the topic's own values by key (topic
+    /// configs and their broker synonyms, Apache Kafka's `LogConfig` and `ServerTopicConfigSynonyms`).
     pub fn of_topic(settings: &Settings, own: &dyn Fn(&str) -> Option<String>) -> Self {
         let topic = Topic { settings, own };
         Self {
@@ -33,12 +33,7 @@ impl PartitionConfig {
         }
     }
 
-    /// KIP-966: no more replicas can be asked for than there are.
-    pub fn effective_min_isr(&self, replica_count: usize) -> usize {
-        self.min_insync_replicas.min(replica_count)
-    }
-
-    /// What an append of now is checked against.
+    /// The rules that an append at `now_ms` is validated against.
     pub fn produce_rules(&self, origin: klamm_log::Origin, now_ms: i64) -> ProduceRules {
         ProduceRules {
             origin: match origin {
@@ -58,7 +53,7 @@ impl PartitionConfig {
     }
 }
 
-/// The settings of a topic: its own, else the node's, else the defaults.
+/// The configuration of a topic: its own value, else the node's, else the default.
 struct Topic<'a> {
     settings: &'a Settings,
     own: &'a dyn Fn(&str) -> Option<String>,
@@ -111,7 +106,7 @@ impl Topic<'_> {
         }
     }
 
-    /// For tests a topic may have segments that are smaller than Apache Kafka allows.
+    /// For tests, a topic may have segments that are smaller than Apache Kafka allows.
     fn segment_bytes(&self) -> u32 {
         let internal = self.settings.topic_value(self.own, "internal.segment.bytes");
         internal.as_ref().and_then(ConfigValue::whole).unwrap_or_else(|| self.number("segment.bytes")) as u32

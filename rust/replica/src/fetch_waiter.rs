@@ -1,7 +1,10 @@
-//! A fetch that waits: an entry on every partition it reads, woken once.
+//! A waiting fetch: it has an entry on every partition that it reads, and is woken once.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
+
+use super::core::Waiter;
 
 /// Shared between one waiting fetch and the partitions that may satisfy it.
 #[derive(Debug)]
@@ -22,7 +25,7 @@ impl FetchWaiter {
         }
     }
 
-    /// The fetch was answered otherwise: entries of this waiter are only garbage now.
+    /// The fetch was answered in another way: the remaining entries of this waiter are obsolete.
     pub fn end(&self) {
         self.ended.store(true, Ordering::Release);
     }
@@ -31,5 +34,11 @@ impl FetchWaiter {
     #[inline]
     pub fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
+    }
+}
+
+impl Waiter for Arc<FetchWaiter> {
+    fn has_ended(&self) -> bool {
+        FetchWaiter::has_ended(self)
     }
 }

@@ -1,13 +1,20 @@
 //! The partitions of a broker: role, ISR, high watermark, leader epochs, waiting produces and fetches.
 //!
-//! A [`Partition`] joins a log with its leadership. [`Replicas`] opens partitions when they are used and follows the metadata
-//! image. What a partition is asked and answers are the types of `results`; a produce waits with a callback, a fetch with a
-//! [`FetchWaiter`], and both are notified outside of the partition's lock. No connection and no message is known here.
+//! A [`Partition`] combines a log with its [`core::PartitionCore`], which decides. [`Replicas`] opens partitions when they are used and follows
+//! the metadata image. The request and result types of a partition are in `results`; a produce waits with a callback,
+//! a fetch with a [`FetchWaiter`], and both are notified without the partition's lock. Connections and messages are
+//! not known here.
 
-mod acks;
 mod assignments;
+mod changes;
 mod config;
+pub mod core;
 mod fetch_waiter;
+mod following;
+#[cfg(test)]
+mod following_tests;
+mod image_brokers;
+mod isr_changes;
 mod partition;
 mod planned;
 mod reading;
@@ -16,17 +23,17 @@ mod replicas;
 mod replicas_tests;
 mod results;
 mod sizes;
-mod watchers;
-mod watermark;
 
-pub use acks::OnAck;
 pub use assignments::Unassigned;
+pub use changes::{ChangedPartitions, Changes};
 pub use config::PartitionConfig;
+pub use core::Awaits;
 pub use fetch_waiter::FetchWaiter;
-pub use partition::{Durability, Leadership, Partition, PartitionId};
+pub use following::{FetchedBatches, Following, Position};
+pub use isr_changes::{AnsweredIsr, IsrChanges};
+pub use partition::{Durability, OnAck, Partition, PartitionId};
 pub use reading::{
     EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST, LATEST_TIERED, MAX_TIMESTAMP, UP_TO_HIGH_WATERMARK,
 };
 pub use replicas::{Published, Replicas, ReplicasOptions};
 pub use results::{Appended, Fetched, FoundOffset, OffsetQuery, PartitionFetch, Refused};
-pub use watermark::Watermark;

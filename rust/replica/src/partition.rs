@@ -1,10 +1,10 @@
-//! One partition of this broker: its log, its role, and who waits for it.
+//! One partition of this broker: its log, its replication state, and the lock around both.
 //!
-//! A partition's lock is taken alone; acknowledgements and wake-ups run after it is released. Invariants: (1) the high
-//! watermark lies in `[log start, log end]`; (2) with [`Durability::Flushed`] the leader counts itself only up to its
-//! flushed offset, so that nothing is committed that a power cut could take back; (3) whoever waits is told exactly once:
-//! by the watermark, or when the partition stops leading.
+//! [`PartitionCore`] decides; this is the shell that passes it the offsets of the log and carries its effects out. No other
+//! lock is acquired while a partition's lock is held; acknowledgements and wake-ups run after it is released. With
+//! [`Durability::Flushed`] the leader counts itself only up to its flushed offset, so that a power cut cannot undo a commit.
 
+use std::cell::Cell;
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
@@ -14,14 +14,19 @@ use klamm_log::{AppendError, FlushEnd, FlushJob, FlushState, Log, LogManager, Lo
 use klamm_records::{ProduceRules, RecordsError, convert, validate_produced};
 use parking_lot::Mutex;
 
-use super::acks::{Acks, Due, OnAck};
+use super::changes::Changes;
 use super::config::PartitionConfig;
+use super::core::{self, Assignment, Awaits, IsrAnswer, IsrProposal, LogOffsets, PartitionCore, RoleChange};
 use super::fetch_waiter::FetchWaiter;
+use super::image_brokers::ImageBrokers;
 use super::results::{Appended, Refused};
-use super::watchers::Watchers;
-use super::watermark::Watermark;
 
-/// What an acknowledgement of acks=all promises (`klamm.flush.before.ack`).
+/// Called once with the result of an append, without the partition's lock.
+pub type OnAck = Box<dyn FnOnce(ErrorCode) + Send>;
+
+pub(super) type Effects = core::Effects<OnAck, Arc<FetchWaiter>>;
+
+/// What an acknowledgement with acks=all guarantees (`klamm.flush.before.ack`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// The records are on the disk of every member of the ISR (`all`).
@@ -30,7 +35,7 @@ pub enum Durability {
     PageCache,
 }
 
-/// Which partition it is.
+/// Identifies a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionId {
     pub topic: Arc<str>,
@@ -38,117 +43,61 @@ pub struct PartitionId {
     pub index: i32,
 }
 
-/// Where a partition's log is: the node's directories, and which of them.
+/// The log directory of a partition: the node's directories, and which of them.
 #[derive(Clone)]
 pub struct Place {
     pub logs: Arc<LogManager>,
     pub dir: usize,
 }
 
-/// What the metadata image says of the partition, as far as its leader needs it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Leadership {
-    pub leader_epoch: i32,
-    /// Members of the ISR other than this broker.
-    pub isr_followers: Vec<i32>,
-    pub replica_count: usize,
-}
-
-pub(super) struct Leader {
-    pub(super) leadership: Leadership,
-    pub(super) watermark: Watermark,
-    pub(super) epoch_start_offset: i64,
-}
-
-pub(super) enum Role {
-    Leader(Leader),
-    /// Not led here (any more), deleted, or its log directory is gone: with what to answer, and the watermark that a
-    /// later leadership begins with.
-    Offline {
-        code: ErrorCode,
-        high_watermark: i64,
-        /// What was appended needs only this disk, so whoever waits for it is still told.
-        settles: bool,
-    },
-}
-
 pub(super) struct State {
     pub(super) log: Log,
-    pub(super) role: Role,
-    acks: Acks,
-    watchers: Watchers,
+    pub(super) core: PartitionCore<OnAck, Arc<FetchWaiter>>,
+    /// Woken by the next flush.
+    pub(super) flush_waiters: Vec<Arc<FetchWaiter>>,
 }
 
-/// Who must hear of a change, collected under the lock and told after it.
-#[must_use = "somebody waits for this"]
-#[derive(Default)]
-pub(super) struct News {
-    due: Due,
-    watchers: Vec<Arc<FetchWaiter>>,
-}
+/// The requests for which a thread keeps room.
+const KEPT_MAX: usize = 1024;
 
-impl News {
-    pub(super) fn tell(self) {
-        self.due.tell();
-        for waiter in self.watchers {
-            waiter.wake();
-        }
-    }
+thread_local! {
+    /// Of this thread's last event, so that notifying a waiting request allocates nothing.
+    static EFFECTS: Cell<Effects> = Cell::default();
 }
 
 impl State {
-    /// The log, its leader's part of the role, or what to answer.
-    pub(super) fn leading(&mut self) -> Result<(&mut Log, &mut Leader), ErrorCode> {
-        match &mut self.role {
-            Role::Leader(leader) => Ok((&mut self.log, leader)),
-            Role::Offline { code, .. } => Err(*code),
-        }
+    /// The log, if this broker leads; otherwise the error to return.
+    pub(super) fn leading(&mut self) -> Result<(&mut Log, &PartitionCore<OnAck, Arc<FetchWaiter>>), ErrorCode> {
+        self.core.check_leader()?;
+        Ok((&mut self.log, &self.core))
     }
 
-    /// The newest watermark that was known here.
-    fn high_watermark(&self) -> i64 {
-        match &self.role {
-            Role::Leader(leader) => leader.watermark.get(),
-            Role::Offline { high_watermark, .. } => *high_watermark,
-        }
+    pub(super) fn is_flushed(&self, durability: Durability) -> bool {
+        durability == Durability::PageCache || self.log.flushed_offset() >= self.log.log_end_offset()
     }
 
-    /// Whether what ends at `end_offset` is acknowledged by all that it needs.
-    fn has_acked(&self, end_offset: i64) -> bool {
-        match &self.role {
-            Role::Leader(leader) => leader.watermark.get() >= end_offset && leader.watermark.has_min_isr(),
-            Role::Offline { .. } => false,
-        }
-    }
-
-    /// Moves the watermark up to what is held, and collects who waited for that.
-    fn advance(&mut self, durability: Durability) -> News {
-        let leader = match &mut self.role {
-            Role::Leader(leader) => leader,
-            Role::Offline { settles: true, .. } => {
-                let due = self.acks.reached(own_offset(durability, &self.log), ErrorCode::NONE);
-                return News { due, ..News::default() };
-            }
-            Role::Offline { .. } => return News::default(),
+    pub(super) fn offsets(&self, durability: Durability) -> LogOffsets {
+        let (start, end) = (self.log.log_start_offset(), self.log.log_end_offset());
+        let counted = match durability {
+            Durability::Flushed => self.log.flushed_offset(),
+            Durability::PageCache => end,
         };
-        if !leader.watermark.advance(own_offset(durability, &self.log)) {
-            return News::default();
-        }
-        let high_watermark = leader.watermark.get();
-        assert!(high_watermark <= self.log.log_end_offset(), "{high_watermark} > {}", self.log.log_end_offset());
-        let code =
-            if leader.watermark.has_min_isr() { ErrorCode::NONE } else { ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND };
-        News { due: self.acks.reached(high_watermark, code), watchers: self.watchers.take() }
+        LogOffsets { start, end, counted }
     }
 }
 
-/// A refusal without details.
+/// A rejection without details.
 fn refused(code: ErrorCode) -> Refused {
     Refused { code, message: None, record_errors: Vec::new(), log_start_offset: -1 }
 }
 
-/// Apache Kafka tells the log's start beside what is wrong with records, not beside what a batch is refused for unread.
-fn told(code: ErrorCode, message: String, record_errors: Vec<(i32, Option<String>)>, log_start_offset: i64) -> Refused {
+/// Like Apache Kafka, include the log start offset with errors of records, but not with errors of a whole batch.
+fn rejected(
+    code: ErrorCode,
+    message: String,
+    record_errors: Vec<(i32, Option<String>)>,
+    log_start_offset: i64,
+) -> Refused {
     let is_unread = [
         ErrorCode::CORRUPT_MESSAGE,
         ErrorCode::MESSAGE_TOO_LARGE,
@@ -160,162 +109,178 @@ fn told(code: ErrorCode, message: String, record_errors: Vec<(i32, Option<String
     Refused { code, message: Some(message), record_errors, log_start_offset }
 }
 
-/// How far the leader counts itself.
-fn own_offset(durability: Durability, log: &Log) -> i64 {
-    match durability {
-        Durability::Flushed => log.flushed_offset(),
-        Durability::PageCache => log.log_end_offset(),
-    }
-}
-
-/// A partition that this broker leads or led.
+/// A partition of which this broker has a replica.
 pub struct Partition {
     pub id: PartitionId,
     own: Weak<Partition>,
-    durability: Durability,
+    pub(super) durability: Durability,
+    pub(super) brokers: Arc<ImageBrokers>,
+    changes: Arc<Changes>,
     pub(super) place: Place,
     flush_state: FlushState,
     config: ArcSwap<PartitionConfig>,
     pub(super) state: Mutex<State>,
 }
 
+/// What a partition shares with the others of its broker.
+#[derive(Clone)]
+pub struct Shared {
+    pub durability: Durability,
+    pub brokers: Arc<ImageBrokers>,
+    pub changes: Arc<Changes>,
+}
+
 impl Partition {
-    /// Takes over leadership of `log`. `high_watermark` is the checkpointed one; alone in the ISR, all that is durable
-    /// is committed.
-    pub fn lead(
+    /// A replica with `log` and the checkpointed high watermark, in the role that the image assigns.
+    pub fn open(
         id: PartitionId,
-        mut log: Log,
-        leadership: Leadership,
+        log: Log,
         high_watermark: i64,
+        assignment: &Assignment,
         config: Arc<PartitionConfig>,
-        durability: Durability,
         place: Place,
+        shared: Shared,
     ) -> Arc<Self> {
-        let leader = Self::begin_epoch(&mut log, leadership, high_watermark, &config, durability);
-        let role = Role::Leader(leader);
-        let state = Mutex::new(State { log, role, acks: Acks::default(), watchers: Watchers::default() });
+        let is_planned = log.is_planned();
+        let Shared { durability, brokers, changes } = shared;
+        let core = PartitionCore::new(brokers.node_id, brokers.lag_max_ms, high_watermark, config.min_insync_replicas);
+        let state = Mutex::new(State { log, core, flush_waiters: Vec::new() });
         let partition = Arc::new_cyclic(|own| Self {
             id,
             own: own.clone(),
             durability,
+            brokers,
+            changes,
             place,
             flush_state: FlushState::default(),
             config: ArcSwap::new(config),
             state,
         });
-        // What an unclean stop left unflushed, and the new epoch.
-        partition.mark_dirty();
+        partition.on_assignment(assignment);
+        // For records that an unclean stop left unflushed, and for the new epoch. A log that is not on disk has neither:
+        // its first flush, or a recovery from its batches, includes the epoch.
+        if !is_planned {
+            partition.mark_dirty();
+        }
         partition
     }
 
-    fn mark_dirty(&self) {
+    pub(super) fn mark_dirty(&self) {
         let owner: Arc<dyn LogOwner> = self.arc();
         self.place.logs.dirs()[self.place.dir].flusher().mark_dirty(&owner);
     }
 
-    fn begin_epoch(
-        log: &mut Log,
-        leadership: Leadership,
-        high_watermark: i64,
-        config: &PartitionConfig,
-        durability: Durability,
-    ) -> Leader {
-        if log.latest_epoch().is_none_or(|epoch| epoch < leadership.leader_epoch) {
-            log.assign_epoch(leadership.leader_epoch, log.log_end_offset());
-        }
-        let high_watermark = high_watermark.clamp(log.log_start_offset(), log.log_end_offset());
-        let min_isr = config.effective_min_isr(leadership.replica_count);
-        let mut watermark = Watermark::new(high_watermark, &leadership.isr_followers, min_isr);
-        watermark.advance(own_offset(durability, log));
-        Leader { leadership, watermark, epoch_start_offset: log.log_end_offset() }
+    /// Runs an event of the core under the lock, and carries its effects out without it.
+    pub(super) fn event<T>(&self, event: impl FnOnce(&mut State, &mut Effects) -> T) -> T {
+        let mut effects = self.effects();
+        let result = event(&mut self.state.lock(), &mut effects);
+        self.carry_out(effects);
+        result
     }
 
-    /// The number of its log directory.
+    /// Room for the effects of an event.
+    pub(super) fn effects(&self) -> Effects {
+        EFFECTS.take()
+    }
+
+    /// Notifies the requests that an event concerns, and the broker; call it without a partition's lock.
+    pub(super) fn carry_out(&self, mut effects: Effects) {
+        for (ack, code) in effects.acks.drain(..) {
+            ack(code);
+        }
+        for waiter in effects.fetches.drain(..) {
+            waiter.wake();
+        }
+        if effects.role.take().is_some() {
+            self.changes.roles.push(self.arc());
+        }
+        if effects.proposal.take().is_some() {
+            self.changes.isr.push(self.arc());
+        }
+        // A burst of requests must not keep its memory.
+        if effects.acks.capacity().max(effects.fetches.capacity()) <= KEPT_MAX {
+            EFFECTS.set(effects);
+        }
+    }
+
+    /// The index of its log directory.
     pub(super) fn dir(&self) -> usize {
         self.place.dir
     }
 
-    /// A handle on itself.
+    /// A reference to itself.
     fn arc(&self) -> Arc<Self> {
-        self.own.upgrade().expect("a method runs on a partition that somebody holds")
+        self.own.upgrade().expect("a method runs on a partition with a reference")
     }
 
-    /// The metadata image changed: the same leader goes on, or leads a newer epoch.
-    pub fn on_leadership(&self, leadership: Leadership) {
-        let news = {
-            let mut state = self.state.lock();
-            let config = self.config.load();
-            let State { log, role, .. } = &mut *state;
-            match role {
-                Role::Leader(leader) if leader.leadership == leadership => return,
-                Role::Leader(leader) => {
-                    let high_watermark = leader.watermark.get();
-                    *leader = Self::begin_epoch(log, leadership, high_watermark, &config, self.durability);
-                }
-                // The log directory's end is final; another leader's time is not.
-                Role::Offline { code: ErrorCode::KAFKA_STORAGE_ERROR, .. } => return,
-                Role::Offline { high_watermark, .. } => {
-                    let leader = Self::begin_epoch(log, leadership, *high_watermark, &config, self.durability);
-                    *role = Role::Leader(leader);
-                }
+    /// Whether this broker leads; otherwise the error to return.
+    pub fn check_leader(&self) -> Result<(), ErrorCode> {
+        self.state.lock().core.check_leader()
+    }
+
+    /// Applies the partition of a newer image.
+    pub fn on_assignment(&self, assignment: &Assignment) {
+        let now_ms = self.brokers.now_ms();
+        self.event(|state, effects| {
+            let offsets = state.offsets(self.durability);
+            state.core.on_assignment(assignment, &offsets, now_ms, &*self.brokers, effects);
+            if effects.role.is_some() {
+                effects.fetches.append(&mut state.flush_waiters);
             }
-            state.advance(self.durability)
-        };
-        news.tell();
+            if let Some(RoleChange::Lead { epoch, start_offset }) = effects.role
+                && state.log.latest_epoch().is_none_or(|latest| latest < epoch)
+            {
+                state.log.assign_epoch(epoch, start_offset);
+            }
+        });
     }
 
-    /// New settings of the topic.
+    /// The ISR that this leader proposes.
+    pub fn pending_isr(&self) -> Option<IsrProposal> {
+        self.state.lock().core.pending_isr().cloned()
+    }
+
+    /// Applies the controller's answer to a proposal; true if it must be sent again.
+    pub fn on_isr_answer(&self, proposal: &IsrProposal, answer: Result<&IsrAnswer, ErrorCode>) -> bool {
+        self.event(|state, effects| {
+            let offsets = state.offsets(self.durability);
+            state.core.on_isr_answer(proposal, answer, &offsets, &*self.brokers, effects)
+        })
+    }
+
+    /// Proposes to remove replicas that lag from the ISR.
+    pub fn check_lag(&self) {
+        let now_ms = self.brokers.now_ms();
+        self.event(|state, effects| {
+            let offsets = state.offsets(self.durability);
+            state.core.on_lag_check(&offsets, now_ms, &*self.brokers, effects);
+        });
+    }
+
+    /// Applies a new topic configuration.
     pub fn set_config(&self, config: Arc<PartitionConfig>) {
-        let news = {
-            let mut state = self.state.lock();
+        self.event(|state, effects| {
             state.log.set_config(config.log.clone());
-            if let Role::Leader(leader) = &mut state.role {
-                leader.watermark.set_min_isr(config.effective_min_isr(leader.leadership.replica_count));
-            }
+            let min_insync_replicas = config.min_insync_replicas;
             self.config.store(config);
-            state.advance(self.durability)
-        };
-        news.tell();
+            let offsets = state.offsets(self.durability);
+            state.core.on_min_isr(min_insync_replicas, &offsets, &*self.brokers, effects);
+        });
     }
 
-    /// Stops serving: everyone who waits, and everyone who asks from now on, is told `code`. A failed log directory
-    /// stays what they are told, whoever leads meanwhile.
-    pub fn stop_leading(&self, code: ErrorCode) {
-        let news = {
-            let mut state = self.state.lock();
-            if matches!(state.role, Role::Offline { code: ErrorCode::KAFKA_STORAGE_ERROR, .. }) {
-                return;
-            }
-            let high_watermark = state.high_watermark();
-            state.role = Role::Offline { code, high_watermark, settles: false };
-            News { due: state.acks.fail(code), watchers: state.watchers.take() }
-        };
-        news.tell();
+    /// Stops serving for good: waiting requests and all later ones receive `code`. After a failure of the log directory
+    /// this error stays.
+    pub fn stop(&self, code: ErrorCode) {
+        self.event(|state, effects| {
+            state.core.go_offline(code, effects);
+            effects.fetches.append(&mut state.flush_waiters);
+        });
     }
 
-    /// Another broker leads, or none: who asks from now on is told so, and who waits too unless this broker is alone in
-    /// the ISR. Then what was appended is kept, and a producer that was told otherwise would send it once more, at worst
-    /// to a log that was closed and opened since and looks back only so far for what its snapshot lacks (`log/recall.rs`).
-    pub fn resign(&self) {
-        let code = ErrorCode::NOT_LEADER_OR_FOLLOWER;
-        let news = {
-            let mut state = self.state.lock();
-            let settles = match &state.role {
-                Role::Leader(leader) => leader.leadership.isr_followers.is_empty() && leader.watermark.has_min_isr(),
-                Role::Offline { .. } => return,
-            };
-            let high_watermark = state.high_watermark();
-            state.role = Role::Offline { code, high_watermark, settles };
-            let due = if settles { Due::default() } else { state.acks.fail(code) };
-            News { due, watchers: state.watchers.take() }
-        };
-        news.tell();
-    }
-
-    /// Appends what a client or a coordinator of this node produced; `batches` is patched in place.
+    /// Appends the batches of a client or of a coordinator on this node; `batches` is modified in place.
     ///
-    /// `required_acks` -1 asks for min.insync.replicas to be there. [`Partition::when_acked`] tells when the result is
-    /// acknowledged by all.
+    /// With `required_acks` -1, min.insync.replicas must be satisfied. [`Partition::when_acked`] notifies when the
+    /// result is acknowledged by all.
     pub fn append(
         &self,
         batches: &mut [u8],
@@ -330,7 +295,8 @@ impl Partition {
         Ok(appended)
     }
 
-    /// The same, but the flusher is not told; whether [`Replicas::mark_dirty`](super::Replicas::mark_dirty) has to.
+    /// The same without notifying the flusher; the result says whether to call
+    /// [`Replicas::mark_dirty`](super::Replicas::mark_dirty).
     pub fn append_unmarked(
         &self,
         batches: &mut [u8],
@@ -358,51 +324,44 @@ impl Partition {
         origin: Origin,
         rules: &ProduceRules,
     ) -> Result<(Appended, bool), Refused> {
-        let (appended, wants_flush, news) = {
-            let mut state = self.state.lock();
-            let (log, leader) = state.leading().map_err(refused)?;
-            if required_acks == -1 && !leader.watermark.has_min_isr() {
-                return Err(refused(ErrorCode::NOT_ENOUGH_REPLICAS));
+        let appended = self.event(|state, effects| {
+            match required_acks {
+                -1 => state.core.check_min_isr().map_err(|code| Ok(refused(code)))?,
+                _ => state.core.check_leader().map_err(|code| Ok(refused(code)))?,
             }
-            match log.append_as_leader(batches, leader.leadership.leader_epoch, rules.now_ms, origin) {
-                Ok(appended) => {
-                    let (end_offset, log_start_offset) = (appended.last_offset + 1, log.log_start_offset());
-                    let wants_flush = log.wants_flush();
-                    let news = state.advance(self.durability);
-                    let appended = Appended {
-                        base_offset: appended.base_offset,
-                        log_append_time_ms: appended.append_time_ms,
-                        log_start_offset,
-                        end_offset,
-                        is_acked: state.has_acked(end_offset),
-                    };
-                    (appended, wants_flush, news)
-                }
-                Err(error) => {
-                    let log_start_offset = log.log_start_offset();
-                    drop(state);
-                    return Err(self.append_failed(&error, log_start_offset));
-                }
-            }
-        };
-        news.tell();
-        Ok((appended, wants_flush))
+            let appended = state.log.append_as_leader(batches, state.core.leader_epoch(), rules.now_ms, origin);
+            let appended = appended.map_err(|error| Err((error, state.log.log_start_offset())))?;
+            let offsets = state.offsets(self.durability);
+            state.core.on_appended(&offsets, &*self.brokers, effects);
+            let end_offset = appended.last_offset + 1;
+            let result = Appended {
+                base_offset: appended.base_offset,
+                log_append_time_ms: appended.append_time_ms,
+                log_start_offset: offsets.start,
+                end_offset,
+                is_acked: state.core.ack_result(end_offset) == Some(ErrorCode::NONE),
+            };
+            Ok((result, state.log.wants_flush()))
+        });
+        appended.map_err(|failed: Result<Refused, (AppendError, i64)>| {
+            failed.unwrap_or_else(|(error, log_start_offset)| self.append_failed(&error, log_start_offset))
+        })
     }
 
     fn append_failed(&self, error: &AppendError, log_start_offset: i64) -> Refused {
         if let AppendError::Log(error) = error {
             self.report(error);
         }
-        told(error.code(), error.to_string(), Vec::new(), log_start_offset)
+        rejected(error.code(), error.to_string(), Vec::new(), log_start_offset)
     }
 
     fn refuse(&self, error: &RecordsError) -> Refused {
         let record_errors = error.refused_records().iter().map(|r| (r.index, Some(r.refusal.to_string()))).collect();
         let log_start_offset = self.state.lock().log.log_start_offset();
-        told(ErrorCode(error.error_code()), error.to_string(), record_errors, log_start_offset)
+        rejected(ErrorCode(error.error_code()), error.to_string(), record_errors, log_start_offset)
     }
 
-    /// Tells the directory of an error that it must not survive, and reports damage.
+    /// Reports an error to the log directory, which fails if it must not survive the error, and reports damage.
     pub fn report(&self, error: &LogError) {
         self.place.logs.report_damage(error);
         if error.stops_directory() {
@@ -410,37 +369,20 @@ impl Partition {
         }
     }
 
-    /// Calls `done` once the high watermark is at `end_offset` or beyond, or with an error when the partition stops
-    /// leading first. It may be called before this returns.
+    /// Calls `done` once the high watermark reaches `end_offset`, or with an error if the partition stops leading
+    /// first. It may be called before this returns.
     pub fn when_acked(&self, end_offset: i64, done: OnAck) {
-        let code = {
-            let mut state = self.state.lock();
-            match &state.role {
-                Role::Leader(leader) if leader.watermark.get() < end_offset => {
-                    state.acks.push(end_offset, done);
-                    return;
-                }
-                Role::Leader(leader) if leader.watermark.has_min_isr() => ErrorCode::NONE,
-                Role::Leader(_) => ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-                Role::Offline { settles: true, .. } if own_offset(self.durability, &state.log) < end_offset => {
-                    state.acks.push(end_offset, done);
-                    return;
-                }
-                Role::Offline { settles: true, .. } => ErrorCode::NONE,
-                Role::Offline { code, .. } => *code,
-            }
-        };
-        done(code);
+        let due = self.state.lock().core.await_ack(end_offset, done);
+        if let Some((done, code)) = due {
+            done(code);
+        }
     }
 
-    /// Wakes `waiter` at the next change that a fetch could see. The caller looks once more after it: what happened
-    /// before this call is not told.
-    pub fn watch(&self, waiter: Arc<FetchWaiter>) {
-        let mut state = self.state.lock();
-        if matches!(state.role, Role::Leader(_)) {
-            state.watchers.push(waiter);
-        } else {
-            drop(state);
+    /// Wakes `waiter` at the next change that is visible to a fetch that waits for `awaits`. The caller must check once more
+    /// after this call, because earlier changes are not notified.
+    pub fn watch(&self, awaits: Awaits, waiter: Arc<FetchWaiter>) {
+        let refused = self.state.lock().core.await_data(awaits, waiter);
+        if let Some(waiter) = refused {
             waiter.wake();
         }
     }
@@ -450,7 +392,7 @@ impl Partition {
         work(&mut self.state.lock().log)
     }
 
-    /// The settings in force.
+    /// The current configuration.
     pub fn config(&self) -> Arc<PartitionConfig> {
         self.config.load_full()
     }
@@ -466,16 +408,16 @@ impl LogOwner for Partition {
     }
 
     fn complete_flush(&self, end: FlushEnd) {
-        let news = {
-            let mut state = self.state.lock();
+        self.event(|state, effects| {
             state.log.complete_flush(end);
-            state.advance(self.durability)
-        };
-        news.tell();
+            let offsets = state.offsets(self.durability);
+            state.core.on_flushed(&offsets, &*self.brokers, effects);
+            effects.fetches.append(&mut state.flush_waiters);
+        });
     }
 
     fn high_watermark(&self) -> i64 {
-        self.state.lock().high_watermark()
+        self.state.lock().core.high_watermark()
     }
 
     fn with_log(&self, work: &mut dyn FnMut(&mut Log)) {
@@ -483,6 +425,6 @@ impl LogOwner for Partition {
     }
 
     fn go_offline(&self) {
-        self.stop_leading(ErrorCode::KAFKA_STORAGE_ERROR);
+        self.stop(ErrorCode::KAFKA_STORAGE_ERROR);
     }
 }

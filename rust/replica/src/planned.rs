@@ -1,4 +1,5 @@
-//! Which directory a partition is in that is not open: it may never have been written, and still somebody was told.
+//! The log directory of a partition that is not open: it may never have been written, but its directory may have been
+//! reported already.
 
 use std::collections::HashMap;
 
@@ -6,16 +7,18 @@ use klamm_log::LogManager;
 
 use super::replicas::Key;
 
-/// The directories of partitions that are not open, so that each counts for its own when the emptiest is looked for.
+/// The directories of partitions that are not open, so that they count when the directory with the fewest is
+/// selected.
 #[derive(Default)]
 pub(super) struct Planned {
     dirs: HashMap<Key, usize>,
-    /// How many of them are in each directory.
+    /// The number of such partitions in each directory.
     counts: HashMap<usize, usize>,
 }
 
 impl Planned {
-    /// The number of the partition's directory, chosen when it was not or is out of use; `None` when all are.
+    /// The index of the partition's directory, selected now if there is none or it is offline; `None` if all are
+    /// offline.
     pub(super) fn dir_for(&mut self, key: Key, logs: &LogManager) -> Option<usize> {
         if let Some(&dir) = self.dirs.get(&key).filter(|&&dir| logs.dirs()[dir].offline_cause().is_none()) {
             return Some(dir);
@@ -26,7 +29,7 @@ impl Planned {
         Some(dir)
     }
 
-    /// The partition is in this one.
+    /// Records that the partition is in this directory.
     pub(super) fn keep(&mut self, key: Key, dir: usize) {
         if self.dirs.get(&key) != Some(&dir) {
             self.remove(&key);
@@ -35,7 +38,7 @@ impl Planned {
         }
     }
 
-    /// The partition is open, or gone.
+    /// Removes a partition that was opened or deleted.
     pub(super) fn remove(&mut self, key: &Key) {
         if let Some(dir) = self.dirs.remove(key) {
             *self.counts.get_mut(&dir).expect("counted") -= 1;

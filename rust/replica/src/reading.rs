@@ -1,13 +1,14 @@
-//! What a leader answers to those who read: fetches, offsets by time, ends of epochs, and the removal of records.
+//! A leader's read operations: fetches, offsets by time, end offsets of epochs, and DeleteRecords.
 
 use klamm_base::ErrorCode;
 use klamm_base::LogError;
 use klamm_log::{FileSlice, Log, Slice, Unverified};
 
-use super::partition::{Leader, Partition};
+use super::core::FollowerFetch;
+use super::partition::{Partition, State};
 use super::results::{Fetched, FoundOffset, OffsetQuery, PartitionFetch};
 
-/// ListOffsets' special timestamps (facts 6.9).
+/// Special timestamps of ListOffsets (`ListOffsetsRequest`).
 pub const LATEST: i64 = -1;
 pub const EARLIEST: i64 = -2;
 pub const MAX_TIMESTAMP: i64 = -3;
@@ -15,40 +16,24 @@ pub const EARLIEST_LOCAL: i64 = -4;
 pub const LATEST_TIERED: i64 = -5;
 pub const EARLIEST_PENDING_UPLOAD: i64 = -6;
 
-/// DeleteRecords' offset for "up to the high watermark".
+/// The offset in DeleteRecords that means the high watermark.
 pub const UP_TO_HIGH_WATERMARK: i64 = -1;
 
-fn check_epoch(leader: &Leader, asked: i32) -> Result<(), ErrorCode> {
-    match asked {
-        -1 => Ok(()),
-        epoch if epoch < leader.leadership.leader_epoch => Err(ErrorCode::FENCED_LEADER_EPOCH),
-        epoch if epoch > leader.leadership.leader_epoch => Err(ErrorCode::UNKNOWN_LEADER_EPOCH),
-        _ => Ok(()),
-    }
-}
-
 impl Partition {
-    /// Reads committed records for a consumer, or says why there are none for it.
+    /// Reads committed records for a consumer, or all records for a follower, whose progress is recorded; or returns the error.
     pub fn fetch(&self, fetch: &PartitionFetch) -> Fetched {
-        if fetch.replica_id >= 0 {
-            // No other node has a replica of this partition, so whoever says so is not assigned to it.
-            return Fetched::error(ErrorCode::NOT_LEADER_OR_FOLLOWER);
-        }
+        let mut counts = fetch.is_first_look;
         loop {
-            let mut state = self.state.lock();
-            let (log, leader) = match state.leading() {
-                Ok(parts) => parts,
-                Err(code) => return Fetched::error(code),
+            let read = if fetch.replica_id < 0 {
+                read_for_consumer(&mut self.state.lock(), fetch)
+            } else {
+                self.read_for_follower(fetch, std::mem::take(&mut counts))
             };
-            if let Err(code) = check_epoch(leader, fetch.current_leader_epoch) {
-                return Fetched::error(code);
-            }
-            let result = read(log, leader.watermark.get(), fetch);
-            drop(state);
-            match result.and_then(|(fetched, unverified)| self.verify(unverified).map(|again| (fetched, again))) {
+            match read.and_then(|(fetched, unverified)| Ok((fetched, self.verify(unverified)?))) {
                 Ok((fetched, false)) => return fetched,
                 Ok((_, true)) => {}
-                Err(error) => {
+                Err(ReadError::Refused(code)) => return Fetched::error(code),
+                Err(ReadError::Log(error)) => {
                     self.report(&error);
                     return Fetched::error(error.code());
                 }
@@ -56,16 +41,49 @@ impl Partition {
         }
     }
 
-    /// Finds an offset by its time or by its place in the log (facts 6.9).
+    /// The progress is recorded first, so that the follower receives the high watermark that results from it.
+    fn read_for_follower(&self, fetch: &PartitionFetch, counts: bool) -> Result<Read, ReadError> {
+        let now_ms = self.brokers.now_ms();
+        self.event(|state, effects| {
+            let (log, core) = state.leading()?;
+            core.check_epoch(fetch.current_leader_epoch)?;
+            core.check_follower(fetch.replica_id, fetch.current_leader_epoch >= 0)?;
+            if let Some(diverging) = divergence(log, fetch)? {
+                return Ok((Fetched { diverging: Some(diverging), ..empty(log, core.high_watermark()) }, None));
+            }
+            if !(log.log_start_offset()..=log.log_end_offset()).contains(&fetch.fetch_offset) {
+                return Err(ReadError::Refused(ErrorCode::OFFSET_OUT_OF_RANGE));
+            }
+            if counts {
+                let offsets = state.offsets(self.durability);
+                let progress = FollowerFetch {
+                    replica_id: fetch.replica_id,
+                    broker_epoch: fetch.replica_epoch,
+                    fetch_offset: fetch.fetch_offset,
+                    log_start_offset: fetch.log_start_offset,
+                    leader_end_offset: offsets.end,
+                };
+                state.core.on_follower_fetch(&progress, &offsets, now_ms, &*self.brokers, effects)?;
+            }
+            let high_watermark = state.core.high_watermark();
+            let upto = state.log.log_end_offset();
+            Ok(read(&mut state.log, high_watermark, upto, fetch)?)
+        })
+    }
+
+    /// Finds an offset by its timestamp, or by a special timestamp (ListOffsets).
     pub fn find_offset(&self, query: &OffsetQuery) -> Result<FoundOffset, ErrorCode> {
         let mut state = self.state.lock();
-        let (log, leader) = state.leading()?;
-        check_epoch(leader, query.current_leader_epoch)?;
-        if query.read_committed.is_some() && leader.watermark.get() < leader.epoch_start_offset {
-            // A consumer must not be told an end that lies behind what it may have read before (facts 6.5).
+        let (log, core) = state.leading()?;
+        core.check_epoch(query.current_leader_epoch)?;
+        if query.read_committed.is_some()
+            && core.epoch_start_offset().is_some_and(|start| core.high_watermark() < start)
+        {
+            // A consumer must not receive an end offset below what it may have read already (KIP-207).
             return Err(ErrorCode::OFFSET_NOT_AVAILABLE);
         }
-        let result = find(log, leader, query);
+        let (high_watermark, leader_epoch) = (core.high_watermark(), core.leader_epoch());
+        let result = find(log, high_watermark, leader_epoch, query);
         drop(state);
         result.map_err(|error| {
             self.report(&error);
@@ -73,16 +91,16 @@ impl Partition {
         })
     }
 
-    /// The largest known epoch up to `epoch` and its end offset; -1 both when there is none.
+    /// The largest known epoch up to `epoch` and its end offset; both -1 if there is none.
     pub fn end_of_epoch(&self, current_leader_epoch: i32, epoch: i32) -> Result<(i32, i64), ErrorCode> {
         let mut state = self.state.lock();
-        let (log, leader) = state.leading()?;
-        check_epoch(leader, current_leader_epoch)?;
+        let (log, core) = state.leading()?;
+        core.check_epoch(current_leader_epoch)?;
         Ok(log.end_offset_for_epoch(epoch).unwrap_or((-1, -1)))
     }
 
-    /// Checks bytes that nobody read since the start, and reports damage; `true` when there were any: then the read is to be
-    /// repeated.
+    /// Verifies data that was not read since the start, and reports damage; `true` if some data was verified: then
+    /// the read must be repeated.
     pub fn verify(&self, unverified: Option<Box<Unverified>>) -> Result<bool, LogError> {
         let Some(unverified) = unverified else { return Ok(false) };
         let verified = may_wait(|| unverified.check())?;
@@ -90,14 +108,14 @@ impl Partition {
         Ok(true)
     }
 
-    /// Moves the log start up to `offset` (-1: the high watermark) and gives the new log start.
+    /// Moves the log start offset up to `offset` (-1: the high watermark) and returns the new log start offset.
     pub fn delete_records(&self, offset: i64) -> Result<i64, ErrorCode> {
         let mut state = self.state.lock();
-        let (log, leader) = state.leading()?;
+        let (log, core) = state.leading()?;
         if !log.config().delete {
             return Err(ErrorCode::POLICY_VIOLATION);
         }
-        let high_watermark = leader.watermark.get();
+        let high_watermark = core.high_watermark();
         let offset = if offset == UP_TO_HIGH_WATERMARK { high_watermark } else { offset };
         if offset < 0 || offset > high_watermark {
             return Err(ErrorCode::OFFSET_OUT_OF_RANGE);
@@ -107,7 +125,7 @@ impl Partition {
     }
 }
 
-/// Runs `work`, which may wait for the disk: a task's worker goes to the other tasks meanwhile.
+/// Runs `work`, which may block on the disk: the runtime moves the worker's other tasks elsewhere.
 fn may_wait<T>(work: impl FnOnce() -> T) -> T {
     let flavor = tokio::runtime::Handle::try_current().map(|handle| handle.runtime_flavor());
     match flavor {
@@ -118,35 +136,68 @@ fn may_wait<T>(work: impl FnOnce() -> T) -> T {
 
 type Read = (Fetched, Option<Box<Unverified>>);
 
-fn read(log: &mut Log, high_watermark: i64, fetch: &PartitionFetch) -> Result<Read, LogError> {
-    let last_stable_offset = log.last_stable_offset(high_watermark);
-    let mut answer = Fetched {
+/// Why a fetch cannot be read.
+enum ReadError {
+    Refused(ErrorCode),
+    Log(LogError),
+}
+
+impl From<ErrorCode> for ReadError {
+    fn from(code: ErrorCode) -> Self {
+        Self::Refused(code)
+    }
+}
+
+impl From<LogError> for ReadError {
+    fn from(error: LogError) -> Self {
+        Self::Log(error)
+    }
+}
+
+fn read_for_consumer(state: &mut State, fetch: &PartitionFetch) -> Result<Read, ReadError> {
+    let (log, core) = state.leading()?;
+    core.check_epoch(fetch.current_leader_epoch)?;
+    let high_watermark = core.high_watermark();
+    if let Some(diverging) = divergence(log, fetch)? {
+        return Ok((Fetched { diverging: Some(diverging), ..empty(log, high_watermark) }, None));
+    }
+    let upto = if fetch.read_committed { log.last_stable_offset(high_watermark) } else { high_watermark };
+    Ok(read(log, high_watermark, upto, fetch)?)
+}
+
+/// The epoch and its end offset at which the reader's log diverges (KIP-595, Fetch v12).
+fn divergence(log: &Log, fetch: &PartitionFetch) -> Result<Option<(i32, i64)>, ErrorCode> {
+    if fetch.last_fetched_epoch < 0 {
+        return Ok(None);
+    }
+    let known = log.end_offset_for_epoch(fetch.last_fetched_epoch);
+    let Some((epoch, end_offset)) = known.filter(|_| fetch.fetch_offset >= log.log_start_offset()) else {
+        return Err(ErrorCode::OFFSET_OUT_OF_RANGE);
+    };
+    Ok((epoch < fetch.last_fetched_epoch || end_offset < fetch.fetch_offset).then_some((epoch, end_offset)))
+}
+
+/// A result without records.
+fn empty(log: &Log, high_watermark: i64) -> Fetched {
+    Fetched {
         error: ErrorCode::NONE,
         high_watermark,
-        last_stable_offset,
+        last_stable_offset: log.last_stable_offset(high_watermark),
         log_start_offset: log.log_start_offset(),
         aborted: None,
         diverging: None,
         records: None,
-    };
-    if fetch.last_fetched_epoch >= 0 {
-        let known = log.end_offset_for_epoch(fetch.last_fetched_epoch);
-        let Some((epoch, end_offset)) = known.filter(|_| fetch.fetch_offset >= log.log_start_offset()) else {
-            return Ok((Fetched::error(ErrorCode::OFFSET_OUT_OF_RANGE), None));
-        };
-        // The reader's log leaves this one at the end of that epoch (KIP-595 for partitions, Fetch v12).
-        if epoch < fetch.last_fetched_epoch || end_offset < fetch.fetch_offset {
-            answer.diverging = Some((epoch, end_offset));
-            return Ok((answer, None));
-        }
     }
-    let upto = if fetch.read_committed { last_stable_offset } else { high_watermark };
+}
+
+fn read(log: &mut Log, high_watermark: i64, upto: i64, fetch: &PartitionFetch) -> Result<Read, LogError> {
+    let mut answer = empty(log, high_watermark);
     let mut slice = log.read(fetch.fetch_offset, fetch.max_bytes, upto, fetch.at_least_one)?;
     let unverified = slice.unverified.take();
     if fetch.read_committed {
         answer.aborted = Some(aborted(log, fetch.fetch_offset, &slice)?);
     }
-    // A first batch that is cut is of no use to anybody, and clients of today do not ask for it.
+    // An incomplete first batch is useless to every client, and current clients do not ask for it.
     answer.records = if slice.first_batch_cut { None } else { file_slice(slice) };
     Ok((answer, unverified))
 }
@@ -161,9 +212,8 @@ fn aborted(log: &mut Log, offset: i64, slice: &Slice) -> Result<Vec<(i64, i64)>,
     Ok(found.iter().map(|txn| (txn.producer_id, txn.first_offset)).collect())
 }
 
-fn find(log: &mut Log, leader: &Leader, query: &OffsetQuery) -> Result<FoundOffset, LogError> {
+fn find(log: &mut Log, high_watermark: i64, leader_epoch: i32, query: &OffsetQuery) -> Result<FoundOffset, LogError> {
     const NONE: FoundOffset = FoundOffset { timestamp: -1, offset: -1, leader_epoch: -1 };
-    let high_watermark = leader.watermark.get();
     let end = match query.read_committed {
         Some(true) => log.last_stable_offset(high_watermark),
         Some(false) => high_watermark,
@@ -171,7 +221,6 @@ fn find(log: &mut Log, leader: &Leader, query: &OffsetQuery) -> Result<FoundOffs
     };
     let found = match query.timestamp {
         LATEST => {
-            let leader_epoch = leader.leadership.leader_epoch;
             return Ok(FoundOffset { timestamp: -1, offset: end, leader_epoch });
         }
         EARLIEST | EARLIEST_LOCAL => {

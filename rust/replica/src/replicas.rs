@@ -1,5 +1,6 @@
-//! All partitions that a broker leads: opened when they are used, following the metadata image. What was never written is
-//! not on disk.
+//! All partitions of which a broker has a replica, following the metadata image: those that it leads are opened when they are
+//! used, those that it follows in the background. A partition that was
+//! never written is not on disk.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -10,7 +11,7 @@ use arc_swap::ArcSwap;
 use klamm_base::LogError;
 use klamm_base::{ErrorCode, Uuid};
 use klamm_config::Settings;
-use klamm_log::{Found, LogManager, LogOwner};
+use klamm_log::{LogManager, LogOnDisk, LogOwner};
 use klamm_metadata::MetadataImage;
 use klamm_metadata::hash::ByIdAndIndex;
 use klamm_metadata::partition::Partition as PartitionRecord;
@@ -18,35 +19,40 @@ use klamm_metadata::topic::Topic;
 use parking_lot::{Mutex, RwLock};
 
 use super::assignments::Unassigned;
-use super::partition::{Durability, Leadership, Partition, PartitionId, Place};
+use super::changes::Changes;
+use super::core::{Assignment, Brokers};
+use super::image_brokers::ImageBrokers;
+use super::partition::{Durability, Partition, PartitionId, Place, Shared};
 use super::planned::Planned;
 
-/// Type of a topic's resource among the image's configs.
+/// Type of a topic resource in the image's configs.
 const TOPIC_RESOURCE: i8 = 2;
-/// Partitions that open at the same time do so under different locks.
+/// The number of locks for opening partitions.
 const OPENING_LOCKS: usize = 1024;
 
 pub(super) type Key = (Uuid, i32);
 
-/// What a broker's replicas are made of.
+/// The parts from which a broker's replicas are created.
 pub struct ReplicasOptions {
     pub node_id: i32,
     pub durability: Durability,
     pub settings: Settings,
     pub logs: Arc<LogManager>,
-    /// A configured directory could not be opened: what is not on disk may be in it.
+    /// A configured directory could not be opened: partitions that are not on disk may be in it.
     pub is_missing_dirs: bool,
-    /// Gives the time in ms since 1970.
+    /// Returns the time in ms since 1970.
     pub clock: fn() -> i64,
 }
 
-/// What became of a newly committed image.
+/// The result of publishing a new image.
 #[derive(Default)]
 pub struct Published {
-    /// Partitions that lie in other directories than the image has.
+    /// Partitions whose directory differs from the image.
     pub unassigned: Vec<Unassigned>,
-    /// What failed on disk meanwhile.
+    /// Disk errors that occurred meanwhile.
     pub errors: Vec<LogError>,
+    /// There is something for [`Replicas::open_followed`].
+    pub has_to_open: bool,
 }
 
 /// The partitions of one broker.
@@ -56,34 +62,40 @@ pub struct Replicas {
     clock: fn() -> i64,
     logs: Arc<LogManager>,
     settings: ArcSwap<Settings>,
-    image: ArcSwap<MetadataImage>,
+    brokers: Arc<ImageBrokers>,
+    changes: Arc<Changes>,
     pub(super) open: RwLock<HashMap<Key, Arc<Partition>, ByIdAndIndex>>,
     pub(super) opening: Box<[Mutex<()>]>,
     hasher: RandomState,
-    /// Directories on disk whose logs were not opened yet, by name.
-    pub(super) on_disk: Mutex<HashMap<(String, i32), Found>>,
+    /// Logs on disk that were not opened yet, by partition.
+    pub(super) on_disk: Mutex<HashMap<(String, i32), LogOnDisk>>,
     pub(super) planned: Mutex<Planned>,
+    /// Partitions that this broker follows and that are not open yet.
+    to_open: Mutex<Vec<Key>>,
     is_missing_dirs: bool,
-    /// Logs are opened in the background: a stop ends that work.
+    /// Logs are being opened in the background; a stop ends this.
     opens_rest: AtomicBool,
-    /// No log is opened any more.
+    /// No log may be opened any more.
     is_stopping: AtomicBool,
-    /// While a directory is missing: the partitions that may be in it.
+    /// While a directory is missing: the image at the start, whose partitions may be in it.
     at_start: OnceLock<Arc<MetadataImage>>,
 }
 
 impl Replicas {
-    /// Knows what is on disk; leads nothing until an image comes.
+    /// Reads what is on disk; leads nothing until an image is published.
     pub fn new(options: ReplicasOptions) -> Self {
         let found = options.logs.found().into_iter();
         let on_disk = found.map(|found| ((found.topic.clone(), found.partition), found)).collect();
+        let lag_max_ms = options.settings.number("replica.lag.time.max.ms");
         Self {
             node_id: options.node_id,
             durability: options.durability,
             clock: options.clock,
             logs: options.logs,
             settings: ArcSwap::from_pointee(options.settings),
-            image: ArcSwap::default(),
+            brokers: ImageBrokers::new(options.node_id, lag_max_ms),
+            changes: Arc::default(),
+            to_open: Mutex::default(),
             open: RwLock::default(),
             opening: (0..OPENING_LOCKS).map(|_| Mutex::default()).collect(),
             hasher: RandomState::new(),
@@ -96,9 +108,33 @@ impl Replicas {
         }
     }
 
-    /// The committed image, as it is now.
+    /// The current committed image.
     pub fn image(&self) -> Arc<MetadataImage> {
-        self.image.load_full()
+        self.brokers.image.load_full()
+    }
+
+    /// What partitions ask of this broker.
+    pub fn changes(&self) -> &Arc<Changes> {
+        &self.changes
+    }
+
+    /// The epoch of this broker in the current image; -1 if it is not registered.
+    pub fn broker_epoch(&self) -> i64 {
+        self.brokers.standing(self.node_id).map_or(-1, |broker| broker.epoch)
+    }
+
+    pub fn node_id(&self) -> i32 {
+        self.node_id
+    }
+
+    /// The node's configuration.
+    pub fn settings(&self) -> Arc<Settings> {
+        self.settings.load_full()
+    }
+
+    /// Lets every leader propose to remove replicas that lag (every half of `replica.lag.time.max.ms`).
+    pub fn check_lag(&self) {
+        self.opened().iter().for_each(|partition| partition.check_lag());
     }
 
     /// The logs and their directories.
@@ -106,7 +142,7 @@ impl Replicas {
         &self.logs
     }
 
-    /// The partition, opened when it was not.
+    /// The partition; opens it if necessary.
     pub fn get(&self, topic_id: Uuid, index: i32) -> Result<Arc<Partition>, ErrorCode> {
         if let Some(partition) = self.open.read().get(&(topic_id, index)) {
             return Ok(partition.clone());
@@ -114,7 +150,7 @@ impl Replicas {
         self.open_one(topic_id, index)
     }
 
-    /// The same for a task of the network: while a log is recovered, the task's worker goes to the other tasks.
+    /// The same for a network task: while a log is recovered, the worker's other tasks continue elsewhere.
     pub fn get_in_task(&self, topic_id: Uuid, index: i32) -> Result<Arc<Partition>, ErrorCode> {
         if let Some(partition) = self.open.read().get(&(topic_id, index)) {
             return Ok(partition.clone());
@@ -125,15 +161,15 @@ impl Replicas {
         }
     }
 
-    /// Whether to get the partition would be to wait for a recovery, which may read all of its log.
+    /// Whether getting the partition would wait for a recovery, which may read its whole log.
     pub fn must_recover(&self, topic_id: Uuid, index: i32) -> bool {
         let key = (topic_id, index);
         if self.open.read().contains_key(&key) {
             return false;
         }
-        // Held while somebody opens this one, or another one that has the same lock.
+        // Held while another thread opens this partition, or one with the same lock.
         let Some(_opening) = self.opening[self.opening_of(key)].try_lock() else { return true };
-        let Some(topic) = self.image.load().topics().by_id(topic_id).cloned() else { return false };
+        let Some(topic) = self.brokers.image.load().topics().by_id(topic_id).cloned() else { return false };
         let found = self.on_disk.lock().get(&(topic.name().to_string(), index)).map(|found| found.dir);
         found.is_some_and(|dir| !self.logs.dirs()[dir].was_shut_down_cleanly())
     }
@@ -142,7 +178,8 @@ impl Replicas {
         self.hasher.hash_one(key) as usize % OPENING_LOCKS
     }
 
-    /// These partitions were appended to: their flushers begin when all of them wait, so that one call can sync many.
+    /// Marks these partitions as appended to. Their flushers start when all of them are queued, so that one call can
+    /// sync many.
     pub fn mark_dirty(&self, partitions: &[Arc<Partition>]) {
         for (at, dir) in self.logs().dirs().iter().enumerate() {
             let in_dir = partitions.iter().filter(|partition| partition.place.dir == at);
@@ -150,7 +187,7 @@ impl Replicas {
         }
     }
 
-    /// The partitions that are open.
+    /// The open partitions.
     pub fn opened(&self) -> Vec<Arc<Partition>> {
         self.open.read().values().cloned().collect()
     }
@@ -167,15 +204,19 @@ impl Replicas {
         let image = self.image();
         let topic = image.topics().by_id(topic_id).ok_or(ErrorCode::UNKNOWN_TOPIC_ID)?;
         let record = topic.partition(index).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
-        if record.leader() != self.node_id {
-            return Err(self.why_not_led(&image, record));
+        if !record.replicas().contains(&self.node_id) {
+            return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+        }
+        if let Some(code) = self.why_offline(&image, record) {
+            return Err(code);
         }
         let partition = self.open_log(&image, topic, index, record).map_err(|error| error.code())?;
         self.open.write().insert(key, partition.clone());
-        // The image may have moved on while the log was opened: that change did not find the partition open.
+        // The image may have changed while the log was opened, and that change did not find the partition open.
         let latest = self.image();
         if !Arc::ptr_eq(&latest, &image) {
             self.follow(&latest, &partition);
+            drop(self.remove_unassigned(&latest, &[topic]));
         }
         Ok(partition)
     }
@@ -191,10 +232,10 @@ impl Replicas {
         let config = Arc::new(self.config_of(image, topic.name()));
         let name = topic.name().to_string();
         let found = self.on_disk.lock().get(&(name.clone(), index)).cloned();
-        let stray_because = found.as_ref().map(|found| self.why_not_of(found, topic.id())).transpose()?.flatten();
+        let stray_because = found.as_ref().map(|found| self.topic_mismatch(found, topic.id())).transpose()?.flatten();
         self.on_disk.lock().remove(&(name.clone(), index));
         if let Some(reason) = &stray_because {
-            // Left by an earlier topic of that name: kept beside, as Apache Kafka does.
+            // Left by an earlier topic with the same name: kept as a stray, as in Apache Kafka.
             self.logs.set_aside(&name, index, reason)?;
         }
         let found = found.filter(|_| stray_because.is_none());
@@ -202,8 +243,9 @@ impl Replicas {
             Some(found) => {
                 let (mut log, _) = self.logs.open(&found, config.log.clone(), now_ms)?;
                 if self.durability == Durability::Flushed {
-                    // What a crash left unflushed was acknowledged to nobody, or is durable by now: either way it may be
-                    // read as soon as it is on the disk, and a reader must not meet a watermark that fell back.
+                    // Records that a crash left unflushed were not acknowledged, or are durable by now. Either way
+                    // they may be read once they are on disk, and a consumer must not see the high watermark
+                    // decrease.
                     log.flush()?;
                 }
                 (log, found.dir, self.logs.checkpointed_high_watermark(&found))
@@ -214,26 +256,28 @@ impl Replicas {
             }
         };
         let id = PartitionId { topic: topic.name().clone(), topic_id: topic.id(), index };
-        let leadership = leadership(record, self.node_id);
         let place = Place { logs: self.logs.clone(), dir };
-        let partition = Partition::lead(id, log, leadership, high_watermark, config, self.durability, place);
+        let (brokers, changes) = (self.brokers.clone(), self.changes.clone());
+        let shared = Shared { durability: self.durability, brokers, changes };
+        let partition = Partition::open(id, log, high_watermark, &assignment(record), config, place, shared);
         self.logs.adopt(dir, &name, index, partition.clone());
         self.planned.lock().remove(&(topic.id(), index));
         Ok(partition)
     }
 
-    /// Why the files on disk are of another topic that had this one's name; `None` when they are of this one.
-    pub(super) fn why_not_of(&self, found: &Found, topic_id: Uuid) -> Result<Option<String>, LogError> {
-        self.logs.why_not_of(found, topic_id, |other| self.image.load().topics().by_id(other).is_some())
+    /// Explains why the files on disk belong to another topic that had the same name; `None` if they belong to this
+    /// one.
+    pub(super) fn topic_mismatch(&self, found: &LogOnDisk, topic_id: Uuid) -> Result<Option<String>, LogError> {
+        self.logs.topic_mismatch(found, topic_id, |other| self.brokers.image.load().topics().by_id(other).is_some())
     }
 
-    /// The directory that the image assigned, else the emptiest.
+    /// The directory that the image assigns, else the one with the fewest logs.
     pub(super) fn dir_for(&self, image: &MetadataImage, key: Key, record: &PartitionRecord) -> Result<usize, LogError> {
         let mut assigned = record.replicas().iter().zip(image.topics().directories_of(record));
         let assigned = assigned.find(|(replica, _)| **replica == self.node_id);
         let wanted = assigned.and_then(|(_, id)| self.logs.dir_by_id(id));
         if wanted.is_none() && self.may_be_missing(key) {
-            // An empty log in another directory would be taken for the partition, and its offsets begin anew.
+            // An empty log in another directory would pass for the partition, and its offsets would start at 0.
             let path = self.logs.dirs().first().map(|dir| dir.path().to_owned()).unwrap_or_default();
             let reason = "the log may be in a directory that has failed".to_owned();
             return Err(LogError::Directory { path, reason });
@@ -257,28 +301,36 @@ impl Replicas {
         super::PartitionConfig::of_topic(&self.settings.load(), &own)
     }
 
-    /// Opens what is on disk and not open yet, and sets aside what no topic of the image owns. For a thread of its own.
-    pub fn open_the_rest(&self) -> Vec<LogError> {
-        self.opens_rest.store(true, Ordering::Release);
+    /// Records that the start succeeded and that [`Self::open_the_rest`] follows: from now on a stop recovers the logs
+    /// that are not open yet, even if it comes before the first of them is opened. Calling it again changes nothing.
+    pub fn begin_opening(&self) {
         if self.is_missing_dirs {
             let _ = self.at_start.set(self.image());
         }
-        let waiting: Vec<Found> = self.on_disk.lock().values().cloned().collect();
+        self.opens_rest.store(true, Ordering::Release);
+    }
+
+    /// Opens the logs on disk that are not open yet, and sets aside those that belong to no topic of the image. Runs
+    /// on its own thread.
+    pub fn open_the_rest(&self) -> Vec<LogError> {
+        self.begin_opening();
+        let waiting: Vec<LogOnDisk> = self.on_disk.lock().values().cloned().collect();
         let mut errors = Vec::new();
         for found in waiting {
             let image = self.image();
             let topic = image.topics().by_name(&found.topic);
             let record = topic.and_then(|topic| Some((topic, topic.partition(found.partition)?)));
             let stray_because = match record {
-                // Opening it finds out which topic it belongs to; an error was reported to the directory.
-                Some((topic, record)) if record.leader() == self.node_id => {
+                // Opening it determines its topic; errors were reported to the directory.
+                Some((topic, record)) if record.replicas().contains(&self.node_id) => {
                     drop(self.get(topic.id(), found.partition));
                     continue;
                 }
-                Some((topic, _)) => match self.why_not_of(&found, topic.id()) {
+                Some((topic, _)) => match self.topic_mismatch(&found, topic.id()) {
                     Ok(Some(reason)) => reason,
-                    // It belongs to this topic, or an error was reported to the directory.
-                    Ok(None) | Err(_) => continue,
+                    Ok(None) => format!("broker {} is not a replica of it any more", self.node_id),
+                    // It was reported to the directory.
+                    Err(_) => continue,
                 },
                 None if topic.is_some() => format!("topic {} has no partition {}", found.topic, found.partition),
                 None => format!("the metadata has no topic {}", found.topic),
@@ -289,18 +341,44 @@ impl Replicas {
                 errors.push(error);
             }
         }
+        self.to_open.lock().extend(self.followed(self.image().topics().iter()));
+        self.open_followed();
         errors
     }
 
-    /// Takes a newly committed image: what is led, configured or deleted differently follows at once.
+    /// The partitions of these topics that follow another broker.
+    fn followed<'t>(&self, topics: impl Iterator<Item = &'t Arc<Topic>>) -> Vec<Key> {
+        let follows = |record: &PartitionRecord| {
+            ![-1, self.node_id].contains(&record.leader()) && record.replicas().contains(&self.node_id)
+        };
+        let of_topic = |topic: &'t Arc<Topic>| {
+            topic.partitions().filter(|(_, record)| follows(record)).map(move |(index, _)| (topic.id(), index))
+        };
+        topics.flat_map(of_topic).collect()
+    }
+
+    /// Opens the partitions that follow another broker, which no request opens. A thread calls this after [`Self::publish`] has
+    /// returned that there are some, because a log may have to be recovered.
+    pub fn open_followed(&self) {
+        loop {
+            let keys = std::mem::take(&mut *self.to_open.lock());
+            if keys.is_empty() {
+                return;
+            }
+            // An error was reported to the directory, or a newer image will tell.
+            keys.into_iter().for_each(|(topic_id, index)| drop(self.get(topic_id, index)));
+        }
+    }
+
+    /// Publishes a newly committed image: changes of leadership, configuration and deletions apply immediately.
     pub fn publish(&self, image: Arc<MetadataImage>) -> Published {
-        let before = self.image.swap(image.clone());
+        let before = self.brokers.image.swap(image.clone());
         let mut deleted = Vec::new();
         let mut changed = Vec::new();
         before.topics().for_each_difference(
             image.topics(),
             &mut |was: Option<&Arc<Topic>>, is: Option<&Arc<Topic>>| {
-                // A slot may be taken by another topic in one step.
+                // One step may replace the topic in a slot by another.
                 deleted.extend(was.filter(|was| is.is_none_or(|is| is.id() != was.id())).cloned());
                 changed.extend(is);
             },
@@ -314,11 +392,21 @@ impl Replicas {
         for partition in self.opened_of(topics) {
             self.reconfigure(&image, &partition);
         }
-        let errors = deleted.iter().flat_map(|topic| self.delete(topic)).collect();
-        Published { unassigned: self.unassigned(&image, &changed), errors }
+        let mut errors: Vec<_> = deleted.iter().flat_map(|topic| self.delete(topic)).collect();
+        let mut has_to_open = false;
+        if self.opens_rest.load(Ordering::Acquire) {
+            let open = self.open.read();
+            let followed = self.followed(changed.iter().copied()).into_iter().filter(|key| !open.contains_key(key));
+            let followed: Vec<_> = followed.collect();
+            drop(open);
+            has_to_open = !followed.is_empty();
+            self.to_open.lock().extend(followed);
+            errors.extend(self.remove_unassigned(&image, &changed));
+        }
+        Published { unassigned: self.unassigned(&image, &changed), errors, has_to_open }
     }
 
-    /// The partitions of these topics that are open: found one by one, for few topics change where many are open.
+    /// The open partitions of these topics: looked up one by one, because few topics change while many are open.
     fn opened_of<'t>(&self, topics: impl Iterator<Item = &'t Arc<Topic>>) -> Vec<Arc<Partition>> {
         let open = self.open.read();
         if open.is_empty() {
@@ -331,11 +419,11 @@ impl Replicas {
     fn follow(&self, image: &MetadataImage, partition: &Partition) {
         let record = image.topics().by_id(partition.id.topic_id).and_then(|topic| topic.partition(partition.id.index));
         match record {
-            None => partition.stop_leading(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
-            Some(record) if record.leader() == self.node_id => {
-                partition.on_leadership(leadership(record, self.node_id));
+            None => partition.stop(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
+            Some(record) if !record.replicas().contains(&self.node_id) => {
+                partition.stop(ErrorCode::NOT_LEADER_OR_FOLLOWER);
             }
-            Some(_) => partition.resign(),
+            Some(record) => partition.on_assignment(&assignment(record)),
         }
     }
 
@@ -344,43 +432,54 @@ impl Replicas {
     }
 
     fn delete(&self, topic: &Topic) -> Vec<LogError> {
-        let now_ms = (self.clock)();
+        let code = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+        topic.partitions().filter_map(|(index, _)| self.delete_one(topic, index, code)).collect()
+    }
+
+    /// Deletes the replicas of these topics that are assigned to this broker no longer.
+    fn remove_unassigned(&self, image: &MetadataImage, topics: &[&Arc<Topic>]) -> Vec<LogError> {
         let mut errors = Vec::new();
-        for (index, _) in topic.partitions() {
-            let open = self.open.write().remove(&(topic.id(), index));
-            let on_disk = self.on_disk.lock().remove(&(topic.name().to_string(), index)).is_some();
-            self.planned.lock().remove(&(topic.id(), index));
-            if let Some(partition) = &open {
-                partition.stop_leading(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
-            }
-            if (open.is_some() || on_disk)
-                && let Err(error) = self.logs.delete(topic.name(), index, now_ms)
-            {
-                errors.push(error);
+        for topic in topics.iter().filter_map(|topic| image.topics().by_id(topic.id())) {
+            for (index, record) in topic.partitions() {
+                let is_open = || self.open.read().contains_key(&(topic.id(), index));
+                if !record.replicas().contains(&self.node_id) && is_open() {
+                    errors.extend(self.delete_one(topic, index, ErrorCode::NOT_LEADER_OR_FOLLOWER));
+                }
             }
         }
         errors
     }
 
-    /// New settings of the node: every open partition works its own out again.
+    fn delete_one(&self, topic: &Topic, index: i32, code: ErrorCode) -> Option<LogError> {
+        let open = self.open.write().remove(&(topic.id(), index));
+        let on_disk = self.on_disk.lock().remove(&(topic.name().to_string(), index)).is_some();
+        self.planned.lock().remove(&(topic.id(), index));
+        if let Some(partition) = &open {
+            partition.stop(code);
+        }
+        let is_there = open.is_some() || on_disk;
+        is_there.then(|| self.logs.delete(topic.name(), index, (self.clock)()).err()).flatten()
+    }
+
+    /// Applies a new node configuration: every open partition recomputes its own.
     pub fn set_settings(&self, settings: Settings) {
         self.settings.store(Arc::new(settings));
         let image = self.image();
         self.opened().iter().for_each(|partition| self.reconfigure(&image, partition));
     }
 
-    /// Leads nothing any more and closes the logs; `broker_epoch` marks the shutdown as clean.
+    /// Stops leading and closes the logs; `broker_epoch` marks the shutdown as clean.
     pub fn shutdown(&self, broker_epoch: i64) {
         self.is_stopping.store(true, Ordering::Release);
-        // Whoever opens a log ends with it first.
+        // Wait for threads that are opening a log.
         self.opening.iter().for_each(|opening| drop(opening.lock()));
         for partition in self.opened() {
-            partition.stop_leading(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+            partition.stop(ErrorCode::NOT_LEADER_OR_FOLLOWER);
         }
-        // A start that was given up leaves the logs as they were found.
+        // If the start was aborted, the logs stay as they were found.
         if self.opens_rest.load(Ordering::Acquire) {
             let image = self.image();
-            let config = |found: &Found| self.config_of(&image, &found.topic).log;
+            let config = |found: &LogOnDisk| self.config_of(&image, &found.topic).log;
             self.logs.recover_the_rest(config, (self.clock)());
         }
         self.logs.shutdown(broker_epoch);
@@ -388,10 +487,12 @@ impl Replicas {
     }
 }
 
-fn leadership(record: &PartitionRecord, node_id: i32) -> Leadership {
-    Leadership {
+fn assignment(record: &PartitionRecord) -> Assignment {
+    Assignment {
+        leader: record.leader(),
         leader_epoch: record.leader_epoch(),
-        isr_followers: record.isr().iter().copied().filter(|&id| id != node_id).collect(),
-        replica_count: record.replicas().len(),
+        partition_epoch: record.partition_epoch(),
+        replicas: record.replicas().to_vec(),
+        isr: record.isr().to_vec(),
     }
 }

@@ -1,4 +1,4 @@
-//! A broker's partitions over images that take leadership away and give it back.
+//! A broker's partitions across images that move leadership away and back.
 
 use std::fs;
 use std::path::Path;
@@ -18,16 +18,16 @@ use super::{Durability, Partition, Replicas, ReplicasOptions};
 
 const NODE: i32 = 1;
 const OTHER_NODE: i32 = 2;
-const NOBODY: i32 = -1;
+const NO_LEADER: i32 = -1;
 const TOPIC: Uuid = Uuid([7; 16]);
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn changed(image: &MetadataImage, records: &[Record<'_>]) -> Arc<MetadataImage> {
     let encoded: Vec<Vec<u8>> = records.iter().map(|record| record.encode(0).expect("a record")).collect();
     Arc::new(image.apply(encoded.iter().map(Vec::as_slice)).expect("records that fit"))
 }
 
-/// The node with one topic of one partition, which it leads.
+/// A node with one topic of one partition, which it leads.
 fn leading(dir: &Path) -> Replicas {
     leading_with_events(dir, Arc::new(drop))
 }
@@ -60,18 +60,18 @@ fn leading_with_events(dir: &Path, on_event: OnEvent) -> Replicas {
 
 fn elect(replicas: &Replicas, leader: i32) {
     let isr = [leader];
-    let isr = (leader != NOBODY).then_some((&isr[..]).into());
+    let isr = (leader != NO_LEADER).then_some((&isr[..]).into());
     let change = PartitionChangeRecord { topic_id: TOPIC, partition_id: 0, leader, isr, ..Default::default() };
     assert!(replicas.publish(changed(&replicas.image(), &[Record::PartitionChange(change)])).errors.is_empty());
 }
 
-/// Appends a record; its offset once that is acknowledged, or why it is not.
+/// Appends a record; returns its offset once it is acknowledged, or the error.
 fn append(partition: &Partition) -> Result<i64, ErrorCode> {
     let bytes = &mut batch(&BatchSpec::default());
     let appended = partition.append(bytes, -1, Origin::Client, 0).map_err(|refused| refused.code)?;
-    let (told, acked) = channel();
-    partition.when_acked(appended.end_offset, Box::new(move |code| told.send(code).expect("somebody listens")));
-    match acked.recv_timeout(PATIENCE).expect("an answer") {
+    let (sender, acked) = channel();
+    partition.when_acked(appended.end_offset, Box::new(move |code| sender.send(code).expect("the test listens")));
+    match acked.recv_timeout(TIMEOUT).expect("an answer") {
         ErrorCode::NONE => Ok(appended.base_offset),
         code => Err(code),
     }
@@ -79,7 +79,7 @@ fn append(partition: &Partition) -> Result<i64, ErrorCode> {
 
 #[test]
 fn a_partition_leads_again_when_a_new_image_says_so() {
-    for without_us in [NOBODY, OTHER_NODE] {
+    for without_us in [NO_LEADER, OTHER_NODE] {
         let dir = tempdir().expect("a folder");
         let replicas = leading(dir.path());
         let partition = replicas.get(TOPIC, 0).expect("led");
@@ -104,14 +104,14 @@ fn who_waits_is_told_when_leadership_ends() {
     let dir = tempdir().expect("a folder");
     let replicas = leading(dir.path());
     let partition = replicas.get(TOPIC, 0).expect("led");
-    // Alone in the ISR it would keep what it has, and its flush settle who waits.
+    // Alone in the ISR it would keep its records, and its flush would acknowledge waiting appends.
     let isr = Some((&[NODE, OTHER_NODE][..]).into());
     let joined = PartitionChangeRecord { topic_id: TOPIC, partition_id: 0, isr, ..Default::default() };
     assert!(replicas.publish(changed(&replicas.image(), &[Record::PartitionChange(joined)])).errors.is_empty());
-    let (told, acked) = channel();
-    partition.when_acked(1, Box::new(move |code| told.send(code).expect("somebody listens")));
-    elect(&replicas, NOBODY);
-    assert_eq!(acked.recv_timeout(PATIENCE), Ok(ErrorCode::NOT_LEADER_OR_FOLLOWER));
+    let (sender, acked) = channel();
+    partition.when_acked(1, Box::new(move |code| sender.send(code).expect("the test listens")));
+    elect(&replicas, NO_LEADER);
+    assert_eq!(acked.recv_timeout(TIMEOUT), Ok(ErrorCode::NOT_LEADER_OR_FOLLOWER));
     replicas.shutdown(1);
 }
 
@@ -120,8 +120,8 @@ fn a_failed_directory_is_final_whatever_the_image_says() {
     let dir = tempdir().expect("a folder");
     let replicas = leading(dir.path());
     let partition = replicas.get(TOPIC, 0).expect("led");
-    partition.stop_leading(ErrorCode::KAFKA_STORAGE_ERROR);
-    elect(&replicas, NOBODY);
+    partition.stop(ErrorCode::KAFKA_STORAGE_ERROR);
+    elect(&replicas, NO_LEADER);
     elect(&replicas, NODE);
     assert_eq!(append(&partition), Err(ErrorCode::KAFKA_STORAGE_ERROR));
     replicas.shutdown(1);
@@ -133,24 +133,24 @@ fn who_waits_for_a_recovery_takes_no_worker_from_the_other_tasks() {
     let replicas = Arc::new(leading(dir.path()));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build();
     let runtime = runtime.expect("a runtime");
-    // As another thread holds it that recovers the log.
+    // Held as by another thread that recovers the log.
     let recovering = replicas.opening[replicas.opening_of((TOPIC, 0))].lock();
     let (begun, has_begun) = channel();
     let asking = replicas.clone();
     let waiting = runtime.spawn(async move {
-        begun.send(()).expect("somebody listens");
+        begun.send(()).expect("the test listens");
         asking.get_in_task(TOPIC, 0).map(drop)
     });
-    has_begun.recv_timeout(PATIENCE).expect("a worker");
+    has_begun.recv_timeout(TIMEOUT).expect("a worker");
     let other = runtime.spawn(async {});
-    runtime.block_on(async { tokio::time::timeout(PATIENCE, other).await }).expect("a worker").expect("no panic");
+    runtime.block_on(async { tokio::time::timeout(TIMEOUT, other).await }).expect("a worker").expect("no panic");
     assert!(!waiting.is_finished());
     drop(recovering);
     assert_eq!(runtime.block_on(waiting).expect("no panic"), Ok(()));
     replicas.shutdown(1);
 }
 
-/// A partition's directory with a log, which says that it is of this topic.
+/// Creates a partition's directory with a log and the given topic id.
 fn left_behind(dir: &Path, name: &str, topic_id: &str) {
     let path = dir.join(name);
     fs::create_dir(&path).expect("a new directory");
@@ -158,7 +158,7 @@ fn left_behind(dir: &Path, name: &str, topic_id: &str) {
     fs::write(path.join(format!("{:020}.log", 0)), "").expect("written");
 }
 
-/// Names in a directory, without what is unique in that of a stray.
+/// Names in a directory, without the unique part of a stray's name.
 fn names(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).expect("listed").map(|entry| entry.expect("listed").file_name());
     let name = |name: std::ffi::OsString| {
@@ -184,26 +184,38 @@ fn a_stop_that_comes_before_every_log_was_opened_is_a_clean_one() {
     let replicas = leading(dir.path());
     assert_eq!(append(&replicas.get(TOPIC, 0).expect("led")), Ok(0));
     replicas.shutdown(1);
-    // As a kill leaves it.
+    // The state after a kill.
     for name in ["klamm-clean-stop", ".kafka_cleanshutdown"] {
         fs::remove_file(dir.path().join(name)).expect("there");
     }
-    let stop = |serves: bool| {
+    enum Start {
+        Aborted,
+        BeforeTheFirst,
+        Opened,
+    }
+    let stop = |start: Start| {
         let replicas = leading(dir.path());
-        // Nobody leads: the log is not opened in the background, as one whose turn has not come.
-        elect(&replicas, NOBODY);
-        if serves {
-            assert!(replicas.open_the_rest().is_empty());
-        }
-        assert!(replicas.opened().is_empty());
+        elect(&replicas, NO_LEADER);
+        let opened = match start {
+            Start::Aborted => 0,
+            Start::BeforeTheFirst => {
+                replicas.begin_opening();
+                0
+            }
+            Start::Opened => {
+                assert!(replicas.open_the_rest().is_empty());
+                1
+            }
+        };
+        assert_eq!(replicas.opened().len(), opened);
         replicas.shutdown(1);
         ["klamm-clean-stop", ".kafka_cleanshutdown"].map(|name| dir.path().join(name).exists())
     };
-    assert_eq!(stop(false), [false; 2], "a start that is given up recovers nothing");
-    assert_eq!(stop(true), [true; 2]);
+    assert_eq!(stop(Start::Aborted), [false; 2], "a start that is given up recovers nothing");
+    assert_eq!(stop(Start::BeforeTheFirst), [true; 2]);
     let record = fs::read_to_string(dir.path().join("klamm-clean-stop")).expect("there");
     assert!(record.contains("\nt 0 0 1 0 0:"), "{record}");
-    assert_eq!(stop(true), [true; 2], "what was clean stays clean");
+    assert_eq!(stop(Start::Opened), [true; 2], "what was clean stays clean");
     let replicas = leading(dir.path());
     assert_eq!(append(&replicas.get(TOPIC, 0).expect("led")), Ok(1));
     replicas.shutdown(1);
@@ -237,7 +249,8 @@ fn in_the_background_strays_are_set_aside_whoever_leads() {
     elect(&replicas, OTHER_NODE);
     assert!(replicas.open_the_rest().is_empty());
     assert_eq!(names(dir.path()), ["gone-0-stray", "t-0-stray", "t-1-stray"]);
-    assert!(replicas.opened().is_empty());
+    let follower = replicas.get(TOPIC, 0).expect("followers are opened in the background");
+    assert_eq!(follower.with(|log| log.log_end_offset()), 0);
     replicas.shutdown(1);
 }
 
@@ -247,13 +260,13 @@ fn every_stray_is_a_warning_with_its_reason() {
     for (name, topic) in [("t-0", OTHER_TEXT), ("t-1", OWN_TEXT), ("gone-0", OTHER_TEXT)] {
         left_behind(dir.path(), name, topic);
     }
-    let (told, heard) = channel();
-    let on_event: OnEvent = Arc::new(move |event| drop(told.send(event)));
+    let (sender, events) = channel();
+    let on_event: OnEvent = Arc::new(move |event| drop(sender.send(event)));
     let replicas = leading_with_events(dir.path(), on_event);
     assert!(replicas.open_the_rest().is_empty());
     replicas.shutdown(1);
     drop(replicas);
-    let mut warnings: Vec<String> = heard
+    let mut warnings: Vec<String> = events
         .iter()
         .filter_map(|event| match event {
             Event::Warning(text) => Some(text.replace(&format!("{}/", dir.path().display()), "")),
@@ -264,8 +277,8 @@ fn every_stray_is_a_warning_with_its_reason() {
     let without_hex: Vec<String> =
         warnings.iter().map(|text| text.split(". It is renamed").next().unwrap_or_default().to_owned()).collect();
     let other = format!(
-        "its partition.metadata names topic id {OTHER_TEXT}, and topic t has {TOPIC}. If the folder is this topic's all the same, \
-         stop the node, correct that file, and give the folder its name again"
+        "its partition.metadata contains topic id {OTHER_TEXT}, but topic t has {TOPIC}. If the folder \
+         belongs to this topic nevertheless, stop the node, correct that file, and give the folder its name again"
     );
     assert_eq!(
         without_hex,

@@ -1,27 +1,27 @@
-//! What a partition is asked, and what it answers: appends, fetches and offsets.
+//! The requests and results of a partition: appends, fetches and offsets.
 
 use klamm_base::ErrorCode;
 use klamm_log::FileSlice;
 
-/// Where an append went.
+/// The result of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
     pub base_offset: i64,
-    /// -1 unless the topic has append time.
+    /// -1 unless the topic uses append time.
     pub log_append_time_ms: i64,
     pub log_start_offset: i64,
-    /// Acknowledged by all once the high watermark is here.
+    /// Acknowledged by all once the high watermark reaches this offset.
     pub end_offset: i64,
-    /// It is there already, with as many in-sync replicas as there must be: nothing is left to wait for.
+    /// The high watermark is there already, with enough in-sync replicas: there is nothing to wait for.
     pub is_acked: bool,
 }
 
-/// Why nothing was appended.
+/// The error of an append.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     pub code: ErrorCode,
     pub message: Option<String>,
-    /// Index in the batch and reason of the records to blame.
+    /// Index in the batch and reason for each invalid record.
     pub record_errors: Vec<(i32, Option<String>)>,
     pub log_start_offset: i64,
 }
@@ -33,18 +33,22 @@ pub struct PartitionFetch {
     pub max_bytes: usize,
     /// -1: not checked.
     pub current_leader_epoch: i32,
-    /// -1: the reader does not look for divergence.
+    /// -1: the reader does not check for divergence.
     pub last_fetched_epoch: i32,
     pub read_committed: bool,
     /// -1: a consumer.
     pub replica_id: i32,
-    /// Log start offset of a follower; -1 from others.
+    /// The broker epoch of a follower; -1: it sends none.
+    pub replica_epoch: i64,
+    /// Log start offset of a follower; -1 for others.
     pub log_start_offset: i64,
-    /// One whole batch is given even if it is larger than `max_bytes`.
+    /// False when a request that waits looks again: its arrival said already how much the follower has.
+    pub is_first_look: bool,
+    /// Return one complete batch even if it is larger than `max_bytes`.
     pub at_least_one: bool,
 }
 
-/// One partition of a Fetch answer; offsets are -1 beside most errors.
+/// One partition of a Fetch response; offsets are -1 for most errors.
 #[derive(Clone, Debug)]
 pub struct Fetched {
     pub error: ErrorCode,
@@ -53,7 +57,7 @@ pub struct Fetched {
     pub log_start_offset: i64,
     /// Producer id and first offset of each aborted transaction in the records; `None` unless read_committed.
     pub aborted: Option<Vec<(i64, i64)>>,
-    /// Epoch and its end offset: the reader's log leaves this one there.
+    /// The epoch and its end offset at which the reader's log diverges.
     pub diverging: Option<(i32, i64)>,
     pub records: Option<FileSlice>,
 }
@@ -73,20 +77,20 @@ impl Fetched {
     }
 }
 
-/// A question of ListOffsets.
+/// One query of ListOffsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffsetQuery {
-    /// A time in ms, or one of the special ones.
+    /// A time in ms, or a special timestamp.
     pub timestamp: i64,
     /// -1: not checked.
     pub current_leader_epoch: i32,
-    /// Isolation matters to consumers only: `None` sees up to the log's end.
+    /// The isolation level of a consumer; `None` (not a consumer) reads up to the log's end.
     pub read_committed: Option<bool>,
-    /// Tools may ask followers too.
+    /// Tools may query followers too.
     pub only_from_leader: bool,
 }
 
-/// An answer of ListOffsets; -1 stands for none.
+/// One result of ListOffsets; -1 stands for none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoundOffset {
     pub timestamp: i64,

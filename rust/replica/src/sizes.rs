@@ -1,4 +1,4 @@
-//! How large each partition is, and where, open or not: what DescribeLogDirs tells.
+//! The size and directory of each partition, open or not, for DescribeLogDirs.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -12,8 +12,8 @@ use super::replicas::Replicas;
 pub type Size = (String, i32, u64);
 
 impl Replicas {
-    /// By directory the partitions in it. One that was never written has no files and no bytes, but a directory where they
-    /// would be. Directories out of use have none.
+    /// The partitions of each directory. A partition that was never written has size 0 and the directory where its
+    /// files would be created. Offline directories have none.
     pub fn sizes(&self) -> Vec<Vec<Size>> {
         let dirs = self.logs().dirs();
         let size = |owner: &Arc<dyn LogOwner>| with_log(&**owner, |log| log.size());
@@ -26,7 +26,7 @@ impl Replicas {
             rows[found.dir].push((found.topic.clone(), found.partition, bytes_of_logs(&found.path)));
         }
         let mut known: HashSet<_> = rows.iter().flatten().map(|(topic, index, _)| (topic.clone(), *index)).collect();
-        // Those of a directory out of use are in no other.
+        // Partitions of an offline directory are in no other.
         known.extend(waiting.into_iter().map(|found| (found.topic, found.partition)));
         known.extend(self.opened().iter().map(|open| (open.id.topic.to_string(), open.id.index)));
         for (dir, size) in self.never_written(&known) {
@@ -53,7 +53,7 @@ impl Replicas {
     }
 }
 
-/// Bytes of the segments in a partition's directory; what cannot be looked at counts as nothing.
+/// Bytes of the segments in a partition's directory; files that cannot be read count as 0.
 fn bytes_of_logs(path: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(path) else { return 0 };
     let logs = entries.flatten().filter(|entry| entry.path().extension().is_some_and(|extension| extension == "log"));

@@ -1,4 +1,4 @@
-//! ApiVersions v0-4: what a listener serves, and the cluster's features (KIP-584).
+//! ApiVersions v0-4: the APIs of a listener, and the cluster's features (KIP-584).
 
 use std::borrow::Cow;
 
@@ -26,7 +26,8 @@ impl<'a> ApiVersionsRequest<'a> {
         Ok(Self { client_software_name, client_software_version, version })
     }
 
-    /// Whether the client says decently what it is (KIP-511): letters, digits, `-` and `.`, the last two not at an end.
+    /// Whether the client's software name and version are valid (KIP-511): letters, digits, `-` and `.`, the last two
+    /// not at either end.
     pub fn is_valid(&self) -> bool {
         let is_decent = |text: &str| {
             let ends = [text.bytes().next(), text.bytes().next_back()];
@@ -37,18 +38,18 @@ impl<'a> ApiVersionsRequest<'a> {
     }
 }
 
-/// What the node supports and the cluster has finalized.
+/// The supported and finalized features.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Features {
     /// Name, lowest and highest level.
     pub supported: Vec<(String, i16, i16)>,
-    /// Name and level; level 0 is as good as absent.
+    /// Name and level; level 0 is equivalent to no entry.
     pub finalized: Vec<(String, i16)>,
-    /// Metadata offset at which that was so; -1 when not known.
+    /// Metadata offset at which they were finalized; -1 if it is not known.
     pub finalized_epoch: i64,
 }
 
-/// One line of the table of APIs.
+/// The version range of one API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ApiRange {
     pub key: i16,
@@ -57,7 +58,7 @@ pub struct ApiRange {
 }
 
 impl ApiRange {
-    /// The versions that both have; `None` for none.
+    /// The versions in both ranges; `None` if there are none.
     pub fn intersect(&self, other: &ApiRange) -> Option<ApiRange> {
         let version_min = self.version_min.max(other.version_min);
         let version_max = self.version_max.min(other.version_max);
@@ -65,7 +66,7 @@ impl ApiRange {
     }
 }
 
-/// Writes the body of the answer.
+/// Writes the response body.
 pub fn write_response(writer: &mut Writer, version: i16, apis: &[ApiRange], features: &Features) {
     let mut out = VersionedWriter::new(writer, version >= 3);
     write_apis(&mut out, version, ErrorCode::NONE, apis);
@@ -74,7 +75,7 @@ pub fn write_response(writer: &mut Writer, version: i16, apis: &[ApiRange], feat
     }
 }
 
-/// Writes the body that says only that something is wrong; `version` is 0 when the request's is not supported.
+/// Writes a response body with only an error; `version` is 0 if the request's version is not supported.
 pub fn write_error(writer: &mut Writer, version: i16, error: ErrorCode) {
     let api = Api::of(API_VERSIONS).expect("the table holds it");
     let own = [ApiRange { key: api.key, version_min: api.version_min, version_max: api.version_max }];
@@ -98,9 +99,9 @@ fn write_apis(out: &mut VersionedWriter<'_>, version: i16, error: ErrorCode, api
     }
 }
 
-/// The four tagged fields: each is written only where it says something.
+/// The four tagged fields: each is written only if it is not empty.
 fn write_features(writer: &mut Writer, version: i16, features: &Features) {
-    // Old clients fail on a lowest level of 0, so such features are hidden from them (KAFKA-17492).
+    // Old clients fail on a lowest level of 0, so such features are not sent to them (KAFKA-17492).
     let supported: Vec<_> = features.supported.iter().filter(|(_, min, _)| version >= 4 || *min != 0).collect();
     let finalized: Vec<_> = features.finalized.iter().filter(|(_, level)| *level != 0).collect();
     let epoch = Some(features.finalized_epoch).filter(|&epoch| epoch != -1);

@@ -1,4 +1,4 @@
-//! DescribeTopicPartitions v0: metadata with a cursor, and the replicas of KIP-966.
+//! DescribeTopicPartitions v0: metadata with a cursor, and the ELR fields of KIP-966.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use super::elements::Elements;
 use super::metadata::{PartitionState, TopicHead};
 use super::versioned::{VersionedReader, VersionedWriter};
 
-/// A request that was read through once.
+/// A request that was parsed once to validate it.
 #[derive(Clone)]
 pub struct DescribeTopicPartitionsRequest<'a> {
     /// Empty: all topics.
@@ -18,7 +18,7 @@ pub struct DescribeTopicPartitionsRequest<'a> {
     pub cursor: Option<Cursor<'a>>,
 }
 
-/// The first topic and partition that have not been told yet.
+/// The first topic and partition that were not returned yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor<'a> {
     pub topic: &'a str,
@@ -51,7 +51,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// One topic of the answer.
+/// One topic of the response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DescribedTopic<'a> {
     pub head: TopicHead<'a>,
@@ -59,7 +59,7 @@ pub struct DescribedTopic<'a> {
     pub authorized_operations: i32,
 }
 
-/// One partition of the answer, owning its lists: an answer has at most a few thousand.
+/// One partition of the response. It owns its lists: a response has at most a few thousand.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DescribedPartition {
     pub index: i32,
@@ -73,7 +73,7 @@ pub struct DescribedPartition {
 }
 
 impl DescribedPartition {
-    /// A partition as Metadata tells it, with the two lists of KIP-966.
+    /// A partition as in a Metadata response, with the two lists of KIP-966.
     pub fn new(state: &PartitionState<'_>, eligible_leaders: &[i32], last_known_eligible_leaders: &[i32]) -> Self {
         Self {
             index: state.index,
@@ -88,7 +88,7 @@ impl DescribedPartition {
     }
 }
 
-/// Writes the body of the answer.
+/// Writes the response body.
 pub fn write_response(writer: &mut Writer, topics: &[DescribedTopic<'_>], next_cursor: Option<Cursor<'_>>) {
     let mut out = VersionedWriter::new(writer, true);
     out.i32(0);

@@ -1,7 +1,7 @@
-//! Arrays of a request, read when they are walked.
+//! Arrays of a request, parsed during iteration.
 //!
-//! An element takes more room in memory than on the wire, up to twenty times more for an empty name. So a request is read
-//! through once to see that it is well formed, and keeps nothing; whoever walks an array reads it again.
+//! An element takes more room in memory than on the wire, up to twenty times more for an empty name. Therefore a
+//! request is parsed once to validate it, without keeping anything; iterating over an array parses it again.
 
 use klamm_base::primitives::WireError;
 
@@ -9,7 +9,7 @@ use super::versioned::VersionedReader;
 
 type ReadElement<'a, T> = fn(&mut VersionedReader<'a>, i16) -> Result<T, WireError>;
 
-/// The elements of an array that are not walked yet.
+/// The remaining elements of an array.
 pub struct Elements<'a, T> {
     reader: VersionedReader<'a>,
     left: usize,
@@ -18,7 +18,7 @@ pub struct Elements<'a, T> {
 }
 
 impl<'a, T> Elements<'a, T> {
-    /// Reads through `count` elements; `reader` is behind them then.
+    /// Parses `count` elements; afterwards `reader` is after them.
     pub fn check(
         reader: &mut VersionedReader<'a>,
         version: i16,

@@ -1,4 +1,4 @@
-//! Fetch v4-18: the request as arrays to walk, the answer as bytes with holes for slices of files.
+//! Fetch v4-18: the request as arrays to iterate over, the response as bytes with gaps for slices of files.
 
 use std::borrow::Cow;
 
@@ -10,15 +10,15 @@ use super::elements::Elements;
 use super::topic::{NodeEndpoint, TopicRef, write_leader, write_node_endpoints};
 use super::versioned::{VersionedReader, VersionedWriter};
 
-/// From here on topics are named by id (KIP-516).
+/// From this version on, topics are identified by id (KIP-516).
 pub const TOPIC_ID_VERSION: i16 = 13;
 
-/// A request that was read through once.
+/// A request that was parsed once to validate it.
 #[derive(Clone)]
 pub struct FetchRequest<'a> {
-    /// -1: a consumer; below: a tool.
+    /// -1: a consumer; below -1: a tool.
     pub replica_id: i32,
-    /// -1: not told.
+    /// -1: not set.
     pub replica_epoch: i64,
     pub max_wait_ms: i32,
     pub min_bytes: i32,
@@ -29,7 +29,7 @@ pub struct FetchRequest<'a> {
     pub topics: Elements<'a, FetchTopic<'a>>,
     pub forgotten: Elements<'a, ForgottenTopic<'a>>,
     pub rack_id: Cow<'a, str>,
-    /// Told by replicas of the quorum.
+    /// Set by replicas of the quorum.
     pub cluster_id: Option<&'a str>,
 }
 
@@ -39,18 +39,18 @@ pub struct FetchTopic<'a> {
     pub partitions: Elements<'a, FetchPartition>,
 }
 
-/// Epochs are -1 when not known.
+/// Epochs are -1 if they are not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FetchPartition {
     pub index: i32,
     pub current_leader_epoch: i32,
     pub fetch_offset: i64,
     pub last_fetched_epoch: i32,
-    /// Told by followers.
+    /// Set by followers.
     pub log_start_offset: i64,
     pub max_bytes: i32,
     pub replica_directory: Uuid,
-    /// High watermark that a follower knows; `i64::MAX` when its version does not tell (KIP-1166).
+    /// The high watermark that a follower knows; `i64::MAX` if the version does not contain it (KIP-1166).
     pub high_watermark: i64,
 }
 
@@ -104,7 +104,7 @@ impl<'a> FetchRequest<'a> {
         })
     }
 
-    /// Whether a broker asks, to replicate.
+    /// Whether the request comes from a follower.
     pub fn is_from_follower(&self) -> bool {
         self.replica_id >= 0
     }
@@ -154,7 +154,7 @@ impl FetchPartition {
     }
 }
 
-/// What one partition answers, without its records.
+/// The response of one partition without its records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchResult {
     pub error: ErrorCode,
@@ -163,16 +163,16 @@ pub struct FetchResult {
     pub log_start_offset: i64,
     /// Producer id and first offset of each aborted transaction in the records; `None` unless read_committed.
     pub aborted: Option<Vec<(i64, i64)>>,
-    /// Epoch and its end offset, where the reader's log left this one.
+    /// The epoch and its end offset at which the reader's log diverges.
     pub diverging: Option<(i32, i64)>,
-    /// Leader id and epoch, told with an error about leadership (KIP-951).
+    /// Leader id and epoch, sent with an error about leadership (KIP-951).
     pub current_leader: Option<(i32, i32)>,
     pub preferred_read_replica: i32,
     pub records_len: usize,
 }
 
 impl FetchResult {
-    /// An error that was found before the partition was asked.
+    /// An error that was found before the partition was read.
     pub fn refused(error: ErrorCode) -> Self {
         Self {
             error,
@@ -188,9 +188,9 @@ impl FetchResult {
     }
 }
 
-/// Writes an answer from its start to its end, in this order: [`begin`], then for each topic [`begin_topic`],
-/// [`partition`] and [`end_topic`], then [`end`]. Records go between two partitions: behind each [`partition`] the caller
-/// adds `records_len` bytes, in the writer or beside it, then calls [`end_partition`].
+/// Writes a response from start to end, in this order: [`begin`], then for each topic [`begin_topic`], [`partition`]
+/// and [`end_topic`], then [`end`]. Records are between two partitions: after each [`partition`] the caller adds
+/// `records_len` bytes, in the writer or separately, then calls [`end_partition`].
 ///
 /// [`begin`]: FetchResponseWriter::begin
 /// [`begin_topic`]: FetchResponseWriter::begin_topic
@@ -244,12 +244,12 @@ impl<'a> FetchResponseWriter<'a> {
         out.records_len(result.records_len);
     }
 
-    /// Lets `fill` write a partition's records; `false` when it did not, and the records have to come from elsewhere.
+    /// Lets `fill` write a partition's records; `false` if it did not, and the records must come from elsewhere.
     pub fn try_records(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> bool) -> bool {
         self.out.writer.try_fill(len, fill)
     }
 
-    /// Bytes written so far: where records that lie elsewhere belong.
+    /// Bytes written so far: the position where separate records belong.
     pub fn position(&self) -> usize {
         self.out.writer.len()
     }

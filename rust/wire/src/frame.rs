@@ -1,4 +1,4 @@
-//! Frames as a whole, read without acting on them: what fuzzers and tests feed.
+//! Parses complete frames without processing them, for fuzzers and tests.
 
 use klamm_base::primitives::WireError;
 
@@ -12,8 +12,8 @@ use super::metadata::MetadataRequest;
 use super::offset_for_leader_epoch::OffsetForLeaderEpochRequest;
 use super::produce::{ProduceItem, ProduceRequest};
 
-/// Reads a frame's header and, when the engine knows the API, its request. Never panics, and allocates in proportion to
-/// the frame. Returns whether everything was well formed.
+/// Parses a frame's header and, if the engine serves the API, its request. Never panics, and allocates in proportion
+/// to the frame. Returns whether everything was well formed.
 pub fn read(frame: &[u8]) -> bool {
     match RequestHeader::parse(frame) {
         Ok((header, body)) => read_request(header.api.key, header.api_version, body).is_ok(),
@@ -21,8 +21,8 @@ pub fn read(frame: &[u8]) -> bool {
     }
 }
 
-/// Reads the request of an API that the engine answers itself, at any version, and walks over all of it; others are not
-/// looked into.
+/// Parses the request of an API that the engine serves, at any version, and iterates over all of it; requests of
+/// other APIs are not parsed.
 pub fn read_request(key: i16, version: i16, body: &[u8]) -> Result<(), WireError> {
     match key {
         api::PRODUCE => ProduceRequest::parse(body, version).map(|request| check_ranges(&request, body)),
@@ -47,8 +47,8 @@ pub fn read_request(key: i16, version: i16, body: &[u8]) -> Result<(), WireError
     }
 }
 
-/// A walk meets what was counted, and the ranges of batches lie in the body, each behind the one before: they are patched
-/// in place.
+/// The iteration finds as many items as were counted, and the ranges of batches are within the body, each after the
+/// previous one: batches are modified in place.
 fn check_ranges(request: &ProduceRequest, body: &[u8]) {
     let (mut end, mut topics, mut partitions) = (0, 0, 0);
     let mut walk = request.walk();

@@ -1,4 +1,5 @@
-//! Every request and answer of the fast path, at every version, as Apache Kafka 4.3.1 writes it (`golden/Frames.java`).
+//! Every request and response of the fast path, at every version, as Apache Kafka 4.3.1 writes it
+//! (`golden/Frames.java`).
 
 use klamm_base::primitives::Writer;
 use klamm_base::{ErrorCode, Uuid};
@@ -18,7 +19,7 @@ use super::topic::{NodeEndpoint, TopicRef};
 const ID: Uuid = Uuid([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]);
 const RECORDS: &[u8] = b"some records";
 
-/// Version and bytes of each line with this message.
+/// Version and bytes of each line for this message.
 fn lines(message: &str) -> impl Iterator<Item = (i16, Vec<u8>)> {
     let lines = include_str!("golden/frames.txt").lines().filter_map(move |line| {
         let mut words = line.split(' ');
@@ -107,8 +108,8 @@ fn fetch_requests() {
     for (version, body) in lines("FetchRequest") {
         let request = FetchRequest::parse(&body, version).expect("Kafka's own");
         let since = |first: i16, value: i64, before: i64| if version >= first { value } else { before };
-        let told = (request.replica_id, request.replica_epoch, request.isolation_level);
-        assert_eq!(told, (3, since(15, 12, -1), 1));
+        let found = (request.replica_id, request.replica_epoch, request.isolation_level);
+        assert_eq!(found, (3, since(15, 12, -1), 1));
         assert_eq!((request.max_wait_ms, request.min_bytes, request.max_bytes), (500, 1, 9000));
         let session = (i64::from(request.session_id), i64::from(request.session_epoch));
         assert_eq!(session, (since(7, 77, 0), since(7, 2, -1)));
@@ -258,8 +259,8 @@ fn metadata_answers() {
 fn api_versions() {
     for ((version, body), (_, answer)) in lines("ApiVersionsRequest").zip(lines("ApiVersionsResponse")) {
         let request = ApiVersionsRequest::parse(&body, version).expect("Kafka's own");
-        let told = (&*request.client_software_name, &*request.client_software_version);
-        assert_eq!(told, if version >= 3 { ("a-client", "1.2.3") } else { ("", "") });
+        let found = (&*request.client_software_name, &*request.client_software_version);
+        assert_eq!(found, if version >= 3 { ("a-client", "1.2.3") } else { ("", "") });
         let features = Features {
             supported: vec![("metadata.version".to_owned(), 7, 30), ("group.version".to_owned(), 0, 1)],
             finalized: vec![("metadata.version".to_owned(), 30), ("kraft.version".to_owned(), 0)],
@@ -318,7 +319,7 @@ fn describe_topic_partitions() {
     }
 }
 
-/// Invariant: whatever is cut off or changed, reading ends without a panic.
+/// Invariant: whatever is cut off or changed, parsing ends without a panic.
 #[test]
 fn damaged_requests_are_read_or_refused() {
     let names = [

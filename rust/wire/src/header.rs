@@ -1,7 +1,8 @@
-//! The header in front of every request and every answer.
+//! The headers of requests and responses.
 //!
-//! A request's header is version 2 when the request's version is flexible, else 1; an answer's is 1 when flexible, else 0,
-//! except that ApiVersions is always answered with 0, because the client does not know yet what the server speaks.
+//! A request's header has version 2 if the request's version is flexible, else 1; a response's header has version 1
+//! if it is flexible, else 0, except that the response to ApiVersions always has header version 0, because the client
+//! does not know yet what the server supports.
 
 use std::borrow::Cow;
 
@@ -10,7 +11,7 @@ use klamm_base::primitives::{Reader, WireError, Writer};
 use super::api::{API_VERSIONS, Api};
 use super::versioned::VersionedReader;
 
-/// Where the request's own fields begin is told beside it.
+/// The parsed header. The position of the request's own fields is returned separately.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestHeader<'a> {
     pub api: &'static Api,
@@ -20,7 +21,7 @@ pub struct RequestHeader<'a> {
     pub client_id: Cow<'a, str>,
 }
 
-/// A header that cannot be answered: the connection has to be closed.
+/// A header that cannot be answered: the connection must be closed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
     #[error("unknown API key {key} (version {version})")]
@@ -30,7 +31,7 @@ pub enum HeaderError {
 }
 
 impl<'a> RequestHeader<'a> {
-    /// Reads the header at the start of a frame's content; the bytes behind it are the request.
+    /// Parses the header at the start of a frame's content; the bytes after it are the request.
     pub fn parse(frame: &'a [u8]) -> Result<(Self, &'a [u8]), HeaderError> {
         let mut reader = Reader::new(frame);
         let (key, version) = match (reader.i16(), reader.i16()) {
@@ -43,7 +44,8 @@ impl<'a> RequestHeader<'a> {
     }
 
     fn parse_rest(api: &'static Api, api_version: i16, rest: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
-        // The client id keeps its plain encoding in version 2, so that any server can read any ApiVersions request.
+        // The client id keeps its non-compact encoding in version 2, so that any server can parse any ApiVersions
+        // request.
         let mut reader = VersionedReader::new(rest, false);
         let correlation_id = reader.i32()?;
         let client_id = reader.nullable_string()?.unwrap_or_default();
@@ -54,7 +56,7 @@ impl<'a> RequestHeader<'a> {
     }
 }
 
-/// What an answer needs of the request's header.
+/// The parts of a request's header that its response needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponseHeader {
     pub correlation_id: i32,
@@ -62,13 +64,13 @@ pub struct ResponseHeader {
 }
 
 impl ResponseHeader {
-    /// The header of the answer to `request`.
+    /// The header of the response to `request`.
     pub fn to(request: &RequestHeader<'_>) -> Self {
         let flexible = request.api.key != API_VERSIONS && request.api.is_flexible(request.api_version);
         Self { correlation_id: request.correlation_id, flexible }
     }
 
-    /// Writes a frame's length, still zero, and the header; [`patch_length`] follows when the body is written.
+    /// Writes a frame's length (still zero) and the header; call [`patch_length`] after the body is written.
     pub fn begin_frame(&self, writer: &mut Writer) {
         writer.i32(0);
         writer.i32(self.correlation_id);
@@ -78,8 +80,8 @@ impl ResponseHeader {
     }
 }
 
-/// Sets the length of the frame that begins at `start`: all bytes behind the length, and `len_elsewhere` that are not in
-/// the writer.
+/// Sets the length of the frame that begins at `start`: all bytes after the length field, plus `len_elsewhere` bytes
+/// that are not in the writer.
 pub fn patch_length(writer: &mut Writer, start: usize, len_elsewhere: u64) -> Result<(), FrameTooLong> {
     let len = (writer.len() - start - 4) as u64 + len_elsewhere;
     let len = i32::try_from(len).map_err(|_| FrameTooLong(len))?;
@@ -87,9 +89,9 @@ pub fn patch_length(writer: &mut Writer, start: usize, len_elsewhere: u64) -> Re
     Ok(())
 }
 
-/// An answer that no frame can hold.
+/// A response that is too long for a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an answer of {0} bytes is longer than a frame can be")]
+#[error("a response of {0} bytes is too long for a frame")]
 pub struct FrameTooLong(u64);
 
 #[cfg(test)]
@@ -106,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn flexible_versions_have_tags_behind_the_client_id() {
+    fn flexible_versions_have_tags_after_the_client_id() {
         let frame = request(3, 9, b"\x00\x02me\x01\x05\x01xbody");
         let (header, body) = RequestHeader::parse(&frame).expect("well formed");
         assert_eq!((&*header.client_id, header.correlation_id, body), ("me", 7, &b"body"[..]));

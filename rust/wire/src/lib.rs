@@ -1,9 +1,10 @@
 //! The messages of the fast path, and the table of APIs.
 //!
-//! A request is a view over its frame: it is read through once to check it, keeps no copies of names and arrays, and reads
-//! them again where they are walked ([`elements`]). Answers are written straight into the buffer that is sent. What a name
-//! means is for the callers: no message looks anything up. Each message is compared with Apache Kafka's own bytes at every
-//! version (`golden/`).
+//! A request is a view of its frame: it is parsed once to validate it, keeps no copies of names and arrays, and
+//! parses them again during iteration ([`elements`]). Responses are written directly into the buffer that is sent.
+//! Messages do not look up names; callers do. Each message is compared with Apache Kafka's own bytes at every version
+//! (`golden/`).
+pub mod alter_partition;
 pub mod api;
 pub mod api_versions;
 pub mod describe_topic_partitions;

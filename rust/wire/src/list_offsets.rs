@@ -9,7 +9,7 @@ use super::api::{Api, LIST_OFFSETS};
 use super::elements::Elements;
 use super::versioned::{VersionedReader, VersionedWriter};
 
-/// Timestamps that mean something else, with the first version that knows them (facts 6.9).
+/// Special timestamps, each with the first version that supports it (`ListOffsetsRequest`).
 pub const SPECIAL_TIMESTAMPS: [(i64, i16); 6] = [
     (LATEST, 0),
     (EARLIEST, 0),
@@ -25,12 +25,12 @@ pub const EARLIEST_LOCAL: i64 = -4;
 pub const LATEST_TIERED: i64 = -5;
 pub const EARLIEST_PENDING_UPLOAD: i64 = -6;
 
-/// Replica id of a tool that asks any replica.
+/// Replica id of a tool that queries any replica.
 pub const DEBUGGING_REPLICA_ID: i32 = -2;
 /// Replica id of a consumer.
 pub const CONSUMER_REPLICA_ID: i32 = -1;
 
-/// A request that was read through once.
+/// A request that was parsed once to validate it.
 #[derive(Clone)]
 pub struct ListOffsetsRequest<'a> {
     pub replica_id: i32,
@@ -97,13 +97,13 @@ pub struct ListOffsetsResult {
 }
 
 impl ListOffsetsResult {
-    /// No offset: an error, or (with `NONE`) nothing to be found.
+    /// No offset: an error, or (with `NONE`) no matching record.
     pub fn none(error: ErrorCode) -> Self {
         Self { error, timestamp: -1, offset: -1, leader_epoch: -1 }
     }
 }
 
-/// Writes the body of the answer; `find` gives the result for each partition of each topic, by name, in turn.
+/// Writes the response body; `find` returns the result for each partition of each topic, by name, in order.
 pub fn write_response<'a, P: ExactSizeIterator<Item = ListOffsetsPartition>>(
     writer: &mut Writer,
     version: i16,

@@ -1,4 +1,4 @@
-//! Metadata v0-13: written straight from the image, topic by topic.
+//! Metadata v0-13: written directly from the image, topic by topic.
 
 use std::borrow::Cow;
 
@@ -10,13 +10,13 @@ use super::elements::Elements;
 use super::topic::NodeEndpoint;
 use super::versioned::{VersionedReader, VersionedWriter};
 
-/// From here on a topic may be asked for by id; 10 and 11 have the field and may not use it.
+/// From this version on, a topic may be requested by id; versions 10 and 11 have the field but must not use it.
 pub const TOPIC_ID_VERSION: i16 = 12;
 
-/// Authorized operations that were not asked for.
+/// Authorized operations that were not requested.
 pub const NOT_ASKED: i32 = i32::MIN;
 
-/// A request that was read through once.
+/// A request that was parsed once to validate it.
 #[derive(Clone)]
 pub struct MetadataRequest<'a> {
     /// `None`: all topics.
@@ -26,10 +26,10 @@ pub struct MetadataRequest<'a> {
     pub include_topic_authorized_operations: bool,
 }
 
-/// A topic by name, or by id where the name is null.
+/// A topic by name, or by id if the name is null.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicQuery<'a> {
-    /// Zero: asked for by name.
+    /// Zero: requested by name.
     pub id: Uuid,
     pub name: Option<Cow<'a, str>>,
 }
@@ -64,7 +64,7 @@ impl<'a> TopicQuery<'a> {
     }
 }
 
-/// One topic of the answer, without its partitions.
+/// One topic of the response, without its partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TopicHead<'a> {
     pub error: ErrorCode,
@@ -75,12 +75,12 @@ pub struct TopicHead<'a> {
     pub partition_count: usize,
 }
 
-/// One partition of the answer.
+/// One partition of the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartitionState<'a> {
     pub error: ErrorCode,
     pub index: i32,
-    /// -1: none that can be reached.
+    /// -1: no leader that the client can reach.
     pub leader_id: i32,
     pub leader_epoch: i32,
     pub replicas: &'a [i32],
@@ -88,7 +88,7 @@ pub struct PartitionState<'a> {
     pub offline: &'a [i32],
 }
 
-/// Writes an answer from its start to its end: [`begin`], then for each topic [`begin_topic`], [`partition`] as often as
+/// Writes a response from start to end: [`begin`], then for each topic [`begin_topic`], [`partition`] as often as
 /// announced and [`end_topic`], then [`end`].
 ///
 /// [`begin`]: MetadataResponseWriter::begin

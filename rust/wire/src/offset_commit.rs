@@ -1,5 +1,5 @@
-//! OffsetCommit v2-10: the request, with what the caller knows of its topics, and its answer. The group coordinator decides
-//! which group and member may commit.
+//! OffsetCommit v2-10: the request, combined with the caller's knowledge of its topics, and the response. The group
+//! coordinator decides which group and member may commit.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -20,13 +20,13 @@ pub struct OffsetCommitRequest {
     pub generation_id: i32,
     pub member_id: String,
     pub group_instance_id: Option<String>,
-    /// -1: as the broker's configuration says.
+    /// -1: the broker's configuration applies.
     pub retention_time_ms: i64,
-    /// A topic without partitions is here, once, if it is unknown: Apache Kafka names it in its answer.
+    /// A topic without partitions is kept, once, if it is unknown: Apache Kafka includes it in the response.
     pub topics: Vec<CommitTopic>,
 }
 
-/// What is known of a topic that exists.
+/// An existing topic.
 #[derive(Clone, Debug)]
 pub struct KnownTopic {
     pub name: Arc<str>,
@@ -34,7 +34,7 @@ pub struct KnownTopic {
     pub partition_count: usize,
 }
 
-/// Finds the topic of a name or an id; `None` when there is none.
+/// Looks up a topic by name or id; `None` if it does not exist.
 pub type FindTopic<'f> = dyn Fn(&TopicRef<'_>) -> Option<KnownTopic> + 'f;
 
 /// A topic of the request.
@@ -53,9 +53,9 @@ pub struct CommitPartition {
     pub index: i32,
     pub offset: i64,
     pub leader_epoch: i32,
-    /// Empty where the request has null.
+    /// Empty if it is null in the request.
     pub metadata: Box<str>,
-    /// An error when the topic or the partition does not exist: then there is nothing to commit.
+    /// An error if the topic or the partition does not exist: then there is nothing to commit.
     pub refused: ErrorCode,
 }
 
@@ -66,11 +66,11 @@ impl CommitPartition {
     }
 }
 
-/// From this version on topics are named by their ids.
+/// From this version on, topics are identified by id.
 const TOPIC_ID_VERSION: i16 = 10;
 
 impl OffsetCommitRequest {
-    /// Reads a body of `version` and finds the topics that it names.
+    /// Parses a body of `version` and looks up its topics.
     pub fn read(version: i16, body: &[u8], find_topic: &FindTopic<'_>) -> Result<Self, WireError> {
         let mut reader = VersionedReader::new(body, is_flexible(version));
         let group_id = reader.string()?.into_owned();
@@ -81,7 +81,7 @@ impl OffsetCommitRequest {
         let (mut topics, mut bare) = (Vec::new(), HashSet::new());
         for _ in 0..reader.array_len(3)? {
             let (topic, is_known) = read_topic(&mut reader, version, find_topic)?;
-            // A topic without partitions takes many times its bytes, so that it is kept once.
+            // A topic without partitions takes many times its bytes, so it is kept only once.
             if !topic.partitions.is_empty() || (!is_known && bare.insert((topic.name.clone(), topic.id))) {
                 topics.push(topic);
             }
@@ -97,10 +97,10 @@ impl OffsetCommitRequest {
         topics.flat_map(|topic| topic.partitions.iter().filter(|it| it.exists()).map(move |it| (topic, it)))
     }
 
-    /// Writes the body of the answer; `code` is called once for each of [`OffsetCommitRequest::existing`], in order.
+    /// Writes the response body; `code` is called once for each of [`OffsetCommitRequest::existing`], in order.
     ///
-    /// Topics are in the order of the request. When one of them is unknown, or one of its partitions is, each topic is
-    /// there once, and those with something unknown come first (`OffsetCommitResponse.Builder` of Apache Kafka).
+    /// Topics are in the order of the request. If a topic or partition is unknown, each topic appears once, and those
+    /// with unknown parts come first (Apache Kafka's `OffsetCommitResponse.Builder`).
     pub fn write_answer(&self, writer: &mut Writer, mut code: impl FnMut() -> ErrorCode) {
         let coded: Vec<Coded<'_>> = match self.has_refused() {
             true => self.merged(&mut code),
@@ -143,7 +143,7 @@ impl OffsetCommitRequest {
     }
 }
 
-/// A topic of the answer, with the index and the code of its partitions.
+/// A topic of the response, with the index and error code of each partition.
 type Coded<'a> = (&'a CommitTopic, Vec<(i32, ErrorCode)>);
 
 fn is_flexible(version: i16) -> bool {
@@ -210,7 +210,7 @@ fn read_partition(
 mod tests {
     use super::*;
 
-    /// Version 8: a group "g" without generation commits offset 1 of partition 7 of topic "t".
+    /// Version 8: group "g" without a generation commits offset 1 of partition 7 of topic "t".
     const REQUEST: &[u8] =
         b"\x02g\xff\xff\xff\xff\x01\x00\x02\x02t\x02\0\0\0\x07\0\0\0\0\0\0\0\x01\xff\xff\xff\xff\x01\0\0\0";
 

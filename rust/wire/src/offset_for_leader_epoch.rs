@@ -9,10 +9,10 @@ use super::api::{Api, OFFSET_FOR_LEADER_EPOCH};
 use super::elements::Elements;
 use super::versioned::{VersionedReader, VersionedWriter};
 
-/// A request that was read through once.
+/// A request that was parsed once to validate it.
 #[derive(Clone)]
 pub struct OffsetForLeaderEpochRequest<'a> {
-    /// -2 when the version does not tell.
+    /// -2 if the version does not contain it.
     pub replica_id: i32,
     pub topics: Elements<'a, EpochTopic<'a>>,
 }
@@ -28,7 +28,7 @@ pub struct EpochPartition {
     pub index: i32,
     /// -1: not known.
     pub current_leader_epoch: i32,
-    /// The epoch whose end is asked for.
+    /// The requested epoch.
     pub leader_epoch: i32,
 }
 
@@ -64,12 +64,12 @@ impl EpochPartition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EpochResult {
     pub error: ErrorCode,
-    /// -1 both when there is no such epoch.
+    /// Both -1 if there is no such epoch.
     pub leader_epoch: i32,
     pub end_offset: i64,
 }
 
-/// Writes the body of the answer; `find` gives the result for each partition of each topic, by name, in turn.
+/// Writes the response body; `find` returns the result for each partition of each topic, by name, in order.
 pub fn write_response(
     writer: &mut Writer,
     version: i16,

@@ -1,16 +1,17 @@
-//! The records of committed offsets in `__consumer_offsets`, as Apache Kafka 4.3 writes them (facts 11.1).
+//! The records of committed offsets in `__consumer_offsets`, as Apache Kafka 4.3 writes them (`OffsetCommitKey`,
+//! `OffsetCommitValue`).
 
 use klamm_base::Uuid;
 
 /// Record type of a committed offset, and the version of its key.
 const OFFSET_COMMIT: i16 = 1;
-/// Version of the value of an offset that expires at a time of its own.
+/// Version of the value with an explicit expiry time.
 const VERSION_WITH_EXPIRY: i16 = 1;
 const VERSION: i16 = 4;
-/// Most bytes of a string whose length takes two bytes.
+/// The longest string that a two-byte length allows, in bytes.
 const STRING_LEN_MAX: usize = i16::MAX as usize;
 
-/// A string is longer than its format allows.
+/// A string is longer than the format allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a string of {0} bytes; a record holds at most {STRING_LEN_MAX}")]
 pub struct TooLarge(usize);
@@ -22,9 +23,9 @@ pub struct OffsetRecord<'a> {
     pub leader_epoch: i32,
     pub metadata: &'a str,
     pub commit_timestamp_ms: i64,
-    /// -1: it expires as the broker's configuration says.
+    /// -1: it expires according to the broker's configuration.
     pub expire_timestamp_ms: i64,
-    /// Zero when it is not known.
+    /// Zero if it is not known.
     pub topic_id: Uuid,
 }
 
@@ -39,7 +40,7 @@ pub fn key(group_id: &str, topic: &str, partition: i32) -> Result<Vec<u8>, TooLa
 }
 
 impl OffsetRecord<'_> {
-    /// The value: version 4, or version 1 with an expiry of its own.
+    /// The value: version 4, or version 1 with an explicit expiry time.
     pub fn value(&self) -> Result<Vec<u8>, TooLarge> {
         let mut out = Vec::with_capacity(48 + self.metadata.len());
         if self.expire_timestamp_ms != -1 {

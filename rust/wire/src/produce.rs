@@ -1,7 +1,7 @@
-//! Produce v3-13: the request as ranges of its frame, the answer written partition by partition.
+//! Produce v3-13: the request as ranges of its frame, the response written partition by partition.
 //!
-//! Nothing is copied out of a request: batches are checked and patched where they lie. So a request is not borrowed while
-//! it is walked: [`ProduceWalk`] remembers a position, and gets the body anew for every step.
+//! Nothing is copied out of a request: batches are validated and modified in place. Therefore the request is not
+//! borrowed during iteration: [`ProduceWalk`] stores a position and receives the body again for every step.
 
 use std::ops::Range;
 
@@ -12,26 +12,26 @@ use super::api::{Api, PRODUCE};
 use super::topic::{NodeEndpoint, TopicRef, write_leader, write_node_endpoints};
 use super::versioned::{VersionedReader, VersionedWriter};
 
-/// From here on topics are named by id (KIP-516).
+/// From this version on, topics are identified by id (KIP-516).
 const TOPIC_ID_VERSION: i16 = 13;
-/// First version that tells the leader (KIP-951).
+/// First version that contains the current leader (KIP-951).
 const LEADER_VERSION: i16 = 10;
 
-/// A request that was read through once.
+/// A request that was parsed once to validate it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProduceRequest {
     pub is_with_transactional_id: bool,
     pub acks: i16,
     pub timeout_ms: i32,
     pub topic_count: usize,
-    /// Of all topics.
+    /// The number of partitions of all topics.
     pub partition_count: usize,
     version: i16,
-    /// Where the first topic begins in the body.
+    /// The position of the first topic in the body.
     topics_at: usize,
 }
 
-/// What stands next in a request: a topic with this many partitions, or one of them.
+/// The next item of a request: a topic with this many partitions, or one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProduceItem<'a> {
     Topic {
@@ -43,12 +43,12 @@ pub enum ProduceItem<'a> {
         index: i32,
         records: Option<Range<usize>>,
     },
-    /// The last partition of a topic was given.
+    /// The end of a topic, after its last partition.
     TopicEnd,
 }
 
 impl ProduceRequest {
-    /// Reads all of `body` except the batches themselves.
+    /// Parses all of `body` except the batches themselves.
     pub fn parse(body: &[u8], version: i16) -> Result<Self, WireError> {
         let mut reader = VersionedReader::new(body, is_flexible(version));
         let is_with_transactional_id = reader.nullable_string()?.is_some();
@@ -69,31 +69,31 @@ impl ProduceRequest {
         Ok(Self { is_with_transactional_id, acks, timeout_ms, topic_count, partition_count, version, topics_at })
     }
 
-    /// Walks over topics and partitions.
+    /// Iterates over topics and partitions.
     pub fn walk(&self) -> ProduceWalk {
         let Self { version, topic_count, topics_at, .. } = *self;
         ProduceWalk { version, position: topics_at, topics_left: topic_count, partitions_left: None }
     }
 }
 
-/// Index, and the records.
+/// Index and records.
 fn read_partition<'a>(reader: &mut VersionedReader<'a>) -> Result<(i32, Option<&'a [u8]>), WireError> {
     let partition = (reader.i32()?, reader.nullable_bytes()?);
     reader.skip_tags()?;
     Ok(partition)
 }
 
-/// A place in a request. The body's batches may change between two steps, everything else must not.
+/// A position in a request. Only the batches of the body may change between two steps.
 pub struct ProduceWalk {
     version: i16,
     position: usize,
     topics_left: usize,
-    /// Of the topic that the walk is in.
+    /// The number of remaining partitions of the current topic.
     partitions_left: Option<usize>,
 }
 
 impl ProduceWalk {
-    /// What stands next; `None` behind the last topic.
+    /// The next item; `None` after the last topic.
     pub fn next<'a>(&mut self, body: &'a [u8]) -> Option<ProduceItem<'a>> {
         let mut reader = VersionedReader::new(&body[self.position..], is_flexible(self.version));
         let item = self.read(&mut reader, body).expect("checked when the request was read");
@@ -132,18 +132,18 @@ impl ProduceWalk {
     }
 }
 
-/// What happened to one partition's batches.
+/// The result for one partition's batches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProduceResult {
     pub error: ErrorCode,
     pub base_offset: i64,
-    /// -1 unless the topic has append time.
+    /// -1 unless the topic uses append time.
     pub log_append_time_ms: i64,
     pub log_start_offset: i64,
-    /// Index in the batch and reason of each record that was refused (KIP-467).
+    /// Index in the batch and reason for each invalid record (KIP-467).
     pub record_errors: Vec<(i32, Option<String>)>,
     pub message: Option<String>,
-    /// Leader id and epoch, told with NOT_LEADER_OR_FOLLOWER (KIP-951).
+    /// Leader id and epoch, sent with NOT_LEADER_OR_FOLLOWER (KIP-951).
     pub current_leader: Option<(i32, i32)>,
 }
 
@@ -162,8 +162,8 @@ impl ProduceResult {
     }
 }
 
-/// Writes an answer along a walk of its request: [`begin`], then for each topic [`begin_topic`], [`partition`] as often as
-/// announced and [`end_topic`], then [`end`].
+/// Writes a response along an iteration over its request: [`begin`], then for each topic [`begin_topic`],
+/// [`partition`] as often as announced and [`end_topic`], then [`end`].
 ///
 /// [`begin`]: ProduceResponseWriter::begin
 /// [`begin_topic`]: ProduceResponseWriter::begin_topic
@@ -187,7 +187,8 @@ impl<'a> ProduceResponseWriter<'a> {
         self.out.array_len(partitions);
     }
 
-    /// Returns where the error code stands in the writer, so that one that becomes known later can be set there.
+    /// Returns the position of the error code in the writer, so that an error that is known later can be stored
+    /// there.
     pub fn partition(&mut self, index: i32, result: &ProduceResult) -> usize {
         let out = &mut self.out;
         out.i32(index);

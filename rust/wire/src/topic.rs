@@ -1,4 +1,4 @@
-//! How the fast path's messages name topics, leaders and nodes.
+//! How the messages of the fast path identify topics, leaders and nodes.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use klamm_base::primitives::{WireError, Writer};
 
 use super::versioned::{VersionedReader, VersionedWriter};
 
-/// A topic as a request names it.
+/// A topic as a request identifies it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TopicRef<'a> {
     Name(Cow<'a, str>),
@@ -20,7 +20,7 @@ impl<'a> TopicRef<'a> {
         if by_id { reader.uuid().map(Self::Id) } else { reader.string().map(Self::Name) }
     }
 
-    /// The same, of its own.
+    /// An owned copy.
     pub fn into_owned(self) -> TopicRef<'static> {
         match self {
             Self::Name(name) => TopicRef::Name(Cow::Owned(name.into_owned())),
@@ -28,7 +28,7 @@ impl<'a> TopicRef<'a> {
         }
     }
 
-    /// Names the topic in an answer as the request named it.
+    /// Writes the topic as the request identified it.
     pub fn write(&self, out: &mut VersionedWriter<'_>) {
         match self {
             Self::Name(name) => out.string(name),
@@ -37,7 +37,7 @@ impl<'a> TopicRef<'a> {
     }
 }
 
-/// Where a leader is reached, told beside the error that made the client ask the wrong node (KIP-951).
+/// The endpoint of a leader, sent with the error to a client that used the wrong node (KIP-951).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeEndpoint {
     pub node_id: i32,
@@ -46,14 +46,15 @@ pub struct NodeEndpoint {
     pub rack: Option<String>,
 }
 
-/// Value of a CurrentLeader field: leader id and epoch.
+/// The value of a CurrentLeader field: leader id and epoch.
 pub(super) fn write_leader(field: &mut Writer, (leader_id, leader_epoch): (i32, i32)) {
     field.i32(leader_id);
     field.i32(leader_epoch);
     field.no_tagged_fields();
 }
 
-/// The tagged fields at the end of an answer whose tag 0 is NodeEndpoints; `known` is whether the version has it.
+/// The tagged fields at the end of a response whose tag 0 is NodeEndpoints; `known`: whether the version has this
+/// tag.
 pub(super) fn write_node_endpoints(out: &mut VersionedWriter<'_>, known: bool, endpoints: &[NodeEndpoint]) {
     if !known || endpoints.is_empty() {
         return out.no_tags();

@@ -1,11 +1,12 @@
-//! The two encodings behind one face: fixed-width lengths in old versions, compact ones in flexible versions (KIP-482).
+//! One interface for both encodings: fixed-width lengths in old versions, compact ones in flexible versions
+//! (KIP-482).
 
 use std::borrow::Cow;
 
 use klamm_base::primitives::{Reader, STRING_LEN_MAX, WireError, Writer};
 use klamm_base::{ErrorCode, Uuid};
 
-/// A reader that knows whether the version it reads is flexible.
+/// A reader for a flexible or non-flexible version.
 #[derive(Clone)]
 pub struct VersionedReader<'a> {
     pub reader: Reader<'a>,
@@ -22,7 +23,7 @@ impl<'a> VersionedReader<'a> {
         self.flexible
     }
 
-    /// How many bytes of `body`, whose rest this reader is at, are read.
+    /// The number of bytes of `body` that were read; this reader is at the rest of `body`.
     #[inline]
     pub fn position_in(&self, body: &[u8]) -> usize {
         body.len() - self.reader.remaining().len()
@@ -58,7 +59,7 @@ impl<'a> VersionedReader<'a> {
         self.reader.uuid()
     }
 
-    /// A string; what is not UTF-8 in it is replaced, as Apache Kafka does.
+    /// A string; invalid UTF-8 is replaced, as in Apache Kafka.
     #[inline]
     pub fn string(&mut self) -> Result<Cow<'a, str>, WireError> {
         self.nullable_string()?.ok_or(WireError::UnexpectedNull)
@@ -101,23 +102,23 @@ impl<'a> VersionedReader<'a> {
         }
     }
 
-    /// An array whose elements take at least `element_size_min` bytes each, read one after the other.
+    /// An array whose elements take at least `element_size_min` bytes each.
     pub fn array<T>(
         &mut self,
         element_size_min: usize,
         mut read: impl FnMut(&mut Self) -> Result<T, WireError>,
     ) -> Result<Vec<T>, WireError> {
-        // What an element becomes may be larger than its bytes: no room is made before they are read.
+        // An element may be larger in memory than on the wire, so no capacity is reserved in advance.
         (0..self.array_len(element_size_min)?).map(|_| read(self)).collect()
     }
 
-    /// The end of a structure: tagged fields where there are any, none of them known.
+    /// The end of a structure: skips tagged fields if the version has them.
     #[inline]
     pub fn skip_tags(&mut self) -> Result<(), WireError> {
         if self.flexible { self.reader.skip_tagged_fields() } else { Ok(()) }
     }
 
-    /// The end of a structure with tagged fields that are known.
+    /// The end of a structure with known tagged fields.
     #[inline]
     pub fn tags(
         &mut self,
@@ -127,14 +128,14 @@ impl<'a> VersionedReader<'a> {
     }
 }
 
-/// The text of a string's bytes. What is replaced takes more room: a string that could not be told back is refused.
+/// Decodes a string. Replaced bytes become longer: a string that could not be sent back is rejected.
 #[inline]
 fn readable(bytes: &[u8]) -> Result<Cow<'_, str>, WireError> {
     let text = String::from_utf8_lossy(bytes);
     if text.len() > STRING_LEN_MAX { Err(WireError::InvalidUtf8) } else { Ok(text) }
 }
 
-/// A writer that knows whether the version it writes is flexible.
+/// A writer for a flexible or non-flexible version.
 pub struct VersionedWriter<'a> {
     pub writer: &'a mut Writer,
     flexible: bool,
@@ -211,7 +212,7 @@ impl<'a> VersionedWriter<'a> {
         }
     }
 
-    /// The length in front of `len` bytes of records that follow from elsewhere.
+    /// The length of `len` bytes of records that are added separately.
     #[inline]
     pub fn records_len(&mut self, len: usize) {
         self.array_len(len);
@@ -224,7 +225,7 @@ impl<'a> VersionedWriter<'a> {
         }
     }
 
-    /// The end of a structure without a tagged field to say.
+    /// The end of a structure without tagged fields.
     #[inline]
     pub fn no_tags(&mut self) {
         if self.flexible {

@@ -294,7 +294,7 @@ def programs() -> dict[str, Any]:
         "everything": (everything, everything.program(None)),
         "old": (old, old.program(None)),
     }
-    return {name: {"shape": of.shape.told(), "program": json.loads(program)} for name, (of, program) in made.items()}
+    return {name: {"shape": of.shape.to_json(), "program": json.loads(program)} for name, (of, program) in made.items()}
 
 
 def write_seeds(avro: dict[str, Any], protobuf: dict[str, Any]) -> None:
@@ -315,8 +315,8 @@ def main() -> None:
     for name, made in (("avro", avro), ("protobuf", protobuf)):
         (HERE / f"{name}.json").write_text(json.dumps(made, indent=1, ensure_ascii=True) + "\n")
     (HERE / "programs").mkdir(exist_ok=True)
-    for name, told in programs().items():
-        (HERE / "programs" / f"{name}.json").write_text(json.dumps(told) + "\n")
+    for name, program in programs().items():
+        (HERE / "programs" / f"{name}.json").write_text(json.dumps(program) + "\n")
     write_seeds(avro, protobuf)
 
 

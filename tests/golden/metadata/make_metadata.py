@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from klamm import _engine
+from klamm._engine.metadata import metadata_record_schemas
 from tests.interop.apache_kafka import java
 
 HERE = Path(__file__).parent
@@ -73,7 +73,7 @@ def fields(rng: random.Random, schema: Schema, version: int) -> dict[str, object
 
 def records(rng: random.Random) -> Iterator[dict[str, object]]:
     """A few samples of every record in every version."""
-    for schema in _engine.metadata_record_schemas():
+    for schema in metadata_record_schemas():
         for version in range(schema["highest_version"] + 1):
             for _ in range(3 if schema["fields"] else 1):
                 yield {"type": schema["type"], "version": version, "fields": fields(rng, schema, version)}

@@ -1,5 +1,7 @@
 """What the driver owes to the core: the order of disk, network and listeners. Played by seeds."""
 
+import asyncio
+
 from klamm.raft.driver import delivery, quorum_state
 from klamm.raft.driver import leased_fetches as answers
 from klamm.raft.driver import raft_driver as replica
@@ -11,7 +13,7 @@ from klamm.testing.simulator.fetch_stream import SimulatedStream
 
 
 def quorum_state_is_renamed_without_fsync(patch):
-    """A name on the disk may name bytes that are not there yet (facts 3.4)."""
+    """The name of a file may be durable before its bytes are (`FileQuorumStateStore` syncs before it renames)."""
 
     def hasty(self, data):
         beside = self.path.with_name("quorum-state.tmp")
@@ -74,13 +76,13 @@ def nothing_waits_for_quorum_state(patch):
 
 def a_proposal_is_acknowledged_when_it_is_flushed(patch):
     """Who proposes is told when a majority holds the record."""
-    start_flush = replica.RaftDriver._on_flush_done
+    on_flushed = replica.RaftDriver._on_flushed
 
-    def hasty(self, flushed_offset, error):
-        self._waiters.complete_below(flushed_offset)
-        start_flush(self, flushed_offset, error)
+    def hasty(self, error):
+        self._waiters.complete_below(self._log.flushed_offset)
+        on_flushed(self, error)
 
-    patch.setattr(replica.RaftDriver, "_on_flush_done", hasty)
+    patch.setattr(replica.RaftDriver, "_on_flushed", hasty)
 
 
 def a_proposal_is_acknowledged_one_commit_early(patch):
@@ -90,11 +92,11 @@ def a_proposal_is_acknowledged_one_commit_early(patch):
 
 
 def leadership_is_delivered_before_what_was_committed(patch):
-    """A listener leads on the state of all that was committed before (facts 2.8)."""
+    """A listener becomes leader only after it has received all records committed before."""
     on_commit = delivery.Delivery.on_commit
 
     def late(self, high_watermark):
-        self._loop.call_soon(on_commit, self, high_watermark)
+        asyncio.get_running_loop().call_soon(on_commit, self, high_watermark)
 
     def early(self, epoch):
         self._listener.on_leader(epoch)
@@ -105,7 +107,7 @@ def leadership_is_delivered_before_what_was_committed(patch):
 
 def a_flush_is_awaited_by_no_one(patch):
     """The core learns when its log is durable."""
-    patch.setattr(replica.RaftDriver, "_on_flush_done", lambda self, flushed_offset, error: None)
+    patch.setattr(replica.RaftDriver, "_on_flushed", lambda self, error: None)
 
 
 def a_stream_acknowledges_before_its_flush(patch):

@@ -9,7 +9,7 @@ from klamm.raft.voters.quorum import UNKNOWN_OFFSET, replicated_offset
 
 
 def answer_before_the_election_is_durable(patch):
-    """An answer waits for the quorum-state that it speaks of (KIP-595, facts 4.2)."""
+    """A response is sent after the quorum-state that it depends on is durable (KIP-595)."""
 
     def hasty_reply(self, request_id, response):
         self.effects.append(Reply(request_id, response, after=0))
@@ -18,7 +18,7 @@ def answer_before_the_election_is_durable(patch):
 
 
 def ask_for_votes_before_the_own_vote_is_durable(patch):
-    """A candidate's own vote is one of them (facts 4.2)."""
+    """A candidate's vote for itself must be durable as well (`QuorumState.transitionToCandidate`)."""
 
     def hasty_send(self, now_ms, to, request, endpoints=()):
         correlation_id = self.requests.begin(now_ms, to, request)
@@ -86,7 +86,7 @@ def leader_counts_itself_before_its_flush(patch):
 
 
 def follower_fetches_before_its_flush(patch):
-    """A fetch acknowledges what lies below it (facts 10.1, 8)."""
+    """A Fetch acknowledges all records below its offset, so voters flush before they fetch."""
 
     class Flushed:
         def __init__(self, real):
@@ -127,7 +127,7 @@ def leader_appends_before_its_election_is_durable(patch):
 
 
 def a_restarted_leader_may_lead_the_same_epoch_again(patch):
-    """A leader's epoch ends with its life: its log may have lost records that it sent (facts 4.1)."""
+    """A restarted leader does not continue in its epoch: its log may have lost records that it sent (`QuorumState`)."""
     initial_state = node.RaftNode._initial_state
 
     def forgetful(self, now_ms, stored):

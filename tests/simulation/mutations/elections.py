@@ -24,7 +24,7 @@ def vote_twice_in_an_epoch(patch):
 
 
 def vote_where_the_leader_is_known(patch):
-    """In an epoch whose leader is known, nobody else can have it: no vote (facts 2.5)."""
+    """A replica that knows the leader of an epoch grants no vote in it (`unattachedOrProspectiveCanGrantVote`)."""
 
     def careless(election, candidate, log_is_up_to_date):
         if election.voted is not None and not election.voted.matches(candidate):
@@ -35,7 +35,7 @@ def vote_where_the_leader_is_known(patch):
 
 
 def a_vote_stays_given_whatever_is_left_of_the_log(patch):
-    """A candidate that comes back with less than it was voted for is another one (unlike facts 2.5)."""
+    """A candidate whose log is shorter than when it got the vote is not granted again (unlike in Kafka)."""
 
     def careless(election, candidate, log_is_up_to_date):
         if election.voted is not None:
@@ -56,7 +56,7 @@ def half_is_a_majority(patch):
 
 
 def late_votes_count(patch):
-    """An answer counts in the epoch and in the role in which it was asked for (facts 2.4)."""
+    """A response counts only in the epoch and role of its request (`KafkaRaftClient`)."""
 
     def careless(self, envelope):
         if isinstance(envelope.response, VoteResponse) and envelope.life == self.life:
@@ -144,7 +144,7 @@ def a_log_that_lost_records_campaigns(patch):
 
 
 def a_second_leader_of_an_epoch_is_believed(patch):
-    """One epoch has one leader: who tells of another is wrong (facts 2.4)."""
+    """An epoch has one leader: a message that names a second one is wrong (`KafkaRaftClient`)."""
     patch.setattr(following.Following, "is_consistent", lambda self, epoch, leader_id: True)
 
 

@@ -8,7 +8,7 @@ from klamm.raft.replication import following
 
 
 def a_leader_that_stops_does_not_wait_for_its_successor(patch):
-    """A voter that stops can be reached until another leads (facts 4.2)."""
+    """A voter that shuts down stays reachable until another replica leads."""
     patch.setattr(node.RaftNode, "_may_stop", lambda self: True)
 
 
@@ -25,7 +25,7 @@ def a_leader_that_stops_sends_no_end_of_its_epoch(patch):
 
 
 def all_successors_campaign_at_once(patch):
-    """The longest log goes first, or the votes are split (facts 2.8)."""
+    """The successor with the longest log comes first; otherwise the votes are split."""
     patch.setattr(following.Following, "_successor_backoff_ms", lambda self, candidates: 0)
 
 
@@ -36,7 +36,7 @@ def a_voter_that_refuses_is_waited_for(patch):
 
 def a_leader_that_refuses_is_waited_for(patch):
     """A killed leader is known by its closed port (docs/decisions/0014)."""
-    patch.setattr(crash_detection.CrashDetection, "on_peer_gone", lambda self, now_ms, node_id: None)
+    patch.setattr(crash_detection.CrashDetection, "on_peer_crashed", lambda self, now_ms, node_id: None)
 
 
 def an_alarm_is_believed_though_the_leader_speaks(patch):

@@ -47,7 +47,7 @@ def no_record_begins_an_epoch(patch):
 
 
 def leader_takes_every_fetch_position(patch):
-    """A fetch from another history is answered with where the logs part (facts 2.6)."""
+    """A Fetch from a diverging log is answered with the diverging epoch (`RaftLog.validateOffsetAndEpoch`)."""
     patch.setattr(leading, "check_fetch_position", lambda log, offset, last_epoch: log_valid)
 
 
@@ -63,7 +63,7 @@ def a_fetch_below_the_log_is_answered_from_it(patch):
 
 
 def a_follower_cuts_where_its_leader_says(patch):
-    """A follower cuts to where its own records of that epoch end, if that is less (facts 2.6)."""
+    """A follower truncates to the end of its own records of that epoch, if that is less (`truncateToEndOffset`)."""
     patch.setattr(following, "truncation_offset", lambda log, diverging: min(diverging.offset, log.end_offset))
 
 
@@ -82,7 +82,7 @@ def a_log_is_cut_below_the_high_watermark(patch):
 
 
 def a_follower_takes_its_leaders_high_watermark_as_it_is(patch):
-    """A follower's high watermark ends where its own log does (facts 2.6)."""
+    """A follower's high watermark is at most its own log end offset."""
     tick = following.Following.tick
 
     def careless(self, now_ms, state):
@@ -139,7 +139,7 @@ def a_resigned_leader_answers_fetches(patch):
 
 
 def a_leader_without_a_majority_leads_on(patch):
-    """A leader that no majority fetches from makes room for one that can be heard (KIP-835)."""
+    """A leader from which no majority fetches resigns, so that a reachable replica can lead (KIP-595)."""
     set_deadline = leading.Leading.tick
 
     def stubborn(self, now_ms, state):
@@ -166,7 +166,7 @@ def an_answer_that_waited_leaves_as_it_was(patch):
 
 
 def a_diverging_fetch_acknowledges(patch):
-    """A fetch acknowledges what lies below it only where the logs agree (facts 2.6)."""
+    """A Fetch acknowledges the records below its offset only if the logs agree (`validateOffsetAndEpoch`)."""
     on_fetch = leading.Leading.on_fetch
 
     def careless(self, now_ms, request_id, request):
@@ -191,7 +191,7 @@ def a_new_disk_acknowledges_for_the_old_one(patch):
 
 
 def any_fetch_keeps_a_leader(patch):
-    """A majority must fetch, or the leader goes (KIP-835)."""
+    """A majority must fetch, or the leader resigns (KIP-595)."""
     count_for_quorum = leading.Leading.count_for_quorum
 
     def careless(self, now_ms, state, voter):
@@ -202,7 +202,7 @@ def any_fetch_keeps_a_leader(patch):
 
 
 def a_removed_leader_keeps_itself(patch):
-    """A leader that is no voter is none of the majority that must fetch (KIP-835, KIP-853)."""
+    """A leader that is not a voter does not count for the majority that must fetch (KIP-595, KIP-853)."""
     count_for_quorum = leading.Leading.count_for_quorum
 
     def careless(self, now_ms, state, voter):
@@ -214,7 +214,7 @@ def a_removed_leader_keeps_itself(patch):
 
 
 def leadership_is_announced_before_a_commit_of_the_own_epoch(patch):
-    """A leader does not know what is committed before a record of its own epoch is (Raft 6.4, facts 2.8)."""
+    """A leader knows the high watermark only after a record of its own epoch is committed (Raft 6.4)."""
     start = leading.Leading.maybe_start_epoch
 
     def hasty(self):

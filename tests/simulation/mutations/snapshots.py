@@ -105,12 +105,12 @@ def a_slice_beyond_the_end_is_kept(patch):
 
 
 def an_older_snapshot_is_installed(patch):
-    """A log is given up only for what holds more than it (facts 2.7)."""
+    """A log is replaced only by a snapshot that contains more."""
     patch.setattr(snapshot_fetching.SnapshotFetching, "_is_ahead", lambda self, snapshot_id: True)
 
 
 def a_snapshot_takes_back_what_is_committed(patch):
-    """A snapshot that ends below the high watermark is not what is lacking (facts 2.7)."""
+    """A snapshot that ends below the high watermark does not contain the missing records."""
     is_ahead = snapshot_fetching.SnapshotFetching._is_ahead
 
     def careless(self, snapshot_id):
@@ -124,7 +124,7 @@ def a_snapshot_takes_back_what_is_committed(patch):
 
 
 def who_fetches_a_snapshot_is_not_there(patch):
-    """A voter that fetches a snapshot keeps its leader in office (KIP-835)."""
+    """A voter that fetches a snapshot counts for check-quorum (KAFKA-15489)."""
     on_fetch_snapshot = snapshot_serving.SnapshotServing.on_fetch_snapshot
 
     def careless(self, now_ms, request_id, request):

@@ -11,6 +11,12 @@ from klamm.cli.records.produce import Producer
 from klamm.client import BrokerError, ClientError
 from klamm.client.connection import Connection, parse_bootstrap
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.group_messages import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
 
 
 def connected(broker: FakeBroker) -> Connection:
@@ -21,16 +27,17 @@ def connected(broker: FakeBroker) -> Connection:
 def test_the_newest_version_that_both_know_is_used() -> None:
     with FakeBroker({16: (0, 9, lambda request, version: {"groups": [], "error_code": 0})}) as broker:
         with connected(broker) as connection:
-            assert connection.request(16, 4).groups == ()
+            assert connection.ask(ListGroupsRequest(), ListGroupsResponse, 4).groups == ()
             assert connection.version(16, 2) == 2
         assert [(key, version) for key, version, _ in broker.requests] == [(18, 3), (16, 4)]
 
 
 def test_what_a_broker_does_not_offer_is_said() -> None:
     with FakeBroker({16: (5, 5, lambda request, version: {})}) as broker, connected(broker) as connection:
-        for api_key in (16, 19):
-            with pytest.raises(ClientError, match=f"does not offer API {api_key}"):
-                connection.request(api_key, 4)
+        with pytest.raises(ClientError, match="does not support API 16"):
+            connection.ask(ListGroupsRequest(), ListGroupsResponse, 4)
+        with pytest.raises(ClientError, match="does not support API 42"):
+            connection.ask(DeleteGroupsRequest(), DeleteGroupsResponse, 2)
 
 
 def test_nobody_listens() -> None:
@@ -45,8 +52,8 @@ def test_nobody_listens() -> None:
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak Kafka's protocol"),
         (b"\x00\x00\x00\x02\x00\x00", "does not speak Kafka's protocol"),
-        (b"\x00\x00\x00\x06\x00\x00\x00\x63\x00\x00", "answered request 99 where 1 was asked"),
-        (b"\x00\x00\x00\x06\x00\x00\x00\x01\x00\x00", "what is no such answer"),
+        (b"\x00\x00\x00\x06\x00\x00\x00\x63\x00\x00", "answered request 99 instead of 1"),
+        (b"\x00\x00\x00\x06\x00\x00\x00\x01\x00\x00", "sent an invalid"),
         (b"\x00\x00\x00\x06\x00", "closed by the broker"),
         (b"", "closed by the broker"),
     ],

@@ -39,8 +39,8 @@ class Controllers:
             host, port = parse_bootstrap(self.second.address)[0]
             is_known = len(self.asked) > self.known_after
             node = {"broker_id": 2, "host": host, "port": port, "rack": None, "is_fenced": False}
-            told = {"error_code": 0, "endpoint_type": 2, "cluster_id": "c", "brokers": [node]}
-            return told | {"controller_id": 2 if is_known else -1}
+            fields = {"error_code": 0, "endpoint_type": 2, "cluster_id": "c", "brokers": [node]}
+            return fields | {"controller_id": 2 if is_known else -1}
 
         return {ApiKey.DESCRIBE_QUORUM: (2, 2, described), ApiKey.DESCRIBE_CLUSTER: (1, 2, cluster)}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar, cast
 
-from klamm._engine import Image
+from klamm._engine.metadata import Image
 from klamm.broker.handlers.config_changes import ConfigChangeHandlers
 from klamm.broker.request import RequestContext
 from klamm.protocol.errors import ErrorCode

@@ -1,4 +1,4 @@
-"""The broker's life cycle, sentence by sentence of facts 6.1."""
+"""The broker's life cycle (Kafka's `BrokerLifecycleManager`)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from klamm.broker.lifecycle import (
     BrokerState,
     Effect,
     Heartbeat,
+    LogDirFailureOverdue,
     Register,
     RegistrationOverdue,
     StateChanged,
@@ -19,11 +20,20 @@ from klamm.broker.lifecycle import (
 
 FENCED_BEAT = Heartbeat(7, want_fence=True, want_shut_down=False)
 BEAT = Heartbeat(7, want_fence=False, want_shut_down=False)
+ONE, TWO = b"1" * 16, b"2" * 16
+
+
+def beat_with(*offline_log_dirs: bytes) -> Heartbeat:
+    return Heartbeat(7, want_fence=False, want_shut_down=False, offline_log_dirs=offline_log_dirs)
 
 
 def lifecycle() -> BrokerLifecycle:
     return BrokerLifecycle(
-        heartbeat_interval_ms=2000, session_timeout_ms=9000, registration_timeout_ms=60_000, draw=lambda: 0.5
+        heartbeat_interval_ms=2000,
+        session_timeout_ms=9000,
+        registration_timeout_ms=60_000,
+        log_dir_failure_timeout_ms=30_000,
+        draw=lambda: 0.5,
     )
 
 
@@ -56,11 +66,11 @@ def test_only_the_table_moves_the_state(old: BrokerState, new: BrokerState) -> N
     core = lifecycle()
     core.state = old
     if new in NEXT_STATES[old]:
-        core._become(new)
+        core.become(new)
         assert core.state is new
     else:
         with pytest.raises(AssertionError, match=old.name):
-            core._become(new)
+            core.become(new)
 
 
 def test_registers_then_beats_every_ten_ms_until_caught_up() -> None:
@@ -110,12 +120,44 @@ def test_metadata_that_no_one_waits_for_changes_nothing() -> None:
     assert core.deadline_ms == 4002
 
 
+def test_a_running_broker_reports_what_it_applied_while_another_one_waits_for_that() -> None:
+    core = running()
+    assert core.on_published(1_000, is_another_leaving=True) == [BEAT]
+    assert core.on_published(1_001, is_another_leaving=True) == [], "one request in flight at a time"
+    assert answer(core, 1_002) == [BEAT]
+    assert answer(core, 1_003) == []
+    assert core.on_published(1_004) == [], "the other one has left"
+
+
 def test_a_failed_log_directory_is_told_at_once() -> None:
     core = running()
-    assert core.on_log_dir_failed(10) == [BEAT]
-    assert core.on_log_dir_failed(11) == []
-    assert answer(core, 12) == [BEAT], "the heartbeat in flight does not name the second one"
+    assert core.on_log_dir_failed(10, ONE) == [beat_with(ONE)]
+    assert core.on_log_dir_failed(11, TWO) == []
+    assert answer(core, 12) == [beat_with(ONE, TWO)], "the heartbeat in flight does not name the second one"
     assert answer(core, 13) == []
+    assert core.deadline_ms == 2013
+
+
+def test_a_failed_log_directory_that_is_not_acknowledged_stops_the_broker() -> None:
+    core = running()
+    assert core.on_log_dir_failed(10, ONE) == [beat_with(ONE)]
+    assert core.on_log_dir_failed(20, TWO) == []
+    assert answer(core, 30) == [beat_with(ONE, TWO)]
+    assert core.on_failure(40) == []
+    assert core.on_timer(140) == [beat_with(ONE, TWO)]
+    assert core.deadline_ms == 30_020, "the first one is acknowledged"
+    assert core.on_timer(30_019) == []
+    assert core.on_timer(30_020) == [LogDirFailureOverdue()]
+    assert core.deadline_ms is None
+
+
+def test_a_broker_that_stops_needs_no_acknowledgement() -> None:
+    core = running()
+    core.on_log_dir_failed(10, ONE)
+    core.on_give_up(20)
+    assert core.on_log_dir_failed(30, TWO) == []
+    assert core.deadline_ms is None
+    assert core.on_timer(40_000) == []
 
 
 def test_controlled_shutdown_waits_for_leave() -> None:
@@ -141,7 +183,7 @@ def test_giving_up_needs_no_leave() -> None:
     core = running()
     assert core.on_give_up(5) == [StateChanged(BrokerState.SHUTTING_DOWN)]
     assert core.on_give_up(6) == []
-    assert core.on_log_dir_failed(7) == core.on_failure(8) == []
+    assert core.on_log_dir_failed(7, ONE) == core.on_failure(8) == []
 
 
 def test_failures_back_off_up_to_half_a_session() -> None:

@@ -8,16 +8,16 @@ from klamm.cli.main import run
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--job", "delete"], "--job delete: say read, write, stream"),
         (["--conf", "spark.executor.memory"], "--conf spark.executor.memory: say KEY=VALUE"),
         (["--conf", "=1"], "--conf =1: say KEY=VALUE"),
     ],
 )
-def test_what_is_refused_is_named(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_refused_is_named(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["bench", "spark", *arguments]) == 1
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_what_is_missing_is_named(

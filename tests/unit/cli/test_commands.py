@@ -12,7 +12,7 @@ from klamm.cli.records.positions import Position, parse_position
 from klamm.cli.records.record_input import RecordInput
 from klamm.cli.terminal.output import print_table
 from klamm.client import ClientError
-from klamm.formats.meta_properties import parse_uuid
+from klamm.protocol.uuids import parse_uuid
 
 CLUSTER = "AAAAAAAAAAAAAAAAAAAAAA"
 
@@ -231,7 +231,7 @@ class TestPositions:
 
     @pytest.mark.parametrize("text", ["", "middle", "1.5", "+", "31.1.2026"])
     def test_what_is_no_position(self, text: str) -> None:
-        with pytest.raises(ClientError, match="is no position"):
+        with pytest.raises(ClientError, match="is not a position"):
             parse_position(text)
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from tests.unit.coordinator.groups.harness import GROUP, Room
 
-from klamm.cli.membership.assignors import TopicPartition
 from klamm.cli.membership.effects import (
     Assign,
     CountPartitions,
@@ -33,6 +32,7 @@ from klamm.protocol.messages.group_messages import (
     JoinProtocol,
     SyncGroupResponse,
 )
+from klamm.protocol.topic_partition import TopicPartition
 
 TIMEOUTS = Timeouts(session=10_000, rebalance=60_000)
 TOPICS = frozenset({"work"})
@@ -46,7 +46,7 @@ class Consumer:
         self.counts = counts
         self.member = Member(GROUP, TOPICS, TIMEOUTS)
         self.reads: set[TopicPartition] = set()
-        self.told: list[Effect] = []
+        self.effects: list[Effect] = []
         self._waiting: deque[Effect] = deque(self.member.start())
         self._ticket: Any = None
         self._asked: Effect | None = None
@@ -66,7 +66,7 @@ class Consumer:
         return True
 
     def _do(self, effect: Effect) -> Sequence[Effect]:
-        self.told.append(effect)
+        self.effects.append(effect)
         shard, now_ms = self.room.shard, self.room.now_ms
         match effect:
             case FindCoordinator():
@@ -134,12 +134,12 @@ def test_what_a_member_read_is_given_up_before_it_joins_again() -> None:
     room, counts = Room(), {"work": 2}
     consumers = [Consumer(room, counts)]
     live(room, consumers)
-    del consumers[0].told[:]
+    del consumers[0].effects[:]
     consumers.append(Consumer(room, counts))
     live(room, consumers)
-    kinds = [type(effect) for effect in consumers[0].told if not isinstance(effect, SendHeartbeat)]
+    kinds = [type(effect) for effect in consumers[0].effects if not isinstance(effect, SendHeartbeat)]
     assert kinds == [Revoke, SendJoin, CountPartitions, SendSync, Assign]
-    assert not any(effect.is_lost for effect in consumers[0].told if isinstance(effect, Revoke))
+    assert not any(effect.is_lost for effect in consumers[0].effects if isinstance(effect, Revoke))
 
 
 def test_a_member_that_is_forgotten_loses_what_it_read_and_joins_as_another() -> None:
@@ -148,11 +148,11 @@ def test_a_member_that_is_forgotten_loses_what_it_read_and_joins_as_another() ->
     live(room, consumers)
     former = gone.member.member_id
     room.pass_time(TIMEOUTS.session + 1)
-    del gone.told[:]
+    del gone.effects[:]
     live(room, consumers)
     check_shared(consumers, 2)
     assert gone.member.member_id != former
-    assert gone.told[1] == Revoke((("work", 0), ("work", 1)), is_lost=True)
+    assert gone.effects[1] == Revoke((("work", 0), ("work", 1)), is_lost=True)
 
 
 def test_the_leader_joins_again_when_its_topic_has_grown() -> None:
@@ -171,7 +171,7 @@ def test_a_group_of_another_kind_refuses_it() -> None:
     room.begin(protocol_type="connect", protocols=(JoinProtocol("compatible", b""),))
     other = Consumer(room, {"work": 2})
     live(room, [other])
-    assert other.told[-1] == Fail(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    assert other.effects[-1] == Fail(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     assert other.member.deadline_ms is None
 
 
@@ -276,9 +276,9 @@ def test_every_phase_has_a_way_on() -> None:
 class TestConsumerProtocol:
     def test_a_subscription_comes_back_and_the_coordinator_reads_its_topics(self) -> None:
         owned = (protocol.TopicPartitions("a", (0, 2)),)
-        told = protocol.Subscription(("a", "b"), b"own", owned, 7, "rack")
-        data = protocol.encode_subscription(told)
-        assert protocol.decode_subscription(data) == told
+        subscription = protocol.Subscription(("a", "b"), b"own", owned, 7, "rack")
+        data = protocol.encode_subscription(subscription)
+        assert protocol.decode_subscription(data) == subscription
         assert subscribed_topics(data) == {"a", "b"}
 
     def test_older_versions_are_read(self) -> None:

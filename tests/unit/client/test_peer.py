@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+from tests.support.injection import INJECTED, InjectedError, injected, injected_into
 
 from klamm.client import ClientError, ClientTimeoutError, ConnectError, ConnectionLostError, ConnectRefusedError
 from klamm.client.network import Address, Channel, ChannelHandler, EngineNetwork
-from klamm.client.peer import Peer, PeerConfig, Peers
+from klamm.client.peer import Outcome, Peer, PeerConfig, Peers
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.cluster import DescribeQuorumRequest, DescribeQuorumResponse
 from klamm.protocol.wire.codec import build, encode, read, write
@@ -160,7 +161,7 @@ async def test_tagged_fields_of_an_answers_header_are_passed_over() -> None:
 
 async def test_an_api_that_is_not_offered_is_refused_here_and_names_versions() -> None:
     async with serving(describe, {18: (0, 4), 55: (0, 1)}) as (_, client, address):
-        with pytest.raises(ClientError, match="API 55 in versions 0 to 1, and 2 to 2 are needed"):
+        with pytest.raises(ClientError, match="API 55 in versions 0 to 1, but 2 to 2 are needed"):
             await client.request(address, 55, 2, b"")
         with pytest.raises(ClientError, match="API 80 in versions none"):
             await client.request(address, 80, 0, b"")
@@ -206,6 +207,38 @@ async def test_a_fault_of_this_side_is_told_at_once_and_does_not_stay() -> None:
         network.close()
 
 
+@pytest.mark.parametrize("event", ["on_accepted", "on_opened", "on_answer", "on_closed"])
+async def test_an_event_that_fails_ends_the_connection_alone(event: str, caplog: pytest.LogCaptureFixture) -> None:
+    """What waits for it has an outcome, and the next request connects again."""
+
+    async def respond(key: int, version: int, correlation_id: int, body: bytes, writer: asyncio.StreamWriter) -> None:
+        if event == "on_closed" and server.connections == 1:
+            writer.close()
+        else:
+            await describe(key, version, correlation_id, body, writer)
+
+    async with serving(respond) as (server, client, address), asyncio.timeout(30):
+        with injected_into(vars(Peer)[event]) as raised, pytest.raises(ClientError):
+            await client.ask(address, NO_TOPICS, DescribeQuorumResponse, (0, 2), timeout_ms=60_000)
+        assert raised.is_set()
+        await asyncio.sleep(0.01)  # the back-off is 1 ms
+        assert (await client.ask(address, NO_TOPICS, DescribeQuorumResponse, (0, 2))).error_message == "v2"
+        assert server.connections == 2
+    assert len(injected(caplog)) == 1
+
+
+async def test_a_caller_that_fails_affects_no_other_request(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(outcome: Outcome) -> None:
+        raise InjectedError(INJECTED)
+
+    async with serving(describe) as (server, client, address), asyncio.timeout(30):
+        client.peer(address).send(55, (0, 2), lambda version: b"\x01\x00", fail)
+        answers = await asyncio.gather(*(client.ask(address, NO_TOPICS, DescribeQuorumResponse, (0, 2)) for _ in "abc"))
+        assert {one.error_message for one in answers} == {"v2"}
+        assert server.connections == 1
+    assert len(injected(caplog)) == 1
+
+
 async def test_a_closed_connection_fails_what_was_asked_and_the_next_request_connects_again() -> None:
     async def respond(key: int, version: int, correlation_id: int, body: bytes, writer: asyncio.StreamWriter) -> None:
         if server.connections == 1:
@@ -241,8 +274,8 @@ async def test_silence_ends_the_request_and_the_connection() -> None:
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak Kafka's protocol"),
         (struct.pack(">ii", 4, 4711), "answered request 4711, which was not sent"),
-        (struct.pack(">ii", 6, 2) + b"\x7f\x01", "what is no such answer"),
-        (struct.pack(">ii", 6, 2) + b"\x00\x7f", "cannot be read"),
+        (struct.pack(">ii", 6, 2) + b"\x7f\x01", "sent an invalid"),
+        (struct.pack(">ii", 6, 2) + b"\x00\x7f", "cannot be decoded"),
     ],
 )
 async def test_what_is_no_answer_is_refused(reply: bytes, said: str) -> None:
@@ -264,7 +297,7 @@ async def test_close_fails_what_waits_and_what_is_asked_later() -> None:
         waiting = asyncio.ensure_future(peer.request(55, (2, 2), lambda version: b"\x01\x00"))
         await asked.wait()
         client.close()
-        with pytest.raises(ClientError, match="this side was closed"):
+        with pytest.raises(ClientError, match="closed on this side"):
             await waiting
-        with pytest.raises(ClientError, match="this side was closed"):
+        with pytest.raises(ClientError, match="closed on this side"):
             await peer.request(55, (2, 2), lambda version: b"\x01\x00")

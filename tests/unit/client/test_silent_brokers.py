@@ -51,8 +51,8 @@ class OneOfTwo(FakeBroker):
         (topic,) = request.topic_data
         for partition in topic.partition_data:
             self.produced.put(partition.index)
-        told = [{"index": one.index, "error_code": 0, "base_offset": 0} for one in topic.partition_data]
-        return {"responses": [{"name": TOPIC, "partition_responses": told}]}
+        partitions = [{"index": one.index, "error_code": 0, "base_offset": 0} for one in topic.partition_data]
+        return {"responses": [{"name": TOPIC, "partition_responses": partitions}]}
 
     def _identity(self, request: Any, version: int) -> Mapping[str, object]:
         return {"error_code": 0, "producer_id": 7, "producer_epoch": 0}

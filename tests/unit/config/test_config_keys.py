@@ -4,24 +4,24 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from klamm import _engine
+from klamm._engine.config import ConfigError, config_keys, find_config_key, format_config, parse_config
 
 if TYPE_CHECKING:
-    from klamm._engine import ConfigScope
+    from klamm._engine.config import ConfigScope
 
 SCOPES = cast("tuple[ConfigScope, ...]", ("node", "topic", "group", "client-metrics"))
 
 
 @pytest.mark.parametrize("scope", SCOPES)
 def test_every_key_can_be_looked_up(scope: ConfigScope) -> None:
-    for key in _engine.config_keys(scope):
-        found = _engine.find_config_key(scope, key.name)
+    for key in config_keys(scope):
+        found = find_config_key(scope, key.name)
         assert found is not None
         assert (found.name, found.scope, found.type_id) == (key.name, scope, key.type_id)
 
 
 def test_a_key_says_all_that_describe_configs_shows() -> None:
-    key = _engine.find_config_key("topic", "retention.ms")
+    key = find_config_key("topic", "retention.ms")
     assert key is not None
     assert (key.type, key.type_id, key.default, key.allowed) == ("LONG", 5, "604800000", "[-1,...]")
     assert key.synonyms == [
@@ -34,8 +34,8 @@ def test_a_key_says_all_that_describe_configs_shows() -> None:
 
 
 def test_update_mode_and_passwords() -> None:
-    listeners = _engine.find_config_key("node", "listeners")
-    password = _engine.find_config_key("node", "ssl.key.password")
+    listeners = find_config_key("node", "listeners")
+    password = find_config_key("node", "ssl.key.password")
     assert listeners is not None
     assert password is not None
     assert listeners.update_mode == "per-broker"
@@ -43,21 +43,21 @@ def test_update_mode_and_passwords() -> None:
 
 
 def test_values_become_python_values() -> None:
-    assert _engine.parse_config("topic", "preallocate", "TRUE") is True
-    assert _engine.parse_config("topic", "retention.ms", " -1 ") == -1
-    assert _engine.parse_config("topic", "min.cleanable.dirty.ratio", "0.25") == 0.25
-    assert _engine.parse_config("topic", "cleanup.policy", "compact, delete") == ["compact", "delete"]
-    assert _engine.parse_config("topic", "compression.type", "zstd") == "zstd"
-    assert _engine.format_config("topic", "retention.ms", "+0500") == "500"
+    assert parse_config("topic", "preallocate", "TRUE") is True
+    assert parse_config("topic", "retention.ms", " -1 ") == -1
+    assert parse_config("topic", "min.cleanable.dirty.ratio", "0.25") == 0.25
+    assert parse_config("topic", "cleanup.policy", "compact, delete") == ["compact", "delete"]
+    assert parse_config("topic", "compression.type", "zstd") == "zstd"
+    assert format_config("topic", "retention.ms", "+0500") == "500"
 
 
 def test_a_refusal_is_a_value_error_that_says_what_is_allowed() -> None:
-    with pytest.raises(_engine.ConfigError, match=r"Invalid value 1 for configuration segment\.bytes: .* 1048576"):
-        _engine.parse_config("topic", "segment.bytes", "1")
+    with pytest.raises(ConfigError, match=r"Invalid value 1 for configuration segment\.bytes: .* 1048576"):
+        parse_config("topic", "segment.bytes", "1")
     with pytest.raises(ValueError, match=r"Unknown topic config name: no\.such"):
-        _engine.parse_config("topic", "no.such", "1")
+        parse_config("topic", "no.such", "1")
 
 
 def test_there_is_no_configs_of_a_thing_that_has_none() -> None:
     with pytest.raises(ValueError, match="unknown scope 'user'"):
-        _engine.config_keys(cast("ConfigScope", "user"))
+        config_keys(cast("ConfigScope", "user"))

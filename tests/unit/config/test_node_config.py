@@ -106,7 +106,7 @@ def test_topics_take_their_defaults_from_the_node() -> None:
         ({"inter_broker_listener_name": "SSL"}, "inter.broker.listener.name comes to SSL"),
         ({"inter_broker_listener_name": "NONE"}, "Invalid value NONE for configuration inter.broker.listener.name"),
         ({"security_inter_broker_protocol": "PLAINTEXT"}, "Only one of inter.broker.listener.name"),
-        ({"advertised_listeners": "PLAINTEXT://0.0.0.0:9092"}, "PLAINTEXT://0.0.0.0:9092, to which nobody"),
+        ({"advertised_listeners": "PLAINTEXT://0.0.0.0:9092"}, "PLAINTEXT://0.0.0.0:9092, to which no client"),
         ({"advertised_listeners": "PLAINTEXT://a:1,SSL://a:2"}, "advertised.listeners has PLAINTEXT, SSL"),
         ({"process_roles": "broker"}, "controller.listener.names has CONTROLLER"),
         ({"process_roles": "controller"}, "process.roles=controller, but PLAINTEXT://:9092"),
@@ -124,7 +124,7 @@ def test_topics_take_their_defaults_from_the_node() -> None:
                 "listeners": "CONTROLLER://:9093",
                 "advertised_listeners": "CONTROLLER://0.0.0.0:9093",
             },
-            "CONTROLLER://0.0.0.0:9093, to which nobody",
+            "CONTROLLER://0.0.0.0:9093, to which no client",
         ),
         (
             {"process_roles": "broker", "listeners": "PLAINTEXT://:9092", "controller_quorum_auto_join_enable": "true"},
@@ -190,7 +190,7 @@ def test_other_listeners_need_no_other_address_to_tell() -> None:
         ]
     )
     assert config.advertised_brokers == (Listener("PLAIN", "PLAINTEXT", "127.0.0.1", 19092),)
-    with pytest.raises(NodeConfigError, match="to which nobody can connect"):
+    with pytest.raises(NodeConfigError, match="to which no client can connect"):
         sources.load(overrides=["listeners=PLAINTEXT://0.0.0.0:9092,CONTROLLER://localhost:0"])
 
 

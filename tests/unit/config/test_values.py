@@ -1,4 +1,4 @@
-"""Where configs come from and what is said about them (facts 5.9, KIP-226). tests/interop asks Kafka the same."""
+"""The sources of configs and their descriptions (KIP-226). tests/interop compares them with Kafka's."""
 
 from __future__ import annotations
 

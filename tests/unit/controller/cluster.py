@@ -1,17 +1,20 @@
-"""A controller over the engine's own image, with a log in memory: what it returns is appended and replayed."""
+"""A controller over the engine's own image, with a log in memory, and a driver that a test calls step by step."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from typing import Any, TypeVar, cast
+from random import Random
+from typing import Any, assert_never
 
-from klamm._engine import Image
+from klamm._engine.metadata import Image
 from klamm.controller.controller import Controller
+from klamm.controller.effects import Append, Effect, Reply, UpgradeKraftVersion
 from klamm.controller.operations import MODULES, operations_in
-from klamm.controller.result import Result
+from klamm.controller.operations.operation import Operation
 from klamm.controller.settings import ControllerSettings
-from klamm.protocol.errors import ErrorCode, KafkaError
+from klamm.protocol.apis import APIS
+from klamm.protocol.errors import ErrorCode
 from klamm.protocol.features import SUPPORTED_FEATURES
 from klamm.protocol.generated.metadata_records import FeatureLevelRecord, MetadataRecord, decode, encode
 from klamm.protocol.messages.registration import (
@@ -30,8 +33,6 @@ from klamm.protocol.messages.topics import (
     CreateTopicsRequest,
 )
 
-T = TypeVar("T")
-
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 LATEST = {"metadata.version": 30}
 WITH_ELR = {"metadata.version": 30, "eligible.leader.replicas.version": 1}
@@ -46,33 +47,9 @@ def bootstrap(features: dict[str, int]) -> list[bytes]:
     return [encode(FeatureLevelRecord(name=name, feature_level=level), 0) for name, level in features.items()]
 
 
-OPERATIONS = {f"on_{key.name.lower()}": one for module in MODULES for key, one in operations_in(module).items()}
-
-
-class Answering:
-    """A controller that answers what refuses a request as a whole, as `Operation.decided` does."""
-
-    def __init__(self, settings: ControllerSettings) -> None:
-        self._controller = Controller(settings)
-
-    def __getattr__(self, name: str) -> Any:
-        found, operation = getattr(self._controller, name), OPERATIONS.get(name)
-        if operation is None:
-            return found
-
-        def decided(*arguments: Any, **options: Any) -> Result[Any]:
-            try:
-                return found(*arguments, **options)  # type: ignore[no-any-return]
-            except KafkaError as error:
-                [request] = [one for one in arguments if isinstance(one, operation.request)]
-                return Result(operation.refuse(request, error.code, error.message))
-
-        return decided
-
-
-def answering(settings: ControllerSettings) -> Controller:
-    """One of `Answering`, typed as what it stands for."""
-    return cast(Controller, Answering(settings))
+OPERATIONS: dict[type, Operation[Any, Any]] = {
+    one.request: one for module in MODULES for one in operations_in(module).values()
+}
 
 
 class Cluster:
@@ -84,44 +61,77 @@ class Cluster:
             cluster_id=CLUSTER_ID,
             **settings,
         )
-        self.controller = answering(self.settings)
+        self.controller = Controller(self.settings, self.random_bytes)
         self.log: list[bytes] = []
+        self.answers: dict[object, Any] = {}
+        self.kraft_levels: list[int] = []
         self.image = Image()
         self.now_ms = 1_000_000
         self.is_followed = True
         self.incarnations: Iterator[int] = count(1)
         self.epochs: dict[int, int] = {}
-        self.between_parts: Callable[[], object] = lambda: None
+        self.between_turns: Callable[[], object] = lambda: None
         self.activate(LATEST if features is None else features)
 
-    def activate(self, features: dict[str, int]) -> Result[None]:
-        result = self.controller.activate(self.now_ms, self.image, len(self.log), bootstrap(features), 0)
-        self.commit(result)
-        return result
+    def random_bytes(self, count: int) -> bytes:
+        return Random(len(self.log)).randbytes(count)
+
+    def activate(self, features: dict[str, int]) -> None:
+        self.carry_out(self.controller.on_leader(self.now_ms, self.image, len(self.log), bootstrap(features), 0))
+        self.take_turns()
 
     def fail_over(self) -> None:
         """The same log under a controller that knows nothing but it."""
-        self.controller = answering(self.settings)
+        self.controller = Controller(self.settings, self.random_bytes)
         self.activate({})
 
-    def commit(self, result: Result[T]) -> T:
-        self.append(result)
-        while result.rest is not None:
-            self.between_parts()
-            result = result.rest()
-            self.append(result)
-        return result.answer
+    def carry_out(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Append(records):
+                    self.append(records)
+                case Reply(ticket, response):
+                    assert ticket not in self.answers
+                    self.answers[ticket] = response
+                case UpgradeKraftVersion(level):
+                    self.kraft_levels.append(level)
+                    self.controller.on_kraft_version(level)
+                case _:
+                    assert_never(effect)
 
-    def append(self, result: Result[Any]) -> None:
-        if result.records:
-            self.controller.replay(result.records, len(self.log))
-            self.log += result.records
-            self.image = self.image.apply(result.records)
+    def append(self, records: Sequence[bytes]) -> None:
+        self.controller.replay(records, len(self.log))
+        self.log += records
+        self.image = self.image.apply(records)
+
+    def begin(self, request: Any, api_version: int | None = None) -> object:
+        """The ticket of a request, which may not be decided as a whole yet."""
+        operation, ticket = OPERATIONS[type(request)], object()
+        version = APIS[operation.api_key].versions[1] if api_version is None else api_version
+        self.carry_out(self.controller.on_request(self.now_ms, ticket, operation, request, version))
+        return ticket
+
+    def ask(self, request: Any, api_version: int | None = None) -> Any:
+        """The answer to a request."""
+        ticket = self.begin(request, api_version)
+        while ticket not in self.answers:
+            self.between_turns()
+            self.take_turn()
+        return self.answers.pop(ticket)
+
+    def take_turn(self) -> None:
+        self.carry_out(self.controller.on_timer(self.now_ms, is_followed=self.is_followed))
+
+    def take_turns(self) -> None:
+        """All that are due."""
+        while self.controller.deadline_ms is not None and self.controller.deadline_ms <= self.now_ms:
+            self.between_turns()
+            self.take_turn()
 
     def register(self, broker_id: int, **changed: Any) -> BrokerRegistrationResponse:
         api_version = changed.pop("api_version", 4)
         request = registration(broker_id, incarnation=next(self.incarnations), **changed)
-        answer = self.commit(self.controller.on_broker_registration(self.now_ms, request, api_version))
+        answer: BrokerRegistrationResponse = self.ask(request, api_version)
         if answer.error_code is ErrorCode.NONE:
             self.epochs[broker_id] = answer.broker_epoch
         return answer
@@ -133,7 +143,8 @@ class Cluster:
             "current_metadata_offset": len(self.log) - 1,
             **changed,
         }
-        return self.commit(self.controller.on_broker_heartbeat(self.now_ms, BrokerHeartbeatRequest(**values)))
+        answer: BrokerHeartbeatResponse = self.ask(BrokerHeartbeatRequest(**values))
+        return answer
 
     def add_brokers(self, *broker_ids: int, **changed: Any) -> None:
         for broker_id in broker_ids:
@@ -141,9 +152,7 @@ class Cluster:
             assert not self.heartbeat(broker_id).is_fenced
 
     def create(self, *topics: CreatableTopic, validate_only: bool = False) -> list[CreatableTopicResult]:
-        request = CreateTopicsRequest(topics, validate_only=validate_only)
-        random_bytes = bytes(at * 37 % 251 for at in range(len(self.log), len(self.log) + 24 * len(topics)))
-        return list(self.commit(self.controller.on_create_topics(request, random_bytes)).topics)
+        return list(self.ask(CreateTopicsRequest(topics, validate_only=validate_only)).topics)
 
     def create_assigned(self, name: str, *assignments: Sequence[int], **configs: str) -> bytes:
         (result,) = self.create(assigned(name, *assignments, **configs))
@@ -159,8 +168,7 @@ class Cluster:
         while self.now_ms < end_ms:
             due_ms = self.controller.deadline_ms or end_ms
             self.now_ms = min(self.now_ms + 10, end_ms, max(due_ms, self.now_ms + 1))
-            while (result := self.controller.on_deadline(self.now_ms, is_followed=self.is_followed)) is not None:
-                self.commit(result)
+            self.take_turns()
         return self.records(start)
 
     def pass_silently(self, ms: int) -> None:

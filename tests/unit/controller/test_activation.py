@@ -1,11 +1,11 @@
-"""How a controller begins, and what it does by the clock (facts 5.1)."""
+"""The activation of a controller (`ActivationRecordsGenerator`), and what it does periodically."""
 
 from __future__ import annotations
 
 import pytest
 from tests.unit.controller.cluster import Cluster, bootstrap, uuid
 
-from klamm._engine import Image
+from klamm._engine.metadata import Image
 from klamm.controller.activation import UnfinishedTransactionError, activation_records
 from klamm.controller.periodic import PeriodicSchedule, PeriodicSettings, PeriodicTask, intervals_ms
 from klamm.protocol.errors import ErrorCode
@@ -88,10 +88,10 @@ def test_a_transaction_where_there_cannot_be_one_is_not_repaired() -> None:
 
 def test_activation_before_anything_is_replayed_serves_no_request() -> None:
     cluster = Cluster()
-    cluster.controller.deactivate()
+    assert cluster.controller.on_not_leader(cluster.now_ms) == []
     assert not cluster.controller.is_active
     assert cluster.controller.deadline_ms is None
-    answer = cluster.controller.on_allocate_producer_ids(AllocateProducerIdsRequest(0, 0)).answer
+    answer = cluster.ask(AllocateProducerIdsRequest(0, 0))
     assert answer.error_code is ErrorCode.NOT_CONTROLLER
 
 
@@ -103,13 +103,13 @@ def test_producer_ids_come_in_blocks_of_a_thousand() -> None:
     cluster.add_brokers(1)
     for start in (0, 1_000, 2_000):
         request = AllocateProducerIdsRequest(1, cluster.epochs[1])
-        answer = cluster.commit(cluster.controller.on_allocate_producer_ids(request))
+        answer = cluster.ask(request)
         assert answer == AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=1_000)
         assert cluster.records()[-1] == ProducerIdsRecord(
             broker_id=1, broker_epoch=cluster.epochs[1], next_producer_id=start + 1_000
         )
     cluster.fail_over()
-    answer = cluster.commit(cluster.controller.on_allocate_producer_ids(request))
+    answer = cluster.ask(request)
     assert answer.producer_id_start == 3_000
 
 
@@ -117,11 +117,11 @@ def test_producer_ids_for_a_stale_broker_and_when_they_are_used_up() -> None:
     cluster = Cluster()
     cluster.add_brokers(1)
     stale = AllocateProducerIdsRequest(1, cluster.epochs[1] + 1)
-    assert cluster.controller.on_allocate_producer_ids(stale).answer.error_code is ErrorCode.STALE_BROKER_EPOCH
+    assert cluster.ask(stale).error_code is ErrorCode.STALE_BROKER_EPOCH
     last = ProducerIdsRecord(broker_id=1, broker_epoch=cluster.epochs[1], next_producer_id=2**63 - 1_000)
     cluster.controller.replay([encode(last, 0)], len(cluster.log))
     request = AllocateProducerIdsRequest(1, cluster.epochs[1])
-    answer = cluster.controller.on_allocate_producer_ids(request).answer
+    answer = cluster.ask(request)
     assert answer.error_code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,9 +11,11 @@ import pytest
 from tests.support.simulated_time import simulated
 from tests.unit.controller.cluster import CLUSTER_ID, LATEST, bootstrap, registration
 
-from klamm._engine import Image
-from klamm.controller.controller import Controller
-from klamm.controller.driver import ControllerDriver, batches
+from klamm._engine.metadata import Image
+from klamm.controller.controller import Controller, appends
+from klamm.controller.decisions import Decisions
+from klamm.controller.driver import ControllerDriver
+from klamm.controller.effects import Append
 from klamm.controller.operations.configs import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from klamm.controller.operations.features import UPDATE_FEATURES
 from klamm.controller.operations.nodes import BROKER_HEARTBEAT, BROKER_REGISTRATION
@@ -45,6 +47,7 @@ class Log:
         self.committed = 0
         self.waiting: list[tuple[int, asyncio.Future[None]]] = []
         self.resigned: list[int] = []
+        self.on_resigned: Callable[[], None] = lambda: None
         self.is_leader = True
 
     def propose(self, records: Sequence[bytes], epoch: int) -> int:
@@ -72,6 +75,7 @@ class Log:
 
     def resign(self, epoch: int) -> None:
         self.resigned.append(epoch)
+        self.on_resigned()
 
     def commit(self, end: int) -> None:
         """Everything below `end` is committed."""
@@ -94,10 +98,9 @@ class Rig:
     def __init__(self) -> None:
         self.log = Log()
         settings = ControllerSettings(0, CLUSTER_ID)
-        self.controller = Controller(settings)
-        self.driver = ControllerDriver(
-            self.controller, self.log, random_bytes=lambda count: bytes(range(count % 256)) or b""
-        )
+        self.controller = Controller(settings, lambda count: bytes(range(count % 256)) or b"")
+        self.driver = ControllerDriver(self.controller, self.log)
+        self.log.on_resigned = self.driver.on_not_leader
 
     def lead(self) -> None:
         self.driver.on_leader(3, Image(), 0, bootstrap(LATEST), 0)
@@ -209,7 +212,7 @@ async def test_a_fault_of_ours_resigns(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*args: Any) -> Any:
         raise AssertionError("a bug")
 
-    monkeypatch.setattr(rig.controller, "on_create_topics", broken)
+    monkeypatch.setattr(Decisions, "create_topics", broken)
     answer = await rig.driver.run(CREATE_TOPICS, create("foo"))
     assert answer.topics[0].error_code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert rig.log.resigned == [3]
@@ -263,17 +266,22 @@ async def test_leading_again_begins_from_what_is_committed() -> None:
     rig.driver.close()
 
 
+def batches_of(records: Sequence[bytes], *, is_atomic: bool) -> list[Sequence[bytes]]:
+    effects = appends(Result(None, records, is_atomic=is_atomic))
+    return [effect.records for effect in effects if isinstance(effect, Append)]
+
+
 def test_a_long_result_goes_in_batches_unless_it_must_not() -> None:
     record = encode(NoOpRecord(), 0)
     many = [record] * (2 * MAX_RECORDS_PER_BATCH + 1)
-    sizes = [len(batch) for batch in batches(Result(None, many, is_atomic=False))]
+    sizes = [len(batch) for batch in batches_of(many, is_atomic=False)]
     assert sizes == [MAX_RECORDS_PER_BATCH, MAX_RECORDS_PER_BATCH, 1]
     large = encode(TopicRecord(name="x" * 30_000, topic_id=bytes(16)), 0)
-    split = list(batches(Result(None, [large] * 600, is_atomic=False)))
+    split = batches_of([large] * 600, is_atomic=False)
     assert sum(map(len, split)) == 600
     assert all(sum(map(len, batch)) <= MAX_BATCH_SIZE for batch in split)
-    assert list(batches(Result(None, many[:3]))) == [many[:3]]
-    assert list(batches(Result(None))) == list(batches(Result(None, is_atomic=False))) == []
+    assert batches_of(many[:3], is_atomic=True) == [many[:3]]
+    assert batches_of([], is_atomic=True) == batches_of([], is_atomic=False) == []
 
 
 async def test_kraft_version_goes_to_the_quorum_before_the_record_that_is_waited_for() -> None:

@@ -1,4 +1,4 @@
-"""Changes of feature levels (KIP-584, KIP-778, facts 5.10)."""
+"""Changes of feature levels (KIP-584, KIP-778)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UP, SAFE, UNSAFE = UpgradeType
 
 def update(cluster: Cluster, *updates: FeatureUpdateKey, validate_only: bool = False) -> UpdateFeaturesResponse:
     request = UpdateFeaturesRequest(updates, validate_only)
-    return cluster.commit(cluster.controller.on_update_features(request))
+    return cluster.ask(request)
 
 
 def key(feature: str, level: int, how: int = UP) -> FeatureUpdateKey:
@@ -103,7 +103,7 @@ def test_eligible_leader_replicas_take_the_min_isr_from_nodes_to_the_cluster() -
     for node in ("0", "1"):
         resource = AlterConfigsResource(4, node, (AlterableConfig("min.insync.replicas", "1"),))
         request = IncrementalAlterConfigsRequest((resource,))
-        cluster.commit(cluster.controller.on_incremental_alter_configs(request))
+        cluster.ask(request)
     start = len(cluster.log)
     elr = key("eligible.leader.replicas.version", 1)
     assert update(cluster, elr, validate_only=True).error_code is ErrorCode.NONE
@@ -143,14 +143,11 @@ def test_kraft_version_is_left_to_the_quorum() -> None:
     cluster = Cluster({"metadata.version": 30})
     cluster.add_brokers(1)
     request = UpdateFeaturesRequest((key("kraft.version", 1),))
-    result = cluster.controller.on_update_features(request)
-    assert (result.answer.error_code, result.kraft_version) == (ErrorCode.NONE, 1)
     start = len(cluster.log)
-    cluster.commit(result)
-    assert cluster.records(start) == [NoOpRecord()]
-    cluster.controller.on_kraft_version(1)
-    again = cluster.controller.on_update_features(request)
-    assert (again.answer.error_code, again.kraft_version, again.records) == (ErrorCode.NONE, None, [])
+    for _ in range(2):  # the level is there the second time
+        assert cluster.ask(request).error_code is ErrorCode.NONE
+        assert cluster.kraft_levels == [1]
+        assert cluster.records(start) == [NoOpRecord()]
     answer = update(cluster, key("kraft.version", 0, SAFE))
     assert answer.error_code is ErrorCode.INVALID_UPDATE_VERSION
     assert "cannot be taken back" in (answer.error_message or "")

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import time
 
+import pytest
 from tests.support.simulated_time import SimulatedTimeLoop, simulated
 
 from klamm.driving.clock import DeadlineTimer, LoopClock
@@ -85,3 +86,21 @@ async def test_a_timer_shows_how_late_it_is() -> None:
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert alarm.fired == [(60_000, 100)]
+
+
+@simulated
+async def test_a_timer_whose_callback_fails_fires_again_and_logs_each_cause_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock, fired, errors = LoopClock(0), list[int](), [ValueError("first"), ValueError("first"), ValueError("second")]
+
+    def fail(at_ms: int) -> None:
+        fired.append(clock.now_ms())
+        if errors:
+            raise errors.pop(0)
+
+    timer = DeadlineTimer(clock, fail)
+    timer.arm(500)
+    await asyncio.sleep(60)
+    assert fired == [500, 1_500, 2_500, 3_500]
+    assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == ["first", "second"]

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from klamm._engine import StorageError
+from klamm._engine.quorum import StorageError
 from klamm.config import sources
 from klamm.config.node_config import NodeConfig
 from klamm.formats import meta_properties
 from klamm.formats.directories import DirectoryLocks, OpenedDirectories, new_directory_id, open_directories
-from klamm.formats.meta_properties import MetaProperties, is_reserved, parse_uuid, uuid_text
+from klamm.formats.meta_properties import MetaProperties, is_reserved
 from klamm.formats.storage import FormatRequest, format_storage
+from klamm.protocol.uuids import parse_uuid, uuid_text
 
 CLUSTER = "AAAAAAAAAAAAAAAAAAAAAA"
 

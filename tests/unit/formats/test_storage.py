@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from klamm._engine import StorageError
+from klamm._engine.quorum import StorageError
 from klamm.config import sources
 from klamm.config.node_config import NodeConfig, NodeConfigError
 from klamm.formats import meta_properties, scram_credentials, storage
-from klamm.formats.meta_properties import parse_uuid
 from klamm.formats.storage import FormatRequest, InitialController, feature_levels, format_storage
 from klamm.protocol.generated import metadata_records as records
+from klamm.protocol.uuids import parse_uuid
 
 CLUSTER = "AAAAAAAAAAAAAAAAAAAAAA"
 DIRECTORY = "6vzsYB21RLmPdRRXY4KFpw"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from klamm import _engine
-from klamm._engine import Elections, Image, MetadataReplayError, Placer
+from klamm._engine.controller import Elections, PlacementError, Placer, partition_records, topic_records
+from klamm._engine.metadata import Image, MetadataReplayError
 from klamm.protocol.generated import metadata_records as records
 
 LEVEL = 30
@@ -42,7 +42,7 @@ def cluster() -> Image:
 @pytest.fixture
 def with_topic(cluster: Image) -> Image:
     return cluster.apply(
-        _engine.topic_records(cluster, "orders", TOPIC_ID, [("min.insync.replicas", "2")], [[1, 2, 3], [2, 3, 1]])
+        topic_records(cluster, "orders", TOPIC_ID, [("min.insync.replicas", "2")], [[1, 2, 3], [2, 3, 1]])
     )
 
 
@@ -212,7 +212,7 @@ def test_an_administrator_elects(with_topic: Image) -> None:
 
 
 def test_a_reassignment_starts_and_completes(cluster: Image) -> None:
-    image = cluster.apply(_engine.topic_records(cluster, "t", TOPIC_ID, [], [[1, 2]]))
+    image = cluster.apply(topic_records(cluster, "t", TOPIC_ID, [], [[1, 2]]))
     start = elections(image).change(
         TOPIC_ID, 0, replicas=[3, 2, 1], adding_replicas=[3], removing_replicas=[1], election="online"
     )
@@ -235,17 +235,17 @@ def test_an_offline_directory_costs_its_replicas(with_topic: Image) -> None:
 
 def test_placement_refuses_what_cannot_be_placed(cluster: Image) -> None:
     assert [len(set(replicas)) for replicas in Placer(cluster, 7).place(4, 3)] == [3] * 4
-    with pytest.raises(_engine.PlacementError, match="a replication factor of 4 needs as many brokers: 3"):
+    with pytest.raises(PlacementError, match="a replication factor of 4 needs as many brokers: 3"):
         Placer(cluster, 7).place(1, 4)
     fenced = applied(cluster, *(broker(broker_id, fenced=True) for broker_id in (1, 2, 3)))
-    with pytest.raises(_engine.PlacementError, match="all brokers are fenced"):
+    with pytest.raises(PlacementError, match="all brokers are fenced"):
         Placer(fenced, 7).place(1, 1)
-    with pytest.raises(_engine.PlacementError, match="partition 0"):
-        _engine.topic_records(fenced, "t", TOPIC_ID, [], [[1]])
+    with pytest.raises(PlacementError, match="partition 0"):
+        topic_records(fenced, "t", TOPIC_ID, [], [[1]])
 
 
 def test_new_partitions_follow_the_old_ones(with_topic: Image) -> None:
-    more = with_topic.apply(_engine.partition_records(with_topic, TOPIC_ID, 2, [[3, 1]]))
+    more = with_topic.apply(partition_records(with_topic, TOPIC_ID, 2, [[3, 1]]))
     third = more.partition(TOPIC_ID, 2)
     assert third is not None
     assert (third.replicas, third.leader, third.directories) == ([3, 1], 3, [directory(3), directory(1)])

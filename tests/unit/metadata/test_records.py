@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klamm import _engine
+from klamm._engine.metadata import MetadataRecordError, metadata_record_schemas, metadata_record_version
 from klamm.protocol.generated import metadata_records as records
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = [json.loads(line) for line in (ROOT / "tests/golden/metadata/records.jsonl").read_text().splitlines()]
-SCHEMAS = {schema["type"]: schema for schema in _engine.metadata_record_schemas()}
+SCHEMAS = {schema["type"]: schema for schema in metadata_record_schemas()}
 
 
 def from_json(schema: dict[str, Any], given_fields: dict[str, Any]) -> dict[str, Any]:
@@ -93,8 +93,8 @@ def test_every_record_has_a_class_with_its_type() -> None:
 def test_the_level_of_metadata_version_chooses_the_record_version(
     level: int, broker: int, partition: int, change: int
 ) -> None:
-    """Facts 1.3."""
-    versions = [_engine.metadata_record_version(record_type, level) for record_type in (0, 3, 5, 12, 27)]
+    """Record versions by metadata.version (`MetadataVersion`)."""
+    versions = [metadata_record_version(record_type, level) for record_type in (0, 3, 5, 12, 27)]
     assert versions == [broker, partition, change, 0, 0]
 
 
@@ -110,16 +110,16 @@ def test_a_registration_change_takes_the_lowest_version_that_can_say_it() -> Non
 
 def test_what_a_version_cannot_say_is_refused() -> None:
     record = records.BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=2, in_controlled_shutdown=1)
-    with pytest.raises(_engine.MetadataRecordError, match="version 0 has no field in_controlled_shutdown"):
+    with pytest.raises(MetadataRecordError, match="version 0 has no field in_controlled_shutdown"):
         records.encode(record, 0)
-    with pytest.raises(_engine.MetadataRecordError, match="has no version 4"):
+    with pytest.raises(MetadataRecordError, match="has no version 4"):
         records.encode(record, 4)
-    with pytest.raises(_engine.MetadataRecordError, match="too long"):
+    with pytest.raises(MetadataRecordError, match="too long"):
         records.encode(records.FeatureLevelRecord(name="x" * 40_000, feature_level=1), 0)
-    with pytest.raises(_engine.MetadataRecordError, match="feature_level"):
+    with pytest.raises(MetadataRecordError, match="feature_level"):
         records.encode(records.FeatureLevelRecord(name="x", feature_level=70_000), 0)
-    with pytest.raises(_engine.MetadataRecordError, match="31 is not supported"):
-        _engine.metadata_record_version(0, 31)
+    with pytest.raises(MetadataRecordError, match="31 is not supported"):
+        metadata_record_version(0, 31)
 
 
 def test_frames_that_are_wrong_are_refused() -> None:
@@ -130,11 +130,11 @@ def test_frames_that_are_wrong_are_refused() -> None:
         (b"\x01\x63\x00\x00", "no metadata record 99"),
         (b"\x01\x0d\x00\x00", "no metadata record 13"),
         (b"\x01\x14\x01\x00", "has no version 1"),
-        (good + b"\x00", "1 bytes are left behind a NoOpRecord"),
+        (good + b"\x00", "1 bytes follow the end of a NoOpRecord"),
         (good[:-1], "damaged"),
         (b"", "damaged"),
     ]:
-        with pytest.raises(_engine.MetadataRecordError, match=reason):
+        with pytest.raises(MetadataRecordError, match=reason):
             records.decode(bad)
 
 
@@ -142,6 +142,6 @@ def test_frames_that_are_wrong_are_refused() -> None:
 def test_hostile_bodies_are_refused_or_read(body: bytes, record_type: int) -> None:
     try:
         record = records.decode(bytes([1, record_type, 0]) + body)
-    except _engine.MetadataRecordError:
+    except MetadataRecordError:
         return
     assert records.decode(records.encode(record, 0)) == record

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from klamm import _engine
-from klamm._engine import Image, StorageError
+from klamm._engine.metadata import Image, MetadataRecordError
+from klamm._engine.quorum import StorageError, bootstrap_checkpoint, load_snapshot, read_checkpoint, write_snapshot
 from klamm.protocol.generated import metadata_records as records
 
 CORPUS = Path(__file__).parents[2] / "golden/kafka-4.3.1"
@@ -38,7 +38,7 @@ def test_snapshots_of_apache_kafka_are_what_its_log_says(kafka_log: Path) -> Non
         image = image.apply_batches(batches[position : position + size])
         position += size
         if path := by_end.get(image.last_offset + 1):
-            loaded = _engine.load_snapshot(path, image.last_offset + 1, int(path.stem.split("-")[1]))
+            loaded = load_snapshot(path, image.last_offset + 1, int(path.stem.split("-")[1]))
             assert loaded == image
             assert (loaded.last_offset, loaded.last_epoch) == (image.last_offset, image.last_epoch)
             assert loaded.last_timestamp_ms == image.last_timestamp_ms
@@ -49,7 +49,7 @@ def test_snapshots_of_apache_kafka_are_what_its_log_says(kafka_log: Path) -> Non
 
 
 def test_bootstrap_of_apache_kafka_is_read(kafka_log: Path) -> None:
-    values = _engine.read_checkpoint(kafka_log.parent / "bootstrap.checkpoint")
+    values = read_checkpoint(kafka_log.parent / "bootstrap.checkpoint")
     first = records.decode(values[0])
     assert first == LEVEL
     assert {record.name for record in map(records.decode, values) if isinstance(record, records.FeatureLevelRecord)} > {
@@ -62,13 +62,11 @@ def test_a_snapshot_is_whole_durable_and_read_only(tmp_path: Path) -> None:
     image = Image().apply([records.encode(LEVEL, 0)])
     path = tmp_path / "00000000000000000010-0000000002.checkpoint"
     voters = (5, bytes([0, 0, 0, 1, 0]))
-    size = _engine.write_snapshot(
-        path, image, epoch=2, last_contained_log_timestamp_ms=5, now_ms=6, control_records=[voters]
-    )
+    size = write_snapshot(path, image, epoch=2, last_contained_log_timestamp_ms=5, now_ms=6, control_records=[voters])
     assert list(tmp_path.iterdir()) == [path]
     assert path.stat().st_size == size
     assert not path.stat().st_mode & stat.S_IWUSR
-    loaded = _engine.load_snapshot(path, 10, 2)
+    loaded = load_snapshot(path, 10, 2)
     assert loaded == image
     assert (loaded.last_offset, loaded.last_epoch, loaded.last_timestamp_ms) == (9, 2, 5)
 
@@ -76,16 +74,16 @@ def test_a_snapshot_is_whole_durable_and_read_only(tmp_path: Path) -> None:
 def test_bootstrap_comes_back(tmp_path: Path) -> None:
     path = tmp_path / "bootstrap.checkpoint"
     values = [records.encode(LEVEL, 0)]
-    path.write_bytes(_engine.bootstrap_checkpoint(values, 6))
-    assert _engine.read_checkpoint(path) == values
+    path.write_bytes(bootstrap_checkpoint(values, 6))
+    assert read_checkpoint(path) == values
 
 
 def test_what_is_no_snapshot_is_named(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="absent"):
-        _engine.load_snapshot(tmp_path / "absent", 1, 1)
+        load_snapshot(tmp_path / "absent", 1, 1)
     empty = tmp_path / "empty"
     empty.touch()
     with pytest.raises(StorageError, match=r"empty is damaged .* does not end with a snapshot footer"):
-        _engine.load_snapshot(empty, 1, 1)
-    with pytest.raises(_engine.MetadataRecordError, match=r"no metadata\.version"):
-        _engine.write_snapshot(tmp_path / "s", Image(), epoch=1, last_contained_log_timestamp_ms=1, now_ms=1)
+        load_snapshot(empty, 1, 1)
+    with pytest.raises(MetadataRecordError, match=r"no metadata\.version"):
+        write_snapshot(tmp_path / "s", Image(), epoch=1, last_contained_log_timestamp_ms=1, now_ms=1)

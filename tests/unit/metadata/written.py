@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from tests.unit.controller.cluster import LATEST, Cluster, bootstrap
 
-from klamm import _engine
-from klamm.controller.result import Result
+from klamm._engine.quorum import MetadataLog
 from klamm.protocol.generated.metadata_records import MetadataRecord, encode_at
 from klamm.raft.log.control_records import LEADER_CHANGE, encode_leader_change
 
-T = TypeVar("T")
 EPOCH = 1
 FOLDER = "__cluster_metadata-0"
 
 
-def open_log(directory: Path, *, segment_bytes: int = 8 << 20) -> _engine.MetadataLog:
+def open_log(directory: Path, *, segment_bytes: int = 8 << 20) -> MetadataLog:
     """The log below a log directory."""
-    return _engine.MetadataLog(directory / FOLDER, segment_bytes=segment_bytes, segment_ms=1 << 40, now_ms=0)
+    return MetadataLog(directory / FOLDER, segment_bytes=segment_bytes, segment_ms=1 << 40, now_ms=0)
 
 
 class WrittenCluster(Cluster):
@@ -35,18 +34,15 @@ class WrittenCluster(Cluster):
         self.epoch = epoch
         self.native.append_control([(LEADER_CHANGE, encode_leader_change(0, voters, voters))], epoch, self.now_ms)
 
-    def commit(self, result: Result[T]) -> T:
-        if result.records:
-            self.native.append(list(result.records), self.epoch, self.now_ms)
-        return super().commit(result)
+    def append(self, records: Sequence[bytes]) -> None:
+        self.native.append(list(records), self.epoch, self.now_ms)
+        super().append(records)
 
     def write(self, *records: MetadataRecord) -> int:
         """Records that this controller does not write by itself, as one batch; the last one's offset."""
         encoded = [encode_at(record, 30) for record in records]
         last = self.native.append(encoded, self.epoch, self.now_ms)
-        self.controller.replay(encoded, len(self.log))
-        self.log += encoded
-        self.image = self.image.apply(encoded)
+        super().append(encoded)
         return last
 
     def flush(self) -> None:

@@ -12,7 +12,8 @@ import pytest
 from tests.support.node_process import METADATA
 from tests.support.ports import free_port
 
-from klamm._engine import Image, StorageError
+from klamm._engine.metadata import Image
+from klamm._engine.quorum import StorageError
 from klamm.config.node_config import NodeConfig
 from klamm.config.rules import checked
 from klamm.config.sources import embedded_default

@@ -8,7 +8,7 @@ import logging
 import pytest
 from tests.support.controller_channel import ChannelByName
 
-from klamm._engine import Image
+from klamm._engine.metadata import Image
 from klamm.broker.lifecycle import BrokerState
 from klamm.node.controller import assignments, controller_registration
 from klamm.node.controller.assignments import Assignments
@@ -73,13 +73,12 @@ def causes(caplog: pytest.LogCaptureFixture) -> list[str]:
 async def test_a_broker_registers_and_runs_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
     faults: list[Exception] = []
     made = Registration(
-        lifecycle(20, 90, 30_000),
+        lifecycle(20, 90, 30_000, 30_000),
         Failing(),
         lambda: REQUEST,
         lambda: -1,
         faults.append,
         ask_timeout_ms=2000,
-        log_dir_failure_timeout_ms=30_000,
     )
     made.start()
     async with asyncio.timeout(30):
@@ -93,12 +92,12 @@ async def test_a_broker_registers_and_runs_all_the_same(caplog: pytest.LogCaptur
 
 
 async def test_directories_are_told_all_the_same() -> None:
-    told = Assignments(1, Failing(), lambda: 7)
-    told.add([(b"d" * 16, b"t" * 16, 0)])
+    sender = Assignments(1, Failing(), lambda: 7)
+    sender.add([(b"d" * 16, b"t" * 16, 0)])
     async with asyncio.timeout(30):
-        await told.start()
-    assert told._pending == {}
-    told.close()
+        await sender.start()
+    assert sender._pending == {}
+    sender.close()
 
 
 async def test_a_controller_registers_all_the_same() -> None:

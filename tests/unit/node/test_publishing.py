@@ -8,7 +8,7 @@ import logging
 
 import pytest
 
-from klamm._engine import Delta, Image
+from klamm._engine.metadata import Delta, Image
 from klamm.node import publishing
 from klamm.node.publishing import Publisher
 from klamm.protocol.generated.metadata_records import TopicRecord, encode
@@ -16,7 +16,7 @@ from klamm.protocol.generated.metadata_records import TopicRecord, encode
 
 @pytest.fixture(autouse=True)
 def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publishing, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(publishing, "FIRST_PAUSE_MS", 1)
 
 
 def images(count: int) -> list[Image]:

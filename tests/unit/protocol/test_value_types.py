@@ -14,8 +14,11 @@ from klamm.protocol.features import METADATA_LEVELS, METADATA_VERSION, SUPPORTED
 from klamm.protocol.messages import (
     cluster,
     configs,
+    coordinators,
     feature_updates,
     group_messages,
+    metadata,
+    partitions,
     quorum_messages,
     registration,
     topics,
@@ -30,7 +33,18 @@ from klamm.protocol.wire.codec import (
 )
 from klamm.protocol.wire.kio_classes import request_class, response_class
 
-MODULES = (topics, configs, cluster, registration, feature_updates, group_messages, quorum_messages)
+MODULES = (
+    topics,
+    configs,
+    coordinators,
+    cluster,
+    registration,
+    feature_updates,
+    group_messages,
+    metadata,
+    partitions,
+    quorum_messages,
+)
 EXTRA_FIELDS = {
     "AlterConfigsRequest": {"AlterableConfig: config_operation"},  # one type for both; legacy always sets
     "OffsetFetchRequest": {"FetchTopic: topic_id"},  # one type for the topics of a group and for the only group's

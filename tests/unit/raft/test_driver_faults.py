@@ -17,7 +17,7 @@ from klamm.raft.driver import RaftDriver, delivery
 from klamm.raft.driver.delivery import Delivery
 from klamm.raft.log.metadata_log import MetadataLogError, OffsetAndEpoch
 from klamm.raft.log.snapshots import SnapshotConfig
-from klamm.raft.ports import Listener, RaftStoppedError, StateFailedError
+from klamm.raft.ports import Listener, NotLeaderError, RaftStoppedError, StateFailedError
 
 INJECTED = "injected for the test"
 SNAPSHOT = OffsetAndEpoch(7, 2)
@@ -29,7 +29,7 @@ class InjectedError(Exception):
 
 @pytest.fixture(autouse=True)
 def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(delivery, "FIRST_PAUSE_MS", 1)
 
 
 def fail_once(owner: Any, name: str) -> asyncio.Event:
@@ -50,7 +50,7 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
     return [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-def assert_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def assert_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     [error] = errors(caplog)
     assert error.exc_info
     assert isinstance(error.exc_info[1], InjectedError)
@@ -70,7 +70,7 @@ async def commit(rig: Any) -> None:
             try:
                 await rig.driver.wait_committed(rig.driver.propose([b"x" * 100], rig.driver.epoch))
                 return
-            except Exception:
+            except NotLeaderError:
                 await rig.listener.leading.wait()
 
 
@@ -141,7 +141,7 @@ async def test_a_call_of_the_listener_fails(name: str, tmp_path: Path, caplog: p
         await raised.wait()
     await commit(rig)
     assert heard(rig, "fault") == []
-    assert_told_once(caplog)
+    assert_logged_once(caplog)
     commits = heard(rig, "commit")
     assert commits == sorted(commits)
     if name == "on_leader":
@@ -153,7 +153,7 @@ async def test_a_call_of_the_listener_fails(name: str, tmp_path: Path, caplog: p
     await rig.driver.close()
 
 
-async def test_a_commit_that_keeps_failing_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_commit_that_keeps_failing_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     rig = await Rig(tmp_path).start()
     calls = []
 
@@ -166,7 +166,7 @@ async def test_a_commit_that_keeps_failing_is_told_once(tmp_path: Path, caplog: 
         while len(calls) < 5:
             await commit(rig)
             await asyncio.sleep(0.001)
-    assert_told_once(caplog)
+    assert_logged_once(caplog)
     rig.listener.on_commit = works
     await until(lambda: heard(rig, "commit")[-1:] == [rig.driver.high_watermark])
     await rig.driver.close()
@@ -184,7 +184,7 @@ async def test_a_leader_that_cannot_apply_what_was_committed_resigns(tmp_path: P
     rig.listener.on_commit = broken  # type: ignore[method-assign]
     await rig.start()
     assert rig.driver.epoch >= 3
-    assert heard(rig, "leader") == [rig.driver.epoch], "it was not told of the epochs before"
+    assert heard(rig, "leader") == [rig.driver.epoch], "it was not notified of earlier epochs"
     await rig.driver.close()
 
 
@@ -205,7 +205,7 @@ async def test_no_snapshot_is_written_of_what_could_not_be_applied(tmp_path: Pat
     await rig.driver.close()
 
 
-async def test_a_fault_that_cannot_be_told_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failing_listener_of_faults_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     rig = await Rig(tmp_path).start()
     fail_once(rig.listener, "on_fault")
     rig.driver.fail(MetadataLogError("the disk is gone"))
@@ -236,17 +236,17 @@ async def test_what_is_meant_to_stop_the_replica_stops_it(name: str, error: Exce
     await rig.driver.close()
 
 
-async def test_a_change_of_leaders_that_cannot_be_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    told = []
+async def test_a_failing_listener_of_leader_changes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    epochs = []
 
     def tell(leader_id: int | None, epoch: int) -> None:
-        told.append(epoch)
-        if len(told) == 1:
+        epochs.append(epoch)
+        if len(epochs) == 1:
             raise InjectedError(INJECTED)
 
     rig = await Rig(tmp_path, on_leader_change=tell).start()
     await commit(rig)
-    assert_told_once(caplog)
+    assert_logged_once(caplog)
     assert heard(rig, "fault") == []
     await rig.driver.close()
 
@@ -264,7 +264,7 @@ async def test_an_exchange_with_a_peer_fails(broken: str, caplog: pytest.LogCapt
         for number in range(20):
             await leader.driver.wait_committed(leader.driver.propose([b"%d" % number], leader.driver.epoch))
         await raised.wait()
-    assert_told_once(caplog)
+    assert_logged_once(caplog)
     for member in members:
         assert member.faults == []
         await member.driver.close(timeout_ms=100)
@@ -293,7 +293,7 @@ def break_one_reply(driver: RaftDriver) -> asyncio.Event:
 
 
 class Snapshots:
-    """A listener that fails as often as it is told to."""
+    """A listener that fails as often as the test says."""
 
     def __init__(self, failures: dict[str, int]) -> None:
         self.failures, self.heard = failures, list[tuple[str, Any]]()

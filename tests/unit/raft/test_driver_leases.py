@@ -1,4 +1,4 @@
-"""The driver of a leader whose fetches are answered without its core: when that begins, is told, and ends."""
+"""The driver of a leader whose fetches are answered without its core: when that begins, is reported, and ends."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Log(streams.Log):
 
 
 class Answers:
-    """Writes down what it is told, and how everything was when it was ended."""
+    """Records its calls, and the state when it ended."""
 
     def __init__(self, said: list[Said], look: Callable[[], object] = lambda: None) -> None:
         self.said, self.look = said, look
@@ -72,8 +72,8 @@ class Answers:
         self.said.append(("begin",))
         self.begun.append(by)
 
-    def know(self, replica: ReplicaKey, *, counts: bool) -> None:
-        self.said.append(("know", replica, counts))
+    def add_replica(self, replica: ReplicaKey, *, counts: bool) -> None:
+        self.said.append(("add", replica, counts))
 
     def offer(self) -> None:
         self.offers += 1
@@ -81,8 +81,8 @@ class Answers:
     def raise_high_watermark(self, offset: int) -> None:
         self.said.append(("raise", offset))
 
-    def tell_voters(self) -> None:
-        self.said.append(("tell voters",))
+    def notify_voters(self) -> None:
+        self.said.append(("notify voters",))
 
     def take(self) -> list[LeasedFetch]:
         self.said.append(("take",))
@@ -107,11 +107,11 @@ class Node(streams.Node):
     """Says what it is given."""
 
     flushed_offset = -1
-    """Of which it was last told."""
+    """As last reported."""
 
     def on_leased_fetches(self, now_ms: int, epoch: int, fetches: object) -> list[fx.Effect]:
         assert isinstance(fetches, list)
-        self.said.append(("told", epoch, *fetches))
+        self.said.append(("leased", epoch, *fetches))
         return super().on_leased_fetches(now_ms, epoch, fetches)
 
     def on_tick(self, now_ms: int) -> list[fx.Effect]:
@@ -272,7 +272,7 @@ async def test_nobody_is_answered_before_somebody_fetches_and_a_record_of_the_ep
     assert rig.node.fetch_lease() is None
     assert rig.opened == []
     said = rig.said_in(lambda: rig.ask(rig.fetch(SECOND)))
-    assert kinds(said)[-2:] == ["begin", "know"], "at the end of the step, its answers included"
+    assert kinds(said)[-2:] == ["begin", "add"], "at the end of the step, its answers included"
     [by] = rig.answers.begun
     end = rig.log.end_offset
     assert by == rig.node.fetch_lease()
@@ -283,7 +283,7 @@ async def test_nobody_is_answered_before_somebody_fetches_and_a_record_of_the_ep
 async def test_replicas_are_known_as_the_core_counts_them(rig: Rig) -> None:
     for who in (THIRD, OBSERVER, FORMER):
         rig.ask(rig.fetch(who))
-    known = [said[1:] for said in rig.said if said[0] == "know"]
+    known = [said[1:] for said in rig.said if said[0] == "add"]
     assert known == [(SECOND, True), (THIRD, True), (OBSERVER, False), (FORMER, False)]
     assert kinds(rig.said).count("begin") == len(rig.opened) == 1
 
@@ -314,14 +314,14 @@ async def test_a_fetch_within_a_step_begins_nothing() -> None:
     rig.on_commit_do = lambda: rig.ask(rig.fetch(asked.pop())) if asked else None
     said = rig.said_in(lambda: rig.ask(rig.fetch(SECOND)))
     assert kinds(said).count("request") == 2
-    assert [one for one in said if one[0] == "know"] == [("know", SECOND, True)]
+    assert [one for one in said if one[0] == "add"] == [("add", SECOND, True)]
     rig.propose()
     await rig.flushed()
     rig.answers.news = [rig.taken(SECOND)]
     said = rig.step()
     assert not asked
     assert "request" in kinds(said)
-    assert "know" not in kinds(said)
+    assert "add" not in kinds(said)
     await rig.close()
 
 
@@ -342,8 +342,8 @@ async def test_without_a_descriptor_the_core_answers_as_before(
         rig.ask(rig.fetch(SECOND))
         rig.ask(rig.fetch(OBSERVER, rig.log.end_offset - 1))
     assert [type(reply) for reply in rig.replies] == [FetchResponse] * 5
-    [told] = [record.getMessage() for record in caplog.records if "one by one" in record.getMessage()]
-    assert ("Too many open files" if is_of_descriptor else "not permitted") in told
+    [message] = [record.getMessage() for record in caplog.records if "one by one" in record.getMessage()]
+    assert ("Too many open files" if is_of_descriptor else "not permitted") in message
     assert (rig.answers.begun, rig.faults) == ([], [])
     if not is_of_descriptor:
         os.close(rig.answers.fd)

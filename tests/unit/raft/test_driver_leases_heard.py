@@ -1,4 +1,4 @@
-"""What a core is told of the fetches that were answered without it, and what they end before."""
+"""How fetches that were answered without the core are reported to it, and what ends a lease."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from klamm.raft.voters.voter_set import VoterSet, VotersInLog
 __all__ = ["rig"]  # the fixture
 
 
-# What the core is told
+# Reports to the core
 
 
 EVENTS: dict[str, Callable[[Rig], object]] = {
@@ -47,7 +47,7 @@ EVENTS: dict[str, Callable[[Rig], object]] = {
 
 
 @pytest.mark.parametrize("event", EVENTS)
-async def test_the_core_is_told_in_order_before_anything_else_happens(rig: Rig, event: str) -> None:
+async def test_fetches_are_reported_in_order_before_any_other_event(rig: Rig, event: str) -> None:
     news = [rig.taken(SECOND, 2), rig.taken(OBSERVER, 2), rig.taken(SECOND), rig.taken(THIRD)]
     if event == "flushed":
         rig.log.ends_flushes = False
@@ -58,17 +58,17 @@ async def test_the_core_is_told_in_order_before_anything_else_happens(rig: Rig, 
     if event in ("shutdown", "flushed"):
         await asyncio.sleep(0)
     said = rig.said[before:]
-    assert said[:2] == [("take",), ("told", EPOCH, *news)]
+    assert said[:2] == [("take",), ("leased", EPOCH, *news)]
     assert event in [" ".join(getattr(word, "__name__", str(word)) for word in one) for one in said[2:]]
     assert kinds(said).count("take") == 1
 
 
-async def test_fetches_of_which_it_is_told_keep_a_leader(rig: Rig) -> None:
+async def test_reported_fetches_keep_a_leader(rig: Rig) -> None:
     rig.answers.news = [rig.taken(SECOND)]
     rig.reach_check_quorum()
     assert rig.node.replica.role is Role.LEADER
     said = rig.said_in(rig.reach_check_quorum)
-    assert "told" not in kinds(said)
+    assert "leased" not in kinds(said)
     assert rig.node.replica.role is not Role.LEADER
 
 
@@ -90,11 +90,11 @@ async def test_who_waits_for_a_commit_is_served_by_news_alone(rig: Rig) -> None:
     rig.answers.news = [rig.taken(THIRD)]
     rig.answers.wake()
     await asyncio.wait_for(waiting, 20)
-    assert kinds(rig.said[before:])[:4] == ["take", "told", "raise", "commit"]
+    assert kinds(rig.said[before:])[:4] == ["take", "leased", "raise", "commit"]
     assert "request" not in kinds(rig.said[before:])
 
 
-async def test_a_high_watermark_is_raised_before_a_reply_leaves_and_told_to_voters_behind(rig: Rig) -> None:
+async def test_a_high_watermark_is_raised_before_a_reply_leaves_and_sent_to_voters_afterwards(rig: Rig) -> None:
     rig.ask(rig.fetch(OBSERVER))
     rig.ask(rig.fetch(THIRD))
     rig.propose()
@@ -106,7 +106,7 @@ async def test_a_high_watermark_is_raised_before_a_reply_leaves_and_told_to_vote
     assert [one[0] for one in said if one[0] != "tick"][:4] == ["take", "request", "raise", "commit"]
     assert ("raise", end) in said
     assert kinds(said).index("commit") < kinds(said).index("answer")
-    assert kinds(said).index("tell voters") > kinds(said).index("answer")
+    assert kinds(said).index("notify voters") > kinds(said).index("answer")
 
 
 async def test_voters_hear_behind_those_who_waited_for_the_commit(rig: Rig) -> None:
@@ -118,10 +118,10 @@ async def test_voters_hear_behind_those_who_waited_for_the_commit(rig: Rig) -> N
     before = len(rig.said)
     rig.change_nothing()
     assert rig.driver.high_watermark == rig.log.end_offset
-    assert not {"answer", "tell voters"} & set(kinds(rig.said[before:]))
-    await rig.until(lambda: "tell voters" in kinds(rig.said[before:]))
+    assert not {"answer", "notify voters"} & set(kinds(rig.said[before:]))
+    await rig.until(lambda: "notify voters" in kinds(rig.said[before:]))
     said = kinds(rig.said[before:])
-    assert said.index("served") < said.index("answer") < said.index("tell voters")
+    assert said.index("served") < said.index("answer") < said.index("notify voters")
 
 
 async def test_a_turns_proposals_are_offered_together_when_it_is_over(rig: Rig) -> None:
@@ -158,7 +158,7 @@ async def test_it_ends_before_another_epoch_is_voted_for_and_late_news_are_nobod
     said = kinds(rig.said_in(lambda: rig.ask(vote())))
     assert said.index("request") < said.index("end") < said.index("not leader")
     assert rig.answers.at_end == [before], "nothing is changed, nor to be written"
-    await rig.until(lambda: "told" in kinds(rig.said))
+    await rig.until(lambda: "leased" in kinds(rig.said))
     assert said.count("end") == 1
     await rig.until(lambda: rig.replies[-1] == VoteResponse(Error.NONE, EPOCH + 1, None, granted=True))
     assert rig.driver.high_watermark == rig.log.end_offset
@@ -175,7 +175,7 @@ async def test_it_ends_before_leadership_is_given_up(rig: Rig) -> None:
     assert rig.answers.at_end == [before]
 
 
-async def test_it_ends_before_the_voters_change_and_what_it_took_is_told_and_commits(rig: Rig) -> None:
+async def test_it_ends_before_the_voters_change_and_the_taken_fetches_are_reported_and_commit(rig: Rig) -> None:
     rig.propose()
     await rig.flushed()
     before, end = rig.look(), rig.log.end_offset
@@ -185,16 +185,16 @@ async def test_it_ends_before_the_voters_change_and_what_it_took_is_told_and_com
     assert rig.answers.at_end == [before]
     assert rig.log.end_offset == end + 1
     assert rig.driver.high_watermark < end
-    assert rig.said_in(rig.driver.describe_quorum)[0][0] == "told", "they are known to whoever asks"
+    assert rig.said_in(rig.driver.describe_quorum)[0][0] == "leased", "a description of the quorum contains them"
     rig.ask(rig.fetch(SECOND))
     await rig.until(lambda: isinstance(rig.replies[-1], RemoveVoterResponse))
     assert len(rig.answers.begun) == 1, "the change was under way"
     rig.ask(rig.fetch(OBSERVER))
     assert [by.voters for by in rig.answers.begun[1:]] == [((2, end + 1),)]
-    assert rig.said[-2:] == [("begin",), ("know", OBSERVER, False)], "the others are known when they fetch"
+    assert rig.said[-2:] == [("begin",), ("add", OBSERVER, False)], "the others are known when they fetch"
 
 
-async def test_what_was_taken_until_the_end_is_told_without_another_event(rig: Rig) -> None:
+async def test_fetches_taken_until_the_end_are_reported_without_another_event(rig: Rig) -> None:
     waiting = rig.driver.wait_committed(rig.propose())
     await rig.flushed()
     rig.answers.left = [rig.taken(SECOND)]
@@ -203,7 +203,7 @@ async def test_what_was_taken_until_the_end_is_told_without_another_event(rig: R
     rig.send = lambda sent, on_done: None  # type: ignore[method-assign]
     rig.ask(RemoveVoterRequest(None, THIRD))
     await asyncio.wait_for(waiting, 20)
-    assert kinds(rig.said).count("told") == 1
+    assert kinds(rig.said).count("leased") == 1
 
 
 async def test_it_ends_with_the_step_in_which_a_voter_change_begins_and_begins_anew_behind_it(rig: Rig) -> None:
@@ -216,7 +216,7 @@ async def test_it_ends_with_the_step_in_which_a_voter_change_begins_and_begins_a
     rig.asked_for_versions[0](ApiVersionsResponse(Error.UNSUPPORTED_VERSION))
     rig.ask(rig.fetch(SECOND))
     assert len(rig.answers.begun) == 2
-    assert rig.said[-2:] == [("begin",), ("know", SECOND, True)]
+    assert rig.said[-2:] == [("begin",), ("add", SECOND, True)]
 
 
 async def test_a_leader_that_shuts_down_answers_nothing(rig: Rig) -> None:
@@ -331,13 +331,13 @@ async def test_it_ends_when_the_core_would_answer_otherwise(
         assert alone.answers.begun == [TERMS, alone.by]
 
 
-async def test_nothing_begins_anew_before_the_core_was_told_what_came_before(alone: Alone) -> None:
-    """Else it would be told of later fetches before earlier ones, and others of a lower high watermark than before."""
+async def test_no_lease_begins_before_the_earlier_fetches_are_reported(alone: Alone) -> None:
+    """Otherwise later fetches would be reported before earlier ones, and the high watermark would fall for others."""
     left = alone.answers.left = [LeasedFetch(1, SECOND, 3, 3)]
     alone.leased.revoke()
     alone.leased.on_fetch(SECOND)
     assert len(alone.answers.begun) == 1
-    assert alone.leased.is_on, "there is something to be told"
+    assert alone.leased.is_on, "fetches are to be reported"
     await asyncio.sleep(0)
     assert alone.heard == 1
     assert alone.leased.take() == (EPOCH, left)

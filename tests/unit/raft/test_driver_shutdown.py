@@ -1,4 +1,4 @@
-"""How long a leader that is told to stop waits for its successor, in simulated time (facts 4.2)."""
+"""How long a leader that shuts down waits for its successor, in simulated time."""
 
 from __future__ import annotations
 

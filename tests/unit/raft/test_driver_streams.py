@@ -11,12 +11,10 @@ from typing import Any
 import pytest
 from tests.support.waiting import until
 
-from klamm import _engine
 from klamm.driving.clock import LoopClock
 from klamm.raft import effects as fx
 from klamm.raft.config import Identity, RaftConfig
-from klamm.raft.driver import RaftDriver, streams
-from klamm.raft.driver import raft_driver as replica
+from klamm.raft.driver import RaftDriver, flusher, streams
 from klamm.raft.election.roles import Role
 from klamm.raft.log.metadata_log import MetadataLogError, OffsetAndEpoch
 from klamm.raft.messages import (
@@ -64,7 +62,7 @@ class Log(MemoryLog):
 
 
 class Streams:
-    """Writes down what it is told. What the leader's answers would do to the log happens when it is held."""
+    """Records its calls. The leader's responses change the log when it is held."""
 
     def __init__(self, said: list[Said]) -> None:
         self.said, self.news = said, list[StreamProgress]()
@@ -123,7 +121,7 @@ class Node(RaftNode):
         return super().on_request_failed(now_ms, correlation_id)
 
     def on_streamed_fetches(self, now_ms: int, correlation_id: int, fetched: StreamedFetches) -> list[fx.Effect]:
-        self.said.append(("told", correlation_id))
+        self.said.append(("streamed", correlation_id))
         return super().on_streamed_fetches(now_ms, correlation_id, fetched)
 
 
@@ -313,7 +311,7 @@ async def test_a_fetch_that_is_given_up_in_the_step_that_asks_for_it_is_never_be
 async def test_a_step_holds_takes_tells_decides_and_releases(rig: Rig) -> None:
     rig.will_have(3, 2)
     said = rig.said_in(lambda: rig.ask(BeginQuorumEpochRequest(None, None, LEADER, EPOCH)))
-    assert kinds(said) == ["hold", "take", "told", "commit", "request", "answer", "release"]
+    assert kinds(said) == ["hold", "take", "streamed", "commit", "request", "answer", "release"]
     assert ("commit", 2) in said
     assert rig.driver.high_watermark == 2
 
@@ -327,7 +325,7 @@ async def test_its_descriptor_makes_a_step(rig: Rig) -> None:
     before = len(rig.said)
     rig.streams.wake()
     await rig.until(lambda: len(rig.said) > before)
-    assert kinds(rig.said[before:])[:5] == ["hold", "take", "told", "commit", "release"]
+    assert kinds(rig.said[before:])[:5] == ["hold", "take", "streamed", "commit", "release"]
 
 
 @pytest.mark.parametrize(("offset", "granted"), [(2, False), (3, True)])
@@ -338,7 +336,9 @@ async def test_a_vote_is_given_by_the_log_as_it_is_and_after_the_end(rig: Rig, o
     await rig.until(lambda: isinstance(rig.replies[-1], VoteResponse))
     said = kinds(rig.said[before:])
     assert rig.replies[-1] == VoteResponse(Error.NONE, EPOCH + 1, None, granted)
-    assert said.index("hold") < said.index("told") < said.index("request") < said.index("stop") < said.index("answer")
+    assert (
+        said.index("hold") < said.index("streamed") < said.index("request") < said.index("stop") < said.index("answer")
+    )
     assert "release" not in said, "what is held until the end appends and acknowledges nothing more"
 
 
@@ -372,7 +372,7 @@ async def test_news_that_come_after_the_end_are_nobodys(rig: Rig) -> None:
     assert kinds(rig.step()) == []
     await rig.settle()
     assert rig.said.count(("take",)) == rig.said.count(("hold",)) == 1
-    assert not any(kind == "told" for kind in kinds(rig.said))
+    assert not any(kind == "streamed" for kind in kinds(rig.said))
 
 
 async def test_another_answer_is_the_answer_to_that_fetch(rig: Rig) -> None:
@@ -381,7 +381,7 @@ async def test_another_answer_is_the_answer_to_that_fetch(rig: Rig) -> None:
     response = FetchResponse(Error.NONE, EPOCH, LEADER, 0, diverging=OffsetAndEpoch(1, EPOCH))
     rig.streams.news.append(StreamProgress(rig.fetched(0), response))
     said = rig.step()
-    assert kinds(said)[:4] == ["hold", "take", "told", "response"]
+    assert kinds(said)[:4] == ["hold", "take", "streamed", "response"]
     assert said[3] == ("response", response)
     assert rig.log.end_offset == 1
     assert kinds(said)[4:] == ["begin"], "the next one goes on again, and nothing is left to be released"
@@ -437,7 +437,7 @@ async def test_a_flush_that_failed_stops_the_replica() -> None:
     [error] = rig.faults
     assert isinstance(error, MetadataLogError)
     assert str(error) == text
-    assert kinds(said) == ["hold", "take", "told", "close"], "nobody gets a vote by such a log"
+    assert kinds(said) == ["hold", "take", "streamed", "close"], "such a log grants no vote"
     await rig.close()
 
 
@@ -489,7 +489,7 @@ async def test_what_an_end_leaves_unflushed_is_flushed_and_then_asked_on(rig: Ri
 
 
 async def test_an_observer_flushes_by_its_timer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replica, "OBSERVER_FLUSH_S", 0.01)
+    monkeypatch.setattr(flusher, "OBSERVER_FLUSH_MS", 10)
     rig = await Rig(OBSERVER).start()
     rig.streams.arrive = lambda: rig.append(3, is_flushed=False)
     rig.step()
@@ -546,7 +546,7 @@ class NoDescriptor(Engine):
 async def test_without_a_thread_or_a_descriptor_each_fetch_is_sent_by_itself(
     engine: type[Engine], why: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(_engine, "FetchStream", engine)
+    monkeypatch.setattr(streams, "FetchStream", engine)
     route = streams.Route("localhost", 9093, "CONTROLLER", 18, "klamm-1", 2000)
     rig = Rig(open_streams=lambda: streams.FetchStreams(None, lambda effect: route, flushes=True))  # type: ignore[arg-type]
     with caplog.at_level(logging.WARNING, "klamm.raft"):
@@ -556,8 +556,8 @@ async def test_without_a_thread_or_a_descriptor_each_fetch_is_sent_by_itself(
             rig.answer(FetchResponse(Error.NONE, EPOCH, LEADER, high_watermark=0))
             assert len(rig.fetches_alone()) == alone + 1
     assert rig.faults == []
-    [told] = [record.getMessage() for record in caplog.records if "do not go on" in record.getMessage()]
-    assert why in told
+    [message] = [record.getMessage() for record in caplog.records if "do not go on" in record.getMessage()]
+    assert why in message
     if engine is Engine:  # a thread is to be had again
         monkeypatch.setattr(Engine, "is_fine", True)
         alone = len(rig.fetches_alone())

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from tests.support.frames import read_frame, send_frame
 
-from klamm import _engine
-from klamm._engine import RequestEvent
+from klamm._engine.node import Boot, RequestEvent
+from klamm._engine.quorum import FetchAnswers
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.wire.headers import request_header
@@ -75,7 +75,7 @@ class Leader:
 
     def __init__(self, folder: Path) -> None:
         listener = ("CONTROLLER", "127.0.0.1", 0, True)
-        self.engine, self.log, _, _, [self.address] = _engine.Boot(
+        self.engine, self.log, _, _, [self.address] = Boot(
             node_id=OWN.id,
             cluster_id="c",
             log_dirs=[],
@@ -88,13 +88,13 @@ class Leader:
             static_voters=[1, 2, 3],
         ).finish(lambda code, message: KafkaError(ErrorCode(code), message))
         assert self.engine.open("CONTROLLER")
-        self.answers = _engine.FetchAnswers(self.log, self.engine)
+        self.answers = FetchAnswers(self.log, self.engine)
         self.log.append([b"old"] * START, EPOCH - 1, 1)
         self.append(1)
         self.flush()
         self.peers: list[Peer] = []
 
-    def begin(self, *, endpoints: tuple[Endpoint, ...] = (HERE,), patience_ms: int = LONG_MS) -> None:
+    def begin(self, *, endpoints: tuple[Endpoint, ...] = (HERE,), take_timeout_ms: int = LONG_MS) -> None:
         self.answers.begin(
             cluster_id="c",
             leader_id=OWN.id,
@@ -104,9 +104,9 @@ class Leader:
             voters=[(SECOND.id, START + 1), (THIRD.id, -1)],
             counts_itself=True,
             endpoints=endpoints,
-            patience_ms=patience_ms,
+            take_timeout_ms=take_timeout_ms,
         )
-        numbers = [self.answers.know(*key, key is not BROKER) for key in (SECOND, THIRD, BROKER)]
+        numbers = [self.answers.add_replica(*key, key is not BROKER) for key in (SECOND, THIRD, BROKER)]
         assert numbers == [0, 1, 2]
 
     def peer(self, key: ReplicaKey) -> Peer:
@@ -227,7 +227,7 @@ def test_a_voter_gets_what_is_appended_and_an_observer_what_is_committed(leader:
     assert second.is_silent()
     third.ask(end, high_watermark=START + 1)
     assert third.is_silent()
-    leader.answers.tell_voters()
+    leader.answers.notify_voters()
     for peer in (second, third):
         assert peer.answer() == leader.expected(end, end)
     assert leader.requests(0) == []
@@ -250,7 +250,7 @@ def test_a_voters_fetch_commits_what_is_flushed_here(leader: Leader) -> None:
     assert not leader.is_raised()
 
 
-def test_what_the_core_knows_to_be_committed_is_told(leader: Leader) -> None:
+def test_the_high_watermark_of_the_core_is_sent(leader: Leader) -> None:
     leader.begin()
     broker, second = leader.peer(BROKER), leader.peer(SECOND)
     leader.append(2)
@@ -261,7 +261,7 @@ def test_what_the_core_knows_to_be_committed_is_told(leader: Leader) -> None:
     leader.answers.raise_high_watermark(end)
     assert broker.answer() == leader.expected(START + 1, end)
     assert second.is_silent()
-    leader.answers.tell_voters()
+    leader.answers.notify_voters()
     assert second.answer() == leader.expected(end, end)
     assert not leader.is_raised(), "that is no news to the core"
 
@@ -296,11 +296,13 @@ def test_the_end_makes_requests_of_those_that_wait(leader: Leader) -> None:
 
 def test_what_is_not_known_or_not_begun_or_of_another_epoch_is_a_request(leader: Leader) -> None:
     second, stranger, former = map(leader.peer, (SECOND, STRANGER, SECOND._replace(directory_id=b"o" * 16)))
-    assert leader.answers.know(*SECOND, True) is None
+    assert leader.answers.add_replica(*SECOND, True) is None
     second.ask(START + 1)
     [request] = leader.requests()
     leader.begin()
-    assert leader.answers.know(*former.key, False) is None, "told all, and counts for nothing: that is for the core"
+    assert leader.answers.add_replica(*former.key, False) is None, (
+        "a former directory of a voter is handled by the core"
+    )
     leader.engine.answer([(request.handle, b"by Python")])
     assert second.answer() == b"by Python"
     for peer, changes in (
@@ -331,7 +333,7 @@ def test_fetches_are_noted_with_where_the_log_ended_and_their_age(leader: Leader
 
 
 def test_who_takes_no_news_answers_no_more_until_it_does(leader: Leader) -> None:
-    leader.begin(patience_ms=200)
+    leader.begin(take_timeout_ms=200)
     broker = leader.peer(BROKER)
     broker.ask(START + 1, max_wait_ms=0)
     broker.answer()
@@ -353,7 +355,7 @@ async def test_the_driver_hears_of_them_as_the_core_knows_replicas(leader: Leade
     for known in ((BROKER, BROKER, THIRD), (THIRD, THIRD, BROKER)):  # what was known before the end is known no more
         answers.begin(by)
         for who in (OWN, *known):
-            answers.know(who, counts=who == THIRD)
+            answers.add_replica(who, counts=who == THIRD)
         broker, third, second, own = map(leader.peer, (BROKER, THIRD, SECOND, OWN))
         now_ms = int(asyncio.get_running_loop().time() * 1000)
         for peer in (third, broker):

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 from tests.support.frames import read_frame, send_frame
+from tests.support.waiting import wait_until
 
-from klamm import _engine
+from klamm._engine.quorum import FetchStream, MetadataLog
 from klamm.protocol.wire.codec import build, encode
 from klamm.protocol.wire.headers import request_header
 from klamm.protocol.wire.kio_classes import response_class
@@ -28,12 +29,12 @@ DIRECTORY = bytes([7]) * 16
 QUIET_S = 0.15
 
 
-def open_log(directory: Path) -> _engine.MetadataLog:
-    return _engine.MetadataLog(directory, segment_bytes=8 << 20, segment_ms=604_800_000, now_ms=0)
+def open_log(directory: Path) -> MetadataLog:
+    return MetadataLog(directory, segment_bytes=8 << 20, segment_ms=604_800_000, now_ms=0)
 
 
 class Leader:
-    """Takes one connection, reads requests and answers them when it is told to."""
+    """Takes one connection, reads requests and answers them when the test says so."""
 
     def __init__(self, folder: Path) -> None:
         self.log = open_log(folder)
@@ -68,8 +69,8 @@ class Leader:
         return received.message
 
     def body(self, high_watermark: int, records: bytes = b"", **changes: Any) -> bytes:
-        told: dict[str, Any] = {"error": Error.NONE, "epoch": EPOCH, "leader_id": LEADER}
-        response = FetchResponse(high_watermark=high_watermark, records=records, **told | changes)
+        fields: dict[str, Any] = {"error": Error.NONE, "epoch": EPOCH, "leader_id": LEADER}
+        response = FetchResponse(high_watermark=high_watermark, records=records, **fields | changes)
         return encode_response(response, self.version, "CONTROLLER")
 
     def answer(self, body: bytes) -> None:
@@ -105,7 +106,7 @@ class Follower:
 
     def __init__(self, folder: Path, port: int) -> None:
         self.log, self.port = open_log(folder), port
-        self.stream = _engine.FetchStream(self.log)
+        self.stream = FetchStream(self.log)
 
     def start(self, **changes: Any) -> None:
         plan: dict[str, Any] = {
@@ -124,12 +125,12 @@ class Follower:
         }
         self.stream.start("127.0.0.1", self.port, **plan | changes)
 
-    def is_told(self, within_s: float = 5.0) -> bool:
+    def has_progress(self, within_s: float = 5.0) -> bool:
         return bool(select.select([self.stream.fd], [], [], within_s)[0])
 
     def end(self) -> Any:
         """How the run ended; it is waited for."""
-        assert self.is_told()
+        assert self.has_progress()
         news = self.stream.take()
         assert news is not None
         return news[-1]
@@ -151,13 +152,6 @@ def follower(tmp_path: Path, leader: Leader) -> Iterator[Follower]:
     made = Follower(tmp_path / "follower", leader.port)
     yield made
     made.close()
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(0.002)
 
 
 @pytest.mark.parametrize("version", [17, 18])
@@ -183,19 +177,19 @@ def test_records_arrive_and_are_acknowledged_once_they_are_flushed(leader: Leade
         # The leader has committed what was fetched before, and this side knows of it one answer later.
         leader.answer(leader.body(n - 1, leader.records(b"%d" % n)))
         if n > 1:
-            assert follower.is_told()
+            assert follower.has_progress()
     request = leader.request()
     assert (request.fetch_offset, request.high_watermark) == (19, 18)
-    wait_for(lambda: follower.is_told(0))
+    wait_until(lambda: follower.has_progress(0))
     news = follower.stream.take()
     assert news is not None
     assert (news[:3], news[5:]) == ((19, EPOCH, 18), (18, None))
     assert 0 <= news[3] < 5000
     assert 0 <= news[4] < 5000
     assert follower.stream.take() is None
-    assert not follower.is_told(0)
+    assert not follower.has_progress(0)
     leader.answer(leader.body(19))
-    assert follower.is_told()
+    assert follower.has_progress()
     assert leader.request().high_watermark == 19
     assert follower.log.read(0, 1 << 20) == leader.log.read(0, 1 << 20)
 
@@ -305,7 +299,7 @@ def test_a_stopped_run_appends_sends_and_tells_nothing(leader: Leader, follower:
     assert leader.is_silent()
     assert follower.log.end_offset == 0
     assert follower.stream.take() is None
-    assert not follower.is_told(QUIET_S)
+    assert not follower.has_progress(QUIET_S)
     follower.stream.stop()
     follower.stream.hold()
     follower.stream.release()
@@ -333,7 +327,7 @@ def test_what_is_no_answer_fails_the_run(leader: Leader, follower: Follower) -> 
         lambda: leader.peer.sendall(struct.pack(">i", -5)),
         lambda: send_frame(leader.peer, b"abc"),
     ]
-    words = ["closed", "where 2 was asked", "1073741825 bytes", "-5 bytes", "3 bytes"]
+    words = ["closed", "instead of 2", "1073741825 bytes", "-5 bytes", "3 bytes"]
     for spoil, word in zip(spoiled, words, strict=True):
         follower.start()
         leader.request()

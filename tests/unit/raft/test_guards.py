@@ -34,7 +34,7 @@ ABLE = ApiVersionsResponse(Error.NONE, (0, 1))
 
 
 class SlowDisk(Bench):
-    """Whose election state becomes durable when it is told."""
+    """Whose election state becomes durable when the test says so."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Fetches answered without the core: the leader that is told afterwards is the leader that was asked each time."""
+"""Fetches answered without the core: after the report, the leader has the state of one that handled each fetch."""
 
 from collections.abc import Callable, Sequence
 
@@ -68,7 +68,7 @@ def shown(node: RaftNode) -> dict[str, object]:
         "state": slots,
         "high watermark": replica.high_watermark,
         "voters": replica.voters_in_log,
-        "crashes": (set(node._crashes._refusing), node._crashes._gone),
+        "crashes": (set(node._crashes._refusing), node._crashes._crashed),
         "in flight": dict(replica.requests._in_flight),
         "backing off": dict(replica.requests._backing_off_until_ms),
         "shutting down": replica.is_shutting_down,
@@ -205,9 +205,9 @@ class Engine:
         news, self.news = self.news, []
         before = self.side.node.deadline_ms
         if news:
-            told = self.side.node.on_leased_fetches(self.side.now_ms, EPOCH, news)
+            leased = self.side.node.on_leased_fetches(self.side.now_ms, EPOCH, news)
             assert self.side.node.deadline_ms == before, "a tick for each telling would be the cost that is saved"
-            self.side.apply(told)
+            self.side.apply(leased)
         events_of_log, self.events = self.events, []
         for handler in events_of_log:
             self.side.feed(handler)
@@ -224,12 +224,12 @@ class Engine:
 
 
 class Pair:
-    """One core that is asked each time, and one that is told, over logs that are alike."""
+    """A core that handles each fetch and one with a lease, over equal logs."""
 
     def __init__(self, voters: VotersInLog) -> None:
-        self.asked, self.told = Side(voters, RaftConfig()), Side(voters, ANSWERED)
-        self.sides = (self.asked, self.told)
-        self.engine = Engine(self.told)
+        self.asked, self.leased = Side(voters, RaftConfig()), Side(voters, ANSWERED)
+        self.sides = (self.asked, self.leased)
+        self.engine = Engine(self.leased)
         self.taken = 0
         assert self.engine.fetch_lease is None, "nothing of the epoch is committed yet"
 
@@ -237,7 +237,7 @@ class Pair:
         number = self.asked.ask(request)
         if not self.engine.take(request):
             self.engine.tell()
-            self.told.ask(request)
+            self.leased.ask(request)
             self.engine.known.add(request.replica)
             self.engine.adopt()
             self.compare()
@@ -253,7 +253,7 @@ class Pair:
         self.compare()
 
     def happen(self, event: Callable[[Side], None]) -> None:
-        """Something else than a fetch, to both; the one is told before."""
+        """Another event for both; the leased fetches are reported first."""
         self.engine.tell()
         for side in self.sides:
             event(side)
@@ -264,9 +264,9 @@ class Pair:
         for side in self.sides:
             side.now_ms += ms
         self.asked.tick()
-        if self.told.node.deadline_ms <= self.told.now_ms:
+        if self.leased.node.deadline_ms <= self.leased.now_ms:
             self.engine.tell()
-            self.told.tick()
+            self.leased.tick()
             self.engine.adopt()
 
     def append(self, count: int) -> None:
@@ -274,14 +274,14 @@ class Pair:
         for side in self.sides:
             side.log.append([b"new"] * count, EPOCH, 0)
         self.asked.feed(self.asked.node.on_append)
-        self.engine.events.append(self.told.node.on_append)
+        self.engine.events.append(self.leased.node.on_append)
 
     def flush(self) -> None:
         for side in self.sides:
             side.log.flushed_offset = side.log.end_offset
         self.engine.find_high_watermark()
         self.asked.feed(self.asked.node.on_flushed)
-        self.engine.events.append(self.told.node.on_flushed)
+        self.engine.events.append(self.leased.node.on_flushed)
 
     def clean(self) -> None:
         """Begin the log at a snapshot of what is committed, and flushed here: beyond that it would be a flush too."""
@@ -295,13 +295,15 @@ class Pair:
 
     def compare(self) -> None:
         """Both know and have done the same, whatever was parked on the way."""
-        asked, told = self.asked, self.told
-        assert shown(told.node) == shown(asked.node)
-        assert told.other == asked.other
-        assert told.committed[-1:] == asked.committed[-1:]
-        assert self.described(told) == self.described(asked)
+        asked, leased = self.asked, self.leased
+        assert shown(leased.node) == shown(asked.node)
+        assert leased.other == asked.other
+        assert leased.committed[-1:] == asked.committed[-1:]
+        assert self.described(leased) == self.described(asked)
         if asked.role is Role.LEADER and not asked.node.replica.is_shutting_down:
-            assert told.node.deadline_ms <= min(told.state.check_quorum_deadline_ms, told.state.begin_epoch_due_ms)
+            assert leased.node.deadline_ms <= min(
+                leased.state.check_quorum_deadline_ms, leased.state.begin_epoch_due_ms
+            )
 
     @staticmethod
     def described(side: Side) -> object:
@@ -442,12 +444,12 @@ class Play:
 VOTERS = [static_voters(3), static_voters(5), keyed_voters(3), keyed_voters(5)]
 
 
-# A flush shows in the log before the core hears of it. Who is told then lets a fetch from before it commit what it made
-# durable; who was asked does not, if the fetcher went back meanwhile. So here either happens, and not both.
-@pytest.mark.parametrize("goes_back", [True, False], ids=["fetches go back", "flushes are told late"])
+# A flush shows in the log before the core is notified of it. With a lease, a fetch that came before can then commit the
+# flushed records; without one it cannot if the fetcher went back meanwhile. So either happens here, but not both.
+@pytest.mark.parametrize("goes_back", [True, False], ids=["fetches go back", "flushes are reported late"])
 @pytest.mark.parametrize("voters", VOTERS, ids=["three", "five", "three keyed", "five keyed"])
 @given(turns=TURNS, event=st.sampled_from(EVENTS))
-def test_who_is_told_afterwards_knows_and_decides_the_same(voters, goes_back, turns, event) -> None:
+def test_after_the_report_state_and_decisions_are_the_same(voters, goes_back, turns, event) -> None:
     play = Play(voters, goes_back=goes_back)
     pair = play.pair
     play.begin()
@@ -457,9 +459,9 @@ def test_who_is_told_afterwards_knows_and_decides_the_same(voters, goes_back, tu
             play.fetch(*one)
     pair.tell()
     if goes_back:
-        assert pair.told.committed == pair.asked.committed
+        assert pair.leased.committed == pair.asked.committed
     for replica in play.replicas:
-        assert pair.told.node.counts(replica) == pair.asked.node.counts(replica)
+        assert pair.leased.node.counts(replica) == pair.asked.node.counts(replica)
     seen(f"{pair.taken // 5 * 5} or more taken")
     if pair.asked.role is Role.LEADER:
         pair.happen(event)

@@ -1,4 +1,4 @@
-"""Fetches answered without the core, by example: what is told, what may be answered, and who counts."""
+"""Fetches answered without the core, by example: what is reported, what may be answered, and who counts."""
 
 import pytest
 from tests.unit.raft.test_guards import SECOND, THIRD, SlowDisk, add, caught_up
@@ -135,9 +135,9 @@ class TestNews:
         bench = leader()
         for node_id in (2, 3):
             bench.feed(events.PeerRefused(node_id))
-        assert bench.node.is_majority_gone()
+        assert bench.node.is_majority_down()
         tell(bench, news(bench, THIRD))
-        assert not bench.node.is_majority_gone()
+        assert not bench.node.is_majority_down()
 
     def test_that_commits_the_removal_of_the_leader_lets_it_go(self):
         bench = keyed_leader()
@@ -180,7 +180,7 @@ class TestWhatMayBeAnswered:
             leader_endpoints=endpoints(1),
         )
 
-    def test_follows_what_the_core_is_told(self):
+    def test_follows_the_events_of_the_core(self):
         bench = leader()
         bench.log.append([b"new"], 1, 0)
         bench.log.flushed_offset = end_offset = bench.log.end_offset

@@ -1,4 +1,4 @@
-"""Where a follower stands in the leader's log, and where it cuts its own (facts 2.6)."""
+"""The follower's position in the leader's log, and where it truncates its own (`RaftLog`)."""
 
 import pytest
 from hypothesis import given

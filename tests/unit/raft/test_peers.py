@@ -55,7 +55,7 @@ class Member:
     def start(self, voters: VoterSet, folder: Path, config: RaftConfig) -> None:
         identity = Identity(ReplicaKey(self.id, bytes([self.id]) * 16), "c", voters.endpoints(self.id))
         node = RaftNode(identity, VotersInLog(voters), config, self.log, self.id)
-        self.transport = PeerTransport("CONTROLLER", CLIENT, self.on_gone)
+        self.transport = PeerTransport("CONTROLLER", CLIENT, self.on_crashed)
         folder.mkdir()
         self.driver = RaftDriver(node, self.log, QuorumStateFile(folder), self, transport=self.transport)
         self.requests = RaftRequests(self.driver, self.log, "c")
@@ -99,8 +99,8 @@ class Member:
         for writer in self.writers:
             writer.close()
 
-    def on_gone(self, node_id: int) -> None:
-        self.driver.on_peer_gone(node_id)
+    def on_crashed(self, node_id: int) -> None:
+        self.driver.on_peer_crashed(node_id)
 
     def on_commit(self, high_watermark: int) -> None:
         pass

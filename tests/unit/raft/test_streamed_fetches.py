@@ -1,4 +1,4 @@
-"""Fetches that go on: the core that is told afterwards is the core that was asked each time."""
+"""Streamed fetches: after the report, the core has the state of one that sent each fetch."""
 
 from collections.abc import Callable
 
@@ -128,22 +128,22 @@ class Stream:
 
 
 def sides(answers, *, never_votes: bool) -> tuple[Side, Side, Stream]:
-    """One that was asked each time, and one that is told at the end."""
+    """A core that sent each fetch, and one that streamed them."""
     leaders = MemoryLog()
     asked = Side(leaders, goes_on=False, never_votes=never_votes)
-    told = Side(leaders, goes_on=True, never_votes=never_votes)
-    stream, committed = Stream(told), 0
+    streamed = Side(leaders, goes_on=True, never_votes=never_votes)
+    stream, committed = Stream(streamed), 0
     for count, behind, wait_ms, _ in answers:
         asked.now_ms += wait_ms
-        told.now_ms += wait_ms
+        streamed.now_ms += wait_ms
         if count:
             leaders.append([b"%d" % n for n in range(count)], EPOCH, 0)
         committed = max(committed, leaders.end_offset - behind)
         response = FetchResponse(Error.NONE, EPOCH, LEADER, high_watermark=committed, records=asked.records)
         asked.answer(response)
         stream.answer(response)
-    asked.now_ms = told.now_ms = told.now_ms + answers[-1][3]
-    return asked, told, stream
+    asked.now_ms = streamed.now_ms = streamed.now_ms + answers[-1][3]
+    return asked, streamed, stream
 
 
 EVENTS = [
@@ -157,32 +157,32 @@ EVENTS = [
 
 @pytest.mark.parametrize("never_votes", [False, True])
 @given(answers=ANSWERS, event=st.sampled_from(EVENTS))
-def test_who_is_told_afterwards_knows_and_decides_the_same(never_votes, answers, event) -> None:
-    asked, told, stream = sides(answers, never_votes=never_votes)
+def test_after_the_report_state_and_decisions_are_the_same(never_votes, answers, event) -> None:
+    asked, streamed, stream = sides(answers, never_votes=never_votes)
     stream.tell()
-    for side in (asked, told):
+    for side in (asked, streamed):
         if event is None:
             side.feed(lambda now_ms, side=side: side.node.on_tick(now_ms))
         else:
             side.ask(event)
-    assert told.shown() == asked.shown()
-    is_over = told.node.replica.epoch > EPOCH
-    assert told.node.replica.requests.is_waited_for(stream.effect.correlation_id) != is_over
+    assert streamed.shown() == asked.shown()
+    is_over = streamed.node.replica.epoch > EPOCH
+    assert streamed.node.replica.requests.is_waited_for(stream.effect.correlation_id) != is_over
 
 
 def test_a_leader_that_is_heard_meanwhile_is_not_given_up() -> None:
-    _, told, stream = sides([(0, 0, 300, 0)] * 8, never_votes=False)
+    _, streamed, stream = sides([(0, 0, 300, 0)] * 8, never_votes=False)
     stream.tell()
-    told.feed(told.node.on_tick)
-    assert isinstance(told.node.replica.state, Follower)
-    assert told.node.replica.state.deadline_ms == told.now_ms + 2000
+    streamed.feed(streamed.node.on_tick)
+    assert isinstance(streamed.node.replica.state, Follower)
+    assert streamed.node.replica.state.deadline_ms == streamed.now_ms + 2000
 
 
 def test_the_last_words_of_a_dead_leader_do_not_bring_it_back() -> None:
     side = Side(MemoryLog(), goes_on=True)
     stream = Stream(side)
     stream.answer(FetchResponse(Error.NONE, EPOCH, LEADER, high_watermark=0))
-    side.node.on_peer_gone(side.now_ms, LEADER)
+    side.node.on_peer_crashed(side.now_ms, LEADER)
     stream.tell()
     assert side.node.replica.role is Role.PROSPECTIVE, "the first of the others campaigns at once"
 
@@ -217,5 +217,5 @@ def test_after_a_failure_each_fetch_is_sent_by_itself_for_a_while() -> None:
     assert side.sent[-1].may_stream
 
 
-def test_a_core_that_was_not_told_to_sends_each_fetch_by_itself() -> None:
+def test_a_core_without_streaming_sends_each_fetch_by_itself() -> None:
     assert not any(one.may_stream for one in Side(MemoryLog(), goes_on=False).sent)

@@ -194,15 +194,15 @@ async def test_who_waits_for_a_commit_goes_before_the_voters_are_told_of_it():
     for member in members:
         member.driver.start()
     leader = await leader_of(members)
-    told = []
+    committed = []
 
     async def wait():
         offset = leader.driver.propose([b"x"], leader.driver.epoch)
         await leader.driver.wait_committed(offset)
-        told.append([max(member.commits, default=0) > offset for member in members if member is not leader])
+        committed.append([max(member.commits, default=0) > offset for member in members if member is not leader])
 
     await asyncio.wait_for(wait(), 20)
-    assert told == [[False, False]]
+    assert committed == [[False, False]]
     for member in members:
         await member.driver.close(hand_over=False)
     assert not any(member.faults for member in members)

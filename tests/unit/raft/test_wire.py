@@ -87,7 +87,7 @@ def without_directory(key: ReplicaKey | None) -> ReplicaKey | None:
 
 
 def as_said(request: Any, version: int) -> Any:
-    """What a version can say of a request (facts 2.1)."""
+    """Which requests a version can express."""
     match request:
         case VoteRequest() if version == 0:
             return replace(request, voter=None, candidate=ReplicaKey(request.candidate.id))
@@ -194,8 +194,8 @@ def wrong_shapes(topic: Any) -> list[tuple[Any, ...]]:
 def test_an_unknown_error_of_a_peer_is_one_and_an_answer_about_nothing_is_refused() -> None:
     vote = SAMPLES[VoteRequest]
     partition = wire.VotePartitionData(0, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, -1, 3, False)
-    told = wire.VoteResponse(topics=(wire.VoteTopicData(wire.METADATA_TOPIC, (partition,)),))
-    found = decode_response(vote, 2, codec.write(told, 2), "CONTROLLER")
+    response = wire.VoteResponse(topics=(wire.VoteTopicData(wire.METADATA_TOPIC, (partition,)),))
+    found = decode_response(vote, 2, codec.write(response, 2), "CONTROLLER")
     assert found == VoteResponse(Error.UNKNOWN_SERVER_ERROR, 3, None, False)
     for request in SAMPLES.values():
         version = versions_of(request)[1]

@@ -56,6 +56,6 @@ def test_a_response_comes_back(request_, response):
 
 def test_what_a_new_voter_says_of_kraft_version():
     features = (wire.FeatureRange("metadata.version", 7, 30), wire.FeatureRange("kraft.version", 0, 1))
-    for told, expected in ((features, (0, 1)), (features[:1], None)):
-        body = codec.write(wire.ApiVersionsResponse(ErrorCode.NONE, supported_features=told), 4)
+    for supported, expected in ((features, (0, 1)), (features[:1], None)):
+        body = codec.write(wire.ApiVersionsResponse(ErrorCode.NONE, supported_features=supported), 4)
         assert decode_response(ApiVersionsRequest(), 4, body, "CONTROLLER") == ApiVersionsResponse(Error.NONE, expected)

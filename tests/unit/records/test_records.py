@@ -11,7 +11,7 @@ from klamm import records
 from klamm.records import NewRecord
 
 if TYPE_CHECKING:
-    from klamm._engine import Row
+    from klamm._engine.records import Row
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "records"
 

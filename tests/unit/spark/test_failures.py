@@ -28,10 +28,10 @@ failure: Lost task 0.0 in stage 1.0 (TID 1) (10.0.0.1:4040 executor 2): java.io.
 
 
 def test_a_worker_that_died_is_told_in_plain_words() -> None:
-    told = reason(RuntimeError(A_DEAD_WORKER))
-    assert told.startswith("a Python process of Spark's died in the middle of its work: it was killed, or crashed")
-    assert "o504" not in told
-    assert "memory" in told
+    text = reason(RuntimeError(A_DEAD_WORKER))
+    assert text.startswith("a Python process of Spark's died in the middle of its work: it was killed, or crashed")
+    assert "o504" not in text
+    assert "memory" in text
 
 
 def test_of_java_the_innermost_exception_is_told() -> None:
@@ -50,8 +50,8 @@ def test_the_exception_of_a_task_is_found_among_the_stacks() -> None:
 
 
 def test_an_exception_without_a_text_is_named() -> None:
-    told = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\nKeyboardInterrupt: \n'
-    assert reason(RuntimeError(told)) == "KeyboardInterrupt"
+    text = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\nKeyboardInterrupt: \n'
+    assert reason(RuntimeError(text)) == "KeyboardInterrupt"
     assert reason(ValueError()) == "ValueError"
 
 

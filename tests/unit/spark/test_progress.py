@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from klamm.protocol.topic_partition import TopicPartition
 from klamm.spark.progress import offsets_behind_latest
-from klamm.spark.ranges.offsets import TopicPartition
 
 END = {"a": {"0": 6, "1": 10}, "b": {"0": 1}}
 LATEST = {"a": {"0": 16, "1": 10}, "b": {"0": 3}}

@@ -1,8 +1,8 @@
-//! The ceiling: an endpoint that does the least that this wire format allows, as the limit to measure klamm against.
+//! The ceiling: an endpoint that does the minimum that this wire format allows, as the limit to compare klamm with.
 //!
-//! It checks CRCs, appends with one write, optionally makes that durable, and sends files back. One thread a
-//! connection, one file a partition, any topic, no indexes; of versions and metadata it says what librdkafka asks before
-//! it begins: `klamm-ceiling PORT DIR [durable]`.
+//! It checks CRCs, appends with one write, optionally makes that durable, and sends files back. One thread per
+//! connection, one file per partition, any topic, no indexes; for versions and metadata it answers only what
+//! librdkafka requests first: `klamm-ceiling PORT DIR [durable]`.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -89,9 +89,10 @@ fn serve(mut stream: TcpStream, store: &Store) -> io::Result<()> {
     Ok(())
 }
 
-/// What a client of librdkafka asks for before it produces or fetches: the versions that are spoken here.
+/// The first requests of a librdkafka client: the supported versions.
 fn api_versions(stream: &mut TcpStream, correlation: [u8; 4]) -> io::Result<()> {
-    // Lower versions than are spoken: librdkafka takes the highest, and a broker without them for one of 2016.
+    // Lower versions than are supported: librdkafka uses the highest, and treats a broker without them as one of
+    // 2016.
     let served = [(PRODUCE, 3, PRODUCE_VERSION), (FETCH, 4, FETCH_VERSION), (METADATA, 0, 1), (API_VERSIONS, 3, 3)];
     let mut answer = vec![0; 4];
     answer.extend_from_slice(&correlation);
@@ -105,7 +106,7 @@ fn api_versions(stream: &mut TcpStream, correlation: [u8; 4]) -> io::Result<()> 
     send_frame(stream, answer)
 }
 
-/// Metadata v1: every topic that is asked for has one partition, which is led here.
+/// Metadata v1: every requested topic has one partition, which this endpoint leads.
 fn metadata(stream: &mut TcpStream, body: &[u8], at: usize, correlation: [u8; 4]) -> io::Result<()> {
     let address = stream.local_addr()?;
     let mut answer = vec![0; 4];
@@ -120,7 +121,7 @@ fn metadata(stream: &mut TcpStream, body: &[u8], at: usize, correlation: [u8; 4]
         let length = usize::from(u16::from_be_bytes([body[at], body[at + 1]]));
         answer.extend_from_slice(&[0, 0]);
         put_string(&mut answer, &body[at + 2..at + 2 + length]);
-        // Not internal; one partition, number 0, led by broker 0, which is all of its replicas and of its ISR.
+        // Not internal; one partition, number 0, led by broker 0, the only member of its replicas and ISR.
         answer.extend_from_slice(&[0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         (0..2).for_each(|_| answer.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 0]));
         at += 2 + length;
@@ -240,7 +241,7 @@ fn fetch(stream: &mut TcpStream, store: &Store, body: &[u8], at: usize, correlat
 fn send_file(stream: &TcpStream, file: &File, position: u64, length: usize) -> io::Result<()> {
     let (mut at, mut left) = (position as libc::off_t, length);
     while left > 0 {
-        // SAFETY: both descriptors are open for the call, and `at` outlives it.
+        // SAFETY: both descriptors are open during the call, and `at` outlives it.
         let sent = unsafe { libc::sendfile(stream.as_raw_fd(), file.as_raw_fd(), &mut at, left) };
         if sent <= 0 {
             return Err(io::Error::last_os_error());

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from klamm._engine import BrokerInfo, Image
+from klamm._engine.metadata import BrokerInfo, Image
 from klamm.broker.handlers.quorum import QuorumState
 from klamm.broker.request import RequestContext
 from klamm.protocol.errors import ErrorCode

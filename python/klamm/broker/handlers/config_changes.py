@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
-from klamm._engine import Image
+from klamm._engine.metadata import Image
 from klamm.broker import loggers
 from klamm.broker.request import RequestContext
 from klamm.config.broker_checks import AlterLoggers, CheckListeners, Preprocessed, preprocess

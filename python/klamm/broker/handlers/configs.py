@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from klamm._engine import Image
+from klamm._engine.metadata import Image
 from klamm.broker import loggers
 from klamm.broker.request import RequestContext
 from klamm.config.entries import (

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from klamm.broker.request import Answer, RequestContext
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.coordinators import FindCoordinatorRequest, FoundCoordinator
 from klamm.protocol.messages.group_messages import (
     Caller,
     DeletedGroup,
@@ -20,8 +21,6 @@ from klamm.protocol.messages.group_messages import (
     DescribedGroup,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
-    FindCoordinatorRequest,
-    FoundCoordinator,
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
@@ -129,8 +128,8 @@ class GroupHandlers:
     def _find(self, context: RequestContext, key_type: int, key: str) -> FoundCoordinator:
         if key_type != GROUP_KEY:
             kind = "transactions" if key_type == TRANSACTION_KEY else f"coordinators of type {key_type}"
-            log.info("no coordinator for %r of %s: %s are not there yet", key, context.address, kind)
-            return FoundCoordinator(key, ErrorCode.INVALID_REQUEST, f"{kind} are not there yet")
+            log.info("no coordinator for %r of %s: %s are not supported yet", key, context.address, kind)
+            return FoundCoordinator(key, ErrorCode.INVALID_REQUEST, f"{kind} are not supported yet")
         unavailable = FoundCoordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if not self._topics.exists(GROUPS_TOPIC):
             self._topics.create(GROUPS_TOPIC)

@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
-from klamm._engine import CommitRequest, Image
+from klamm._engine.groups import CommitRequest
+from klamm._engine.metadata import Image
 from klamm.broker.request import Answer, RequestContext
 from klamm.protocol.errors import ErrorCode, MalformedRequest
 from klamm.protocol.messages.group_messages import (

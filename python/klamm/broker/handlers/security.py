@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from klamm._engine import Image
+from klamm._engine.metadata import Image
 from klamm.broker.request import RequestContext
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.security import (
@@ -40,8 +40,8 @@ class ScramHandlers:
         """Mechanism and iterations of every credential, or of those of the named users."""
         request = read(DescribeUserScramCredentialsRequest, version, body)
         known = _credentials(self._image())
-        asked = Counter(user.name for user in request.users or ())
-        results = tuple(_result(name, asked[name], known) for name in (asked or sorted(known)))
+        names = Counter(user.name for user in request.users or ())
+        results = tuple(_result(name, names[name], known) for name in (names or sorted(known)))
         return write(DescribeUserScramCredentialsResponse(results=results), version)
 
 

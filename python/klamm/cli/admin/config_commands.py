@@ -31,7 +31,7 @@ def describe(
     kind: Kind,
     name: Name,
     *,
-    all_keys: Annotated[bool, Option("--all", "-a", help="With the keys that nobody set.")] = False,
+    all_keys: Annotated[bool, Option("--all", "-a", help="Include keys with default values.")] = False,
     documentation: Annotated[bool, Option("--doc", "-d", help="With what each key does.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
@@ -110,7 +110,7 @@ def unset(
 
 
 def _resource(kind: str, name: str) -> str:
-    """The resource's name on the wire: the default of all brokers has none."""
+    """The name of the resource in requests; the default for all brokers is an empty name."""
     return "" if kind == "broker" and name == "*" else name
 
 

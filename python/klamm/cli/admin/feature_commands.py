@@ -1,4 +1,4 @@
-"""`klamm features`: what `kafka-features` does, in its words."""
+"""`klamm features`, like `kafka-features`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from klamm.admin.quorum import QuorumClient
 from klamm.cli.framework.command_config import CommandConfig
 from klamm.cli.framework.command_group import Group
 from klamm.cli.framework.options import Argument, Option
-from klamm.cli.quorum.quorum_options import BootstrapController, BootstrapServer, DryRun, connect, tell_change
+from klamm.cli.quorum.quorum_options import BootstrapController, BootstrapServer, DryRun, connect, print_change
 from klamm.cli.terminal.exits import BadParameter
 from klamm.cli.terminal.output import AsJson, examples, print_json, print_table
 from klamm.config.node_config import NodeConfigError
@@ -132,7 +132,7 @@ def _update(
 ) -> None:
     feature_admin.update(client, levels, how, dry_run=dry_run)
     named = ", ".join(f"{name} {_shown(name, level)}" for name, level in levels.items())
-    tell_change(verb, f"{verb}d", named, levels, dry_run=dry_run, as_json=as_json)
+    print_change(verb, f"{verb}d", named, levels, dry_run=dry_run, as_json=as_json)
 
 
 def _parsed(levels: list[str]) -> dict[str, int]:

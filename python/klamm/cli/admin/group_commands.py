@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 from klamm.admin import groups as group_admin
 from klamm.admin.client import Client
-from klamm.admin.groups import TopicPartition
 from klamm.admin.topics import topics
 from klamm.cli.framework.command_config import CommandConfig, client_keys
 from klamm.cli.framework.command_group import Group
@@ -18,12 +17,13 @@ from klamm.cli.terminal.output import (
     Bootstrap,
     confirm,
     examples,
+    print_deleted,
     print_json,
     print_table,
     say,
-    tell_deleted,
 )
 from klamm.client import ClientError
+from klamm.protocol.topic_partition import TopicPartition
 
 group = Group(
     examples(
@@ -64,7 +64,7 @@ def describe(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a group's members, and how far it is behind in each partition.
+    """Show a group's members, and its lag in each partition.
 
     \b
     [bold]Examples[/bold]
@@ -102,7 +102,7 @@ def delete(
         confirm(f"Delete {', '.join(groups)} with all committed offsets?")
     with Client(bootstrap, config=client_keys(command_config)) as client:
         group_admin.delete(client, groups)
-    tell_deleted(groups, as_json=as_json)
+    print_deleted(groups, as_json=as_json)
 
 
 @group.command("reset-offsets")
@@ -120,7 +120,7 @@ def reset_offsets(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Move the offsets of a group without members. Shows what it would do until it is told to --execute.
+    """Move the offsets of a group without members. Shows the plan only, unless --execute is given.
 
     \b
     [bold]Examples[/bold]
@@ -157,7 +157,7 @@ def _partitions(client: Client, wanted: list[str]) -> list[TopicPartition]:
         missing = sorted(set(chosen) - set(known))
         if missing or not chosen:
             raise ClientError(f"--topic {text}: {name} has the partitions 0 to {len(known) - 1}")
-        found += [(name, index) for index in chosen]
+        found += [TopicPartition(name, index) for index in chosen]
     return found
 
 

@@ -9,7 +9,7 @@ from klamm.admin import topics as topic_admin
 from klamm.admin.client import Client
 from klamm.admin.topics import Topic
 from klamm.cli.framework.command_config import CommandConfig, client_keys
-from klamm.cli.framework.command_group import Group
+from klamm.cli.framework.command_group import Elsewhere, Group
 from klamm.cli.framework.options import Argument, Option
 from klamm.cli.terminal.output import (
     DEFAULT_BOOTSTRAP,
@@ -17,21 +17,30 @@ from klamm.cli.terminal.output import (
     Bootstrap,
     confirm,
     examples,
+    print_deleted,
     print_json,
     print_table,
     say,
-    tell_deleted,
 )
 from klamm.client import ClientError
 
 group = Group(
     examples(
-        "List, create, describe, alter and delete topics.",
+        "List, create, describe, alter, reassign and delete topics.",
         "klamm topics create orders --partitions 12 --config retention.ms=3600000",
         "klamm topics list",
         "klamm topics describe orders --json",
         "klamm topics delete orders --yes",
-    )
+    ),
+    {
+        "reassign": Elsewhere(
+            "klamm.cli.admin.reassignment_commands:reassign",
+            "Move the replicas of topics to other brokers, or change how many there are.",
+        ),
+        "reassignments": Elsewhere(
+            "klamm.cli.admin.reassignment_commands:reassignments", "List the partitions that are being reassigned."
+        ),
+    },
 )
 
 Names = Annotated[list[str], Argument(metavar="NAME...", help="Topics.")]
@@ -108,7 +117,10 @@ def create(
 
 @group.command("describe")
 def describe(
-    names: Names,
+    names: Annotated[list[str] | None, Argument(metavar="[NAME...]", help="Topics; else all.")] = None,
+    under_replicated: Annotated[
+        bool, Option("--under-replicated", help="Only partitions with a replica that is not in sync.")
+    ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
@@ -119,14 +131,20 @@ def describe(
     [bold]Examples[/bold]
       klamm topics describe orders
       klamm topics describe orders payments --json
+      klamm topics describe --under-replicated
     """
     with Client(bootstrap, config=client_keys(command_config)) as client:
-        found = [(topic, _own_configs(client, topic.name)) for topic in topic_admin.topics(client, names)]
+        topics = topic_admin.topics(client, names or None)
+        if under_replicated:
+            topics = [topic for topic in map(Topic.under_replicated, topics) if topic.partitions]
+        found = [(topic, _own_configs(client, topic.name)) for topic in topics]
     if as_json:
         print_json(
             [_summary(topic) | {"configs": configs, "partitions": _partitions(topic)} for topic, configs in found]
         )
         return
+    if not found:
+        say("all replicas are in sync" if under_replicated else "no topics yet: klamm topics create NAME makes one")
     for topic, configs in found:
         settings = " ".join(f"{key}={value}" for key, value in configs.items())
         rows = ((one.index, one.leader if one.leader >= 0 else None, one.replicas, one.isr) for one in topic.partitions)
@@ -174,7 +192,7 @@ def delete(
         confirm(f"Delete {', '.join(names)} with all records?")
     with Client(bootstrap, config=client_keys(command_config)) as client:
         topic_admin.delete(client, names)
-    tell_deleted(names, as_json=as_json)
+    print_deleted(names, as_json=as_json)
 
 
 def _values(pairs: list[str]) -> dict[str, str]:
@@ -186,9 +204,9 @@ def _own_configs(client: Client, name: str) -> dict[str, str | None]:
     try:
         entries = config_admin.describe(client, "topic", name)
     except ClientError:
-        # Describing configs may be forbidden where describing the topic is not.
+        # Describing configs may be denied although describing the topic is allowed.
         return {}
-    return {entry.name: entry.value for entry in entries if entry.source == config_admin.SOURCES[1]}
+    return {entry.name: entry.value for entry in entries if entry.source == config_admin.SET_ON_TOPIC}
 
 
 def _summary(topic: Topic) -> dict[str, Any]:

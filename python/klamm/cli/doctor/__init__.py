@@ -1,1 +1,1 @@
-"""What is wrong with a quorum: facts are collected at the edge, findings follow from them alone."""
+"""Diagnoses a quorum: collects facts from nodes and directories, and derives findings from them."""

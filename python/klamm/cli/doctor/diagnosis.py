@@ -1,4 +1,4 @@
-"""All checks, in the order in which a person should read what they find."""
+"""All checks, in the order in which a person should read their findings."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ CHECKS: Final[tuple[Callable[[Facts], Iterator[Finding]], ...]] = (
 
 
 def diagnose(facts: Facts) -> list[Finding]:
-    """What is wrong; errors first."""
+    """All findings, errors first."""
     found = [finding for check in CHECKS for finding in check(facts)]
     return sorted(found, key=lambda finding: finding.severity is not Severity.ERROR)

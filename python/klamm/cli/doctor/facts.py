@@ -1,4 +1,4 @@
-"""What the doctor looks at: what controllers answer, and what lies in their directories."""
+"""The input of the doctor: responses of controllers, and the content of their directories."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from klamm.raft.voters.voter_set import Endpoint, ReplicaKey, Voter, VoterSet
 
 
 class Refusal(enum.Enum):
-    """Why nothing came back from an address."""
+    """Why an address did not respond."""
 
     REFUSED = "nothing listens there"
     TIMED_OUT = "no answer in time"
@@ -27,23 +27,23 @@ class Refusal(enum.Enum):
 
 
 class ContactedAddress(NamedTuple):
-    """One address, and what the controller there said."""
+    """One address and the response of the controller there."""
 
     address: Address
     voter_id: int | None = None
-    """The voter that is said to listen there."""
+    """The voter that is known to have this address."""
     refusal: Refusal | None = None
     detail: str = ""
-    """What went wrong, as the system says it."""
+    """The system's error message."""
     cluster_id: str | None = None
     leader_id: int | None = None
-    """Whom it takes for the leader; None for nobody."""
+    """The leader that it knows, or None."""
     epochs: tuple[int, ...] = ()
-    """Its epoch at each look."""
+    """Its epoch at each contact."""
     quorum: Quorum | None = None
-    """What it says as the leader."""
+    """Its description of the quorum, if it is the leader."""
     asked_at_ms: int = 0
-    """This machine's clock when it said so."""
+    """This machine's clock at the time of the response."""
 
     @property
     def is_reached(self) -> bool:
@@ -58,7 +58,7 @@ class ContactedAddress(NamedTuple):
 
 
 class NodeConfigFacts(NamedTuple):
-    """What a server.properties says of the quorum."""
+    """The quorum according to a server.properties."""
 
     file: Path
     node_id: int
@@ -66,7 +66,7 @@ class NodeConfigFacts(NamedTuple):
     voters: Mapping[int, Address]
     bootstrap: tuple[Address, ...]
     advertised: tuple[Address, ...]
-    """Where it says that its controller listens."""
+    """The advertised addresses of its controller listeners."""
 
 
 class Directory(NamedTuple):
@@ -77,20 +77,20 @@ class Directory(NamedTuple):
     meta: MetaProperties | None = None
     election: ElectionState | None = None
     end: OffsetAndEpoch | None = None
-    """Where its log ends; None when it cannot be read."""
+    """The end of its log; None if it cannot be read."""
     last_time_ms: int = -1
     voters: VoterSet = VoterSet(())
-    """As its log says."""
+    """The voters according to its log."""
     kraft_version: int = 0
     registered: Mapping[int, Address] = {}
-    """Where the controllers that registered listen, as its log says."""
+    """The addresses of registered controllers according to its log."""
     is_running: bool = False
-    """Whether a process has it locked."""
+    """Whether a process has locked it."""
     free_bytes: int | None = None
     total_bytes: int | None = None
     is_writable: bool = True
     fsync_ms: float | None = None
-    """How long a small write took until it was durable, where that was tried."""
+    """How long a small durable write took, if it was tried."""
     problems: tuple[str, ...] = ()
     """What could not be read, each with the file."""
 
@@ -101,7 +101,7 @@ class Directory(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """All that was found out."""
+    """All collected facts."""
 
     contacts: tuple[ContactedAddress, ...]
     directories: tuple[Directory, ...]
@@ -109,12 +109,12 @@ class Facts(NamedTuple):
 
     @property
     def leader(self) -> ContactedAddress | None:
-        """The contact that leads, in the highest epoch if several say so."""
+        """The contact that is leader; the one with the highest epoch if there are several."""
         leading = [one for one in self.contacts if one.quorum is not None]
         return max(leading, key=lambda one: one.epochs[-1:] or (-1,), default=None)
 
     def voters(self) -> tuple[Voter, ...]:
-        """Who votes: as the leader says, the longest log, a configuration; else the controllers that others know."""
+        """The voters: from the leader, the longest log, or a configuration; else the controllers that others know."""
         if self.leader is not None and self.leader.quorum is not None:
             return tuple(_voter_of(member) for member in self.leader.quorum.voters)
         logs = [one for one in self.directories if one.end is not None and len(one.voters)]

@@ -1,4 +1,4 @@
-"""From facts to findings: what is wrong or about to go wrong, in plain words, and what to do."""
+"""A finding: what is wrong or likely to fail, in plain words, and what to do."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from typing import NamedTuple
 
 
 class Severity(enum.Enum):
-    """How bad it is."""
+    """How severe a finding is."""
 
     ERROR = "error"
     """The quorum has no leader because of it, or a node cannot take part."""
     WARNING = "warning"
-    """It works, and will not in some case that is not rare."""
+    """The quorum works, but will fail in a case that is not rare."""
 
 
 class Finding(NamedTuple):
-    """One thing that is wrong."""
+    """One problem."""
 
     name: str
-    """What kind, for machines: `unreachable-voter`."""
+    """The kind of problem for programs, such as `unreachable-voter`."""
     severity: Severity
     text: str
     advice: str
 
 
 def error(name: str, text: str, advice: str) -> Finding:
-    """What keeps the quorum, or a node of it, from working."""
+    """A problem that prevents the quorum or a node from working."""
     return Finding(name, Severity.ERROR, text, advice)
 
 
 def warning(name: str, text: str, advice: str) -> Finding:
-    """What is about to go wrong."""
+    """A problem that is likely to cause a failure."""
     return Finding(name, Severity.WARNING, text, advice)

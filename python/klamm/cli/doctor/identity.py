@@ -1,4 +1,4 @@
-"""Whether everybody is who the others take them for: cluster, node and directory ids, and who votes."""
+"""Checks of identities: cluster, node and directory ids, and the voters."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from klamm.cli.doctor.facts import Directory, Facts
 from klamm.cli.doctor.findings import Finding, error, warning
-from klamm.formats.meta_properties import uuid_text
+from klamm.protocol.uuids import uuid_text
 
 
 def check_clusters(facts: Facts) -> Iterator[Finding]:
-    """One cluster id everywhere."""
+    """All nodes have the same cluster id."""
     found: dict[str, list[str]] = {}
     for contact in facts.contacts:
         if contact.cluster_id is not None:
@@ -28,7 +28,7 @@ def check_clusters(facts: Facts) -> Iterator[Finding]:
 
 
 def check_node_ids(facts: Facts) -> Iterator[Finding]:
-    """The configuration's node.id is the directory's, and no two directories are of one node."""
+    """node.id of the configuration and of the directory are equal, and no two directories have the same node id."""
     owners: dict[int, Directory] = {}
     for directory in facts.directories:
         meta, config = directory.meta, directory.config
@@ -50,7 +50,7 @@ def check_node_ids(facts: Facts) -> Iterator[Finding]:
 
 
 def check_directory_ids(facts: Facts) -> Iterator[Finding]:
-    """A voter is a directory, too: a disk that was replaced is another voter (KIP-853)."""
+    """A voter is identified by its directory as well: a replaced disk is another voter (KIP-853)."""
     owners: dict[bytes, Directory] = {}
     voters = {voter.key.id: voter for voter in facts.voters()}
     for directory in facts.directories:
@@ -62,7 +62,7 @@ def check_directory_ids(facts: Facts) -> Iterator[Finding]:
             yield error(
                 "directory-id-twice",
                 f"{other.path} and {directory.path} have the same directory.id: one is a copy of the other",
-                "format the copy anew",
+                "reformat the copy",
             )
         voter = voters.get(meta.node_id)
         expected = None if voter is None else voter.key.directory_id
@@ -70,13 +70,13 @@ def check_directory_ids(facts: Facts) -> Iterator[Finding]:
             yield error(
                 "directory-id-differs",
                 f"voter {meta.node_id} has directory id {uuid_text(expected)}, but {directory.path} has "
-                f"{uuid_text(meta.directory_id)}: its disk was replaced or formatted anew, so it has no vote",
+                f"{uuid_text(meta.directory_id)}: its disk was replaced or reformatted, so it has no vote",
                 f"klamm quorum remove {meta.node_id} --directory-id {uuid_text(expected)}, then klamm quorum add",
             )
 
 
 def check_voters(facts: Facts) -> Iterator[Finding]:
-    """Everybody has the same static voters; a controller that is none of the voters only watches."""
+    """All nodes have the same static voters; warns of controllers that are not voters."""
     lists = [(one.config.file, dict(one.config.voters)) for one in facts.directories if one.config is not None]
     static = [(file, voters) for file, voters in lists if voters]
     for file, voters in static[1:]:

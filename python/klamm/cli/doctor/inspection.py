@@ -1,4 +1,4 @@
-"""Looking into the directories of nodes on this machine."""
+"""Reads the directories of nodes on this machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 import time
 from pathlib import Path
 
-from klamm._engine import StorageError
+from klamm._engine.quorum import StorageError
 from klamm.cli.doctor.facts import Directory, NodeConfigFacts
 from klamm.cli.recovery.survivors import QUORUM_STATE, read_election
 from klamm.client import ClientError
@@ -27,7 +27,7 @@ _PROBE = ".klamm-doctor"
 
 
 def look(path: Path, *, probe_disk: bool) -> Directory:
-    """By a log directory, its metadata log, or a server.properties. ClientError: there is nothing to look at."""
+    """Inspect a log directory, its metadata log, or a server.properties. Raises ClientError if it does not exist."""
     config, problems = None, []
     if path.is_file():
         try:
@@ -127,7 +127,7 @@ def _is_locked(directory: Path) -> bool:
 
 
 def _fsync_ms(directory: Path) -> float:
-    """The longest of three small writes until durable."""
+    """The longest of three small durable writes."""
     path = directory / _PROBE
     try:
         with path.open("wb") as file:

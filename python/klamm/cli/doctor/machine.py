@@ -1,4 +1,4 @@
-"""The machine under a controller: its files, its disk, its clock."""
+"""Checks of a controller's machine: files, disk, clock."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SKEW_MS: Final = 5_000
 
 
 def check_files(facts: Facts) -> Iterator[Finding]:
-    """What cannot be read."""
+    """Files that cannot be read."""
     for directory in facts.directories:
         for problem in directory.problems:
             if "quorum-state" in problem:
@@ -25,14 +25,14 @@ def check_files(facts: Facts) -> Iterator[Finding]:
                     "quorum-state-unreadable",
                     f"{directory.name}: {problem}",
                     "a node without it could vote twice in one epoch, so it does not start. With other voters alive: "
-                    "format it anew and let it join. Else: klamm quorum recover makes a new one",
+                    "reformat it and let it join. Else: klamm quorum recover makes a new one",
                 )
             else:
-                yield error("unreadable", f"{directory.name}: {problem}", "restore it, or format the node anew")
+                yield error("unreadable", f"{directory.name}: {problem}", "restore it, or reformat the node")
 
 
 def check_disks(facts: Facts) -> Iterator[Finding]:
-    """A full, read-only or slow disk: the quorum's answers wait for it."""
+    """A full, read-only or slow disk delays or stops the responses of the quorum."""
     for directory in facts.directories:
         free, total = directory.free_bytes, directory.total_bytes
         if not directory.is_writable:
@@ -63,7 +63,7 @@ def check_disks(facts: Facts) -> Iterator[Finding]:
 
 
 def check_clocks(facts: Facts) -> Iterator[Finding]:
-    """Elections do not depend on clocks that agree, but retention, tokens and everybody who reads logs do."""
+    """Elections do not depend on synchronized clocks, but retention, tokens and readers of logs do."""
     leader = facts.leader
     if leader is not None:
         skew_ms = leader_now(leader) - leader.asked_at_ms

@@ -1,4 +1,4 @@
-"""Whether elections come to an end, and whether everybody keeps up with the leader."""
+"""Checks whether elections succeed, and whether the voters keep up with the leader."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from klamm.cli.doctor.facts import ContactedAddress, Facts
 from klamm.cli.doctor.findings import Finding, error, warning
 
 EPOCHS_IN_VAIN: Final = 5
-"""So many epochs without a record are no unlucky tie any more."""
+"""This many epochs without a record are not just split votes."""
 SILENT_MS: Final = 5_000
-"""A voter fetches at least twice a second; the leader gives up itself after 1.5 fetch timeouts (3 s)."""
+"""A voter fetches at least twice a second; the leader resigns after 1.5 fetch timeouts (3 s) without a majority."""
 BEHIND_MS: Final = 10_000
 
 
 def check_leaders(facts: Facts) -> Iterator[Finding]:
-    """Everybody names the same leader."""
+    """All voters name the same leader."""
     named: dict[tuple[int, int], list[str]] = {}
     for contact in facts.contacts:
         if contact.leader_id is not None and contact.epochs:
@@ -41,14 +41,14 @@ def check_leaders(facts: Facts) -> Iterator[Finding]:
 
 
 def check_epochs(facts: Facts) -> Iterator[Finding]:
-    """Epochs that rise while nobody leads: elections that nobody wins."""
-    # One election may just have taken place.
+    """Epochs that rise without a leader: elections that no candidate wins."""
+    # One election may have taken place between the two contacts.
     racing = [one for one in facts.contacts if len(one.epochs) > 1 and _rise(one) > 1]
     if racing and facts.leader is None:
         one = max(racing, key=_rise)
         yield error(
             "epochs-race",
-            f"elections follow each other and nobody wins: {one.name} went from epoch {one.epochs[0]} "
+            f"elections follow each other and no candidate wins: {one.name} went from epoch {one.epochs[0]} "
             f"to {one.epochs[-1]}",
             "can all voters reach each other, both ways? Slow disks or pauses longer than "
             "controller.quorum.election.timeout.ms (1 s) do this, too: raise it on every controller",
@@ -66,7 +66,7 @@ def check_epochs(facts: Facts) -> Iterator[Finding]:
 
 
 def check_followers(facts: Facts) -> Iterator[Finding]:
-    """Voters that do not fetch, or cannot keep up; a quorum without them stands fewer losses."""
+    """Voters that do not fetch or do not keep up; without them the quorum tolerates fewer failures."""
     leader = facts.leader
     if leader is None or leader.quorum is None:
         return
@@ -95,7 +95,7 @@ def check_followers(facts: Facts) -> Iterator[Finding]:
 
 
 def check_logs(facts: Facts) -> Iterator[Finding]:
-    """Without a leader to ask: whose log is longest, by the rule of elections."""
+    """Without a leader: which log is the longest by the rule of elections."""
     logs = [(one.end.epoch, one.end.offset, one) for one in facts.directories if one.end is not None]
     if facts.leader is not None or len(logs) < 2:
         return
@@ -111,7 +111,7 @@ def check_logs(facts: Facts) -> Iterator[Finding]:
 
 
 def leader_now(leader: ContactedAddress) -> int:
-    """The leader's clock when it answered: it counts itself as caught up at that moment."""
+    """The leader's clock at the time of its response, when it counts itself as caught up."""
     quorum = leader.quorum
     if quorum is None:
         return leader.asked_at_ms

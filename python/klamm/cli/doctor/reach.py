@@ -1,4 +1,4 @@
-"""Who can be reached, and whether that is a majority."""
+"""Checks which voters can be reached, and whether they are a majority."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ADVICE: Final = {
 
 
 def check_reach(facts: Facts) -> Iterator[Finding]:
-    """Each address that gives nothing back."""
+    """Each address that does not respond."""
     for contact in facts.contacts:
         if contact.refusal is not None:
             kind = "unreachable-voter" if contact.voter_id is not None else "unreachable"
@@ -33,12 +33,12 @@ def check_reach(facts: Facts) -> Iterator[Finding]:
 
 
 def check_majority(facts: Facts) -> Iterator[Finding]:
-    """Whether those who answer, or run here, can elect a leader."""
+    """Whether the voters that respond or run on this machine can elect a leader."""
     voters = [voter.key.id for voter in facts.voters()]
     if not voters or not facts.contacts or facts.leader is not None:
-        return  # from directories alone nobody knows who else is there
+        return  # directories alone do not show which other voters are running
     if any(one.refusal is Refusal.NOT_TRUSTED for one in facts.contacts):
-        return  # who is there and does not answer us may well answer the others
+        return  # a voter that does not respond to this machine may respond to the others
     alive = set(alive_voters(facts)) & set(voters)
     needed = len(voters) // 2 + 1
     if len(alive) < needed:
@@ -58,7 +58,7 @@ def check_majority(facts: Facts) -> Iterator[Finding]:
 
 
 def check_even(facts: Facts) -> Iterator[Finding]:
-    """An even number of voters survives no more losses than one voter less, and ties more easily."""
+    """An even number of voters tolerates no more failures than one voter less, and has more split votes."""
     count = len(facts.voters())
     if count and count % 2 == 0:
         yield warning(
@@ -69,34 +69,34 @@ def check_even(facts: Facts) -> Iterator[Finding]:
 
 
 def check_localhost(facts: Facts) -> Iterator[Finding]:
-    """A voter that others are told to reach on their own machine, or nowhere."""
+    """Voters whose address is local to their machine or cannot be connected to."""
     addresses = dict(_addresses(facts))
     elsewhere = [host for host, _ in addresses.values() if not _is_local(host)]
     for voter_id, (host, port) in sorted(addresses.items()):
         if _is_open(host):
             yield error(
                 "open-address",
-                f"voter {voter_id} is said to listen at {host}:{port}, which is no address to connect to",
+                f"voter {voter_id} has the endpoint {host}:{port}, which is no address to connect to",
                 "set the host in advertised.listeners, or in controller.quorum.voters, to one that the others reach",
             )
         elif _is_local(host) and elsewhere:
             yield error(
                 "advertises-localhost",
-                f"voter {voter_id} is said to listen at {host}:{port}, but other voters are on other hosts "
+                f"voter {voter_id} has the endpoint {host}:{port}, but other voters are on other hosts "
                 f"({', '.join(sorted(set(elsewhere)))}): each of them would ask itself",
                 "set the host in advertised.listeners, or in controller.quorum.voters, to one that the others reach",
             )
 
 
 def alive_voters(facts: Facts) -> list[int]:
-    """The node ids that answer, or that run in a directory here."""
+    """The node ids that respond, or that run in a directory on this machine."""
     found = {one.voter_id for one in facts.contacts if one.is_reached and one.voter_id is not None}
     found |= {one.meta.node_id for one in facts.directories if one.is_running and one.meta is not None}
     return sorted(found)
 
 
 def _addresses(facts: Facts) -> Iterator[tuple[int, Address]]:
-    """Where each voter is said to listen: configurations first, then what the log or the leader says."""
+    """The address of each voter: from configurations first, then from the log or the leader."""
     for directory in facts.directories:
         if directory.config is not None:
             yield from directory.config.voters.items()

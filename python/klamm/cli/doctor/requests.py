@@ -1,4 +1,4 @@
-"""Asking the controller at an address."""
+"""Requests to the controller at an address."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIMEOUT_S: Final = 3
 
 
 def ask(address: Address, config: Mapping[str, str]) -> tuple[ContactedAddress, dict[int, Address]]:
-    """What is found at an address by the keys of Kafka's clients, and the controllers that it knows of."""
+    """Contact an address with keys of Kafka's clients; returns the result and the controllers that it knows."""
     refusal = _refusal(address)
     if refusal is not None:
         return ContactedAddress(address, refusal=refusal[0], detail=refusal[1]), {}

@@ -1,1 +1,1 @@
-"""How a command line becomes a call: options, parsing, typer's view, and errors in a line."""
+"""Turns a command line into a call: options, parsing, typer's view, and one-line errors."""

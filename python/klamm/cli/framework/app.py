@@ -1,4 +1,4 @@
-"""typer's view of the commands: help, errors and completion, and what `command_line` does not read."""
+"""The commands for typer: help, errors and completion, and command lines that `command_line` does not read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from klamm import _engine
+from klamm._engine import __version__
 from klamm.cli.commands import commands
 from klamm.cli.framework.command_group import Command, Group
 from klamm.cli.framework.command_line import Call
@@ -16,19 +16,19 @@ from klamm.cli.framework.options import Argument, Option
 
 
 def parse(words: Sequence[str]) -> Call | int:
-    """The call that the words ask for; the exit code where they ask for help or are wrong, which is then said."""
+    """The call for the words; or the exit code, after printing help or an error."""
     calls: list[Call] = []
     code = _run(words, calls.append)
     return calls[0] if calls else code
 
 
 def refuse(words: Sequence[str], reason: str) -> int:
-    """Say why the command refuses these words, with its usage. The exit code."""
+    """Print why the command refuses these words, with its usage. Returns the exit code."""
 
-    def complain(_: Call) -> None:
+    def print_error(_: Call) -> None:
         raise typer.BadParameter(reason)
 
-    return _run(words, complain)
+    return _run(words, print_error)
 
 
 def _run(words: Sequence[str], on_call: Callable[[Call], None]) -> int:
@@ -41,13 +41,27 @@ def _run(words: Sequence[str], on_call: Callable[[Call], None]) -> int:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(help=commands.help)(_main)
-    first = words[0] if words else ""
-    _add(app, commands, [first] if first in commands else commands, on_call)
+    if words and words[0] in commands:
+        _add(app, commands, words[:1], on_call)
+    else:
+        _list(app, commands)
     try:
         app(list(words), prog_name="klamm")
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else 0
     return 0
+
+
+def _list(app: typer.Typer, group: Group) -> None:
+    """Declare commands by their summaries, for a help or an error that none of them is needed for."""
+    for name, member in group.elsewhere.items():
+        if member.is_group:
+            app.add_typer(typer.Typer(help=member.summary), name=name)
+        else:
+            app.command(name, help=member.summary)(_do_nothing)
+
+
+def _do_nothing() -> None: ...
 
 
 def _add(app: typer.Typer, group: Group, names: Sequence[str] | Group, on_call: Callable[[Call], None]) -> None:
@@ -62,7 +76,7 @@ def _add(app: typer.Typer, group: Group, names: Sequence[str] | Group, on_call: 
 
 
 def _declared(command: Command, on_call: Callable[[Call], None]) -> Callable[..., None]:
-    """A function with the command's parameters, as typer declares them, that only notes how it is called."""
+    """A function with the command's parameters as typer declares them, which only records the call."""
 
     def note(**values: Any) -> None:
         on_call(Call(command, values))
@@ -89,7 +103,7 @@ def _translated(hint: Any) -> Any:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"klamm {_engine.__version__}")
+        print(f"klamm {__version__}")
         raise typer.Exit
 
 
@@ -98,4 +112,4 @@ def _main(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Only declares what the program itself takes."""
+    """Declares the options of the program itself."""

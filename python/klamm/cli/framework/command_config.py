@@ -1,4 +1,4 @@
-"""`--command-config`: keys of Kafka's clients from a file, where no list of processes shows a password."""
+"""`--command-config`: keys of Kafka's clients from a file, because process lists show passwords of command lines."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 
 from klamm.cli.framework.options import Option
 from klamm.client import ClientError
+from klamm.config.properties import PropertiesError, parse
 
 CommandConfig = Annotated[
     Path | None,
@@ -21,10 +22,9 @@ CommandConfig = Annotated[
 
 
 def client_keys(file: Path | None) -> dict[str, str]:
-    """The keys of a file; none without one. Where the brokers are, the command says itself. Raises ClientError."""
+    """The keys of a file, none without a file. Bootstrap servers come from the command. Raises ClientError."""
     if file is None:
         return {}
-    from klamm.config.properties import PropertiesError, parse
 
     try:
         keys = parse(file.read_text(encoding="utf-8"))

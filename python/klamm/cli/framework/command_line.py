@@ -1,7 +1,7 @@
-"""Reads a command line that is written correctly, without typer, whose import takes longer than most commands.
+"""Reads a correct command line without typer, whose import takes longer than most commands.
 
-Everything else is left to typer (`app`), which prints help and errors: an unknown word, a missing or wrong value, and
-also what is correct but rare, such as `-p12`, `--`, or an option given twice. Both read the same
+Everything else is left to typer (`app`), which prints help and errors: unknown words, missing or invalid values, and
+correct but rare forms such as `-p12`, `--`, or a repeated option. Both read a line in the same way
 (`tests/unit/cli/framework/test_command_line.py`).
 """
 
@@ -11,11 +11,10 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import NoneType
-from typing import Any, Final, get_args, get_origin, get_type_hints
+from typing import Any, Final, NamedTuple, get_args, get_origin, get_type_hints
 
 from klamm.cli.framework.command_group import Command, Group
 from klamm.cli.framework.options import Argument, Option
-from klamm.protocol.named_tuple import NamedTuple
 
 _DIGITS_MAX: Final = 18
 
@@ -28,11 +27,11 @@ class Call(NamedTuple):
 
 
 class _LeftToTyperError(Exception):
-    """The line is wrong, or rare."""
+    """The line is wrong or has a rare form."""
 
 
 def read(group: Group, words: Sequence[str]) -> Call | None:
-    """The call that the words ask for; None where typer has to look at them."""
+    """The call for the words; None if typer has to read them."""
     member: Command | Group | None = group
     rest = list(words)
     while isinstance(member, Group):
@@ -46,7 +45,7 @@ def read(group: Group, words: Sequence[str]) -> Call | None:
 
 
 class Parameter:
-    """One parameter of a command: how it is declared, and how its value is read."""
+    """One parameter of a command: its declaration, and how its value is parsed."""
 
     __slots__ = ("convert", "declared", "is_flag", "is_list", "is_required", "name")
 
@@ -64,14 +63,14 @@ class Parameter:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What an option is called on the line; nothing for an argument."""
+        """The names of an option; empty for an argument."""
         if isinstance(self.declared, Argument):
             return ()
         return self.declared.names or (f"--{self.name.replace('_', '-')}",)
 
     def value_of(self, text: str) -> Any:
-        """The value that the text stands for."""
-        # What is empty, or no UTF-8, is not common enough to be read here.
+        """Parse the value."""
+        # An empty or non-UTF-8 value is rare and left to typer.
         if not text or not (text.isascii() or _is_unicode(text)):
             raise _LeftToTyperError
         value = self.convert(text)
@@ -81,7 +80,7 @@ class Parameter:
 
 
 def parameters_of(command: Command) -> list[Parameter]:
-    """The parameters of a command, in their order."""
+    """The parameters of a command in order."""
     function: Any = command
     code = function.__code__
     hints = get_type_hints(command, include_extras=True)
@@ -121,7 +120,7 @@ def _values(parameters: list[Parameter], words: Iterable[str]) -> dict[str, Any]
 
 
 def _take_places(values: dict[str, Any], arguments: list[Parameter], words: list[str]) -> None:
-    """Arguments take the words in their order; only the last may be a list."""
+    """Assign words to arguments in order; only the last argument may be a list."""
     for argument in arguments:
         if argument.is_list and argument is not arguments[-1]:
             raise _LeftToTyperError
@@ -133,7 +132,7 @@ def _take_places(values: dict[str, Any], arguments: list[Parameter], words: list
 
 
 def _look_around(values: dict[str, Any], parameters: list[Parameter]) -> None:
-    """Values of options that the environment gives."""
+    """Take values of options from the environment."""
     for one in parameters:
         variable = one.declared.envvar if isinstance(one.declared, Option) else None
         if variable is not None and one.name not in values and (text := os.environ.get(variable)):

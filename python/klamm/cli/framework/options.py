@@ -1,7 +1,7 @@
-"""What commands declare of their options and arguments: `Annotated[int, Option("--count", min=1)]`.
+"""Declarations of options and arguments: `Annotated[int, Option("--count", min=1)]`.
 
-The words are typer's, and `app` gives them to it for help, errors and completion. They are not typer's own objects,
-because a command that is written correctly runs without importing typer (`command_line`).
+The keywords are typer's, and `app` passes them to typer for help, errors and completion. They are not typer's own
+objects, because a correct command line runs without importing typer (`command_line`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Argument:
-    """A value by its place. A parameter that is a list takes all that are left."""
+    """A value by its position. A list parameter takes all remaining words."""
 
     __slots__ = ("help", "metavar", "min")
 
@@ -24,7 +24,7 @@ class Argument:
 
 
 class Option:
-    """A value by its name, or a flag where the parameter is a bool. A parameter that is a list may be repeated."""
+    """A value by its name, or a flag for a bool parameter. A list parameter may be repeated."""
 
     __slots__ = ("envvar", "help", "metavar", "min", "names", "panel")
 
@@ -37,13 +37,14 @@ class Option:
         min: float | None = None,
         panel: str | None = None,
     ) -> None:
-        """`names`: the parameter's own, with dashes, where none is given. `envvar` counts where the option is absent.
+        """`names`: by default the parameter's name with dashes. `envvar`: the variable to use if the option is absent.
+
         `min`: the smallest number allowed. `panel`: the heading in the help.
         """
         self.names, self.help, self.metavar = names, help, metavar
         self.envvar, self.min, self.panel = envvar, min, panel
 
     def keywords(self) -> dict[str, Any]:
-        """The keyword arguments of typer's class of the same name, which has the names as its positional ones."""
+        """The keyword arguments of typer's class of the same name; the names are its positional arguments."""
         given = {name: getattr(self, name) for name in ("help", "metavar", "envvar", "min")}
         return given | {"rich_help_panel": self.panel}

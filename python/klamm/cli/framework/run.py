@@ -1,4 +1,4 @@
-"""Runs a command: its line is read, the command called, and what it raises said in a line."""
+"""Runs a command: parses its line, calls it, and prints its errors as one line."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from klamm._engine import __version__
 from klamm.cli.commands import commands
 from klamm.cli.framework.command_line import read
 from klamm.cli.terminal.exits import Abort, BadParameter, Exit
@@ -17,14 +18,14 @@ from klamm.cli.terminal.output import say_aborted, say_error
 from klamm.client import ClientError
 
 _COMPLETION: Final = "_KLAMM_COMPLETE"
-"""Set by a shell that asks how a line may go on."""
+"""Set by a shell that requests completions of a line."""
 
 
 def run_command(words: Sequence[str]) -> int:
-    """Run a command line without the program's name. The exit code; errors are one line, never a traceback."""
+    """Run a command line without the program's name. Returns the exit code; errors are one line, never a traceback."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # What the terminal's character set does not have is shown as an escape.
+            # Characters that the terminal cannot encode are shown as escapes.
             stream.reconfigure(errors="backslashreplace")
     try:
         code = _run(words)
@@ -34,13 +35,16 @@ def run_command(words: Sequence[str]) -> int:
         return 1
     except OSError as error:
         _let_go_of_stdout()
-        if error.errno != errno.EPIPE:  # else there is nobody who reads
+        if error.errno != errno.EPIPE:  # otherwise the reader of the output is gone
             say_error(": ".join(filter(None, (error.filename, error.strerror or str(error)))))
         return 1
     return code
 
 
 def _run(words: Sequence[str]) -> int:
+    if list(words) == ["--version"]:
+        print(f"klamm {__version__}")
+        return 0
     call = None if _COMPLETION in os.environ else read(commands, words)
     if call is None:
         from klamm.cli.framework.app import parse
@@ -64,6 +68,6 @@ def _run(words: Sequence[str]) -> int:
 
 
 def _let_go_of_stdout() -> None:
-    """What could not be written is not tried again at the process's end."""
+    """Discard unwritten output, so that it is not written again when the process ends."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,8 +1,8 @@
-"""Who reads which partition: what a group's leader works out for everybody.
+"""The assignment of partitions to members, computed by the leader of a group.
 
-Two, named as Apache Kafka's consumer names its default pair, so that klamm can share a group with any client: `range`
-gives each member a run of each topic's partitions; `cooperative-sticky` leaves partitions where they are as far as even
-shares allow, and hands none over before its owner let go of it (KIP-429).
+Two assignors, named as in Apache Kafka's default pair, so that klamm can share a group with any client. `range` assigns
+each member a contiguous range of each topic's partitions. `cooperative-sticky` keeps assignments as far as balance
+allows, and assigns a partition to a new member only after its owner has revoked it (KIP-429).
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from klamm.protocol.topic_partition import TopicPartition
 from klamm.protocol.value import Value
 
-TopicPartition = tuple[str, int]
 Assigned = dict[str, list[TopicPartition]]
 """By member id."""
 
 
 class Subscriber(Value):
-    """A member as the leader sees it; `generation` is that in which it got what it owns."""
+    """A member as the leader sees it; `generation` is the one in which it received its partitions."""
 
     member_id: str
     topics: frozenset[str]
@@ -28,34 +28,34 @@ class Subscriber(Value):
 
 
 def assign_ranges(subscribers: Sequence[Subscriber], counts: Mapping[str, int]) -> Assigned:
-    """A run of each topic to each of its readers, the first ones get one more; static members come first."""
+    """A range of each topic for each subscriber; the first ones get one more. Static members come first."""
     assigned: Assigned = {one.member_id: [] for one in subscribers}
     for topic, count in sorted(counts.items()):
         readers = sorted((one for one in subscribers if topic in one.topics), key=_range_order)
         start = 0
         for number, reader in enumerate(readers):
             end = start + count // len(readers) + (number < count % len(readers))
-            assigned[reader.member_id] += [(topic, index) for index in range(start, end)]
+            assigned[reader.member_id] += [TopicPartition(topic, index) for index in range(start, end)]
             start = end
     return assigned
 
 
 def assign_sticky(subscribers: Sequence[Subscriber], counts: Mapping[str, int]) -> Assigned:
-    """Even shares with as few moves as that takes."""
+    """A balanced assignment with as few moves as possible."""
     readers = {topic: sorted(one.member_id for one in subscribers if topic in one.topics) for topic in counts}
     assigned = _kept(subscribers, counts)
     taken = {partition for owned in assigned.values() for partition in owned}
     for topic, count in sorted(counts.items()):
         for index in range(count if readers[topic] else 0):
             if (topic, index) not in taken:
-                assigned[_least(readers[topic], assigned)].append((topic, index))
+                assigned[_least(readers[topic], assigned)].append(TopicPartition(topic, index))
     while _move_one(assigned, readers):
         pass
     return {member: sorted(partitions) for member, partitions in assigned.items()}
 
 
 def assign_cooperatively(subscribers: Sequence[Subscriber], counts: Mapping[str, int]) -> Assigned:
-    """As sticky, but what another member owns is given to nobody yet: it revokes, joins again, and then it is free."""
+    """Like sticky, but a partition that another member owns is assigned in the next rebalance, after its revocation."""
     owners: dict[TopicPartition, set[str]] = {}
     for one in subscribers:
         for partition in one.owned:
@@ -79,13 +79,13 @@ def _range_order(one: Subscriber) -> tuple[bool, str]:
 
 
 def _kept(subscribers: Iterable[Subscriber], counts: Mapping[str, int]) -> Assigned:
-    """What members may keep: claims of the newest generation, of partitions still wanted, made by one alone."""
+    """What members may keep: partitions of subscribed topics that one member alone owns in the newest generation."""
     newest = max((one.generation for one in subscribers if one.owned), default=-1)
     claims: dict[TopicPartition, list[str]] = {}
     for one in subscribers:
         for topic, index in one.owned if one.generation == newest else ():
             if topic in one.topics and index < counts.get(topic, 0):
-                claims.setdefault((topic, index), []).append(one.member_id)
+                claims.setdefault(TopicPartition(topic, index), []).append(one.member_id)
     kept: Assigned = {one.member_id: [] for one in subscribers}
     for partition, members in claims.items():
         if len(members) == 1:
@@ -98,7 +98,7 @@ def _least(members: Sequence[str], assigned: Assigned) -> str:
 
 
 def _move_one(assigned: Assigned, readers: Mapping[str, Sequence[str]]) -> bool:
-    """Move one partition to a member that has at least two fewer; False when nothing is left to even out."""
+    """Move one partition to a member with at least two fewer; False if the assignment is balanced."""
     for giver in sorted(assigned, key=lambda member: len(assigned[member]), reverse=True):
         for topic in sorted({topic for topic, _ in assigned[giver]}):
             taker = _least(readers[topic], assigned)

@@ -1,63 +1,63 @@
-"""What the member asks its driver to do, in order. The driver answers each request with the event it names."""
+"""What the member asks its driver to do, in order. The driver reports the result of each by the named event."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from klamm.cli.membership.assignors import TopicPartition
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.group_messages import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
+from klamm.protocol.topic_partition import TopicPartition
 from klamm.protocol.value import Value
 
 
 class FindCoordinator(Value):
-    """Look for the group's coordinator, then `on_coordinator_found`."""
+    """Find the group's coordinator, then call `on_coordinator_found`."""
 
 
 class SendJoin(Value):
-    """Send it and wait, up to `timeout_ms`, for the others to join too; then `on_joined`."""
+    """Send JoinGroup and wait up to `timeout_ms` for the response, then call `on_joined`."""
 
     request: JoinGroupRequest
     timeout_ms: int
 
 
 class CountPartitions(Value):
-    """Read how many partitions each of these topics has, then `on_counted`."""
+    """Read the number of partitions of each topic, then call `on_counted`."""
 
     topics: frozenset[str]
 
 
 class SendSync(Value):
-    """Send it, then `on_synced`."""
+    """Send SyncGroup, then call `on_synced`."""
 
     request: SyncGroupRequest
 
 
 class SendHeartbeat(Value):
-    """Send it, then `on_heartbeat`."""
+    """Send Heartbeat, then call `on_heartbeat`."""
 
     request: HeartbeatRequest
 
 
 class Revoke(Value):
-    """Read these no more. What was read of them is committed first, unless it is lost: others have them already."""
+    """Stop reading these partitions. Commit what was read of them first, unless they are lost to other members."""
 
     partitions: tuple[TopicPartition, ...]
     is_lost: bool
 
 
 class Assign(Value):
-    """Read these."""
+    """Start reading these partitions."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 class Fail(Value):
-    """The group does not take this member: nothing more is asked."""
+    """The group refuses this member permanently."""
 
     error_code: ErrorCode
 
 
 Effect = FindCoordinator | SendJoin | CountPartitions | SendSync | SendHeartbeat | Revoke | Assign | Fail
 Counts = Mapping[str, int]
-"""Partitions by topic; a topic that is not there is left out."""
+"""Partitions by topic; topics that do not exist are omitted."""

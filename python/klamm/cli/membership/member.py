@@ -1,8 +1,8 @@
-"""One member of a consumer group by the classic protocol: when to join, what to say, what to read (facts 11.2).
+"""One member of a consumer group in the classic protocol: when it joins, what it sends, what it reads.
 
-It rebalances eagerly, as Apache Kafka's consumer does with its default assignors: what it reads is given up before it
-joins again. One thing is under way at a time; whoever drives it carries out the effects in order, tells each answer,
-and calls `on_timer` at `deadline_ms`.
+It rebalances eagerly, as Apache Kafka's consumer with its default assignors: it revokes its partitions before it joins
+again. One request is in flight at a time. The driver carries out the effects in order, reports each response, and calls
+`on_timer` at `deadline_ms`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from klamm.cli.membership.assignors import ASSIGNORS, Subscriber, TopicPartition
+from klamm.cli.membership.assignors import ASSIGNORS, Subscriber
 from klamm.cli.membership.effects import (
     Assign,
     CountPartitions,
@@ -48,13 +48,14 @@ from klamm.protocol.messages.group_messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from klamm.protocol.topic_partition import TopicPartition
 from klamm.protocol.value import Value
 
 PROTOCOL_TYPE: Final = "consumer"
 
 
 class Timeouts(Value):
-    """In ms, as Apache Kafka's consumer has them; `join_slack` is what a join's answer may take beyond a rebalance."""
+    """In ms, with Apache Kafka's consumer's values; `join_slack` is added to the rebalance timeout for JoinGroup."""
 
     session: int = 45_000
     rebalance: int = 300_000
@@ -65,7 +66,7 @@ class Timeouts(Value):
 
 
 class Phase(enum.Enum):
-    """Where a member stands."""
+    """The state of a member."""
 
     UNJOINED = enum.auto()
     JOINING = enum.auto()
@@ -86,10 +87,10 @@ _FORGOTTEN: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GE
 
 
 class Member:
-    """See the module's text.
+    """See the module's docstring.
 
     1. `assigned` is empty unless the phase is STABLE.
-    2. With a generation there is a member id.
+    2. A member with a generation has a member id.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class Member:
         *,
         instance_id: str | None = None,
     ) -> None:
-        """Of `group_id`, to read `topics`. With `instance_id` a static one, who may go and come back (KIP-345)."""
+        """A member of `group_id` that reads `topics`; with `instance_id` a static one, which may restart (KIP-345)."""
         self.group_id = group_id
         self.instance_id = instance_id
         self.topics = topics
@@ -121,23 +122,23 @@ class Member:
     # Joining
 
     def start(self) -> list[Effect]:
-        """The first thing to do."""
+        """The first effects."""
         return [FindCoordinator()]
 
     def on_coordinator_found(self, now_ms: int) -> list[Effect]:
-        """Join, or go on being a member."""
+        """Join, or continue as a member."""
         self._has_coordinator = True
         if self.phase is Phase.STABLE:
-            return [self._beat(now_ms)]
+            return [self._send_heartbeat(now_ms)]
         return [self._join()]
 
     def on_joined(self, now_ms: int, response: JoinGroupResponse) -> list[Effect]:
-        """The group has a new generation, or does not take this member yet."""
+        """The group has a new generation, or refused the join."""
         match response.error_code:
             case ErrorCode.NONE:
                 return self._on_generation(response)
             case ErrorCode.MEMBER_ID_REQUIRED:
-                # The id is given first, so that a join that is sent again is no second member (KIP-394).
+                # The coordinator assigns the id first, so that a repeated join adds no second member (KIP-394).
                 self._enter(Phase.UNJOINED)
                 self.member_id = response.member_id
                 return [self._join()]
@@ -145,7 +146,7 @@ class Member:
                 return self._on_refused(now_ms, code)
 
     def on_counted(self, now_ms: int, counts: Counts) -> list[Effect]:
-        """The leader assigns by the partitions that there are; whom it finds changed later joins again."""
+        """As leader, assign the existing partitions; if their number changes later, join again."""
         is_changed, self._counts = counts != self._counts, counts
         self._counts_due_ms = now_ms + self._timeouts.metadata
         match self.phase:
@@ -157,7 +158,7 @@ class Member:
                 return []
 
     def on_synced(self, now_ms: int, response: SyncGroupResponse) -> list[Effect]:
-        """What to read."""
+        """The assignment was received."""
         if response.error_code is not ErrorCode.NONE:
             return self._on_refused(now_ms, response.error_code)
         self._enter(Phase.STABLE)
@@ -166,10 +167,10 @@ class Member:
         self.assigned = tuple(sorted(_partitions(assignment.assigned_partitions)))
         return [Assign(self.assigned)]
 
-    # Being a member
+    # Membership
 
     def on_timer(self, now_ms: int) -> list[Effect]:
-        """Do what is due: ask again what could not be asked, show that this member is alive, look at the topics."""
+        """Run what is due: repeat a failed request, send a heartbeat, check the topics."""
         if self.deadline_ms is None or now_ms < self.deadline_ms:
             return []
         self.deadline_ms = None
@@ -177,21 +178,24 @@ class Member:
             return [FindCoordinator()]
         if self.phase is not Phase.STABLE:
             return [self._join()]
-        effects: list[Effect] = [self._beat(now_ms)]
+        effects: list[Effect] = [self._send_heartbeat(now_ms)]
         if self._is_leader and now_ms >= self._counts_due_ms:
             effects.append(CountPartitions(frozenset(self._counts)))
         return effects
 
     def on_heartbeat(self, now_ms: int, response: HeartbeatResponse) -> list[Effect]:
-        """All is well, or the group rebalances."""
+        """Continue, or join again if the group rebalances."""
         return self._on_member_answer(now_ms, response.error_code)
 
     def on_committed(self, now_ms: int, code: ErrorCode) -> list[Effect]:
-        """A commit tells as much as a heartbeat does."""
+        """The response to a commit shows the state of the group as well as a heartbeat's."""
         return self._on_member_answer(now_ms, code)
 
     def on_coordinator_lost(self, now_ms: int, *, is_reading: bool) -> None:
-        """No answer came: ask for the coordinator again. Who does not read what it was assigned joins anew."""
+        """No response arrived: find the coordinator again.
+
+        A member that does not read its assignment yet joins again.
+        """
         if not is_reading:
             self.assigned = ()
             if self.phase is not Phase.UNJOINED:
@@ -200,7 +204,7 @@ class Member:
         self.deadline_ms = now_ms + self._timeouts.retry
 
     def leave(self) -> LeaveGroupRequest | None:
-        """What to send at the end; None when the group does not know this member, or is to keep its place."""
+        """The LeaveGroup to send at the end; None if the group does not know this member, or for a static member."""
         if not self.member_id or self.instance_id is not None:
             return None
         return LeaveGroupRequest(self.group_id, (LeavingMember(self.member_id),), self.member_id)
@@ -214,7 +218,7 @@ class Member:
             return self._retry(now_ms, code)
         return self._on_refused(now_ms, code)
 
-    # What they share
+    # Shared
 
     def _on_generation(self, response: JoinGroupResponse) -> list[Effect]:
         self._enter(Phase.SYNCING)
@@ -230,13 +234,13 @@ class Member:
         return [CountPartitions(wanted)]
 
     def _on_refused(self, now_ms: int, code: ErrorCode) -> list[Effect]:
-        """Anything but success: ask again later, begin anew, or give up."""
+        """Handle an error: retry later, join again, or fail."""
         lost = self._give_up(is_lost=True)
         if self.phase is not Phase.UNJOINED:
             self._enter(Phase.UNJOINED)
         if code in _FORGOTTEN:
             self.generation = NO_GENERATION
-            # An old generation is still a member's.
+            # With an old generation the member id remains valid.
             self.member_id = UNKNOWN_MEMBER_ID if code is ErrorCode.UNKNOWN_MEMBER_ID else self.member_id
             return [*lost, *self._retry(now_ms, code)]
         if code in _COORDINATOR_MOVED or code in _NOT_NOW:
@@ -286,7 +290,7 @@ class Member:
             )
         )
 
-    def _beat(self, now_ms: int) -> SendHeartbeat:
+    def _send_heartbeat(self, now_ms: int) -> SendHeartbeat:
         self.deadline_ms = now_ms + self._timeouts.heartbeat
         return SendHeartbeat(HeartbeatRequest(self.group_id, self.generation, self.member_id, self.instance_id))
 
@@ -304,25 +308,29 @@ class Member:
 
 
 def _subscriber(member: JoinGroupMember) -> Subscriber:
-    told = decode_subscription(member.metadata)
+    subscription = decode_subscription(member.metadata)
     return Subscriber(
         member.member_id,
-        frozenset(told.topics),
+        frozenset(subscription.topics),
         member.group_instance_id,
-        tuple(_partitions(told.owned_partitions)),
-        _generation(told),
+        tuple(_partitions(subscription.owned_partitions)),
+        _generation(subscription),
     )
 
 
-def _generation(told: Subscription) -> int:
-    """Before version 2 the cooperative-sticky assignor put it into its own data, an int32."""
-    if told.generation_id == NO_GENERATION and told.user_data is not None and len(told.user_data) == 4:
-        return int.from_bytes(told.user_data, "big", signed=True)
-    return told.generation_id
+def _generation(subscription: Subscription) -> int:
+    """Before version 2 the cooperative-sticky assignor stored the generation in its user data, as an int32."""
+    if (
+        subscription.generation_id == NO_GENERATION
+        and subscription.user_data is not None
+        and len(subscription.user_data) == 4
+    ):
+        return int.from_bytes(subscription.user_data, "big", signed=True)
+    return subscription.generation_id
 
 
 def _partitions(topics: tuple[TopicPartitions, ...]) -> list[TopicPartition]:
-    return [(one.topic, index) for one in topics for index in one.partitions]
+    return [TopicPartition(one.topic, index) for one in topics for index in one.partitions]
 
 
 def _by_topic(partitions: list[TopicPartition]) -> tuple[TopicPartitions, ...]:

@@ -1,4 +1,4 @@
-"""`klamm metadata`: what a metadata log has seen."""
+"""`klamm metadata`: shows the content and history of a metadata log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from klamm.metadata.errors import HistoryError
 from klamm.metadata.log.entries import type_names
 from klamm.metadata.log.history import History, State
 from klamm.metadata.log.moments import iso_text, time_text
-from klamm.metadata.rendering.narrator import leader_text, voters_text
+from klamm.metadata.partitions.partition_history import parse_partition, partition_history
+from klamm.metadata.rendering.descriptions import leader_text, voters_text
 from klamm.metadata.state import (
     broker_state,
     brokers_of,
@@ -35,7 +36,6 @@ from klamm.metadata.state import (
     quorum_fields,
     state_fields,
 )
-from klamm.metadata.stories.story import parse_partition, tell_story
 
 group = Group(
     examples(
@@ -126,7 +126,7 @@ def tail(
             for record in records:
                 print(record.line())
         if torn := chosen.torn():
-            say(f"behind the last whole record: {torn}")
+            say(f"after the last complete record: {torn}")
         if follow:
             _follow(FollowedLog(chosen), update, as_json=as_json)
 
@@ -202,7 +202,7 @@ def why(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell the story of one partition: every change of leader, ISR and replicas with its cause, and how it stands.
+    """Print the history of one partition: each change of leader, ISR and replicas with its cause, and its state.
 
     \b
     [bold]Examples[/bold]
@@ -211,15 +211,15 @@ def why(
       klamm metadata why __consumer_offsets-7 --until 15m --json
     """
     with _opened(data, bootstrap_server, bootstrap_controller, command_config) as (history, _):
-        story = tell_story(history, *parse_partition(partition), until)
+        found = partition_history(history, *parse_partition(partition), until)
     if as_json:
-        chapters = [{**one._asdict(), "time": iso_text(one.timestamp_ms)} for one in story.chapters]
-        print_json({**story._asdict(), "chapters": chapters})
+        changes = [{**change._asdict(), "time": iso_text(change.timestamp_ms)} for change in found.changes]
+        print_json({**found._asdict(), "changes": changes})
         return
-    rows = ((one.offset, one.epoch, time_text(one.timestamp_ms), one.what, one.because) for one in story.chapters)
-    print_table(("#OFFSET", "#EPOCH", "TIME", "WHAT", "BECAUSE"), rows)
-    print(f"\n{partition}: {story.now}")
-    for line in story.advice:
+    rows = ((row.offset, row.epoch, time_text(row.timestamp_ms), row.change, row.cause) for row in found.changes)
+    print_table(("#OFFSET", "#EPOCH", "TIME", "CHANGE", "CAUSE"), rows)
+    print(f"\n{partition}: {found.state}")
+    for line in found.advice:
         print(f"  - {line}")
 
 
@@ -227,9 +227,9 @@ def why(
 def _opened(
     data: Path | None, bootstrap_server: str | None, bootstrap_controller: str | None, command_config: Path | None
 ) -> Iterator[tuple[History, Callable[[], None]]]:
-    """The history, and what brings it up to date; what it cannot tell is a ClientError.
+    """The history, and the function that updates it. Errors of the history become ClientError.
 
-    Where nothing is named: ./klamm-data, which has all of a local node's history, else the node on localhost.
+    Without arguments it uses ./klamm-data, which has a local node's whole history, otherwise the node on localhost.
     """
     if data is None and bootstrap_server is None and DEFAULT_DATA.exists():
         data = DEFAULT_DATA
@@ -246,7 +246,7 @@ def _opened(
 
 
 def _controllers(server: str | None, keys: dict[str, str]) -> str:
-    """Where the controllers of a broker's cluster listen. Raises ClientError."""
+    """The addresses of the controllers of a broker's cluster. Raises ClientError."""
     way_out = "Name a node's files with --data, or --bootstrap-controller host:port"
     found = find_controllers(server or DEFAULT_BOOTSTRAP, keys, way_out)
     return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in found)

@@ -1,4 +1,4 @@
-"""The records that `klamm metadata tail` prints: the last ones, those since a moment, those that come."""
+"""The records that `klamm metadata tail` prints: the last ones, those since a moment, and new ones."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from klamm.metadata.errors import HistoryError
 from klamm.metadata.log.entries import Entry
 from klamm.metadata.log.history import History
 from klamm.metadata.log.moments import iso_text, time_text
+from klamm.metadata.rendering.descriptions import RecordDescriber
 from klamm.metadata.rendering.fields import fields_of
-from klamm.metadata.rendering.narrator import Narrator
 
 
 class DescribedRecord(NamedTuple):
-    """A record and what it says."""
+    """A record and its description."""
 
     entry: Entry
     text: str
 
     @property
     def offset(self) -> int:
-        """The record's."""
+        """The offset of the record."""
         return self.entry.offset
 
     @property
     def epoch(self) -> int:
-        """The record's."""
+        """The epoch of the record."""
         return self.entry.epoch
 
     @property
     def timestamp_ms(self) -> int:
-        """The record's."""
+        """The timestamp of the record."""
         return self.entry.timestamp_ms
 
     @property
     def type(self) -> str:
-        """The record's, by name."""
+        """The name of the record's type."""
         return self.entry.type_name
 
     def fields(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """All fields, for JSON."""
         return {
             "offset": self.offset,
             "epoch": self.epoch,
@@ -52,40 +52,40 @@ class DescribedRecord(NamedTuple):
         }
 
     def line(self) -> str:
-        """For a person, where a table cannot wait for its last row."""
+        """A line of text, for output that cannot wait for a complete table."""
         return f"{self.offset:>8} {self.epoch:>4}  {time_text(self.timestamp_ms)}  {self.type:<18}  {self.text}"
 
 
 class ScannedRecords:
-    """Which records of a log were looked at: a stretch of offsets, and where an epoch began in it."""
+    """The records of a log that were read: a range of offsets, and the offsets at which epochs begin in it."""
 
     def __init__(self) -> None:
         self._starts: list[tuple[int, int]] = []  # offset and epoch
         self._last = -1
 
     def add(self, entry: Entry) -> None:
-        """The next one."""
+        """Add the next record."""
         if not self._starts or self._starts[-1][1] != entry.epoch:
             self._starts.append((entry.offset, entry.epoch))
         self._last = entry.offset
 
     def parting(self, history: History) -> int | None:
-        """The first offset at which the log has something else by now, or nothing; None where it has all of it.
+        """The first offset at which the log differs from what was read, or None.
 
-        By epochs, which say the same of two logs only where all before it is the same, too.
+        Epochs decide: two logs with the same epoch at an offset are the same up to that offset.
         """
         if not self._starts or self._is_in(history, self._last):
             return None
         low, high = max(self._starts[0][0], history.start_offset() or 0), self._last
         if low > high:
-            return None  # cleaned away, which is no parting
+            return None  # removed by cleaning, which is not a divergence
         while low < high:
             middle = (low + high) // 2
             low, high = (middle + 1, high) if self._is_in(history, middle) else (low, middle)
         return low
 
     def cut(self, offset: int) -> None:
-        """Those from that offset on were not looked at."""
+        """Forget the records from that offset on."""
         self._starts = [start for start in self._starts if start[0] < offset]
         self._last = offset - 1
 
@@ -95,64 +95,64 @@ class ScannedRecords:
 
 
 class LogReplaced(Exception):
-    """The log is another one than that which was read: it was cut, and may have grown again."""
+    """The log differs from the one that was read: it was truncated, and may have grown again."""
 
     def __init__(self, offset: int) -> None:
         super().__init__(offset)
         self.offset = offset
-        """Where they part."""
+        """The offset at which they diverge."""
 
 
 class Tail:
-    """Records of one history, of the types wanted."""
+    """The records of one history with the selected types."""
 
     def __init__(self, history: History, types: frozenset[str] | None) -> None:
         self.history: Final = history
         self._types = types
-        self.narrator = Narrator()
+        self.describer = RecordDescriber()
         self.position = 0
-        """Behind the last record that was looked at."""
+        """The offset after the last record that was read."""
         self._looked = ScannedRecords()
 
     def torn(self) -> str | None:
-        """What stands behind the last whole record."""
+        """The bytes after the last complete record, described."""
         return self.history.torn_end()
 
     def last(self, count: int) -> list[DescribedRecord]:
         """The last `count` records."""
         if self.history.is_snapshot:
-            return list(deque(self._told_from(0), maxlen=count))
+            return list(deque(self._described_from(0), maxlen=count))
         first, end = self.history.start_offset() or 0, self.history.end_offset()
         back = max(count, 1)
         while True:
             start = max(end - back, first)
             found = sum(map(self._is_wanted, self.history.records(start, end)))
             if found >= count or start == first:
-                return list(deque(self._told_from(start), maxlen=count))
+                return list(deque(self._described_from(start), maxlen=count))
             back *= 8
 
     def since(self, moment: str) -> Iterator[DescribedRecord]:
-        """The records from a moment on, that of an offset included."""
+        """The records from a moment on, including the one at its offset."""
         if moment.strip().isdecimal():
-            return self._told_from(int(moment))
-        return self._told_from(self.history.offset_of(moment) + 1)
+            return self._described_from(int(moment))
+        return self._described_from(self.history.offset_of(moment) + 1)
 
     def more(self) -> Iterator[DescribedRecord]:
-        """What has come since. Raises LogReplaced, where it did not come behind what was read before."""
+        """New records. Raises LogReplaced if they do not follow the records that were read before."""
         while True:
             try:
                 entries = self.history.read(self.position)
             except HistoryError:
                 self._check_is_same()
                 raise
-            # Not before it was read: the log may be cut at any time, and what is read then belongs to another.
+            # After the read: the log may be truncated at any time, and then the records read belong to another log.
             self._check_is_same()
             if not entries:
                 return
-            yield from self._told(iter(entries))
+            yield from self._described(iter(entries))
 
     def go_to(self, offset: int) -> None:
-        """Go on there, with what held before as far as that can be known."""
+        """Continue at `offset`, with the state before it as far as it is known."""
         self._looked.cut(offset)
         self._begin_at(offset)
 
@@ -161,32 +161,32 @@ class Tail:
         if parting is not None:
             raise LogReplaced(parting)
 
-    def _told_from(self, start: int) -> Iterator[DescribedRecord]:
+    def _described_from(self, start: int) -> Iterator[DescribedRecord]:
         self._looked = ScannedRecords()
         self._begin_at(start)
-        return self._told(self.history.records(start))
+        return self._described(self.history.records(start))
 
     def _begin_at(self, start: int) -> None:
         self.position = start
-        self.narrator = Narrator()
+        self.describer = RecordDescriber()
         if not self.history.is_snapshot:
             try:
-                self.narrator = Narrator(self.history.state_at(start - 1).image)
-            except HistoryError:  # what was before is cleaned away: then ids stand for names
-                self.narrator = Narrator()
+                self.describer = RecordDescriber(self.history.state_at(start - 1).image)
+            except HistoryError:  # the records before were cleaned: show ids instead of names
+                self.describer = RecordDescriber()
 
-    def _told(self, entries: Iterator[Entry]) -> Iterator[DescribedRecord]:
+    def _described(self, entries: Iterator[Entry]) -> Iterator[DescribedRecord]:
         for entry in entries:
             self.position = entry.offset + 1
             self._looked.add(entry)
             if not self._is_wanted(entry):
-                self.narrator.advance(entry)
+                self.describer.advance(entry)
                 continue
             yield DescribedRecord(entry, self._text(entry))
 
     def _text(self, entry: Entry) -> str:
         try:
-            return self.narrator.tell(entry)
+            return self.describer.describe(entry)
         except ValueError as error:
             return f"cannot be read: {error}"
 
@@ -195,23 +195,23 @@ class Tail:
 
 
 class FollowedLog:
-    """A log that is followed while it grows, is cut, or is cleaned."""
+    """A log that is followed while it grows, is truncated, or is cleaned."""
 
     def __init__(self, tail: Tail) -> None:
-        """HistoryError: a snapshot does not grow."""
+        """Raises HistoryError for a snapshot, which does not grow."""
         if tail.history.is_snapshot:
             raise HistoryError("a snapshot does not grow: follow the log of a node")
         self._tail = tail
         self._notes: list[str] = []
 
     def more(self) -> Iterator[DescribedRecord]:
-        """What has come. What was shown and is in the log no more is told in `notes`, and then what stands there."""
+        """New records. If printed records were truncated, `notes` says so, and the records in their place follow."""
         try:
             yield from self._tail.more()
         except LogReplaced as parted:
             self._notes.append(
-                f"the log was cut at offset {parted.offset}: what was printed from there on was never committed, or is "
-                "printed again"
+                f"the log was truncated at offset {parted.offset}: records printed from there on were never committed, "
+                "or are printed again"
             )
             self._tail.go_to(parted.offset)
             yield from self.more()
@@ -220,10 +220,10 @@ class FollowedLog:
             if end == self._tail.position:
                 raise
             next_one = start if start is not None and start > self._tail.position else end
-            self._notes.append(f"{error}; going on at offset {next_one}")
+            self._notes.append(f"{error}; continuing at offset {next_one}")
             self._tail.go_to(next_one)
 
     def notes(self) -> list[str]:
-        """What a person should know, once."""
+        """Messages for the user, each returned once."""
         notes, self._notes = self._notes, []
         return notes

@@ -1,4 +1,4 @@
-"""What a process that is a node, and nobody's guest, does so as to serve sooner, and to end as it is told."""
+"""Settings of a process that runs only a node: a fast start, garbage collection, and signals."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ LATER: Final = frozenset(
         "textwrap",
     }
 )
-"""What asyncio, logging, dataclasses and pathlib import for what a node does seldom: loaded when it is looked into."""
+"""Modules that asyncio, logging, dataclasses and pathlib import for rare cases: loaded on first access."""
 
 
 ALLOCATIONS_BEFORE_COLLECTION: Final = 10_000
-"""Containers that were made and not freed before the collector looks at them. Python's default is 700, which the
-requests of one turn of the loop can reach."""
+"""Allocations before the collector runs. Python's default is 700, which the requests of one turn of the loop can
+reach."""
 
 
 def begin() -> None:
-    """To be called before anything dear is imported."""
-    # What a start makes stays: a collector that goes over it again and again costs a tenth of the time.
+    """Call it before any expensive import."""
+    # Objects created by the start live on: collecting them repeatedly would cost a tenth of the start.
     gc.disable()
     sys.meta_path.insert(0, _LazyFinder)
 
 
 def import_asyncio() -> None:
-    """Without OpenSSL, as where there is none: its streams are not used here, and TLS is the engine's."""
+    """Import asyncio without OpenSSL: its streams are not used here, and TLS is the engine's."""
     if "ssl" not in sys.modules and "asyncio" not in sys.modules:
         sys.modules["ssl"] = None  # type: ignore[assignment]
         try:
@@ -54,19 +54,20 @@ def import_asyncio() -> None:
 
 
 def settle() -> None:
-    """To be called when the node serves, or will not: from now on garbage is collected, among what comes."""
+    """Call it when the node serves or has failed: collect garbage from now on, only among new objects."""
     if _LazyFinder in sys.meta_path:
         sys.meta_path.remove(_LazyFinder)
     gc.freeze()
-    # Hundreds of requests are under way at a time, and hardly anything of theirs refers to itself.
+    # Hundreds of requests are in flight at a time, and hardly any of their objects are in reference cycles.
     gc.set_threshold(ALLOCATIONS_BEFORE_COLLECTION, *gc.get_threshold()[1:])
     gc.enable()
 
 
 class _LazyFinder:
-    """Finds the modules of `LATER` and leaves their loading to the first look at them.
+    """Finds the modules of `LATER` and loads them on first access.
 
-    As `importlib.util.LazyLoader`, but a second `import` is no look, and two threads may look at once.
+    Like `importlib.util.LazyLoader`, but a second `import` is not an access, and two threads may access a module at
+    once.
     """
 
     @staticmethod
@@ -97,44 +98,45 @@ _loading: Final = RLock()
 
 class _Unloaded(ModuleType):
     def __getattribute__(self, name: str) -> Any:
-        if name != "__spec__":  # which `import` looks at
+        if name != "__spec__":  # which `import` reads
             with _loading:
                 loader = _unloaded.pop(ModuleType.__getattribute__(self, "__name__"), None)
                 if loader is not None:
                     loader.exec_module(self)
                     self.__class__ = ModuleType  # type: ignore[assignment]
-        # Not of `super()`: it is no object of this class any more.
+        # Not `super()`: the object is no longer an instance of this class.
         return ModuleType.__getattribute__(self, name)
 
 
 class StopSignals:
-    """SIGINT, SIGTERM and, as with Apache Kafka, SIGHUP (unless it is ignored, as `nohup` does), from before there is a
-    node to stop: the first is passed on, the second is not ours.
+    """Handles SIGINT, SIGTERM and, like Apache Kafka, SIGHUP (unless it is ignored, as with `nohup`).
+
+    It works before there is a node to stop. The first signal is passed on, the second has its default effect.
     """
 
     def __init__(self) -> None:
-        """From now on. On the main thread."""
-        self._is_told = False
-        self._tell: Callable[[], object] | None = None
+        """Install the handlers. Call it on the main thread."""
+        self._has_signal = False
+        self._callback: Callable[[], object] | None = None
         numbers = [signal.SIGINT, signal.SIGTERM]
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             numbers.append(signal.SIGHUP)
         self._before = {number: signal.signal(number, self._note) for number in numbers}
 
-    def on_stop(self, tell: Callable[[], object]) -> None:
-        """Call `tell` when the first one comes, in the midst of whatever runs; at once if it has come."""
-        self._tell = tell
-        if self._is_told:
-            tell()
+    def on_stop(self, callback: Callable[[], object]) -> None:
+        """Call `callback` at the first signal, also while other code runs; at once if it has already arrived."""
+        self._callback = callback
+        if self._has_signal:
+            callback()
 
-    def forget(self) -> None:
-        """Everything as it was."""
-        self._tell = None
+    def restore(self) -> None:
+        """Restore the previous handlers."""
+        self._callback = None
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        tell, self._is_told = self._tell, True
-        self.forget()
-        if tell is not None:
-            tell()
+        callback, self._has_signal = self._callback, True
+        self.restore()
+        if callback is not None:
+            callback()

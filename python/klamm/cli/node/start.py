@@ -1,14 +1,14 @@
 """`klamm start`: read the configuration, prepare the folder, run the node. Imports only what serving needs."""
 
-from __future__ import annotations
-
 import contextlib
 import os
+import resource
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from klamm._engine import StorageError
+from klamm._engine.quorum import StorageError
 from klamm.cli.node import process
 from klamm.cli.terminal.log_levels import log_levels
 from klamm.config import rules, sources
@@ -17,15 +17,14 @@ from klamm.config.node_config import NodeConfig, NodeConfigError
 from klamm.formats.directories import is_blank
 from klamm.formats.meta_properties import message_of
 from klamm.node.boot import Booting
-from klamm.protocol.named_tuple import NamedTuple
 
 
 class UsageError(ValueError):
-    """A command line that says nothing that `start` understands."""
+    """A command line that `start` does not understand."""
 
 
 class StartOptions(NamedTuple):
-    """What `klamm start` was told."""
+    """The options of `klamm start`."""
 
     file: Path | None = None
     overrides: Sequence[str] = ()
@@ -34,15 +33,15 @@ class StartOptions(NamedTuple):
 
 
 def start(arguments: Sequence[str]) -> int:
-    """Run a node until it is told to stop. The exit code: 0 after a controlled shutdown, 2 for a wrong command line."""
+    """Run a node until a signal stops it. Returns the exit code: 0 after a controlled shutdown, 2 for a wrong line."""
     try:
         return start_with(parse(arguments))
     except UsageError as error:
-        return _complain(f"{error}\nTry: klamm start --help", 2)
+        return _print_error(f"{error}\nTry: klamm start --help", 2)
 
 
 def start_with(options: StartOptions) -> int:
-    """Run a node with these options. The exit code."""
+    """Run a node with these options. Returns the exit code."""
     signals = process.StopSignals()
     try:
         config = load(options)
@@ -50,16 +49,16 @@ def start_with(options: StartOptions) -> int:
         try:
             booting = _begin(config, may_format=options.file is None)
         finally:
-            # Whatever comes of it: a key that was ignored may be why.
-            _say_what_was_read(config, set() if options.file else set(sources.embedded_default()))
+            # Log it also after a failure: an ignored key may be the cause.
+            _log_ignored_keys(config, set() if options.file else set(sources.embedded_default()))
     except (NodeConfigError, StorageError) as error:
-        return _complain(str(error), 1)
+        return _print_error(str(error), 1)
     except OSError as error:
-        return _complain(message_of(error), 1)
+        return _print_error(message_of(error), 1)
     else:
         return _run(config, booting, signals)
     finally:
-        signals.forget()
+        signals.restore()
 
 
 def parse(arguments: Sequence[str]) -> StartOptions:
@@ -80,16 +79,16 @@ def parse(arguments: Sequence[str]) -> StartOptions:
             else:
                 overrides.append(value)
         elif word.startswith("-"):
-            raise UsageError(f"there is no option {word}")
+            raise UsageError(f"unknown option {word}")
         elif file is None:
             file = Path(word)
         else:
-            raise UsageError(f"one file is enough, but there are {file} and {word}")
+            raise UsageError(f"only one file is allowed, not {file} and {word}")
     return StartOptions(file, tuple(overrides), data, port)
 
 
 def load(options: StartOptions) -> NodeConfig:
-    """The configuration of these options and of the environment. Raises NodeConfigError."""
+    """The configuration from these options and the environment. Raises NodeConfigError."""
     config = sources.load(
         options.file, environment=os.environ, overrides=options.overrides, data=options.data, port=options.port
     )
@@ -104,7 +103,7 @@ def _port(value: str) -> int:
 
 
 def _begin(config: NodeConfig, *, may_format: bool) -> Booting:
-    """The engine begins; what is imported from here on is imported beside it."""
+    """Start the engine's boot; later imports run in parallel with it."""
     if may_format and is_blank(config.all_dirs):
         from klamm.formats.storage import format_blank
 
@@ -114,7 +113,7 @@ def _begin(config: NodeConfig, *, may_format: bool) -> Booting:
     return Booting(config)
 
 
-def _say_what_was_read(config: NodeConfig, not_of_the_user: set[str]) -> None:
+def _log_ignored_keys(config: NodeConfig, not_of_the_user: set[str]) -> None:
     process.import_asyncio()
     import logging
 
@@ -139,16 +138,14 @@ def _run(config: NodeConfig, booting: Booting, signals: process.StopSignals) -> 
 
 
 def _allow_open_files() -> None:
-    """As many as the system grants at all, as a JVM does: the soft limit is mostly 1024, for those who use select()."""
-    import resource
-
+    """Raise the limit of open files to the hard limit, as a JVM does: the soft limit is usually 1024, for select()."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # Where there is no hard limit the system may have another one, which it does not tell.
+    # Without a hard limit, the system may have another one that it does not report.
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _complain(text: str, code: int) -> int:
+def _print_error(text: str, code: int) -> int:
     for line in text.splitlines():
         print(f"klamm: {line}", file=sys.stderr)
     return code

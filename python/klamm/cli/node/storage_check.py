@@ -108,8 +108,8 @@ def _print(directories: Sequence[CheckedDirectory], findings: Sequence[Finding],
         print(_line(finding))
         print(f"  -> {finding.action}")
     counts = {kind: sum(one.kind == kind for one in findings) for kind in (DAMAGED, MISSING)}
-    told = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
-    say(told or "everything is intact")
+    summary = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+    say(summary or "everything is intact")
     if not deep:
         say("--deep verifies the checksum of every batch")
 
@@ -132,7 +132,7 @@ def _line(finding: Finding) -> str:
 
 @contextlib.contextmanager
 def _shown() -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr, for a terminal only."""
+    """A progress bar on stderr, on a terminal only."""
     if not is_terminal(sys.stderr):
         yield lambda done, total: None
         return

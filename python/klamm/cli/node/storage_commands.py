@@ -1,12 +1,12 @@
-"""`klamm storage`: what `kafka-storage` does, with its options."""
+"""`klamm storage`, like `kafka-storage` and with its options."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
 
-from klamm._engine import StorageError
-from klamm.cli.framework.command_group import Group
+from klamm._engine.quorum import StorageError
+from klamm.cli.framework.command_group import Elsewhere, Group
 from klamm.cli.framework.options import Option
 from klamm.cli.terminal.exits import BadParameter, Exit
 from klamm.cli.terminal.output import AsJson, examples, print_json
@@ -15,9 +15,9 @@ from klamm.config import sources
 from klamm.config.node_config import NodeConfig, NodeConfigError
 from klamm.config.rules import checked
 from klamm.formats import meta_properties, release_features, storage
-from klamm.formats.meta_properties import uuid_text
 from klamm.formats.scram_credentials import ScramError
 from klamm.protocol.features import METADATA_VERSION
+from klamm.protocol.uuids import uuid_text
 
 group = Group(
     examples(
@@ -27,7 +27,12 @@ group = Group(
         "klamm storage check server.properties --deep",
         "klamm storage version-mapping -r 4.1",
     ),
-    {"check": "klamm.cli.node.storage_check:check"},
+    {
+        "check": Elsewhere(
+            "klamm.cli.node.storage_check:check",
+            "Say what is intact, damaged or missing in the files of a stopped node, and what a start does about it.",
+        )
+    },
 )
 
 ConfigFile = Annotated[Path, Option("--config", "-c", metavar="SERVER.PROPERTIES", help="The node's configuration.")]
@@ -126,7 +131,7 @@ def version_mapping(
 ) -> None:
     """Show the feature levels that Apache Kafka sets for a release.
 
-    `klamm storage format` leaves those at 0 whose APIs are not there yet.
+    `klamm storage format` leaves those at 0 whose APIs are not supported yet.
 
     \b
     [bold]Examples[/bold]

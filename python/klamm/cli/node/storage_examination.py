@@ -1,4 +1,4 @@
-"""Looking at the directories of a stopped node: what is intact, damaged or missing. Changes nothing."""
+"""Examines the directories of a stopped node: what is intact, damaged or missing. Changes nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from klamm._engine import StorageCheck, StorageError
+from klamm._engine.quorum import StorageError
+from klamm._engine.tools import StorageCheck
 from klamm.cli.recovery.survivors import QUORUM_STATE, read_election
 from klamm.client import ClientError
 from klamm.config.node_config import NodeConfigError, parse
@@ -19,6 +20,7 @@ from klamm.formats import meta_properties
 from klamm.formats.directories import BOOTSTRAP_FILE, LOCK_FILE, METADATA_FOLDER
 from klamm.metadata.errors import HistoryError
 from klamm.metadata.log.history import History
+from klamm.protocol.uuids import uuid_text
 
 DAMAGED: Final = "damaged"
 MISSING: Final = "missing"
@@ -30,7 +32,7 @@ _REFUSES: Final = "a start refuses"
 
 
 class Finding(NamedTuple):
-    """Something that is not as it should be, or, as a note, that a start changes."""
+    """A problem or, as a note, something that a start changes."""
 
     kind: str
     path: Path
@@ -60,14 +62,14 @@ class CheckedDirectory(NamedTuple):
 
     path: Path
     is_clean: bool
-    """Whether its last stop was clean."""
+    """Whether it was shut down cleanly."""
     logs: tuple[CheckedLog, ...]
     findings: tuple[Finding, ...]
-    """Of files that are no log's."""
+    """Findings about files outside of logs."""
 
 
 def directories_of(path: Path) -> list[Path]:
-    """The directories that a server.properties names, or the directory itself. Raises ClientError."""
+    """The directories of a server.properties, or the directory itself. Raises ClientError."""
     if path.is_dir():
         return [path]
     if not path.exists():
@@ -79,12 +81,12 @@ def directories_of(path: Path) -> list[Path]:
 
 
 def check_stopped(directories: Sequence[Path]) -> None:
-    """Raises ClientError when a node has one of them open: its files change while they are read."""
+    """Raises ClientError if a running node uses one of them, because its files would change during the check."""
     for directory in directories:
         try:
             file = os.open(directory / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
-            continue  # nobody ever had it open, or it is not there: what is missing is found later
+            continue  # never used by a node, or missing: a missing directory is reported later
         try:
             fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError as error:
@@ -97,7 +99,7 @@ def check_stopped(directories: Sequence[Path]) -> None:
 def examine(
     directories: Sequence[Path], *, deep: bool, on_progress: Callable[[int, int], None] = lambda done, total: None
 ) -> list[CheckedDirectory]:
-    """Look at directories; `deep` verifies every checksum. `on_progress`: bytes read, and all of them."""
+    """Examine directories; `deep` verifies every checksum. `on_progress` receives the bytes read and their total."""
     check = StorageCheck()
     found: list[CheckedDirectory] = []
 
@@ -114,7 +116,7 @@ def examine(
         while worker.is_alive():
             worker.join(_LOOK_S)
             on_progress(*check.progress())
-    except BaseException:  # Ctrl-C, and it goes on
+    except BaseException:  # Ctrl-C: stop the thread
         check.cancel()
         raise
     finally:
@@ -124,7 +126,7 @@ def examine(
 
 
 def findings_of(directories: Sequence[CheckedDirectory]) -> list[Finding]:
-    """All findings, the worst first."""
+    """All findings, the most severe first."""
     found = [one for directory in directories for one in directory.findings]
     found += [one for directory in directories for log in directory.logs for one in log.findings]
     return sorted(found, key=lambda one: (_ORDER.index(one.kind), str(one.path), one.byte or 0))
@@ -200,7 +202,7 @@ def _with_ensemble(directories: list[CheckedDirectory]) -> list[CheckedDirectory
 
 
 def _with_topics(directories: list[CheckedDirectory]) -> list[CheckedDirectory]:
-    """Folders must be of the topics that the metadata has."""
+    """Add findings about folders of topics that are not in the metadata."""
     logs = {log.path: log for one in directories for log in one.logs if log.path.name == METADATA_FOLDER}
     sound = [path for path, log in logs.items() if not any(one.kind != NOTE for one in log.findings)]
     if not sound:
@@ -226,5 +228,5 @@ def _of_topic(log: CheckedLog, topic_id: Callable[[str], bytes | None]) -> Itera
     if known is None:
         yield Finding(NOTE, file, None, None, f"the metadata has no topic {topic}", action)
     elif known != log.topic_id:
-        text = f"topic_id {meta_properties.uuid_text(log.topic_id)}, and the metadata has "
-        yield _damaged(file, f"{text}{meta_properties.uuid_text(known)} for {topic}", action)
+        text = f"topic_id {uuid_text(log.topic_id)}, and the metadata has "
+        yield _damaged(file, f"{text}{uuid_text(known)} for {topic}", action)

@@ -1,8 +1,9 @@
-"""`klamm audit`: what a metadata log tells of leaders, ISRs, brokers, topics, configs and the quorum."""
+"""`klamm audit`: what a metadata log records about leaders, ISRs, brokers, topics, configs and the quorum."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +18,8 @@ from klamm.cli.terminal.output import AsJson, print_json, print_table, say
 from klamm.cli.terminal.styled import errors
 from klamm.client import ClientError
 from klamm.config.sources import DEFAULT_DATA
+from klamm.pipelines.errors import PipelineError
+from klamm.spark.failures import reason
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -116,9 +119,9 @@ def _print(opened: Audit, answers: list[Finding], summary: list[str], report: Pa
 
     log = log_fields(opened)
     if as_json:
-        told = {one.question: {"count": one.total, "rows": _objects(one.columns, one.rows)} for one in answers}
+        by_question = {one.question: {"count": one.total, "rows": _objects(one.columns, one.rows)} for one in answers}
         path = None if report is None else str(report)
-        print_json({"log": log, "summary": summary, "answers": told, "report": path})
+        print_json({"log": log, "summary": summary, "answers": by_question, "report": path})
         return
     begins = log["base_snapshot"] or f"offset {log['start_offset']}"
     say(f"{log['origin']}: from {begins} to offset {log['end_offset'] - 1}, {log['start_time']} to {log['end_time']}")
@@ -150,8 +153,6 @@ def _print_query(opened: Audit, sql: str, rows: int, step: Callable[[str], None]
     opened.create_views(sql)
     found: DataFrame = opened.spark.sql(sql)
     if as_json:
-        import json
-
         texts = found.limit(rows).toJSON().collect()
         step("")
         print_json([json.loads(str(text)) for text in texts])
@@ -163,7 +164,7 @@ def _print_query(opened: Audit, sql: str, rows: int, step: Callable[[str], None]
 
 @contextlib.contextmanager
 def _packages() -> Iterator[None]:
-    """What is missing of the packages that only an audit needs. Raises ClientError."""
+    """Turn missing packages into a ClientError that names them."""
     try:
         yield
     except ModuleNotFoundError as missing:
@@ -174,15 +175,12 @@ def _packages() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _spark_errors() -> Iterator[None]:
-    """What Spark says is wrong, in a line: a query that does not parse, a file that a task could not read."""
-    from klamm.pipelines.errors import PipelineError
-    from klamm.spark.failures import reason
-
+    """Turn Spark's errors into one line: a query that cannot be parsed, a file that a task could not read."""
     try:
         yield
     except ClientError:
         raise
-    except Exception as error:
+    except Exception as error:  # py4j and pyspark have no common base class
         if not type(error).__module__.startswith(("pyspark", "py4j")):
             raise
         raise PipelineError(reason(error)) from None
@@ -190,7 +188,7 @@ def _spark_errors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _steps() -> Iterator[Callable[[str], None]]:
-    """A line on stderr that says what is worked out, for a terminal only; an empty text takes it away."""
+    """Shows the current step as a line on stderr, on a terminal only; an empty text removes it."""
     if not errors.is_terminal:
         yield lambda _: None
         return

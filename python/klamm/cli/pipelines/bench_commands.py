@@ -14,6 +14,7 @@ from klamm.cli.framework.options import Option
 from klamm.cli.pipelines.pipeline_options import pairs
 from klamm.cli.terminal.output import AsJson, examples, is_terminal, print_json, print_table, say
 from klamm.client import ClientError
+from klamm.pipelines.bench.connector import default_folder
 
 if TYPE_CHECKING:
     from klamm.pipelines.bench.comparison import Comparison
@@ -62,7 +63,6 @@ def spark(
       klamm bench spark --bootstrap localhost:9092 --job read --json
     """
     from klamm.pipelines.bench.comparison import ComparisonSettings, bench_spark
-    from klamm.pipelines.bench.connector import default_folder
     from klamm.pipelines.bench.workload import Kind
 
     known = {kind.value: kind for kind in Kind}
@@ -82,8 +82,8 @@ def spark(
         connector_folder=folder,
         conf=pairs("--conf", conf),
     )
-    with _told() as tell:
-        found = bench_spark(wanted, tell)
+    with _progress_lines() as report:
+        found = bench_spark(wanted, report)
     if as_json:
         print_json(found.as_json())
     else:
@@ -91,7 +91,7 @@ def spark(
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[Callable[[str], None]]:
+def _progress_lines() -> Iterator[Callable[[str], None]]:
     if not is_terminal(sys.stderr):
         yield say
         return
@@ -102,7 +102,9 @@ def _told() -> Iterator[Callable[[str], None]]:
 
 
 def _show(found: Comparison) -> None:
-    sides = ", ".join(f"{name}: Spark {told['spark']}, Java {told['java']}" for name, told in found.versions.items())
+    sides = ", ".join(
+        f"{name}: Spark {versions['spark']}, Java {versions['java']}" for name, versions in found.versions.items()
+    )
     columns = ("JOB", "SIDE", "#RECORDS/S", "#MIN", "#MAX", "#RATIO", "#CPU S", "#CPU RATIO", "#BROKER CPU S")
     rows = [_row(result) for result in found.results]
     print_table((*columns, "#JVM MB", "#WORKER MB"), rows, title=f"{sides}; broker: {found.broker}")

@@ -125,7 +125,7 @@ def _print_end(done: MirrorProgress, *, as_json: bool, once: bool) -> None:
 
 @contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """As Ctrl-C: the micro-batch that runs is given up, and repeated by the next start."""
+    """Handle SIGTERM like Ctrl-C: the current micro-batch is aborted, and repeated by the next start."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -138,7 +138,7 @@ def _ended_by_sigterm() -> Iterator[None]:
 
 @contextmanager
 def _shown(as_json: bool, options: MirrorOptions) -> Iterator[Callable[[MirrorProgress], None]]:
-    """What shows progress: a table on a terminal, else lines; of JSON for a machine that does not wait for the end."""
+    """Shows progress: a table on a terminal, otherwise lines; lines of JSON for programs."""
     if as_json:
         yield (lambda _: None) if options.once else _print_line
     elif errors.is_terminal:
@@ -153,17 +153,17 @@ def _print_line(progress: MirrorProgress) -> None:
 
 
 class _Lines:
-    """A line where something has changed, for a log."""
+    """Prints a line when something has changed, for a log."""
 
     def __init__(self) -> None:
-        self._told = ""
+        self._last_line = ""
 
     def show(self, progress: MirrorProgress) -> None:
         text = f"{progress.records} records written, {progress.lag} behind in {len(progress.topics)} topics"
         text += f"; {progress.trouble}" if progress.trouble else ""
-        if text != self._told:
+        if text != self._last_line:
             say(text)
-        self._told = text
+        self._last_line = text
 
 
 def _table(progress: MirrorProgress) -> Table:

@@ -1,4 +1,4 @@
-"""What the commands of pipelines have in common: options, and a bar that shows how far they are."""
+"""Shared by the pipeline commands: options, and a progress bar."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ClientKeys = Annotated[
 
 
 def archives() -> Any:
-    """The functions, which need packages that only they do."""
+    """The archive functions, which need extra packages."""
     try:
         from klamm.pipelines import archive
     except ModuleNotFoundError as missing:
@@ -44,7 +44,7 @@ def archives() -> Any:
 
 
 def pairs(option: str, given: list[str] | None) -> dict[str, str]:
-    """KEY=VALUE each. Raises ClientError."""
+    """Parse KEY=VALUE options. Raises ClientError."""
     found: dict[str, str] = {}
     for text in given or ():
         key, equals, value = text.partition("=")
@@ -56,7 +56,7 @@ def pairs(option: str, given: list[str] | None) -> dict[str, str]:
 
 @contextlib.contextmanager
 def shown(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr, for a terminal only."""
+    """A progress bar on stderr, on a terminal only."""
     if not is_terminal(sys.stderr):
         yield lambda done, total: None
         return

@@ -44,7 +44,7 @@ def restore(
     """Bring archived topics back, to the same cluster or another.
 
     Keys, values, headers, timestamps, partitions and order stay; offsets are
-    counted anew where the old ones had holes, and a table of Parquet says
+    contiguous where the old ones had gaps, and a table of Parquet says
     which became which. A topic that is absent is made with its partitions and
     configs; one with records is refused unless --into-existing. Says what it
     would do; --apply does it, and goes on where an earlier call ended.

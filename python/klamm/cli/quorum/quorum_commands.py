@@ -1,4 +1,4 @@
-"""`klamm quorum`: what `kafka-metadata-quorum` does, in its words."""
+"""`klamm quorum`, like `kafka-metadata-quorum`."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from typing import Annotated, Any
 
 from klamm.admin.quorum import Member, Quorum, observer_directory, voter_of
 from klamm.cli.framework.command_config import CommandConfig
-from klamm.cli.framework.command_group import Group
+from klamm.cli.framework.command_group import Elsewhere, Group
 from klamm.cli.framework.options import Argument, Option
-from klamm.cli.quorum.quorum_options import BootstrapController, BootstrapServer, DryRun, connect, tell_change
+from klamm.cli.quorum.quorum_options import BootstrapController, BootstrapServer, DryRun, connect, print_change
 from klamm.cli.terminal.exits import BadParameter
 from klamm.cli.terminal.output import AsJson, confirm, examples, print_json, print_table
 from klamm.client import ClientError
-from klamm.formats.meta_properties import FILE_NAME, parse, parse_uuid, uuid_text
+from klamm.config import sources
+from klamm.config.node_config import NodeConfigError
+from klamm.formats.meta_properties import FILE_NAME, parse
 from klamm.protocol.messages.voter_messages import VoterListener
+from klamm.protocol.uuids import parse_uuid, uuid_text
 
 group = Group(
     examples(
-        "Look at the metadata quorum, and change who votes in it.",
+        "Show the metadata quorum, and change its voters.",
         "klamm quorum status --bootstrap-server localhost:9092",
         "klamm quorum status --replication --bootstrap-controller localhost:9093",
         "klamm quorum add controller.properties --bootstrap-controller localhost:9093",
@@ -27,7 +30,16 @@ group = Group(
         "klamm quorum doctor --bootstrap-controller localhost:9093",
         "klamm quorum recover server.properties",
     ),
-    {"doctor": "klamm.cli.quorum.quorum_doctor:doctor", "recover": "klamm.cli.quorum.quorum_recover:recover"},
+    {
+        "doctor": Elsewhere(
+            "klamm.cli.quorum.quorum_doctor:doctor",
+            "Say why there is no leader, or what is about to go wrong, and what to do. Exits with 1 when something is.",
+        ),
+        "recover": Elsewhere(
+            "klamm.cli.quorum.quorum_recover:recover",
+            "Form a new quorum from the remaining nodes after a majority of the voters is lost permanently.",
+        ),
+    },
 )
 
 DirectoryId = Annotated[
@@ -43,7 +55,7 @@ def status(
     bootstrap_controller: BootstrapController = None,
     as_json: AsJson = False,
 ) -> None:
-    """Who leads, who votes, and how far everybody is.
+    """Show the leader, the voters, and the progress of each replica.
 
     \b
     [bold]Examples[/bold]
@@ -105,7 +117,7 @@ def add(
         if not dry_run:
             client.add(controller_id, directory, listeners)
     urls = list(map(_url, listeners))
-    _tell("add", "added", controller_id, directory, dry_run=dry_run, as_json=as_json, listeners=urls)
+    _print_change("add", "added", controller_id, directory, dry_run=dry_run, as_json=as_json, listeners=urls)
 
 
 @group.command("remove")
@@ -136,10 +148,10 @@ def remove(
                 rest = ", ".join(str(one.node_id) for one in quorum.voters if one is not voter)
                 confirm(f"Remove controller {controller_id}? Voters {rest or 'none'} stay.")
             client.remove(controller_id, voter.directory_id)
-    _tell("remove", "removed", controller_id, voter.directory_id, dry_run=dry_run, as_json=as_json)
+    _print_change("remove", "removed", controller_id, voter.directory_id, dry_run=dry_run, as_json=as_json)
 
 
-# What is read
+# Input
 
 
 def _directory(text: str) -> bytes:
@@ -160,9 +172,6 @@ def _listener(text: str) -> VoterListener:
 def _from_config(
     path: Path, directory_id: bytes | None, listeners: tuple[VoterListener, ...]
 ) -> tuple[int, bytes, tuple[VoterListener, ...]]:
-    from klamm.config import sources
-    from klamm.config.node_config import NodeConfigError
-
     try:
         config = sources.load(path)
     except NodeConfigError as error:
@@ -181,10 +190,10 @@ def _from_config(
     return config.node_id, directory_id, listeners or own
 
 
-# What is told
+# Output
 
 
-def _tell(
+def _print_change(
     verb: str,
     done: str,
     node_id: int,
@@ -197,7 +206,7 @@ def _tell(
     value: dict[str, Any] = {"controllerId": node_id, "directoryId": uuid_text(directory_id)}
     value |= {"endpoints": listeners} if listeners else {}
     controller = f"controller {node_id} with directory id {uuid_text(directory_id)}"
-    tell_change(verb, done, controller, value, dry_run=dry_run, as_json=as_json)
+    print_change(verb, done, controller, value, dry_run=dry_run, as_json=as_json)
 
 
 def _status_lines(quorum: Quorum) -> list[tuple[str, object]]:

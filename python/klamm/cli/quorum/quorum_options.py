@@ -1,4 +1,4 @@
-"""Where the quorum is asked, and what a change of it tells: `klamm quorum` and `klamm features` alike."""
+"""Options for the connection and the output of changes, for `klamm quorum` and `klamm features`."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ DryRun = Annotated[bool, Option("--dry-run", help="Only say what would be asked.
 
 
 def connect(server: str | None, controller: str | None, command_config: Path | None) -> QuorumClient:
-    """To the controller that is given, else to the broker. Raises ClientError."""
+    """Connect to the controller if one is given, otherwise to the broker. Raises ClientError."""
     config = client_keys(command_config)
     if controller is not None:
         return QuorumClient(controller, is_controller=True, config=config)
     return QuorumClient(server or DEFAULT_BOOTSTRAP, is_controller=False, config=config)
 
 
-def tell_change(verb: str, done: str, what: str, value: dict[str, Any], *, dry_run: bool, as_json: bool) -> None:
-    """What a command has `done`, or would have by its `verb`: `what` for a person, `value` for a machine."""
+def print_change(verb: str, done: str, what: str, value: dict[str, Any], *, dry_run: bool, as_json: bool) -> None:
+    """Print a change that was made, or would be made: `what` for a person, `value` as JSON."""
     if as_json:
         print_json({"dryRun" if dry_run else done: value})
     else:

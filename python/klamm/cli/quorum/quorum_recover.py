@@ -14,7 +14,7 @@ from klamm.cli.recovery.plan import Plan, make_plan
 from klamm.cli.recovery.survivors import directory_of, read_survivor
 from klamm.cli.terminal.output import AsJson, print_json, print_table
 from klamm.metadata.log.moments import iso_text, time_text
-from klamm.metadata.rendering.narrator import ids_text
+from klamm.metadata.rendering.descriptions import ids_text
 
 
 def recover(
@@ -33,7 +33,7 @@ def recover(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Form a quorum anew from what is left, when a majority of the voters is lost for good.
+    """Form a new quorum from the remaining nodes after a majority of the voters is lost permanently.
 
     With the nodes stopped: takes the longest log of all that are named, by
     epoch and offset, and makes the voters among them a quorum of their own.
@@ -54,7 +54,7 @@ def recover(
     directories = [directory_of(path) for path in nodes]
     earlier = find_interrupted(directories)
     with locked([*directories, *(earlier.directories if earlier else ())]):
-        # Again, since nobody can change anything from here on.
+        # Again under the lock: no other process can change anything from here on.
         earlier = find_interrupted(directories)
         if earlier is not None and earlier.is_begun:
             _end(earlier, apply=apply, as_json=as_json)
@@ -83,7 +83,7 @@ def recover(
 
 
 def _end(earlier: Interrupted, *, apply: bool, as_json: bool) -> None:
-    """A recovery that was interrupted when logs had changed their places already: what is left of it."""
+    """Complete a recovery that was interrupted after some logs were already replaced."""
     if apply:
         put_in_place(earlier.directories)
     fields = {**earlier.note, "applied": apply, "interrupted": True}
@@ -153,7 +153,7 @@ def _next_steps(plan: Plan) -> list[str]:
     if plan.lost:
         steps.append(
             f"never start {ids_text(plan.lost)} again with the directories that they had: "
-            "format them anew, then let them join"
+            "reformat them, then let them join"
         )
     if plan.kraft_version == 0 and plan.lost:
         known = [

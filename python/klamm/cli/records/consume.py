@@ -15,7 +15,6 @@ from types import TracebackType
 from typing import Annotated, Any, Final
 
 from klamm.admin.client import Client
-from klamm.admin.groups import TopicPartition
 from klamm.admin.topics import Topic, topics
 from klamm.cli.framework.command_config import CommandConfig, client_keys
 from klamm.cli.framework.options import Argument, Option
@@ -25,6 +24,7 @@ from klamm.cli.records.reader import Reader
 from klamm.cli.terminal.exits import BadParameter
 from klamm.cli.terminal.output import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, say
 from klamm.client import ClientError, UnreachableError
+from klamm.protocol.topic_partition import TopicPartition
 from klamm.records import Record
 
 OUTAGE_PAUSE_S: Final = 0.5
@@ -90,18 +90,18 @@ def consume(
         reader = Reader(client, found, position, follow=follow)
         printer = Printer(reader, count, show_key=show_key, as_json=as_json)
         outages = Outages(client, is_waiting=follow)
-        with _stopped_by_hand():
+        with _ends_on_signals():
             if group is None:
                 reader.assign(_chosen(found, partition), {})
                 while not (reader.is_done or printer.is_done):
                     with outages:
                         printer.print_some()
             else:
-                _take_part(GroupSession(client, group, topic, reader, instance_id=instance), printer, outages)
+                _read_as_member(GroupSession(client, group, topic, reader, instance_id=instance), printer, outages)
 
 
-def _take_part(member: GroupSession, printer: Printer, outages: Outages) -> None:
-    with member, _stopped_by_hand():  # inside, too: who is stopped commits and leaves as if all was read
+def _read_as_member(member: GroupSession, printer: Printer, outages: Outages) -> None:
+    with member, _ends_on_signals():  # inside: a stopped member commits and leaves as after reading everything
         member.keep_up()
         while not (member.is_done or printer.is_done):
             with outages:
@@ -110,10 +110,10 @@ def _take_part(member: GroupSession, printer: Printer, outages: Outages) -> None
 
 
 class Printer:
-    """Prints records until there were `count`, if that is a number."""
+    """Prints records until `count` were printed, if it is a number."""
 
     def __init__(self, reader: Reader, count: int | None, *, show_key: bool, as_json: bool) -> None:
-        """What `reader` gives."""
+        """Prints the records of `reader`."""
         self._reader = reader
         self._left = count
         self._show_key = show_key
@@ -125,7 +125,7 @@ class Printer:
         return self._left == 0
 
     def print_some(self) -> None:
-        """What one look at each leader gives."""
+        """Print the records of one fetch from each leader."""
         try:
             for where, record in self._reader.poll():
                 _print(where, record, show_key=self._show_key, as_json=self._as_json)
@@ -135,39 +135,39 @@ class Printer:
                     if self._left == 0:
                         return
         finally:
-            # What is committed next must have reached whoever reads it.
+            # Records must have reached the reader of stdout before their offsets are committed.
             sys.stdout.flush()
 
 
 class Outages:
-    """Where a broker is waited for that cannot be reached; whoever enters again tries again."""
+    """Waits while a broker cannot be reached; the caller tries again by entering the context again."""
 
     def __init__(self, client: Client, *, is_waiting: bool) -> None:
-        """Otherwise an outage is an error."""
+        """If `is_waiting` is false, an outage is an error."""
         self._client = client
         self._is_waiting = is_waiting
-        self._is_told = False
+        self._is_reported = False
 
     def __enter__(self) -> None:
-        """To be entered for each try."""
+        """Enter it for each attempt."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
         if not self._is_waiting or not isinstance(error, UnreachableError):
-            self._is_told &= error is not None
+            self._is_reported &= error is not None
             return False
-        if not self._is_told:
+        if not self._is_reported:
             say(f"{error}; waiting for it to come back")
-            self._is_told = True
+            self._is_reported = True
         self._client.start_again()
         time.sleep(OUTAGE_PAUSE_S)
         return True
 
 
 @contextlib.contextmanager
-def _stopped_by_hand() -> Iterator[None]:
-    """Ctrl-C and SIGTERM are the way to end what follows a topic, and no error."""
+def _ends_on_signals() -> Iterator[None]:
+    """Treat Ctrl-C and SIGTERM as the normal end of a command that follows a topic."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -181,7 +181,7 @@ def _stopped_by_hand() -> Iterator[None]:
 
 
 def _position(start: str | None, *, from_beginning: bool, offset: str | None, has_partition: bool) -> Position:
-    """Where to begin: klamm's --from, or what kafka-console-consumer has, by its rules."""
+    """The start position: klamm's --from, or the options of kafka-console-consumer with its rules."""
     if (start is not None) + from_beginning + (offset is not None) > 1:
         raise BadParameter("give one of --from, --from-beginning and --offset")
     if offset is None:
@@ -198,7 +198,7 @@ def _chosen(topic: Topic, wanted: list[int] | None) -> list[TopicPartition]:
     missing = sorted(set(wanted or []) - set(known))
     if missing:
         raise ClientError(f"{topic.name} has no partition {missing[0]}, but 0 to {len(known) - 1}")
-    return [(topic.name, index) for index in (wanted or known)]
+    return [TopicPartition(topic.name, index) for index in (wanted or known)]
 
 
 def _print(where: TopicPartition, record: Record, *, show_key: bool, as_json: bool) -> None:
@@ -212,8 +212,8 @@ def _print(where: TopicPartition, record: Record, *, show_key: bool, as_json: bo
 
 def _as_json(where: TopicPartition, record: Record) -> dict[str, Any]:
     return {
-        "topic": where[0],
-        "partition": where[1],
+        "topic": where.topic,
+        "partition": where.partition,
         "offset": record.offset,
         "timestamp_ms": record.timestamp_ms,
         "time": _time(record.timestamp_ms),
@@ -233,12 +233,12 @@ def _time(timestamp_ms: int) -> str | None:
 
 
 def _text(data: bytes | None) -> str:
-    """What can be read as it is, with the bytes that cannot as escapes; null as `null`."""
+    """The text, with invalid bytes as escapes; null as `null`."""
     return "null" if data is None else data.decode(errors="backslashreplace")
 
 
 def _json_value(data: bytes | None) -> Any:
-    """Text, null, or for what is no text its base64."""
+    """Text, null, or the base64 of bytes that are not text."""
     if data is None:
         return None
     try:

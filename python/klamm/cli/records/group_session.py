@@ -1,4 +1,4 @@
-"""Reading as a member of a group: the core of `membership` with a clock and connections."""
+"""Reads as a member of a group: runs the core of `membership` with a clock and connections."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import Final, Self, assert_never
 
 from klamm.admin import groups as group_admin
 from klamm.admin.client import Client, check
-from klamm.admin.groups import TopicPartition
 from klamm.admin.topics import topics
 from klamm.cli.membership.effects import (
     Assign,
@@ -37,27 +36,28 @@ from klamm.protocol.messages.group_messages import (
     LeaveGroupResponse,
     SyncGroupResponse,
 )
+from klamm.protocol.topic_partition import TopicPartition
 
 JOIN_VERSION: Final = 9
 HEARTBEAT_VERSION: Final = 4
 LEAVE_VERSION: Final = 5
 SYNC_VERSION: Final = 5
 COMMIT_EVERY_MS: Final = 5_000
-"""As Apache Kafka's consumer does by default."""
+"""Apache Kafka's consumer's default."""
 _PAUSE_S: Final = 0.1
 
 
 class GroupSession:
-    """A member of a group, who reads what it is assigned, commits what was read, and leaves at the end.
+    """A member of a group that reads its assigned partitions, commits what was read, and leaves at the end.
 
-    The member shows that it is alive whenever `keep_up` is called. Whoever does not call it within the session timeout,
-    45 s, because nobody takes what it prints, is out of the group, and joins again afterwards.
+    `keep_up` sends heartbeats. If it is not called within the session timeout of 45 s, for example because the reader
+    of stdout is slow, the member is removed from the group and joins again.
     """
 
     def __init__(
         self, client: Client, group: str, topic: str, reader: Reader, *, instance_id: str | None = None
     ) -> None:
-        """Nothing is asked yet: `keep_up` joins. With `instance_id` as a static member, who does not leave."""
+        """Sends nothing yet: `keep_up` joins. With `instance_id` it is a static member and does not leave the group."""
         self._client = client
         self._group = group
         self._reader = reader
@@ -69,11 +69,11 @@ class GroupSession:
 
     @property
     def is_done(self) -> bool:
-        """Whether all that this member was assigned is read."""
+        """Whether all records of the assigned partitions were read."""
         return self._member.phase is Phase.STABLE and self._reader.is_done
 
     def keep_up(self) -> None:
-        """Join, or stay a member, and commit when it is time. Raises ClientError."""
+        """Join or send a heartbeat, and commit when due. Raises ClientError."""
         if not self._is_started:
             self._is_started = True
             self._carry_out(self._member.start())
@@ -81,7 +81,7 @@ class GroupSession:
         if self._member.phase is Phase.STABLE and _now_ms() >= self._commit_due_ms:
             self._carry_out(self._commit())
         if not self._reader.positions and not self.is_done:
-            # More members than partitions, or the group is not ready: there is no fetch to wait in.
+            # More members than partitions, or the group is not ready: there is no fetch that would wait.
             time.sleep(_PAUSE_S)
 
     def __enter__(self) -> Self:
@@ -90,7 +90,7 @@ class GroupSession:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        # After a failure that has been told, one more is not worth a word.
+        # After an error that was printed, a second one is not shown.
         with contextlib.suppress(*((ClientError,) if kind else ())):
             if kind is None or not issubclass(kind, BrokenPipeError):
                 self._commit()
@@ -116,7 +116,7 @@ class GroupSession:
                 raise
 
     def _do(self, effect: Effect) -> Sequence[Effect]:
-        """Carry one effect out, and tell the member what came of it."""
+        """Carry out one effect, and report its result to the member."""
         match effect:
             case FindCoordinator():
                 self._connection = self._client.coordinator(self._group)
@@ -146,7 +146,7 @@ class GroupSession:
         return ()
 
     def _on_lost(self, effect: Effect) -> None:
-        """Nobody answered to `effect`, and what was to come behind it is left: the next `keep_up` goes on or anew."""
+        """`effect` got no response: skip the effects after it; the next `keep_up` continues or joins again."""
         is_reading = self._member.phase is Phase.STABLE and not isinstance(effect, Assign)
         if not is_reading:
             self._reader.drop(tuple(self._reader.positions))
@@ -167,7 +167,7 @@ class GroupSession:
         self._reader.drop(effect.partitions)
 
     def _commit(self) -> Sequence[Effect]:
-        """Commit what moved. A member that the group does not know any more is told so by that."""
+        """Commit new positions. The response shows a member whether the group has removed it."""
         self._commit_due_ms = _now_ms() + COMMIT_EVERY_MS
         moved = {one: at for one, at in self._reader.positions.items() if self._committed.get(one) != at}
         if not moved:

@@ -1,4 +1,4 @@
-"""Places in a log as a person names them: beginning, end, an offset, a distance, a time."""
+"""Positions in a log as a user names them: beginning, end, an offset, a distance, a time."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from klamm.admin.client import Client
-from klamm.admin.groups import EARLIEST, LATEST, TopicPartition, list_offsets
+from klamm.admin.groups import EARLIEST, LATEST, list_offsets
 from klamm.client import ClientError
+from klamm.protocol.topic_partition import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """One of three: a timestamp (ms, or special), an offset, or a distance from what was committed."""
+    """One of: a timestamp (ms, or special), an offset, or a distance from the committed offset."""
 
     timestamp: int | None = None
     offset: int | None = None
@@ -48,6 +49,6 @@ def parse_position(text: str) -> Position:
         time = datetime.datetime.fromisoformat(text)
     except ValueError:
         raise ClientError(
-            f"'{text}' is no position: use beginning, end, an offset, +N, -N or an ISO 8601 time"
+            f"'{text}' is not a position: use beginning, end, an offset, +N, -N or an ISO 8601 time"
         ) from None
     return Position(timestamp=int(time.timestamp() * 1000))

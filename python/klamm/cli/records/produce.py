@@ -19,13 +19,20 @@ from klamm.cli.terminal.exits import BadParameter
 from klamm.cli.terminal.interrupts import SecondInterrupt, held
 from klamm.cli.terminal.output import DEFAULT_BOOTSTRAP, Bootstrap, progress, say
 from klamm.client import ClientError
-from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.partitions import (
+    ALL_IN_SYNC_REPLICAS,
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 
 BATCH_BYTES: Final = 512 * 1024
 _RECORD_BYTES: Final = 64
-"""More or less what a record takes beside its key and value."""
+"""The approximate size of a record without its key and value."""
 _TIMEOUT_MS: Final = 30_000
+_PRODUCE_VERSION_MAX: Final = 9
 
 
 def produce(
@@ -79,15 +86,15 @@ def produce(
 class Producer:
     """Collects records by partition and sends a batch when it is large enough.
 
-    Waits for every answer, also where Ctrl-C comes meanwhile; a second Ctrl-C is a SecondInterrupt.
+    It waits for every response, also after Ctrl-C; a second Ctrl-C raises SecondInterrupt.
     """
 
     def __init__(self, client: Client, topic: str, compression: str, partition: int | None) -> None:
-        """Raises ClientError when there is no such topic or partition; a topic is created where the broker does so."""
+        """Raises ClientError if the topic or partition does not exist. The broker may create the topic."""
         self.count = 0
-        """Records that were acknowledged."""
+        """Acknowledged records."""
         self.unanswered = 0
-        """Records that are on their way, or that were so when an exchange was broken off."""
+        """Records that are in flight, or were when an exchange was aborted."""
         self._client = client
         self._topic = _found(client, topic)
         self._compression = compression
@@ -99,7 +106,7 @@ class Producer:
         self._bytes: dict[int, int] = {}
 
     def add(self, row: Row) -> bool:
-        """Add a record, and send its partition's batch when it is full; whether it was."""
+        """Add a record, and send its partition's batch if it is full; returns whether it was sent."""
         _, key, value, _ = row
         partition = self._choose(key)
         self._waiting.setdefault(partition, []).append(row)
@@ -111,23 +118,23 @@ class Producer:
         return True
 
     def flush(self) -> None:
-        """Send everything."""
+        """Send all collected records."""
         for partition in sorted(self._waiting):
             self._send(partition)
 
     def tell(self) -> None:
-        """How many records were acknowledged."""
+        """Print the number of acknowledged records."""
         say(f"{self.count} record{'' if self.count == 1 else 's'} written to {self._topic.name}")
 
     def _choose(self, key: bytes | None) -> int:
-        """By the key's hash, as librdkafka does by default; keyless records fill one batch after the other."""
+        """By the key's hash, as librdkafka's default; records without a key fill one batch after another."""
         count = len(self._topic.partitions)
         if self._partition is not None:
             return self._partition
         return self._next % count if key is None else zlib.crc32(key) % count
 
     def _send(self, partition: int) -> None:
-        # What is told as written is what was: a batch that is on its way is waited for.
+        # The printed count must be exact, so wait for a batch in flight.
         with held():
             batch = self._waiting.pop(partition, [])
             self._bytes.pop(partition, None)
@@ -142,19 +149,18 @@ class Producer:
 
     def _exchange(self, partition: int, data: bytes) -> None:
         leader = self._topic.partitions[partition].leader
-        wanted = [{"name": self._topic.name, "partition_data": [{"index": partition, "records": data}]}]
-        answer = self._client.broker(leader).request(
-            ApiKey.PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=_TIMEOUT_MS, topic_data=wanted
-        )
+        wanted = TopicProduceData(self._topic.name, partition_data=(PartitionProduceData(partition, data),))
+        request = ProduceRequest(ALL_IN_SYNC_REPLICAS, _TIMEOUT_MS, (wanted,))
+        answer = self._client.broker(leader).ask(request, ProduceResponse, _PRODUCE_VERSION_MAX)
         for topic in answer.responses:
             for one in topic.partition_responses:
                 if one.error_code in LEADER_MOVED:
                     self._topic = _found(self._client, self._topic.name)
-                check(one.error_code, f"{topic.name}-{one.index}", getattr(one, "error_message", None))
+                check(one.error_code, f"{topic.name}-{one.index}", one.error_message)
 
 
 def _write(producer: Producer, rows: Iterator[Row], counted: Callable[[int], None]) -> None:
-    """All of them. What came before a line that cannot be read, or before Ctrl-C, is not lost."""
+    """Write all rows. Rows before an invalid line, or before Ctrl-C, are not lost."""
     try:
         for row in rows:
             if producer.add(row):
@@ -168,7 +174,7 @@ def _write(producer: Producer, rows: Iterator[Row], counted: Callable[[int], Non
 
 
 def _found(client: Client, name: str) -> Topic:
-    """The topic, once it has leaders. Asking creates it where the broker is set so."""
+    """The topic, after it has leaders. The request creates it if the broker allows that."""
 
     def ask() -> Topic:
         for entry in client.metadata([name], create=True).topics:
@@ -178,7 +184,7 @@ def _found(client: Client, name: str) -> Topic:
             check(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name}")
         return topic
 
-    # A broker answers UNKNOWN_TOPIC_OR_PARTITION also for a topic that it has just begun to create.
+    # A broker answers UNKNOWN_TOPIC_OR_PARTITION also for a topic that it is just creating.
     return retried(ask, attempts=20, passing=LEADER_MOVED)
 
 

@@ -1,4 +1,4 @@
-"""Records as a person gives them: words of the command line, lines of a file or of stdin, JSON. Any bytes will do."""
+"""Records as a user gives them: arguments, lines of a file or of stdin, JSON. Any bytes are allowed."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from klamm.client import ClientError
 
 Header = tuple[str, bytes | None]
 Row = tuple[int, bytes | None, bytes | None, Sequence[Header]]
-"""What the record codec takes fastest: timestamp in ms, key, value, headers."""
+"""The fastest input of the record codec: timestamp in ms, key, value, headers."""
 
 
 class RecordInput:
     """Turns lines into records."""
 
     def __init__(self, *, key: str | None, separator: str | None, headers: Sequence[str], as_json: bool) -> None:
-        """`key` and `headers` (NAME=VALUE) are for every record that has none of its own. Raises ClientError."""
+        """`key` and `headers` (NAME=VALUE) apply to every record without its own. Raises ClientError."""
         self._key = None if key is None else os.fsencode(key)
         self._separator = None if separator is None else os.fsencode(separator)
         self._headers = [_pair(text) for text in headers]
@@ -29,11 +29,11 @@ class RecordInput:
             raise ClientError("--key-separator is empty")
 
     def of_words(self, words: Iterable[str]) -> Iterator[Row]:
-        """Each word of the command line a record."""
+        """One record per argument."""
         return self.of_lines(map(os.fsencode, words))
 
     def of_file(self, file: Path) -> Iterator[Row]:
-        """Each line of a file a record. Raises ClientError when it cannot be read."""
+        """One record per line of a file. Raises ClientError if it cannot be read."""
         try:
             with file.open("rb") as lines:
                 yield from self.of_lines(lines)
@@ -41,7 +41,7 @@ class RecordInput:
             raise ClientError(f"cannot read {file}: {error.strerror}") from None
 
     def of_lines(self, lines: Iterable[bytes]) -> Iterator[Row]:
-        """Each line a record, without its end. Raises ClientError that names the line."""
+        """One record per line, without the line end. Raises ClientError with the line number."""
         for number, line in enumerate(lines, start=1):
             text = line.rstrip(b"\r\n") if line.endswith(b"\n") else line
             now_ms = time.time_ns() // 1_000_000
@@ -74,11 +74,11 @@ class RecordInput:
 
 
 def _bytes(value: Any) -> bytes | None:
-    """Texts as they are, other JSON as JSON, null as null."""
+    """Strings as text, other JSON values as JSON, null as null."""
     if value is None:
         return None
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    # JSON may name half of a character, which is no UTF-8.
+    # JSON strings may contain lone surrogates, which are not valid UTF-8.
     return text.encode(errors="surrogatepass")
 
 
@@ -90,7 +90,7 @@ def _pair(text: str) -> Header:
 
 
 def _encodable(name: str, where: str) -> str:
-    """A header's name is text, whatever its value is."""
+    """A header's name must be text; its value may be any bytes."""
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -1,1 +1,1 @@
-"""Forming a quorum anew from what is left of a lost majority: what there is, what to do, and doing it."""
+"""Forms a new quorum from the surviving nodes after the majority was lost: survivors, plan, execution."""

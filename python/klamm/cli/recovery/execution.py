@@ -1,7 +1,7 @@
-"""Carrying out a plan: every new folder is made beside the old one and checked, then they change places.
+"""Executes a plan: creates every new log beside the old one, verifies it, then swaps them.
 
-Until the first change of places nothing that was there is touched. A run that ends before it is finished leaves
-`.klamm-recovery` behind, with which no node starts; the next call ends what was begun (`places`).
+Nothing existing is changed before the first swap. An interrupted run leaves `.klamm-recovery`, with which no node
+starts; the next call completes it (`locations`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from klamm import _engine
-from klamm._engine import StorageError
+from klamm._engine.quorum import MetadataLog, StorageError
 from klamm.cli.recovery.locations import close_stage, open_stage, put_in_place
 from klamm.cli.recovery.plan import Plan, removals
 from klamm.cli.recovery.survivors import QUORUM_STATE, Survivor
@@ -41,9 +40,9 @@ _LEFT_OUT_SUFFIXES: Final = (".part", ".deleted", ".tmp", ".swap", ".cleaned", "
 
 @contextmanager
 def locked(directories: Iterable[Path]) -> Iterator[None]:
-    """While nothing else has these directories. Raises ClientError when a node does."""
+    """Lock these directories. Raises ClientError if a node uses one."""
     try:
-        # A directory without a lock file was never a running node's, and a dry run makes none.
+        # A directory without a lock file was never used by a running node, and a dry run creates none.
         once = dict.fromkeys(directory.resolve() for directory in directories)
         locks = DirectoryLocks(directory for directory in once if (directory / LOCK_FILE).exists())
     except StorageError as error:
@@ -53,9 +52,9 @@ def locked(directories: Iterable[Path]) -> Iterator[None]:
 
 
 def carry_out(plan: Plan, kept: Mapping[int, Path], note: Mapping[str, Any], now_ms: int) -> None:
-    """Do it. `kept` says by node where its old folder is copied to; the note is what another call would have to know.
+    """Execute the plan. `kept` is the backup folder of each node's old log; `note` is stored for a later call.
 
-    Raises ClientError with nothing changed, or when another call must go on.
+    Raises ClientError if nothing was changed, or if another call must complete the recovery.
     """
     try:
         for one in plan.targets:
@@ -70,7 +69,7 @@ def carry_out(plan: Plan, kept: Mapping[int, Path], note: Mapping[str, Any], now
 
 
 def _make(plan: Plan, target: Survivor, note: Mapping[str, Any], now_ms: int) -> None:
-    """The target's new folder, whole and durable, in its stage."""
+    """Create the target's new log in its stage, complete and durable."""
     made = open_stage(target.directory, note)
     _copy_log(plan.chosen.folder, made)
     _append(plan, made, now_ms)
@@ -82,15 +81,15 @@ def _make(plan: Plan, target: Survivor, note: Mapping[str, Any], now_ms: int) ->
 
 
 def _copy_log(source: Path, made: Path) -> None:
-    """What makes the log; indexes are made anew from it."""
+    """Copy the segments; indexes are rebuilt from them."""
     for path in source.iterdir():
         if path.is_file() and path.name not in _LEFT_OUT and not path.name.endswith(_LEFT_OUT_SUFFIXES):
             _copy_file(path, made / path.name)
 
 
 def _append(plan: Plan, made: Path, now_ms: int) -> None:
-    """Check the copy, cut a torn end, and with kraft.version 1 write who the voters are."""
-    log = _engine.MetadataLog(
+    """Verify the copy, truncate an incomplete end, and with kraft.version 1 append the new voters."""
+    log = MetadataLog(
         made,
         segment_bytes=_SEGMENT_BYTES,
         segment_ms=_SEGMENT_MS,
@@ -113,7 +112,7 @@ def _append(plan: Plan, made: Path, now_ms: int) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """A whole folder, durable."""
+    """Copy a whole folder durably."""
     target.mkdir(parents=True)
     for path in source.iterdir():
         if path.is_file():
@@ -130,7 +129,7 @@ def _copy_file(source: Path, target: Path) -> None:
 
 
 def _give_to_owner_of(like: Path, folder: Path) -> None:
-    """What root makes must be the node's: it would not start otherwise."""
+    """Files created by root must belong to the node's user; otherwise the node would not start."""
     owner = like.stat()
     if (owner.st_uid, owner.st_gid) != (os.geteuid(), os.getegid()):
         for path in (folder, *folder.rglob("*")):
@@ -138,13 +137,13 @@ def _give_to_owner_of(like: Path, folder: Path) -> None:
 
 
 def backups(plan: Plan, folder: Path | None, now_s: float) -> dict[int, Path]:
-    """Where the old folder of each node is kept: where nothing is."""
+    """The backup folder of each node's old log, which does not exist yet."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_s))
     return {one.key.id: _backup(one, folder, stamp) for one in plan.targets}
 
 
 def _backup(one: Survivor, folder: Path | None, stamp: str) -> Path:
-    """Beside the log directory, which itself must hold nothing that is no partition, unless a folder is given."""
+    """Beside the log directory, which must contain only partitions, unless a folder is given."""
     directory = one.directory.resolve()
     path = directory.with_name(f"{directory.name}-{METADATA_FOLDER}-before-{stamp}")
     if folder is not None:

@@ -1,14 +1,14 @@
-"""The change of places of one log directory, a step at a time, so that a run that was killed can be gone on with.
+"""Swaps the metadata log of a directory in steps, so that an interrupted run can be completed.
 
-A directory has its metadata log, and while it is recovered a stage beside that: in it a note of what all of it is
-about, the new log, and later the old one. The note is made first and goes last.
+During a recovery a directory has a stage beside its metadata log. The stage contains a note that describes the
+recovery, the new log, and later the old one. The note is created first and removed last.
 
-1. the new logs of all directories are made, whole and durable; nothing else is touched
-2. directory by directory the old log goes into the stage, and the new one takes its place
-3. when that is done everywhere, the stages go
+1. Create the new logs of all directories, complete and durable; change nothing else.
+2. In one directory after another, move the old log into the stage and the new one to its place.
+3. After all directories are swapped, remove the stages.
 
-So a directory that has its old log in its stage, or in its place a log of the note's epoch, means that all new logs are
-whole: what was begun can be finished. Where none has, nothing was changed, and the stages can go.
+If a directory has its old log in the stage, or a log with the note's epoch in its place, all new logs are complete and
+the recovery can be completed. If no directory has, nothing was changed and the stages can be removed.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ _NOTE: Final = "note.json"
 
 
 class Interrupted(NamedTuple):
-    """A recovery that did not come to its end."""
+    """A recovery that was interrupted."""
 
     directories: tuple[Path, ...]
-    """Those that have a stage, and those that a note names."""
+    """The directories with a stage, and those that a note names."""
     is_begun: bool
-    """Whether a log changed its place: then it can only be finished."""
+    """Whether a log was already swapped: then the recovery can only be completed."""
     note: Mapping[str, Any]
-    """What that recovery would have said in the end, as far as it came to writing it down."""
+    """The output of that recovery, as far as it was written down."""
 
 
 def find_interrupted(directories: Iterable[Path]) -> Interrupted | None:
-    """What an earlier recovery left in these directories or in those that it had with them. Raises ClientError."""
+    """The interrupted recovery of these directories, or of the directories in its notes. Raises ClientError."""
     found = [one for one in dict.fromkeys(path.resolve() for path in directories) if is_in_recovery(one)]
     if not found:
         return None
@@ -62,7 +62,7 @@ def find_interrupted(directories: Iterable[Path]) -> Interrupted | None:
 
 
 def open_stage(directory: Path, note: Mapping[str, Any]) -> Path:
-    """An empty stage with its note, durable; where the new log is to be made."""
+    """Create an empty stage with its note, durably; the new log is created in it."""
     stage = directory / RECOVERY_FOLDER
     close_stage(directory)
     stage.mkdir()
@@ -74,7 +74,7 @@ def open_stage(directory: Path, note: Mapping[str, Any]) -> Path:
 
 
 def put_in_place(directories: Iterable[Path]) -> None:
-    """Steps 2 and 3, or what is left of them. Raises ClientError, and then it can be called again."""
+    """Steps 2 and 3, or the rest of them. After a ClientError it can be called again."""
     every = tuple(directories)
     try:
         for directory in every:
@@ -82,11 +82,11 @@ def put_in_place(directories: Iterable[Path]) -> None:
         for directory in every:
             close_stage(directory)
     except OSError as error:
-        raise ClientError(f"{message_of(error)}; call this again, it goes on from there") from None
+        raise ClientError(f"{message_of(error)}; call this again to continue") from None
 
 
 def close_stage(directory: Path) -> None:
-    """The stage and what is in it go, the note last."""
+    """Remove the stage, its note last."""
     stage = directory / RECOVERY_FOLDER
     if not stage.exists():
         return
@@ -116,7 +116,7 @@ def _is_begun(directory: Path, note: Mapping[str, Any]) -> bool:
 
 
 def _read_note(directory: Path) -> Mapping[str, Any]:
-    """Nothing where the run ended before the note was there, or after it was gone."""
+    """The note; empty if the run ended before it was written or after it was removed."""
     file = directory / RECOVERY_FOLDER / _NOTE
     try:
         found = json.loads(file.read_bytes())

@@ -1,4 +1,4 @@
-"""What to do with the survivors of a lost majority. Decides, and touches nothing."""
+"""Plans the recovery from the survivors of a lost majority. Changes nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from klamm.cli.recovery.survivors import Survivor
 from klamm.client import ClientError
 from klamm.config.node_config import Address
-from klamm.formats.meta_properties import uuid_text
+from klamm.protocol.uuids import uuid_text
 from klamm.raft.voters.voter_set import ReplicaKey, Voter, VoterSet
 
 
@@ -17,28 +17,28 @@ class Plan(NamedTuple):
 
     cluster_id: str
     chosen: Survivor
-    """Whose log everybody gets."""
+    """The survivor whose log all others receive."""
     targets: tuple[Survivor, ...]
-    """The voters that are left: what is written is theirs."""
+    """The remaining voters, whose logs are replaced."""
     old_voters: VoterSet
     new_voters: VoterSet
     kraft_version: int
     epoch: int
-    """The epoch of what is written: above every epoch that a survivor has seen."""
+    """The epoch of the new records: higher than every epoch that a survivor has seen."""
     static_voters: Mapping[int, Address]
-    """Where static voters listen, as far as a server.properties said."""
+    """The addresses of static voters, as far as a server.properties contains them."""
     warnings: tuple[str, ...]
 
     @property
     def lost(self) -> tuple[int, ...]:
-        """The voters that are given up."""
+        """The voters that are removed."""
         return tuple(one for one in self.old_voters.ids if one not in self.new_voters.ids)
 
 
 def make_plan(survivors: Sequence[Survivor]) -> Plan:
-    """The plan for these directories. Raises ClientError: they do not belong together, or nothing is lost.
+    """The plan for these directories. Raises ClientError if they do not belong together, or if no majority is lost.
 
-    Survivors with damaged logs are here because somebody accepted the loss.
+    Survivors with damaged logs are included because the user accepted the loss.
     """
     _check_together(survivors)
     # The rule of elections: the last record's epoch first, then the log's length.
@@ -62,7 +62,7 @@ def make_plan(survivors: Sequence[Survivor]) -> Plan:
 
 
 def removals(plan: Plan) -> list[VoterSet]:
-    """The voter sets from the old to the new, one voter less each: how KIP-853 changes them."""
+    """The voter sets from the old to the new, each with one voter less, as KIP-853 requires."""
     voters: tuple[Voter, ...] = plan.old_voters.voters
     steps = []
     for lost in plan.lost:
@@ -88,7 +88,7 @@ def _check_together(survivors: Sequence[Survivor]) -> None:
 
 
 def _voters(chosen: Survivor, static: Mapping[int, Address]) -> VoterSet:
-    """Of the log: what the configuration says may have been changed since the majority was lost."""
+    """The voters in the log; a configuration may have been changed since the majority was lost."""
     if chosen.quorum.kraft_version > 0:
         return VoterSet.of(chosen.quorum.voters)
     if not chosen.quorum.voters and static:
@@ -121,7 +121,7 @@ def _warnings(survivors: Sequence[Survivor], targets: Sequence[Survivor]) -> lis
         if one.loss is not None:
             found.append(one.loss)
         if one.problem is not None:
-            found.append(f"quorum-state of node {one.key.id} cannot be read and is made anew: {one.problem}")
+            found.append(f"quorum-state of node {one.key.id} cannot be read and is recreated: {one.problem}")
         if one not in targets:
             known = "" if one.meta.directory_id is None else f" with directory id {uuid_text(one.meta.directory_id)}"
             found.append(f"node {one.key.id}{known} is no voter: its log is compared, and stays as it is")

@@ -1,4 +1,4 @@
-"""What is left of a quorum: the directories of its nodes, read and not changed."""
+"""Reads the directories of a quorum's surviving nodes. Changes nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from klamm._engine import MetadataReader, StorageError
+from klamm._engine.quorum import StorageError
+from klamm._engine.tools import MetadataReader
 from klamm.client import ClientError
 from klamm.config import properties
 from klamm.config.node_config import Address, NodeConfigError, parse_address, value_of
@@ -31,32 +32,32 @@ class Survivor(NamedTuple):
     """The log directory, with meta.properties and the metadata log in it."""
     meta: MetaProperties
     end: OffsetAndEpoch
-    """Where its log ends."""
+    """The end of its log."""
     last_time_ms: int
     quorum: Quorum
-    """As its log says."""
+    """The voters and kraft.version of its log."""
     election: ElectionState
-    """Its quorum-state; nothing where there is none, or none that can be read."""
+    """Its quorum-state; empty if it is missing or cannot be read."""
     problem: str | None = None
     """Why its quorum-state cannot be read."""
     loss: str | None = None
-    """What its log lost by damage: only the part before that counts."""
+    """What a damaged log has lost: only the part before the damage counts."""
     static_voters: Mapping[int, Address] | None = None
-    """controller.quorum.voters of the server.properties that it was named by; None when named by its directory."""
+    """controller.quorum.voters of the server.properties that was given; None if a directory was given."""
 
     @property
     def key(self) -> ReplicaKey:
-        """Who it is."""
+        """The replica key of the node."""
         return ReplicaKey(self.meta.node_id, self.meta.directory_id)
 
     @property
     def folder(self) -> Path:
-        """Its metadata log."""
+        """The folder of its metadata log."""
         return self.directory / METADATA_FOLDER
 
 
 def directory_of(path: Path) -> Path:
-    """The log directory that is named so; see `read_survivor`. Raises ClientError."""
+    """The log directory of a path; see `read_survivor`. Raises ClientError."""
     try:
         directory = metadata_directory(path) if path.is_file() else path
     except HistoryError as error:
@@ -65,9 +66,9 @@ def directory_of(path: Path) -> Path:
 
 
 def read_survivor(path: Path, *, accept_loss: bool = False) -> Survivor:
-    """By a log directory, its `__cluster_metadata-0`, or a server.properties. Raises ClientError.
+    """Read a log directory, its `__cluster_metadata-0`, or a server.properties. Raises ClientError.
 
-    `accept_loss`: of a damaged log the part before the damage counts.
+    `accept_loss`: of a damaged log, use the part before the damage.
     """
     try:
         voters = _static_voters(path) if path.is_file() else None
@@ -91,7 +92,7 @@ def _intact_end(folder: Path) -> tuple[OffsetAndEpoch, str | None]:
 
 
 def read_election(file: Path) -> tuple[ElectionState, str | None]:
-    """The content of quorum-state, and what is wrong with it. An absent file is epoch 0, as at a first start."""
+    """The content of quorum-state, and its problem. A missing file is epoch 0, as at the first start."""
     try:
         return decode(file.read_bytes()), None
     except FileNotFoundError:

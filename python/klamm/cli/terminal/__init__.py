@@ -1,1 +1,1 @@
-"""What a person sees: output, tables, log lines, and Ctrl-C."""
+"""The terminal: output, tables, log lines, and Ctrl-C."""

@@ -1,10 +1,10 @@
-"""How a command ends other than by returning or by an error of the world."""
+"""Exceptions that end a command."""
 
 from __future__ import annotations
 
 
 class Exit(Exception):
-    """The command has said what there is to say, and ends with this exit code."""
+    """The command has printed everything, and ends with this exit code."""
 
     def __init__(self, code: int) -> None:
         """`code` is the process's exit code."""
@@ -13,7 +13,7 @@ class Exit(Exception):
 
 
 class Abort(Exception):
-    """A person answered no to a question, or did not answer."""
+    """The user answered no to a question, or did not answer."""
 
 
 class BadParameter(Exception):

@@ -1,4 +1,4 @@
-"""Ctrl-C where what was begun has to come to its end first."""
+"""Delays Ctrl-C until a block of code has completed."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from types import FrameType
 
 
 class SecondInterrupt(KeyboardInterrupt):
-    """A second Ctrl-C: nobody knows how what was begun has ended."""
+    """A second Ctrl-C: the outcome of the interrupted block is unknown."""
 
 
 @contextlib.contextmanager
 def held() -> Iterator[None]:
-    """Ctrl-C waits for the end of the block, then is a KeyboardInterrupt; a second one is a SecondInterrupt at once.
+    """Delay Ctrl-C to the end of the block, then raise KeyboardInterrupt; a second one raises SecondInterrupt at once.
 
-    Where Ctrl-C is no KeyboardInterrupt, since it is ignored or another's, and beside the main thread, nothing changes.
+    No effect outside the main thread, or if Ctrl-C is ignored or handled by other code.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:

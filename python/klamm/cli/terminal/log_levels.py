@@ -1,25 +1,22 @@
-"""Which of klamm's log lines are wanted: the keys `klamm.log.level` and `klamm.log.levels`."""
+"""The log levels of klamm: the keys `klamm.log.level` and `klamm.log.levels`."""
 
-from __future__ import annotations
-
-from typing import Final
+from typing import Final, NamedTuple
 
 from klamm.config.node_config import NodeConfig, NodeConfigError
-from klamm.protocol.named_tuple import NamedTuple
 
-# Python's numbers: `logging` itself is imported by who writes.
+# Python's numbers: `logging` itself is imported only by modules that log.
 LEVELS: Final = {"DEBUG": 10, "INFO": 20, "WARN": 30, "ERROR": 40}
 
 
 class LogLevels(NamedTuple):
-    """The level of all of klamm, and of parts by the name of their logger."""
+    """The level of klamm, and of its parts by logger name."""
 
     whole: int
     parts: dict[str, int]
 
 
 def log_levels(config: NodeConfig) -> LogLevels:
-    """What the configuration says. Raises NodeConfigError."""
+    """The log levels of the configuration. Raises NodeConfigError."""
     entries = config.entries("klamm.log.levels")
     return LogLevels(LEVELS[config.text("klamm.log.level").upper()], dict(map(_part, entries)))
 

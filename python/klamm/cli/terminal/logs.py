@@ -1,4 +1,4 @@
-"""Where klamm's log lines go at the command line: stderr, one line an event, for a person or as JSON."""
+"""Writes klamm's log to stderr at the command line: one line per event, as text or JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAMES: Final = {number: name for name, number in LEVELS.items()} | {logging.CRI
 
 
 def configure(config: NodeConfig) -> None:
-    """Send klamm's log to stderr as the keys `klamm.log.*` say. Raises NodeConfigError."""
+    """Write klamm's log to stderr as the keys `klamm.log.*` configure. Raises NodeConfigError."""
     levels = log_levels(config)
     is_json = config.text("klamm.log.format") == "json"
     handler = logging.StreamHandler(sys.stderr)
@@ -28,10 +28,10 @@ def configure(config: NodeConfig) -> None:
 
 
 class LineFormatter(logging.Formatter):
-    """`2026-01-31 12:00:00.123 INFO  node  message`, with what went wrong behind it on the same line."""
+    """`2026-01-31 12:00:00.123 INFO  node  message`, followed by the exception on the same line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, whatever the message holds."""
+        """One line, whatever the message contains."""
         seconds = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
         text = f"{seconds}.{int(record.msecs):03d} {_level(record):5s} {_part(record):10s} {record.getMessage()}"
         if record.exc_info and record.exc_info[1] is not None:
@@ -40,7 +40,7 @@ class LineFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time (ISO 8601, UTC), level, logger, message, and the error when there is one."""
+    """One JSON object per line: time (ISO 8601, UTC), level, logger, message, and the exception if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""

@@ -74,7 +74,7 @@ def examples(text: str, *lines: str) -> str:
     return "\n".join([text, "", "\b", "[bold]Examples[/bold]", *(f"  {line}" for line in lines)])
 
 
-def tell_deleted(names: Sequence[str], *, as_json: bool) -> None:
+def print_deleted(names: Sequence[str], *, as_json: bool) -> None:
     """What a command has deleted."""
     if as_json:
         print_json({"deleted": list(names)})
@@ -109,7 +109,7 @@ def say_aborted() -> None:
 
 @contextlib.contextmanager
 def progress(what: str) -> Iterator[Callable[[int], None]]:
-    """A line on stderr that counts while something goes on, for a terminal only. Gives the function to count with."""
+    """A counter on stderr during an operation, on a terminal only. Yields the function that updates it."""
     if not is_terminal(sys.stderr):
         yield lambda _: None
         return

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from klamm._engine import ConfigError, parse_config
+from klamm._engine.config import ConfigError, parse_config
 from klamm.config.keys import ConfigValue, keys, number
 from klamm.config.values import NodeLayers, group_default, node_values, topic_defaults
 from klamm.protocol.errors import ErrorCode, KafkaError
@@ -14,7 +14,7 @@ from klamm.protocol.resource_types import ResourceType
 from klamm.protocol.topic_names import check_topic_name
 
 if TYPE_CHECKING:
-    from klamm._engine import ConfigScope
+    from klamm._engine.config import ConfigScope
 
 Configs = Mapping[str, str]
 

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from klamm._engine.config import parse_config
 from klamm.config.broker_checks import changed_list
 from klamm.config.keys import SCOPES, keys
-from klamm.config.values import NodeLayers
+from klamm.config.values import NodeLayers, effective_topic_value
 from klamm.controller.activation import MIN_INSYNC_REPLICAS, min_insync_replicas_record
 from klamm.controller.configs.config_checks import check_configs
 from klamm.controller.result import Result, check_record_count
@@ -29,6 +30,7 @@ from klamm.protocol.value import Value
 
 VALUE_LENGTH_MAX: Final = 32_767
 CORDONED_LOG_DIRS: Final = "cordoned.log.dirs"
+UNCLEAN_LEADER_ELECTION: Final = "unclean.leader.election.enable"
 
 _RESOURCE_TYPES: Final = frozenset(map(int, ResourceType))
 
@@ -68,6 +70,12 @@ class ConfigManager:
             self._layers = NodeLayers(self._settings.static, cluster, node)
             self._layers_of = (state, state.node_configs_version)
         return self._layers
+
+    def is_unclean_election_allowed(self, state: Speculation, topic: str) -> bool:
+        """Whether the topic prefers a replica that lost records to no leader."""
+        configs = state.configs(ResourceType.TOPIC, topic)
+        value, _ = effective_topic_value(UNCLEAN_LEADER_ELECTION, self.layers(state), configs)
+        return parse_config("topic", UNCLEAN_LEADER_ELECTION, value or "") is True
 
     def alter_incrementally(
         self, state: Speculation, request: IncrementalAlterConfigsRequest

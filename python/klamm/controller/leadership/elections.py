@@ -3,16 +3,13 @@
 The engine elects, for one partition or a hundred thousand; here stands what is asked of it.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
-from klamm._engine import Elections
+from klamm._engine.controller import Elections
 from klamm.controller.result import Result
 from klamm.controller.speculation import Speculation
-from klamm.protocol.named_tuple import NamedTuple
 
 MAX_ELECTIONS_PER_IMBALANCE: Final = 1_000
 """Elections that a periodic task does at once, before others get their turn."""

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-from klamm._engine import BrokerInfo
+from klamm._engine.metadata import BrokerInfo
 from klamm.controller.features import check_broker_features
 from klamm.controller.leadership.elections import BrokerEvent, ElectionManager
 from klamm.controller.leadership.moves import Moves, in_parts
@@ -123,6 +123,7 @@ class BrokerManager:
         self, state: Speculation, request: BrokerRegistrationRequest, amended: BrokerInfo | None
     ) -> Result[BrokerRegistrationResponse]:
         record = registration_record(state, request, amended)
+        self.heartbeats.remove(request.broker_id)  # an amended one begins again, too, in a controlled shutdown
         self.heartbeats.register(request.broker_id, record.fenced)
         kind = "a new incarnation" if amended is None else "amended"
         log.info("Broker %d registers with epoch %d (%s)", request.broker_id, record.broker_epoch, kind)
@@ -221,13 +222,17 @@ class BrokerManager:
         if broker_id in self._under_way:
             self.heartbeats.contact(broker_id, epoch, now_ms)  # to be looked at again
             return Result(True)
-        log.warning("Fencing broker %d: nothing heard for %d ms", broker_id, self._settings.session_timeout_ms)
+        log.warning("Fencing broker %d: its session has ended", broker_id)
 
         def finish(_: int) -> Result[bool]:
             self.heartbeats.register(broker_id, is_fenced=True)
             return Result(True, [state.encode(_change(broker_id, epoch, fenced=_FENCE))])
 
         return self._in_parts(Moves(self._elections, state, BrokerEvent.FENCED, broker_id), (), True, finish)
+
+    def end_session(self, broker_id: int, epoch: int) -> bool:
+        """A broker's process has ended; false if it has no session in this epoch."""
+        return self.heartbeats.end_session(broker_id, epoch)
 
     def unregister(self, state: Speculation, request: UnregisterBrokerRequest) -> Result[UnregisterBrokerResponse]:
         """Forget a broker. Raises BROKER_ID_NOT_REGISTERED."""

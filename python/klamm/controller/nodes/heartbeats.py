@@ -5,14 +5,11 @@ selects one of two next states (`BrokerHeartbeatManager.calculateNextBrokerState
 a new active controller starts again from the registrations.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple, Self
 
 from klamm.protocol.messages.registration import BrokerHeartbeatRequest
-from klamm.protocol.named_tuple import NamedTuple
 
 
 class BrokerControlState(enum.Enum):
@@ -33,7 +30,7 @@ class RequestedState(enum.Enum):
     FENCE_AND_SHUT_DOWN = (True, True)
 
     @classmethod
-    def of(cls, request: BrokerHeartbeatRequest) -> RequestedState:
+    def of(cls, request: BrokerHeartbeatRequest) -> Self:
         """The state that a heartbeat requests."""
         return cls((request.want_fence, request.want_shut_down))
 
@@ -95,6 +92,7 @@ def printed_table() -> str:
 
 
 NO_OFFSET: Final = -1
+LONG_AGO_MS: Final = -(1 << 62)
 EVERYTHING_REPLAYED: Final = (1 << 63) - 1
 
 
@@ -197,6 +195,13 @@ class BrokerHeartbeats:
             return None
         del self._contacts_ms[oldest]
         return oldest
+
+    def end_session(self, broker_id: int, epoch: int) -> bool:
+        """End the session of an epoch, if there is one: the next `pop_expired` returns it."""
+        if (broker_id, epoch) not in self._contacts_ms:
+            return False
+        self._contacts_ms[broker_id, epoch] = LONG_AGO_MS
+        return True
 
     def _is_expired(self, contact_ms: int, now_ms: int) -> bool:
         return contact_ms + self.session_timeout_ms < now_ms

@@ -1,14 +1,13 @@
 """The checks on a broker registration, and its record (`ClusterControlManager.registerBroker`)."""
 
-from __future__ import annotations
+from typing import NamedTuple
 
-from klamm._engine import BrokerInfo
+from klamm._engine.metadata import BrokerInfo
 from klamm.controller.speculation import Speculation
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.features import DIRECTORY_ASSIGNMENT_LEVEL, VersionRange
 from klamm.protocol.generated.metadata_records import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
 from klamm.protocol.messages.registration import BrokerRegistrationRequest
-from klamm.protocol.named_tuple import NamedTuple
 
 
 class BrokerSettings(NamedTuple):

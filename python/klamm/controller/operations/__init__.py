@@ -16,6 +16,11 @@ from klamm.protocol.api_key import ApiKey
 
 MODULES: Final[Mapping[str, tuple[ApiKey, ...]]] = {
     "topics": (ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.ELECT_LEADERS),
+    "replicas": (
+        ApiKey.ALTER_PARTITION,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ),
     "configs": (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS),
     "features": (ApiKey.UPDATE_FEATURES,),
     "nodes": (

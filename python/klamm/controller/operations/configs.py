@@ -21,7 +21,7 @@ ALTER_CONFIGS: Final = Operation(
     ApiKey.ALTER_CONFIGS,
     configs.AlterConfigsRequest,
     configs.AlterConfigsResponse,
-    lambda controller, asked: controller.on_alter_configs(asked.request),
+    lambda decisions, asked: decisions.alter_configs(asked.request),
     lambda request, code, message: configs.AlterConfigsResponse(_refused(request, code, message)),
     by_quorum=True,
 )
@@ -29,7 +29,7 @@ INCREMENTAL_ALTER_CONFIGS: Final = Operation(
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
     configs.IncrementalAlterConfigsRequest,
     configs.IncrementalAlterConfigsResponse,
-    lambda controller, asked: controller.on_incremental_alter_configs(asked.request),
+    lambda decisions, asked: decisions.incremental_alter_configs(asked.request),
     lambda request, code, message: configs.IncrementalAlterConfigsResponse(_refused(request, code, message)),
     by_quorum=True,
 )

@@ -12,7 +12,7 @@ UPDATE_FEATURES: Final = Operation(
     ApiKey.UPDATE_FEATURES,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
-    lambda controller, asked: controller.on_update_features(asked.request),
+    lambda decisions, asked: decisions.update_features(asked.request),
     lambda request, code, message: UpdateFeaturesResponse(code, message),
     by_quorum=True,
 )

@@ -13,7 +13,7 @@ BROKER_REGISTRATION: Final = Operation(
     ApiKey.BROKER_REGISTRATION,
     messages.BrokerRegistrationRequest,
     messages.BrokerRegistrationResponse,
-    lambda controller, asked: controller.on_broker_registration(asked.now_ms(), asked.request, asked.api_version),
+    lambda decisions, asked: decisions.register_broker(asked.running_ms(), asked.request, asked.api_version),
     lambda request, code, message: messages.BrokerRegistrationResponse(code),
     broker_id=lambda request: request.broker_id,
 )
@@ -21,7 +21,7 @@ BROKER_HEARTBEAT: Final = Operation(
     ApiKey.BROKER_HEARTBEAT,
     messages.BrokerHeartbeatRequest,
     messages.BrokerHeartbeatResponse,
-    lambda controller, asked: controller.on_broker_heartbeat(asked.now_ms(), asked.request),
+    lambda decisions, asked: decisions.heartbeat(asked.running_ms(), asked.request),
     lambda request, code, message: messages.BrokerHeartbeatResponse(code),
     broker_id=lambda request: request.broker_id,
 )
@@ -29,7 +29,7 @@ UNREGISTER_BROKER: Final = Operation(
     ApiKey.UNREGISTER_BROKER,
     messages.UnregisterBrokerRequest,
     messages.UnregisterBrokerResponse,
-    lambda controller, asked: controller.on_unregister_broker(asked.request),
+    lambda decisions, asked: decisions.unregister_broker(asked.request),
     lambda request, code, message: messages.UnregisterBrokerResponse(code, message),
     broker_id=lambda request: request.broker_id,
 )
@@ -37,21 +37,21 @@ ALLOCATE_PRODUCER_IDS: Final = Operation(
     ApiKey.ALLOCATE_PRODUCER_IDS,
     messages.AllocateProducerIdsRequest,
     messages.AllocateProducerIdsResponse,
-    lambda controller, asked: controller.on_allocate_producer_ids(asked.request),
+    lambda decisions, asked: decisions.allocate_producer_ids(asked.request),
     lambda request, code, message: messages.AllocateProducerIdsResponse(code),
 )
 CONTROLLER_REGISTRATION: Final = Operation(
     ApiKey.CONTROLLER_REGISTRATION,
     messages.ControllerRegistrationRequest,
     messages.ControllerRegistrationResponse,
-    lambda controller, asked: controller.on_controller_registration(asked.request),
+    lambda decisions, asked: decisions.register_controller(asked.request),
     lambda request, code, message: messages.ControllerRegistrationResponse(code, message),
 )
 ASSIGN_REPLICAS_TO_DIRS: Final = Operation(
     ApiKey.ASSIGN_REPLICAS_TO_DIRS,
     messages.AssignReplicasToDirsRequest,
     messages.AssignReplicasToDirsResponse,
-    lambda controller, asked: controller.on_assign_replicas_to_dirs(asked.request),
+    lambda decisions, asked: decisions.assign_replicas_to_dirs(asked.request),
     lambda request, code, message: messages.AssignReplicasToDirsResponse(code),
     wire=Wire(
         directories.DirectoriesRequest,

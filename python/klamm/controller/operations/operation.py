@@ -1,36 +1,31 @@
 """An operation of the active controller: its API, its types and messages, what decides it and what refuses it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from klamm.controller.result import Result
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from klamm.controller.controller import Controller
-    from klamm.controller.result import Result
+    from klamm.controller.decisions import Decisions
 
 Q = TypeVar("Q")
 A = TypeVar("A")
 
 
-@dataclass(frozen=True)
-class PendingRequest(Generic[Q]):
+class PendingRequest(NamedTuple, Generic[Q]):
     """A request whose turn has come, and what a decision may draw on beside the controller's state."""
 
     request: Q
     api_version: int
-    now_ms: Callable[[], int]
-    """The clock, read when the turn has come."""
+    running_ms: Callable[[], int]
+    """The time by which sessions are counted."""
     random_bytes: Callable[[int], bytes]
     """That many random bytes."""
 
 
-@dataclass(frozen=True)
-class Wire:
+class Wire(NamedTuple):
     """The messages of an operation whose own types are not shaped as the messages are."""
 
     request: type[Any]
@@ -43,14 +38,13 @@ class Wire:
     """Of the operation's request and its answer."""
 
 
-@dataclass(frozen=True)
-class Operation(Generic[Q, A]):
+class Operation(NamedTuple, Generic[Q, A]):
     """One operation."""
 
     api_key: ApiKey
     request: type[Q]
     response: type[A]
-    decide: Callable[[Controller, PendingRequest[Q]], Result[A]]
+    decide: Callable[["Decisions", PendingRequest[Q]], Result[A]]
     refuse: Callable[[Q, ErrorCode, str | None], A]
     """The answer to a request that fails as a whole: each API has its own way to say so."""
     timeout_ms: Callable[[Q], int] = lambda request: 1
@@ -61,11 +55,9 @@ class Operation(Generic[Q, A]):
     """Whether the decision depends on who is in the quorum when its turn comes: voters come and go."""
     wire: Wire | None = None
 
-    def decided(self, controller: Controller, asked: PendingRequest[Q]) -> Result[A]:
-        """What the controller makes of a request; a KafkaError of the core is the refusal of all of it."""
-        from klamm.controller.result import Result
-
+    def decided(self, decisions: "Decisions", asked: PendingRequest[Q]) -> Result[A]:
+        """What the controller decides on a request; a KafkaError is the refusal of all of it."""
         try:
-            return self.decide(controller, asked)
+            return self.decide(decisions, asked)
         except KafkaError as error:
             return Result(self.refuse(asked.request, error.code, error.message))

@@ -53,7 +53,7 @@ CREATE_TOPICS: Final = Operation(
     ApiKey.CREATE_TOPICS,
     topics.CreateTopicsRequest,
     topics.CreateTopicsResponse,
-    lambda controller, asked: controller.on_create_topics(
+    lambda decisions, asked: decisions.create_topics(
         asked.request, asked.random_bytes(RANDOM_BYTES_PER_TOPIC * len(asked.request.topics))
     ),
     _refuse_create_topics,
@@ -63,7 +63,7 @@ DELETE_TOPICS: Final = Operation(
     ApiKey.DELETE_TOPICS,
     topics.DeleteTopicsRequest,
     topics.DeleteTopicsResponse,
-    lambda controller, asked: controller.on_delete_topics(asked.request, asked.api_version),
+    lambda decisions, asked: decisions.delete_topics(asked.request, asked.api_version),
     _refuse_delete_topics,
     timeout_ms=lambda request: request.timeout_ms,
 )
@@ -71,9 +71,7 @@ CREATE_PARTITIONS: Final = Operation(
     ApiKey.CREATE_PARTITIONS,
     topics.CreatePartitionsRequest,
     topics.CreatePartitionsResponse,
-    lambda controller, asked: controller.on_create_partitions(
-        asked.request, int.from_bytes(asked.random_bytes(8), "big")
-    ),
+    lambda decisions, asked: decisions.create_partitions(asked.request, int.from_bytes(asked.random_bytes(8), "big")),
     _refuse_create_partitions,
     timeout_ms=lambda request: request.timeout_ms,
 )
@@ -81,7 +79,7 @@ ELECT_LEADERS: Final = Operation(
     ApiKey.ELECT_LEADERS,
     topics.ElectLeadersRequest,
     topics.ElectLeadersResponse,
-    lambda controller, asked: controller.on_elect_leaders(asked.request),
+    lambda decisions, asked: decisions.elect_leaders(asked.request),
     _refuse_elect_leaders,
     timeout_ms=lambda request: request.timeout_ms,
 )

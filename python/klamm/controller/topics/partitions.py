@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from klamm._engine import partition_records
+from klamm._engine.controller import partition_records
 from klamm.controller.result import MAX_RECORDS_PER_BATCH, Result, check_record_count
 from klamm.controller.speculation import Speculation
 from klamm.controller.topics.placement import Assignments, check_assignment, place

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from klamm._engine import PlacementError, Placer
+from klamm._engine.controller import PlacementError, Placer
 from klamm.controller.speculation import Speculation
 from klamm.protocol.errors import ErrorCode, KafkaError
 
@@ -22,26 +22,33 @@ def place(state: Speculation, partition_count: int, replication_factor: int, see
 
 
 def check_assignment(state: Speculation, partition: int, brokers: Sequence[int], factor: int | None) -> None:
-    """Raises INVALID_REPLICA_ASSIGNMENT for a manual assignment of one partition that cannot be.
+    """Raises INVALID_REPLICA_ASSIGNMENT for a manual assignment of one new partition that cannot be.
 
     `factor` is the number of replicas of the partitions before it; None for the first.
     """
-    wrong = _what_is_wrong(state, partition, brokers, factor)
+    check_replicas(state, partition, brokers)
+    if factor is not None and len(brokers) != factor:
+        text = f"Partition {partition} is assigned to {len(brokers)} broker(s), those before it to {factor}."
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+    known = map(state.image.broker, brokers)
+    if not any(broker.is_active for broker in known if broker is not None):
+        text = f"Every broker that partition {partition} is assigned to is fenced or in controlled shutdown."
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+
+
+def check_replicas(state: Speculation, partition: int, brokers: Sequence[int]) -> None:
+    """Raises INVALID_REPLICA_ASSIGNMENT unless these are different registered brokers, which may be fenced."""
+    wrong = _what_is_wrong(state, partition, brokers)
     if wrong is not None:
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, wrong)
 
 
-def _what_is_wrong(state: Speculation, partition: int, brokers: Sequence[int], factor: int | None) -> str | None:
+def _what_is_wrong(state: Speculation, partition: int, brokers: Sequence[int]) -> str | None:
     if not brokers:
         return f"Partition {partition} is assigned to no broker."
-    known = {broker_id: state.image.broker(broker_id) for broker_id in sorted(brokers)}
-    for broker_id, broker in known.items():
-        if broker is None:
+    for broker_id in sorted(set(brokers)):
+        if state.image.broker(broker_id) is None:
             return f"Partition {partition} is assigned to broker {broker_id}, which is not registered."
         if brokers.count(broker_id) > 1:
             return f"Partition {partition} is assigned to broker {broker_id} more than once."
-    if factor is not None and len(brokers) != factor:
-        return f"Partition {partition} is assigned to {len(brokers)} broker(s), those before it to {factor}."
-    if not any(broker.is_active for broker in known.values() if broker is not None):
-        return f"Every broker that partition {partition} is assigned to is fenced or in controlled shutdown."
     return None

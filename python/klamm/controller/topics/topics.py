@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from klamm._engine import topic_records
+from klamm._engine.controller import topic_records
 from klamm.config.values import NodeLayers
 from klamm.controller.configs.configs import ConfigManager
 from klamm.controller.configs.effective_configs import DefaultEntries

@@ -1,1 +1,1 @@
-"""The group coordinator: members, generations, committed offsets."""
+"""The group coordinator: members, generations and committed offsets."""

@@ -1,4 +1,4 @@
-"""A classic group and its members: what they are, not what happens to them (facts 11.2)."""
+"""A classic group and its members as data; other modules decide about changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_TIMESTAMP: Final = -1
 
 @dataclass(slots=True)
 class Member:
-    """A member of a classic group. Its tickets are requests that wait for the others."""
+    """A member of a classic group. Its tickets are JoinGroup and SyncGroup requests that wait for other members."""
 
     member_id: str
     group_instance_id: str | None
@@ -34,27 +34,27 @@ class Member:
 
     @property
     def has_satisfied_heartbeat(self) -> bool:
-        """Whether the session may not end now: its request waits here. A new member's may (it knows no id yet)."""
+        """Whether a waiting request keeps the session alive. Not for a new member, which does not know its id yet."""
         return not self.is_new and (self.join_ticket is not None or self.sync_ticket is not None)
 
     def metadata(self, protocol_name: str) -> bytes:
-        """What the member said for a protocol that it supports."""
+        """The member's metadata for a protocol that it supports."""
         return next(protocol.metadata for protocol in self.protocols if protocol.name == protocol_name)
 
     def vote(self, candidates: set[str]) -> str:
-        """The first of the member's protocols that everybody supports."""
+        """The first of the member's protocols that is in `candidates`."""
         return next(protocol.name for protocol in self.protocols if protocol.name in candidates)
 
 
 @dataclass(slots=True)
 class ClassicGroup:
-    """Members, generation and phase of a group.
+    """Members, generation and state of a group.
 
-    1. `members` keeps the order of joining; the leader, if there is one, is a member.
-    2. `static_members` maps exactly the instance ids of `members` to their member ids.
-    3. `pending_joins` are ids handed out that are no members yet; `pending_syncs` are members.
+    1. `members` is in the order of joining; the leader, if there is one, is a member.
+    2. `static_members` maps the instance ids of `members` to their member ids, and contains no others.
+    3. `pending_joins` are assigned member ids that have not joined yet; `pending_syncs` are members.
     4. `waiting_joins` counts the members with a `join_ticket`.
-    5. `supporters` counts the members by protocol name; no member names a protocol twice.
+    5. `supporters` counts the members by protocol name; no member lists a protocol twice.
     6. Every member of a stable group supports `protocol_name`.
     """
 
@@ -74,13 +74,13 @@ class ClassicGroup:
     supporters: dict[str, int] = field(default_factory=dict)
     new_member_added: bool = False
     initial_delay_ms: int | None = None
-    """While the first members of an empty group are awaited: the delay under way."""
+    """The delay in progress while an empty group waits for its first members."""
     initial_remaining_ms: int = 0
     topics: frozenset[str] | None = None
-    """What its consumers subscribe to; None when that is not known."""
+    """The topics that its consumers subscribe to; None if unknown."""
 
     def become(self, state: GroupState, now_ms: int) -> None:
-        """Go to a next state."""
+        """Change the state."""
         assert state in NEXT_STATES[self.state], f"group {self.group_id}: {self.state.value} -> {state.value}"
         self.previous_state = self.state
         self.state = state
@@ -88,7 +88,7 @@ class ClassicGroup:
 
     @property
     def can_rebalance(self) -> bool:
-        """Whether a join phase may begin."""
+        """Whether the join phase may start."""
         return GroupState.PREPARING_REBALANCE in NEXT_STATES[self.state]
 
     @property
@@ -103,16 +103,16 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The largest of the members'."""
+        """The largest rebalance timeout of the members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     @property
     def has_all_joined(self) -> bool:
-        """Whether every member waits in a join and no handed-out id is still to come."""
+        """Whether every member has a waiting join and no assigned id is still to join."""
         return len(self.members) == self.waiting_joins and not self.pending_joins
 
     def add(self, member: Member, ticket: Ticket) -> None:
-        """Take a member in, its join waiting as `ticket`; the first one leads."""
+        """Add a member with `ticket` as its waiting join; the first member becomes leader."""
         self.members[member.member_id] = member
         self._count(member, 1)
         if member.group_instance_id is not None:
@@ -123,13 +123,13 @@ class ClassicGroup:
         self.pending_joins.discard(member.member_id)
 
     def await_join(self, member: Member, ticket: Ticket) -> Ticket:
-        """Let `ticket` (None: nothing) be the member's waiting join; the one before is returned."""
+        """Replace the member's waiting join by `ticket` (None: no join), and return the previous one."""
         before, member.join_ticket = member.join_ticket, ticket
         self.waiting_joins += (ticket is not None) - (before is not None)
         return before
 
     def remove(self, member_id: str) -> None:
-        """Forget a member or a pending id; any other member takes over a lead."""
+        """Remove a member or a pending id. If it was the leader, another member becomes leader."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count(member, -1)
@@ -142,7 +142,7 @@ class ClassicGroup:
         self.pending_syncs.discard(member_id)
 
     def rename(self, old: Member, new_member_id: str) -> Member:
-        """Let a static member go on under a new id, its tickets given back before."""
+        """Give a static member a new id. Its tickets were answered before."""
         del self.members[old.member_id]
         new = Member(
             new_member_id,
@@ -157,13 +157,16 @@ class ClassicGroup:
         self.members[new_member_id] = new
         if self.leader_id == old.member_id:
             self.leader_id = new_member_id
-        assert old.group_instance_id is not None, f"{old.member_id} is no static member"
+        assert old.group_instance_id is not None, f"{old.member_id} is not a static member"
         self.static_members[old.group_instance_id] = new_member_id
         self.pending_syncs.discard(old.member_id)
         return new
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> Member:
-        """The member of this id. Raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID for one that was replaced."""
+        """The member with this id.
+
+        Raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member has the instance id.
+        """
         if group_instance_id is not None:
             owner = self.static_members.get(group_instance_id)
             if owner is not None and owner != member_id:
@@ -176,7 +179,7 @@ class ClassicGroup:
         return member
 
     def set_protocols(self, member: Member, protocols: tuple[JoinProtocol, ...]) -> None:
-        """Let a member support these from now on."""
+        """Replace the protocols that a member supports."""
         self._count(member, -1)
         member.protocols = protocols
         self._count(member, 1)
@@ -193,16 +196,18 @@ class ClassicGroup:
         names = [protocol.name for protocol in protocols]
         if self.is_empty:
             return bool(protocol_type and names)
-        everybody = len(self.members)
-        return self.protocol_type == protocol_type and any(self.supporters.get(name, 0) == everybody for name in names)
+        member_count = len(self.members)
+        return self.protocol_type == protocol_type and any(
+            self.supporters.get(name, 0) == member_count for name in names
+        )
 
     def candidates(self) -> set[str]:
         """The protocols that every member supports."""
-        everybody = len(self.members)
-        return {name for name, supporters in self.supporters.items() if supporters == everybody}
+        member_count = len(self.members)
+        return {name for name, supporters in self.supporters.items() if supporters == member_count}
 
     def select_protocol(self) -> str:
-        """The candidate with the most votes; of equals the one that was voted for first."""
+        """The candidate with the most votes; with equal votes, the candidate that received a vote first."""
         candidates = self.candidates()
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -211,7 +216,7 @@ class ClassicGroup:
         return max(votes, key=votes.__getitem__)
 
     def elect_joined_leader(self) -> bool:
-        """Whether the leader waits in a join, after giving the lead to one that does."""
+        """Whether the leader has a waiting join; if not, a member that has one becomes leader first."""
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].join_ticket is not None:
@@ -222,7 +227,7 @@ class ClassicGroup:
         return leader is not None
 
     def begin_generation(self, now_ms: int) -> None:
-        """End a join phase, with the members that are left."""
+        """End the join phase with the members that are left."""
         self.generation_id += 1
         self.protocol_name = self.select_protocol() if self.members else None
         self.topics = self.read_topics()
@@ -230,7 +235,7 @@ class ClassicGroup:
         self.pending_syncs.clear()
 
     def read_topics(self) -> frozenset[str] | None:
-        """What the members subscribe to; None when they are no consumers or it cannot be read."""
+        """The topics that the members subscribe to; None if they are not consumers or cannot be parsed."""
         if not self.uses_consumer_protocol:
             return None
         name = self.protocol_name
@@ -243,7 +248,7 @@ class ClassicGroup:
             return None
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether members may want the topic's offsets; unreadable consumers want everything."""
+        """Whether members may need the topic's offsets. If subscriptions cannot be parsed, every topic counts."""
         return self.uses_consumer_protocol if self.topics is None else topic in self.topics
 
     def leader_view(self) -> tuple[JoinGroupMember, ...]:
@@ -255,7 +260,7 @@ class ClassicGroup:
         )
 
     def to_record(self, assignments: dict[str, bytes]) -> GroupMetadata:
-        """What is kept of the group; a member without an assignment gets an empty one."""
+        """The group as a record. A member without an assignment gets an empty one."""
         name = self.protocol_name or ""
         members = tuple(
             MemberMetadata(
@@ -280,37 +285,37 @@ class ClassicGroup:
         )
 
     @classmethod
-    def from_record(cls, group_id: str, kept: GroupMetadata) -> ClassicGroup:
-        """The group that a record tells of: Stable, or Empty without members."""
+    def from_record(cls, group_id: str, record: GroupMetadata) -> ClassicGroup:
+        """The group of a record: Stable, or Empty without members."""
         group = cls(
             group_id,
-            GroupState.STABLE if kept.members else GroupState.EMPTY,
-            generation_id=kept.generation,
-            protocol_type=kept.protocol_type or None,
-            protocol_name=kept.protocol,
-            leader_id=kept.leader,
-            state_timestamp_ms=kept.current_state_timestamp_ms,
+            GroupState.STABLE if record.members else GroupState.EMPTY,
+            generation_id=record.generation,
+            protocol_type=record.protocol_type or None,
+            protocol_name=record.protocol,
+            leader_id=record.leader,
+            state_timestamp_ms=record.current_state_timestamp_ms,
         )
-        for member in kept.members:
-            group.add(_member_of(member, kept.protocol or ""), None)
+        for member in record.members:
+            group.add(_member_of(member, record.protocol or ""), None)
         if group.leader_id not in group.members:
             group.leader_id = next(iter(group.members), None)
         group.topics = group.read_topics()
         return group
 
 
-def _member_of(kept: MemberMetadata, protocol: str) -> Member:
+def _member_of(record: MemberMetadata, protocol: str) -> Member:
     # Version 0 of the record has no rebalance timeout (-1).
-    has_timeout = kept.rebalance_timeout_ms != -1
+    has_timeout = record.rebalance_timeout_ms != -1
     return Member(
-        kept.member_id,
-        kept.group_instance_id,
-        kept.client_id,
-        kept.client_host,
-        kept.rebalance_timeout_ms if has_timeout else kept.session_timeout_ms,
-        kept.session_timeout_ms,
-        (JoinProtocol(protocol, kept.subscription),),
-        kept.assignment,
+        record.member_id,
+        record.group_instance_id,
+        record.client_id,
+        record.client_host,
+        record.rebalance_timeout_ms if has_timeout else record.session_timeout_ms,
+        record.session_timeout_ms,
+        (JoinProtocol(protocol, record.subscription),),
+        record.assignment,
     )
 
 
@@ -318,5 +323,5 @@ EMPTY_GROUP_RECORD_GENERATION: Final = 0
 
 
 def empty_group_record(group: ClassicGroup) -> GroupMetadata:
-    """What is kept of a group at its creation."""
+    """The record of a group at its creation."""
     return GroupMetadata("", EMPTY_GROUP_RECORD_GENERATION, None, None, group.state_timestamp_ms, ())

@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch and OffsetDelete (facts 11.1, 11.2)."""
+"""OffsetCommit, OffsetFetch and OffsetDelete (Kafka's `OffsetMetadataManager`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from klamm._engine import CommitRequest
+from klamm._engine.groups import CommitRequest
 from klamm.coordinator.groups.classic_group import ClassicGroup, Member
 from klamm.coordinator.groups.context import ShardContext, log
 from klamm.coordinator.groups.offsets import TopicOffsets
@@ -42,8 +42,8 @@ GROUP_ID_NOT_FOUND_MIN_VERSION: Final = 9
 INT64_MAX: Final = 2**63 - 1
 
 CommitAnswer = int | list[int]
-"""An error code for all partitions, or one for each, in order."""
-# An enumeration's members are looked up in a microsecond's tenth, and every commit needs some.
+"""An error code for all partitions, or one per partition in order."""
+# Looking up an enum member takes 0.1 us, and every commit needs several.
 NONE: Final = ErrorCode.NONE
 OK: Final = int(ErrorCode.NONE)
 UNKNOWN_SERVER_ERROR: Final = int(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -51,19 +51,19 @@ RENEWING_STATES: Final = (GroupState.STABLE, GroupState.PREPARING_REBALANCE)
 _MAKE_OFFSET: Final[Callable[[tuple[int, int, str, int, int, bytes, int]], OffsetAndMetadata]] = partial(
     tuple.__new__, OffsetAndMetadata
 )
-"""`OffsetAndMetadata._make`, without a step in Python."""
+"""`OffsetAndMetadata._make` without a Python frame."""
 Change = tuple[str, str, int, OffsetAndMetadata | None]
-"""Group, topic, partition, and the offset that is now committed there, if any."""
+"""Group, topic, partition, and the offset that is committed there now, or None."""
 
 
 class Commits:
-    """Handles the offsets of groups."""
+    """Handles the committed offsets of groups."""
 
     def __init__(self, context: ShardContext) -> None:
         self._context = context
 
     def on_commit(self, now_ms: int, ticket: Ticket, request: CommitRequest) -> None:
-        """Commit the offsets of partitions that exist: all that are well formed, in one batch."""
+        """Commit all valid offsets of existing partitions in one batch."""
         code = self._check_commit(now_ms, request)
         answer = int(code) if code is not NONE else self._commit(now_ms, request)
         if answer == UNKNOWN_SERVER_ERROR:
@@ -110,17 +110,17 @@ class Commits:
     def _check_without_group(self, request: CommitRequest) -> ErrorCode:
         foreign = self._context.foreign.get(request.group_id)
         if foreign is not None:
-            # Nobody can be a member of it here.
+            # No member of a group of another type can commit here.
             anonymous = request.generation_id_or_member_epoch < 0 and not foreign.has_members
             return ErrorCode.NONE if anonymous else ErrorCode.UNKNOWN_MEMBER_ID
         if request.generation_id_or_member_epoch < 0:
-            return ErrorCode.NONE  # an admin or a consumer that manages its partitions itself: a simple group
+            return ErrorCode.NONE  # an admin, or a consumer that assigns its own partitions: a simple group
         if request.version >= GROUP_ID_NOT_FOUND_MIN_VERSION:
             return ErrorCode.GROUP_ID_NOT_FOUND
         return ErrorCode.ILLEGAL_GENERATION
 
     def apply(self, records: list[LogRecord], changes: list[Change]) -> bool:
-        """Take the changes into memory and their records to the log, as one operation; False if they do not fit."""
+        """Apply the changes and write their records as one operation; False if they do not fit into a batch."""
         overwritten = self._context.pipeline.write(records)
         if overwritten is None:
             return False
@@ -129,7 +129,7 @@ class Commits:
         return True
 
     def replay(self, change: Change, overwritten: Overwritten | None) -> None:
-        """Apply one change in memory; an unknown group is created."""
+        """Apply one change to the state. An unknown group is created."""
         group_id, topic, partition, commit = change
         context = self._context
         context.next_record_offset += 1
@@ -141,16 +141,16 @@ class Commits:
         context.offsets.put(group_id, topic, partition, commit, overwritten)
 
     def make_simple_group(self, group_id: str, overwritten: Overwritten | None) -> None:
-        """Let a group without members exist, because it has offsets. It has no record of its own."""
+        """Create a group without members because it has offsets. It has no record of its own."""
         if self._context.foreign.get(group_id) is not None or group_id in self._context.groups:
             return
-        log.info("group %s: a simple group, made by an offset commit", group_id)
+        log.info("group %s: a simple group, created by an offset commit", group_id)
         self._context.groups[group_id] = ClassicGroup(group_id)
         if overwritten is not None:
             self._context.note_group(overwritten, group_id, None)
 
     def on_fetch(self, now_ms: int, ticket: Ticket, request: FetchGroup, require_stable: bool) -> None:
-        """Answer with committed offsets: those at the high watermark, or, if they must be stable, the newest."""
+        """Answer with committed offsets: those below the high watermark, or the newest if `require_stable`."""
         error = self._check_fetch(request)
         if error is not ErrorCode.NONE:
             self._context.reply(ticket, fetch_error(request, error))
@@ -190,7 +190,7 @@ class Commits:
         return FetchedTopic(topic.name, topic.topic_id, tuple(partitions))
 
     def on_delete(self, now_ms: int, ticket: Ticket, request: OffsetDeleteRequest) -> None:
-        """Take offsets away, of topics that no member subscribes to."""
+        """Delete the offsets of topics to which no member subscribes."""
         error = self._check_delete(request.group_id)
         if error is not ErrorCode.NONE:
             response = OffsetDeleteResponse(error)
@@ -208,7 +208,7 @@ class Commits:
         if group is None and foreign is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if foreign is not None:
-            # What its members subscribe to is not known here.
+            # The subscriptions of its members are unknown.
             return ErrorCode.NON_EMPTY_GROUP if foreign.has_members else ErrorCode.NONE
         assert group is not None
         return ErrorCode.NONE if group.is_empty or group.uses_consumer_protocol else ErrorCode.NON_EMPTY_GROUP
@@ -227,7 +227,7 @@ class Commits:
 
 
 def _check_member(group: ClassicGroup, generation_id: int, request: CommitRequest) -> Member:
-    """The member that commits. Raises what refuses the commit."""
+    """The member that commits. Raises KafkaError if the commit is refused."""
     member_id, instance_id = request.member_id, request.group_instance_id
     if generation_id < 0 and member_id == UNKNOWN_MEMBER_ID and instance_id is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -240,7 +240,7 @@ def _check_member(group: ClassicGroup, generation_id: int, request: CommitReques
 
 
 def _is_other_topic(stored_id: bytes, asked_id: bytes) -> bool:
-    """Whether both ids are known and differ: the topic was created again since the commit."""
+    """Whether both ids are known and differ: the topic was created again after the commit."""
     return stored_id != asked_id and ZERO_ID not in (stored_id, asked_id)
 
 
@@ -251,7 +251,7 @@ def offset_record(change: Change) -> LogRecord:
 
 
 def fetch_error(request: FetchGroup, error: ErrorCode) -> FetchedGroup:
-    """The error for the group; its partitions are listed for version 1, which has errors only there."""
+    """The error for the group. Its partitions are listed for version 1, which has errors only per partition."""
     code = int(error)
     topics = tuple(
         FetchedTopic(
@@ -270,7 +270,7 @@ def _failed_commit(_: CommitRequest, error: ErrorCode) -> CommitAnswer:
 
 def _failed_fetch(request: FetchGroup, error: ErrorCode) -> FetchedGroup:
     code = FAILED_APPENDS.get(error, error)
-    # Consumers before 3.9 do not know COORDINATOR_NOT_AVAILABLE here; NOT_COORDINATOR makes them look again.
+    # Consumers before 3.9 do not expect COORDINATOR_NOT_AVAILABLE here; NOT_COORDINATOR makes them find it again.
     is_unavailable = code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     return fetch_error(request, ErrorCode.NOT_COORDINATOR if is_unavailable else code)
 

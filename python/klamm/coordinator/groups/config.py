@@ -1,4 +1,4 @@
-"""The configuration keys that the group coordinator reads, with Apache Kafka's defaults (facts 12)."""
+"""The configuration keys of the group coordinator, with Apache Kafka's defaults."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from klamm.protocol.value import Value
 
 
 class GroupConfig(Value):
-    """Each field is the key of its name with dots for underscores, except where its comment says otherwise."""
+    """Each field is a configuration key with underscores for dots, unless its comment says otherwise."""
 
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
@@ -20,9 +20,9 @@ class GroupConfig(Value):
     offsets_topic_replication_factor: int = 3
     offsets_topic_segment_bytes: int = 104_857_600
     batch_bytes_max: int = 1_048_588
-    """The offsets topic's `max.message.bytes`: operations share a batch up to here; a larger one is refused."""
+    """`max.message.bytes` of the offsets topic. Operations share a batch up to this size; a larger one is refused."""
     new_member_join_timeout_ms: int = 300_000
-    """No key in Kafka either: how long a new member may wait in its first join before it is forgotten."""
+    """Not a configuration key, as in Kafka: how long a new member may wait in its first join before it is removed."""
 
     @property
     def offsets_retention_ms(self) -> int:
@@ -30,7 +30,7 @@ class GroupConfig(Value):
         return self.offsets_retention_minutes * 60_000
 
     def offsets_topic_configs(self) -> dict[str, str]:
-        """The topic configs with which `__consumer_offsets` is created (facts 11.1)."""
+        """The topic configs with which `__consumer_offsets` is created."""
         return {
             "cleanup.policy": "compact",
             "compression.type": "producer",

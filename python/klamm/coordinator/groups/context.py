@@ -1,4 +1,4 @@
-"""What the parts of a shard share: its groups, offsets, timers, configuration and the way to the log."""
+"""What the parts of a group shard share: groups, offsets, timers, configuration and the pipeline to the log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXPIRY_TIMER: Final[TimerKey] = ("expiry",)
 
 
 def session_timer(group_id: str, member_id: str) -> TimerKey:
-    """A member, or a pending id, that has to let hear of itself."""
+    """The session of a member or of a pending id."""
     return ("session", group_id, member_id)
 
 
@@ -37,12 +37,12 @@ def join_timer(group_id: str) -> TimerKey:
 
 
 def sync_timer(group_id: str) -> TimerKey:
-    """The end of the wait for everybody's SyncGroup."""
+    """The end of the wait for the SyncGroup of every member."""
     return ("sync", group_id)
 
 
 class ShardContext:
-    """The state of one partition of `__consumer_offsets`, and the few ways to change what is kept of it."""
+    """The state of one partition of `__consumer_offsets`, and the methods that write its records."""
 
     def __init__(self, config: GroupConfig, draw_uuid: Callable[[], str], counts: GroupCounts) -> None:
         self.config: Final = config
@@ -56,10 +56,10 @@ class ShardContext:
         self.offsets: Final = OffsetStore()
         self.foreign: Final = ForeignGroups()
         self.next_record_offset = 0
-        """Grows with every record of an offset as the log's offsets do; after loading it may be lower."""
+        """Grows with every offset record, as log offsets do; after loading it may be lower than the log end offset."""
 
     def reply(self, ticket: Ticket, response: object) -> None:
-        """Answer now."""
+        """Respond now."""
         self.pipeline.reply(ticket, response)
 
     def renew_session(self, now_ms: int, group: ClassicGroup, member: Member) -> None:
@@ -67,21 +67,24 @@ class ShardContext:
         self.timers.schedule(session_timer(group.group_id, member.member_id), now_ms + member.session_timeout_ms)
 
     def create_group(self, now_ms: int, group_id: str) -> ClassicGroup:
-        """A new empty group, in memory; the caller sees to its record."""
+        """Create an empty group in memory; the caller writes its record."""
         group = ClassicGroup(group_id, state_timestamp_ms=now_ms)
         self.groups[group_id] = group
         return group
 
     def note_group(self, overwritten: Overwritten, group_id: str, before: ClassicGroup | None) -> None:
-        """Note what the group was, for a rollback."""
+        """Add the group's previous state to the snapshot for a rollback."""
         overwritten.groups.setdefault(group_id, before)
 
-    def keep_group(self, now_ms: int, group: ClassicGroup, assignments: dict[str, bytes], done: Done) -> None:
-        """Write what is kept of a group, which memory shows already."""
+    def write_group(self, now_ms: int, group: ClassicGroup, assignments: dict[str, bytes], done: Done) -> None:
+        """Write the record of a group whose changes are already in memory."""
         self._append_group(now_ms, group, group.to_record(assignments), done)
 
-    def keep_new_group(self, now_ms: int, group: ClassicGroup, done: Done) -> None:
-        """Write that a new group is there, instead of an empty foreign one of its id; a failure removes it again."""
+    def write_new_group(self, now_ms: int, group: ClassicGroup, done: Done) -> None:
+        """Write the record of a new group.
+
+        It replaces an empty foreign group with its id. A failure removes it again.
+        """
         foreign = self.foreign.remove(group.group_id)
         tombstones = [] if foreign is None else foreign.tombstones()
         overwritten = self._append_group(now_ms, group, empty_group_record(group), done, tombstones)
@@ -95,16 +98,16 @@ class ShardContext:
             self.note_foreign(overwritten, foreign)
 
     def note_foreign(self, overwritten: Overwritten | None, before: ForeignGroup) -> None:
-        """Bring back a foreign group that was removed: by a rollback, or at once if nothing is written."""
+        """Restore a removed foreign group: on rollback, or now if nothing was written."""
         if overwritten is None:
             self.foreign.restore(before)
         else:
             overwritten.undo.append(lambda: self.foreign.restore(before))
 
     def _append_group(
-        self, now_ms: int, group: ClassicGroup, kept: GroupMetadata, done: Done, before: Sequence[LogRecord] = ()
+        self, now_ms: int, group: ClassicGroup, metadata: GroupMetadata, done: Done, before: Sequence[LogRecord] = ()
     ) -> Overwritten | None:
-        records = [*before, (group_key(group.group_id), group_value(kept))]
+        records = [*before, (group_key(group.group_id), group_value(metadata))]
         overwritten = self.pipeline.write(records)
         if overwritten is None:
             done(now_ms, ErrorCode.MESSAGE_TOO_LARGE)
@@ -113,7 +116,7 @@ class ShardContext:
         return overwritten
 
     def remove_group(self, group_id: str, overwritten: Overwritten | None) -> None:
-        """Forget a classic group, as its tombstone says."""
+        """Remove a classic group from memory; its tombstone was written or replayed."""
         group = self.groups.pop(group_id, None)
         if group is None:
             return
@@ -122,16 +125,16 @@ class ShardContext:
             self.note_group(overwritten, group_id, group)
 
     def cancel_timers(self, group: ClassicGroup) -> None:
-        """Stop all that the group waits for."""
+        """Cancel all timers of the group."""
         for member_id in (*group.members, *group.pending_joins):
             self.timers.cancel(session_timer(group.group_id, member_id))
         self.timers.cancel(join_timer(group.group_id))
         self.timers.cancel(sync_timer(group.group_id))
 
     def visible_group(self, group_id: str) -> ClassicGroup | None:
-        """The group as plain reads see it: until a deletion is committed it is there, with its newest members.
+        """The group as plain reads see it. Until a deletion is committed, the group is visible with its newest members.
 
-        One that is being made is there at once, though its record is not committed: its members may know already.
+        A group that is being created is visible before its record is committed: its members may already know it.
         """
         for overwritten in self.pipeline.snapshots():
             before: ClassicGroup | None = overwritten.groups.get(group_id)
@@ -140,7 +143,7 @@ class ShardContext:
         return self.groups.get(group_id)
 
     def visible_groups(self) -> dict[str, ClassicGroup]:
-        """All groups that plain reads see; not to be changed."""
+        """All groups that plain reads see; do not modify."""
         if self.pipeline.is_idle:
             return self.groups
         groups = dict(self.groups)
@@ -149,7 +152,7 @@ class ShardContext:
         return groups
 
     def rollback(self, overwritten: Overwritten) -> None:
-        """Restore what was there before a write, the newest that is left."""
+        """Restore the state before a write, the newest one that is pending."""
         for undo in reversed(overwritten.undo):
             undo()
         self.offsets.rollback(overwritten)

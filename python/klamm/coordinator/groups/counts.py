@@ -1,25 +1,24 @@
-"""What a node's group coordinator has done, counted where it is done; the names are Apache Kafka's."""
+"""Counters of a node's group coordinator, under Apache Kafka's names."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 _GROUP: Final = "kafka.server:type=group-coordinator-metrics,name="
 
 
+@dataclass(slots=True)
 class GroupCounts:
-    """Numbers that only grow, of all partitions together."""
+    """Counters over all partitions. They only grow."""
 
-    __slots__ = ("completed_rebalances", "offset_commits", "offset_deletions", "offset_expirations")
-
-    def __init__(self) -> None:
-        self.completed_rebalances = 0
-        self.offset_commits = 0
-        self.offset_deletions = 0
-        self.offset_expirations = 0
+    completed_rebalances: int = 0
+    offset_commits: int = 0
+    offset_deletions: int = 0
+    offset_expirations: int = 0
 
     def named(self) -> dict[str, int]:
-        """All of them, by name."""
+        """All counters by name."""
         return {
             f"{_GROUP}group-completed-rebalance-count": self.completed_rebalances,
             f"{_GROUP}offset-commit-count": self.offset_commits,

@@ -1,4 +1,4 @@
-"""The group coordinator of a node: the group APIs over the shards that the coordinator runtime hosts."""
+"""The group coordinator of a node: the group APIs on top of the shards of the coordinator runtime."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
-from klamm._engine import CommitRequest
+from klamm._engine.groups import CommitRequest
 from klamm.coordinator.groups.commits import CommitAnswer, fetch_error
 from klamm.coordinator.groups.config import GroupConfig
 from klamm.coordinator.groups.counts import GroupCounts
@@ -39,11 +39,11 @@ from klamm.protocol.messages.group_messages import (
 
 
 class GroupCoordinator:
-    """Answers the group APIs for the partitions of `__consumer_offsets` that are led here.
+    """Answers the group APIs for the partitions of `__consumer_offsets` that this node leads.
 
-    All methods are called in the loop's thread. The answers of those that give one per request never raise KafkaError:
-    refusals are in the answer, as Kafka puts them there. What clients ask all the time takes a callback for its answer,
-    which may be called at once: a task and its futures would cost more than the answer.
+    Call all methods in the loop's thread. Methods never raise KafkaError: errors are in the response, at the place that
+    Kafka uses. The most frequent requests take a callback for the response, which may be called at once, because a task
+    and its futures would cost more than the response.
     """
 
     def __init__(
@@ -60,40 +60,43 @@ class GroupCoordinator:
         self.runtime: Final = CoordinatorRuntime(offsets_log, lambda: GroupShard(config, draw_uuid, self.counts))
 
     def partition_for(self, group_id: str) -> int:
-        """The partition of `__consumer_offsets` that a group belongs to."""
+        """The partition of `__consumer_offsets` for a group."""
         return partition_of(group_id, self._partition_count)
 
     def use_partition_count(self, partition_count: int) -> None:
-        """The partition count of the offsets topic. As in Kafka it is fixed from the first election on:
+        """Set the partition count of the offsets topic. As in Kafka it is fixed from the first election on.
 
-        a partition that is added later gets no groups before a restart, because other groups would change partitions.
+        A partition that is added later gets no groups before a restart, because other groups would change partitions.
         """
         if not self.runtime.shards.all():
             self._partition_count = partition_count
 
     def on_elected(self, partition: int, leader_epoch: int) -> None:
-        """The partition is led here from now on: load it."""
+        """This node became leader of the partition: load it."""
         self.runtime.on_elected(partition, leader_epoch)
 
     def on_resigned(self, partition: int, leader_epoch: int | None = None) -> None:
-        """The partition is no longer led here, since `leader_epoch` if that is known."""
+        """This node lost the leadership of the partition, in `leader_epoch` if that is known."""
         self.runtime.on_resigned(partition, leader_epoch)
 
     def on_topics_deleted(self, topics: Iterable[tuple[str, bytes]]) -> None:
-        """Topics (name and id) were deleted: delete their offsets."""
+        """Delete the offsets of deleted topics (name and id)."""
         deleted = list(topics)
-        self.runtime.tell_all(lambda shard, _: shard.on_topics_deleted(deleted))
+        self.runtime.feed_all(lambda shard, _: shard.on_topics_deleted(deleted))
 
     def on_pause(self, pause_ms: int) -> None:
-        """The process did not run for `pause_ms`, and received no heartbeats. A pause that is known has no effect."""
+        """The process did not run for `pause_ms` and received no heartbeats.
+
+        A pause that is already known has no effect.
+        """
         self.runtime.on_pause(pause_ms)
 
     async def loaded(self) -> None:
-        """Wait until each partition that is led here serves, or has failed to load."""
+        """Wait until each partition that this node leads is active or failed to load."""
         await self.runtime.loaded()
 
     def close(self) -> None:
-        """Leave all partitions; requests that wait are answered NOT_COORDINATOR."""
+        """Unload all partitions. Waiting requests are answered with NOT_COORDINATOR."""
         self.runtime.close()
 
     def _hosted(self, group_id: str) -> HostedShard[GroupShard]:
@@ -112,10 +115,10 @@ class GroupCoordinator:
             hosted = self._hosted(request.group_id)
         except KafkaError as error:
             return JoinGroupResponse(error.code)
-        asked: asyncio.Future[JoinGroupResponse] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[JoinGroupResponse] = asyncio.get_running_loop().create_future()
         refuse = partial(JoinGroupResponse, member_id=request.member_id)
-        self.runtime.ask(hosted, into(asked), refuse, hosted.shard.on_join, caller, request)
-        return await asked
+        self.runtime.submit(hosted, into(future), refuse, hosted.shard.on_join, caller, request)
+        return await future
 
     async def sync_group(self, request: SyncGroupRequest) -> SyncGroupResponse:
         """SyncGroup (14)."""
@@ -125,12 +128,12 @@ class GroupCoordinator:
             hosted = self._hosted(request.group_id)
         except KafkaError as error:
             return SyncGroupResponse(error.code)
-        asked: asyncio.Future[SyncGroupResponse] = asyncio.get_running_loop().create_future()
-        self.runtime.ask(hosted, into(asked), SyncGroupResponse, hosted.shard.on_sync, request)
-        return await asked
+        future: asyncio.Future[SyncGroupResponse] = asyncio.get_running_loop().create_future()
+        self.runtime.submit(hosted, into(future), SyncGroupResponse, hosted.shard.on_sync, request)
+        return await future
 
     def heartbeat(self, request: HeartbeatRequest, answer: Callable[[ErrorCode], None]) -> None:
-        """Heartbeat (12); while the group loads it is well."""
+        """Heartbeat (12). While the group is loading the response is NONE."""
         if not request.group_id:
             answer(ErrorCode.INVALID_GROUP_ID)
             return
@@ -140,7 +143,7 @@ class GroupCoordinator:
             is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             answer(ErrorCode.NONE if is_loading else error.code)
             return
-        self.runtime.ask(hosted, answer, ErrorCode, hosted.shard.on_heartbeat, request)
+        self.runtime.submit(hosted, answer, ErrorCode, hosted.shard.on_heartbeat, request)
 
     async def leave_group(self, request: LeaveGroupRequest) -> LeaveGroupResponse:
         """LeaveGroup (13)."""
@@ -150,9 +153,9 @@ class GroupCoordinator:
             hosted = self._hosted(request.group_id)
         except KafkaError as error:
             return LeaveGroupResponse(error.code)
-        asked: asyncio.Future[LeaveGroupResponse] = asyncio.get_running_loop().create_future()
-        self.runtime.ask(hosted, into(asked), LeaveGroupResponse, hosted.shard.on_leave, request)
-        return await asked
+        future: asyncio.Future[LeaveGroupResponse] = asyncio.get_running_loop().create_future()
+        self.runtime.submit(hosted, into(future), LeaveGroupResponse, hosted.shard.on_leave, request)
+        return await future
 
     def offset_commit(self, request: CommitRequest, answer: Callable[[CommitAnswer], None]) -> None:
         """OffsetCommit (8) of the partitions that exist."""
@@ -161,19 +164,19 @@ class GroupCoordinator:
         except KafkaError as error:
             answer(int(error.code))
             return
-        self.runtime.ask(hosted, answer, int, hosted.shard.on_offset_commit, request)
+        self.runtime.submit(hosted, answer, int, hosted.shard.on_offset_commit, request)
 
     def offset_fetch(
         self, request: FetchGroup, answer: Callable[[FetchedGroup], None], *, require_stable: bool
     ) -> None:
-        """OffsetFetch (9), one group of it."""
+        """OffsetFetch (9) for one group."""
         try:
             hosted = self._hosted(request.group_id)
         except KafkaError as error:
             answer(fetch_error(request, error.code))
             return
         refuse, fetch = partial(fetch_error, request), hosted.shard.on_offset_fetch
-        self.runtime.ask(hosted, answer, refuse, fetch, request, require_stable=require_stable)
+        self.runtime.submit(hosted, answer, refuse, fetch, request, require_stable=require_stable)
 
     async def offset_delete(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
         """OffsetDelete (47)."""
@@ -183,9 +186,9 @@ class GroupCoordinator:
             hosted = self._hosted(request.group_id)
         except KafkaError as error:
             return OffsetDeleteResponse(error.code)
-        asked: asyncio.Future[OffsetDeleteResponse] = asyncio.get_running_loop().create_future()
-        self.runtime.ask(hosted, into(asked), OffsetDeleteResponse, hosted.shard.on_offset_delete, request)
-        return await asked
+        future: asyncio.Future[OffsetDeleteResponse] = asyncio.get_running_loop().create_future()
+        self.runtime.submit(hosted, into(future), OffsetDeleteResponse, hosted.shard.on_offset_delete, request)
+        return await future
 
     def describe_groups(self, api_version: int, group_ids: Iterable[str]) -> list[DescribedGroup]:
         """DescribeGroups (15)."""
@@ -222,6 +225,6 @@ class GroupCoordinator:
             hosted = self.runtime.shards.active(partition)
         except KafkaError as error:
             return refuse(error.code)
-        asked: asyncio.Future[tuple[DeletedGroup, ...]] = asyncio.get_running_loop().create_future()
-        self.runtime.ask(hosted, into(asked), refuse, hosted.shard.on_delete_groups, group_ids)
-        return await asked
+        future: asyncio.Future[tuple[DeletedGroup, ...]] = asyncio.get_running_loop().create_future()
+        self.runtime.submit(hosted, into(future), refuse, hosted.shard.on_delete_groups, group_ids)
+        return await future

@@ -1,8 +1,8 @@
-"""Groups of kinds that klamm does not serve (consumer, share, streams), kept as the keys of their records.
+"""Groups of types that klamm does not serve (consumer, share, streams), stored as the keys of their records.
 
-A directory that Apache Kafka wrote may hold them. Nothing of them is lost: their records stay in the log, untouched.
-They are listed, their committed offsets can be read, and when they are empty they can be deleted, or taken over by
-a classic group as Kafka does it (facts 11.2, 11.3).
+A directory that Apache Kafka wrote may contain them. Klamm loses none of their state: their records stay in the log.
+ListGroups lists them and OffsetFetch reads their committed offsets. When they are empty they can be deleted or, as in
+Kafka, replaced by a classic group.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ TOMBSTONE_ORDER: Final = (
     RecordType.STREAMS_GROUP_TOPOLOGY,
     RecordType.STREAMS_GROUP_METADATA,
 )
-"""A tombstone that comes too early fails the load of an Apache Kafka broker (facts 11.6)."""
+"""A tombstone out of this order fails the load of an Apache Kafka broker (`GroupMetadataManager.replay`)."""
 
 
 def kind_of(type_: RecordType) -> str:
-    """The group type that a record belongs to, as ListGroups writes it."""
+    """The group type of a record, as ListGroups writes it."""
     if type_ in _CONSUMER or type_ is RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION:
         return "consumer"
     return "share" if type_ in _SHARE else "streams"
@@ -56,7 +56,7 @@ def kind_of(type_: RecordType) -> str:
 
 @dataclass(slots=True)
 class ForeignGroup:
-    """A group by its live records."""
+    """A group, identified by its live records."""
 
     group_id: str
     kind: str
@@ -64,22 +64,22 @@ class ForeignGroup:
 
     @property
     def has_members(self) -> bool:
-        """Whether a member's record is live."""
+        """Whether the record of a member is live."""
         return any(type_ in MEMBER_TYPES for type_ in self.keys.values())
 
     @property
     def state(self) -> str:
-        """Empty, or Unknown: this coordinator does not track their members."""
+        """Empty, or Unknown: this coordinator does not track the members."""
         return "Unknown" if self.has_members else "Empty"
 
     def tombstones(self) -> list[LogRecord]:
-        """The records that take the group away, in an order that Kafka can replay."""
+        """The tombstones that delete the group, in an order that Kafka can replay."""
         ordered = sorted(self.keys.items(), key=lambda item: TOMBSTONE_ORDER.index(item[1]))
         return [(key, None) for key, _ in ordered]
 
 
 class ForeignGroups:
-    """All of them, by id."""
+    """All foreign groups by id."""
 
     def __init__(self) -> None:
         self._groups: dict[str, ForeignGroup] = {}
@@ -91,11 +91,11 @@ class ForeignGroups:
         return len(self._groups)
 
     def get(self, group_id: str) -> ForeignGroup | None:
-        """The group of this id, if it is one of these."""
+        """The group with this id, if it is a foreign one."""
         return self._groups.get(group_id)
 
     def replay(self, record: ForeignRecord) -> None:
-        """Note a record of the log."""
+        """Apply a record of the log."""
         group = self._groups.get(record.group_id)
         if record.is_tombstone:
             if group is not None and group.keys.pop(record.key, None) is not None and not group.keys:
@@ -107,9 +107,9 @@ class ForeignGroups:
         group.keys[record.key] = record.type
 
     def remove(self, group_id: str) -> ForeignGroup | None:
-        """Forget a group whose tombstones are being written."""
+        """Remove a group whose tombstones are being written."""
         return self._groups.pop(group_id, None)
 
     def restore(self, group: ForeignGroup) -> None:
-        """Take back a removal whose tombstones could not be written."""
+        """Restore a group whose tombstones could not be written."""
         self._groups[group.group_id] = group

@@ -1,4 +1,4 @@
-"""What admins see and remove: DescribeGroups, ListGroups, DeleteGroups, and what expires (facts 11.1, 11.2)."""
+"""DescribeGroups, ListGroups, DeleteGroups, and the expiry of offsets and groups."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from klamm.protocol.messages.group_messages import (
 
 DESCRIBE_NOT_FOUND_MIN_VERSION: Final = 6
 CLEAN_UP_RECORDS: Final = 500
-"""A clean-up is cut into operations of at most this many records; it need not be atomic."""
+"""A clean-up is split into operations of at most this many records; it need not be atomic."""
 EXPIRY_PLACES: Final = 2_000
-"""How many offsets one step of the expiry examines, so that other requests do not wait long."""
+"""How many offsets one step of the expiry examines, so that other requests are not delayed."""
 
 CLASSIC: Final = "classic"
 
 
 class GroupAdmin:
-    """Handles whole groups."""
+    """Describes, lists and deletes groups."""
 
     def __init__(self, context: ShardContext, commits: Commits) -> None:
         self._context = context
@@ -43,7 +43,7 @@ class GroupAdmin:
         self._to_expire: list[str] = []
 
     def describe(self, api_version: int, group_id: str) -> DescribedGroup:
-        """A group, unless its deletion is committed."""
+        """The group; one whose deletion is not committed is still visible."""
         group = self._context.visible_group(group_id)
         if group is not None:
             return _describe(group)
@@ -54,7 +54,7 @@ class GroupAdmin:
         return DescribedGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, message, GroupState.DEAD.value)
 
     def list_groups(self, request: ListGroupsRequest) -> list[ListedGroup]:
-        """The groups that pass both filters; letter case does not count."""
+        """The groups that pass both filters, ignoring case."""
         states = {state.lower().strip() for state in request.states_filter}
         types = {type_.lower() for type_ in request.types_filter}
         return [
@@ -80,23 +80,23 @@ class GroupAdmin:
         if (group is not None and not group.is_empty) or (foreign is not None and foreign.has_members):
             return ErrorCode.NON_EMPTY_GROUP
         places = self._context.offsets.places(group_id)
-        # In parts, the offsets first: what a crash leaves is a smaller group, which can be deleted again.
+        # Offsets first, in parts: after a crash a smaller group is left, which can be deleted again.
         self._remove_offsets((group_id, *place) for place in places)
-        if not self._bury(group_id):
+        if not self._write_tombstones(group_id):
             return ErrorCode.UNKNOWN_SERVER_ERROR
         log.info("group %s: deleted, with %d offsets", group_id, len(places))
         return ErrorCode.NONE
 
     def _remove_offsets(self, places: Iterable[tuple[str, str, int]]) -> int:
-        """Write tombstones, in as many operations as it takes; their number."""
+        """Write tombstones in as many operations as necessary; returns their number."""
         changes: list[Change] = [(*place, None) for place in places]
         for start in range(0, len(changes), CLEAN_UP_RECORDS):
             part = changes[start : start + CLEAN_UP_RECORDS]
             self._commits.apply([offset_record(change) for change in part], part)
         return len(changes)
 
-    def _bury(self, group_id: str) -> bool:
-        """Take an empty group away with its tombstones; False if they do not fit a batch."""
+    def _write_tombstones(self, group_id: str) -> bool:
+        """Delete an empty group with its tombstones; False if they do not fit into a batch."""
         foreign = self._context.foreign.get(group_id)
         records: list[LogRecord] = [] if foreign is None else foreign.tombstones()
         if group_id in self._context.groups:
@@ -112,7 +112,7 @@ class GroupAdmin:
         return True
 
     def on_topics_deleted(self, topics: Iterable[tuple[str, bytes]]) -> int:
-        """Remove the offsets of deleted topics (name and id); how many there were."""
+        """Remove the offsets of deleted topics (name and id); returns their number."""
         offsets = self._context.offsets
         places = {
             (group_id, name, partition): None
@@ -122,12 +122,12 @@ class GroupAdmin:
         return self._remove_offsets(places)
 
     def schedule_expiry(self, now_ms: int) -> None:
-        """Look for what has expired after the check interval."""
+        """Schedule the next expiry after the check interval."""
         interval_ms = self._context.config.offsets_retention_check_interval_ms
         self._context.timers.schedule(EXPIRY_TIMER, now_ms + interval_ms)
 
     def on_expiry_timer(self, now_ms: int) -> None:
-        """Expire the offsets of some groups; the others are next, at once."""
+        """Expire the offsets of some groups; continue with the others at once."""
         if not self._to_expire:
             foreign = (group.group_id for group in self._context.foreign if group.kind != "share")
             self._to_expire = [*self._context.groups, *foreign]
@@ -140,7 +140,7 @@ class GroupAdmin:
             self.schedule_expiry(now_ms)
 
     def _expire_group(self, now_ms: int, group_id: str) -> int:
-        """Expire a group's offsets, and the group if it is empty and nothing is left; the work that took."""
+        """Expire a group's offsets, and the group if it is empty and has none left; returns the number of steps."""
         offsets = self._context.offsets.of_group(group_id)
         base = self._expiry_base(group_id)
         places = [(topic, partition) for topic, partitions in offsets.items() for partition in partitions]
@@ -149,7 +149,7 @@ class GroupAdmin:
         is_bare = len(expired) == len(places) and not self._context.offsets.has_open_transactions(group_id)
         if is_bare and self._is_empty(group_id):
             log.info("group %s: removed; it is empty and %d offsets expired", group_id, len(expired))
-            self._bury(group_id)
+            self._write_tombstones(group_id)
         return len(places) + 1
 
     def _is_empty(self, group_id: str) -> bool:
@@ -160,7 +160,7 @@ class GroupAdmin:
         return foreign is not None and not foreign.has_members
 
     def _expiry_base(self, group_id: str) -> int | None:
-        """The time that retention counts from; NO_TIMESTAMP: each commit's own; None: nothing expires."""
+        """The time from which retention counts; NO_TIMESTAMP: each commit's own; None: nothing expires."""
         group = self._context.groups.get(group_id)
         if group is None:
             foreign = self._context.foreign.get(group_id)

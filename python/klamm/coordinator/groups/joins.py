@@ -1,4 +1,4 @@
-"""JoinGroup: which members join, under which id, and when that starts a rebalance (facts 11.2; KIP-345, KIP-394)."""
+"""JoinGroup: which members join, with which id, and when a join starts a rebalance (KIP-345, KIP-394)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SKIP_ASSIGNMENT_MIN_VERSION: Final = 9
 
 
 class Attempt(Value):
-    """A JoinGroup and the group that it is for."""
+    """A JoinGroup request and its group."""
 
     now_ms: int
     ticket: Ticket
@@ -36,7 +36,7 @@ class Attempt(Value):
 
     @property
     def reason(self) -> str:
-        """Why the client says that it joins, for the log."""
+        """The client's reason for the join, for the log."""
         return f"client reason: {self.request.reason or 'not provided'}"
 
 
@@ -48,7 +48,7 @@ class Joins:
         self._rebalances = rebalances
 
     def on_join(self, now_ms: int, ticket: Ticket, caller: Caller, request: JoinGroupRequest) -> None:
-        """Answer, or let the request wait for the others."""
+        """Respond, or wait for the other members."""
         foreign = self._context.foreign.get(request.group_id)
         if foreign is not None and (foreign.has_members or foreign.kind == "share"):
             self._refuse(ticket, UNKNOWN_MEMBER_ID, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -61,20 +61,20 @@ class Joins:
         else:
             group = self._context.create_group(now_ms, request.group_id)
             self._join(Attempt(now_ms, ticket, caller, request, group))
-            self._keep_new_group(now_ms, group)
+            self._write_new_group(now_ms, group)
 
-    def _keep_new_group(self, now_ms: int, group: ClassicGroup) -> None:
+    def _write_new_group(self, now_ms: int, group: ClassicGroup) -> None:
         def done(done_ms: int, error: ErrorCode) -> None:
             if error is ErrorCode.NONE or group.state is GroupState.DEAD:  # unloaded meanwhile: all was answered
                 return
-            log.warning("group %s: could not keep that it is there: %s", group.group_id, error.name)
+            log.warning("group %s: its creation could not be written: %s", group.group_id, error.name)
             code = coordinator_error(error)
             if error is ErrorCode.REQUEST_TIMED_OUT:
                 self._rebalances.fail_joins(group, code)
             else:
                 self._rebalances.abandon(done_ms, group, code)
 
-        self._context.keep_new_group(now_ms, group, done)
+        self._context.write_new_group(now_ms, group, done)
 
     def _refuse(self, ticket: Ticket, member_id: str, error: ErrorCode) -> None:
         self._context.reply(ticket, JoinGroupResponse(error, member_id))
@@ -90,7 +90,7 @@ class Joins:
             self._join_unknown(attempt)
         elif request.member_id not in group.pending_joins:
             self._rejoin(attempt)
-        elif request.group_instance_id is not None:  # ids are handed out to dynamic members only
+        elif request.group_instance_id is not None:  # only dynamic members are assigned an id before they join
             self._refuse(attempt.ticket, request.member_id, ErrorCode.UNKNOWN_SERVER_ERROR)
         else:
             self._add(attempt, request.member_id)
@@ -102,7 +102,7 @@ class Joins:
             case GroupState.EMPTY | GroupState.DEAD:
                 return True
             case GroupState.PREPARING_REBALANCE:
-                # Those that wait count: the group may be above a limit that was lowered, and then the last ones go.
+                # Waiting joins count: after the limit was lowered, the members that join last are refused.
                 return (member is not None and member.join_ticket is not None) or group.waiting_joins < size_max
             case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
                 return member is not None or len(group.members) < size_max
@@ -142,7 +142,7 @@ class Joins:
         if not group.members:
             group.protocol_type = request.protocol_type
         group.add(member, attempt.ticket)
-        # It knows no id to send heartbeats with, so only a long wait for it ends.
+        # The member does not know its id and sends no heartbeats, so a long timeout replaces the session.
         timeout_ms = self._context.config.new_member_join_timeout_ms
         self._context.timers.schedule(session_timer(group.group_id, member_id), attempt.now_ms + timeout_ms)
         self._rebalances.prepare_or_complete(attempt.now_ms, group, f"{member_id} joins; {attempt.reason}")
@@ -154,7 +154,7 @@ class Joins:
         member.session_timeout_ms = request.session_timeout_ms
         before = group.await_join(member, attempt.ticket)
         if before is not None:
-            # The same member asks again, on another connection; the first request is abandoned.
+            # The same member sent JoinGroup again on another connection; the first request is abandoned.
             self._refuse(before, member.member_id, ErrorCode.REBALANCE_IN_PROGRESS)
 
     def _rejoin(self, attempt: Attempt) -> None:
@@ -178,7 +178,7 @@ class Joins:
         self._context.timers.cancel(session_timer(group.group_id, member.member_id))
 
     def _replace(self, attempt: Attempt, old: Member, new_member_id: str) -> None:
-        """A static member comes back under a new id (KIP-345)."""
+        """Replace the id of a static member that rejoins (KIP-345)."""
         now_ms, group = attempt.now_ms, attempt.group
         old_leader_id = group.leader_id
         self._fence(group, old)
@@ -188,7 +188,7 @@ class Joins:
         reason = f"static member {new.group_instance_id} returns; {attempt.reason}"
         match group.state:
             case GroupState.STABLE if group.select_protocol() == group.protocol_name:
-                self._keep_replacement(Replacement(attempt, old, new, old_leader_id))
+                self._write_replacement(Replacement(attempt, old, new, old_leader_id))
             case GroupState.STABLE:
                 self._rebalances.prepare_or_complete(now_ms, group, reason)
             case GroupState.COMPLETING_REBALANCE:
@@ -197,29 +197,29 @@ class Joins:
             case _:
                 self._rebalances.maybe_complete_join(now_ms, group)
 
-    def _keep_replacement(self, it: Replacement) -> None:
-        group = it.attempt.group
+    def _write_replacement(self, replacement: Replacement) -> None:
+        group = replacement.attempt.group
 
         def done(now_ms: int, error: ErrorCode) -> None:
             if error is ErrorCode.REQUEST_TIMED_OUT:
-                # The record may yet be committed, so the new id stays.
-                self._rebalances.complete_member_join(group, it.new, _failed_replacement(it, error))
+                # The record may still be committed, so the new id stays.
+                self._rebalances.complete_member_join(group, replacement.new, _failed_replacement(replacement, error))
             elif error is not ErrorCode.NONE:
-                self._take_back(now_ms, it, error)
-            elif group.state is GroupState.STABLE:  # else the join phase that began meanwhile answers
-                self._rebalances.complete_member_join(group, it.new, _replacement_answer(it))
+                self._undo_replacement(now_ms, replacement, error)
+            elif group.state is GroupState.STABLE:  # otherwise the join phase that started meanwhile answers
+                self._rebalances.complete_member_join(group, replacement.new, _replacement_answer(replacement))
 
-        # Without a new generation, but the record holds the new subscription, and a restart would read that.
+        # The generation is unchanged, but the record contains the new subscription, which a restart would read.
         group.topics = group.read_topics()
         assignments = {member.member_id: member.assignment for member in group.members.values()}
-        self._context.keep_group(it.attempt.now_ms, group, assignments, done)
+        self._context.write_group(replacement.attempt.now_ms, group, assignments, done)
 
-    def _take_back(self, now_ms: int, it: Replacement, error: ErrorCode) -> None:
-        group, old, new = it.attempt.group, it.old, it.new
+    def _undo_replacement(self, now_ms: int, replacement: Replacement, error: ErrorCode) -> None:
+        group, old, new = replacement.attempt.group, replacement.old, replacement.new
         if group.members.get(new.member_id) is not new:
             return
-        log.warning("group %s: could not keep that %s is now %s", group.group_id, old.member_id, new.member_id)
-        self._rebalances.complete_member_join(group, new, _failed_replacement(it, error))
+        log.warning("group %s: the new id of %s, %s, was not written", group.group_id, old.member_id, new.member_id)
+        self._rebalances.complete_member_join(group, new, _failed_replacement(replacement, error))
         self._context.timers.cancel(session_timer(group.group_id, new.member_id))
         group.set_protocols(new, old.protocols)
         new.rebalance_timeout_ms, new.session_timeout_ms = old.rebalance_timeout_ms, old.session_timeout_ms
@@ -229,7 +229,7 @@ class Joins:
 
 
 class Replacement(Value):
-    """A static member of a stable group under its old and its new id."""
+    """A static member of a stable group with its old and its new id."""
 
     attempt: Attempt
     old: Member
@@ -237,35 +237,35 @@ class Replacement(Value):
     old_leader_id: str | None
 
 
-def _replacement_answer(it: Replacement) -> JoinGroupResponse:
-    group, member_id = it.attempt.group, it.new.member_id
+def _replacement_answer(replacement: Replacement) -> JoinGroupResponse:
+    group, member_id = replacement.attempt.group, replacement.new.member_id
     answer = join_answer(group, member_id, skip_assignment=member_id == group.leader_id)
-    if it.attempt.caller.api_version >= SKIP_ASSIGNMENT_MIN_VERSION:
+    if replacement.attempt.caller.api_version >= SKIP_ASSIGNMENT_MIN_VERSION:
         return answer
-    # An old client that reads its own id as the leader's would assign; with the old leader's id it does not.
-    return replace(answer, leader=it.old_leader_id or "", skip_assignment=False, members=())
+    # A client before version 9 that reads its own id as the leader's would compute an assignment.
+    return replace(answer, leader=replacement.old_leader_id or "", skip_assignment=False, members=())
 
 
-def _failed_replacement(it: Replacement, error: ErrorCode) -> JoinGroupResponse:
-    group = it.attempt.group
+def _failed_replacement(replacement: Replacement, error: ErrorCode) -> JoinGroupResponse:
+    group = replacement.attempt.group
     return JoinGroupResponse(
         coordinator_error(error),
         UNKNOWN_MEMBER_ID,
         group.generation_id,
         group.protocol_type,
         group.protocol_name,
-        it.old_leader_id or "",
+        replacement.old_leader_id or "",
     )
 
 
 def _must_rebalance(group: ClassicGroup, member: Member, request: JoinGroupRequest) -> bool:
-    """Whether a known member's join starts, or joins, a rebalance; else the generation is repeated to it."""
+    """Whether the join of a known member starts or joins a rebalance; otherwise it gets the same generation again."""
     is_same = member.protocols == request.protocols
     match group.state:
         case GroupState.PREPARING_REBALANCE:
             return True
         case GroupState.COMPLETING_REBALANCE:
-            return not is_same  # else it has missed the answer
+            return not is_same  # the same protocols: the member missed the response
         case GroupState.STABLE:
             # The leader may know of changes that its subscription does not show, such as new partitions.
             return not is_same or member.member_id == group.leader_id

@@ -1,4 +1,4 @@
-"""SyncGroup, Heartbeat and LeaveGroup (facts 11.2)."""
+"""SyncGroup, Heartbeat and LeaveGroup of classic groups."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from klamm.protocol.messages.group_messages import (
 
 
 class Membership:
-    """Handles what members send between their joins."""
+    """Handles the requests of members other than JoinGroup."""
 
     def __init__(self, context: ShardContext, rebalances: Rebalances) -> None:
         self._context = context
         self._rebalances = rebalances
 
     def on_sync(self, now_ms: int, ticket: Ticket, request: SyncGroupRequest) -> None:
-        """Answer with the assignment, or wait for the leader's."""
+        """Respond with the assignment, or wait for the leader's SyncGroup."""
         group = self._context.groups.get(request.group_id)
         if group is None or group.is_empty:
             self._context.reply(ticket, SyncGroupResponse(ErrorCode.UNKNOWN_MEMBER_ID))
@@ -47,7 +47,7 @@ class Membership:
         if group.state is GroupState.STABLE:
             self._context.reply(ticket, sync_answer(group, member))
             return
-        # A sync that waits already came on a connection that is gone.
+        # A waiting SyncGroup of the same member came on a connection that is closed.
         self._rebalances.complete_member_sync(member, SyncGroupResponse(ErrorCode.REBALANCE_IN_PROGRESS))
         member.sync_ticket = ticket
         if member.member_id == group.leader_id:
@@ -57,11 +57,11 @@ class Membership:
         given = {item.member_id: item.assignment for item in request.assignments}
         missing = [member_id for member_id in group.members if member_id not in given]
         if missing:
-            log.warning("group %s: the leader assigns nothing to %d members", group.group_id, len(missing))
+            log.warning("group %s: the leader assigned nothing to %d members", group.group_id, len(missing))
         self._rebalances.assign(now_ms, group, given)
 
     def on_heartbeat(self, now_ms: int, ticket: Ticket, request: HeartbeatRequest) -> None:
-        """Renew the member's session and say whether it has to rejoin."""
+        """Renew the member's session. The response says whether the member must rejoin."""
         error = self._heartbeat(now_ms, request)
         self._context.pipeline.reply_when_committed(now_ms, ticket, error, request, _heartbeat_error)
 
@@ -81,7 +81,7 @@ class Membership:
         return ErrorCode.NONE
 
     def on_leave(self, now_ms: int, ticket: Ticket, request: LeaveGroupRequest) -> None:
-        """Take members out, each with its own result."""
+        """Remove members, each with its own result."""
         group = self._context.groups.get(request.group_id)
         answers = tuple(
             LeaveMemberResponse(leaving.member_id, leaving.group_instance_id, self._leave(group, leaving))
@@ -110,16 +110,16 @@ class Membership:
 def _check_sync(group: ClassicGroup, request: SyncGroupRequest) -> None:
     if request.generation_id != group.generation_id:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-    for asked, actual in (
+    for requested, actual in (
         (request.protocol_type, group.protocol_type),
         (request.protocol_name, group.protocol_name),
     ):
-        if asked is not None and actual is not None and asked != actual:
+        if requested is not None and actual is not None and requested != actual:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
 
 def _leaving_id(group: ClassicGroup, leaving: LeavingMember) -> str:
-    """The member meant. An admin removes a static member by its instance id alone."""
+    """The id of the leaving member. An admin removes a static member by its instance id alone."""
     if leaving.member_id == UNKNOWN_MEMBER_ID:
         owner = None if leaving.group_instance_id is None else group.static_members.get(leaving.group_instance_id)
         if owner is None:

@@ -1,4 +1,4 @@
-"""The committed offsets of a shard's groups, with those of open transactions (facts 11.1)."""
+"""The committed offsets of a shard's groups, and the pending offsets of open transactions."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ TopicOffsets = dict[str, dict[int, OffsetAndMetadata]]
 class OffsetStore:
     """Offsets by group, topic and partition.
 
-    `record_offset` of what is put here must grow from record to record, as offsets of the log do: a transactional
-    commit replaces a plain one only when it was written later.
+    `record_offset` must grow from record to record, as log offsets do: a transactional commit replaces a plain one only
+    if it was written later.
     """
 
     def __init__(self) -> None:
@@ -23,14 +23,14 @@ class OffsetStore:
         self._pending: dict[int, dict[tuple[str, str, int], OffsetAndMetadata]] = {}
         """By producer id: the offsets of its open transaction."""
         self._open: dict[str, dict[OffsetPlace, set[int]]] = {}
-        """By group and place: the producers with a pending offset there."""
+        """By group and partition: the producers with a pending offset there."""
 
     def of_group(self, group_id: str) -> TopicOffsets:
-        """The newest offsets of a group by topic and partition; not to be changed."""
+        """The newest offsets of a group by topic and partition; do not modify."""
         return self._by_group.get(group_id) or {}
 
     def group_ids(self) -> Iterable[str]:
-        """All groups that have a committed offset."""
+        """All groups with a committed offset."""
         return self._by_group.keys()
 
     def get(self, group_id: str, topic: str, partition: int) -> OffsetAndMetadata | None:
@@ -40,7 +40,7 @@ class OffsetStore:
     def put(
         self, group_id: str, topic: str, partition: int, commit: OffsetAndMetadata, overwritten: Overwritten | None
     ) -> None:
-        """Set an offset, noting what was there."""
+        """Set an offset, and add the old value to the snapshot."""
         topics = self._by_group.get(group_id)
         if topics is None:
             topics = self._by_group[group_id] = {}
@@ -54,24 +54,24 @@ class OffsetStore:
     def put_all(
         self, group_id: str, changes: list[tuple[str, int, OffsetAndMetadata]], overwritten: Overwritten
     ) -> None:
-        """`put` for many of a group: topic, partition and offset."""
+        """`put` for many partitions of a group: topic, partition and offset."""
         topics = self._by_group.get(group_id)
         if topics is None:
             topics = self._by_group[group_id] = {}
-        noted = overwritten.offsets.get(group_id)
-        if noted is None:
-            noted = overwritten.offsets[group_id] = {}
+        previous = overwritten.offsets.get(group_id)
+        if previous is None:
+            previous = overwritten.offsets[group_id] = {}
         for topic, partition, commit in changes:
             partitions = topics.get(topic)
             if partitions is None:
                 partitions = topics[topic] = {}
             place = (topic, partition)
-            if place not in noted:
-                noted[place] = partitions.get(partition)
+            if place not in previous:
+                previous[place] = partitions.get(partition)
             partitions[partition] = commit
 
     def remove(self, group_id: str, topic: str, partition: int, overwritten: Overwritten | None) -> None:
-        """Take an offset away, and what open transactions have pending there."""
+        """Remove an offset and the pending offsets of open transactions for the same partition."""
         self._remove_committed(group_id, topic, partition, overwritten)
         self._remove_pending(group_id, topic, partition, overwritten)
 
@@ -98,7 +98,7 @@ class OffsetStore:
     def put_pending(
         self, producer_id: int, group_id: str, topic: str, partition: int, commit: OffsetAndMetadata
     ) -> None:
-        """Keep an offset of an open transaction until its end."""
+        """Add an offset of an open transaction, pending until its end."""
         self._pending.setdefault(producer_id, {})[group_id, topic, partition] = commit
         self._open.setdefault(group_id, {}).setdefault((topic, partition), set()).add(producer_id)
 
@@ -112,7 +112,7 @@ class OffsetStore:
                 del self._open[group_id]
 
     def end_transaction(self, producer_id: int, is_commit: bool) -> None:
-        """Apply or drop what the producer has pending."""
+        """Commit or drop the pending offsets of the producer."""
         for (group_id, topic, partition), commit in self._pending.pop(producer_id, {}).items():
             self._close(group_id, topic, partition, producer_id)
             current = self.get(group_id, topic, partition)
@@ -120,21 +120,21 @@ class OffsetStore:
                 self.put(group_id, topic, partition, commit, None)
 
     def has_open_transactions(self, group_id: str) -> bool:
-        """Whether any offset of the group is pending."""
+        """Whether the group has a pending offset."""
         return group_id in self._open
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether a transaction has an offset pending there."""
+        """Whether a transaction has a pending offset for the partition."""
         return (topic, partition) in self._open.get(group_id, {})
 
     def places(self, group_id: str) -> list[OffsetPlace]:
-        """All places of a group with a committed or pending offset."""
+        """All partitions for which the group has a committed or pending offset."""
         committed = [(topic, part) for topic, parts in self.of_group(group_id).items() for part in parts]
         pending = (place for place in self._open.get(group_id, {}) if self.get(group_id, *place) is None)
         return committed + list(pending)
 
     def places_of_topic(self, topic: str, topic_id: bytes, no_id: bytes) -> Iterator[tuple[str, int]]:
-        """Group and partition of every offset, committed or pending, whose topic id is the given one or unset."""
+        """Group and partition of every committed or pending offset with this topic id or without one."""
         for group_id, topics in self._by_group.items():
             for partition, commit in topics.get(topic, {}).items():
                 if commit.topic_id in (topic_id, no_id):
@@ -145,7 +145,7 @@ class OffsetStore:
                     yield group_id, partition
 
     def rollback(self, overwritten: Overwritten) -> None:
-        """Restore the offsets before a write, the newest that is left."""
+        """Restore the offsets before a write, the newest one that is pending."""
         for group_id, places in overwritten.offsets.items():
             for (topic, partition), old in places.items():
                 if old is None:
@@ -154,13 +154,13 @@ class OffsetStore:
                     self.put(group_id, topic, partition, old, None)
 
     def committed_of_group(self, group_id: str, snapshots: list[Overwritten]) -> TopicOffsets:
-        """The group's offsets before the first of `snapshots` (oldest first); not to be changed."""
+        """The group's offsets before the first of `snapshots` (oldest first); do not modify."""
         current = self.of_group(group_id)
-        noted = [one.offsets[group_id] for one in snapshots if group_id in one.offsets]
-        if not noted:
+        previous = [one.offsets[group_id] for one in snapshots if group_id in one.offsets]
+        if not previous:
             return current
         committed = {topic: dict(partitions) for topic, partitions in current.items()}
-        for places in reversed(noted):
+        for places in reversed(previous):
             for (topic, partition), old in places.items():
                 if old is None:
                     committed.get(topic, {}).pop(partition, None)
@@ -170,8 +170,8 @@ class OffsetStore:
 
 
 def _note(overwritten: Overwritten, group_id: str, place: OffsetPlace, old: OffsetAndMetadata | None) -> None:
-    noted = overwritten.offsets.get(group_id)
-    if noted is None:
-        noted = overwritten.offsets[group_id] = {}
-    if place not in noted:
-        noted[place] = old
+    previous = overwritten.offsets.get(group_id)
+    if previous is None:
+        previous = overwritten.offsets[group_id] = {}
+    if place not in previous:
+        previous[place] = old

@@ -1,8 +1,9 @@
-"""The snapshot of a group shard before a write: what the write's changes overwrite, noted when they are made."""
+"""The snapshot of a group shard before a write: the old values of everything that the write changes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from klamm.coordinator.groups.records import OffsetAndMetadata
@@ -14,15 +15,13 @@ OffsetPlace = tuple[str, int]
 """Topic and partition."""
 
 
+@dataclass(slots=True, eq=False)
 class Overwritten:
-    """What was there before."""
+    """The values before a write."""
 
-    __slots__ = ("groups", "offsets", "undo")
-
-    def __init__(self) -> None:
-        self.offsets: dict[str, dict[OffsetPlace, OffsetAndMetadata | None]] = {}
-        """Per group and place: the offset, or None."""
-        self.groups: dict[str, ClassicGroup | None] = {}
-        """Per group id: the classic group, or None."""
-        self.undo: list[Callable[[], None]] = []
-        """How to take back the changes that plain reads need not see through."""
+    offsets: dict[str, dict[OffsetPlace, OffsetAndMetadata | None]] = field(default_factory=dict)
+    """Per group and partition: the offset, or None."""
+    groups: dict[str, ClassicGroup | None] = field(default_factory=dict)
+    """Per group id: the classic group, or None."""
+    undo: list[Callable[[], None]] = field(default_factory=list)
+    """Functions that undo changes which plain reads see before they are committed."""

@@ -1,4 +1,4 @@
-"""The phases of a rebalance (facts 11.2): members join, the leader assigns, everybody syncs; and what time does."""
+"""The phases of a rebalance: members join, the leader assigns, all members sync; and the timeouts of each phase."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from klamm.protocol.messages.group_messages import UNKNOWN_MEMBER_ID, JoinGroupR
 IN_GENERATION = (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
 
 REPEAT_MS_MIN: Final = 1_000
-"""How often at most an unattended join phase looks again: clients may give rebalance timeouts of nothing."""
+"""The shortest repetition of a join phase in which no member has joined: a client may send a rebalance timeout of 0."""
 
 
 class Rebalances:
@@ -24,14 +24,14 @@ class Rebalances:
         self._context = context
 
     def prepare_or_complete(self, now_ms: int, group: ClassicGroup, reason: str) -> None:
-        """Begin a join phase, or see whether the one under way is over."""
+        """Start a join phase, or check whether the current one is complete."""
         if group.can_rebalance:
             self.prepare(now_ms, group, reason)
         else:
             self.maybe_complete_join(now_ms, group)
 
     def prepare(self, now_ms: int, group: ClassicGroup, reason: str) -> None:
-        """Begin a join phase."""
+        """Start a join phase."""
         if group.state is GroupState.COMPLETING_REBALANCE:
             self.fail_sync_phase(now_ms, group, ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_syncs.clear()
@@ -59,14 +59,14 @@ class Rebalances:
         self._context.timers.schedule(join_timer(group.group_id), now_ms + delay_ms)
 
     def maybe_complete_join(self, now_ms: int, group: ClassicGroup) -> None:
-        """End the join phase if everybody is there; never before the first members' time is over."""
+        """End the join phase if all members have joined, but not during the initial delay of an empty group."""
         if group.state is not GroupState.PREPARING_REBALANCE or group.previous_state is GroupState.EMPTY:
             return
         if group.has_all_joined:
             self.complete_join(now_ms, group)
 
     def on_join_timer(self, now_ms: int, group_id: str) -> None:
-        """The join phase's time is over, or the first members' delay."""
+        """The join phase or the initial delay has timed out."""
         group = self._context.groups.get(group_id)
         if group is None or group.state is not GroupState.PREPARING_REBALANCE:
             return
@@ -82,19 +82,19 @@ class Rebalances:
             self.complete_join(now_ms, group)
 
     def complete_join(self, now_ms: int, group: ClassicGroup) -> None:
-        """End the join phase: dynamic members that did not come are out, the others are a new generation."""
+        """End the join phase: remove dynamic members that did not rejoin, and start a generation with the others."""
         self._context.timers.cancel(join_timer(group.group_id))
         self._remove_absent(group)
         if not group.elect_joined_leader() and group.members:
-            # Only static members are left and none has come: wait until sessions end or somebody joins.
-            log.info("group %s: nobody rejoined in time", group.group_id)
+            # Only static members are left, and none has rejoined: wait until sessions expire or a member joins.
+            log.info("group %s: no member rejoined in time", group.group_id)
             self._schedule_join_end(now_ms, group, REPEAT_MS_MIN)
             return
         group.initial_delay_ms = None
         group.begin_generation(now_ms)
         if group.state is GroupState.EMPTY:
             log.info("group %s: empty after generation %d", group.group_id, group.generation_id)
-            self._context.keep_group(now_ms, group, {}, lambda _, error: _warn_not_kept(group, error))
+            self._context.write_group(now_ms, group, {}, lambda _, error: _warn_not_written(group, error))
         else:
             self._answer_joins(now_ms, group)
 
@@ -115,42 +115,42 @@ class Rebalances:
         self._context.timers.schedule(sync_timer(group.group_id), now_ms + group.rebalance_timeout_ms)
 
     def complete_member_join(self, group: ClassicGroup, member: Member, response: JoinGroupResponse) -> None:
-        """Answer the member's waiting join, if it has one."""
+        """Answer the member's waiting join, if there is one."""
         ticket = group.await_join(member, None)
         if ticket is not None:
             self._context.reply(ticket, response)
 
     def complete_member_sync(self, member: Member, response: SyncGroupResponse) -> bool:
-        """Answer the member's waiting sync; whether it has one."""
+        """Answer the member's waiting sync; returns whether there was one."""
         ticket, member.sync_ticket = member.sync_ticket, None
         if ticket is not None:
             self._context.reply(ticket, response)
         return ticket is not None
 
     def fail_joins(self, group: ClassicGroup, error: ErrorCode) -> None:
-        """Give the error to every join that waits; the members stay."""
+        """Answer every waiting join with the error; the members stay."""
         for member in group.members.values():
             self.complete_member_join(group, member, JoinGroupResponse(error, member.member_id))
 
     def abandon(self, now_ms: int, group: ClassicGroup, error: ErrorCode) -> None:
-        """The group is no more, or not here: all that waits is given the error."""
+        """The group is removed or unloaded: answer all waiting requests with the error."""
         self.fail_joins(group, error)
         for member in group.members.values():
             self.complete_member_sync(member, SyncGroupResponse(error))
         group.become(GroupState.DEAD, now_ms)
 
     def remove_member(self, group: ClassicGroup, member_id: str) -> None:
-        """Take a member or a pending id out; a waiting join of it is answered, so that the member starts again."""
+        """Remove a member or a pending id. Its waiting requests are answered, so that the member starts again."""
         member = group.members.get(member_id)
         if member is not None:
-            gone = JoinGroupResponse(ErrorCode.UNKNOWN_MEMBER_ID, UNKNOWN_MEMBER_ID)
-            self.complete_member_join(group, member, gone)
+            unknown_member = JoinGroupResponse(ErrorCode.UNKNOWN_MEMBER_ID, UNKNOWN_MEMBER_ID)
+            self.complete_member_join(group, member, unknown_member)
             self.complete_member_sync(member, SyncGroupResponse(ErrorCode.UNKNOWN_MEMBER_ID))
         group.remove(member_id)
         self._context.timers.cancel(session_timer(group.group_id, member_id))
 
     def on_session_timer(self, now_ms: int, group_id: str, member_id: str) -> None:
-        """A member or a pending id was not heard of in time."""
+        """The session of a member or of a pending id has expired."""
         group = self._context.groups.get(group_id)
         if group is None:
             return
@@ -162,15 +162,15 @@ class Rebalances:
         member = group.members.get(member_id)
         if member is None or member.has_satisfied_heartbeat:
             return
-        log.info("group %s: member %s was not heard of in its session", group_id, member_id)
+        log.info("group %s: the session of member %s expired", group_id, member_id)
         self.remove_member(group, member_id)
         if group.state in IN_GENERATION:
-            self.prepare(now_ms, group, f"the session of {member_id} ended")
+            self.prepare(now_ms, group, f"the session of {member_id} expired")
         elif group.state is GroupState.PREPARING_REBALANCE and group.has_all_joined:
             self.complete_join(now_ms, group)
 
     def on_sync_timer(self, now_ms: int, group_id: str) -> None:
-        """Who has not synced by now is out, static or not."""
+        """Remove the members that have not synced in time, static ones too."""
         group = self._context.groups.get(group_id)
         if group is None or group.state not in IN_GENERATION or not group.pending_syncs:
             return
@@ -186,20 +186,20 @@ class Rebalances:
             self._context.timers.cancel(sync_timer(group.group_id))
 
     def assign(self, now_ms: int, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
-        """Keep the leader's assignment; once it is committed, members are answered and the group is Stable."""
+        """Write the leader's assignment. After it is committed, members receive it and the group becomes Stable."""
         generation_id = group.generation_id
 
         def done(done_ms: int, error: ErrorCode) -> None:
             if group.state is not GroupState.COMPLETING_REBALANCE or group.generation_id != generation_id:
-                return  # a new rebalance has begun meanwhile
+                return  # a new rebalance has started meanwhile
             if error is ErrorCode.NONE:
                 self._become_stable(done_ms, group, assignments)
             else:
-                log.warning("group %s: the assignment could not be kept: %s", group.group_id, error.name)
+                log.warning("group %s: the assignment could not be written: %s", group.group_id, error.name)
                 self.fail_sync_phase(done_ms, group, coordinator_error(error))
-                self.prepare(done_ms, group, f"the assignment could not be kept: {error.name}")
+                self.prepare(done_ms, group, f"the assignment could not be written: {error.name}")
 
-        self._context.keep_group(now_ms, group, assignments, done)
+        self._context.write_group(now_ms, group, assignments, done)
 
     def _become_stable(self, now_ms: int, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
         for member in group.members.values():
@@ -210,7 +210,7 @@ class Rebalances:
         self._context.counts.completed_rebalances += 1
 
     def fail_sync_phase(self, now_ms: int, group: ClassicGroup, error: ErrorCode) -> None:
-        """Forget all assignments and give the error to every sync that waits."""
+        """Discard all assignments and answer every waiting sync with the error."""
         for member in group.members.values():
             member.assignment = b""
             if self.complete_member_sync(member, SyncGroupResponse(error)):
@@ -218,7 +218,7 @@ class Rebalances:
 
 
 def join_answer(group: ClassicGroup, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
-    """The answer to a member's join; only the leader's lists the other members."""
+    """The response to a member's join. Only the leader's lists the members."""
     return JoinGroupResponse(
         ErrorCode.NONE,
         member_id,
@@ -236,7 +236,7 @@ def sync_answer(group: ClassicGroup, member: Member) -> SyncGroupResponse:
     return SyncGroupResponse(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)
 
 
-def _warn_not_kept(group: ClassicGroup, error: ErrorCode) -> None:
+def _warn_not_written(group: ClassicGroup, error: ErrorCode) -> None:
     if error is not ErrorCode.NONE:
-        # A restart would find the generation before; its members are gone, so their sessions would end there too.
-        log.warning("group %s: could not keep that it is empty: %s", group.group_id, error.name)
+        # A restart would load the previous generation; its members do not exist, so their sessions expire there too.
+        log.warning("group %s: the empty state could not be written: %s", group.group_id, error.name)

@@ -1,9 +1,10 @@
-"""The records of `__consumer_offsets` (facts 11.1): a key of int16 record type and body, a value of int16 version and
-body, or no value for a tombstone.
+"""The records of `__consumer_offsets` (Kafka's `GroupCoordinatorRecordHelpers`).
+
+A key is an int16 record type and a body. A value is an int16 version and a body; a tombstone has no value.
 
 Types 0 to 2 are read in every version and written as Apache Kafka 4.3 writes them. Types 3 to 23 belong to group
-kinds that klamm does not serve: their keys are read as far as the group id, and their values' version is checked,
-because Kafka refuses to load a partition that holds an unknown one.
+types that klamm does not serve: of a key, only the group id is decoded; of a value, only the version is checked,
+because Kafka refuses to load a partition with an unknown one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import enum
 import struct
 from typing import Final, NamedTuple
 
-from klamm._engine import offset_record_key, offset_record_value
+from klamm._engine.groups import offset_record_key, offset_record_value
 from klamm.coordinator.runtime.log import RecordError
 from klamm.protocol.messages.group_messages import NO_LEADER_EPOCH, ZERO_ID
 from klamm.protocol.value import Value
@@ -21,11 +22,11 @@ NO_TIMESTAMP: Final = -1
 
 
 class RecordTooLarge(Exception):
-    """A value with a field that its format cannot hold."""
+    """A field that is too large for its format."""
 
 
 class RecordType(enum.IntEnum):
-    """The int16 that a key begins with; 9 and 18 are unused."""
+    """The int16 at the beginning of a key; 9 and 18 are unused."""
 
     LEGACY_OFFSET_COMMIT = 0
     OFFSET_COMMIT = 1
@@ -52,7 +53,7 @@ class RecordType(enum.IntEnum):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed offset. `record_offset` orders it among plain and transactional commits; it is not in the record."""
+    """A committed offset. `record_offset` orders plain and transactional commits; it is not part of the record."""
 
     offset: int
     leader_epoch: int
@@ -64,7 +65,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetCommit(Value):
-    """A record of type 0 or 1; `value` None takes the offset away."""
+    """A record of type 0 or 1; a `value` of None removes the offset."""
 
     group_id: str
     topic: str
@@ -73,7 +74,7 @@ class OffsetCommit(Value):
 
 
 class MemberMetadata(Value):
-    """A member inside a GroupMetadata value; it knows only the selected protocol's subscription."""
+    """A member in a GroupMetadata value, with its subscription for the selected protocol only."""
 
     member_id: str
     group_instance_id: str | None
@@ -86,7 +87,7 @@ class MemberMetadata(Value):
 
 
 class GroupMetadata(Value):
-    """What is kept of a classic group."""
+    """The value of a classic group's record."""
 
     protocol_type: str
     generation: int
@@ -97,14 +98,14 @@ class GroupMetadata(Value):
 
 
 class GroupRecord(Value):
-    """A record of type 2; `value` None takes the group away."""
+    """A record of type 2; a `value` of None removes the group."""
 
     group_id: str
     value: GroupMetadata | None
 
 
 class ForeignRecord(Value):
-    """A record of a consumer, share or streams group; `key` is all of its bytes."""
+    """A record of a consumer, share or streams group; `key` contains its encoded bytes."""
 
     type: RecordType
     group_id: str
@@ -113,7 +114,7 @@ class ForeignRecord(Value):
 
 
 class UnknownRecord(Value):
-    """A record type that Kafka 4.3 does not know, which it skips."""
+    """A record type that Kafka 4.3 does not know and skips."""
 
     type: int
 
@@ -131,7 +132,7 @@ _STRING_BYTES_MAX: Final = 0x7FFF
 def _string(text: str) -> bytes:
     raw = text.encode()
     if len(raw) > _STRING_BYTES_MAX:
-        raise RecordTooLarge(f"a string of {len(raw)} bytes; a record holds at most {_STRING_BYTES_MAX}")
+        raise RecordTooLarge(f"a string of {len(raw)} bytes; the maximum in a record is {_STRING_BYTES_MAX}")
     return SHORT.pack(len(raw)) + raw
 
 
@@ -152,7 +153,7 @@ def offset_key(group_id: str, topic: str, partition: int) -> bytes:
 
 
 def offset_value(commit: OffsetAndMetadata) -> bytes:
-    """Version 4, or version 1 for a commit with a retention time of its own. Raises RecordTooLarge."""
+    """Version 4, or version 1 for a commit with its own retention time. Raises RecordTooLarge."""
     try:
         return offset_record_value(*commit[:6])
     except OverflowError as error:
@@ -160,12 +161,12 @@ def offset_value(commit: OffsetAndMetadata) -> bytes:
 
 
 def group_key(group_id: str) -> bytes:
-    """The key of a classic group's metadata."""
+    """The key of a classic group's record."""
     return _GROUP_KEY + _string(group_id)
 
 
 def group_value(group: GroupMetadata) -> bytes:
-    """Version 3, which Kafka 4.3 writes."""
+    """Version 3, as Kafka 4.3 writes it."""
     parts = [
         SHORT.pack(GROUP_VALUE_VERSION),
         _string(group.protocol_type),
@@ -190,7 +191,7 @@ def group_value(group: GroupMetadata) -> bytes:
 
 
 class _Reader:
-    """Reads one key or value, each length checked against what is left."""
+    """Reads one key or value and checks each length against the remaining bytes."""
 
     __slots__ = ("_at", "_raw", "flexible")
 
@@ -230,13 +231,13 @@ class _Reader:
 
     def nullable_string(self) -> str | None:
         size = self.uvarint() - 1 if self.flexible else self.int16()
-        # Kafka replaces what is not UTF-8; refusing it would make the partition unreadable.
+        # As Kafka: invalid UTF-8 is replaced. An error would make the partition unreadable.
         return None if size == -1 else self.take(size).decode(errors="replace")
 
     def string(self) -> str:
         text = self.nullable_string()
         if text is None:
-            raise RecordError("null where a string must be")
+            raise RecordError("null in a string that is not nullable")
         return text
 
     def raw(self) -> bytes:
@@ -262,11 +263,11 @@ VALUE_VERSIONS_MAX: Final = {
     RecordType.OFFSET_COMMIT: 4,
     RecordType.GROUP_METADATA: 4,
 }
-"""The highest value version of each type; 0 for those not named."""
+"""The highest value version of each type; 0 for the others."""
 
 
 def decode(key: bytes, value: bytes | None) -> Record:
-    """A record from the log. Raises RecordError, which names the type and what is wrong."""
+    """Decode a record from the log. Raises RecordError with the type and the cause."""
     reader = _Reader(key)
     raw_type = reader.int16()
     try:
@@ -298,7 +299,7 @@ def _decode_body(type_: RecordType, key: _Reader, raw_key: bytes, value: bytes |
 def _value_version(type_: RecordType, reader: _Reader) -> int:
     version, highest = reader.int16(), VALUE_VERSIONS_MAX.get(type_, 0)
     if not 0 <= version <= highest:
-        raise RecordError(f"value version {version}, and 0 to {highest} are known; was it written by a newer Kafka?")
+        raise RecordError(f"value version {version} is unknown (0 to {highest}); was it written by a newer Kafka?")
     reader.flexible = version >= 4
     return version
 

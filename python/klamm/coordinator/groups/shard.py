@@ -1,11 +1,11 @@
-"""One partition of `__consumer_offsets` as a state machine: the groups whose ids hash to it (facts 11.1, 11.2)."""
+"""One partition of `__consumer_offsets` as a state machine: the groups whose ids hash to it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Final, Never
 
-from klamm._engine import CommitRequest
+from klamm._engine.groups import CommitRequest
 from klamm.coordinator.groups.classic_group import ClassicGroup
 from klamm.coordinator.groups.commits import Commits
 from klamm.coordinator.groups.config import GroupConfig
@@ -51,7 +51,7 @@ COMMIT_MARKER: Final = 1
 class GroupShard:
     """The group coordinator of one partition.
 
-    `draw_uuid` gives the random part of a member id.
+    `draw_uuid` returns the random part of a member id.
     """
 
     def __init__(self, config: GroupConfig, draw_uuid: Callable[[], str], counts: GroupCounts | None = None) -> None:
@@ -67,7 +67,7 @@ class GroupShard:
 
     @property
     def pipeline(self) -> Pipeline[Overwritten, Never]:
-        """The way to the log and to the clients."""
+        """Collects records and responses."""
         return self._context.pipeline
 
     @property
@@ -76,7 +76,7 @@ class GroupShard:
         return self._context.timers
 
     def replay(self, record: LoadedRecord) -> None:
-        """Take in a record of the log. Raises RecordError for one that cannot be decoded."""
+        """Apply a record of the log. Raises RecordError if it cannot be decoded."""
         if not record.is_control:
             self._replay(record.offset, record.producer_id, decode(record.key, record.value))
         elif len(record.key) >= 4:
@@ -93,10 +93,10 @@ class GroupShard:
                     context.offsets.put_pending(producer_id, group_id, topic, partition, commit)
                 else:
                     self._commits.replay((group_id, topic, partition, commit), None)
-            case GroupRecord(group_id, kept):
+            case GroupRecord(group_id, metadata):
                 context.remove_group(group_id, None)
-                if kept is not None:
-                    context.groups[group_id] = ClassicGroup.from_record(group_id, kept)
+                if metadata is not None:
+                    context.groups[group_id] = ClassicGroup.from_record(group_id, metadata)
             case ForeignRecord():
                 self._replay_foreign(record)
             case UnknownRecord(type_):
@@ -106,18 +106,18 @@ class GroupShard:
     def _replay_foreign(self, record: ForeignRecord) -> None:
         simple = self._context.groups.get(record.group_id)
         if simple is not None and simple.protocol_type is None and not record.is_tombstone:
-            # Compaction has left an offset before the record of its group.
+            # Compaction metadata an offset that precedes the record of its group.
             del self._context.groups[record.group_id]
         self._context.foreign.replay(record)
 
     def on_loaded(self, now_ms: int) -> list[Reply]:
-        """That was all: sessions start afresh, and groups above a lowered `group.max.size` rebalance."""
+        """The load is complete: restart all sessions, and rebalance groups above a lowered `group.max.size`."""
         context = self._context
         for type_, count in sorted(self._skipped.items()):
             log.warning("skipped %d records of the unknown type %d, perhaps left by a newer version", count, type_)
         if len(context.foreign):
             names = ", ".join(f"{group.group_id} ({group.kind})" for group in context.foreign)
-            log.warning("groups that are not classic are kept, but their members cannot be served: %s", names)
+            log.warning("groups that are not classic stay in the log, but cannot be served: %s", names)
         for group in list(context.groups.values()):
             for member in group.members.values():
                 context.renew_session(now_ms, group, member)
@@ -127,11 +127,11 @@ class GroupShard:
         return context.pipeline.take_effects()
 
     def on_unloaded(self, now_ms: int) -> list[Reply]:
-        """The partition is no longer led here: joins and syncs that wait are answered NOT_COORDINATOR."""
+        """The partition is no longer led here: answer waiting joins and syncs with NOT_COORDINATOR."""
         context = self._context
-        gone = ErrorCode.NOT_COORDINATOR
+        error = ErrorCode.NOT_COORDINATOR
         for group in context.groups.values():
-            self._rebalances.abandon(now_ms, group, gone)
+            self._rebalances.abandon(now_ms, group, error)
         return context.pipeline.take_effects()
 
     def rollback(self, snapshot: Overwritten) -> None:
@@ -139,7 +139,7 @@ class GroupShard:
         self._context.rollback(snapshot)
 
     def on_timer(self, now_ms: int, key: TimerKey) -> list[Reply]:
-        """Let happen what is due."""
+        """Handle a timer that is due."""
         match key:
             case ("session", group_id, member_id):
                 self._rebalances.on_session_timer(now_ms, group_id, member_id)
@@ -153,14 +153,14 @@ class GroupShard:
         return self._context.pipeline.take_effects()
 
     def on_pause(self, now_ms: int, pause_ms: int) -> list[Reply]:
-        """The process did not run, while members' requests came: as after a load, sessions start afresh."""
+        """The process did not run while members sent requests: restart all sessions, as after a load."""
         context = self._context
         for group in context.groups.values():
             for member in group.members.values():
                 context.renew_session(now_ms, group, member)
         return context.pipeline.take_effects()
 
-    # Requests. The type of the answer is noted at each.
+    # Requests. Each docstring states the type of the response.
 
     def on_join(self, now_ms: int, ticket: Ticket, caller: Caller, request: JoinGroupRequest) -> list[Reply]:
         """JoinGroupResponse, perhaps after a rebalance."""
@@ -168,7 +168,7 @@ class GroupShard:
         return self._context.pipeline.take_effects()
 
     def on_sync(self, now_ms: int, ticket: Ticket, request: SyncGroupRequest) -> list[Reply]:
-        """SyncGroupResponse, perhaps after the leader's."""
+        """SyncGroupResponse, perhaps after the leader's SyncGroup."""
         self._membership.on_sync(now_ms, ticket, request)
         return self._context.pipeline.take_effects()
 
@@ -203,34 +203,34 @@ class GroupShard:
         return self._context.pipeline.take_effects()
 
     def on_topics_deleted(self, topics: Iterable[tuple[str, bytes]]) -> list[Reply]:
-        """Deleted topics, name and id; there is no answer."""
+        """Remove the offsets of deleted topics (name and id); no response."""
         removed = self._admin.on_topics_deleted(topics)
         if removed:
             log.info("removed %d offsets of deleted topics", removed)
         return self._context.pipeline.take_effects()
 
-    # Reads, answered at once from what is committed.
+    # Reads, answered at once from the committed state.
 
     def describe(self, api_version: int, group_id: str) -> DescribedGroup:
-        """A group, or that there is none."""
+        """A group, or that it does not exist."""
         return self._admin.describe(api_version, group_id)
 
     def list_groups(self, request: ListGroupsRequest) -> list[ListedGroup]:
         """The groups that pass the request's filters."""
         return self._admin.list_groups(request)
 
-    # What tests and the node look at.
+    # For tests and the node.
 
     @property
     def groups(self) -> dict[str, ClassicGroup]:
-        """The classic groups by id, as they are now; not to be changed."""
+        """The classic groups by id in the current state; do not modify."""
         return self._context.groups
 
     def offsets_of(self, group_id: str) -> TopicOffsets:
-        """A group's offsets by topic and partition, as they are now; not to be changed."""
+        """A group's offsets by topic and partition in the current state; do not modify."""
         return self._context.offsets.of_group(group_id)
 
     @property
     def foreign_groups(self) -> list[ForeignGroup]:
-        """The groups of other kinds that the log holds."""
+        """The groups of other types in the log."""
         return list(self._context.foreign)

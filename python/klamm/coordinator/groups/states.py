@@ -1,4 +1,4 @@
-"""The states of a classic group and the ways between them (facts 11.2)."""
+"""The states of a classic group and their transitions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 
 class GroupState(enum.Enum):
-    """A value is the name that DescribeGroups and ListGroups show."""
+    """Each value is the name in DescribeGroups and ListGroups."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -21,9 +21,9 @@ E, P, C, S, D = GroupState
 NEXT_STATES: Final[dict[GroupState, frozenset[GroupState]]] = {
     E: frozenset({P, D}),
     P: frozenset({E, C, D}),  # the join phase ends with members, or with none
-    C: frozenset({P, S, D}),  # never C -> E: a member that leaves now starts a join phase, which may end empty
+    C: frozenset({P, S, D}),  # never C -> E: a member that leaves starts a join phase, which may end with no members
     S: frozenset({P, D}),
-    D: frozenset(),  # the partition was unloaded; the object is forgotten
+    D: frozenset(),  # the partition was unloaded
 }
 
 

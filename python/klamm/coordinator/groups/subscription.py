@@ -1,4 +1,4 @@
-"""The topics inside a consumer's subscription: all that the coordinator reads of the otherwise opaque protocols."""
+"""Parses the topics of a consumer's subscription. The coordinator does not interpret other protocol metadata."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class SubscriptionError(Exception):
 
 
 def subscribed_topics(subscription: bytes) -> frozenset[str]:
-    """The topics of a ConsumerProtocolSubscription: int16 version, then what version 0 has, which begins them all.
+    """The topics of a ConsumerProtocolSubscription: an int16 version and the fields of version 0, with which all begin.
 
     Raises SubscriptionError.
     """

@@ -1,4 +1,4 @@
-"""What a client hears of an append that failed (Kafka's `CoordinatorOperationExceptionHelper`)."""
+"""The error that a client receives when an append failed (Kafka's `CoordinatorOperationExceptionHelper`)."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ FAILED_APPENDS: Final = {
 
 
 def coordinator_error(error: ErrorCode) -> ErrorCode:
-    """The code for the client when an append ends with `error`."""
+    """The error for the client when an append fails with `error`."""
     return FAILED_APPENDS.get(error, error)

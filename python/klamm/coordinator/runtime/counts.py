@@ -1,24 +1,24 @@
-"""What a coordinator runtime has done, counted where it is done."""
+"""Counters of a coordinator runtime."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 
+
+@dataclass(slots=True)
 class RuntimeCounts:
-    """Numbers that only grow, of all partitions together."""
+    """Counters over all partitions. They only grow."""
 
-    __slots__ = ("append_failures", "appended_records", "appends", "faults", "load_failures", "load_time_ms", "loads")
-
-    def __init__(self) -> None:
-        self.loads = 0
-        self.load_time_ms = 0
-        self.load_failures = 0
-        self.faults = 0
-        self.appends = 0
-        self.appended_records = 0
-        self.append_failures = 0
+    loads: int = 0
+    load_time_ms: int = 0
+    load_failures: int = 0
+    faults: int = 0
+    appends: int = 0
+    appended_records: int = 0
+    append_failures: int = 0
 
     def named(self, prefix: str) -> dict[str, int]:
-        """All of them, by name."""
+        """All counters by name."""
         return {
             f"{prefix}Loads": self.loads,
             f"{prefix}LoadTimeMs": self.load_time_ms,

@@ -1,4 +1,4 @@
-"""The runtime in an asyncio loop: it carries the effects of shards to the log and to the requests."""
+"""Runs shards in an asyncio loop: appends their records to the log and sends their responses."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 LOAD_STEP_RECORDS: Final = 200
-"""Records replayed before others get a turn: about 2 ms."""
+"""Records replayed before other tasks of the loop run: about 2 ms."""
 FIRST_LOAD_PAUSE_S: Final = 0.1
 LONGEST_LOAD_PAUSE_S: Final = 10.0
 LONG_PAUSE_MS: Final = 1_000
-"""A timer this late means that the process did not run, not that the loop was busy."""
+"""A timer that fires this late means that the process did not run, not that the loop was busy."""
 LONGEST_FAILED_PAUSE_S: Final = 300.0
-"""The same for a log that cannot be read: each attempt reads all of it."""
+"""The longest pause after a log could not be read. It is longer because each attempt reads the whole log."""
 FAILURES_FORGOTTEN_MS: Final = 60_000
-"""A shard that has served for so long is loaded again without a longer pause."""
+"""A shard that was active for this long is reloaded with the first pause again."""
 
 
 def _refuse_effect(hosted: HostedShard[Any], effect: Any) -> None:
-    raise TypeError(f"an effect that no one carries out: {effect!r}")
+    raise TypeError(f"an effect without a handler: {effect!r}")
 
 
 class CoordinatorRuntime(Generic[ShardT]):
-    """Hosts the shards of the partitions of one internal topic that are led here.
+    """Hosts the shards of the partitions of one internal topic that this node leads.
 
-    All methods are called in the loop's thread. Shards see the time since 1970.
+    Call all methods in the loop's thread. Shards receive the wall-clock time in ms since 1970.
     """
 
     def __init__(
@@ -50,7 +50,10 @@ class CoordinatorRuntime(Generic[ShardT]):
         *,
         carry_out: Callable[[HostedShard[ShardT], Any], None] = _refuse_effect,
     ) -> None:
-        """`carry_out` is called with each effect that is the shard's own; what it raises fails the shard."""
+        """`carry_out` is called with each effect that is specific to the shard.
+
+        An exception from it fails the shard.
+        """
         self._log = topic_log
         self._carry_out = carry_out
         self._clock = LoopClock.since_1970()
@@ -67,7 +70,7 @@ class CoordinatorRuntime(Generic[ShardT]):
     # Leadership
 
     def on_elected(self, partition: int, leader_epoch: int) -> None:
-        """The partition is led here from now on: load it."""
+        """This node became leader of the partition: load it."""
         current = self.shards.get(partition)
         if current is not None:
             if current.leader_epoch >= leader_epoch:
@@ -76,23 +79,23 @@ class CoordinatorRuntime(Generic[ShardT]):
         self._add(partition, leader_epoch)
 
     def on_resigned(self, partition: int, leader_epoch: int | None = None) -> None:
-        """The partition is no longer led here, since `leader_epoch` if that is known."""
+        """This node lost the leadership of the partition, in `leader_epoch` if that is known."""
         current = self.shards.get(partition)
         if current is not None and (leader_epoch is None or leader_epoch > current.leader_epoch):
             self._remove(partition)
 
     def close(self) -> None:
-        """Leave all partitions; requests that wait are answered NOT_COORDINATOR."""
+        """Unload all partitions. Waiting requests are answered with NOT_COORDINATOR."""
         for hosted in self.shards.all():
             self._remove(hosted.partition)
 
     async def loaded(self) -> None:
-        """Wait until each partition that is led here serves, or has failed to load."""
+        """Wait until each partition that this node leads is active or failed to load."""
         while any(one.state is LoadState.LOADING for one in self.shards.all()):
             await self.load_changed()
 
     async def load_changed(self) -> None:
-        """Wait until a load has ended, well or not, or its partition is gone."""
+        """Wait until a load succeeds, fails or is cancelled."""
         self._load_ended.clear()
         await self._load_ended.wait()
 
@@ -115,12 +118,12 @@ class CoordinatorRuntime(Generic[ShardT]):
             self._unload(hosted)
 
     def _unload(self, hosted: HostedShard[ShardT]) -> None:
-        """Answer the requests that wait: the shard chooses the answers, and requests that it leaves out are refused."""
+        """Answer the waiting requests: first those that the shard answers, then the others with NOT_COORDINATOR."""
         try:
             self._carry_out_all(hosted, hosted.on_unloaded(self._now_ms()))
-        except Exception:
+        except Exception:  # a bug of the shard must not keep its requests unanswered
             log.exception("partition %d of %s failed while it was unloaded", hosted.partition, self._log.topic)
-        for ticket, refuse in list(hosted.asked.items()):
+        for ticket, refuse in list(hosted.unanswered.items()):
             self._reply(hosted, Reply(ticket, refuse(ErrorCode.NOT_COORDINATOR)))
 
     # Loading
@@ -133,7 +136,7 @@ class CoordinatorRuntime(Generic[ShardT]):
             try:
                 count = await self._replay_all(hosted)
                 break
-            except Exception as error:
+            except Exception as error:  # loading is repeated, as after a damaged record was removed
                 self._on_load_failed(hosted, error)
         hosted.state, hosted.active_since_ms = LoadState.ACTIVE, self._now_ms()
         self.counts.loads += 1
@@ -147,7 +150,7 @@ class CoordinatorRuntime(Generic[ShardT]):
                 self._feed_or_defer(partition, event)
 
     async def _pause(self, hosted: HostedShard[ShardT]) -> None:
-        """Wait before a failed partition is loaded again, longer after each failure."""
+        """Wait before a failed partition is reloaded, longer after each failure."""
         if not hosted.failures:
             return
         longest_s = LONGEST_LOAD_PAUSE_S if hosted.state is LoadState.LOADING else LONGEST_FAILED_PAUSE_S
@@ -167,9 +170,9 @@ class CoordinatorRuntime(Generic[ShardT]):
     def _on_load_failed(self, hosted: HostedShard[ShardT], error: Exception) -> None:
         hosted.failures += 1
         self.counts.load_failures += 1
-        # Descriptors may come free, and a directory that has failed takes the leadership away.
+        # A storage error may be temporary (too many open files), or the failed directory loses its leaderships.
         is_passing = isinstance(error, KafkaError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR
-        # As in Kafka: a partition that cannot be read is not served, because later writes would build on a part of it.
+        # As in Kafka, a partition that cannot be read is not served: new records would build on an incomplete state.
         hosted.state = LoadState.LOADING if is_passing else LoadState.FAILED
         self._load_ended.set()
         if str(error) != hosted.load_error:
@@ -179,12 +182,12 @@ class CoordinatorRuntime(Generic[ShardT]):
             log.error(text, hosted.partition, self._log.topic, error, exc_info=None if is_known else error)
 
     def _fail(self, hosted: HostedShard[ShardT], error: Exception) -> None:
-        """The shard's state may differ from its log: load it again, and refuse the requests that wait."""
+        """The shard's state may differ from its log: reload it, and refuse the waiting requests."""
         partition = hosted.partition
         if self.shards.get(partition) is not hosted:
             return
         self.counts.faults += 1
-        text = "partition %d of %s failed, and is loaded again: %r"
+        text = "partition %d of %s failed and is reloaded: %r"
         log.error(text, partition, self._log.topic, error, exc_info=error)
         has_served = self._now_ms() - hosted.active_since_ms >= FAILURES_FORGOTTEN_MS
         self._remove(partition)
@@ -194,7 +197,7 @@ class CoordinatorRuntime(Generic[ShardT]):
 
     # Events
 
-    def ask(
+    def submit(
         self,
         hosted: HostedShard[ShardT],
         ticket: Ticket,
@@ -203,23 +206,27 @@ class CoordinatorRuntime(Generic[ShardT]):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> None:
-        """Give the shard a request by its method `event`. The ticket is called once, with the answer:
+        """Pass a request to the shard's method `event`.
 
-        the shard's, or what `refuse` makes of an error code if the shard fails or is unloaded.
+        The ticket is called once with the response: the shard's, or `refuse` of an error code if the shard fails or is
+        unloaded.
         """
-        hosted.asked[ticket] = refuse
+        hosted.unanswered[ticket] = refuse
         try:
             effects = event(self._now_ms(), ticket, *args, **kwargs)
         except Exception as error:
-            # As Kafka answers an unexpected exception.
+            # A bug of the shard reloads it. Kafka answers an unexpected exception with the same code.
             self._reply(hosted, Reply(ticket, refuse(ErrorCode.UNKNOWN_SERVER_ERROR)))
             self._fail(hosted, error)
         else:
             self._touch(hosted)
             self._carry_out_all(hosted, effects)
 
-    def tell_all(self, event: Callable[[ShardT, int], Effects]) -> None:
-        """Give each shard an event. A shard that is being loaded, or that the event fails, gets it once it serves."""
+    def feed_all(self, event: Callable[[ShardT, int], Effects]) -> None:
+        """Pass an event to each shard.
+
+        A shard that is loading, or that fails on the event, receives it after the load.
+        """
         for hosted in self.shards.all():
             self._feed_or_defer(hosted.partition, event)
 
@@ -232,10 +239,10 @@ class CoordinatorRuntime(Generic[ShardT]):
             current.deferred.append(event)
 
     def _feed(self, hosted: HostedShard[ShardT], event: Callable[[int], Effects]) -> None:
-        """Give the shard an event. An exception ends this shard's state only."""
+        """Pass an event to the shard. An exception fails only this shard."""
         try:
             effects = event(self._now_ms())
-        except Exception as error:
+        except Exception as error:  # a bug of the shard reloads it and affects no other
             self._fail(hosted, error)
         else:
             self._touch(hosted)
@@ -250,21 +257,21 @@ class CoordinatorRuntime(Generic[ShardT]):
                 continue
             try:
                 self._carry_out(hosted, effect)
-            except Exception as error:
+            except Exception as error:  # a bug of the shard reloads it and affects no other
                 self._fail(hosted, error)
                 return
 
     def _reply(self, hosted: HostedShard[ShardT], reply: Reply) -> None:
         ticket = reply.ticket
-        if hosted.asked.pop(ticket, None) is None:
+        if hosted.unanswered.pop(ticket, None) is None:
             return
         try:
             ticket(reply.response)
-        except Exception:
-            log.exception("an answer of the coordinator of %s could not be given", self._log.topic)
+        except Exception:  # a failed delivery must not fail the shard
+            log.exception("a response of the coordinator of %s could not be delivered", self._log.topic)
 
     def _touch(self, hosted: HostedShard[ShardT]) -> None:
-        """Append once the loop has run all that is due, in one call for all shards."""
+        """Schedule one append for all shards that have events in this turn of the loop."""
         if not hosted.is_touched:
             hosted.is_touched = True
             if not self._touched:
@@ -272,17 +279,17 @@ class CoordinatorRuntime(Generic[ShardT]):
             self._touched.append(hosted)
 
     def _settle(self) -> None:
-        """Append the records of this turn's events, and set the timers."""
+        """Append the records of this turn's events, and arm the timers."""
         touched, self._touched = self._touched, []
         batches: dict[HostedShard[ShardT], Batch] = {}
         for hosted in touched:
             hosted.is_touched = False
             if self.shards.get(hosted.partition) is not hosted:
-                continue  # its requests were answered when it was unloaded
+                continue  # unloading has answered its requests
             try:
                 records = hosted.take_append()
                 self._timers[hosted.partition].arm(hosted.deadline_ms)
-            except Exception as error:
+            except Exception as error:  # a bug of the shard reloads it and affects no other
                 self._fail(hosted, error)
                 continue
             if records is not None:
@@ -295,7 +302,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         self.counts.appends += len(batches)
         try:
             self._log.append(list(batches.values()), self._now_ms())
-        except Exception as error:  # any of them may be in the log
+        except Exception as error:  # any of the batches may be in the log
             for hosted in batches:
                 self._fail(hosted, error)
 
@@ -305,7 +312,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         if self.shards.get(hosted.partition) is not hosted:
             return
         if error is None:
-            self._fail(hosted, RuntimeError("what became of an append is not known"))
+            self._fail(hosted, RuntimeError("the outcome of an append is unknown"))
         else:
             self._feed(hosted, partial(hosted.on_append_done, error=error))
 
@@ -313,20 +320,23 @@ class CoordinatorRuntime(Generic[ShardT]):
 
     def _on_timer(self, hosted: HostedShard[ShardT], deadline_ms: int) -> None:
         self._running_time.on_turn(self._now_ms(), deadline_ms)
-        self._tell_of_pause()
+        self._extend_by_pause()
         if self.shards.get(hosted.partition) is hosted:
             self._feed(hosted, hosted.on_timer)
 
     def on_pause(self, pause_ms: int) -> None:
-        """The process did not run for `pause_ms`, and received no requests. A pause that is known has no effect."""
-        self._running_time.on_pause(self._now_ms(), pause_ms)
-        self._tell_of_pause()
+        """The process did not run for `pause_ms` and received no requests.
 
-    def _tell_of_pause(self) -> None:
+        A pause that is already known has no effect.
+        """
+        self._running_time.on_pause(self._now_ms(), pause_ms)
+        self._extend_by_pause()
+
+    def _extend_by_pause(self) -> None:
         pause_ms = self._running_time.take_pause()
         if not pause_ms:
             return
-        log.warning("the process did not run for %d ms; timers of %s get the time back", pause_ms, self._log.topic)
+        log.warning("the process did not run for %d ms; timers of %s are extended", pause_ms, self._log.topic)
         for hosted in self.shards.all():
             if hosted.state is LoadState.ACTIVE:
                 self._feed(hosted, partial(hosted.on_pause, pause_ms=pause_ms))

@@ -1,4 +1,4 @@
-"""What a shard asks the runtime to do. A shard may have further effects, which its own driver carries out."""
+"""What a shard asks the runtime to do. A shard may have further effects, which `carry_out` of the runtime receives."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 from klamm.protocol.value import Value
 
 Ticket = Any
-"""The driver's token for a request that is to be answered; a shard only hands it back."""
+"""The driver's token for a request. A shard only passes it back."""
 
 
 class Reply(Value):
-    """Answer a request now. Every ticket is answered exactly once."""
+    """Send a response now. Every ticket is answered exactly once."""
 
     ticket: Ticket
     response: Any

@@ -1,4 +1,4 @@
-"""A shard in the partition that it is hosted for, and which partitions have one. No I/O."""
+"""A shard with its partition and load state, and the table of hosted partitions. No I/O."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ log: Final = logging.getLogger("klamm.coordinator")
 
 ShardT = TypeVar("ShardT", bound=Shard[Any, Any, Any])
 Refuse = Callable[[ErrorCode], Any]
-"""Makes the answer to a request that ends with an error."""
+"""Makes the response for a request that fails with an error."""
 Effects = list[Any]
-"""`Reply`s and the shard's own effects."""
+"""`Reply`s and effects specific to the shard."""
 
 
 class LoadState(enum.Enum):
-    """How far a partition that is led here is."""
+    """Whether a partition that this node leads can be served."""
 
     LOADING = "loading"
     ACTIVE = "active"
@@ -33,30 +33,30 @@ class LoadState(enum.Enum):
 
 @dataclass(slots=True, eq=False)
 class HostedShard(Generic[ShardT]):
-    """The shard of a partition that is led here, in the leader epoch of its election."""
+    """The shard of a partition that this node leads, with the leader epoch of its election."""
 
     partition: int
     leader_epoch: int
     shard: ShardT
     state: LoadState = LoadState.LOADING
     is_touched: bool = False
-    """Whether the driver has yet to look for what the shard wants appended."""
-    asked: dict[Ticket, Refuse] = field(default_factory=dict)
-    """The requests that the shard has not answered, each with what makes a refusal of it."""
+    """Whether the driver still has to append the shard's records."""
+    unanswered: dict[Ticket, Refuse] = field(default_factory=dict)
+    """The requests without a response yet, each with the function that makes an error response."""
     failures: int = 0
     """How often in a row the shard failed or could not be loaded."""
     load_error: str = ""
-    """Why the last attempt to load it failed, so that each reason is logged once."""
+    """Why the last load failed, so that each reason is logged once."""
     active_since_ms: int = 0
     deferred: list[Callable[[ShardT, int], Effects]] = field(default_factory=list)
-    """Events that came while it was loaded."""
+    """Events that arrived during the load."""
 
     def take_append(self) -> list[LogRecord] | None:
-        """Records to append as one batch, to be reported with `on_append_done`; None while one is under way."""
+        """Records to append as one batch, reported to `on_append_done` later; None while an append is in flight."""
         return self.shard.pipeline.take_append()
 
     def on_append_done(self, now_ms: int, error: ErrorCode = ErrorCode.NONE) -> Effects:
-        """The append under way is committed, or has failed; then the state goes back to what is committed."""
+        """The append in flight was committed, or failed; a failure rolls the state back to what is committed."""
         pipeline = self.shard.pipeline
         if error is ErrorCode.NONE:
             pipeline.on_committed(now_ms)
@@ -77,7 +77,7 @@ class HostedShard(Generic[ShardT]):
         return min(timer, waiting)
 
     def on_timer(self, now_ms: int) -> Effects:
-        """Let happen what is due."""
+        """Run the timers that are due."""
         shard = self.shard
         shard.pipeline.on_timer(now_ms)
         effects: Effects = shard.pipeline.take_effects()
@@ -86,12 +86,12 @@ class HostedShard(Generic[ShardT]):
         return effects
 
     def on_pause(self, now_ms: int, pause_ms: int) -> Effects:
-        """The process did not run for so long before `now_ms`: timers get the time back, and time to read requests."""
+        """The process did not run for `pause_ms`: extend the timers, also for reading the queued requests."""
         self.shard.timers.put_off(pause_ms + UNREAD_MS)
         return self.shard.on_pause(now_ms, pause_ms)
 
     def on_unloaded(self, now_ms: int) -> Effects:
-        """The partition is no longer led here: what waits for a commit is answered NOT_COORDINATOR."""
+        """The partition is no longer led here: requests that wait for a commit are answered with NOT_COORDINATOR."""
         effects: Effects = self.shard.on_unloaded(now_ms)
         pipeline = self.shard.pipeline
         pipeline.fail(now_ms, pipeline.take_failed(), ErrorCode.NOT_COORDINATOR)
@@ -99,35 +99,35 @@ class HostedShard(Generic[ShardT]):
 
 
 class HostedShards(Generic[ShardT]):
-    """The partitions that are led here."""
+    """The partitions that this node leads."""
 
     def __init__(self, make_shard: Callable[[], ShardT]) -> None:
         self._make_shard = make_shard
         self._by_partition: dict[int, HostedShard[ShardT]] = {}
 
     def add(self, partition: int, leader_epoch: int) -> HostedShard[ShardT]:
-        """The partition is led here from now on; it is to be loaded."""
+        """Add a partition that this node leads; the caller loads it."""
         hosted = self._by_partition[partition] = HostedShard(partition, leader_epoch, self._make_shard())
         return hosted
 
     def empty(self, hosted: HostedShard[ShardT]) -> None:
-        """The partition is to be loaded from the start again."""
+        """Replace the shard by an empty one, so that the partition is loaded from the start."""
         hosted.shard = self._make_shard()
 
     def remove(self, partition: int) -> HostedShard[ShardT] | None:
-        """The partition is no longer led here."""
+        """Remove a partition that this node no longer leads."""
         return self._by_partition.pop(partition, None)
 
     def get(self, partition: int) -> HostedShard[ShardT] | None:
-        """The partition's shard, if it is led here."""
+        """The partition's shard, if this node leads it."""
         return self._by_partition.get(partition)
 
     def all(self) -> list[HostedShard[ShardT]]:
-        """All that are led here, in whatever state."""
+        """All hosted shards in any state."""
         return list(self._by_partition.values())
 
     def active(self, partition: int) -> HostedShard[ShardT]:
-        """The partition's shard, ready to serve. Raises COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR."""
+        """The partition's active shard. Raises COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR."""
         hosted = self._by_partition.get(partition)
         if hosted is None or hosted.state is LoadState.FAILED:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
@@ -136,7 +136,7 @@ class HostedShards(Generic[ShardT]):
         return hosted
 
     def all_active(self) -> list[HostedShard[ShardT]]:
-        """Every shard that serves. Raises COORDINATOR_LOAD_IN_PROGRESS while one of them loads."""
+        """Every active shard. Raises COORDINATOR_LOAD_IN_PROGRESS while one of them is loading."""
         hosted = [one for one in self._by_partition.values() if one.state is not LoadState.FAILED]
         if any(one.state is LoadState.LOADING for one in hosted):
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

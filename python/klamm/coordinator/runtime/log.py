@@ -1,4 +1,4 @@
-"""The log of an internal topic, as the coordinator runtime needs it."""
+"""The log of an internal topic, as the coordinator runtime uses it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from klamm.protocol.errors import ErrorCode
 NO_PRODUCER_ID: Final = -1
 
 LogRecord = tuple[bytes, bytes | None]
-"""A key and its value, None for a tombstone, as they stand in the log."""
+"""A key and its value as in the log; None is a tombstone."""
 
 
 class RecordError(Exception):
-    """A record that cannot be read: the partition that holds it must not be served."""
+    """A record that cannot be read. Its partition must not be served."""
 
 
 class LoadedRecord(NamedTuple):
-    """A record of the log, or a control record, whose key says which; `producer_id` is -1 outside transactions."""
+    """A record of the log. The key of a control record contains its type. `producer_id` is -1 outside transactions."""
 
     offset: int
     key: bytes
@@ -33,9 +33,10 @@ class Batch(NamedTuple):
     partition: int
     records: Sequence[LogRecord]
     done: Callable[[ErrorCode | None], None]
-    """Called once, at once or later: NONE when the high watermark has passed the batch, else why it never will be.
+    """Called exactly once, at once or later. NONE: the high watermark has passed the batch. Another code: the batch
+    will
 
-    None: its outcome is unknown.
+    never be committed. None: the outcome is unknown.
     """
 
 
@@ -48,11 +49,11 @@ class CoordinatorLog(Protocol):
         ...
 
     def append(self, batches: Sequence[Batch], now_ms: int) -> None:
-        """Append batches, each to another partition. Does not block."""
+        """Append batches, each to a different partition. Does not block."""
         ...
 
     async def open(self, partition: int) -> None:
-        """Make the partition ready to be loaded, which may take a recovery. Raises KafkaError."""
+        """Prepare the partition for loading, which may include log recovery. Raises KafkaError."""
         ...
 
     def load(self, partition: int) -> Iterator[LoadedRecord]:

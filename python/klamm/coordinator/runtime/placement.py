@@ -1,4 +1,4 @@
-"""Which partition of an internal topic a key belongs to, as Apache Kafka computes it."""
+"""The partition of an internal topic for a key, as Apache Kafka computes it."""
 
 from __future__ import annotations
 

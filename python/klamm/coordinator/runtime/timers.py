@@ -1,4 +1,4 @@
-"""Named deadlines: few move the heap, because a session that is renewed only moves its date."""
+"""Deadlines by key. Extending one is cheap, because it does not change the heap."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Final, Generic, TypeVar
 K = TypeVar("K")
 
 LATE_MS: Final = 100
-"""A timer that fires so late shows that the process did not run, perhaps for longer."""
+"""A timer that fires this late shows that the process did not run, perhaps for longer."""
 UNREAD_MS: Final = 1_000
-"""What it takes at most, after a pause, to read the requests that came meanwhile."""
+"""The longest time, after a pause, to read the requests that arrived during it."""
 
 
 class Timers(Generic[K]):
-    """Deadlines by key, the latest word counts.
+    """Deadlines by key. Setting a key again replaces its deadline.
 
-    A deadline that moves back leaves its heap entry where it is; the entry finds out when it comes up. So renewing a
-    session, which every heartbeat does, is one dict write. Keys are compared only for equality: equal times fire in
-    the order in which they were set.
+    A deadline that moves to a later time keeps its heap entry; when the entry is popped, it is pushed again with the
+    new time. So renewing a session, which every heartbeat does, is one dict write. Keys are only compared for equality;
+    equal deadlines fire in the order in which they were set.
 
-    A deadline that comes up `late_ms` or more after its time is extended by `grace_ms`, once: the process may not have
-    run, and what it had not read may renew the key.
+    A deadline that fires `late_ms` or more after its time is extended once by `grace_ms`: the process may not have run,
+    and the requests that it did not read yet may renew the key.
     """
 
     def __init__(self, late_ms: int | None = None, grace_ms: int = 0) -> None:
-        """Without `late_ms` no deadline is extended."""
+        """Without `late_ms`, no deadline is extended."""
         self._late_ms = late_ms
         self._grace_ms = grace_ms
         self._extended: set[K] = set()
@@ -39,11 +39,11 @@ class Timers(Generic[K]):
         return len(self._deadlines)
 
     def deadline_of(self, key: K) -> int | None:
-        """When `key` is due, if it is set."""
+        """The deadline of `key`, if it is set."""
         return self._deadlines.get(key)
 
     def schedule(self, key: K, deadline_ms: int) -> None:
-        """Let `key` be due at `deadline_ms`, instead of whenever it was."""
+        """Set the deadline of `key`, replacing an earlier one."""
         self._extended.discard(key)
         self._set(key, deadline_ms)
 
@@ -54,12 +54,12 @@ class Timers(Generic[K]):
             self._push(key, deadline_ms)
 
     def cancel(self, key: K) -> None:
-        """Forget `key`, whether it is set or not."""
+        """Remove the deadline of `key`, if it is set."""
         self._deadlines.pop(key, None)
         self._extended.discard(key)
 
     def put_off(self, by_ms: int) -> None:
-        """Let everything be due so much later."""
+        """Extend all deadlines by `by_ms`."""
         deadlines = {key: deadline_ms + by_ms for key, deadline_ms in self._deadlines.items()}
         self._deadlines.clear()
         self._queued_at.clear()
@@ -74,15 +74,15 @@ class Timers(Generic[K]):
 
     @property
     def deadline_ms(self) -> int | None:
-        """When something may be due: not later than the earliest deadline, perhaps earlier."""
+        """A time at or before the earliest deadline, or None without deadlines."""
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now_ms: int) -> Iterator[K]:
-        """Each key that is due, once, forgotten before it is given. What is set meanwhile waits for the next call."""
+        """Remove and yield each key that is due. Keys that are set meanwhile wait for the next call."""
         for key in self._take_due(now_ms):
             deadline_ms = self._deadlines.get(key)
             if deadline_ms is None or deadline_ms > now_ms:
-                continue  # cancelled or moved by one that fired before
+                continue  # cancelled or extended by a key that fired before
             if self._is_late(key, now_ms - deadline_ms):
                 self._set(key, now_ms + self._grace_ms)
                 self._extended.add(key)
@@ -98,7 +98,7 @@ class Timers(Generic[K]):
         while self._heap and self._heap[0][0] <= now_ms:
             at_ms, _, key = heapq.heappop(self._heap)
             if self._queued_at.get(key) != at_ms:
-                continue  # an earlier entry of this key has taken over
+                continue  # an earlier entry of this key has replaced it
             del self._queued_at[key]
             deadline_ms = self._deadlines.get(key)
             if deadline_ms is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from klamm import _engine
+from klamm._engine.tools import metadata_rows
 from klamm.protocol.generated import metadata_records
 from klamm.protocol.generated.metadata_records import MetadataRecord
 from klamm.raft.log import control_records
@@ -49,13 +49,13 @@ class Entry(NamedTuple):
         return _TYPES.get(self.type_id, f"record {self.type_id}")
 
     def record(self) -> MetadataRecord:
-        """The metadata record. `_engine.MetadataRecordError`: damaged, or written by a newer version."""
+        """The metadata record. `MetadataRecordError`: damaged, or written by a newer version."""
         return metadata_records.decode(self.value)
 
 
 def entries_of(batches: bytes) -> list[Entry]:
-    """Every record of whole batches, control records too. `_engine.RecordsDamagedError`."""
-    return list(map(Entry._make, _engine.metadata_rows(batches)))
+    """Every record of whole batches, control records too. `RecordsDamagedError`."""
+    return list(map(Entry._make, metadata_rows(batches)))
 
 
 def type_names() -> list[str]:

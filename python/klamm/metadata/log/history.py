@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from klamm import _engine
-from klamm._engine import Image
+from klamm._engine.metadata import Image, MetadataRecordError, MetadataReplayError
+from klamm._engine.quorum import StorageError, load_snapshot, read_checkpoint
+from klamm._engine.records import RecordsDamagedError, record_batches
+from klamm._engine.tools import MetadataReader
 from klamm.metadata.errors import HistoryError
 from klamm.metadata.log.entries import Entry, entries_of
 from klamm.metadata.log.location import SnapshotFile, locate
@@ -44,7 +46,7 @@ class History:
         place = locate(Path(path))
         self.path: Final = place.path
         self._only: Final = place if isinstance(place, SnapshotFile) else None
-        self._log: Final = None if self._only else _engine.MetadataReader(place.path)
+        self._log: Final = None if self._only else MetadataReader(place.path)
 
     @property
     def is_snapshot(self) -> bool:
@@ -115,7 +117,7 @@ class History:
             return self._offset_at_time(wanted.time_ms)
         offset = wanted.offset or 0
         if offset > last:
-            raise HistoryError(f"offset {offset} is not there yet: the last of {self.path} is {last}")
+            raise HistoryError(f"offset {offset} does not exist yet: the last of {self.path} is {last}")
         return offset
 
     def earliest_state(self) -> int:
@@ -149,7 +151,7 @@ class History:
         return max(end, newest), torn
 
     @property
-    def _reader(self) -> _engine.MetadataReader:
+    def _reader(self) -> MetadataReader:
         if self._log is None:
             raise AssertionError("a snapshot has no log")
         return self._log
@@ -216,7 +218,7 @@ class History:
         """The control records of the log from one offset to another, which is included."""
         found: list[Entry] = []
         while self._log is not None and start <= last and (data := self._read(start, _PIECE_BYTES)):
-            batches = _engine.record_batches(data)
+            batches = record_batches(data)
             found += [entry for batch in batches if batch.is_control for entry in entries_of(bytes(batch))]
             start = batches[-1].last_offset + 1
         return [entry for entry in found if entry.offset <= last]
@@ -232,7 +234,7 @@ class History:
 
 
 def _with_batches(state: State, data: bytes, upto: int) -> State:
-    batches = [batch for batch in _engine.record_batches(data) if batch.base_offset <= upto]
+    batches = [batch for batch in record_batches(data) if batch.base_offset <= upto]
     last = batches[-1]
     control = [entry for batch in batches if batch.is_control for entry in entries_of(bytes(batch))]
     quorum = state.quorum.after(entry for entry in control if state.offset < entry.offset <= upto)
@@ -245,7 +247,7 @@ def _with_batches(state: State, data: bytes, upto: int) -> State:
 
 
 def _loaded(snapshot: SnapshotFile) -> State:
-    image = _engine.load_snapshot(snapshot.path, snapshot.end_offset, snapshot.epoch)
+    image = load_snapshot(snapshot.path, snapshot.end_offset, snapshot.epoch)
     quorum = Quorum().after(_head_of(snapshot.path))
     return State(snapshot.end_offset - 1, snapshot.epoch, image.last_timestamp_ms, image, quorum)
 
@@ -254,7 +256,7 @@ def _head_of(path: Path) -> list[Entry]:
     """The control records that a snapshot begins with."""
     with path.open("rb") as file:
         head = file.read(FIRST_BATCHES_BYTES)
-    first = next((batch for batch in _engine.record_batches(head) if batch.is_control), None)
+    first = next((batch for batch in record_batches(head) if batch.is_control), None)
     return [] if first is None else entries_of(bytes(first))
 
 
@@ -269,7 +271,7 @@ def _contained_until(path: Path) -> int:
 
 def _entries_of_file(path: Path) -> list[Entry]:
     with _reading():
-        _engine.read_checkpoint(path)  # which checks the whole file
+        read_checkpoint(path)  # which checks the whole file
         return entries_of(path.read_bytes())
 
 
@@ -285,10 +287,10 @@ def _reading() -> Iterator[None]:
     except OSError as error:
         raise HistoryError(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from None
     except (
-        _engine.StorageError,
-        _engine.RecordsDamagedError,
-        _engine.MetadataReplayError,
-        _engine.MetadataRecordError,
+        StorageError,
+        RecordsDamagedError,
+        MetadataReplayError,
+        MetadataRecordError,
         ControlRecordError,
     ) as error:
         raise HistoryError(str(error)) from None

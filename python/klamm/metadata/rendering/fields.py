@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from klamm._engine import find_config_key
-from klamm.formats.meta_properties import uuid_text
+from klamm._engine.config import find_config_key
 from klamm.metadata.log.entries import Entry
 from klamm.protocol.generated.metadata_records import ConfigRecord, MetadataRecord, UserScramCredentialRecord
 from klamm.protocol.resource_types import ResourceType
+from klamm.protocol.uuids import uuid_text
 from klamm.protocol.value import Slotted
 from klamm.raft.log import control_records
 from klamm.raft.log.control_records import decode_kraft_version, decode_leader_change, decode_voters

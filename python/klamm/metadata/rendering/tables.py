@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from klamm.formats.meta_properties import uuid_text
 from klamm.metadata.errors import HistoryError
 from klamm.metadata.log.entries import Entry
 from klamm.metadata.log.history import History
 from klamm.metadata.log.moments import END, Moment
 from klamm.metadata.rendering.fields import fields_of
+from klamm.protocol.uuids import uuid_text
 
 
 def records_table(history: History, start: int | None = None, end: int | None = None) -> Any:

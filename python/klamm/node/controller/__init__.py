@@ -1,1 +1,1 @@
-"""How a node reaches the active controller, and what it registers there."""
+"""How a node finds the active controller, and the requests that it sends there."""

@@ -1,8 +1,8 @@
-"""The active controller, wherever it is: in this process, which is a call, or in another, which is a request.
+"""Sends requests to the active controller: a call if it is in this process, a request over the network if not.
 
-Where there is none, where it is another by now, or where it cannot be reached, the question is asked again until its
-time is over, as by Kafka's NodeToControllerChannelManager. A change that was made, and whose answer was lost, is
-then refused as made already.
+If there is no active controller, if it has changed, or if it cannot be reached, the request is repeated until its
+timeout, as by Kafka's `NodeToControllerChannelManager`. If the response to a successful change was lost, the repeated
+request is refused because the change has already been made.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from collections.abc import Awaitable, Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from klamm.client import ClientError
+from klamm.driving.clock import LoopClock
+from klamm.driving.deadlines import Deadlines
 from klamm.node.controller.controller_channel import FORWARD_TIMEOUT_MS
 from klamm.protocol.apis import APIS
 from klamm.protocol.errors import ErrorCode
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from klamm.config.node_config import NodeConfig
     from klamm.controller.driver import ControllerDriver
     from klamm.controller.operations.operation import Operation
-    from klamm.protocol.deadlines import Deadlines
+    from klamm.driving.deadlines import Deadlines
     from klamm.raft.voters.voter_set import Endpoint
 
 log = logging.getLogger("klamm.node.controller")
@@ -31,50 +34,50 @@ T = TypeVar("T")
 Q = TypeVar("Q")
 
 PAUSE_S: Final = 0.02
-LAST_WORD_S: Final = 0.5
-# A controller whose host is gone does not answer: a waiting request must try the next one within its time-out.
+LAST_WORD_MS: Final = 500
+# A controller whose host is down does not respond: a waiting request must reach the next controller before its timeout.
 ATTEMPT_TIMEOUT_MS: Final = 30_000
 
 
 class Quorum(Protocol):
-    """What is asked of raft; `klamm.raft.driver.RaftDriver` is it."""
+    """What this module uses of raft; implemented by `klamm.raft.driver.RaftDriver`."""
 
     @property
     def leader_id(self) -> int | None:
-        """The leader that this node knows of."""
+        """The leader, if this node knows it."""
 
     @property
     def leader_endpoints(self) -> tuple[Endpoint, ...]:
-        """Where it listens."""
+        """The endpoints of the leader."""
 
 
 class ActiveController:
-    """What this node asks the active controller for. The local one, where there is one, answers while it is active."""
+    """Sends this node's requests to the active controller; the local controller answers them while it is active."""
 
     def __init__(self, config: NodeConfig, local: ControllerDriver | None, quorum: Quorum) -> None:
         self._config, self._local, self._quorum = config, local, quorum
         self._client: Peers | None = None
-        self._asked: Address | None = None  # the active controller as last seen; None for the local one
+        self._last_address: Address | None = None  # the active controller at the last request; None for the local one
         self._on_versions: Callable[[Versions | None], None] | None = None
-        self._told_versions: Versions | None = None
+        self._reported_versions: Versions | None = None
 
     def follow_versions(self, on_versions: Callable[[Versions | None], None]) -> None:
-        """Tell what the active controller speaks when that is another; at first that is not known.
+        """Call `on_versions` with the API versions of a remote active controller whenever they change.
 
-        None while it is not known, and where the local one is active.
+        None while they are unknown, and while the local controller is active.
         """
         self._on_versions = on_versions
 
-    # Where it is
+    # Address
 
     @property
     def local(self) -> ControllerDriver | None:
-        """The controller of this process, while it is the active one."""
+        """The controller of this process while it is the active one."""
         return self._local if self._local is not None and self._local.epoch is not None else None
 
     @property
     def address(self) -> Address | None:
-        """Where another process's controller listens, if this node knows of one that leads."""
+        """The address of the active controller in another process, if this node knows it."""
         if self._quorum.leader_id in (None, self._config.node_id):
             return None
         endpoints = self._quorum.leader_endpoints
@@ -84,7 +87,7 @@ class ActiveController:
 
     @property
     def client(self) -> Peers:
-        """This node as a client of controllers; its connections are not raft's, whose fetches keep others waiting."""
+        """This node's connections to controllers. They are separate from raft's, whose fetches would delay requests."""
         if self._client is None:
             from klamm.client.peer import PeerConfig, Peers
 
@@ -96,52 +99,50 @@ class ActiveController:
                 self._config.integer("socket.connection.setup.timeout.max.ms"),
                 reconnect_backoff_ms=int(1000 * PAUSE_S),
             )
-            self._client = Peers(config, self._tell_versions)
+            self._client = Peers(config, self._report_versions)
         return self._client
 
     @property
-    def elsewhere(self) -> Address | None:
-        """Where another process's controller is to be asked; None where the local one is active, or none is known."""
+    def remote_address(self) -> Address | None:
+        """The address of the active controller in another process; None if the local one is active or none is known."""
         address = None if self.local is not None else self.address
         if address is not None:
-            self._see(address)
+            self._note_address(address)
         return address
 
     @cached_property
     def _deadlines(self) -> Deadlines:
-        from klamm.protocol.deadlines import Deadlines
-
         return Deadlines()
 
-    def _see(self, address: Address | None) -> None:
-        """It listens there, or is the local one."""
-        if address != self._asked:
-            self._asked = address
-            self._tell_versions()
+    def _note_address(self, address: Address | None) -> None:
+        """Note the address that the next request goes to; None for the local controller."""
+        if address != self._last_address:
+            self._last_address = address
+            self._report_versions()
 
-    def _tell_versions(self) -> None:
+    def _report_versions(self) -> None:
         if self._on_versions is None:
             return
-        versions = None if self._asked is None else self.client.peer(self._asked).versions
-        if versions != self._told_versions:
-            self._told_versions = versions
+        versions = None if self._last_address is None else self.client.peer(self._last_address).versions
+        if versions != self._reported_versions:
+            self._reported_versions = versions
             self._on_versions(versions)
 
     def close(self) -> None:
-        """Ask nothing more; what is under way fails."""
+        """Stop; requests in flight fail."""
         self._deadlines.close()
         if self._client is not None:
             self._client.close()
 
-    # Asking
+    # Requests
 
     async def ask(self, operation: Operation[Q, T], request: Q, timeout_ms: int = FORWARD_TIMEOUT_MS) -> T:
-        """The answer of the active controller; after the time-out one that refuses with REQUEST_TIMED_OUT."""
+        """The response of the active controller; after the timeout a response with the error REQUEST_TIMED_OUT."""
         versions, wire = APIS[operation.api_key].versions, operation.wire
 
         async def local(controller: ControllerDriver) -> T | None:
             answer = await controller.run(operation, request)
-            return None if _is_of_no_controller(answer) else answer
+            return None if _is_not_controller(answer) else answer
 
         async def remote(address: Address, left_ms: int) -> T | None:
             if wire is None:
@@ -150,7 +151,7 @@ class ActiveController:
                 message = wire.write_request(request)
                 answered = await self.client.ask(address, message, wire.response, versions, left_ms)
                 answer = wire.read_response(request, answered)
-            return None if _is_of_no_controller(answer) else answer
+            return None if _is_not_controller(answer) else answer
 
         answer = await self.until_answered(local, remote, timeout_ms)
         if answer is not None:
@@ -164,44 +165,43 @@ class ActiveController:
         ask_remote: Callable[[Address, int], Awaitable[T | None]],
         timeout_ms: int,
     ) -> T | None:
-        """Ask the active controller until one answers; None means that it is not active. None after the time-out.
+        """Repeat a request until the active controller answers it. Returns None after the timeout.
 
-        The second one gets the time that is left to wait for an answer; it may raise ClientError.
+        Both callables return None if the controller is not active. `ask_remote` receives the remaining time to wait for
+        a response; it may raise ClientError.
         """
         local = self.local
-        if local is not None:  # mostly there, and then nothing of clients is imported
-            self._see(None)
+        if local is not None:  # the usual case, which imports nothing of the client
+            self._note_address(None)
             answer = await ask_local(local)
             if answer is not None:
                 return answer
-        from klamm.client import ClientError
 
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_ms / 1000
-        while (left_s := deadline - loop.time()) > 0:
+        clock = LoopClock()
+        deadline_ms = clock.now_ms() + timeout_ms
+        while (left_ms := deadline_ms - clock.now_ms()) > 0:
             answer, local, address = None, self.local, self.address
             if local is not None:
-                self._see(None)
+                self._note_address(None)
                 answer = await ask_local(local)
             elif address is not None:
-                self._see(address)
-                asking = ask_remote(address, max(1, min(ATTEMPT_TIMEOUT_MS, int(1000 * left_s))))
+                self._note_address(address)
+                asking = ask_remote(address, min(ATTEMPT_TIMEOUT_MS, left_ms))
                 try:
                     answer = await self._while_it_leads(asking, address)
                 except ClientError as error:
-                    log.debug("asking again: %s", error)
+                    log.debug("repeating the request: %s", error)
             if answer is not None:
                 return answer
             await asyncio.sleep(PAUSE_S)
         leader_id = self._quorum.leader_id
-        known = "no leader is known" if leader_id is None else f"node {leader_id} leads the quorum, as far as is known"
+        known = "no leader is known" if leader_id is None else f"node {leader_id} is the last known leader"
         log.warning("no active controller answered within %d ms: %s", timeout_ms, known)
         return None
 
     async def _while_it_leads(self, asking: Awaitable[T | None], address: Address) -> T | None:
-        """The answer from that address, unless another controller leads by now; see `watch`."""
-        loop = asyncio.get_running_loop()
-        end = self.watch(address, lambda: limit.reschedule(loop.time()))
+        """The response from that address, or None when another controller becomes leader first; see `watch`."""
+        end = self.watch(address, lambda: limit.reschedule(0))  # a time that has passed
         try:
             async with asyncio.timeout(None) as limit:
                 return await asking
@@ -212,30 +212,30 @@ class ActiveController:
         finally:
             end()
 
-    def watch(self, address: Address, on_other: Callable[[], None]) -> Callable[[], None]:
-        """Tell when another leads than who listens there and is asked: a host that is gone answers nothing.
+    def watch(self, address: Address, on_new_leader: Callable[[], None]) -> Callable[[], None]:
+        """Call `on_new_leader` when another node than the one at `address` leads: a host that is down does not respond.
 
-        Who was the leader and lives has its time to say what became of a request. What is given back ends the watch.
+        A former leader that is alive has `LAST_WORD_MS` to answer its requests. Call the result to stop watching.
         """
         was_leading, token = self.address == address, -1
 
-        def look() -> None:
+        def check() -> None:
             nonlocal was_leading, token
             if not was_leading and self.address is not None:
-                log.info("node at %s:%d leads no more and does not answer; asking its successor", *address)
-                on_other()
+                log.info("node at %s:%d is no longer the leader and does not respond; using its successor", *address)
+                on_new_leader()
                 return
             was_leading = self.address == address
-            token = self._deadlines.add(LAST_WORD_S, look)
+            token = self._deadlines.add(LAST_WORD_MS, check)
 
         def end() -> None:
             self._deadlines.remove(token)
 
-        token = self._deadlines.add(LAST_WORD_S, look)
+        token = self._deadlines.add(LAST_WORD_MS, check)
         return end
 
 
-def _is_of_no_controller(answer: Any) -> bool:
-    """Whether an answer says, as a whole or for any topic, that who gave it is not the active controller."""
+def _is_not_controller(answer: Any) -> bool:
+    """Whether a response says, as a whole or for any topic, that its sender is not the active controller."""
     items = (answer, *getattr(answer, "topics", ()))
     return any(getattr(item, "error_code", None) is ErrorCode.NOT_CONTROLLER for item in items)

@@ -1,4 +1,4 @@
-"""Tells the controller in which log directories this broker's replicas lie (KIP-858), so that it knows what fails."""
+"""Reports to the controller in which log directories this broker's replicas are (AssignReplicasToDirs, KIP-858)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LONGEST_PAUSE_S: Final = 10.0
 
 
 class Assignments:
-    """Assignments to be sent to the controller; one request is in flight at a time."""
+    """Assignments to report to the controller. One request is in flight at a time."""
 
     def __init__(self, node_id: int, controller: ControllerChannel, broker_epoch: Callable[[], int]) -> None:
         self._node_id = node_id
@@ -32,20 +32,20 @@ class Assignments:
         self._task: asyncio.Task[None] | None = None
 
     def add(self, unassigned: Iterable[tuple[bytes, bytes, int]]) -> None:
-        """Directory id, topic id and partition, as `Engine.publish` gives them; the newest word counts."""
+        """Add directory id, topic id and partition, as from `Engine.publish`; the newest one counts."""
         for directory_id, topic_id, partition in unassigned:
             self._pending[topic_id, partition] = directory_id
         self._send()
 
     async def start(self) -> None:
-        """The broker is registered: tell all that is known so far, and from now on what comes."""
+        """The broker is registered: report the assignments known so far, and later ones as they come."""
         self._is_started = True
         self._send()
         if self._task is not None:
             await self._task
 
     def close(self) -> None:
-        """Tell nothing more."""
+        """Stop reporting."""
         self._is_started = False
         if self._task is not None:
             self._task.cancel()
@@ -62,19 +62,19 @@ class Assignments:
             request = AssignReplicasToDirsRequest(self._node_id, self._broker_epoch(), assignments)
             try:
                 answer = await self._controller.ask(ASSIGN_REPLICAS_TO_DIRS, request)
-            except Exception:
-                log.exception("the controller could not be told of directories; telling again")
+            except Exception:  # they are repeated until the controller has them
+                log.exception("assignments of directories could not be sent to the controller; sending them again")
             else:
                 if answer.error_code is ErrorCode.NONE:
-                    # A partition that is refused is gone: a new image says where what is in its place lies.
+                    # A refused partition no longer exists; a new image reports what has replaced it.
                     self._forget(sent)
                     pause_s = FIRST_PAUSE_S
                     continue
-                log.info("the controller answered %s to directories; telling again", answer.error_code.name)
+                log.info("the controller answered %s to assignments of directories; retrying", answer.error_code.name)
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
-    def _forget(self, told: dict[tuple[bytes, int], bytes]) -> None:
-        for place, directory_id in told.items():
+    def _forget(self, sent: dict[tuple[bytes, int], bytes]) -> None:
+        for place, directory_id in sent.items():
             if self._pending.get(place) == directory_id:
                 del self._pending[place]

@@ -1,4 +1,4 @@
-"""How parts of a node ask the active controller."""
+"""The interface by which parts of a node send requests to the active controller."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FORWARD_TIMEOUT_MS: Final = 60_000
 
 
 class ControllerChannel(Protocol):
-    """The active controller, wherever it is; `klamm.node.controller.active_controller.ActiveController` is it."""
+    """The active controller; implemented by `klamm.node.controller.active_controller.ActiveController`."""
 
     async def ask(self, operation: Operation[Q, A], request: Q, timeout_ms: int = FORWARD_TIMEOUT_MS) -> A:
-        """Its answer; after the time-out one that refuses with REQUEST_TIMED_OUT."""
+        """Its response; after the timeout a response with the error REQUEST_TIMED_OUT."""

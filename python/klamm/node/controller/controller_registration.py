@@ -1,4 +1,4 @@
-"""Registers this controller with the active one, so that all know where it listens and what it can (KIP-919)."""
+"""Registers this controller with the active one, which publishes its endpoints and features (KIP-919)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Final
 
-from klamm._engine import Image
+from klamm._engine.metadata import Image
 from klamm.controller.operations.nodes import CONTROLLER_REGISTRATION
 from klamm.node.controller.controller_channel import ControllerChannel
 from klamm.protocol.errors import ErrorCode
@@ -23,7 +23,7 @@ ASK_TIMEOUT_MS: Final = 5_000
 
 
 class ControllerRegistration:
-    """Keeps this run of the controller registered; what the committed image says of it counts, not an answer."""
+    """Keeps this incarnation of the controller registered, as confirmed by the committed image, not by a response."""
 
     def __init__(self, request: ControllerRegistrationRequest, controller: ControllerChannel) -> None:
         self._request, self._controller = request, controller
@@ -31,7 +31,7 @@ class ControllerRegistration:
         self._is_registered = False
 
     def on_published(self, image: Image) -> None:
-        """More metadata is committed."""
+        """A newer image is committed."""
         found = image.controller(self._request.controller_id)
         self._is_registered = found is not None and found.incarnation_id == self._request.incarnation_id
         level = image.metadata_version
@@ -41,7 +41,7 @@ class ControllerRegistration:
             self._task.add_done_callback(self._forget)
 
     def close(self) -> None:
-        """Register no more."""
+        """Stop registering."""
         if self._task is not None:
             self._task.cancel()
 
@@ -53,14 +53,14 @@ class ControllerRegistration:
         while not self._is_registered:
             try:
                 answer = await self._controller.ask(CONTROLLER_REGISTRATION, self._request, ASK_TIMEOUT_MS)
-            except Exception:
-                log.exception("this controller could not be registered; asking again")
+            except Exception:  # it is repeated until the controller is registered
+                log.exception("this controller could not be registered; retrying")
             else:
                 if answer.error_code is ErrorCode.NONE:
                     log.info("this controller is registered")
                     return
-                log.info("the active controller answered %s to a registration; asking again", answer.error_code.name)
-            import random  # Not at the top: only a failure is repeated after a drawn pause.
+                log.info("the active controller answered %s to a registration; retrying", answer.error_code.name)
+            import random  # Not at the top: only the pause before a retry needs it.
 
             await asyncio.sleep(pause_s * random.uniform(1 - JITTER, 1 + JITTER))
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)

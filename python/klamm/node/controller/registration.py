@@ -1,4 +1,4 @@
-"""Runs the broker's life cycle against the controller of this node."""
+"""Runs the broker's life cycle against the active controller."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from klamm.broker.lifecycle import (
     BrokerState,
     Effect,
     Heartbeat,
+    LogDirFailureOverdue,
     Register,
     RegistrationOverdue,
     StateChanged,
@@ -34,11 +35,11 @@ log = logging.getLogger("klamm.node.registration")
 
 LOOK_S: Final = 0.1
 LONG_PAUSE_MS: Final = 1_000
-"""A heartbeat that is so late was not kept back by a loop with much to do, but by a process that did not run."""
+"""A heartbeat this late means that the process did not run, not that the loop was busy."""
 
 
 class Registration:
-    """Registers the broker, keeps it alive, and takes it out of service again."""
+    """Registers the broker, sends its heartbeats, and runs its controlled shutdown."""
 
     def __init__(
         self,
@@ -49,24 +50,22 @@ class Registration:
         on_fault: Callable[[Exception], None],
         *,
         ask_timeout_ms: int,
-        log_dir_failure_timeout_ms: int,
         foreign_cluster: Callable[[], str | None] = lambda: None,
-        is_majority_gone: Callable[[], bool] = lambda: False,
+        is_majority_down: Callable[[], bool] = lambda: False,
         on_pause: Callable[[int], None] = lambda pause_ms: None,
     ) -> None:
-        """`ask_timeout_ms` bounds each request. `on_fault` receives what ends the exchange early, `on_pause` how long
-        the process did not run.
+        """`ask_timeout_ms` bounds each request.
 
-        `foreign_cluster` says which controller answered as one of another cluster, where one did; `is_majority_gone`
-        whether so many controllers refuse connections that the rest can elect nobody.
+        `on_fault` receives the error that ends the life cycle early, `on_pause` for how long the process did not run.
+
+        `foreign_cluster` returns a message if a controller answered with another cluster id. `is_majority_down` returns
+        whether so many controllers refuse connections that the others cannot elect a leader.
         """
         self._ask_timeout_ms = ask_timeout_ms
-        self._is_majority_gone = is_majority_gone
+        self._is_majority_down = is_majority_down
         self._on_pause = on_pause
         self._foreign_cluster = foreign_cluster
         self._foreign_answer: str | None = None
-        self._log_dir_failure_timeout_ms = log_dir_failure_timeout_ms
-        self._acknowledged_log_dirs: tuple[bytes, ...] = ()
         self._on_fault = on_fault
         self._last_error = ""
         self._lifecycle = lifecycle
@@ -78,75 +77,60 @@ class Registration:
         self._timer = DeadlineTimer(self._clock, self._on_timer)
         self._running_time = RunningTime(self._now_ms(), LONG_PAUSE_MS)
         self._exchange: asyncio.Task[None] | None = None
-        self.offline_log_dirs: tuple[bytes, ...] = ()
         self.registered = asyncio.Event()
         self.running = asyncio.Event()
         self.ended = asyncio.Event()
 
     @property
     def broker_epoch(self) -> int:
-        """The epoch of the registration; -1 before there is one."""
+        """The epoch of the registration; -1 before it."""
         return self._lifecycle.broker_epoch
 
     @property
     def state(self) -> BrokerState:
-        """Where the life cycle stands."""
+        """The current state of the life cycle."""
         return self._lifecycle.state
 
     def start(self) -> None:
-        """Begin to register."""
+        """Start to register."""
         self._carry_out(self._lifecycle.on_start(self._now_ms()))
 
     def ready(self) -> None:
-        """The broker can serve: ask to be unfenced."""
+        """The broker can serve: request to be unfenced."""
         self._carry_out(self._lifecycle.on_ready(self._now_ms()))
 
-    def on_published(self) -> None:
-        """More metadata was applied."""
-        self._carry_out(self._lifecycle.on_published(self._now_ms()))
+    def on_published(self, *, is_another_leaving: bool) -> None:
+        """A newer image was applied; in it another broker may be in a controlled shutdown."""
+        self._carry_out(self._lifecycle.on_published(self._now_ms(), is_another_leaving=is_another_leaving))
 
     def on_log_dir_failed(self, directory_id: bytes) -> None:
-        """Tell the controller with the next heartbeat, which is due now."""
-        self.offline_log_dirs = (*self.offline_log_dirs, directory_id)
-        self._carry_out(self._lifecycle.on_log_dir_failed(self._now_ms()))
-        timeout_s = self._log_dir_failure_timeout_ms / 1000
-        asyncio.get_running_loop().call_later(timeout_s, self._check_acknowledged, directory_id)
-
-    def _check_acknowledged(self, directory_id: bytes) -> None:
-        """A broker whose failed directory the controller does not know must not go on as a leader in it (facts 6.1)."""
-        if directory_id in self._acknowledged_log_dirs or self._lifecycle.state is BrokerState.SHUTTING_DOWN:
-            return
-        self._on_fault(
-            TimeoutError(
-                f"the controller did not acknowledge within {self._log_dir_failure_timeout_ms} ms that a log directory "
-                "failed (log.dir.failure.timeout.ms)"
-            )
-        )
+        """Report the failed directory to the controller with a heartbeat that is sent now."""
+        self._carry_out(self._lifecycle.on_log_dir_failed(self._now_ms(), directory_id))
 
     async def shut_down(self, timeout_s: float) -> None:
-        """Controlled shutdown: waits for the controller's leave, `timeout_s` at most.
+        """Controlled shutdown: wait up to `timeout_s` for the controller's permission.
 
-        Not at all while nobody could give it, unlike Apache Kafka, which waits all of its 5 minutes (ARCHITECTURE:
-        evidence of death).
+        If no controller can be elected it does not wait, unlike Apache Kafka, which always waits 5 minutes
+        (ARCHITECTURE.md: evidence of death).
         """
         self._carry_out(self._lifecycle.on_shutdown_asked(self._now_ms()))
         try:
             async with asyncio.timeout(timeout_s):
                 await self._until_ended_or_hopeless()
         except TimeoutError:
-            text = "the controller gave no leave within %g s: this broker stops, and hands over nothing"
+            text = "the controller did not permit the shutdown within %g s; the broker stops without moving leaders"
             log.warning(text, timeout_s)
         self.stop()
 
     async def _until_ended_or_hopeless(self) -> None:
-        while not self._is_majority_gone():
+        while not self._is_majority_down():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.ended.wait(), LOOK_S)
                 return
-        log.warning("most controllers refuse connections: this broker stops without leave, and hands over nothing")
+        log.warning("most controllers refuse connections; the broker stops without moving leaders")
 
     def stop(self) -> None:
-        """End without asking."""
+        """End without a controlled shutdown."""
         self._carry_out(self._lifecycle.on_give_up(self._now_ms()))
         self._timer.cancel()
         if self._exchange is not None:
@@ -160,7 +144,7 @@ class Registration:
                 case Register():
                     self._exchange = asyncio.ensure_future(self._guarded(self._register))
                 case Heartbeat():
-                    self._exchange = asyncio.ensure_future(self._guarded(partial(self._beat, effect)))
+                    self._exchange = asyncio.ensure_future(self._guarded(partial(self._send_heartbeat, effect)))
                 case StateChanged(BrokerState.RUNNING):
                     self.running.set()
                 case StateChanged(BrokerState.SHUTTING_DOWN):
@@ -168,7 +152,9 @@ class Registration:
                 case StateChanged():
                     pass
                 case RegistrationOverdue():
-                    self._on_fault(self._overdue())
+                    self._on_fault(self._registration_timeout_error())
+                case LogDirFailureOverdue():
+                    self._on_fault(self._log_dir_timeout_error())
                 case _:
                     assert_never(effect)
         self._timer.arm(self._lifecycle.deadline_ms)
@@ -181,23 +167,30 @@ class Registration:
             self._on_pause(pause_ms)
         self._carry_out(self._lifecycle.on_timer(now_ms))
 
-    def _overdue(self) -> TimeoutError:
+    def _log_dir_timeout_error(self) -> TimeoutError:
+        timeout_ms = self._lifecycle.log_dir_failure_timeout_ms
+        return TimeoutError(
+            f"the controller did not acknowledge within {timeout_ms} ms that a log directory failed "
+            "(log.dir.failure.timeout.ms)"
+        )
+
+    def _registration_timeout_error(self) -> TimeoutError:
         timeout_ms = self._lifecycle.registration_timeout_ms
         foreign = self._foreign_answer or self._foreign_cluster()
         return TimeoutError(
             f"no controller registered this broker within {timeout_ms} ms "
             "(initial.broker.registration.timeout.ms): "
-            f"{foreign or 'see whether the controllers run and have a leader'}"
+            f"{foreign or 'check whether the controllers run and have elected a leader'}"
         )
 
     async def _guarded(self, exchange: Callable[[], Awaitable[list[Effect]]]) -> None:
-        """Carry out what follows from an exchange. One that fails in a way that was not foreseen is repeated."""
+        """Run an exchange with the controller and its effects. After an unexpected exception it is repeated."""
         try:
             effects = await exchange()
-        except Exception as error:
-            if repr(error) != self._last_error:  # each cause once
+        except Exception as error:  # the registration and its heartbeats must continue
+            if repr(error) != self._last_error:  # log each cause once
                 self._last_error = repr(error)
-                log.error("the exchange with the controller failed, and is repeated: %r", error, exc_info=error)
+                log.error("the exchange with the controller failed, and is retried: %r", error, exc_info=error)
             effects = self._lifecycle.on_failure(self._now_ms())
         self._carry_out(effects)
 
@@ -209,19 +202,18 @@ class Registration:
         self.registered.set()
         return self._lifecycle.on_registered(self._now_ms(), answer.broker_epoch)
 
-    async def _beat(self, beat: Heartbeat) -> list[Effect]:
+    async def _send_heartbeat(self, beat: Heartbeat) -> list[Effect]:
         request = BrokerHeartbeatRequest(
             broker_id=self._request().broker_id,
             broker_epoch=beat.broker_epoch,
             current_metadata_offset=self._applied_offset(),
             want_fence=beat.want_fence,
             want_shut_down=beat.want_shut_down,
-            offline_log_dirs=self.offline_log_dirs,
+            offline_log_dirs=beat.offline_log_dirs,
         )
         answer = await self._controller.ask(BROKER_HEARTBEAT, request, self._ask_timeout_ms)
         if self._is_refused(answer):
             return self._lifecycle.on_failure(self._now_ms())
-        self._acknowledged_log_dirs = request.offline_log_dirs
         return self._lifecycle.on_heartbeat_answer(
             self._now_ms(),
             caught_up=answer.is_caught_up,
@@ -238,21 +230,24 @@ class Registration:
                 f"cluster.id {self._request().cluster_id}, as its meta.properties says"
             )
             log.error("%s", self._foreign_answer)
-        log.info("the controller answered %s; asking again", answer.error_code.name)
+        log.info("the controller answered %s; retrying", answer.error_code.name)
         return True
 
 
-def lifecycle(heartbeat_interval_ms: int, session_timeout_ms: int, registration_timeout_ms: int) -> BrokerLifecycle:
-    """The core with this process's randomness."""
+def lifecycle(
+    heartbeat_interval_ms: int, session_timeout_ms: int, registration_timeout_ms: int, log_dir_failure_timeout_ms: int
+) -> BrokerLifecycle:
+    """The core with the random numbers of this process."""
     return BrokerLifecycle(
         heartbeat_interval_ms=heartbeat_interval_ms,
         session_timeout_ms=session_timeout_ms,
         registration_timeout_ms=registration_timeout_ms,
+        log_dir_failure_timeout_ms=log_dir_failure_timeout_ms,
         draw=_draw,
     )
 
 
 def _draw() -> float:
-    import random  # Not at the top: a node starts without hashlib, and only a failure is repeated after a drawn pause.
+    import random  # Not at the top: only the pause before a retry needs it, and it imports hashlib.
 
     return random.random()

@@ -1,1 +1,1 @@
-"""From a request of the engine to its answer: dispatch, handlers, forwarding."""
+"""From a request of the engine to its response: dispatch, handlers, forwarding."""

@@ -1,7 +1,7 @@
-"""From the engine's requests to handlers and back: every request gets one answer, or its connection is closed.
+"""Passes the engine's requests to handlers and responses back. Every request is answered, or its connection is closed.
 
-What a handler raises is mapped to an answer here: to the error response of its request, with the code of a KafkaError,
-else with UNKNOWN_SERVER_ERROR. The connection is closed only where none can be formed.
+An exception of a handler becomes the error response of the request: with the code of a KafkaError, otherwise with
+UNKNOWN_SERVER_ERROR. The connection is closed only if no error response can be formed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
-from klamm._engine import CommitRequest
+from klamm._engine.groups import CommitRequest
 from klamm.broker.authorization import Authorizer, refusal
 from klamm.broker.request import Handler, InlineHandler, RequestContext
 from klamm.protocol.api_key import ApiKey
@@ -25,23 +25,23 @@ T = TypeVar("T")
 
 
 class Answers(Protocol):
-    """The engine's side of answers."""
+    """The engine's interface for responses."""
 
     def answer(self, answers: Sequence[tuple[int, bytes | None]]) -> None:
-        """Give the bodies without header, by handle; None closes the connection."""
+        """Send the bodies, without headers, of requests by handle; None closes the connection."""
         ...
 
 
 class Handlers(Protocol):
-    """What answers each API."""
+    """Finds the handler of an API."""
 
     def find(self, api_key: int, *, on_controller: bool) -> Handler | InlineHandler | None:
-        """The handler of an API on a controller's or another listener; None for what is not served there."""
+        """The handler of an API on a controller listener or on another one; None if it is not served there."""
         ...
 
 
 class Dispatcher:
-    """Runs a handler for each request, and hands over together the answers of one turn of the loop."""
+    """Runs a handler for each request, and passes the responses of one turn of the loop to the engine together."""
 
     def __init__(self, engine: Answers, handlers: Handlers, authorizer: Authorizer) -> None:
         self._engine = engine
@@ -49,15 +49,15 @@ class Dispatcher:
         self._authorizer = authorizer
         self._tasks: set[asyncio.Task[None]] = set()
         self._asked: set[int] = set()
-        """The requests that wait for their answer."""
+        """The requests without a response yet."""
         self._asked_by_replicas: set[int] = set()
         self._all_answered: asyncio.Future[None] | None = None
         self._answers: list[tuple[int, bytes | None]] = []
         self._is_drained = False
 
     def dispatch(self, handle: int, context: RequestContext, body: bytes) -> None:
-        """Begin to answer a request. Does not block."""
-        # What other replicas ask goes on for as long as this one takes part, and is no client's to wait for.
+        """Start to answer a request. Does not block."""
+        # Replicas send requests for as long as this replica takes part; a drain does not wait for them.
         is_replicas = context.on_controller and context.api_key in RAFT_APIS
         (self._asked_by_replicas if is_replicas else self._asked).add(handle)
         refused = refusal(self._authorizer, context, on_controller=context.on_controller)
@@ -68,30 +68,30 @@ class Dispatcher:
         if isinstance(handler, InlineHandler):
             try:
                 handler.handle(context, context.api_version, body, _InlineAnswer(self, handle, context, body))
-            except Exception as error:
+            except Exception as error:  # every request is answered, also if its handler has a bug
                 self.answer(handle, _error_response(context, body, error))
         elif handler is not None:
             self.run(handler, handle, context, body)
         else:
-            # The engine lets through only what the node said it serves: see `Engine.serve`.
+            # The engine passes only APIs that the node announced: see `Engine.serve`.
             log.error("no handler for API %d on listener %s: closing", context.api_key, context.listener)
             self.answer(handle, None)
 
     def commit(self, handle: int, peer: str, request: CommitRequest) -> None:
-        """Begin to answer an OffsetCommit that the engine has read. Does not block."""
+        """Start to answer an OffsetCommit that the engine has decoded. Does not block."""
         self._asked.add(handle)
         handler = self._handlers.find(ApiKey.OFFSET_COMMIT, on_controller=False)
-        assert isinstance(handler, InlineHandler), "an OffsetCommit has a handler without a task"
-        assert handler.take is not None, "an OffsetCommit is read by the engine"
+        assert isinstance(handler, InlineHandler), "the handler of OffsetCommit is inline"
+        assert handler.take is not None, "the engine decodes OffsetCommit"
         try:
             handler.take(request, partial(self._committed, handle, peer, request))
-        except Exception as error:
+        except Exception as error:  # every request is answered, also if its handler has a bug
             self._not_committed(handle, peer, request, error)
 
     def _committed(self, handle: int, peer: str, request: CommitRequest, codes: int | list[int]) -> None:
         try:
             self.answer(handle, request.answer(codes))
-        except Exception as error:
+        except Exception as error:  # every request is answered, also if its handler has a bug
             self._not_committed(handle, peer, request, error)
 
     def _not_committed(self, handle: int, peer: str, request: CommitRequest, error: Exception) -> None:
@@ -100,25 +100,25 @@ class Dispatcher:
         self.answer(handle, request.answer(code))
 
     def run(self, handler: Handler, handle: int, context: RequestContext, body: bytes) -> None:
-        """Begin to answer a request in a task."""
-        if not self._is_drained:  # nothing would wait for it
+        """Start to answer a request in a task."""
+        if not self._is_drained:  # otherwise no task would wait for it
             self._tasks.add(asyncio.get_running_loop().create_task(self._run(handler, handle, context, body)))
 
     async def _run(self, handler: Handler, handle: int, context: RequestContext, body: bytes) -> None:
         answer: bytes | None = None
         try:
             answer = await handler(context, context.api_version, body)
-        except Exception as error:
+        except Exception as error:  # every request is answered, also if its handler has a bug
             answer = _error_response(context, body, error)
         finally:
-            # Not by a callback of the task: that would be one more turn of the loop for each request.
+            # A callback of the task would cost one more turn of the loop per request.
             task = asyncio.current_task()
             if task is not None:
                 self._tasks.discard(task)
             self.answer(handle, answer)
 
     def answer(self, handle: int, body: bytes | None) -> None:
-        """The answer to a request, once; None closes the connection."""
+        """Respond to a request, exactly once; None closes the connection."""
         if not self._answers:
             asyncio.get_running_loop().call_soon(self._send)
         self._answers.append((handle, body))
@@ -132,7 +132,7 @@ class Dispatcher:
         self._engine.answer(answers)
 
     async def drain(self, timeout_s: float) -> None:
-        """Wait for the answers under way, `timeout_s` at most; cancel what is left."""
+        """Wait up to `timeout_s` for the pending responses, then cancel the rest."""
         if self._asked:
             self._all_answered = asyncio.get_running_loop().create_future()
             try:
@@ -146,7 +146,7 @@ class Dispatcher:
         self._send()
 
     def refuse_replicas(self) -> None:
-        """This replica takes part no more: close the connections of those whose requests it leaves unanswered."""
+        """This replica leaves the quorum: close the connections of replicas whose requests are unanswered."""
         self._send()
         self._engine.answer([(handle, None) for handle in self._asked_by_replicas])
         self._asked_by_replicas.clear()
@@ -165,32 +165,35 @@ class _InlineAnswer:
 
     def written(self, write: Callable[[T], bytes]) -> Callable[[T], None]:
         def take(value: T) -> None:
-            body: bytes | None = None
             try:
                 body = write(value)
-            except Exception as error:
-                body = _error_response(self._context, self._body, error)
-            self._dispatcher.answer(self._handle, body)
+            except Exception as error:  # every request is answered, also if its handler has a bug
+                self.fail(error)
+            else:
+                self.give(body)
 
         return take
+
+    def fail(self, error: Exception) -> None:
+        self._dispatcher.answer(self._handle, _error_response(self._context, self._body, error))
 
     def leave_to(self, handler: Handler) -> None:
         self._dispatcher.run(handler, self._handle, self._context, self._body)
 
 
 def _error_response(context: RequestContext, body: bytes, error: Exception) -> bytes | None:
-    """The answer to a request whose handler raised; None where its connection is to be closed. Logs the cause."""
+    """The response to a request whose handler raised; None if its connection must be closed. Logs the cause."""
     if isinstance(error, MalformedRequest):
         log.warning("closing connection of %s: %s", context.address, error)
         return None
     from klamm.protocol.wire.error_responses import error_response
 
-    # What refuses a request as a whole is no fault of this node.
+    # A request that is refused as a whole is not a failure of this node.
     is_refused = isinstance(error, KafkaError)
     code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
     try:
         answer = error_response(context.api_key, context.api_version, body, code)
-    except Exception as no_response:
+    except Exception as no_response:  # the connection is closed instead
         answer, outcome = None, f"closing, because no error response can be formed: {no_response}"
     else:
         outcome = f"answered with {code.name}"

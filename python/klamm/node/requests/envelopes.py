@@ -1,4 +1,4 @@
-"""Envelope (58): the active controller answers what brokers' clients asked of them (KIP-590)."""
+"""Envelope (58): the active controller answers the requests that brokers forward for their clients (KIP-590)."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ log = logging.getLogger("klamm.node.envelopes")
 
 
 class EnvelopeHandlers:
-    """Opens envelopes, and puts the answers in others."""
+    """Decodes envelopes, and wraps the responses."""
 
     def __init__(self, controller: ControllerDriver, handler_of: Callable[[int], Handler | None]) -> None:
-        """`handler_of` finds the handlers of a controller's listener."""
+        """`handler_of` finds the handlers of a controller listener."""
         self._controller: Final = controller
         self._handler_of = handler_of
 
     async def envelope(self, context: RequestContext, version: int, body: bytes) -> bytes:
-        """The answer, or why there is none: the broker asks another controller for NOT_CONTROLLER."""
+        """The response or an error; after NOT_CONTROLLER the broker repeats it at the active controller."""
         try:
             request = open_envelope(read(EnvelopeRequest, version, body))
             answer = await self._answer(context, request)
         except EnvelopeError as error:
-            log.warning("an envelope of %s is refused with %s: %s", context.address, error.code.name, error)
+            log.warning("an envelope of %s was refused with %s: %s", context.address, error.code.name, error)
             return write(EnvelopeResponse(error_code=error.code), version)
         if answer is None:
             return write(EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER), version)
@@ -48,7 +48,7 @@ class EnvelopeHandlers:
         key, version = request.api_key, request.api_version
         api, handler = APIS.get(key), self._handler_of(key)
         if api is None or not api.is_forwarded or handler is None:
-            raise EnvelopeError(ErrorCode.INVALID_REQUEST, f"API {key} is not a forwarded one")
+            raise EnvelopeError(ErrorCode.INVALID_REQUEST, f"API {key} cannot be forwarded")
         if not api.versions[0] <= version <= api.versions[1]:
             raise EnvelopeError(ErrorCode.UNSUPPORTED_VERSION, f"{api.name} is not served in version {version}")
         forwarded = context._replace(

@@ -1,4 +1,4 @@
-"""What clients ask of a broker and the active controller answers: handed on with who asked and from where (KIP-590)."""
+"""Forwards clients' requests to the active controller, with the client's principal and address (KIP-590)."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CONNECTIONS_MAX: Final = 16
-"""To the active controller, which takes one request at a time of each, and commits together what it has taken."""
+"""To the active controller. It handles one request of a connection at a time, and commits those of all together."""
 
 QUORUM_APIS: Final = (ApiKey.DESCRIBE_QUORUM, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER)
-"""Those that raft answers, with its own code for not being the leader."""
+"""The APIs that raft answers, with its own error code for a node that is not the leader."""
 
 
 class Forwarder:
-    """Gives clients' requests to the active controller, in this process or another."""
+    """Passes clients' requests to the active controller, in this process or in another."""
 
     def __init__(self, active: ActiveController, handler_here: Callable[[int], Handler | None]) -> None:
-        """`handler_here` finds what answers an API where the controller of this process is the active one."""
+        """`handler_here` finds the handler of an API while the controller of this process is active."""
         self._active, self._handler_here = active, handler_here
 
     def forward_inline(self, context: RequestContext, version: int, body: bytes, answer: Answer) -> None:
-        """Without a task to another process's controller that is known; what needs more is left to `forward`."""
-        address = self._active.elsewhere
+        """Forward to a known controller of another process without a task; leave all other cases to `forward`."""
+        address = self._active.remote_address
         if address is None:
             answer.leave_to(self.forward)
             return
@@ -42,24 +42,24 @@ class Forwarder:
 
         peer = self._active.client.idlest_peer(address, CONNECTIONS_MAX)
         forwarded = ForwardedRequest(context, version, body, answer, self.forward)
-        forwarded.ask(peer, lambda on_other: self._active.watch(address, on_other))
+        forwarded.ask(peer, lambda on_new_leader: self._active.watch(address, on_new_leader))
 
     async def forward(self, context: RequestContext, version: int, body: bytes) -> bytes:
-        """The body of the answer, by the request's deadline. Raises MalformedRequest: the client is disconnected."""
+        """The response body, before the request's deadline. Raises MalformedRequest, which disconnects the client."""
 
         async def here(controller: ControllerDriver) -> bytes | None:
             handler = self._handler_here(context.api_key)
-            assert handler is not None, f"API {context.api_key} is a controller's"
+            assert handler is not None, f"API {context.api_key} is an API of the controller"
             return await answer_while_active(controller, handler, context, version, body)
 
-        async def elsewhere(address: Address, timeout_ms: int) -> bytes | None:
+        async def remote(address: Address, timeout_ms: int) -> bytes | None:
             from klamm.node.requests.remote_forwarding import forward_to
 
             return await forward_to(
                 self._active.client.idlest_peer(address, CONNECTIONS_MAX), context, version, body, timeout_ms
             )
 
-        answer = await self._active.until_answered(here, elsewhere, context.time_left_ms())
+        answer = await self._active.until_answered(here, remote, context.time_left_ms())
         if answer is not None:
             return answer
         from klamm.node.requests.remote_forwarding import refused
@@ -68,7 +68,7 @@ class Forwarder:
         return refused(context.api_key, version, body, KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
 
     async def ask(self, context: RequestContext, version: int, request: Any, answer: type[T]) -> T:
-        """The same for a request of which this broker has answered a part."""
+        """The same for a request that this broker has already answered in part."""
         body = await self.forward(context, version, codec.write_request(request, version))
         return codec.read_response(answer, version, body)
 
@@ -76,14 +76,19 @@ class Forwarder:
 async def answer_while_active(
     controller: ControllerDriver, handler: Handler, context: RequestContext, version: int, body: bytes
 ) -> bytes | None:
-    """What the handler answers; None where that says that this controller is not the active one, or not any more."""
+    """The handler's response; None if it says that this controller is not active, or is not active any more."""
     epoch = controller.epoch
     if epoch is None:
         return None
     answer = await handler(context, version, body)
-    if controller.epoch != epoch and _names(codec.decode_response(context.api_key, version, answer), _of(context)):
+    if controller.epoch != epoch and _contains_error(
+        codec.decode_response(context.api_key, version, answer), _of(context)
+    ):
         return None
     return answer
+
+
+"""The error code of the API for a node that is not the active controller."""
 
 
 def _of(context: RequestContext) -> ErrorCode:
@@ -92,11 +97,14 @@ def _of(context: RequestContext) -> ErrorCode:
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_quorums else ErrorCode.NOT_CONTROLLER
 
 
-def _names(answer: object, code: ErrorCode) -> bool:
+"""Whether the message contains this error code anywhere."""
+
+
+def _contains_error(answer: object, code: ErrorCode) -> bool:
     """Whether an error code anywhere in a message is this one."""
     if isinstance(answer, tuple):
-        return any(_names(item, code) for item in answer)
+        return any(_contains_error(item, code) for item in answer)
     if not is_dataclass(answer):
         return False
     values = ((field.name, getattr(answer, field.name)) for field in fields(answer))
-    return any(value == code if name == "error_code" else _names(value, code) for name, value in values)
+    return any(value == code if name == "error_code" else _contains_error(value, code) for name, value in values)

@@ -1,4 +1,4 @@
-"""What answers each API of a node: handlers by key, a family imported and made by the first request that needs it.
+"""The handler of each API of a node. A family of handlers is imported and created by the first request to it.
 
 A node starts without any of them (docs/decisions/0038).
 """
@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from klamm.broker.authorization import refusal
 from klamm.broker.request import InlineHandler
-from klamm.controller.operations import MODULES
+from klamm.controller.operations import MODULES, operations_in
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.apis import APIS, RAFT_APIS, VOTER_APIS
 
 if TYPE_CHECKING:
-    from klamm._engine import Engine, Image
+    from klamm._engine.metadata import Image
+    from klamm._engine.node import Engine
     from klamm.broker.authorization import Authorizer
     from klamm.broker.handlers.config_changes import AskController, ConfigChangeHandlers
     from klamm.broker.request import Answer, Handler, RequestContext
@@ -47,9 +48,10 @@ class Handlers:
         raft: Callable[[], RaftRequests],
         authorizer: Authorizer,
     ) -> None:
-        """`controller` is that of this process, if there is one; `active_controller` the way to the active one.
+        """`controller` is the one of this process, if there is one; `active_controller` sends requests to the active
+        one.
 
-        `broker`, `quorum` and `raft` are called when a request needs what they give.
+        `broker`, `quorum` and `raft` are called when a request first needs them.
         """
         self._config, self._cluster_id, self._engine, self._image = config, cluster_id, engine, image
         self._controller_here, self._active_controller = controller, active_controller
@@ -59,7 +61,7 @@ class Handlers:
         self._on_controller: dict[int, Handler | InlineHandler] = {}
 
     def find(self, api_key: int, *, on_controller: bool) -> Handler | InlineHandler | None:
-        """What answers an API on that kind of listener; None for what is not served there."""
+        """The handler of an API on that kind of listener; None if it is not served there."""
         made = self._on_controller if on_controller else self._on_broker
         if api_key not in made:
             make = (CONTROLLER_FAMILIES if on_controller else BROKER_FAMILIES).get(api_key)
@@ -73,7 +75,7 @@ class Handlers:
 
         return ClusterView(self._image, self._broker().create_internal_topic)
 
-    # APIs of the active controller: asked by clients through a broker, or by nodes on the controller listener
+    # APIs of the active controller: forwarded by brokers for clients, or sent by nodes to the controller listener
 
     @property
     def _controller(self) -> ControllerDriver:
@@ -81,7 +83,7 @@ class Handlers:
         return self._controller_here
 
     def _handler_here(self, api_key: int) -> Handler | None:
-        """The controller's handler of a forwarded request, whose listener did not ask whether it is authorized."""
+        """The controller's handler of a forwarded request, which the listener has not authorized."""
         found = self.find(api_key, on_controller=True)
         return None if found is None or isinstance(found, InlineHandler) else partial(self._authorized, found)
 
@@ -108,15 +110,14 @@ class Handlers:
         return {ApiKey.ENVELOPE: EnvelopeHandlers(self._controller, self._handler_here).envelope}
 
     def _operations(self, module: str) -> dict[int, Handler | InlineHandler]:
-        """What the controller decides: the operations that are registered in a module."""
-        from klamm.controller.operations import operations_in
+        """The operations of the controller that are registered in a module."""
         from klamm.node.requests.operation_handlers import operation_handler
 
         controller = self._controller
         return {key: operation_handler(one, controller.run) for key, one in operations_in(module).items()}
 
     def _config_change_operations(self) -> dict[int, Handler | InlineHandler]:
-        """The same for configs; but the levels of loggers, which IncrementalAlterConfigs can set, are this node's."""
+        """The operations for configs; log levels, which IncrementalAlterConfigs can set too, belong to this node."""
         from klamm.controller.operations.configs import INCREMENTAL_ALTER_CONFIGS as OPERATION
 
         controller = self._controller
@@ -145,7 +146,7 @@ class Handlers:
         return {ApiKey.DESCRIBE_CLUSTER: handlers.describe_cluster}
 
     def _raft_apis(self) -> dict[int, Handler | InlineHandler]:
-        """What the replicas of the metadata log ask each other."""
+        """The requests between the replicas of the metadata log."""
         requests = self._raft()
 
         def handle(context: RequestContext, version: int, body: bytes, answer: Answer) -> None:
@@ -155,7 +156,7 @@ class Handlers:
         return dict.fromkeys(RAFT_APIS, InlineHandler(handle))
 
     def _voter_apis(self) -> dict[int, Handler | InlineHandler]:
-        """Changes of the quorum's voters; they wait for their commit."""
+        """Changes of the quorum's voters, which wait for their commit."""
         import asyncio
 
         requests = self._raft()
@@ -168,7 +169,7 @@ class Handlers:
                     return
                 try:
                     answered.set_result(make())
-                except Exception as error:
+                except Exception as error:  # the awaiting handler raises it
                     answered.set_exception(error)
 
             requests.handle(context.api_key, version, body, context.listener, give)
@@ -176,7 +177,7 @@ class Handlers:
 
         return dict.fromkeys(VOTER_APIS, handle)
 
-    # What a broker answers itself, or looks at before the controller does
+    # APIs that a broker answers itself, or validates before the controller decides
 
     def _group_apis(self) -> dict[int, Handler | InlineHandler]:
         from klamm.broker.handlers.groups import GroupHandlers
@@ -272,10 +273,11 @@ FORWARDED: Final = tuple(
     for key, api in APIS.items()
     if api.is_forwarded and api.on_broker == "python" and key not in _CHANGES_OF_CONFIGS
 )
-"""The APIs that a broker forwards as they come. Changes of configs it checks first."""
+"""The APIs that a broker forwards unchanged. It validates changes of configs first."""
 CONTROLLER_FAMILIES: Final = _by_key(
     {
         partial(Handlers._operations, module="topics"): MODULES["topics"],
+        partial(Handlers._operations, module="replicas"): MODULES["replicas"],
         partial(Handlers._operations, module="features"): MODULES["features"],
         partial(Handlers._operations, module="nodes"): MODULES["nodes"],
         Handlers._config_change_operations: MODULES["configs"],
@@ -288,7 +290,7 @@ CONTROLLER_FAMILIES: Final = _by_key(
         Handlers._voter_apis: VOTER_APIS,
     }
 )
-"""The APIs of controller listeners, each with what makes its handler."""
+"""The APIs of controller listeners, each with the factory of its handlers."""
 BROKER_FAMILIES: Final = _by_key(
     {
         Handlers._forwarded_apis: FORWARDED,
@@ -312,4 +314,4 @@ BROKER_FAMILIES: Final = _by_key(
         Handlers._config_change_apis: _CHANGES_OF_CONFIGS,
     }
 )
-"""The same of the listeners of clients and brokers."""
+"""The APIs of client and broker listeners, each with the factory of its handlers."""

@@ -17,11 +17,11 @@ class Run(Protocol):
     """`ControllerDriver.run`."""
 
     def __call__(self, operation: Operation[Any, Any], request: Any, api_version: int) -> Awaitable[Any]:
-        """The answer to a request of that version; a refusal is one."""
+        """The response to a request of that version; errors are part of it."""
 
 
 def operation_handler(operation: Operation[Any, Any], run: Run) -> Handler:
-    """A handler that reads the operation's request, runs it, and writes the answer."""
+    """A handler that decodes the operation's request, runs it, and encodes the response."""
     wire = operation.wire
 
     async def handle(context: RequestContext, version: int, body: bytes) -> bytes:
@@ -34,7 +34,7 @@ def operation_handler(operation: Operation[Any, Any], run: Run) -> Handler:
 
 
 def _with_time_left(context: RequestContext, request: T) -> T:
-    """A request whose time was over before its turn came is not begun: no time is left to it, as in Apache Kafka."""
+    """As in Apache Kafka, a request whose timeout passed while it was queued is not started: its timeout becomes 0."""
     timeout_ms = getattr(request, "timeout_ms", 0)
     is_over = timeout_ms > 0 and context.with_timeout(timeout_ms).time_left_ms() <= 0
     return replace(request, timeout_ms=0) if is_over else request  # type: ignore[type-var]

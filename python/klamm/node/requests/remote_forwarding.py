@@ -1,4 +1,4 @@
-"""Forwarding to an active controller in another process, by envelopes (KIP-590); imported when there is one."""
+"""Forwards requests to an active controller in another process in envelopes (KIP-590); imported on first use."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ QUORUM_MESSAGES: Final[dict[int, tuple[type[Any], type[Any]]]] = {
     ApiKey.ADD_RAFT_VOTER: (AddRaftVoterRequest, AddRaftVoterResponse),
     ApiKey.REMOVE_RAFT_VOTER: (RemoveRaftVoterRequest, RemoveRaftVoterResponse),
 }
-"""Request and response of what raft answers, with its own code for not being the leader."""
+"""Request and response types of the APIs that raft answers, with its own code for a node that is not the leader."""
 
 log = logging.getLogger("klamm.node.controller")
 
 
 class ForwardedRequest:
-    """A request that is with another process's controller, and needs no task while all is as it mostly is.
+    """A request in flight to another process's controller, which needs no task in the usual case.
 
-    Where that controller is not the active one, or cannot say, `forward` asks again.
+    If that controller is not the active one or does not answer, `forward` repeats the request.
     """
 
     def __init__(self, context: RequestContext, version: int, body: bytes, answer: Answer, forward: Handler) -> None:
@@ -48,7 +48,10 @@ class ForwardedRequest:
         self._end_watch: Callable[[], None] = lambda: None
 
     def ask(self, peer: Peer, watch: Callable[[Callable[[], None]], Callable[[], None]]) -> None:
-        """Send it; `watch` tells when another leads, and gives what ends that."""
+        """Send it.
+
+        `watch` calls its argument when another node becomes leader, and returns the function that stops that.
+        """
         data = enclose(self._request)
         peer.send(
             EnvelopeRequest.API_KEY,
@@ -63,11 +66,18 @@ class ForwardedRequest:
         if self._is_over:
             return
         try:
+            self._take(outcome)
+        except Exception as error:  # no one else answers the client
+            self._end()
+            self._answer.fail(error)
+
+    def _take(self, outcome: Outcome) -> None:
+        try:
             if isinstance(outcome, ClientError):
                 raise outcome
             envelope = codec.read_response(EnvelopeResponse, outcome.api_version, outcome.body)
         except (ClientError, MalformedRequest) as error:
-            log.debug("asking again: %s", error)
+            log.debug("repeating the request: %s", error)
             self._ask_again()
             return
         if envelope.error_code is ErrorCode.NOT_CONTROLLER:
@@ -86,7 +96,10 @@ class ForwardedRequest:
 
 
 async def forward_to(peer: Peer, context: RequestContext, version: int, body: bytes, timeout_ms: int) -> bytes | None:
-    """The body of that controller's answer; None if it is not the active one. Raises ClientError, MalformedRequest."""
+    """The body of that controller's response; None if it is not the active one.
+
+    Raises ClientError, MalformedRequest.
+    """
     request = _enveloped(context, version, body)
     envelope = await peer.ask(enclose(request), EnvelopeResponse, ENVELOPE_VERSIONS, timeout_ms)
     return None if envelope.error_code is ErrorCode.NOT_CONTROLLER else _opened(request, envelope)
@@ -97,26 +110,26 @@ def _enveloped(context: RequestContext, version: int, body: bytes) -> Enveloped:
 
 
 def _opened(request: Enveloped, envelope: EnvelopeResponse) -> bytes:
-    """The answer of an active controller. Raises MalformedRequest."""
+    """The response of an active controller. Raises MalformedRequest."""
     version = request.api_version
     match envelope.error_code:
         case ErrorCode.NONE:
             return answer_body(request, envelope.response_data or b"")
         case ErrorCode.UNSUPPORTED_VERSION:
-            # The client asks for the versions again when it reconnects.
-            raise MalformedRequest(f"the active controller has no version {version} of API {request.api_key}")
+            # The client requests the versions again when it reconnects.
+            raise MalformedRequest(f"the active controller does not support version {version} of API {request.api_key}")
         case code:
-            text = f"The controller refused what this broker handed on: {code.name}"
+            text = f"The controller refused the forwarded request: {code.name}"
             return refused(request.api_key, version, request.body, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text))
 
 
 def refused(api_key: int, version: int, body: bytes, error: KafkaError) -> bytes:
-    """The answer to a request that fails as a whole. Raises MalformedRequest."""
+    """The response to a request that fails as a whole. Raises MalformedRequest."""
     if api_key in QUORUM_MESSAGES:
         request_type, response_type = QUORUM_MESSAGES[api_key]
         codec.read(request_type, version, body)
         return codec.write(response_type(error.code, error.message), version)
     operation = operation_of(api_key)
-    assert operation is not None, f"API {api_key} is forwarded, so the controller decides it"
+    assert operation is not None, f"API {api_key} is forwarded, so it is an operation of the controller"
     request = codec.read(operation.request, version, body)
     return codec.write(operation.refuse(request, error.code, error.message), version)

@@ -1,1 +1,1 @@
-"""Parts of a node in the shapes that handlers and coordinators ask for."""
+"""Adapts parts of a node to the interfaces that handlers and coordinators need."""

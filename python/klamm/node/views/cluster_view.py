@@ -1,11 +1,11 @@
-"""The committed image in the shape that group and offset handlers ask for."""
+"""The committed image as group and offset handlers need it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
 
-from klamm._engine import Image
+from klamm._engine.metadata import Image
 from klamm.broker.handlers.groups import Endpoint
 from klamm.broker.handlers.offsets import TopicInfo
 
@@ -13,13 +13,13 @@ NO_LEADER: Final = -1
 
 
 class ClusterView:
-    """The committed image as handlers look at it: topics, and leaders as a listener's clients reach them."""
+    """Topics of the committed image, and leaders with their endpoint on a client's listener."""
 
     def __init__(self, image: Callable[[], Image], create: Callable[[str], None]) -> None:
-        """`create` asks the controller for an internal topic and does not wait."""
+        """`create` sends a CreateTopics for an internal topic to the controller, and does not wait."""
         self._image = image
         self._create = create
-        # Who commits offsets commits those of the same topics again and again, and images are rare beside that.
+        # Cached, because clients commit offsets of the same topics repeatedly, and new images are rare by comparison.
         self._infos: dict[str, TopicInfo] = {}
         self._image_of_infos: Image | None = None
 
@@ -29,15 +29,15 @@ class ClusterView:
         return self._image()
 
     def exists(self, topic: str) -> bool:
-        """Whether the topic is there."""
+        """Whether the topic exists."""
         return self._image().topic_id(topic) is not None
 
     def create(self, topic: str) -> None:
-        """Ask for an internal topic."""
+        """Create an internal topic."""
         self._create(topic)
 
     def leader(self, topic: str, partition: int, listener: str) -> Endpoint | None:
-        """The leader of a partition, when it is alive and has that listener."""
+        """The leader of a partition, if it is alive and has that listener."""
         image = self._image()
         topic_id = image.topic_id(topic)
         found = None if topic_id is None else image.partition(topic_id, partition)
@@ -50,7 +50,7 @@ class ClusterView:
         return None
 
     def by_name(self, name: str) -> TopicInfo | None:
-        """The topic of this name."""
+        """The topic with this name."""
         image = self._image()
         if image is not self._image_of_infos:
             self._image_of_infos, self._infos = image, {}
@@ -63,7 +63,7 @@ class ClusterView:
         return found
 
     def by_id(self, topic_id: bytes) -> TopicInfo | None:
-        """The topic of this id."""
+        """The topic with this id."""
         name = self._image().topic_name(topic_id)
         return None if name is None else self._info(name, topic_id)
 

@@ -1,4 +1,4 @@
-"""The log of an internal topic, in the shape that the coordinator runtime asks for."""
+"""The log of an internal topic as the coordinator runtime needs it."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from klamm._engine import Engine
+from klamm._engine.node import Engine
 from klamm.coordinator.runtime.log import Batch, LoadedRecord
 from klamm.node.views.partitions import opened
 from klamm.protocol.errors import ErrorCode, KafkaError
 
 
 class EngineCoordinatorLog:
-    """The log of an internal topic: appends are answered through the engine's events."""
+    """The log of an internal topic. The engine's events report the results of appends."""
 
     def __init__(
         self, engine: Engine, topic: str, topic_id: Callable[[], bytes | None], *, codec: int, load_bytes: int
     ) -> None:
-        """`topic_id` gives the id of `topic` while the committed image has it.
+        """`topic_id` returns the id of `topic` while the committed image contains it.
 
-        `codec` is the id of the compression of what is written, `load_bytes` how much is read at a time.
+        `codec` is the id of the compression for new batches, `load_bytes` the number of bytes per read.
         """
         self._engine = engine
         self.topic: Final = topic
@@ -37,34 +37,43 @@ class EngineCoordinatorLog:
         return topic_id
 
     def append(self, batches: Sequence[Batch], now_ms: int) -> None:
-        """Append batches, each to another partition; `done` of each is called when the engine tells."""
+        """Append batches, each to a different partition; `done` of each is called with the engine's result."""
         topic_id = self._topic_id()
         if topic_id is None:
             for batch in batches:
                 batch.done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
         appends = [(batch.partition, next(self._tokens), batch.records) for batch in batches]
-        # None of the answers can be drained before this method has returned: both are on the loop's thread.
+        # No result can be drained before this method returns: both run in the loop's thread.
         self._waiting.update((token, batch.done) for (_, token, _), batch in zip(appends, batches, strict=True))
         try:
             self._engine.append(topic_id, appends, now_ms, self._codec)
-        except BaseException:  # the caller tells those who wait; the error goes on
+        except BaseException:  # the caller notifies the waiters and receives the exception
             for _, token, _ in appends:
                 self._waiting.pop(token, None)
             raise
 
     def on_acked(self, token: int, code: int | None) -> None:
-        """The engine tells what became of an append; None: it has, and that was lost."""
-        done = self._waiting.pop(token, None)
-        if done is not None:
-            done(ErrorCode(code) if code else ErrorCode.NONE if code == 0 else None)
+        """The engine completed an append; a `code` of None means that its outcome is unknown.
+
+        After an exception the waiter is kept, and the node reports an unknown outcome.
+        """
+        done = self._waiting.get(token)
+        if done is None:
+            return
+        if code is None:
+            del self._waiting[token]
+            done(None)
+        else:
+            done(ErrorCode(code) if code else ErrorCode.NONE)
+            del self._waiting[token]
 
     async def open(self, partition: int) -> None:
-        """Open a partition's log, on a thread when it has to be recovered."""
+        """Open a partition's log, in a thread if it must be recovered."""
         await opened(self._engine, self._topic(), partition)
 
     def load(self, partition: int) -> Iterator[LoadedRecord]:
-        """All records of a partition, from its start to its end."""
+        """All records of a partition from its log start to its log end."""
         topic_id, offset = self._topic(), 0
         while True:
             following, rows = self._engine.read_records(topic_id, partition, offset, self._load_bytes)

@@ -1,16 +1,16 @@
-"""The engine's log directories, in the shape that DescribeLogDirs is answered from."""
+"""The engine's log directories as DescribeLogDirs needs them."""
 
 from __future__ import annotations
 
 import shutil
 
-from klamm._engine import Engine
+from klamm._engine.node import Engine
 from klamm.broker.handlers.log_dirs import LogDirInfo
 from klamm.protocol.errors import ErrorCode
 
 
 def describe_log_dirs(engine: Engine) -> list[LogDirInfo]:
-    """The log directories with the open partitions in them, and their volumes' sizes."""
+    """The log directories with their open partitions and the sizes of their volumes."""
     found = []
     for path, _, failure, sizes in engine.log_dirs():
         if failure is not None:

@@ -1,16 +1,17 @@
-"""The engine's partitions, in the shape that `RecordHandlers` ask for."""
+"""The engine's partitions as `RecordHandlers` needs them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
 
-from klamm._engine import Engine, Image
+from klamm._engine.metadata import Image
+from klamm._engine.node import Engine
 from klamm.protocol.errors import ErrorCode, KafkaError
 
 
 async def opened(engine: Engine, topic_id: bytes, partition: int) -> None:
-    """Wait until the partition is open, where that is a recovery. Raises KafkaError."""
+    """Wait until the partition is open, which may include a recovery. Raises KafkaError."""
     if engine.must_recover(topic_id, partition):
         await asyncio.to_thread(engine.open_partition, topic_id, partition)
 
@@ -29,13 +30,13 @@ class LocalPartitions:
         return topic_id
 
     async def delete_records(self, topic: str, partition: int, offset: int) -> int:
-        """Move the log start; the new one."""
+        """Advance the log start offset; returns the new one."""
         topic_id = self._topic_id(topic)
         await opened(self._engine, topic_id, partition)
         return self._engine.delete_records(topic_id, partition, offset)
 
     async def producers(self, topic: str, partition: int) -> Sequence[tuple[int, int, int, int, int, int]]:
-        """Producers that the partition remembers."""
+        """The producers whose state the partition keeps."""
         topic_id = self._topic_id(topic)
         await opened(self._engine, topic_id, partition)
         return self._engine.producers(topic_id, partition)

@@ -1,4 +1,4 @@
-"""What raft tells of its quorum, in the shape that DescribeQuorum is answered from."""
+"""The state of the quorum as DescribeQuorum needs it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Endpoints = list[tuple[str, str, int]]
 
 
 class QuorumView:
-    """The quorum of one node, as it is when it is asked for."""
+    """The quorum of one node, at the time of each call."""
 
     def __init__(self, raft: RaftDriver, own_id: int, own_endpoints: Sequence[Endpoint]) -> None:
-        """`own_endpoints` are this node's controller listeners, with the ports bound."""
+        """`own_endpoints` are this node's controller listeners with their bound ports."""
         self._raft, self._own_id, self._own_endpoints = raft, own_id, own_endpoints
 
     @property
@@ -27,7 +27,7 @@ class QuorumView:
         return self._raft.leader_id
 
     def state(self) -> QuorumState | None:
-        """None while this node does not lead."""
+        """The state of the quorum; None if this node is not the leader."""
         try:
             found = self._raft.describe_quorum()
         except NotLeaderError:
@@ -42,7 +42,7 @@ class QuorumView:
         )
 
     def _endpoints_of(self, voter: Voter) -> Endpoints:
-        """Where a voter listens; of this node itself what was bound, should its port have been left to the system."""
+        """The endpoints of a voter; for this node the bound ones, because the system may have chosen the port."""
         if voter.key.id == self._own_id:
             return [(one.listener, one.host, one.port) for one in self._own_endpoints]
         return [(one.listener, one.host, one.port) for one in voter.endpoints]

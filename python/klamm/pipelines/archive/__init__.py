@@ -1,4 +1,4 @@
-"""Topics kept as Parquet files, and brought back: `klamm archive` and `klamm restore`.
+"""Archives topics as Parquet files and restores them: `klamm archive` and `klamm restore`.
 
     from klamm.pipelines.archive import archive, read_table, restore, verify
 

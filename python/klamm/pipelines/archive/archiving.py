@@ -1,4 +1,4 @@
-"""`archive`: the driver's part. Spark reads and writes; here it is decided what, and committed what is done."""
+"""`archive`: the driver's part. It plans what Spark reads and writes, and commits what is complete."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 RECORDS_PER_TASK: Final = 1_000_000
 BYTES_PER_TASK: Final = 512 << 20
 TASKS_PER_COMMIT: Final = 4
-"""For each task that runs at once: a killed run loses what it wrote since the last commit, and no more."""
+"""Ranges per concurrent task: a killed run loses only what it wrote since the last commit."""
 _LOSS: Final = "failOnDataLoss"
-"""In what the source says where retention overtook it."""
+"""In the source's error message if retention deleted records before they were read."""
 COMPRESSIONS: Final = ("zstd", "snappy", "gzip", "lz4", "none")
 
 
@@ -47,17 +47,17 @@ class Archived:
 
     @property
     def records(self) -> int:
-        """Records that were added."""
+        """Added records."""
         return sum(one.records for one in self.ranges)
 
     @property
     def files(self) -> int:
-        """Files that were added."""
+        """Added files."""
         return sum(len(one.files) for one in self.ranges)
 
     @property
     def bytes(self) -> int:
-        """Of the files that were added."""
+        """Bytes of the added files."""
         return sum(file.bytes for one in self.ranges for file in one.files)
 
 
@@ -113,11 +113,11 @@ class _Run:
         self.added: list[Range] = []
 
     def plan(self, groups: bool) -> list[OffsetRange]:
-        """What is to be read. Commits what else there is to note."""
+        """Plan the ranges to read. Commits everything else that must be recorded."""
         topics = self._topics
         for topic in topics:
             check_same(self._store.manifest.topics.get(topic.name), topic.name, topic.topic_id)
-        # Before the ends are asked for, so that no group is behind the archive's end.
+        # Before the ends are requested, so that no committed offset is after the archive's end.
         offsets = committed(self._admin, [topic.name for topic in topics]) if groups else None
         ranges: list[OffsetRange] = []
         lost: list[Range] = []
@@ -143,7 +143,7 @@ class _Run:
         compression: str,
         progress: Progress,
     ) -> None:
-        """Archive the ranges. Where retention overtakes that and may, what is left of them is planned anew."""
+        """Archive the ranges. If retention deletes records and that is allowed, the rest is planned again."""
         while True:
             options = self._options(ranges)
             try:
@@ -160,7 +160,7 @@ class _Run:
                 return
 
     def _read(self, spark: SparkSession, pieces: list[OffsetRange], task: WriteTask, progress: Progress) -> None:
-        """Let Spark write the pieces, and commit round by round."""
+        """Let Spark write the pieces, and commit them round by round."""
         total = sum(piece.size for piece in pieces)
         done = 0
         progress(done, total)
@@ -177,14 +177,14 @@ class _Run:
             progress(done, total)
 
     def _check_same(self, names: Collection[str]) -> None:
-        """PipelineError where a topic was made again meanwhile: of which one a task has read, nobody knows."""
-        # Brokers close a connection that nobody used for some minutes.
+        """Raise PipelineError if a topic was recreated meanwhile: it is unknown which one a task has read."""
+        # Brokers close connections that are idle for some minutes.
         self._admin.start_again()
         for topic in topic_admin.topics(self._admin, sorted(names)):
             check_same(self._store.manifest.topics[topic.name], topic.name, topic.topic_id)
 
     def _options(self, ranges: Sequence[OffsetRange]) -> SourceOptions:
-        """The source's, to read these."""
+        """The options of the source for these ranges."""
         names = {one.partition: 0 for one in ranges}
         wanted = {topic: list(map(int, numbers)) for topic, numbers in nested(names).items()}
         options = {f"kafka.{key}": value for key, value in self._keys.items()}

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 CONTENT: Final = ("key", "value", "headers", "timestamp", "timestampType")
-"""What a restored record has of the one that was archived."""
+"""What a restored record has in common with the archived one."""
 WITH_OFFSETS: Final = (*CONTENT, "offset")
 
 
@@ -28,7 +28,7 @@ class Digest:
         self._streams: dict[str, Any] = {}
 
     def update(self, batch: pa.RecordBatch) -> None:
-        """The next records."""
+        """Add the next records."""
         self.records += batch.num_rows
         for name in self.columns:
             column = batch.column(name)
@@ -54,7 +54,7 @@ class Digest:
 
     def _values(self, name: str, column: pa.Array) -> None:
         self._feed(f"{name}.lengths", _raw(pc.fill_null(pc.binary_length(column), -1)))
-        # Behind a null there may be bytes.
+        # The bytes of a null value are undefined.
         known = pc.fill_null(column, b"") if column.null_count else column
         _, offsets, data = known.buffers()
         edges = memoryview(offsets).cast("i")

@@ -1,4 +1,4 @@
-"""What a pipeline asks a cluster about its topics and groups."""
+"""Requests to a cluster about its topics and groups."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from klamm.pipelines.errors import PipelineError
 
 def cluster_id(admin: Client) -> str | None:
     """Of the cluster."""
-    found = admin.metadata().cluster_id
-    return None if found is None else str(found)
+    return admin.metadata().cluster_id
 
 
 def choose_topics(admin: Client, names: Sequence[str], pattern: str | None) -> list[Topic]:
-    """The topics of those names, and those whose whole name matches; internal ones only by name. PipelineError."""
+    """The named topics, and those whose whole name matches; internal ones only by name. Raises PipelineError."""
     if not names and pattern is None:
         raise PipelineError("no topic to archive: name topics, or say --pattern REGEX")
     wanted = set(names)
@@ -38,14 +37,14 @@ def choose_topics(admin: Client, names: Sequence[str], pattern: str | None) -> l
 
 
 def describe(admin: Client, topic: topic_admin.Topic) -> Topic:
-    """A topic with what is set on it."""
+    """A topic with the configs that are set on it."""
     entries = config_admin.describe(admin, "topic", topic.name)
-    own = {one.name: one.value for one in entries if one.source == config_admin.SOURCES[1] and one.value is not None}
+    own = {one.name: one.value for one in entries if one.source == config_admin.SET_ON_TOPIC and one.value is not None}
     return Topic(topic.name, topic.topic_id, len(topic.partitions), own)
 
 
 def committed(admin: Client, topics: Collection[str]) -> Mapping[str, Mapping[str, Mapping[str, int]]]:
-    """What groups committed for the partitions of these topics: by group, topic and partition."""
+    """The committed offsets of groups for these topics: by group, topic and partition."""
     found: dict[str, dict[str, dict[str, int]]] = {}
     for group in group_admin.groups(admin):
         for (topic, partition), offset in sorted(group_admin.committed_offsets(admin, group.name).items()):

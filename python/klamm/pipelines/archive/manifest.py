@@ -1,4 +1,4 @@
-"""What an archive holds: its commits as JSON, and what they come to. Pure.
+"""The content of an archive: its commits as JSON, and their sum. Pure.
 
 Each commit adds ranges of offsets with their files. The ranges of a partition follow one another without a hole, from
 where its log began when it was first archived: so its end is where the next run goes on, and each offset is archived
@@ -26,7 +26,7 @@ class DataFile:
     """A Parquet file: records of one partition whose timestamps are of one day, by offset."""
 
     path: str
-    """Below the archive's folder."""
+    """Relative to the archive's folder."""
     date: str
     records: int
     bytes: int
@@ -34,14 +34,14 @@ class DataFile:
     last_offset: int
     first_timestamp_ms: int
     last_timestamp_ms: int
-    """The earliest and the latest."""
+    """The earliest and the latest timestamp."""
     checksum: str
     """`klamm.pipelines.archive.checksum`, with the offsets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Offsets [start, end) of a partition. Compaction and transactions make fewer records than offsets."""
+    """Offsets [start, end) of a partition. After compaction and transactions there are fewer records than offsets."""
 
     topic: str
     partition: int
@@ -50,11 +50,11 @@ class Range:
     records: int
     files: tuple[DataFile, ...] = ()
     lost: bool = False
-    """Retention took them before they were archived, and the run was told to go on."""
+    """Whether retention deleted them before they were archived, and the run was allowed to continue."""
 
     @property
     def key(self) -> Key:
-        """Whose range it is."""
+        """The partition of the range."""
         return self.topic, self.partition
 
 
@@ -66,7 +66,7 @@ class Topic:
     topic_id: str | None
     partitions: int
     configs: Mapping[str, str]
-    """Those that are set on the topic itself."""
+    """The configs that are set on the topic itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Commit:
     topics: tuple[Topic, ...] = ()
     ranges: tuple[Range, ...] = ()
     groups: Mapping[str, Mapping[str, Mapping[str, int]]] | None = None
-    """The offsets that groups had committed, by group, topic and partition; None: they were not asked for."""
+    """The committed offsets of groups, by group, topic and partition; None: they were not requested."""
 
 
 def encode(commit: Commit) -> bytes:
@@ -88,7 +88,7 @@ def encode(commit: Commit) -> bytes:
 
 
 def decode(data: bytes, name: str) -> Commit:
-    """The commit of a file; `name` is for the error, a PipelineError."""
+    """Parse the commit of a file; `name` is for the PipelineError."""
     try:
         found = json.loads(data)
         version, checksum, body = found["format"], found.get("checksum"), found.get("commit")
@@ -128,7 +128,7 @@ class Manifest:
     groups: dict[str, dict[Key, int]] = field(default_factory=dict)
 
     def add(self, commit: Commit) -> None:
-        """The next commit. PipelineError where a range does not follow on the last of its partition."""
+        """Add the next commit. Raises PipelineError if a range does not continue the last one of its partition."""
         for topic in commit.topics:
             self.topics[topic.name] = topic
         for one in commit.ranges:
@@ -147,7 +147,7 @@ class Manifest:
         self.commits += 1
 
     def end(self, key: Key) -> int | None:
-        """Where a partition goes on; None where nothing of it is archived."""
+        """The next offset of a partition; None if nothing of it is archived."""
         ranges = self.ranges.get(key)
         return ranges[-1].end if ranges else None
 

@@ -1,4 +1,4 @@
-"""Which new offset a restored record has, as Parquet beside the state of a restore and as a function.
+"""The new offsets of restored records, as Parquet beside the state of a restore and as a function.
 
 A row is a run of records that follow one another without a hole in both topics:
 
@@ -30,11 +30,11 @@ SCHEMA: Final = pa.schema(
     ]
 )
 Run = tuple[int, int, int]
-"""The first old offset, its new one, and how many records."""
+"""The first old offset, its new one, and the number of records."""
 
 
 def runs_of(offsets: pa.Array, new_offset: int) -> list[Run]:
-    """The runs of a batch, the first of whose records has `new_offset`."""
+    """The runs of a batch whose first record has `new_offset`."""
     if not len(offsets):
         return []
     steps = pc.subtract(offsets[1:], offsets[:-1])
@@ -44,7 +44,7 @@ def runs_of(offsets: pa.Array, new_offset: int) -> list[Run]:
 
 
 def joined(runs: list[Run], more: Iterable[Run]) -> None:
-    """Add runs to those before them, as one where they continue."""
+    """Append runs, merging those that continue the previous one."""
     for old, new, records in more:
         if runs and runs[-1][0] + runs[-1][2] == old:
             runs[-1] = (runs[-1][0], runs[-1][1], runs[-1][2] + records)
@@ -53,7 +53,7 @@ def joined(runs: list[Run], more: Iterable[Run]) -> None:
 
 
 def file_of(state: Path, topic: str, target: str, partition: int, start: int) -> Path:
-    """The file with the runs of the range that begins with offset `start`."""
+    """The file with the runs of the range that begins at offset `start`."""
     return _folder_of(state, topic, target) / f"{partition:05}-{start:020}.parquet"
 
 
@@ -62,13 +62,13 @@ def _folder_of(state: Path, topic: str, target: str) -> Path:
 
 
 def forget_runs(state: Path, topic: str, target: str) -> None:
-    """Away with the mapping into a target that is no more."""
+    """Delete the mapping into a target that no longer exists."""
     for file in _folder_of(state, topic, target).glob("*.parquet"):
         file.unlink()
 
 
 def write_runs(file: Path, partition: int, runs: list[Run]) -> None:
-    """The runs of a range, whole or not at all."""
+    """Write the runs of a range atomically."""
     old, new, records = zip(*runs, strict=True) if runs else ((), (), ())
     columns = [[partition] * len(runs), old, new, records]
     arrays = [pa.array(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)]
@@ -80,7 +80,7 @@ def write_runs(file: Path, partition: int, runs: list[Run]) -> None:
 
 @dataclass(slots=True)
 class Mapping:
-    """Old offsets to new ones, of one restored topic."""
+    """Maps old offsets of one restored topic to new ones."""
 
     bases: dict[int, int]
     """The new offset of each partition's first record."""

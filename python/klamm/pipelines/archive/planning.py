@@ -1,4 +1,4 @@
-"""Which ranges a run archives, of what the archive holds and what the cluster says. Pure."""
+"""Plans the ranges that a run archives, from the archive's content and the cluster's offsets. Pure."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from dataclasses import dataclass, field
 
 from klamm.pipelines.archive.manifest import Manifest, Range, Topic
 from klamm.pipelines.errors import PipelineError
-from klamm.spark.ranges.offsets import OffsetRange, TopicPartition
+from klamm.protocol.topic_partition import TopicPartition
+from klamm.spark.ranges.offsets import OffsetRange
 
 
 @dataclass(slots=True)
 class Plan:
-    """Ranges to read, and those that nobody can read any more."""
+    """Ranges to read, and ranges that can no longer be read."""
 
     ranges: list[OffsetRange] = field(default_factory=list)
     lost: list[Range] = field(default_factory=list)
 
 
 def check_same(known: Topic | None, name: str, topic_id: str | None) -> None:
-    """PipelineError where the topic that has this id is another than the one that is archived under its name.
+    """Raise PipelineError if the topic with this id is not the topic that is archived under its name.
 
     Brokers before Apache Kafka 2.8 have no ids, so this is unknown.
     """
@@ -35,7 +36,7 @@ def plan(
 ) -> Plan:
     """What is new of each partition, of which both mappings have the offsets.
 
-    A partition that was never archived begins where its log does: what retention took before that is nobody's loss.
+    A partition that was never archived starts at its log start offset: records deleted before that are not a loss.
     PipelineError for what it took since the last run, unless `allow_loss`, and for a log that ends before the archive
     does: it holds other records under offsets that are archived.
     """

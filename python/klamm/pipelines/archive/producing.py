@@ -1,8 +1,8 @@
-"""A task of a restore: writes the archived records of one partition in their order, each once.
+"""A task of a restore: writes the archived records of one partition in order, each once.
 
 Only the task writes to the partition, which a lock sees to, so its end says how many records are there: record number n
-of the archive has offset base + n. Whoever begins, or begins again after a kill, looks there, compares what it finds
-with the archive, and goes on behind it. The engine's producer is idempotent: within a task nothing is doubled either.
+of the archive has offset base + n. A run that begins, or begins again after a kill, looks there, compares what it finds
+with the archive, and continues after it. The engine's producer is idempotent: within a task nothing is doubled either.
 Whatever else shows up in the partition is found at the end of each range, and ends the restore.
 """
 
@@ -24,12 +24,13 @@ from klamm.pipelines.archive.reading import records_of
 from klamm.pipelines.archive.schema import read
 from klamm.pipelines.archive.store import locked
 from klamm.pipelines.errors import PipelineError
+from klamm.protocol.topic_partition import TopicPartition
 from klamm.spark.cluster_view import connect
 from klamm.spark.options.options import SourceOptions
-from klamm.spark.ranges.offsets import OffsetRange, TopicPartition
+from klamm.spark.ranges.offsets import OffsetRange
 
 SETTLED_S: Final = 0.5
-"""What a killed task had sent may still arrive: the end must be the same for this long."""
+"""Records sent by a killed task may still arrive: the end offset must be unchanged for this long."""
 LOCK_WAITED_S: Final = 60.0
 COMPARED: Final = ("key", "value", "headers", "timestamp")
 LATEST: Final = -1
@@ -45,31 +46,31 @@ class Part:
     base: int
     ranges: tuple[Range, ...]
     begun: bool
-    """Whether an earlier run may have written some of it."""
+    """Whether an earlier run may have written a part of it."""
 
     @property
     def records(self) -> int:
-        """How many it has in the archive."""
+        """The number of its records in the archive."""
         return sum(one.records for one in self.ranges)
 
     @property
     def place(self) -> TopicPartition:
-        """Where it is written."""
+        """The target partition."""
         return TopicPartition(self.target, self.partition)
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreTask:
-    """What all tasks of a restore have in common."""
+    """Shared by all tasks of a restore."""
 
     root: str
     state: str
     options: SourceOptions
-    """Of the target's cluster."""
+    """Keys of the target cluster's client."""
 
     def __call__(self, part: Part) -> int:
-        """Write what is missing of the partition; how many records that were."""
-        # A task outlives its driver, or its executor's word to the driver, by a moment.
+        """Write the missing records of the partition; returns their number."""
+        # A task may outlive its driver, or its executor's connection to the driver, by a moment.
         with (
             locked(Path(self.state) / "locks", f"partition {part.place}", name=str(part.place), wait_s=LOCK_WAITED_S),
             connect(self.options.client) as client,
@@ -85,7 +86,7 @@ class _Restore:
         self._part = part
         self._client = client
         self._next = part.base
-        """The new offset of the next record of the archive."""
+        """The new offset of the next archived record."""
         self._found = self._settled_end() if part.begun or _is_another_attempt() else self._end()
         check_end(part, self._found)
 
@@ -99,7 +100,7 @@ class _Restore:
         return self._part.base + self._part.records - self._found
 
     def _write(self, one: Range) -> list[Run]:
-        """Write what the partition does not have of a range; the mapping of all of it."""
+        """Write the records of a range that the partition does not have; returns the mapping of the whole range."""
         runs: list[Run] = []
         first = self._next
         for batch in records_of(Path(self._task.root), one):
@@ -128,7 +129,7 @@ class _Restore:
         self._client.produce(part.target, part.partition, key, value, headers, timestamp)
 
     def _compare(self, rows: pa.RecordBatch) -> None:
-        """PipelineError unless the partition has these records next; what compaction took out is not missed."""
+        """Raise PipelineError unless the partition has these records next; compacted records may be missing."""
         wanted = OffsetRange(self._part.place, self._next, self._next + rows.num_rows)
         options = replace(self._task.options, fail_on_data_loss=False)
         for found in read(options, wanted):
@@ -140,7 +141,7 @@ class _Restore:
         return self._client.offsets(self._part.target, {self._part.partition: LATEST})[self._part.partition]
 
     def _settled_end(self) -> int:
-        """The end, when it moves no more."""
+        """The end offset, after it has stopped changing."""
         end = self._end()
         while True:
             time.sleep(SETTLED_S)
@@ -150,7 +151,7 @@ class _Restore:
 
 
 def check_end(part: Part, end: int) -> None:
-    """PipelineError where the partition ends before it was begun, or has more than is restored into it."""
+    """Raise PipelineError if the partition ends before its start offset, or has more than was restored into it."""
     if not part.base <= end <= part.base + part.records:
         raise PipelineError(_not_alone(part, end, part.base + part.records))
 
@@ -178,7 +179,7 @@ class CompareTask:
     options: SourceOptions
 
     def __call__(self, part: Part) -> str | None:
-        """What is wrong with it: every record must be as the archive has it, in the same order."""
+        """The first difference: every record must be as in the archive, in the same order."""
         archived, restored = Digest(COMPARED), Digest(COMPARED)
         for one in part.ranges:
             for batch in records_of(Path(self.root), one):

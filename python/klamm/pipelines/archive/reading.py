@@ -1,4 +1,4 @@
-"""The records of an archived range, in the order of their offsets, whatever files they are in."""
+"""The records of an archived range in the order of offsets, from any number of files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def records_of(root: Path, wanted: Range) -> Iterator[pa.RecordBatch]:
 
 
 def in_order(streams: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-    """The records of several streams, each by offset, by offset; it holds a batch of each.
+    """Merge streams that are sorted by offset; holds one batch of each in memory.
 
     A step gives all records up to the smallest offset that ends a batch: no stream has any of them behind its batch.
     """
@@ -47,7 +47,7 @@ def in_order(streams: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordB
 
 
 def batches_of(place: Path) -> Iterator[pa.RecordBatch]:
-    """The records of a file; a row group, which the writer bounds, is in memory. Raises what pyarrow does."""
+    """The records of a file; holds one row group in memory. Raises pyarrow's exceptions."""
     with pq.ParquetFile(place) as opened:
         for group in range(opened.num_row_groups):
             for batch in opened.iter_batches(ROWS_MAX, row_groups=[group]):

@@ -1,4 +1,4 @@
-"""`restore`: the driver's part. A task of Spark writes each partition; here it is planned, begun and ended."""
+"""`restore`: the driver's part. It plans, starts and completes; a Spark task writes each partition."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from klamm.pipelines.archive.targets import Cluster, RestoreSettings, TopicPlan,
 from klamm.pipelines.archive.verifying import check_files, names_in
 from klamm.pipelines.errors import PipelineError
 from klamm.pipelines.session import session
+from klamm.protocol.topic_partition import TopicPartition
 from klamm.spark.cluster_view import connect
 from klamm.spark.options.option_map import OptionError
 from klamm.spark.options.options import SourceOptions, parse_batch
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 LATEST = -1
 LOOKED_AT_EVERY_S = 1.0
 REQUEST_BYTES_MAX = str(1 << 29)
-"""A record may be as large as it was; the topic's max.message.bytes decides."""
+"""A record may be as large as in the source; the topic's max.message.bytes limits it."""
 
 
 @dataclass(slots=True)
@@ -48,11 +49,11 @@ class Restored:
     written: int = 0
     """Records that this call wrote."""
     groups: dict[str, dict[str, dict[int, int]]] = field(default_factory=dict)
-    """New offsets that were committed, by group, topic and partition."""
+    """Committed new offsets, by group, topic and partition."""
 
     @property
     def records(self) -> int:
-        """Records of all that is restored."""
+        """The records of everything that is restored."""
         return sum(plan.records for plan in self.topics)
 
 
@@ -74,7 +75,7 @@ def restore(
     master: str | None = None,
     progress: Progress = NO_PROGRESS,
 ) -> Restored:
-    """Bring archived topics back, to the same cluster or another; without `apply` only say what would be done.
+    """Restore archived topics to the same cluster or another; without `apply` only return the plan.
 
     A topic is created with its partitions and configs where it is absent, and must be empty where it is not, unless
     `into_existing`. A call that was killed or failed is gone on with by calling it again, and so is one whose archive
@@ -133,7 +134,7 @@ class _Run:
         self._state: State = {}
 
     def plan(self, names: Sequence[str], *, applied: bool) -> Restored:
-        """What is to be done; changes nothing."""
+        """The plan; changes nothing."""
         self._state = read_state(self._place)
         topics = [
             plan_topic(self._cluster, self._manifest, self._manifest.topics[name], self._state, self._settings)
@@ -144,12 +145,12 @@ class _Run:
     def write(
         self, spark: SparkSession, done: Restored, keys: Mapping[str, str], compare: bool, progress: Progress
     ) -> None:
-        """Check what is to be read, make topics, and let Spark write what they do not have."""
+        """Check the files, create topics, and let Spark write the missing records."""
         todo = [plan for plan in done.topics if plan.written < plan.records]
         check_files(spark, self._root, self._manifest.files([plan.topic for plan in todo]), NO_PROGRESS)
         for plan in done.topics:
             if not plan.known:
-                # Of a topic of that name that was restored before, and is gone.
+                # The mapping belongs to a topic of that name that was restored before and deleted.
                 forget_runs(self._place, plan.topic, plan.target)
                 self._remember(plan, intended(plan))
             self._remember(plan, begin(self._cluster.admin, plan, self._settings.replicas))
@@ -158,7 +159,7 @@ class _Run:
         with self._watched(wanted, progress):
             written = run_tasks(spark, RestoreTask(str(self._root), str(self._place), options), wanted)
         done.written = sum(written)
-        # Brokers close a connection that nobody used for some minutes.
+        # Brokers close connections that are idle for some minutes.
         self._cluster.admin.start_again()
         for plan in done.topics:
             end(self._cluster.admin, plan)
@@ -173,7 +174,7 @@ class _Run:
 
     @contextlib.contextmanager
     def _watched(self, wanted: Sequence[Part], progress: Progress) -> Iterator[None]:
-        """Tell how far the partitions' ends have come while it lasts."""
+        """Report the ends of the partitions while the job runs."""
         total = sum(part.records for part in wanted)
         stop = threading.Event()
 
@@ -187,7 +188,7 @@ class _Run:
 
         def watch() -> None:
             while not stop.wait(LOOKED_AT_EVERY_S):
-                # What is wrong with the cluster, the tasks tell.
+                # The tasks report problems of the cluster.
                 with contextlib.suppress(ClientError, KeyError):
                     progress(look(), total)
 
@@ -204,18 +205,18 @@ class _Run:
         progress(total, total)
 
     def commit_groups(self, done: Restored) -> dict[str, dict[str, dict[int, int]]]:
-        """Commit what groups had committed, translated; what that was."""
+        """Commit the translated offsets of groups; returns them."""
         mappings = {
             plan.topic: (plan.target, read_runs(self._place, plan.topic, plan.target, plan.bases))
             for plan in done.topics
         }
         found: dict[str, dict[str, dict[int, int]]] = {}
         for group, offsets in sorted(self._manifest.groups.items()):
-            wanted: dict[tuple[str, int], int] = {}
+            wanted: dict[TopicPartition, int] = {}
             for (topic, partition), offset in sorted(offsets.items()):
                 if topic in mappings:
                     target, mapping = mappings[topic]
-                    new = wanted[target, partition] = mapping.translate(partition, offset)
+                    new = wanted[TopicPartition(target, partition)] = mapping.translate(partition, offset)
                     found.setdefault(group, {}).setdefault(target, {})[partition] = new
             if wanted:
                 group_admin.commit(self._cluster.admin, group, wanted)

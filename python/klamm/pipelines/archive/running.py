@@ -1,4 +1,4 @@
-"""Tasks on Spark: each gets one thing and gives one; Spark decides where and when, and tries again what failed."""
+"""Runs tasks on Spark: each takes one item and returns one result; Spark retries failed tasks."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 Progress = Callable[[int, int], None]
-"""Told how much is done, and of how much."""
+"""Receives how much is done, and the total."""
 
 
 def _nothing(done: int, total: int) -> None:
-    """Progress that nobody looks at."""
+    """Ignores progress."""
 
 
 NO_PROGRESS: Final[Progress] = _nothing
 
 
 def run_tasks(spark: SparkSession, task: Callable[[T], R], things: Sequence[T]) -> list[R]:
-    """What `task` gives for each, a Spark task for each. PipelineError says in a line what failed."""
+    """The result of `task` for each item, one Spark task per item. PipelineError states the cause in one line."""
     if not things:
         return []
     from py4j.protocol import Py4JError
@@ -40,6 +40,6 @@ def run_tasks(spark: SparkSession, task: Callable[[T], R], things: Sequence[T]) 
 
 
 def rounds(things: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """The things in turn, `size` at once."""
+    """Split the items into lists of `size`."""
     for start in range(0, len(things), size):
         yield things[start : start + size]

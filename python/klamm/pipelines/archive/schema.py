@@ -24,11 +24,11 @@ SCHEMA: Final = pa.schema(
         pa.field("offset", pa.int64(), nullable=False),
     ]
 )
-"""Kafka's record; what is null there is null here. topic and date are in the path."""
+"""The fields of a Kafka record, with the same nulls. topic and date are in the path."""
 
 
 def spark_schema() -> StructType:
-    """The same as the source gives it."""
+    """The same columns as the source provides them."""
     from pyspark.sql.types import (
         ArrayType,
         BinaryType,
@@ -46,7 +46,7 @@ def spark_schema() -> StructType:
 
 
 def read(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """The records of a range in a cluster, in these columns, by the source's reader. For tasks: it needs pyspark."""
+    """The records of a range in these columns, by the source's reader. For tasks: it needs pyspark."""
     from klamm.spark.reading.reader import read_range
 
     for batch in read_range(options, spark_schema(), wanted):
@@ -54,7 +54,7 @@ def read(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch
 
 
 def conform(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same records in exactly these columns and types."""
+    """The same records with exactly these columns and types."""
     arrays = [
         column if column.type == field.type else column.cast(field.type)
         for field, column in ((field, batch.column(field.name)) for field in SCHEMA)

@@ -1,4 +1,4 @@
-"""What a restore remembers beside its mapping: into which topics it writes, and from which offsets on."""
+"""The state of a restore beside its mapping: the target topics, and the offsets at which they start."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ FILE: Final = "restore.json"
 
 @dataclass(slots=True)
 class Target:
-    """A topic that is written by a restore and by nobody else."""
+    """A topic that only this restore writes to."""
 
     topic: str
-    """As the archive has it."""
+    """The topic in the archive."""
     topic_id: str | None
-    """Of the one in the cluster; None before it is made."""
+    """The id of the topic in the cluster; None before it is created."""
     bases: dict[int, int] = field(default_factory=dict)
-    """Where each partition ended before the first record was restored."""
+    """The end of each partition before the first record was restored."""
     afterwards: dict[str, str] = field(default_factory=dict)
-    """Configs to be set when all is restored."""
+    """Configs to set after everything is restored."""
 
 
 State = dict[str, Target]
-"""By the name in the cluster."""
+"""By the topic's name in the cluster."""
 
 
 def read_state(folder: Path) -> State:
-    """Empty where there is none. PipelineError for one of a newer klamm, or that is damaged."""
+    """The state; empty if there is none. Raises PipelineError if it is damaged or of a newer klamm."""
     file = folder / FILE
     if not file.exists():
         return {}
@@ -60,7 +60,7 @@ def read_state(folder: Path) -> State:
 
 
 def write_state(folder: Path, state: State) -> None:
-    """Whole, and on the disk."""
+    """Write the state atomically and durably."""
     body = {"format": FORMAT, "targets": {name: asdict(one) for name, one in sorted(state.items())}}
     write_durably(folder / FILE, (json.dumps(body, indent=1) + "\n").encode())
 

@@ -1,11 +1,11 @@
-"""The folder of an archive: how a commit becomes part of it, whatever is killed when.
+"""The folder of an archive: how a commit becomes part of it atomically, even if a run is killed.
 
 1. Tasks write files whose names begin with a dot, which no reader of tables looks at, and sync them.
 2. A commit that lists them is written beside, synced and renamed: from there on they are archived.
 3. They get their names without the dot.
 
 What was killed before 2 left files that nothing lists: the next run removes them. After 2, it ends the renaming; until
-then whoever goes by the manifest finds a file under either name. One run at a time: it locks `_klamm/lock`.
+then a reader of the manifest finds a file under either name. One run at a time: it locks `_klamm/lock`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from klamm.pipelines.archive.manifest import Commit, DataFile, Manifest, decode,
 from klamm.pipelines.errors import PipelineError
 
 OWN: Final = "_klamm"
-"""What is in here is no data."""
+"""The folder for files that are not data."""
 COMMITS: Final = f"{OWN}/commits"
 SUFFIX: Final = ".json"
 LOCK_TRIED_EVERY_S: Final = 0.1
 
 
 def read_manifest(root: Path) -> Manifest:
-    """All commits. PipelineError for a folder that is no archive, and names a commit that is damaged or missing."""
+    """All commits. Raises PipelineError for a folder that is not an archive, or a commit that is damaged or missing."""
     folder = root / COMMITS
     if not folder.is_dir():
         raise PipelineError(f"'{root}' is no archive: there is no folder {COMMITS} in it")
@@ -42,7 +42,7 @@ def read_manifest(root: Path) -> Manifest:
 
 
 def locate(root: Path, path: str) -> Path:
-    """Where a file of the manifest is. PipelineError names one that is missing."""
+    """The path of a file of the manifest. Raises PipelineError if it is missing."""
     for place in (root / path, hidden(root, path)):
         if place.exists():
             return place
@@ -50,7 +50,7 @@ def locate(root: Path, path: str) -> Path:
 
 
 def hidden(root: Path, path: str) -> Path:
-    """Where a file is until it is committed."""
+    """The path of a file until it is committed."""
     shown = root / path
     return shown.with_name(f".{shown.name}")
 
@@ -74,14 +74,14 @@ def locked(folder: Path, what: str, *, name: str = "lock", wait_s: float = 0) ->
 
 
 class Store:
-    """An archive that is written to: keep it in a `with` of `writing`."""
+    """An archive that is written to; see `writing`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.manifest = read_manifest(root)
 
     def commit(self, commit: Commit) -> None:
-        """Make it part of the archive, durably, and give its files their names."""
+        """Make a commit part of the archive durably, and rename its files."""
         self.manifest.add(commit)
         file = self.root / COMMITS / _name(self.manifest.commits)
         try:
@@ -95,11 +95,11 @@ class Store:
 
     def _show(self, files: Iterator[DataFile]) -> None:
         for file in files:
-            with contextlib.suppress(FileNotFoundError):  # it has its name
+            with contextlib.suppress(FileNotFoundError):  # already renamed
                 hidden(self.root, file.path).rename(self.root / file.path)
 
     def tidy(self) -> None:
-        """End what a killed run began: show what is committed, remove what is not."""
+        """Complete a killed run: rename what is committed, remove the rest."""
         known = self.manifest.files()
         self._show(iter(known))
         for folder in {(self.root / file.path).parent for file in known} | set(self.root.glob("topic=*/date=*")):
@@ -124,7 +124,7 @@ def writing(root: Path) -> Iterator[Store]:
 
 
 def write_durably(path: Path, data: bytes) -> None:
-    """The whole file or none, and on the disk."""
+    """Write a file atomically and durably."""
     made = path.with_name(f"{path.name}.new")
     with made.open("wb") as file:
         file.write(data)
@@ -134,7 +134,7 @@ def write_durably(path: Path, data: bytes) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """A folder and those above it, where they are missing, on the disk."""
+    """Create a folder and its missing parents durably."""
     made = [one for one in (folder, *folder.parents) if not one.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for one in made:
@@ -142,12 +142,12 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_file(descriptor: int) -> None:
-    """Onto the disk."""
+    """Sync a file."""
     os.fsync(descriptor)
 
 
 def sync_folder(folder: Path) -> None:
-    """The names in a folder, onto the disk."""
+    """Sync the names in a folder."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

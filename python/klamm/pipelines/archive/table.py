@@ -1,4 +1,4 @@
-"""An archive as a table of Spark."""
+"""An archive as a Spark table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a restore writes: what is planned for each topic, and what the cluster says to it."""
+"""The targets of a restore: the plan for each topic, and its check against the cluster."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DEFAULT_RETENTION_MS: Final = 7 * DAY_MS
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Where is restored to."""
+    """The target cluster."""
 
     admin: Client
     engine: KafkaClient
@@ -37,7 +37,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class RestoreSettings:
-    """How topics are to be restored."""
+    """How topics are restored."""
 
     rename: Mapping[str, str] = field(default_factory=dict)
     into_existing: bool = False
@@ -47,7 +47,7 @@ class RestoreSettings:
 
 @dataclass(slots=True)
 class TopicPlan:
-    """What is to be done for a topic."""
+    """The plan for a topic."""
 
     topic: str
     target: str
@@ -57,18 +57,18 @@ class TopicPlan:
     """Records that an earlier run restored."""
     creates: bool
     configs: dict[str, str]
-    """Of the topic when it is created."""
+    """The configs of the topic when it is created."""
     bases: dict[int, int]
     afterwards: dict[str, str]
     known: bool
-    """Whether an earlier run began it."""
+    """Whether an earlier run started it."""
     notes: list[str] = field(default_factory=list)
 
 
 def plan_topic(
     cluster: Cluster, manifest: Manifest, topic: Topic, state: State, settings: RestoreSettings
 ) -> TopicPlan:
-    """What restoring a topic means in this cluster. Changes nothing; PipelineError, ClientError where it cannot be."""
+    """Plan the restore of a topic. Changes nothing; raises PipelineError or ClientError if it is not possible."""
     target = settings.rename.get(topic.name, topic.name)
     configs = {**topic.configs, **settings.configs}
     afterwards: dict[str, str] = {}
@@ -123,7 +123,8 @@ def _plan_existing(
             "--into-existing"
         )
     plan.bases = {number: latest[number] for number in range(plan.partitions)}
-    # The topic's own, and not those of the archive; but a run that was killed as soon as it had made it is to be ended.
+    # The configs of the topic itself, not the archived ones; but a run that was killed after it created the topic
+    # counts.
     was_intended = known is not None and known == intended(plan) and not filled
     plan.configs, plan.afterwards = {}, dict(known.afterwards) if known is not None and was_intended else {}
     if found.configs.get(TIMESTAMP_TYPE) == LOG_APPEND_TIME:
@@ -144,12 +145,12 @@ def parts(manifest: Manifest, plan: TopicPlan) -> list[Part]:
 
 
 def intended(plan: TopicPlan) -> Target:
-    """What to remember of a topic before it is made."""
+    """What to store about a topic before it is created."""
     return Target(plan.topic, None, plan.bases, plan.afterwards)
 
 
 def begin(admin: Client, plan: TopicPlan, replicas: int) -> Target:
-    """The topic, made where it is absent and ready to take timestamps as they are; what to remember of it."""
+    """The topic, created if it is missing, with CreateTime timestamps; returns its state."""
     if plan.creates:
         _create(admin, plan, replicas, validate_only=False)
     elif plan.afterwards:
@@ -166,7 +167,7 @@ def begin(admin: Client, plan: TopicPlan, replicas: int) -> Target:
 
 
 def end(admin: Client, plan: TopicPlan) -> None:
-    """What is to be set when all is restored."""
+    """The configs to set after everything is restored."""
     if plan.afterwards:
         config_admin.alter(admin, "topic", plan.target, plan.afterwards)
 
@@ -192,7 +193,7 @@ def _create(admin: Client, plan: TopicPlan, replicas: int, *, validate_only: boo
 
 
 def _note(manifest: Manifest, plan: TopicPlan) -> None:
-    """What a person should know before."""
+    """Notes for the user before the restore."""
     ranges = [one for key, all_of in manifest.ranges.items() if key[0] == plan.topic for one in all_of]
     if lost := sum(one.end - one.start for one in ranges if one.lost):
         plan.notes.append(f"{plan.topic}: {lost} offsets were lost before they were archived")

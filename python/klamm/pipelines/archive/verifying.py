@@ -27,7 +27,7 @@ _SHOWN_MAX: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What was read back, all of it as the manifest says."""
+    """What was read back, all of it equal to the manifest."""
 
     topics: tuple[str, ...]
     files: int
@@ -43,7 +43,7 @@ def verify(
     master: str | None = None,
     progress: Progress = NO_PROGRESS,
 ) -> Verified:
-    """Read the archive back, or some topics of it. PipelineError names every file that is not as it was written."""
+    """Read the archive, or some topics, back. PipelineError names every file that differs from the manifest."""
     root = Path(folder).absolute()
     manifest = read_manifest(root)
     names = names_in(manifest, topics, root)
@@ -55,7 +55,7 @@ def verify(
 
 
 def names_in(manifest: Manifest, topics: Sequence[str] | None, root: Path) -> list[str]:
-    """The topics that are meant, all without any. PipelineError for one that the archive does not have."""
+    """The selected topics, all by default. Raises PipelineError for a topic that is not in the archive."""
     if unknown := sorted(set(topics or ()) - manifest.topics.keys()):
         here = ", ".join(sorted(manifest.topics)) or "none"
         raise PipelineError(f"archive '{root}' has no topic '{unknown[0]}'; there are: {here}")
@@ -63,7 +63,7 @@ def names_in(manifest: Manifest, topics: Sequence[str] | None, root: Path) -> li
 
 
 def check_files(spark: SparkSession, root: Path, files: Sequence[DataFile], progress: Progress) -> None:
-    """Read each file in a task. PipelineError names those that are not what the manifest says."""
+    """Read each file in a task. PipelineError names the files that differ from the manifest."""
     total = sum(file.records for file in files)
     done = 0
     bad: list[str] = []
@@ -84,7 +84,7 @@ class CheckTask:
     root: str
 
     def __call__(self, file: DataFile) -> str | None:
-        """What is wrong with it."""
+        """The difference, or None."""
         try:
             place = locate(Path(self.root), file.path)
             found = _read(place, file)

@@ -32,24 +32,24 @@ from klamm.spark.options.options import SourceOptions
 from klamm.spark.ranges.offsets import OffsetRange
 
 OPEN_FILES_MAX: Final = 16
-"""Days that are written at once, where timestamps are in no order."""
+"""Days that are written at the same time, if timestamps are not in order."""
 FILE_BYTES_MAX: Final = 512 << 20
-"""Of the columns, before compression: then another file begins."""
+"""Bytes of the columns before compression, after which a new file starts."""
 GROUP_ROWS_MAX: Final = 65_536
 GROUP_BYTES_MAX: Final = 16 << 20
-"""What a file's writer keeps until it is a row group."""
+"""Bytes that a file's writer buffers for a row group."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteTask:
-    """What all tasks of a run have in common."""
+    """Shared by all tasks of a run."""
 
     root: str
     options: SourceOptions
     compression: str
 
     def __call__(self, wanted: OffsetRange) -> Range:
-        """Read and write the range; what was written, synced and not committed."""
+        """Read and write the range; returns the files, synced but not committed."""
         writer = _Days(Path(self.root), *wanted.partition, self.compression)
         try:
             for batch in read(self.options, wanted):
@@ -69,7 +69,7 @@ class WriteTask:
 
 
 class _Days:
-    """A file for each day that comes, several where it grows large."""
+    """A file for each day, or several if it becomes large."""
 
     def __init__(self, root: Path, topic: str, partition: int, compression: str) -> None:
         self._root = root
@@ -80,7 +80,7 @@ class _Days:
         self._done: list[_File] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """The next records."""
+        """Add the next records."""
         for day, rows in by_date(batch):
             file = self._open.get(day) or self._begin(day, rows)
             self._open.move_to_end(day)
@@ -102,7 +102,7 @@ class _Days:
         file.close()
 
     def close(self) -> list[DataFile]:
-        """All files, on the disk with their names, by offset."""
+        """Close all files durably; returns them by offset."""
         for day in list(self._open):
             self._end(day)
         for folder in {file.place.parent for file in self._done}:
@@ -113,13 +113,13 @@ class _Days:
         return sorted((file.described() for file in self._done), key=lambda file: file.first_offset)
 
     def discard(self) -> None:
-        """Away with what was written: nothing lists it."""
+        """Delete the written files: no commit lists them."""
         for file in itertools.chain(self._open.values(), self._done):
             file.discard()
 
 
 class _File:
-    """One file that is written."""
+    """One file that is being written."""
 
     def __init__(self, root: Path, path: str, day: str, compression: str) -> None:
         self.path = path
@@ -135,14 +135,14 @@ class _File:
             self.place,
             SCHEMA,
             compression=compression,
-            # Keys and values seldom repeat, and the rest is shorter as differences.
+            # Keys and values seldom repeat; the other columns are smaller as deltas.
             use_dictionary=["partition", "timestampType", "headers.list.element.key"],
             column_encoding={"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"},
             write_statistics=["partition", "offset", "timestamp"],
         )
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Records behind those that it has."""
+        """Append records."""
         self._digest.update(rows)
         offsets, timestamps = rows.column("offset"), rows.column("timestamp").cast(pa.int64())
         spread = pc.min_max(timestamps)
@@ -160,14 +160,14 @@ class _File:
             self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
 
     def close(self) -> None:
-        """Whole and on the disk."""
+        """Close the file durably."""
         self._write_group()
         self._writer.close()
         with self.place.open("rb") as file:
             sync_file(file.fileno())
 
     def described(self) -> DataFile:
-        """For the manifest."""
+        """The file's entry in the manifest."""
         first, last, earliest, latest = zip(*self._edges, strict=True)
         return DataFile(
             path=self.path,
@@ -182,15 +182,15 @@ class _File:
         )
 
     def discard(self) -> None:
-        """Remove it, whatever state it is in."""
-        with contextlib.suppress(OSError, ValueError):  # closed already, or half written: the file is removed next
+        """Delete the file, in any state."""
+        with contextlib.suppress(OSError, ValueError):  # closed already, or incomplete: the file is removed next
             self._writer.close()
         with contextlib.suppress(OSError):
             os.unlink(self.place)
 
 
 def by_date(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The records of each day (UTC) of a batch, in their order."""
+    """The records of a batch by day (UTC), in order."""
     if not batch.num_rows:
         return
     days = batch.column("timestamp").cast(pa.timestamp("ms")).cast(pa.date32()).cast(pa.int32())
@@ -200,7 +200,7 @@ def by_date(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
 
 
 def _date(day: int) -> str:
-    """Of a day since 1970. A timestamp may be any number: what no calendar has is with its last or first day."""
+    """The date of a day since 1970. Days outside the calendar become its first or last day."""
     try:
         return (date(1970, 1, 1) + timedelta(days=day)).isoformat()
     except OverflowError:

@@ -1,4 +1,4 @@
-"""One metadata log, and the questions that it answers: in this process, or with Spark."""
+"""One metadata log, and the answers to questions about it, computed in this process or with Spark."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 RECORDS_VIEW: Final = "records"
 IN_MEMORY_BYTES: Final = 16 << 20
-"""Of a log and its snapshot: some 300,000 records, which take this process ten seconds and less than 1 GiB."""
-# What is left of a log when it is shuffled is small: Spark's 200 tasks would do nothing most of the time.
+"""Size of a log and its snapshot: some 300,000 records, which this process reads in ten seconds and less than 1 GiB."""
+# Little of a log is shuffled: Spark's default of 200 partitions would mostly be empty.
 _CONF: Final = {
     "spark.sql.shuffle.partitions": "8",
-    # Answers come to this process by way of the JVM.
+    # Answers arrive in this process through the JVM.
     "spark.driver.memory": "2g",
     "spark.driver.maxResultSize": "0",
 }
@@ -53,7 +53,7 @@ class Audit:
     def __init__(self, plan: Plan, open_session: Callable[[], SparkSession], origin: str | None = None) -> None:
         self.plan: Final = plan
         self.origin: Final = origin or str(plan.path)
-        """Where the log is from, for a person."""
+        """The origin of the log, for messages."""
         self._open_session = open_session
         self._answers: dict[str, pa.Table] = {}
         self._frames: dict[str, DataFrame] = {}
@@ -61,7 +61,7 @@ class Audit:
 
     @cached_property
     def spark(self) -> SparkSession:
-        """The session, which is started where there was none."""
+        """The session, which is started if there is none."""
         from klamm.pipelines.audit.source import MetadataSource, QuestionSource
 
         session = self._open_session()
@@ -72,7 +72,7 @@ class Audit:
     # Records
 
     def records(self) -> DataFrame:
-        """Every record of the log and its snapshots, raft's own among them.
+        """Every record of the log and its snapshots, including raft's own.
 
         Beside the columns of every table: type (Kafka's name), control (raft's own), version, topic_id, partition and
         broker (null where the record names none), fields (JSON). A record of an unknown type is there with its bytes.
@@ -80,7 +80,7 @@ class Audit:
         return self._scan(self._everything, RowFilter())
 
     def overview(self) -> DataFrame:
-        """As `records`, without the fields: of each record only what it is and whom it names."""
+        """Like `records` without the fields: of each record only its type and the entities that it names."""
         return self._scan(self._everything, RowFilter(with_fields=False))
 
     def table(self, name: str) -> DataFrame:
@@ -104,15 +104,15 @@ class Audit:
 
     @staticmethod
     def table_names() -> list[str]:
-        """The names that `table` knows."""
+        """The names that `table` accepts."""
         return table_names()
 
     def counts(self) -> dict[str, int]:
-        """How many records of each type the log alone has, the most frequent first."""
+        """The number of records of each type in the log without the snapshot, the most frequent first."""
         return self._facts.counts()
 
     def create_views(self, query: str | None = None) -> list[str]:
-        """Temporary views for `spark.sql`: `records`, one a record type, one a question. Their names.
+        """Create temporary views for `spark.sql`: `records`, per record type and per question. Returns their names.
 
         With a query only those whose names are words in it: Spark asks a Python process about each view.
         """
@@ -128,7 +128,7 @@ class Audit:
     # Questions
 
     def answer(self, question: str) -> pa.Table:
-        """The answer to a question by its name, kept. PipelineError lists the names."""
+        """The answer to a question by name, cached. PipelineError lists the names."""
         _check_name(question)
         if question not in self._answers:
             self._answers[question] = self._work_out(question)
@@ -136,8 +136,10 @@ class Audit:
 
     def _work_out(self, question: str) -> pa.Table:
         if question in ASKED_OF_ANSWERS:
-            asked = ASKED_OF_ANSWERS[question]
-            return table(asked.columns, asked.rows(*(rows_of_answer(self.answer(one)) for one in asked.questions)))
+            derived = ASKED_OF_ANSWERS[question]
+            return table(
+                derived.columns, derived.rows(*(rows_of_answer(self.answer(one)) for one in derived.questions))
+            )
         if self.fits_in_memory:
             return ASKED_OF_FACTS[question].answer(self._facts)
         return self.ask(question).toArrow()
@@ -160,17 +162,17 @@ class Audit:
         share_of = -(-self.size_bytes // IN_MEMORY_BYTES)
         shares = max(self.spark.sparkContext.defaultParallelism, share_of)
         shares = shares if ASKED_OF_FACTS[question].is_of_topics else 1
-        asked = DistributedQuestion(question, self._base, self.plan.log, self._extent, shares)
-        return self.spark.read.format(QUESTION_FORMAT).options(**asked.as_options()).load().persist()
+        distributed = DistributedQuestion(question, self._base, self.plan.log, self._extent, shares)
+        return self.spark.read.format(QUESTION_FORMAT).options(**distributed.as_options()).load().persist()
 
     @property
     def size_bytes(self) -> int:
-        """What the questions read."""
+        """The input of the questions."""
         return sum(piece.size_bytes for part in (*self._base, *self.plan.log) for piece in part.pieces)
 
     @property
     def fits_in_memory(self) -> bool:
-        """Whether this process answers by itself."""
+        """Whether this process computes answers without Spark."""
         return self.size_bytes <= IN_MEMORY_BYTES
 
     def partition_history(self) -> DataFrame:
@@ -222,7 +224,7 @@ class Audit:
         return self.ask("incidents")
 
     def close(self) -> None:
-        """Let go of what is cached."""
+        """Release cached data."""
         for frame in self._frames.values():
             frame.unpersist()
         self._frames.clear()

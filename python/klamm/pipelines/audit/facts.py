@@ -1,4 +1,4 @@
-"""What the records of a log say, type by type: what questions are asked of. Plain Python, by offset.
+"""The content of a log's records by type, which questions read. Plain Python, by offset.
 
 A row is a dict of the record's fields, with the columns of every table beside them: snapshot, offset, batch, epoch, and
 `time_ms` instead of a timestamp.
@@ -26,7 +26,7 @@ class Extent(NamedTuple):
     """Which records count, and when the log ends."""
 
     base_end: int
-    """The first offset of the log after the snapshot that states begin with."""
+    """The first offset of the log after the base snapshot."""
     withheld: tuple[tuple[int, int], ...]
     """Offsets `[first, last]` of metadata transactions that do not count (KIP-868)."""
     end_time_ms: int
@@ -34,7 +34,7 @@ class Extent(NamedTuple):
 
 
 class Share(NamedTuple):
-    """Of all topics those whose id has this number, of so many."""
+    """Of all topics, those whose id has this number modulo the number of shares."""
 
     number: int
     of: int
@@ -56,7 +56,7 @@ class Epoch(NamedTuple):
 
 
 class Facts:
-    """The records of the snapshot that states begin with, and of the log after it. Read when they are asked for."""
+    """The records of the base snapshot and of the log after it. They are read on first use."""
 
     def __init__(self, base: Sequence[Part], log: Sequence[Part], extent: Extent, share: Share = WHOLE) -> None:
         self._base = base
@@ -65,10 +65,10 @@ class Facts:
         self.share = share
         self._rows: dict[str, list[Row]] = {}
         self.kept: dict[str, Any] = {}
-        """What questions have worked out and others need as well, by name."""
+        """Results that several questions use, by name."""
 
     def rows(self, name: str) -> list[Row]:
-        """The records of a type that count. Those of partitions: of the topics of this share."""
+        """The records of a type that count. Records of partitions: only for the topics of this share."""
         if name not in self._rows:
             wanted = RowFilter(record_type=RECORD_TYPES[name])
             log = [part for part in self._log if part.end_offset > self.extent.base_end]

@@ -1,4 +1,4 @@
-"""What the questions find, small enough for a person: the worst or newest of each answer, and how many there are."""
+"""The answers of questions, shortened: the worst or newest rows of each, and the total."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Subject(NamedTuple):
 
     title: str
     order: str
-    """What comes first: columns, with ` desc` where the largest does."""
+    """The order: columns, with ` desc` for descending ones."""
     order_text: str
     columns: tuple[str, ...]
 
@@ -29,11 +29,11 @@ class Finding(NamedTuple):
     question: str
     title: str
     total: int
-    """Of all rows."""
+    """The number of all rows."""
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
     order: str
-    """What comes first, in words."""
+    """The order, in words."""
 
 
 SUBJECTS: Final = {
@@ -116,11 +116,11 @@ SUBJECTS: Final = {
     ),
 }
 OVERVIEW: Final = tuple(name for name in SUBJECTS if name != "isr_changes")
-"""What is shown when nobody asks for anything."""
+"""The questions that are shown by default."""
 
 
 def find(audit: Audit, question: str, limit: int, *, every_column: bool = False) -> Finding:
-    """The first rows of an answer: those columns that people read, or all."""
+    """The first rows of an answer, with the columns for people or all columns."""
     answer = audit.answer(question)
     subject = SUBJECTS[question]
     columns = tuple(answer.schema.names) if every_column else subject.columns
@@ -147,7 +147,7 @@ def _with_times(row: tuple[Any, ...], at: list[int]) -> tuple[Any, ...]:
 
 
 def log_fields(audit: Audit) -> dict[str, Any]:
-    """What was audited, in a form that JSON has."""
+    """What was audited, as JSON values."""
     plan = audit.plan
     return {
         "origin": audit.origin,

@@ -1,9 +1,9 @@
-"""Every state of every partition, from the records that create, change and remove it: what most questions look at.
+"""Every state of every partition, from the records that create, change and remove it; most questions use it.
 
-A PartitionRecord says all of a partition, a PartitionChangeRecord what changes: what it leaves out (null, -2 as a
-leader, -1 as a recovery state) stays. A leader in it, even the same, counts the leader epoch up, and each change the
-partition epoch (facts 1.2). RemoveTopicRecord ends the partitions of its topic; ClearElrRecord empties the ELRs of one
-topic or of all.
+A PartitionRecord contains the whole state of a partition, a PartitionChangeRecord the fields that change: absent fields
+(null, -2 as a leader, -1 as a recovery state) are unchanged. A leader in it, even the same one, increments the leader
+epoch; each change increments the partition epoch. RemoveTopicRecord ends the partitions of its topic; ClearElrRecord
+empties the ELRs of one topic or of all.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from klamm.pipelines.audit.facts import Facts, Row
 
 RECOVERING: Final = 1
-"""The leader recovery state of a partition that was elected uncleanly."""
+"""The leader recovery state after an unclean election."""
 _NO_CHANGE: Final = -2
 Key = tuple[str, int]
 """Topic id and number."""
 
 
 class State(NamedTuple):
-    """A partition, after a record."""
+    """A partition after a record."""
 
     leader: int | None
     leader_epoch: int
@@ -39,10 +39,10 @@ class State(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A record that says something of a partition."""
+    """A change of a partition by a record."""
 
     topic: str | None
-    """None: its name is cleaned away."""
+    """None: the record with its name was cleaned."""
     topic_id: str
     partition: int
     event: str
@@ -52,7 +52,7 @@ class Change(NamedTuple):
     epoch: int
     time_ms: int
     after: State
-    """A deleted partition has no leader, and else what it had."""
+    """A deleted partition has no leader; its other fields are unchanged."""
     before: State | None
 
 
@@ -60,7 +60,7 @@ History = dict[Key, list[Change]]
 
 
 def history(facts: Facts) -> History:
-    """The changes of each partition, by offset. Worked out once."""
+    """The changes of each partition, by offset; computed once."""
     if "history" not in facts.kept:
         facts.kept["history"] = _Fold(facts).fold()
     found: History = facts.kept["history"]
@@ -116,7 +116,7 @@ class _Fold:
         before = self._living.get(row["topic_id"], {}).get(row["partition_id"])
         if before is None:
             return
-        says = {
+        record_values = {
             "replicas": row["replicas"],
             "isr": row["isr"],
             "adding_replicas": row["adding_replicas"],
@@ -125,12 +125,12 @@ class _Fold:
             "last_known_elr": row["last_known_elr"],
             "directories": row.get("directories"),
         }
-        said: dict[str, Any] = {name: value for name, value in says.items() if value is not None}
+        changes: dict[str, Any] = {name: value for name, value in record_values.items() if value is not None}
         if row["leader"] != _NO_CHANGE:
-            said |= {"leader": _leader(row["leader"]), "leader_epoch": before.leader_epoch + 1}
+            changes |= {"leader": _leader(row["leader"]), "leader_epoch": before.leader_epoch + 1}
         if row["leader_recovery_state"] != -1:
-            said["leader_recovery_state"] = row["leader_recovery_state"]
-        after = before._replace(partition_epoch=before.partition_epoch + 1, **said)
+            changes["leader_recovery_state"] = row["leader_recovery_state"]
+        after = before._replace(partition_epoch=before.partition_epoch + 1, **changes)
         self._note(row, row["topic_id"], row["partition_id"], "changed", after)
 
     def _remove(self, row: Row) -> None:

@@ -1,4 +1,4 @@
-"""What one task reads. Spark's workers import this module, so it needs nothing else of klamm."""
+"""The input of one task. Spark's workers import this module, so it imports nothing else of klamm."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import NamedTuple
 
 
 class UnreadableError(Exception):
-    """A file that was whole when it was planned, and is not when a task reads it; the text names it."""
+    """A file that was complete when it was planned, and is not when a task reads it; the message names it."""
 
 
 class Piece(NamedTuple):
-    """Whole batches, by their bytes."""
+    """Complete batches, by their bytes."""
 
     position: int
     size_bytes: int
 
 
 class SnapshotHead(NamedTuple):
-    """Where the records of a snapshot stand in the log: all at the last record that it contains."""
+    """The position of a snapshot's records in the log: all at the last record that it contains."""
 
     name: str
     end_offset: int
     epoch: int
     timestamp_ms: int
-    """The append time of the last record that it contains: nothing in it says more of when."""
+    """The append time of the last record that it contains; the snapshot has no other times."""
 
 
 class Part(NamedTuple):
@@ -34,7 +34,7 @@ class Part(NamedTuple):
     path: str
     pieces: tuple[Piece, ...]
     end_offset: int
-    """Behind its last record; of a snapshot, behind the last that it contains."""
+    """The offset after its last record; of a snapshot, after the last record that it contains."""
     snapshot: SnapshotHead | None = None
 
 

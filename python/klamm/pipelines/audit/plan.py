@@ -1,4 +1,4 @@
-"""What there is to audit: the files of a metadata log cut into parts that tasks read, and how far they can be trusted.
+"""The input of an audit: the files of a metadata log, split into parts for tasks, and their validity.
 
 The plan looks once over all bytes, in the engine: it checks every batch, so that damage is known and named before a
 task meets it, finds what metadata transactions withhold, and cuts at batches. It decodes nothing else.
@@ -15,8 +15,9 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from klamm import _engine
-from klamm._engine import RecordBatch
+from klamm._engine.quorum import StorageError
+from klamm._engine.records import RecordBatch, RecordsDamagedError, record_batches
+from klamm._engine.tools import MetadataReader, metadata_overview, metadata_rows
 from klamm.metadata.errors import HistoryError
 from klamm.metadata.log.location import LogFolder, SnapshotFile, locate, parse_snapshot_name
 from klamm.pipelines.audit.parts import Part, Piece, SnapshotHead
@@ -25,35 +26,35 @@ from klamm.raft.log import control_records
 
 PIECE_BYTES: Final = 4 << 20
 PART_PIECES: Final = 4
-"""Pieces that one task reads: 16 MiB, some 200 000 records."""
+"""The size of the input of one task: 16 MiB, some 200,000 records."""
 _BOUNDARIES: Final = (mr.BeginTransactionRecord.TYPE, mr.EndTransactionRecord.TYPE, mr.AbortTransactionRecord.TYPE)
 _SEGMENT_SUFFIX: Final = ".log"
 _TORN_PAUSE_S: Final = 0.2
 
 
 class Plan(NamedTuple):
-    """All that tasks read."""
+    """The input of all tasks."""
 
     path: Path
     log: tuple[Part, ...]
     snapshots: tuple[tuple[Part, ...], ...]
     base: SnapshotHead | None
-    """The snapshot that states begin with; None where the log is whole."""
+    """The base snapshot; None if the log is complete."""
     start_offset: int | None
-    """The first of the log that is there."""
+    """The first offset of the log that exists."""
     end_offset: int
     start_time_ms: int
-    """Of the first record, or of the snapshot that states begin with."""
+    """The time of the first record, or of the base snapshot."""
     end_time_ms: int
     """The newest timestamp of all records."""
     withheld: tuple[tuple[int, int], ...]
     """Offsets `[first, last]` of metadata transactions that were aborted, or that are open at the end."""
     damage: tuple[str, ...]
-    """Files that end before they should, with byte and reason; what came before is in the plan."""
+    """Files that end too early, with byte and reason; the part before that is in the plan."""
 
     @property
     def base_end(self) -> int:
-        """The first offset that the questions look at."""
+        """The first offset that the questions read."""
         return self.base.end_offset if self.base else 0
 
 
@@ -105,7 +106,7 @@ def _of_folder(place: LogFolder) -> Plan:
 
 
 def _base(path: Path, start_offset: int | None, heads: list[SnapshotHead], damage: list[str]) -> SnapshotHead | None:
-    """The oldest snapshot that the log goes on from, so that the history is as long as it can be."""
+    """The oldest snapshot that the log continues, so that the history is as long as possible."""
     if start_offset == 0:
         return None
     if start_offset is None:
@@ -125,11 +126,11 @@ def _snapshots(folder: Path) -> list[SnapshotFile]:
 
 
 class _Log:
-    """Walks over the segments."""
+    """Reads the segments."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()  # a task may be in another working directory
-        self._reader = _engine.MetadataReader(folder)
+        self._reader = MetadataReader(folder)
         self.start_offset = self._reader.start_offset()
         self.position = self.start_offset or 0
         self.start_time_ms = self.end_time_ms = -1
@@ -139,16 +140,16 @@ class _Log:
         self._path, self._at = "", 0
 
     def walk(self) -> None:
-        """Over all of it, up to its end or to what is damaged."""
+        """Read the log up to its end or to damage."""
         size_bytes = PIECE_BYTES
         while True:
             try:
                 data = self._reader.read(self.position, size_bytes)
-            except (_engine.StorageError, IndexError) as error:
+            except (StorageError, IndexError) as error:
                 if size_bytes == 1:
                     self.damage.append(str(error))
                     return
-                size_bytes = 1  # what of the piece is whole is kept, a batch at a time
+                size_bytes = 1  # keep the complete batches of the piece one by one
                 continue
             if not data:
                 break
@@ -156,7 +157,7 @@ class _Log:
         self._check_end()
 
     def withheld(self) -> tuple[tuple[int, int], ...]:
-        """What transactions that did not end well withhold."""
+        """The offsets of transactions that were aborted or not ended."""
         found: list[tuple[int, int]] = []
         begun: int | None = None
         for offset, name in self._boundaries:
@@ -169,7 +170,7 @@ class _Log:
         return (*found, *([(begun, self.position - 1)] if begun is not None else []))
 
     def _take(self, data: bytes) -> None:
-        batches = _engine.record_batches(data)
+        batches = record_batches(data)
         first = batches[0].base_offset
         path = str(self._folder / f"{self._segment_of(first):020}{_SEGMENT_SUFFIX}")
         if path != self._path:
@@ -180,11 +181,11 @@ class _Log:
         self.end_time_ms = max(self.end_time_ms, *(batch.max_timestamp_ms for batch in batches))
         self._add(Piece(self._at, len(data)))
         self._at += len(data)
-        overview = pa.record_batch(_engine.metadata_overview(data, types=_BOUNDARIES, with_fields=False))
+        overview = pa.record_batch(metadata_overview(data, types=_BOUNDARIES, with_fields=False))
         self._boundaries += zip(overview["offset"].to_pylist(), overview["type"].to_pylist(), strict=True)
 
     def _segment_of(self, offset: int) -> int:
-        """Asked again for every piece: a running node rolls segments."""
+        """Read again for every piece: a running node rolls segments."""
         return max(base for base in _segments(self._folder) if base <= offset)
 
     def _add(self, piece: Piece) -> None:
@@ -198,11 +199,11 @@ class _Log:
             self.parts[-1] = Part(self._path, (*last.pieces, piece), self.position)
 
     def _check_end(self) -> None:
-        """A running node may be in the middle of a batch: that is no damage, and whole a moment later."""
+        """A running node may be writing a batch: it is complete a moment later, and not damaged."""
         for attempt in range(2):
             try:
                 end, torn = self._reader.end()
-            except _engine.StorageError as error:
+            except StorageError as error:
                 self.damage.append(str(error))
                 return
             if torn is None and end <= self.position:
@@ -225,7 +226,7 @@ def _segments(folder: Path) -> Iterator[int]:
 
 
 def snapshot_parts(snapshot: SnapshotFile) -> tuple[Part, ...]:
-    """The parts of a snapshot that is whole. HistoryError names the file and the byte."""
+    """The parts of a complete snapshot. HistoryError names the file and the byte."""
     pieces: list[Piece] = []
     last: RecordBatch | None = None
     head: SnapshotHead | None = None
@@ -244,7 +245,7 @@ def snapshot_parts(snapshot: SnapshotFile) -> tuple[Part, ...]:
             position, last, size_bytes = position + whole, batches[-1], PIECE_BYTES
     if head is None or last is None:
         raise HistoryError(f"{snapshot.path} is empty: a snapshot begins with a header")
-    if control_records.SNAPSHOT_FOOTER not in {row[4] for row in _engine.metadata_rows(bytes(last))}:
+    if control_records.SNAPSHOT_FOOTER not in {row[4] for row in metadata_rows(bytes(last))}:
         raise HistoryError(f"{snapshot.path} ends at byte {position} without a snapshot's footer: it is not whole")
     groups = [tuple(pieces[at : at + PART_PIECES]) for at in range(0, len(pieces), PART_PIECES)]
     path = str(snapshot.path.absolute())
@@ -253,17 +254,17 @@ def snapshot_parts(snapshot: SnapshotFile) -> tuple[Part, ...]:
 
 def _checked(path: Path, position: int, data: bytes) -> list[RecordBatch]:
     try:
-        batches = _engine.record_batches(data)
+        batches = record_batches(data)
         for batch in batches:
             batch.check()
             position += batch.size_bytes
-    except _engine.RecordsDamagedError as error:
+    except RecordsDamagedError as error:
         raise HistoryError(f"{path} is damaged at byte {position}: {error}") from None
     return batches
 
 
 def _head(snapshot: SnapshotFile, data: bytes) -> SnapshotHead:
-    rows = pa.record_batch(_engine.metadata_overview(data, controls=[control_records.SNAPSHOT_HEADER]))
+    rows = pa.record_batch(metadata_overview(data, controls=[control_records.SNAPSHOT_HEADER]))
     if not rows.num_rows:
         raise HistoryError(f"{snapshot.path} does not begin with a snapshot's header")
     time_ms = json.loads(rows["fields"][0].as_py())["last_contained_log_timestamp"]

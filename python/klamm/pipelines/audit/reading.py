@@ -1,4 +1,4 @@
-"""What a task reads: the records of a part as Arrow batches out of the engine. It needs no Spark."""
+"""The reading of one task: the records of a part as Arrow batches from the engine. It needs no Spark."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from klamm import _engine
+from klamm._engine.metadata import MetadataRecordError
+from klamm._engine.records import RecordsDamagedError
+from klamm._engine.tools import metadata_columns, metadata_overview
 from klamm.pipelines.audit.parts import Part, Piece, SnapshotHead, UnreadableError
 
 SNAPSHOT: Final = pa.field("snapshot", pa.string())
 _US_PER_MS: Final = 1000
 _PLACES: Final = 5
-"""Columns that every type has: where the record stands, and its version."""
+"""Columns of every type: the position of the record, and its version."""
 
 
 class RowFilter(NamedTuple):
-    """Which rows: of one type, a column a field; of any; or a row an epoch or a type."""
+    """The kind of rows: records of one type with a column per field, of any type, or a row per epoch or type."""
 
     record_type: int | None = None
     controls: tuple[int, ...] | None = None
@@ -29,21 +31,21 @@ class RowFilter(NamedTuple):
     def decode(self, data: bytes) -> pa.RecordBatch:
         """Whole batches as rows."""
         if self.record_type is not None:
-            return _with_own_names(pa.record_batch(_engine.metadata_columns(data, self.record_type)))
+            return _with_own_names(pa.record_batch(metadata_columns(data, self.record_type)))
         if self.is_epochs:
             return _epochs(data)
         if self.is_counts:
             return _counts(data)
-        found = _engine.metadata_overview(data, controls=self.controls, with_fields=self.with_fields)
+        found = metadata_overview(data, controls=self.controls, with_fields=self.with_fields)
         return pa.record_batch(found)
 
     def schema(self) -> pa.Schema:
-        """The columns, with the name of the snapshot in front, which is null in the log."""
+        """The columns, preceded by the name of the snapshot, which is null in the log."""
         return pa.schema([SNAPSHOT, *self.decode(b"").schema])
 
 
 def rows_of(part: Part, wanted: RowFilter) -> Iterator[pa.RecordBatch]:
-    """The rows of a part, a batch a piece. UnreadableError."""
+    """The rows of a part, a batch per piece. Raises UnreadableError."""
     for piece in part.pieces:
         rows = _decoded(part, piece, wanted)
         if rows.num_rows:
@@ -63,12 +65,12 @@ def _decoded(part: Part, piece: Piece, wanted: RowFilter) -> pa.RecordBatch:
         raise UnreadableError(f"{part.path} was cut at byte {piece.position + len(data)} while it was read: run again")
     try:
         return wanted.decode(data)
-    except (_engine.RecordsDamagedError, _engine.MetadataRecordError) as error:
+    except (RecordsDamagedError, MetadataRecordError) as error:
         raise UnreadableError(f"{part.path}, behind byte {piece.position}: {error}") from None
 
 
 def _with_own_names(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """FenceBrokerRecord's epoch is its broker's, and beside the quorum's."""
+    """The epoch in a FenceBrokerRecord is the broker's, not the quorum's."""
     places, fields = rows.schema.names[:_PLACES], rows.schema.names[_PLACES:]
     return rows.rename_columns(places + [f"broker_{name}" if name in places else name for name in fields])
 
@@ -90,7 +92,7 @@ def _placed(rows: pa.RecordBatch, snapshot: SnapshotHead | None) -> pa.RecordBat
 
 def _epochs(data: bytes) -> pa.RecordBatch:
     """A row an epoch: its first and last record in these batches."""
-    rows = pa.record_batch(_engine.metadata_overview(data, with_fields=False)).select(["epoch", "offset", "timestamp"])
+    rows = pa.record_batch(metadata_overview(data, with_fields=False)).select(["epoch", "offset", "timestamp"])
     measures = [(name, end) for name in ("offset", "timestamp") for end in ("first", "last")] + [("offset", "count")]
     found = pa.Table.from_batches([rows]).group_by("epoch", use_threads=False).aggregate(measures)
     names = {
@@ -106,7 +108,7 @@ def _epochs(data: bytes) -> pa.RecordBatch:
 
 def _counts(data: bytes) -> pa.RecordBatch:
     """A row a type."""
-    rows = pa.record_batch(_engine.metadata_overview(data, with_fields=False)).select(["type"])
+    rows = pa.record_batch(metadata_overview(data, with_fields=False)).select(["type"])
     found = pa.Table.from_batches([rows]).group_by("type", use_threads=False).aggregate([("type", "count")])
     return _one_batch(found.select(["type", "type_count"]).rename_columns(["type", "records"]))
 

@@ -1,4 +1,4 @@
-"""The data source behind the tables: a part a task; of a large log also a share of an answer a task."""
+"""The data source for the tables: a task per part; for answers about a large log, a task per share of topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an audit found, in sentences."""
+"""The result of an audit in sentences."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from klamm.pipelines.audit.audit import Audit
 
 _INCIDENTS: Final = 3
-"""So many are listed."""
+"""The largest number of incidents in a summary."""
 
 
 def summarize(audit: Audit) -> list[str]:
     """The sentences, the most important of each kind first."""
-    told = [_log(audit), _quorum(audit), _brokers(audit), _topics(audit)]
-    told += [
+    sentences = [_log(audit), _quorum(audit), _brokers(audit), _topics(audit)]
+    sentences += [
         _partitions(audit, "leaderless", "no leader", "Every partition has a leader"),
         _partitions(audit, "under_replicated", "replicas that are not in sync", "All replicas are in sync"),
     ]
-    told += [_unclean(audit), *_incidents(audit), _configs(audit)]
-    told += [f"The log is damaged: {one}." for one in audit.plan.damage]
-    return [one for one in told if one]
+    sentences += [_unclean(audit), *_incidents(audit), _configs(audit)]
+    sentences += [f"The log is damaged: {one}." for one in audit.plan.damage]
+    return [sentence for sentence in sentences if sentence]
 
 
 def _log(audit: Audit) -> str:
@@ -34,8 +34,8 @@ def _log(audit: Audit) -> str:
     length = duration(plan.end_time_ms - plan.start_time_ms)
     when = f"from {iso_text(plan.start_time_ms)} to {iso_text(plan.end_time_ms)}"
     if plan.start_offset is None:
-        return f"This is a snapshot alone, as of {iso_text(plan.end_time_ms)}: it tells of no changes."
-    return f"The log tells of {length}, {when}, in {_many(plan.end_offset - plan.start_offset, 'record')}."
+        return f"This is a snapshot alone, as of {iso_text(plan.end_time_ms)}: it contains no changes."
+    return f"The log covers {length}, {when}, in {_many(plan.end_offset - plan.start_offset, 'record')}."
 
 
 def _quorum(audit: Audit) -> str:
@@ -67,13 +67,13 @@ def _topics(audit: Audit) -> str:
     if not changes:
         return "No topic was created, grew or was deleted."
     words = {"created": "created", "grown": "given more partitions", "deleted": "deleted"}
-    counts = [(changes[kind], said) for kind, said in words.items() if changes[kind]]
-    told = [f"{_many(count, 'topic')} {_was(count)} {said}" for count, said in counts]
-    return f"{_listed(told)}."
+    counts = [(changes[kind], verb) for kind, verb in words.items() if changes[kind]]
+    parts = [f"{_many(count, 'topic')} {_was(count)} {verb}" for count, verb in counts]
+    return f"{_listed(parts)}."
 
 
 def _partitions(audit: Audit, question: str, what: str, good: str) -> str:
-    """Of intervals, those that are open."""
+    """The intervals that are open."""
     names = ("topic", "partition", "from_time", "duration_ms", "to_offset")
     rows = list(columns_of_answer(audit.answer(question), *names))
     still = [row for row in rows if row[-1] is None]
@@ -109,9 +109,9 @@ def _incident(row: dict[str, Any]) -> str:
         ("isr_shrinks", "ISR shrank", "ISRs shrank"),
         ("unclean_elections", "leader was elected uncleanly", "leaders were elected uncleanly"),
     )
-    told = [f"{row[name]:,} {one if row[name] == 1 else many}" for name, one, many in costs if row[name]]
+    parts = [f"{row[name]:,} {one if row[name] == 1 else many}" for name, one, many in costs if row[name]]
     cause = row["cause"][:1].upper() + row["cause"][1:]
-    return f"{cause} at {iso_text(row['from_time'])}: {_listed(told)}."
+    return f"{cause} at {iso_text(row['from_time'])}: {_listed(parts)}."
 
 
 def _configs(audit: Audit) -> str:

@@ -31,12 +31,12 @@ _BY_LOWER: Final = {name.lower(): name for name in (*RECORD_TYPES, *CONTROL_TYPE
 
 
 def table_names() -> list[str]:
-    """Every record type, metadata's first."""
+    """Every record type; those of metadata come first."""
     return [*RECORD_TYPES, *CONTROL_TYPES]
 
 
 def table_name(text: str) -> str:
-    """The name that somebody means: case and the ending Record may be left out. PipelineError lists the names."""
+    """The full name; case and the ending Record may be omitted. PipelineError lists the names."""
     lower = text.lower()
     for candidate in (lower, f"{lower}record", f"{lower}message"):
         if candidate in _BY_LOWER:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 CONNECTOR: Final = "connector"
 _FILL_ROWS: Final = 10_000
 _FILL_CLIENT: Final = {"batch.size": "16384"}
-"""What the Java producer makes unless it is told otherwise."""
+"""The default of the Java producer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Comparison:
 def bench_spark(wanted: ComparisonSettings, say: Callable[[str], None] = lambda _: None) -> Comparison:
     """Run all rounds of all workloads, the sides in turn. Raises EnvironmentMissingError, SideFailedError.
 
-    `say` is told what goes on. Every job's result is checked: as many rows as there are records.
+    `say` receives progress messages. Every job's result is checked: as many rows as there are records.
     """
     _check_own_environment()
     environment = ConnectorEnvironment(wanted.connector_folder)

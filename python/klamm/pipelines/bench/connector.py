@@ -103,8 +103,8 @@ def _execute(*command: str | Path) -> None:
     except subprocess.TimeoutExpired:
         raise EnvironmentMissingError(f"{_words(command)} took more than {_TIMEOUT_S} s") from None
     if done.returncode:
-        told = (done.stderr.strip() or done.stdout.strip()).splitlines()[-5:]
-        raise EnvironmentMissingError(f"{_words(command)} failed: {' / '.join(told)}")
+        last_lines = (done.stderr.strip() or done.stdout.strip()).splitlines()[-5:]
+        raise EnvironmentMissingError(f"{_words(command)} failed: {' / '.join(last_lines)}")
 
 
 def _words(command: tuple[str | Path, ...]) -> str:

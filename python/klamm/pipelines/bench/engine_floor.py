@@ -1,6 +1,6 @@
-"""What Spark's engine takes by itself: a Python data source that has its Arrow batches ready, and one that drops them.
+"""The cost of Spark's engine alone: a Python data source with prepared Arrow batches, and a sink that drops them.
 
-No data source in Python can be faster than these, whatever it reads from and writes to.
+No Python data source can be faster.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _COLUMNS = "key binary, value binary, topic string, partition int, offset long, 
 
 
 def register(session: SparkSession) -> None:
-    """Makes `format("engine")` known, with the options `records`, `recordBytes` and `tasks`."""
+    """Registers `format("engine")`, with the options `records`, `recordBytes` and `tasks`."""
     session.dataSource.register(EngineFloor)
 
 
 class EngineFloor(DataSource):
-    """Rows of Kafka's columns from memory, and rows to nowhere."""
+    """Reads rows with a Kafka source's columns from memory, and discards written rows."""
 
     @classmethod
     def name(cls) -> str:
-        """What `format` is given."""
+        """The name for `format`."""
         return "engine"
 
     def schema(self) -> str:
@@ -46,15 +46,15 @@ class EngineFloor(DataSource):
         return _COLUMNS
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Reads one batch again and again."""
+        """Returns the same batch repeatedly."""
         return _Reader(schema, self.options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """The same as a stream that has all there is at once."""
+        """The same as a stream whose first batch has all rows."""
         return _StreamReader(schema, self.options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """Takes rows in and does nothing with them."""
+        """Discards rows."""
         return _Writer()
 
 

@@ -76,7 +76,7 @@ def peak_rss(pid: int) -> int:
 
 
 def forget_peak(pid: int) -> None:
-    """Begin the peak anew."""
+    """Reset the peak."""
     with contextlib.suppress(OSError):
         Path(f"/proc/{pid}/clear_refs").write_text("5")
 

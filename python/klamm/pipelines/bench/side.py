@@ -72,11 +72,11 @@ class Side:
         environment |= {"PYSPARK_PYTHON": str(started.python), "SPARK_LOCAL_IP": "127.0.0.1"}
         if started.has_klamm:
             environment |= {"PYTHONPATH": str(Path(klamm.__path__[0]).parent)} | workers_environment(log.parent)
-        told = json.dumps({"format": started.format, "config": dict(started.config)})
+        settings = json.dumps({"format": started.format, "config": dict(started.config)})
         with log.open("wb") as errors:
             self._process = subprocess.Popen(
                 # -P: the program's own folder has modules that only look like those of others.
-                [started.python, "-P", spark_program.__file__, told],
+                [started.python, "-P", spark_program.__file__, settings],
                 env=environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

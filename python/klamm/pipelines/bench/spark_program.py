@@ -17,11 +17,11 @@ KEY_BYTES = 10
 
 
 def main() -> None:
-    """Say who this is, then serve jobs until there are no more. The argument has the session's configuration."""
+    """Print the versions, then run jobs from stdin. The argument is the configuration of the session."""
     started = json.loads(sys.argv[1])
     session = _session(started["config"])
     if started["format"] == "klamm":
-        from klamm.spark import KlammDataSource
+        from klamm.spark.source import KlammDataSource
 
         session.dataSource.register(KlammDataSource)
     if started["format"] == "engine":
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def run(session: SparkSession, job: dict[str, Any]) -> dict[str, Any]:
-    """Run a job: how long it took in seconds, and how many rows it had where Spark tells."""
+    """Run a job: its duration in seconds, and its number of rows if Spark reports it."""
     began = time.monotonic()
     rows = {"count": count, "read": read, "stream": stream, "write": write}[job["kind"]](session, job)
     return {"seconds": time.monotonic() - began, "rows": rows}

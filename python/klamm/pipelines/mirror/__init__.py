@@ -1,4 +1,4 @@
-"""`klamm mirror`: topics of one cluster copied to another by Spark Structured Streaming, with groups' offsets.
+"""`klamm mirror`: copies topics to another cluster with Spark Structured Streaming, and translates groups' offsets.
 
 from klamm.pipelines.mirror import MirrorOptions, mirror, topics
 

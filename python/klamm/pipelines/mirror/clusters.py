@@ -1,4 +1,4 @@
-"""Both clusters: the source's topics and their copies, held against each other and brought in line."""
+"""Both clusters of a mirror: compares the source's topics with their copies, and updates the copies."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ from klamm.pipelines.mirror import sync_topic
 from klamm.pipelines.mirror.options import MirrorError, MirrorOptions
 from klamm.pipelines.mirror.sync_topic import PartitionSyncs, Place
 from klamm.pipelines.mirror.topics import align_configs, make, plan
+from klamm.protocol.topic_partition import TopicPartition
 from klamm.spark.options.client_options import client_options, producer_options
 
 T = TypeVar("T")
 
 READ_COMMITTED: Final = {"isolation.level": "read_committed"}
-"""What a transaction aborted is no record of the copy, because the copy has no transactions."""
+"""Records of aborted transactions are not copied, because the copy has no transactions."""
 EARLIEST: Final = -2
 LATEST: Final = -1
 PATIENCE_S: Final = 60
-"""As long as Kafka's clients wait by default (`default.api.timeout.ms`)."""
+"""The default of Kafka's clients (`default.api.timeout.ms`)."""
 PAUSE_S: Final = 0.5
 
 
 class Clusters:
-    """Connections to both; for one thread."""
+    """Connections to both clusters; for one thread."""
 
     def __init__(self, options: MirrorOptions) -> None:
-        """Raises ClientError; MirrorError where both are one cluster."""
+        """Raises ClientError; MirrorError if both are the same cluster."""
         self._options = options
         self.source = _connected("source", options.source, client_options(source_keys(options)))
         try:
@@ -40,8 +41,8 @@ class Clusters:
         except BaseException:
             self.source.close()
             raise
-        self.source_id = self.source.metadata().cluster_id
-        self.target_id = self.target.metadata().cluster_id
+        self.source_id = _cluster_id(self.source, options.source)
+        self.target_id = _cluster_id(self.target, options.target)
         if self.source_id == self.target_id:
             self.close()
             raise MirrorError(
@@ -49,9 +50,9 @@ class Clusters:
                 "it would copy its own copies for ever"
             )
         self.copies: dict[str, Topic] = {}
-        """The target's topics by the names of the source's, as of the last look."""
+        """The target's topics by the names of the source's, at the latest refresh."""
         self.mirrored: dict[str, Topic] = {}
-        """The source's topics that are mirrored, as of the last look."""
+        """The source's topics that are mirrored, at the latest refresh."""
         self.left_out: frozenset[str] = frozenset()
         self._looked_at_end = -1
         self._announced: set[str] = set()
@@ -62,12 +63,12 @@ class Clusters:
         return sync_topic.name_of(self.source_id)
 
     def look_after_topics(self) -> None:
-        """Make what the target lacks. Raises ClientError, MirrorError."""
+        """Create what the target lacks. Raises ClientError, MirrorError."""
         options = self._options
         there = {topic.name: topic for topic in topics.topics(self.source)}
         if missing := sorted(set(options.topics.names) - there.keys()):
             raise MirrorError(f"the source {options.source} has no topic {', '.join(missing)}")
-        # After the list of topics: what it lacks is no mirror of the target yet.
+        # After the list of topics: a topic that is not in the list is not a mirror of the target yet.
         self.left_out = self._mirrors_of_target(there)
         taken = {name: topic for name, topic in there.items() if not topic.is_internal and options.topics.takes(name)}
         if looped := sorted(self.left_out & set(options.topics.names)):
@@ -86,7 +87,7 @@ class Clusters:
         self.copies = {topic: target[name] for topic, name in names.items()}
 
     def patiently(self, action: Callable[[], T]) -> T:
-        """What `action` gives, which asks these clusters; a broker that cannot be reached is waited for, a while."""
+        """The result of `action`, which uses the clusters; retried for a while if a broker is unreachable."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -99,7 +100,7 @@ class Clusters:
                 time.sleep(PAUSE_S)
 
     def start_again(self) -> None:
-        """Forget connections: one may be broken."""
+        """Close connections, because one may be broken."""
         self.source.start_again()
         self.target.start_again()
 
@@ -107,20 +108,20 @@ class Clusters:
         """Give the copies the configs of the source's topics. Raises ClientError."""
         align_configs(self.source, self.target, self._names(), self._options.excluded_configs)
 
-    def ends(self) -> dict[tuple[str, int], int]:
+    def ends(self) -> dict[TopicPartition, int]:
         """Of the source's partitions that are mirrored."""
         return self._offsets(LATEST)
 
-    def begins(self) -> dict[tuple[str, int], int]:
+    def begins(self) -> dict[TopicPartition, int]:
         """As `ends`, their first offsets."""
         return self._offsets(EARLIEST)
 
-    def target_ends(self, places: Sequence[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    def target_ends(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """Of partitions of the target."""
         return groups.list_offsets(self.target, dict.fromkeys(places, LATEST))
 
-    def _offsets(self, mark: int) -> dict[tuple[str, int], int]:
-        places = [(topic.name, one.index) for topic in self.mirrored.values() for one in topic.partitions]
+    def _offsets(self, mark: int) -> dict[TopicPartition, int]:
+        places = [TopicPartition(topic.name, one.index) for topic in self.mirrored.values() for one in topic.partitions]
         return groups.list_offsets(self.source, dict.fromkeys(places, mark))
 
     def _names(self) -> dict[str, str]:
@@ -131,11 +132,12 @@ class Clusters:
         return sync_topic.name_of(self.target_id)
 
     def _mirrors_of_target(self, there: Mapping[str, Topic]) -> frozenset[str]:
-        """The source's topics that somebody mirrors from the target; asked for again when there is more to know."""
+        """The source's topics that are mirrored from the target; updated when necessary."""
         name = self._sync_topic_of_target
         if name not in there:
             return frozenset()
-        end = groups.list_offsets(self.source, {(name, 0): LATEST})[name, 0]
+        place = TopicPartition(name, 0)
+        end = groups.list_offsets(self.source, {place: LATEST})[place]
         if end == self._looked_at_end:
             return self.left_out
         with source_client(self._options) as client:
@@ -144,7 +146,7 @@ class Clusters:
         return found
 
     def _announce(self, names: Mapping[str, str]) -> None:
-        """Say of copies that they are some, before there is anything to read in them: a mirror back leaves them out."""
+        """Mark copies before they contain records, so that a mirror in the other direction leaves them out."""
         new = names.keys() - self._announced
         if not new:
             return
@@ -176,12 +178,12 @@ class Clusters:
 
 
 def source_keys(options: MirrorOptions) -> dict[str, str]:
-    """Keys of the client that reads."""
+    """Keys of the consuming client."""
     return READ_COMMITTED | {**options.source_config, "bootstrap.servers": options.source}
 
 
 def target_keys(options: MirrorOptions) -> dict[str, str]:
-    """Keys of the client that writes."""
+    """Keys of the producing client."""
     return producer_options({**options.target_config, "bootstrap.servers": options.target})
 
 
@@ -195,6 +197,13 @@ def target_client(options: MirrorOptions) -> KafkaClient:
     """A client of the target."""
     keys = target_keys(options)
     return KafkaClient(keys.pop("bootstrap.servers"), keys)
+
+
+def _cluster_id(client: Client, bootstrap: str) -> str:
+    found = client.metadata().cluster_id
+    if found is None:
+        raise MirrorError(f"{bootstrap} does not report the id of its cluster, by which copies are recognized")
+    return found
 
 
 def _connected(which: str, bootstrap: str, config: Mapping[str, str]) -> Client:

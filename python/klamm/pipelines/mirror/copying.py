@@ -1,4 +1,4 @@
-"""What a mirror does with each micro-batch, and what it knows of offsets."""
+"""Handles the micro-batches of a mirror, and keeps what is known about offsets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Copying:
-    """Takes the micro-batches one by one in a thread of Spark's; what it knows may be asked for by another."""
+    """Handles micro-batches one by one in a thread of Spark; other threads may read what it knows."""
 
     def __init__(self, options: MirrorOptions) -> None:
         """Raises ClientError, MirrorError."""
@@ -33,10 +33,10 @@ class Copying:
         self._done: dict[Place, int] = {}
         self.records = 0
         self.failure: BaseException | None = None
-        """What a batch failed with: Spark only has its text."""
+        """The exception of a failed batch: Spark only has its text."""
 
     def prepare(self) -> None:
-        """Make the topics, and learn what an earlier run knew. Raises ClientError, MirrorError."""
+        """Create the topics, and load what an earlier run knew. Raises ClientError, MirrorError."""
         self._clusters.look_after_topics()
         if self._clusters.mirrored:
             self._known = sync_topic.load(self._client, self._clusters.sync_topic)
@@ -44,12 +44,12 @@ class Copying:
         self._done = {place: one.syncs[-1].source for place, one in self._known.items() if one.syncs}
 
     def take(self, frame: DataFrame, _number: int) -> None:
-        """Write a micro-batch, and keep what is learned of offsets before Spark notes that it is done."""
+        """Write a micro-batch, and store what is learned about offsets before Spark commits the batch."""
         try:
-            # The batch's offsets are fixed already: whatever has records in it is there by now.
+            # The batch's offsets are already fixed: every topic with records in it exists by now.
             self._clusters.patiently(self._clusters.look_after_topics)
             self._learn(self._write(frame))
-        except BaseException as error:
+        except BaseException as error:  # Spark wraps it in an error of Java; the run raises the original
             self.failure = error
             raise
 
@@ -62,7 +62,7 @@ class Copying:
             return answers_of(answers.read_text())
 
     def translate(self, topic: str, partition: int, offset: int) -> tuple[str, int] | None:
-        """Where on the target to go on who is at `offset` of a partition on the source."""
+        """The target offset for a group at `offset` of a source partition."""
         place = self._place(topic, partition)
         with self._lock:
             known = self._known.get(place)
@@ -72,7 +72,7 @@ class Copying:
         return None if found is None else (place.target, found)
 
     def position(self, topic: str, partition: int) -> int:
-        """The source offset up to which all is written, as far as is known here."""
+        """The source offset below which everything is known to be written."""
         with self._lock:
             return self._done.get(self._place(topic, partition), 0)
 
@@ -91,12 +91,12 @@ class Copying:
             wanted = [place for place in wanted if place not in self._known or not self._known[place].syncs]
         if not wanted:
             return
-        targets = clusters.target_ends([(place.target, place.partition) for place in wanted])
+        targets = clusters.target_ends([place.target_partition for place in wanted])
         sources = clusters.ends()
         ids = {topic.name: topic.topic_id for topic in clusters.copies.values()}
         learned = {
             place: PartitionSyncs(
-                ids[place.target], (Sync(sources[place[:2]], targets[place.target, place.partition]),)
+                ids[place.target], (Sync(sources[place.source_partition], targets[place.target_partition]),)
             )
             for place in wanted
         }
@@ -104,7 +104,7 @@ class Copying:
             self._known = learned | {place: one for place, one in self._known.items() if one.syncs}
 
     def forget_what_is_gone(self, clusters: Clusters) -> None:
-        """Of a topic that was deleted on the target and made again nothing is known."""
+        """Discard what is known of a topic that was recreated on the target."""
         ids = {topic.name: topic.topic_id for topic in clusters.copies.values()}
         with self._lock:
             self._known = {

@@ -1,4 +1,4 @@
-"""Groups on the target go on where they stopped on the source: commits, translated, while nobody is a member there."""
+"""Translates commits of groups to the target, unless a group has members there."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Final
 
 from klamm.admin import groups
 from klamm.admin.client import Client
-from klamm.admin.groups import TopicPartition
 from klamm.client import BrokerError
 from klamm.pipelines.mirror.selection import Selection
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.topic_partition import TopicPartition
 
 Translate = Callable[[str, int, int], tuple[str, int] | None]
-"""Of a topic, partition and offset on the source the topic and offset on the target; None where it is not known."""
+"""Maps topic, partition and offset of the source to topic and offset of the target; None if unknown."""
 
 _WITHOUT_MEMBERS: Final = ("Empty", "Dead")
 _HAS_MEMBERS: Final = frozenset(
@@ -26,7 +26,7 @@ _HAS_MEMBERS: Final = frozenset(
         ErrorCode.FENCED_MEMBER_EPOCH,
     }
 )
-"""What a coordinator says to whom commits as nobody while a group has members."""
+"""The errors of a coordinator for a commit without a member while a group has members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,30 +35,30 @@ class Moved:
 
     group: str
     offsets: Mapping[TopicPartition, int]
-    """What was committed on the target: nothing where it had as much, or where members commit for themselves."""
+    """The offsets committed on the target; empty if nothing changed, or if members commit for themselves."""
     has_members: bool = False
 
     def after(self, earlier: Moved | None) -> Moved:
-        """With what was committed for the group before."""
+        """Together with the earlier commits of the group."""
         return self if earlier is None else replace(self, offsets={**earlier.offsets, **self.offsets})
 
 
 def sync_groups(source: Client, target: Client, selection: Selection, translate: Translate) -> list[Moved]:
-    """Commit on the target what the groups have committed on the source. Raises ClientError."""
+    """Commit the translated offsets of groups on the target. Raises ClientError."""
     names = [group.name for group in groups.groups(source) if selection.takes(group.name)]
     return [_sync(target, name, translated(groups.committed_offsets(source, name), translate)) for name in names]
 
 
 def translated(committed: Mapping[TopicPartition, int], translate: Translate) -> dict[TopicPartition, int]:
-    """A group's commits as the target has them; those of partitions of which nothing is known are left out."""
+    """A group's translated commits; partitions without known offsets are left out."""
     found = {(topic, number): translate(topic, number, offset) for (topic, number), offset in committed.items()}
-    return {(there[0], number): there[1] for (_, number), there in found.items() if there is not None}
+    return {TopicPartition(there[0], number): there[1] for (_, number), there in found.items() if there is not None}
 
 
 def forward(
     wanted: Mapping[TopicPartition, int], there: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Those that move a group on, as MirrorMaker 2 has it; none beyond the end of a log, which has lost something."""
+    """The commits that advance a group, as in MirrorMaker 2; none beyond the end of a log."""
     return {where: offset for where, offset in wanted.items() if there.get(where, -1) < offset <= ends.get(where, -1)}
 
 

@@ -1,4 +1,4 @@
-"""What a mirror is told, and what it tells. Pure."""
+"""The options and the progress of a mirror. Pure."""
 
 from __future__ import annotations
 
@@ -11,38 +11,41 @@ from klamm.pipelines.mirror.selection import Naming, Selection, check_pattern
 
 
 class MirrorError(PipelineError):
-    """The mirror cannot go on; the text names the thing, the value and the way out. Started again, it reads on."""
+    """The mirror cannot continue; the message names the cause, its value and the way out.
+
+    A restart continues reading.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorOptions:
-    """What is mirrored, from where to where, and how."""
+    """What is mirrored, between which clusters, and how."""
 
     source: str
-    """Bootstrap servers, `host:port,...`; so of the target."""
+    """Bootstrap servers, `host:port,...`; likewise for the target."""
     target: str
     checkpoint: str
-    """A folder of Spark's: how far the mirror has come. One for each mirror; lost, it begins anew."""
+    """Spark's checkpoint folder with the position of the mirror. One per mirror; without it the mirror starts over."""
     topics: Selection
     groups: Selection = field(default_factory=Selection)
-    """Whose commits are translated; none unless some are chosen."""
+    """Groups whose commits are translated; none by default."""
     naming: Naming = field(default_factory=Naming)
     once: bool = False
-    """Copy what there is now and end; else go on until `stop` says so, or an error."""
+    """Copy the existing records and end; otherwise run until `stop` or an error."""
     trigger_s: float = 1
-    """How often new records are looked for."""
+    """How often to look for new records."""
     interval_s: float = 5
-    """How often topics, configs and groups are brought to the target, and progress is told."""
+    """How often to update topics, configs and groups on the target, and to report progress."""
     batch_records_max: int = 1_000_000
     """Records of a micro-batch."""
     fail_on_data_loss: bool = True
-    """Whether to end where records, or a topic, went away before they were read."""
+    """Whether to fail if records or a topic were deleted before they were read."""
     replication_factor: int = -1
-    """Of topics that are made on the target; -1: its default."""
+    """For created topics; -1: the target's default."""
     excluded_configs: tuple[str, ...] = ()
-    """Regular expressions of configs that are not mirrored, beside MirrorMaker 2's."""
+    """Regular expressions of configs that are not mirrored, in addition to MirrorMaker 2's."""
     source_config: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Keys of Kafka's clients; so of the target."""
+    """Keys of Kafka's clients; likewise for the target."""
     target_config: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -54,7 +57,7 @@ class MirrorOptions:
 
 @dataclass(frozen=True, slots=True)
 class TopicProgress:
-    """How far a topic is."""
+    """The position of a topic."""
 
     topic: str
     target: str
@@ -65,20 +68,20 @@ class TopicProgress:
 
 @dataclass(frozen=True, slots=True)
 class MirrorProgress:
-    """How far the mirror is."""
+    """The position of the mirror."""
 
     source_id: str
     """Cluster ids."""
     target_id: str
     topics: tuple[TopicProgress, ...]
     groups: tuple[Moved, ...]
-    """The groups of the last look, with all that this run has committed for them on the target."""
+    """The groups of the latest update, with everything that this run has committed for them on the target."""
     records: int
     """Written by this run."""
     left_out: tuple[str, ...]
-    """Topics that are a mirror of the target themselves."""
+    """Topics that are themselves mirrored from the target."""
     trouble: str | None = None
-    """Why topics, configs or groups could not be looked after last time; it is tried again."""
+    """Why the latest update of topics, configs or groups failed; it is retried."""
 
     @property
     def lag(self) -> int:

@@ -1,4 +1,4 @@
-"""A mirror from its beginning to its end."""
+"""Runs a mirror."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from klamm.pipelines.mirror.clusters import Clusters, source_keys
 from klamm.pipelines.mirror.groups import Moved, sync_groups
 from klamm.pipelines.mirror.options import MirrorError, MirrorOptions, MirrorProgress, TopicProgress
 from klamm.pipelines.session import jvm_may_be_gone, session
+from klamm.protocol.topic_partition import TopicPartition
 from klamm.spark.failures import reason
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ Tell = Callable[[MirrorProgress], None]
 Until = Callable[[MirrorProgress], bool]
 STARTS_MAX: Final = 5
 _TOO_LATE: Final = "Python worker failed to connect back"
-"""What a query fails with whose planner's process was not there within Spark's fixed 10 s."""
+"""The error of a query whose planner's process did not start within Spark's fixed 10 s."""
 
 
 def mirror(
@@ -37,7 +38,7 @@ def mirror(
     until: Until | None = None,
     quiet: bool = False,
 ) -> MirrorProgress:
-    """Copy topics of one cluster to another, with the offsets of groups: once, or until Ctrl-C or `until` says so.
+    """Copy topics of one cluster to another, with the offsets of groups: once, or until Ctrl-C or `until`.
 
     from klamm.pipelines.mirror import MirrorOptions, mirror, topics
 
@@ -65,7 +66,7 @@ def mirror(
 
 
 class _Run:
-    """The thread that looks after topics and groups while Spark copies."""
+    """The thread that updates topics and groups while Spark copies."""
 
     def __init__(self, options: MirrorOptions, clusters: Clusters, copying: Copying, tell: Tell, until: Until) -> None:
         self._options = options
@@ -75,10 +76,10 @@ class _Run:
         self._until = until
         self._groups: dict[str, Moved] = {}
         self._trouble: str | None = None
-        self._positions: dict[tuple[str, int], int] = {}
+        self._positions: dict[TopicPartition, int] = {}
 
     def go(self, spark: SparkSession) -> MirrorProgress:
-        """Until the query ends, or Ctrl-C. Raises ClientError."""
+        """Run until the query ends, or Ctrl-C. Raises ClientError."""
         for attempt in range(STARTS_MAX):
             query = self._start(spark)
             try:
@@ -111,7 +112,7 @@ class _Run:
         from klamm.pipelines.mirror.writing import READ
 
         rows = spark.readStream.format("klamm").schema(READ).options(**given).load()
-        # A checkpoint of other clusters would have other offsets.
+        # A checkpoint of other clusters would contain other offsets.
         folder = posixpath.join(options.checkpoint, f"{self._clusters.source_id}-to-{self._clusters.target_id}")
         writer = rows.writeStream.foreachBatch(self._copying.take).option("checkpointLocation", folder)
         trigger: dict[str, Any] = {"processingTime": f"{options.trigger_s} seconds"}
@@ -127,7 +128,7 @@ class _Run:
             except MirrorError:
                 raise
             except ClientError as error:
-                # The query has its own patience; what it gives up ends the mirror.
+                # The query has its own timeout; an error that ends it ends the mirror.
                 self._trouble = str(error)
                 self._clusters.start_again()
             progress = self._progress(query)
@@ -138,7 +139,7 @@ class _Run:
     def _is_over(self, query: StreamingQuery) -> bool:
         from pyspark.errors import StreamingQueryException
 
-        seconds: Any = self._options.interval_s  # a float, which PySpark takes and does not declare
+        seconds: Any = self._options.interval_s  # a float, which PySpark accepts but does not declare
         try:
             return bool(query.awaitTermination(seconds))
         except StreamingQueryException:
@@ -176,7 +177,7 @@ class _Run:
         )
 
     def _lags(self, query: StreamingQuery) -> dict[str, int]:
-        """Offsets behind, by topic."""
+        """The lag by topic, in offsets."""
         with jvm_may_be_gone():
             self._positions |= _read_to(query.lastProgress)
         ends = self._clusters.ends()
@@ -191,27 +192,27 @@ class _Run:
         cause = self._copying.failure or failure
         if isinstance(cause, ClientError):
             return cause
-        told = reason(cause)
-        if "failOnDataLoss" in told:
-            told += " (for a mirror: --allow-data-loss, fail_on_data_loss=False)"
-        return MirrorError(told)
+        message = reason(cause)
+        if "failOnDataLoss" in message:
+            message += " (for a mirror: --allow-data-loss, fail_on_data_loss=False)"
+        return MirrorError(message)
 
 
 def _ignore(_: MirrorProgress) -> None:
-    """For whom nobody watches."""
+    """Progress without an observer."""
 
 
 def _never(_: MirrorProgress) -> bool:
     return False
 
 
-def _read_to(progress: Any) -> dict[tuple[str, int], int]:
-    """The offsets that a query's progress says to be done, by topic and partition."""
+def _read_to(progress: Any) -> dict[TopicPartition, int]:
+    """The offsets that a query's progress reports as done, by topic and partition."""
     if progress is None:
         return {}
     offsets = json.loads(progress["sources"][0]["endOffset"] or "{}")
     return {
-        (topic, int(number)): offset
+        TopicPartition(topic, int(number)): offset
         for topic, partitions in offsets.items()
         if not topic.startswith("@")
         for number, offset in partitions.items()

@@ -1,4 +1,4 @@
-"""Which topics and groups are mirrored, and how topics are called on the target. Pure."""
+"""Selects topics and groups to mirror, and names topics on the target. Pure."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Final
 from klamm.pipelines.errors import PipelineError
 
 INTERNAL: Final = (r"__.*", r"\..*", r"mm2.*\.internal", r".*\.checkpoints\.internal", r"klamm-mirror\..*\.internal")
-"""Topics of Kafka itself, of MirrorMaker 2 and of this mirror: never mirrored, as MirrorMaker 2 has it."""
+"""Topics of Kafka, of MirrorMaker 2 and of this mirror, which are never mirrored, as in MirrorMaker 2."""
 GROUPS_EXCLUDED: Final = (r"console-consumer-.*", r"connect-.*", r"__.*")
 """MirrorMaker 2's default of `groups.exclude`."""
 
 
 class SelectionError(PipelineError):
-    """What was chosen makes no sense; the text names it and the way out."""
+    """An invalid selection; the message names it and the way out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Those that are named, and those whose whole name matches a pattern, but for what is excluded."""
+    """Names, and patterns for whole names, except for what is excluded."""
 
     names: Sequence[str] = ()
     patterns: Sequence[str] = ()
@@ -36,18 +36,18 @@ class Selection:
         return bool(self.names or self.patterns)
 
     def takes(self, name: str) -> bool:
-        """Whether this one is mirrored."""
+        """Whether this name is selected."""
         return re.fullmatch(self.regex, name) is not None
 
     @property
     def regex(self) -> str:
-        """The same as one expression."""
+        """The selection as one regular expression."""
         named = _joined(map(re.escape, self.names))
         return rf"{named}|(?!(?:{_joined(self.excluded)})\Z)(?:{_joined(self.patterns)})"
 
 
 def topics(*, names: Sequence[str] = (), patterns: Sequence[str] = (), excluded: Sequence[str] = ()) -> Selection:
-    """Topics to mirror. Raises SelectionError, also for a name that is internal to its cluster."""
+    """The topics to mirror. Raises SelectionError, also for a name that is internal to its cluster."""
     for name in names:
         if re.fullmatch(_joined(INTERNAL), name):
             raise SelectionError(f"topic '{name}' is internal to its cluster, and never mirrored")
@@ -60,7 +60,7 @@ def groups(*, names: Sequence[str] = (), patterns: Sequence[str] = (), excluded:
 
 
 def check_pattern(pattern: str) -> None:
-    """Raise SelectionError where it is no regular expression."""
+    """Raise SelectionError if it is not a regular expression."""
     try:
         re.compile(pattern)
     except re.error as error:
@@ -69,7 +69,7 @@ def check_pattern(pattern: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """What a topic is called on the target: by `renamed`, else with `prefix` in front."""
+    """The names of topics on the target: from `renamed`, otherwise with `prefix`."""
 
     prefix: str = ""
     renamed: Mapping[str, str] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Naming:
         return self.renamed.get(topic, self.prefix + topic)
 
     def targets(self, topics: Collection[str]) -> dict[str, str]:
-        """The name of each there. Raises SelectionError where two would be one."""
+        """The target's name for each topic. Raises SelectionError if two would be equal."""
         by_target: dict[str, str] = {}
         for topic in sorted(topics):
             other = by_target.setdefault(self.target(topic), topic)

@@ -1,4 +1,4 @@
-"""What Spark writes micro-batches with: records by `klamm.spark`'s sink, and what is learned of them to a file.
+"""The sink for micro-batches: writes records with `klamm.spark`'s sink, and stores what is learned about offsets.
 
 The tasks' answers come together in `commit`, which runs in a process of its own beside the driver. A file takes them to
 the driver, because a writer has no other way to say something. (`mapInArrow` would have one, and wants pandas.)
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SinkSettings:
-    """What the tasks are told."""
+    """The options of the tasks."""
 
     client: dict[str, str] = field(repr=False)
     """Keys of the target's client."""
     naming: Naming
     left_out: tuple[str, ...]
-    """Topics of the source that are read and not written."""
+    """Topics of the source that are read but not written."""
     answers: str
-    """The file that gets what was written."""
+    """The file for the reports of the tasks."""
 
     def as_options(self) -> dict[str, str]:
         """As Spark takes it along."""
@@ -42,12 +42,12 @@ class SinkSettings:
     @classmethod
     def of(cls, options: Any) -> SinkSettings:
         """The opposite."""
-        told = json.loads(options["settings"])
-        return cls(told["client"], Naming(**told["naming"]), tuple(told["left_out"]), told["answers"])
+        fields = json.loads(options["settings"])
+        return cls(fields["client"], Naming(**fields["naming"]), tuple(fields["left_out"]), fields["answers"])
 
 
 class MirrorSink(DataSource):
-    """`format("klamm-mirror")`: for the mirror itself."""
+    """`format("klamm-mirror")`: for the mirror only."""
 
     @classmethod
     def name(cls) -> str:
@@ -73,16 +73,16 @@ class MirrorWriter(DataSourceArrowWriter):
         self.settings = settings
 
     def write(self, iterator: Iterator[RecordBatch]) -> WrittenOffsets:
-        """All rows of a task, acknowledged when this returns."""
+        """Write all rows of a task; they are acknowledged when this returns."""
         settings = self.settings
         return WrittenOffsets(write(settings.client, settings.naming, iterator, settings.left_out))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """All tasks are done."""
-        told = [asdict(written) for one in messages if isinstance(one, WrittenOffsets) for written in one.written]
-        Path(self.settings.answers).write_text(json.dumps(told))
+        rows = [asdict(written) for one in messages if isinstance(one, WrittenOffsets) for written in one.written]
+        Path(self.settings.answers).write_text(json.dumps(rows))
 
 
 def answers_of(text: str) -> list[Written]:
-    """What a file of answers says."""
+    """Parse a file of reports."""
     return [Written(**{**one, "runs": tuple(Run(*run) for run in one["runs"])}) for one in json.loads(text)]

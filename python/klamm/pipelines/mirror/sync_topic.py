@@ -1,4 +1,4 @@
-"""Syncs kept on the target, in a compacted topic of one partition: whoever has the target has them.
+"""Stores syncs on the target in a compacted topic with one partition, so that they are available with the target.
 
 A record for each partition and its copy: the key is `["orders", 3, "eu.orders"]` (source topic, partition, target
 topic), the value `{"topic_id": "...", "syncs": [[source, target, length], ...]}` with the id of the target's topic. Of
@@ -14,8 +14,9 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from klamm._engine import KafkaClient
+from klamm._engine.client import KafkaClient
 from klamm.pipelines.mirror.syncs import Sync
+from klamm.protocol.topic_partition import TopicPartition
 
 CONFIGS: Final = {"cleanup.policy": "compact"}
 ANNOUNCED: Final = -1
@@ -30,6 +31,16 @@ class Place(NamedTuple):
     topic: str
     partition: int
     target: str
+
+    @property
+    def source_partition(self) -> TopicPartition:
+        """The partition that is mirrored."""
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def target_partition(self) -> TopicPartition:
+        """Its copy."""
+        return TopicPartition(self.target, self.partition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +57,20 @@ def name_of(source_cluster_id: str) -> str:
 
 
 def load(client: KafkaClient, topic: str) -> dict[Place, PartitionSyncs]:
-    """Everything that is there. A record that is none of ours is passed over."""
+    """All syncs in the topic. Records of another kind are ignored."""
     found: dict[Place, PartitionSyncs] = {}
     for key, value in _records(client, topic):
         try:
             place = Place(*json.loads(key or b""))
-            told = json.loads(value or b"")
-            found[place] = PartitionSyncs(told["topic_id"], tuple(Sync(*sync) for sync in told["syncs"]))
+            fields = json.loads(value or b"")
+            found[place] = PartitionSyncs(fields["topic_id"], tuple(Sync(*sync) for sync in fields["syncs"]))
         except (ValueError, TypeError, KeyError):
             continue
     return found
 
 
 def save(client: KafkaClient, topic: str, known: Mapping[Place, PartitionSyncs]) -> None:
-    """Write what is new; it is acknowledged when this returns."""
+    """Write new syncs; they are acknowledged when this returns."""
     if not known:
         return
     values = [json.dumps({"topic_id": one.topic_id, "syncs": one.syncs}).encode() for one in known.values()]

@@ -1,8 +1,8 @@
-"""Which offset of a partition on the target continues an offset on the source. Pure.
+"""Maps source offsets to the target offsets at which reading continues. Pure.
 
 What is known of a partition is a list of syncs. The one law of all of them: *every record that the source has from
-`source` on is, or will be, on the target from `target` on*. So whoever has read all before `source` there and goes on
-at `target` here misses nothing; he may see again what lies between, and what was written twice.
+`source` on is, or will be, on the target from `target` on*. So a consumer that has read everything before `source` on
+the source and continues at `target` on the target misses nothing; it may read some records again.
 
 Why a sync holds: `target` was the end of the target's partition before any of those records was written by the task
 that succeeded in writing them, and all later ones are written later still. Neither other writers nor tasks that were
@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 KEPT_DENSE: Final = 128
-"""So many of the newest syncs are all kept."""
+"""The number of newest syncs that are all kept."""
 SPACING: Final = 8
-"""Of older ones there are gaps of up to an eighth of their distance from the newest."""
+"""Older syncs have gaps of up to an eighth of their distance from the newest."""
 
 
 class Sync(NamedTuple):
-    """Source and target of a partition at one place, and how many records both go on alike."""
+    """A pair of source and target offsets, and the number of records for which both advance equally."""
 
     source: int
     target: int
@@ -48,21 +48,21 @@ class Written:
     """What one task wrote of a partition."""
 
     topic: str
-    """On the source."""
+    """The source partition."""
     partition: int
     rows: int
     first: int
     """Source offset of the first record; `last` of the last."""
     last: int
     revoke_before: int
-    """The end of the partition on the target before the task began to write; `end_after` when all was acknowledged."""
+    """The end of the target partition before the task wrote; `end_after`: when everything was acknowledged."""
     end_after: int
     runs: tuple[Run, ...]
-    """Of all records, or of some: those that are missing cost precision."""
+    """The runs of all records, or of some: missing runs cost precision."""
 
 
 def syncs_of(written: Written) -> list[Sync]:
-    """What is learned from a task, by ascending source offset."""
+    """The syncs from a task, by ascending source offset."""
     last = Sync(written.last + 1, written.end_after)
     if written.end_after - written.revoke_before != written.rows:
         return [Sync(written.first, written.revoke_before), last]
@@ -86,7 +86,7 @@ def extended(syncs: Sequence[Sync], learned: Sequence[Sync]) -> tuple[Sync, ...]
 
 
 def translate(syncs: Sequence[Sync], offset: int) -> int | None:
-    """Where on the target to go on who is at `offset` on the source; None where nothing is known that far back."""
+    """The target offset for a group at `offset` on the source; None if it is older than all syncs."""
     at = bisect.bisect_right(syncs, offset, key=lambda sync: sync.source)
     if at == 0:
         return None
@@ -95,7 +95,7 @@ def translate(syncs: Sequence[Sync], offset: int) -> int | None:
 
 
 def joined(runs: Iterable[Run]) -> list[Run]:
-    """The same runs, those that continue each other in one."""
+    """The same runs, merged if they continue each other."""
     found: list[Run] = []
     for run in runs:
         if found and (found[-1].source + found[-1].length, found[-1].ordinal + found[-1].length) == run[:2]:
@@ -114,7 +114,7 @@ def _continues(sync: Sync, following: Sync) -> bool:
 
 
 def _thinned(syncs: list[Sync]) -> list[Sync]:
-    """Without those whose neighbours are near to each other, beside their distance from the newest."""
+    """Drop syncs whose neighbours are close to each other, relative to their distance from the newest."""
     newest = syncs[-1].source
     kept: list[Sync] = []
     for number, sync in enumerate(syncs):

@@ -1,4 +1,4 @@
-"""The target's topics follow the source's: made with as many partitions and the same configs, and kept so.
+"""Keeps the target's topics equal to the source's: creates them with as many partitions and the same configs.
 
 What MirrorMaker 2 leaves out is left out here: configs of the broker's own file, read-only and sensitive ones, and
 those of EXCLUDED. A config that the source has at its default is unset on the target, as it has it, too.
@@ -39,11 +39,11 @@ class Changes:
     created: dict[str, Topic] = field(default_factory=dict)
     """The source's topic for each."""
     grown: dict[str, int] = field(default_factory=dict)
-    """The number of partitions that each gets."""
+    """The new number of partitions of each."""
 
 
 def plan(source: Collection[Topic], names: Mapping[str, str], target: Mapping[str, Topic]) -> Changes:
-    """What has to be made; `names`: the target's name of each of the source's topics. No partition ever goes away."""
+    """What must be created; `names`: the target's name of each source topic. Partitions are never removed."""
     changes = Changes()
     for topic in source:
         name = names[topic.name]
@@ -56,7 +56,7 @@ def plan(source: Collection[Topic], names: Mapping[str, str], target: Mapping[st
 
 
 def make(source: Client, target: Client, changes: Changes, excluded: Collection[str], replication_factor: int) -> None:
-    """Carry it out. Raises ClientError; what somebody else has made meanwhile is no error."""
+    """Create it. Raises ClientError; topics that were created by others meanwhile are not an error."""
     for name, topic in changes.created.items():
         entries = configs.describe(source, "topic", topic.name)
         wanted = {key: value for key, value in wanted_configs(entries, excluded).items() if value is not None}
@@ -88,13 +88,13 @@ def wanted_configs(entries: Collection[configs.Entry], excluded: Collection[str]
 
 
 def differing(wanted: Mapping[str, str | None], there: Collection[configs.Entry]) -> dict[str, str | None]:
-    """What of it the target has otherwise; a key that it does not know, and need not, is passed over."""
+    """The differences of the target; unknown keys that are not required are ignored."""
     own = {entry.name: entry.value for entry in there if entry.source == _OF_THE_TOPIC}
     return {key: value for key, value in wanted.items() if own.get(key) != value}
 
 
 def align_configs(source: Client, target: Client, names: Mapping[str, str], excluded: Collection[str]) -> list[str]:
-    """Give the target's topics the configs of the source's. The names of those that changed. Raises ClientError."""
+    """Copy the configs of the source's topics to the target's. Returns the changed names. Raises ClientError."""
     changed: list[str] = []
     for topic, name in names.items():
         wanted = wanted_configs(configs.describe(source, "topic", topic), excluded)

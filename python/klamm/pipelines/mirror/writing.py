@@ -1,4 +1,4 @@
-"""A task of a micro-batch: writes the records of a partition to the target's, and tells where they came to lie.
+"""A task of a micro-batch: writes the records of a partition to the target's, and reports their target offsets.
 
 That is seen from the partition's ends before and after.
 """
@@ -16,7 +16,7 @@ from klamm.spark.cluster_view import connect
 from klamm.spark.sink.sink import produce
 
 if TYPE_CHECKING:
-    from klamm._engine import KafkaClient
+    from klamm._engine.client import KafkaClient
     from klamm.pipelines.mirror.selection import Naming
 
 READ: Final = (
@@ -25,14 +25,14 @@ READ: Final = (
 )
 """The columns that are read."""
 RUNS_MAX: Final = 256
-"""So many runs of offsets without gaps a task tells of a partition at most, evenly chosen."""
+"""The maximum of runs of offsets without gaps that a task reports for a partition, evenly selected."""
 LATEST: Final = -1
 
 
 def write(
     client: Mapping[str, str], naming: Naming, batches: Iterable[pa.RecordBatch], left_out: Collection[str] = ()
 ) -> list[Written]:
-    """Write all rows but those of topics that are left out, in their order; they are acknowledged when this returns."""
+    """Write all rows except those of topics that are left out, in order; they are acknowledged when this returns."""
     found: list[_Partition] = []
     with connect(client) as target:
         for batch in batches:
@@ -47,11 +47,11 @@ def write(
             found[-1].take(batch)
             produce(target, naming.target(topic), batch)
         target.flush()
-        return [one.told(_end(target, naming.target(one.topic), one.partition)) for one in found]
+        return [one.written(_end(target, naming.target(one.topic), one.partition)) for one in found]
 
 
 class _Partition:
-    """What is written of a partition."""
+    """What was written of a partition."""
 
     def __init__(self, topic: str, partition: int, revoke_before: int) -> None:
         self.topic = topic
@@ -67,7 +67,7 @@ class _Partition:
         return self.topic, self.partition
 
     def take(self, batch: pa.RecordBatch) -> None:
-        """Count rows, which are of this partition."""
+        """Count rows of this partition."""
         for name, value in (("topic", self.topic), ("partition", self.partition)):
             if pc.any(pc.not_equal(batch.column(name), value)).as_py():
                 raise AssertionError(f"rows of {self.topic}-{self.partition} came together with others: {name}")
@@ -79,8 +79,8 @@ class _Partition:
         self._runs = _sampled(joined([*self._runs, *_runs(offsets, self._rows)]))
         self._rows += batch.num_rows
 
-    def told(self, end_after: int) -> Written:
-        """Everything is acknowledged, and the partition on the target ends there."""
+    def written(self, end_after: int) -> Written:
+        """Everything is acknowledged; the target partition ends at this offset."""
         assert self._first is not None
         return Written(
             self.topic,
@@ -95,7 +95,7 @@ class _Partition:
 
 
 def _runs(offsets: pa.Array, ordinal: int) -> list[Run]:
-    """The runs without a gap of ascending offsets, of which the first is the `ordinal`th; at most RUNS_MAX."""
+    """Runs without gaps of ascending offsets; the first is the `ordinal`th. At most RUNS_MAX."""
     count = len(offsets)
     breaks = pc.indices_nonzero(pc.not_equal(pc.subtract(offsets[1:], offsets[:-1]), 1)).cast(pa.int64())
     starts = pa.concat_arrays([pa.array([0], pa.int64()), pc.add(breaks, 1)])
@@ -111,7 +111,7 @@ def _runs(offsets: pa.Array, ordinal: int) -> list[Run]:
 
 
 def _sampled(runs: list[Run]) -> list[Run]:
-    """Every second run, the first among them, where they are too many."""
+    """Every second run, beginning with the first, if there are too many."""
     return runs if len(runs) <= RUNS_MAX else runs[::2]
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
-from klamm import _engine
+from klamm._engine.metadata import decode_metadata_record, encode_metadata_record, metadata_record_version
 from klamm.protocol.value import Slotted
 
 
@@ -700,9 +700,9 @@ _BUILDERS: Final[dict[int, Callable[[dict[str, Any]], MetadataRecord]]] = {
 def encode(record: MetadataRecord, version: int) -> bytes:
     """The framed record in the given version.
 
-    `_engine.MetadataRecordError`: there is no such version, or it cannot say what the record says.
+    `MetadataRecordError`: there is no such version, or it cannot say what the record says.
     """
-    return _engine.encode_metadata_record(record.TYPE, version, record)
+    return encode_metadata_record(record.TYPE, version, record)
 
 
 def encode_at(record: MetadataRecord, metadata_version: int) -> bytes:
@@ -717,16 +717,16 @@ def version_at(record: MetadataRecord, metadata_version: int) -> int:
         if record.cordoned_log_dirs is not None:
             return 3
         return 2 if record.log_dirs else 1 if record.in_controlled_shutdown else 0
-    return _engine.metadata_record_version(record.TYPE, metadata_version)
+    return metadata_record_version(record.TYPE, metadata_version)
 
 
 def decode(data: bytes) -> MetadataRecord:
-    """The record that is all of `data`. `_engine.MetadataRecordError`: it is damaged, or unknown to this version."""
-    record_type, _version, values = _engine.decode_metadata_record(data)
+    """The record that is all of `data`. `MetadataRecordError`: it is damaged, or unknown to this version."""
+    record_type, _version, values = decode_metadata_record(data)
     return _BUILDERS[record_type](values)
 
 
 def decode_with_version(data: bytes) -> tuple[MetadataRecord, int]:
     """The record that is all of `data`, and its version."""
-    record_type, version, values = _engine.decode_metadata_record(data)
+    record_type, version, values = decode_metadata_record(data)
     return _BUILDERS[record_type](values), version

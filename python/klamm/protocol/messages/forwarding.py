@@ -129,6 +129,6 @@ def _header(data: bytes) -> tuple[int, int, int, str | None, int]:
     client_id = None if size < 0 else data[10:end].decode()
     try:
         is_flexible = request_class(key, version).__header_schema__.__version__ >= 2
-    except Exception as error:
+    except RuntimeError as error:  # `kio.index.KioIndexError`
         raise MalformedRequest(f"API {key} has no version {version}") from error
     return key, version, correlation_id, client_id, skip_tagged_fields(data, end) if is_flexible else end

@@ -411,36 +411,3 @@ class OffsetDeleteResponse(Value):
     error_code: ErrorCode = ErrorCode.NONE
     topics: tuple[DeletedTopic, ...] = ()
     throttle_time_ms: int = 0
-
-
-class FindCoordinatorRequest(Value):
-    """API 10; below version 4 `coordinator_keys` is empty and `key` counts."""
-
-    API_KEY: ClassVar[int] = ApiKey.FIND_COORDINATOR
-    key: str = ""
-    key_type: int = 0
-    coordinator_keys: tuple[str, ...] = ()
-
-
-class FoundCoordinator(Value):
-    """Where the coordinator of a key is; node id -1, host "" and port -1 with an error."""
-
-    key: str
-    error_code: int = ErrorCode.NONE
-    error_message: str | None = ""
-    node_id: int = -1
-    host: str = ""
-    port: int = -1
-
-
-class FindCoordinatorResponse(Value):
-    """Answer 10; below version 4 about one key, whose place is not in the list."""
-
-    API_KEY: ClassVar[int] = ApiKey.FIND_COORDINATOR
-    coordinators: tuple[FoundCoordinator, ...] = ()
-    error_code: int = ErrorCode.NONE
-    error_message: str | None = None
-    node_id: int = -1
-    host: str = ""
-    port: int = -1
-    throttle_time_ms: int = 0

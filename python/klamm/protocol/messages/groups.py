@@ -7,11 +7,10 @@ from dataclasses import replace
 from typing import Final
 
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.coordinators import FindCoordinatorResponse, FoundCoordinator
 from klamm.protocol.messages.group_messages import (
     FETCH_GROUPS_VERSION,
     FetchedGroup,
-    FindCoordinatorResponse,
-    FoundCoordinator,
     JoinGroupRequest,
     JoinGroupResponse,
     LeaveGroupRequest,

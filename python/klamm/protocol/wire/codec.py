@@ -15,7 +15,7 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
-from klamm._engine import MessageSchema
+from klamm._engine.protocol import MessageSchema
 from klamm.protocol.errors import MalformedRequest
 from klamm.protocol.wire.kio_classes import MessageClass, request_class, response_class
 from klamm.protocol.wire.schemas import (

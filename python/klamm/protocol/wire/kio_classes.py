@@ -2,15 +2,11 @@
 
 Where `hypothesis` is installed, which is where tests are, kio imports it to register strategies for its own types: half
 a second, in which the first request waits. It does without when there is none, so here there is none for it.
-
-A dataclass without a docstring gets its signature for one. That takes `inspect`, which a node has no other use for and
-which takes as long to load as the messages of two APIs; it is not read, so here there is none.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import importlib
 import sys
 import threading
@@ -26,23 +22,20 @@ MessageClass = Any
 @cache
 def request_class(api_key: int, version: int) -> MessageClass:
     """kio's class of a request; raises `kio.index.KioIndexError` for a version that kio does not know."""
-    with _without_signatures():
-        return _index().load_request_schema(api_key, version)
+    return _index().load_request_schema(api_key, version)
 
 
 @cache
 def response_class(api_key: int, version: int) -> MessageClass:
     """kio's class of a response; raises `kio.index.KioIndexError` for a version that kio does not know."""
-    with _without_signatures():
-        return _index().load_response_schema(api_key, version)
+    return _index().load_response_schema(api_key, version)
 
 
 @cache
 def data_class(module: str, name: str, version: int) -> MessageClass:
     """kio's class of a message that is no API's: what goes inside of other messages as bytes."""
-    with _without_signatures():
-        _index()
-        return getattr(importlib.import_module(f"kio.schema.{module}.v{version}.data"), name)
+    _index()
+    return getattr(importlib.import_module(f"kio.schema.{module}.v{version}.data"), name)
 
 
 @cache
@@ -62,32 +55,6 @@ def _without_hypothesis() -> Iterator[None]:
         yield
     finally:
         sys.meta_path.remove(finder)
-
-
-@contextlib.contextmanager
-def _without_signatures() -> Iterator[None]:
-    """What another thread makes meanwhile lacks its signature, too; a second thread that ends later changes nothing."""
-    module: Any = dataclasses
-    module.inspect = _no_signatures
-    try:
-        yield
-    finally:
-        module.inspect = _inspect
-
-
-class _InspectWithoutSignatures:
-    """`inspect` for `dataclasses`, loaded only for what is not a signature."""
-
-    @staticmethod
-    def signature(*_: object, **__: object) -> str:
-        return ""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(_inspect, name)
-
-
-_no_signatures = _InspectWithoutSignatures()
-_inspect: Any = vars(dataclasses)["inspect"]
 
 
 class _HypothesisIsNotThere:

@@ -15,7 +15,7 @@ from functools import cache
 from types import NoneType
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
-from klamm._engine import MessageSchema
+from klamm._engine.protocol import MessageSchema
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.value import Value
 from klamm.protocol.wire.kio_classes import MessageClass
@@ -177,7 +177,8 @@ def _field_spec(
         kinds = KIND_OF_OURS if attribute is not None and not is_kios else KIND_OF_KIO
         kafka_type = field.metadata["kafka_type"]
         kind, from_wire, to_wire = kinds.get(kafka_type, (kafka_type, None, None))
-    # A tagged structure is null by being absent, and has no marker of its own (KIP-893).
+    # KIP-893 allows nullable tagged structures, but no message of Kafka has one. Where kio has None for a tagged
+    # structure, its tag is absent, and no presence byte is written.
     nullable = is_nullable(annotation) and (is_array or tag is None or not isinstance(kind, MessageSchema))
     return name, kind, is_array, nullable, tag, _carried(default_of(field), is_kios, item_of(ours)), from_wire, to_wire
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from klamm.driving.clock import DeadlineTimer, LoopClock
 from klamm.raft.log.metadata_log import MetadataLogError, OffsetAndEpoch
 from klamm.raft.ports import Listener, RaftStoppedError, StateFailedError
 
 logger = logging.getLogger("klamm.raft")
 
-FIRST_PAUSE_S: Final = 0.1
-LONGEST_PAUSE_S: Final = 10.0
+FIRST_PAUSE_MS: Final = 100
+LONGEST_PAUSE_MS: Final = 10_000
 FATAL: Final = (MetadataLogError, RaftStoppedError, StateFailedError)
 """What a listener raises to stop the replica: its log or its state cannot be trusted any more."""
 
@@ -28,10 +28,9 @@ class Delivery:
     def __init__(self, listener: Listener, resign: Callable[[int], None], stop: Callable[[Exception], None]) -> None:
         """`resign` gives up leading an epoch; `stop` is called when a repeated delivery raises what is FATAL."""
         self._listener, self._resign, self._stop = listener, resign, stop
-        self._loop = asyncio.get_running_loop()
         self._installed: OffsetAndEpoch | None = None
         self._high_watermark = self._delivered = -1
-        self._retry: asyncio.TimerHandle | None = None
+        self._retry = DeadlineTimer(LoopClock(), lambda at_ms: self._deliver_again())
         self._failures = 0
         self._last_error = ""
 
@@ -43,13 +42,13 @@ class Delivery:
     def on_commit(self, high_watermark: int) -> None:
         """Everything below is committed. Raises FATAL."""
         self._high_watermark = high_watermark
-        if self._retry is None:
+        if not self._retry.is_armed:
             self._deliver()
 
     def on_snapshot_installed(self, snapshot_id: OffsetAndEpoch) -> None:
         """The log begins and ends with that snapshot. Raises FATAL."""
         self._installed = snapshot_id
-        if self._retry is None:
+        if not self._retry.is_armed:
             self._deliver()
 
     def on_leader(self, epoch: int) -> None:
@@ -64,7 +63,7 @@ class Delivery:
             self._listener.on_leader(epoch)
         except FATAL:
             raise
-        except Exception:
+        except Exception:  # whatever the listener raised, a state that cannot lead must not
             logger.exception("resigning from epoch %d: the listener cannot lead", epoch)
             self._resign(epoch)
 
@@ -74,7 +73,7 @@ class Delivery:
             self._listener.on_not_leader(epoch)
         except FATAL:
             raise
-        except Exception:
+        except Exception:  # the epoch is over, whatever the listener does
             logger.exception("the end of epoch %d could not be taken in", epoch)
 
     def write_snapshot(self, snapshot_id: OffsetAndEpoch) -> Awaitable[None] | None:
@@ -83,7 +82,7 @@ class Delivery:
             return self._listener.write_snapshot(snapshot_id)
         except FATAL:
             raise
-        except Exception as error:
+        except Exception as error:  # whatever the listener raised, the awaiting caller handles it
             return _fail(error)
 
     def load_snapshot(self, snapshot_id: OffsetAndEpoch) -> Awaitable[None]:
@@ -95,14 +94,12 @@ class Delivery:
         self.close()
         try:
             self._listener.on_fault(error)
-        except Exception:
+        except Exception:  # the replica has stopped in any case
             logger.exception("the listener failed when the replica stopped")
 
     def close(self) -> None:
         """Deliver nothing again."""
-        if self._retry is not None:
-            self._retry.cancel()
-            self._retry = None
+        self._retry.cancel()
 
     def _deliver(self) -> None:
         self.close()
@@ -116,7 +113,7 @@ class Delivery:
                 self._delivered = high_watermark
         except FATAL:
             raise
-        except Exception as error:
+        except Exception as error:  # the listener is called again, see `Listener`
             self._deliver_later(error)
         else:
             self._failures, self._last_error = 0, ""
@@ -127,9 +124,8 @@ class Delivery:
             self._last_error = repr(error)
             text = "what is committed below %d could not be applied, and is tried again: %r"
             logger.error(text, self._high_watermark, error, exc_info=error)
-        pause_s = min(FIRST_PAUSE_S * 2 ** min(self._failures, 20), LONGEST_PAUSE_S)
+        self._retry.arm_in(min(FIRST_PAUSE_MS * 2 ** min(self._failures, 20), LONGEST_PAUSE_MS))
         self._failures += 1
-        self._retry = self._loop.call_later(pause_s, self._deliver_again)
 
     def _deliver_again(self) -> None:
         try:

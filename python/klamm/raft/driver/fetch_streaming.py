@@ -42,17 +42,17 @@ class FetchStreaming:
         return True
 
     def hold(self) -> tuple[int, StreamProgress] | None:
-        """Hold it, and take its news, if there is one and it has any. With an end it is over."""
+        """Hold the stream and take its progress; None if there is no stream or no progress. An end ends the stream."""
         if self._id is None:
             return None
         correlation_id, streams = self._id, self._streams()
         streams.hold()
-        news = streams.take()
-        if news is None:
+        progress = streams.take()
+        if progress is None:
             return None
-        if news.end is not None:
+        if progress.end is not None:
             self._id = None
-        return correlation_id, news
+        return correlation_id, progress
 
     def release(self) -> bool:
         """The step is over. True when the fetch is no longer awaited: it appends and acknowledges nothing more."""

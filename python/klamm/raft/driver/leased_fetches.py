@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from klamm import _engine
+from klamm._engine import quorum
 from klamm.driving.clock import LoopClock
 from klamm.raft.effects import (
     AppendControl,
@@ -73,7 +73,7 @@ class LeasedFetches:
         if self._by is None:
             answers.begin(by)
             self._by = by
-        answers.know(replica, counts=self._counts(replica))
+        answers.add_replica(replica, counts=self._counts(replica))
 
     def take(self) -> tuple[int, list[LeasedFetch]] | None:
         """What the core does not know yet: the epoch, and the fetches in their order."""
@@ -111,7 +111,7 @@ class LeasedFetches:
     def notify_voters(self) -> None:
         """The answers that waited for a higher high watermark have left: voters may receive it now, too."""
         if self._must_notify_voters and self._opened is not None:
-            self._opened.tell_voters()
+            self._opened.notify_voters()
         self._must_notify_voters = False
 
     def revoke(self) -> None:
@@ -163,11 +163,11 @@ def _terms(by: FetchLease) -> tuple[object, ...]:
 
 
 class NativeFetchAnswers:
-    """Implements `klamm.raft.ports.FetchAnswers` over `_engine.FetchAnswers`."""
+    """Implements `klamm.raft.ports.FetchAnswers` over `_engine.quorum.FetchAnswers`."""
 
-    def __init__(self, native: _engine.FetchAnswers, key: ReplicaKey, cluster_id: str, patience_ms: int) -> None:
-        """`key`: who answers. `patience_ms`: a process that takes no news for so long answers nothing more."""
-        self._native, self._key, self._cluster_id, self._patience_ms = native, key, cluster_id, patience_ms
+    def __init__(self, native: quorum.FetchAnswers, key: ReplicaKey, cluster_id: str, take_timeout_ms: int) -> None:
+        """`key`: who answers. `take_timeout_ms`: a process that takes no news for so long answers nothing more."""
+        self._native, self._key, self._cluster_id, self._take_timeout_ms = native, key, cluster_id, take_timeout_ms
         self._clock = LoopClock()
         self._known: list[ReplicaKey] = []
 
@@ -193,14 +193,14 @@ class NativeFetchAnswers:
             voters=by.voters,
             counts_itself=by.counts_itself,
             endpoints=by.leader_endpoints,
-            patience_ms=self._patience_ms,
+            take_timeout_ms=self._take_timeout_ms,
         )
 
-    def know(self, replica: ReplicaKey, *, counts: bool) -> None:
-        """See `klamm.raft.ports.FetchAnswers.know`."""
+    def add_replica(self, replica: ReplicaKey, *, counts: bool) -> None:
+        """See `klamm.raft.ports.FetchAnswers.add_replica`."""
         if replica.id == self._key.id:  # a leader fetches from no replica: a request under its id is refused
             return
-        number = self._native.know(replica.id, replica.directory_id, counts)
+        number = self._native.add_replica(replica.id, replica.directory_id, counts)
         if number == len(self._known):
             self._known.append(replica)
 
@@ -212,9 +212,9 @@ class NativeFetchAnswers:
         """See `klamm.raft.ports.FetchAnswers.raise_high_watermark`."""
         self._native.raise_high_watermark(offset)
 
-    def tell_voters(self) -> None:
-        """See `klamm.raft.ports.FetchAnswers.tell_voters`."""
-        self._native.tell_voters()
+    def notify_voters(self) -> None:
+        """See `klamm.raft.ports.FetchAnswers.notify_voters`."""
+        self._native.notify_voters()
 
     def take(self) -> list[LeasedFetch]:
         """See `klamm.raft.ports.FetchAnswers.take`."""

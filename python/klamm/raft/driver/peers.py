@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Final
 from klamm.client import ClientError, ConnectRefusedError, UnsupportedVersionError
 from klamm.client.network import EngineNetwork, Network
 from klamm.client.peer import Address, Answer, Outcome, Peer, PeerConfig
+from klamm.driving.deadlines import Deadlines
 from klamm.protocol.errors import MalformedRequest
 from klamm.raft.driver.streams import Route
 from klamm.raft.effects import SendRequest
@@ -19,11 +19,12 @@ from klamm.raft.messages import ApiVersionsRequest, Error, Response, VoteRequest
 from klamm.raft.voters.voter_set import Endpoint
 from klamm.raft.wire.requests import api_key_of, encode_request, versions_of
 from klamm.raft.wire.responses import RefusedError, decode_response
+from klamm.raft.wire.warming import APIS, warm
 
 PROBES_MAX: Final = 4
-PROBE_PAUSE_S: Final = 0.005
+PROBE_PAUSE_MS: Final = 5
 # Neither an election nor a start has time to import what an election needs.
-WARM_UP_S: Final = 1.0
+WARM_UP_MS: Final = 1_000
 
 logger = logging.getLogger("klamm.raft.peers")
 
@@ -35,7 +36,7 @@ class PeerTransport:
         self,
         listener: str,
         config: PeerConfig,
-        on_gone: Callable[[int], None] = lambda node_id: None,
+        on_crashed: Callable[[int], None] = lambda node_id: None,
         on_refused: Callable[[int], None] = lambda node_id: None,
         *,
         network: Network | None = None,
@@ -43,18 +44,17 @@ class PeerTransport:
     ) -> None:
         """`listener` is the name of the listener that the others are asked by.
 
-        `on_gone` is called for a node that was connected and now refuses connections, `on_refused` for any other
+        `on_crashed` is called for a node that was connected and now refuses connections, `on_refused` for any other
         that refuses one. `network`: the engine's unless given. `rng` varies the back-off.
         """
         self._rng = rng
         self._network: Network = EngineNetwork() if network is None else network
-        self._listener, self._config, self._on_gone, self._on_refused = listener, config, on_gone, on_refused
-        self._connected: set[int] = set()  # those that were connected since they were last found gone
+        self._listener, self._config, self._on_crashed, self._on_refused = listener, config, on_crashed, on_refused
+        self._connected: set[int] = set()  # those that were connected since they were last found crashed
         self._probes: dict[int, int] = {}  # how many attempts to connect again since
-        self._loop = asyncio.get_running_loop()
-        self._loop.call_later(WARM_UP_S, self._warm_up, 0)
+        self._deadlines = Deadlines()
+        self._deadlines.add(WARM_UP_MS, partial(self._warm_up, 0))
         self._peers: dict[int, Peer] = {}
-        self._is_closed = False
         self._logged: dict[int, str] = {}  # why a node could not be asked, so that it is logged once
         self.foreign: str | None = None
         """The error about the last node that answered as one of another cluster; None when none did."""
@@ -85,7 +85,7 @@ class PeerTransport:
 
     def close(self) -> None:
         """Close all connections; what was sent has no answer."""
-        self._is_closed = True
+        self._deadlines.close()
         for peer in self._peers.values():
             peer.close()
         self._peers.clear()
@@ -93,13 +93,9 @@ class PeerTransport:
 
     def _warm_up(self, index: int) -> None:
         """Import what an election needs, an API a turn: each takes milliseconds."""
-        if self._is_closed:
-            return
-        from klamm.raft.wire.warming import APIS, warm
-
         warm(APIS[index])
         if index + 1 < len(APIS):
-            self._loop.call_later(WARM_UP_S / 10, self._warm_up, index + 1)
+            self._deadlines.add(WARM_UP_MS // 10, partial(self._warm_up, index + 1))
 
     def _choose(self, endpoints: tuple[Endpoint, ...]) -> Endpoint:
         return next((one for one in endpoints if one.listener == self._listener), endpoints[0])
@@ -156,11 +152,11 @@ class PeerTransport:
             # A process that ends may close its listener last: one more connection is accepted, and reset.
             probes = self._probes[node_id] = self._probes[node_id] + 1
             if probes <= PROBES_MAX:
-                self._loop.call_later((probes - 1) * PROBE_PAUSE_S, lambda: peer.connect(at_once=True))
+                self._deadlines.add((probes - 1) * PROBE_PAUSE_MS, lambda: peer.connect(at_once=True))
         else:
             self._connected.remove(node_id)
-            logger.info("node %d is gone: %s", node_id, error)
-            self._on_gone(node_id)
+            logger.info("node %d has crashed or stopped: %s", node_id, error)
+            self._on_crashed(node_id)
 
     def _log_foreign(self, request: SendRequest) -> None:
         """Without this error an operator would only see that the quorum has no leader."""

@@ -7,9 +7,7 @@ meanwhile joins the next one, and one wake-up a flush serves every waiter.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -17,12 +15,14 @@ from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, assert_never
 
 from klamm.driving.clock import DeadlineTimer, LoopClock
 from klamm.raft import effects as fx
+from klamm.raft.description import describe
 from klamm.raft.driver.delivery import Delivery
+from klamm.raft.driver.election_writer import ElectionWriter
 from klamm.raft.driver.fetch_streaming import FetchStreaming
+from klamm.raft.driver.flusher import Flusher
 from klamm.raft.driver.leased_fetches import LeasedFetches
 from klamm.raft.driver.quorum_state import read_election
 from klamm.raft.driver.snapshots import SnapshotDriver
-from klamm.raft.election.election_state import encode
 from klamm.raft.election.role_states import NEVER_MS
 from klamm.raft.log.metadata_log import MetadataLog, MetadataLogError
 from klamm.raft.log.snapshots import SnapshotConfig
@@ -50,9 +50,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("klamm.raft")
 P = ParamSpec("P")
 
-# No commit depends on the disk of a replica that never votes: it fetches again what a power cut destroys. So it flushes
-# once per interval, where no caller waits for the fsync. Apache Kafka leaves these writes to the page cache.
-OBSERVER_FLUSH_S: Final = 1.0
 # A core that is due again and again at one instant will never be done: better stop than spin.
 TICKS_AT_ONCE_MAX: Final = 1000
 
@@ -89,24 +86,20 @@ class RaftDriver:
         self._leased = LeasedFetches(open_answers, node.fetch_lease, node.counts, self._on_engine_news)
         self._wall_clock_ms = wall_clock_ms
         self._on_leader_change = on_leader_change
-        self._start_thread = start_thread or _start_thread
         self._loop = asyncio.get_running_loop()
+        self._clock = LoopClock()
+        self._now_ms = self._clock.now_ms
         self._led_epoch: int | None = None
         self._waiters = CommitWaiters()
         self._events: deque[Callable[[int], list[fx.Effect]]] = deque()
         self._is_stepping = False
         self._replies: dict[int, ReplyTo] = {}
         self._next_request_id = 0
-        self._flush_fd = log.flush_fd
         self._held: list[fx.SendRequest | fx.Reply] = []  # until quorum-state is durable
         self._is_release_scheduled = False
-        self._election_to_write: fx.PersistElection | None = None
-        self._is_writing_election = False
-        self._is_flushing = False
-        self._flush_due: asyncio.Handle | None = None
+        self._election_writer = ElectionWriter(store, self._clock, self._on_election_written, start_thread)
+        self._flusher = Flusher(log, self._clock, self._on_flushed, never_votes=node.replica.config.never_votes)
         self._disk_is_done = asyncio.Event()  # set whenever a piece of disk work has ended
-        self._clock = LoopClock()
-        self._now_ms = self._clock.now_ms
         self._timer = DeadlineTimer(self._clock, lambda at_ms: self._step(lambda now_ms: []))
         self._snapshots = SnapshotDriver(
             log,
@@ -143,8 +136,7 @@ class RaftDriver:
 
     def start(self) -> None:
         """Read quorum-state and take part. Raises QuorumStateError, OSError, and what stops the replica at once."""
-        if self._flush_fd is not None:
-            self._loop.add_reader(self._flush_fd, self._log.on_flush_end)
+        self._flusher.start()
         replica = self._node.replica
         has_peers = replica.is_voter and not replica.voters.is_only_voter(replica.key)
         self._step(self._node.on_start, read_election(self._store, self._log.end_offset, has_peers=has_peers))
@@ -225,19 +217,19 @@ class RaftDriver:
         if isinstance(request, FetchRequest) and not self._is_stepping and not self._is_stopped:
             self._leased.on_fetch(request.replica)
 
-    def on_peer_gone(self, node_id: int) -> None:
+    def on_peer_crashed(self, node_id: int) -> None:
         """A replica closed its connection and refuses a new one (docs/decisions/0014)."""
         if not self._is_stopped:
-            self._step(self._node.on_peer_gone, node_id)
+            self._step(self._node.on_peer_crashed, node_id)
 
     def on_peer_refused(self, node_id: int) -> None:
         """A replica refuses connections, whether or not it had one."""
         if not self._is_stopped:
             self._step(self._node.on_peer_refused, node_id)
 
-    def is_majority_gone(self) -> bool:
+    def is_majority_down(self) -> bool:
         """Whether so many voters refuse connections that the others cannot elect a leader."""
-        return self._node.is_majority_gone()
+        return self._node.is_majority_down()
 
     @property
     def is_followed(self) -> bool:
@@ -246,8 +238,6 @@ class RaftDriver:
 
     def describe_quorum(self) -> QuorumDescription:
         """The quorum as its leader sees it. Raises NotLeaderError elsewhere."""
-        from klamm.raft.description import describe
-
         if self._leased.is_on:
             self._step(lambda now_ms: [])  # it has heard of all fetches then
         description = describe(self._node.replica, self._now_ms(), self._wall_clock_ms())
@@ -308,7 +298,7 @@ class RaftDriver:
             return
         finally:
             self._is_stepping = False
-        self._write_election()
+        self._election_writer.write()
         deadline_ms = self._node.deadline_ms
         self._timer.arm(None if deadline_ms == NEVER_MS else deadline_ms)
 
@@ -330,7 +320,7 @@ class RaftDriver:
             case fx.HighWatermarkAdvanced(offset):
                 self._on_high_watermark(offset)
             case fx.PersistElection():
-                self._election_to_write = effect
+                self._election_writer.take(effect)
             case fx.AppendControl(epoch, records):
                 self._log.append_control(records, epoch, self._wall_clock_ms())
             case fx.AppendFetched():
@@ -356,7 +346,7 @@ class RaftDriver:
                 self._on_lost_leadership(epoch)
             case fx.LeaderChanged(leader_id, epoch):
                 logger.info("epoch %d, leader %s", epoch, "unknown" if leader_id is None else leader_id)
-                self._tell_leader(leader_id, epoch)
+                self._notify_leader(leader_id, epoch)
             case fx.ShutdownCompleted():
                 self._handed_over.set()
             case _:
@@ -379,10 +369,10 @@ class RaftDriver:
         if not self._delivery.is_behind:  # a snapshot holds all that is committed below its offset
             self._snapshots.on_high_watermark(offset)
 
-    def _tell_leader(self, leader_id: int | None, epoch: int) -> None:
+    def _notify_leader(self, leader_id: int | None, epoch: int) -> None:
         try:
             self._on_leader_change(leader_id, epoch)
-        except Exception:
+        except Exception:  # a listener's exception must not stop the replica
             logger.exception("the leader of epoch %d could not be made known", epoch)
 
     def _on_leadership(self, epoch: int) -> None:
@@ -420,7 +410,7 @@ class RaftDriver:
         reply = self._replies.pop(effect.request_id)
         try:
             reply(effect.response, effect.read)
-        except Exception:
+        except Exception:  # one response that fails must not stop the replica
             logger.exception("%s could not be answered", type(effect.response).__name__)
 
     def _send(self, effect: fx.SendRequest) -> None:
@@ -432,7 +422,7 @@ class RaftDriver:
             raise RuntimeError(f"a request to replica {effect.to}, and no transport to send it")
         try:
             self._transport.send(effect, lambda response: self._on_answer(effect.correlation_id, response))
-        except Exception:
+        except Exception:  # it counts as unanswered, and the core repeats it
             logger.exception("%s could not be sent to replica %d", type(effect.request).__name__, effect.to)
             self._loop.call_soon(self._on_answer, effect.correlation_id, None)
 
@@ -485,81 +475,31 @@ class RaftDriver:
 
     # Disk
 
-    def _write_election(self) -> None:
-        """Write the newest election state, in a thread: a slow disk must not stop the loop."""
-        effect = self._election_to_write
-        if effect is None or self._is_writing_election:
-            return
-        self._election_to_write, self._is_writing_election = None, True
-        data = encode(effect.state, effect.kraft_version, effect.voter_ids)
-        # Not the loop's executor: it takes longer to import than the file to write, and every start writes it.
-        try:
-            self._start_thread(lambda: self._write_in_thread(effect.ticket, data))
-        except Exception as error:
-            self.fail(MetadataLogError(f"cannot write {self._store}: {error}"))
-
-    def _write_in_thread(self, ticket: int, data: bytes) -> None:
-        error: BaseException | None = None
-        try:
-            self._store.write(data)
-        except BaseException as raised:  # whatever it is, it ends the replica and not this thread alone
-            error = raised
-        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: no task waits for it
-            self._loop.call_soon_threadsafe(self._on_election_written, ticket, error)
-
-    def _on_election_written(self, ticket: int, error: BaseException | None) -> None:
-        self._is_writing_election = False
-        self._disk_is_done.set()
-        if error is not None:
-            cause = error.strerror if isinstance(error, OSError) else None
-            self.fail(MetadataLogError(f"cannot write {self._store}: {cause or error}"))
-        else:
-            self._step(self._node.on_persisted, ticket)
-
     def _schedule_flush(self) -> None:
-        """Flush; a leader at the end of this turn of the loop, so that all of its proposals go together."""
-        if self._is_flushing or self._flush_due is not None or self._log.flushed_offset >= self._log.end_offset:
-            return
         if self._streaming.is_on and not self._node.replica.config.never_votes:
-            return  # it flushes what it appends
-        if self._node.replica.config.never_votes:
-            self._flush_due = self._loop.call_later(OBSERVER_FLUSH_S, self._start_flush)
-        elif self._led_epoch is not None:
-            self._flush_due = self._loop.call_soon(self._start_flush)
-        else:
-            self._start_flush()
+            return  # the stream flushes what it appends
+        self._flusher.schedule(is_leading=self._led_epoch is not None)
 
-    def _start_flush(self) -> None:
-        self._flush_due, self._is_flushing = None, True
-        on_done = self._on_flush_done_in_any_thread if self._flush_fd is None else self._on_flush_done
-        self._log.start_flush(on_done)
-
-    def _flush_what_is_due(self) -> None:
-        if self._flush_due is not None:
-            self._flush_due.cancel()
-            self._start_flush()
-
-    def _on_flush_done_in_any_thread(self, flushed_offset: int, error: str | None) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: no task waits for it
-            self._loop.call_soon_threadsafe(self._on_flush_done, flushed_offset, error)
-
-    def _on_flush_done(self, flushed_offset: int, error: str | None) -> None:
-        self._is_flushing = False
+    def _on_flushed(self, error: str | None) -> None:
         self._disk_is_done.set()
         if error is not None:
             self.fail(MetadataLogError(error))  # which says what could not be done, and to which file
         else:
             self._step(self._node.on_flushed)
 
+    def _on_election_written(self, ticket: int, error: str | None) -> None:
+        self._disk_is_done.set()
+        if error is not None:
+            self.fail(MetadataLogError(error))
+        else:
+            self._step(self._node.on_persisted, ticket)
+
     async def _until_disk_is_idle(self) -> None:
-        while self._is_writing_election or self._is_disk_behind():
-            self._flush_what_is_due()
+        """Wait for the writes in progress, and for flushes while the replica runs: a stopped one begins none."""
+        while self._election_writer.is_writing or (self._flusher.is_busy and not self._is_stopped):
+            self._flusher.flush_now()
             self._disk_is_done.clear()
             await self._disk_is_done.wait()
-
-    def _is_disk_behind(self) -> bool:
-        """Whether a flush is due or under way that is still heard of."""
-        return not self._is_stopped and (self._is_flushing or self._flush_due is not None)
 
     # End
 
@@ -578,11 +518,7 @@ class RaftDriver:
         self._is_stopped = True
         self._led_epoch = None
         self._timer.cancel()
-        if self._flush_due is not None:
-            self._flush_due.cancel()
-            self._flush_due = None
-        if self._flush_fd is not None:
-            self._loop.remove_reader(self._flush_fd)
+        self._flusher.stop()
         self._streaming.close()
         self._leased.close()
         self._snapshots.stop()
@@ -597,7 +533,3 @@ class RaftDriver:
     def _check_running(self) -> None:
         if self._is_stopped:
             raise self._stopped_error()
-
-
-def _start_thread(run: Callable[[], None]) -> None:
-    threading.Thread(target=run, name="quorum-state").start()

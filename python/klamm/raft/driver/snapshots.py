@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from klamm.driving.clock import LoopClock
+from klamm.driving.clock import DeadlineTimer, LoopClock
 from klamm.raft import effects as fx
 from klamm.raft.log.metadata_log import MetadataLog, OffsetAndEpoch
 from klamm.raft.log.snapshots import SnapshotConfig, is_snapshot_due, next_log_start
@@ -16,7 +16,7 @@ from klamm.raft.ports import Listener
 
 logger = logging.getLogger("klamm.raft")
 
-CLEAN_INTERVAL_S: Final = 60.0
+CLEAN_INTERVAL_MS: Final = 60_000
 
 
 class SnapshotDriver:
@@ -36,10 +36,10 @@ class SnapshotDriver:
         self._loop = asyncio.get_running_loop()
         self._write_task: asyncio.Task[None] | None = None
         self._check_task: asyncio.Task[None] | None = None
-        self._clean_timer: asyncio.TimerHandle | None = None
+        self._clock = LoopClock()
+        self._clean_timer = DeadlineTimer(self._clock, lambda at_ms: self._clean())
         latest = log.latest_snapshot_id
         self._last_offset = latest.offset if latest is not None else 0
-        self._clock = LoopClock()
         self._last_ms = self._clock.now_ms()
         self._is_stopped = False
 
@@ -100,11 +100,11 @@ class SnapshotDriver:
             if not checked.done():
                 checked.set_result(error)
 
-        def tell_from_any_thread(error: str | None) -> None:
+        def report_from_any_thread(error: str | None) -> None:
             with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: no task waits for it
                 self._loop.call_soon_threadsafe(tell, error)
 
-        self._log.check_received_snapshot(tell_from_any_thread)
+        self._log.check_received_snapshot(report_from_any_thread)
         return await checked
 
     def drop(self) -> None:
@@ -122,17 +122,15 @@ class SnapshotDriver:
 
     def schedule_clean(self) -> None:
         """Look again after a while, as long as there are snapshots to delete."""
-        if self._clean_timer is not None:
-            self._clean_timer.cancel()
-            self._clean_timer = None
+        self._clean_timer.cancel()
         if not self._is_stopped and len(self._log.snapshots()) > 1:
-            self._clean_timer = self._loop.call_later(CLEAN_INTERVAL_S, self._clean)
+            self._clean_timer.arm_in(CLEAN_INTERVAL_MS)
 
     def _clean(self) -> None:
         try:
             self._delete_what_is_over()
         except Exception:  # what stays is too much and does no harm
-            logger.exception("the metadata log could not be cleaned; it is tried again in %d s", CLEAN_INTERVAL_S)
+            logger.exception("the metadata log could not be cleaned; it is tried again in %d ms", CLEAN_INTERVAL_MS)
         self.schedule_clean()
 
     def _delete_what_is_over(self) -> None:
@@ -146,8 +144,7 @@ class SnapshotDriver:
     def stop(self) -> None:
         """Leave everything as it is."""
         self._is_stopped = True
-        if self._clean_timer is not None:
-            self._clean_timer.cancel()
+        self._clean_timer.cancel()
         for task in (self._write_task, self._check_task):
             if task is not None:
                 task.cancel()

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
-from klamm import _engine
+from klamm._engine.quorum import FetchStream, MetadataLog
 from klamm.driving.clock import LoopClock
-from klamm.protocol.named_tuple import NamedTuple
+from klamm.protocol.errors import MalformedRequest
 from klamm.raft.effects import SendRequest
 from klamm.raft.messages import FetchRequest
 from klamm.raft.ports import FetchEnd, FetchFailedError, StreamProgress
 from klamm.raft.replication.requests import StreamedFetches
+from klamm.raft.wire.responses import RefusedError, decode_response
 
 # Older versions carry no directory id (KIP-853).
 VERSIONS: Final = (17, 18)
@@ -32,11 +33,11 @@ class Route(NamedTuple):
 
 
 class FetchStreams:
-    """Implements `klamm.raft.ports.FetchStreams` over `_engine.FetchStream`."""
+    """Implements `klamm.raft.ports.FetchStreams` over `_engine.quorum.FetchStream`."""
 
     def __init__(
         self,
-        log: _engine.MetadataLog,
+        log: MetadataLog,
         route: Callable[[SendRequest], Route | None],
         *,
         flushes: bool,
@@ -48,9 +49,9 @@ class FetchStreams:
         """
         self._log, self._route, self._flushes = log, route, flushes
         self._clock = LoopClock()
-        self._stream: _engine.FetchStream | None = None
+        self._stream: FetchStream | None = None
         self._sent: tuple[FetchRequest, Route] | None = None
-        self._is_told = False  # that none could be begun
+        self._is_logged = False  # that none could be begun
 
     def begin(self, effect: SendRequest) -> bool:
         """See `klamm.raft.ports.FetchStreams.begin`."""
@@ -60,17 +61,17 @@ class FetchStreams:
         try:
             self._start(effect.to, request, route)
         except Exception as error:  # fetches sent by themselves need neither a thread nor another descriptor
-            if not self._is_told:
-                self._is_told = True
+            if not self._is_logged:
+                self._is_logged = True
                 logger.warning("fetches from leader %d do not go on by themselves: %s", effect.to, error)
             return False
-        self._is_told = False
+        self._is_logged = False
         self._sent = request, route
         return True
 
     def _start(self, leader_id: int, request: FetchRequest, route: Route) -> None:
         if self._stream is None:
-            self._stream = _engine.FetchStream(self._log)
+            self._stream = FetchStream(self._log)
         self._stream.start(
             route.host,
             route.port,
@@ -120,7 +121,7 @@ class FetchStreams:
         news = self._stream.take()
         if news is None:
             return None
-        fetch_offset, last_epoch, told, since_sent_ms, since_heard_ms, high_watermark, end = news
+        fetch_offset, last_epoch, sent_high_watermark, since_sent_ms, since_heard_ms, high_watermark, end = news
         first, route = self._sent
         request = FetchRequest(
             first.cluster_id,
@@ -128,7 +129,7 @@ class FetchStreams:
             first.epoch,
             fetch_offset,
             last_epoch,
-            told,
+            sent_high_watermark,
             first.max_wait_ms,
             first.max_bytes,
         )
@@ -144,8 +145,6 @@ def _end(request: FetchRequest, route: Route, end: tuple[str, int, bytes] | tupl
     if len(end) == 2:
         kind, text = end
         return FetchFailedError(text, is_of_disk=kind == "disk")
-    from klamm.protocol.errors import MalformedRequest
-    from klamm.raft.wire.responses import RefusedError, decode_response
 
     _, version, body = end
     try:

@@ -7,9 +7,8 @@ or met another campaign, retries after a short pause until the fetch time-out wo
 time-out counts.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
-from klamm.protocol.named_tuple import NamedTuple
 from klamm.raft.election.role_states import Follower, Prospective, Resigned
 from klamm.raft.replica_state import Replica
 from klamm.raft.voters.quorum import Tally, majority_size
@@ -19,7 +18,7 @@ RETRY_MAX_MS: Final = 50
 
 
 class FailedLeader(NamedTuple):
-    """The leader of an epoch, and until when it counts that its end was seen."""
+    """The leader of an epoch, and until when its detected crash counts."""
 
     node_id: int
     epoch: int
@@ -27,11 +26,11 @@ class FailedLeader(NamedTuple):
 
 
 class CrashDetection:
-    """What a replica knows of the death of its leader."""
+    """Evidence that the leader of a replica crashed."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
-        self._gone: FailedLeader | None = None
+        self._crashed: FailedLeader | None = None
         self._refusing: set[int] = set()
 
     def on_refused(self, node_id: int) -> None:
@@ -56,44 +55,44 @@ class CrashDetection:
         others = set(voters) - self._refusing - {self._replica.id}
         return len(others) < majority_size(len(voters)) and not others & state.heirs
 
-    def on_peer_gone(self, now_ms: int, node_id: int) -> None:
+    def on_peer_crashed(self, now_ms: int, node_id: int) -> None:
         """A node's connection closed, and a new one was refused."""
         self.on_refused(node_id)
         replica, state = self._replica, self._replica.state
         is_leader = replica.leader_id == node_id and isinstance(state, Follower | Prospective)
         if not is_leader or not replica.is_voter or not replica.config.crash_detection:
             return
-        self._gone = FailedLeader(node_id, replica.epoch, now_ms + replica.config.fetch_timeout_ms)
+        self._crashed = FailedLeader(node_id, replica.epoch, now_ms + replica.config.fetch_timeout_ms)
         if isinstance(state, Follower):
             # All see it at once: one goes first, so that the others' votes are free.
             is_first = replica.id == min(voter_id for voter_id in replica.voters.ids if voter_id != node_id)
             state.deadline_ms = min(state.deadline_ms, now_ms if is_first else self.retry_at_ms(now_ms))
 
     def on_sign_of_life(self, node_id: int) -> None:
-        """That node spoke."""
+        """That node sent a message."""
         self._refusing.discard(node_id)
-        if self._gone is not None and self._gone.node_id == node_id:
-            self._gone = None
+        if self._crashed is not None and self._crashed.node_id == node_id:
+            self._crashed = None
 
     def on_reached_by(self, node_id: int) -> None:
-        """That node asked something: it listens, though it may have been away."""
+        """That node sent a request: it listens, although it may have been down."""
         self._refusing.discard(node_id)
 
     def has_seen(self, now_ms: int) -> bool:
-        """Whether the leader is gone whom this replica follows, or whom it wants to succeed."""
-        replica, gone = self._replica, self._gone
-        if gone is None or now_ms >= gone.until_ms:
+        """Whether the crash of the leader was detected that this replica follows, or wants to succeed."""
+        replica, crashed = self._replica, self._crashed
+        if crashed is None or now_ms >= crashed.until_ms:
             return False
-        if replica.epoch == gone.epoch:
-            return replica.leader_id == gone.node_id
+        if replica.epoch == crashed.epoch:
+            return replica.leader_id == crashed.node_id
         # Its own campaign raised the epoch; one that another raised is another's to lead.
         return replica.leader_id is None and replica.election.voted == replica.key
 
     def is_hopeless(self, now_ms: int, tally: Tally) -> bool:
-        """Whether only the vote of the dead could still win."""
-        if self._gone is None or not self.has_seen(now_ms):
+        """Whether only the vote of the crashed leader could still win."""
+        if self._crashed is None or not self.has_seen(now_ms):
             return False
-        return len(tally.voters - tally.rejected - {self._gone.node_id}) < majority_size(len(tally.voters))
+        return len(tally.voters - tally.rejected - {self._crashed.node_id}) < majority_size(len(tally.voters))
 
     def retry_at_ms(self, now_ms: int) -> int:
         """When to ask again."""

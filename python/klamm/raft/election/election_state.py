@@ -2,9 +2,8 @@
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from typing import Any
+from typing import Any, NamedTuple
 
-from klamm.protocol.named_tuple import NamedTuple
 from klamm.raft.voters.voter_set import ReplicaKey
 
 NONE_ID = -1

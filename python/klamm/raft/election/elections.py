@@ -81,7 +81,7 @@ class Elections:
     def tick_unattached(self, now_ms: int, state: Unattached) -> int:
         """Campaign when the time-out has passed; returns when to look again."""
         if self._replica.is_shutting_down:
-            return NEVER_MS  # stays until another is elected or the driver's own patience ends
+            return NEVER_MS  # stays until another is elected or the driver's shutdown timeout ends
         if not self._replica.may_campaign:
             return NEVER_MS  # asked for a vote, which it gave, by one that takes it for a voter
         if now_ms < state.deadline_ms:

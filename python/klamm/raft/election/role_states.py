@@ -3,9 +3,8 @@
 Written out: a dataclass costs a millisecond each time a node starts.
 """
 
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
-from klamm.protocol.named_tuple import NamedTuple
 from klamm.raft.election.roles import Role
 from klamm.raft.log.metadata_log import OffsetAndEpoch
 from klamm.raft.messages import (

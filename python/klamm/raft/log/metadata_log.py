@@ -1,13 +1,11 @@
-"""The metadata log as the quorum uses it: value types, two protocols, and divergence (`ReplicatedLog` in Kafka).
+"""The metadata log as the quorum uses it: value types, two protocols, and divergence (`RaftLog` in Kafka).
 
 The sans-IO core reads only `LogView`; the driver uses `MetadataLog`. No method blocks: an append is in the page cache
 at once and durable when `flushed_offset` has passed it.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
-
-from klamm.protocol.named_tuple import NamedTuple
+from typing import NamedTuple, Protocol
 
 
 class OffsetAndEpoch(NamedTuple):
@@ -216,7 +214,7 @@ FetchPosition = Valid | Diverging | NeedsSnapshot
 
 
 def check_fetch_position(log: LogView, offset: int, last_epoch: int) -> FetchPosition:
-    """How the leader answers a fetch at `offset` after `last_epoch`; Kafka's `ReplicatedLog.validateOffsetAndEpoch`."""
+    """How the leader answers a fetch at `offset` after `last_epoch`; Kafka's `RaftLog.validateOffsetAndEpoch`."""
     latest, earliest = log.latest_snapshot_id, log.earliest_snapshot_id
     if offset == 0 and latest is not None and latest != NOTHING:
         return NeedsSnapshot(latest)  # faster than reading the log from its beginning

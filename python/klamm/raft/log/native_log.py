@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from klamm import _engine
+from klamm._engine.quorum import MetadataLog, StorageError
 from klamm.raft.log.metadata_log import ControlRecord, MetadataLogError, OffsetAndEpoch, SnapshotInfo
 
 
@@ -13,14 +13,14 @@ from klamm.raft.log.metadata_log import ControlRecord, MetadataLogError, OffsetA
 def _on_disk() -> Iterator[None]:
     try:
         yield
-    except _engine.StorageError as error:
+    except StorageError as error:
         raise MetadataLogError(str(error)) from None
 
 
 class NativeMetadataLog:
-    """Implements `klamm.raft.log.metadata_log.MetadataLog` over `_engine.MetadataLog`."""
+    """Implements `klamm.raft.log.metadata_log.MetadataLog` over `_engine.quorum.MetadataLog`."""
 
-    def __init__(self, native: _engine.MetadataLog, wall_clock_ms: Callable[[], int]) -> None:
+    def __init__(self, native: MetadataLog, wall_clock_ms: Callable[[], int]) -> None:
         """`wall_clock_ms` gives milliseconds since 1970."""
         self.native, self._wall_clock_ms = native, wall_clock_ms
         self._on_flushed: Callable[[int, str | None], None] = lambda offset, error: None
@@ -106,7 +106,7 @@ class NativeMetadataLog:
             self._on_flushed(flushed_offset, error)
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        """Whole batches from the one that holds `offset` on."""
+        """Complete batches, beginning with the batch that contains `offset`."""
         with _on_disk():
             return self.native.read(offset, max_bytes)
 

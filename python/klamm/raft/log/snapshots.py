@@ -1,8 +1,8 @@
 """When to write a snapshot, and which snapshots and how much of the log to clean (KIP-630, KIP-876)."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from klamm.protocol.named_tuple import NamedTuple
 from klamm.raft.log.metadata_log import OffsetAndEpoch, SnapshotInfo
 
 

@@ -13,50 +13,25 @@ observer, which is any node id that is not among the voters.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from klamm.raft.recipes.driver.barrier import Barrier
-    from klamm.raft.recipes.driver.counter import Counter
-    from klamm.raft.recipes.driver.election import Election
-    from klamm.raft.recipes.driver.lock import Lock
-    from klamm.raft.recipes.driver.queue import Queue
-    from klamm.raft.recipes.driver.session import Session
-    from klamm.raft.recipes.driver.threads import SyncTree
-    from klamm.raft.recipes.driver.tree import Tree
-    from klamm.raft.recipes.errors import (
-        BadVersionError,
-        ChangesLostError,
-        NodeExistsError,
-        NoNodeError,
-        NotEmptyError,
-        SessionLostError,
-        TreeError,
-    )
-    from klamm.raft.recipes.machine import TreeMachine
-    from klamm.raft.recipes.nodes import Change, Node
-
-_HOMES = {
-    "BadVersionError": "errors",
-    "Barrier": "driver.barrier",
-    "Change": "nodes",
-    "ChangesLostError": "errors",
-    "Counter": "driver.counter",
-    "Election": "driver.election",
-    "Lock": "driver.lock",
-    "NoNodeError": "errors",
-    "Node": "nodes",
-    "NodeExistsError": "errors",
-    "NotEmptyError": "errors",
-    "Queue": "driver.queue",
-    "Session": "driver.session",
-    "SessionLostError": "errors",
-    "SyncTree": "driver.threads",
-    "Tree": "driver.tree",
-    "TreeError": "errors",
-    "TreeMachine": "machine",
-}
+from klamm.raft.recipes.driver.barrier import Barrier
+from klamm.raft.recipes.driver.counter import Counter
+from klamm.raft.recipes.driver.election import Election
+from klamm.raft.recipes.driver.lock import Lock
+from klamm.raft.recipes.driver.queue import Queue
+from klamm.raft.recipes.driver.session import Session
+from klamm.raft.recipes.driver.threads import SyncTree
+from klamm.raft.recipes.driver.tree import Tree
+from klamm.raft.recipes.errors import (
+    BadVersionError,
+    ChangesLostError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    SessionLostError,
+    TreeError,
+)
+from klamm.raft.recipes.machine import TreeMachine
+from klamm.raft.recipes.nodes import Change, Node
 
 __all__ = [
     "BadVersionError",
@@ -78,11 +53,3 @@ __all__ = [
     "TreeError",
     "TreeMachine",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """Imported when it is asked for."""
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'klamm.raft.recipes' has no attribute '{name}'")
-    return getattr(import_module(f"klamm.raft.recipes.{home}"), name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from klamm.raft.recipes.errors import (
@@ -40,15 +41,13 @@ class _Entry:
         self.children: dict[str, None] = {}
 
 
+@dataclass(slots=True)
 class SessionState:
     """A session; `renewals` counts the signs of life of its owner."""
 
-    __slots__ = ("owned", "renewals", "timeout_ms")
-
-    def __init__(self, timeout_ms: int) -> None:
-        self.timeout_ms = timeout_ms
-        self.renewals = 0
-        self.owned: dict[str, None] = {}
+    timeout_ms: int
+    renewals: int = 0
+    owned: dict[str, None] = field(default_factory=dict)
 
 
 class TreeMachine:

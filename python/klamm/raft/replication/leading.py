@@ -86,8 +86,8 @@ class Leading:
 
         For others what is committed: with it comes the high watermark that they need it for, in one answer, not two.
         """
-        is_told_all = request.replica.id in state.voters
-        end_offset = self._replica.log.end_offset if is_told_all else state.high_watermark
+        receives_all = request.replica.id in state.voters
+        end_offset = self._replica.log.end_offset if receives_all else state.high_watermark
         return request.fetch_offset < end_offset
 
     def on_flushed(self, now_ms: int) -> None:
@@ -149,7 +149,7 @@ class Leading:
         self._maybe_advance_high_watermark(state)
 
     def count_for_quorum(self, now_ms: int, state: Leader, voter: ReplicaKey) -> None:
-        """Note that a voter fetches; the check-quorum time starts again when enough of them have (KIP-835)."""
+        """Count a voter's fetch; the check-quorum timer restarts when a majority has fetched (KIP-595)."""
         replica = self._replica
         state.fetched_voters.add(voter.id)
         needed = majority_size(len(replica.voters)) - (1 if replica.is_voter else 0)
@@ -299,7 +299,7 @@ def _counts(state: Leader, replica: ReplicaKey) -> bool:
 
 
 def _observer(state: Leader, replica: ReplicaKey) -> ReplicaProgress:
-    """What is known of an observer; the one that has been silent the longest goes when there are too many."""
+    """The progress of an observer. If there are too many, the one with the oldest fetch is removed."""
     if replica not in state.observers and len(state.observers) >= OBSERVERS_MAX:
         del state.observers[min(state.observers, key=lambda key: state.observers[key].last_fetch_ms)]
     return state.observers.setdefault(replica, ReplicaProgress(replica))

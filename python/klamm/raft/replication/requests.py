@@ -1,6 +1,7 @@
 """Which peer may be sent a request: one in flight each, time-outs, a back-off after a failure (`RequestManager`)."""
 
-from klamm.protocol.named_tuple import NamedTuple
+from typing import NamedTuple
+
 from klamm.raft.config import RaftConfig
 from klamm.raft.messages import FetchRequest, Request
 from klamm.raft.voters.voter_set import Endpoint, ReplicaKey, VotersInLog

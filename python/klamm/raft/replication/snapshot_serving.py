@@ -18,7 +18,7 @@ class SnapshotServing:
         self._leading = leading
 
     def on_fetch_snapshot(self, now_ms: int, request_id: int, request: FetchSnapshotRequest) -> None:
-        """Answer with a slice, or say why there is none. Who fetches is alive: the leader counts it (KIP-835)."""
+        """Answer with a slice or an error. The fetch counts for check-quorum, as in Kafka's `LeaderState`."""
         replica, state = self._replica, self._replica.state
         error = self._leading.check_asker(request, is_possible=request.max_bytes > 0)
         size = self._size(request.snapshot_id)

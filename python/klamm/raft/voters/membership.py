@@ -12,12 +12,12 @@ def take_voters(replica: Replica, state: Leader, now_ms: int) -> None:
     """
     others = [voter.key for voter in replica.voters.voters if voter.key.id != replica.id]
     known = {progress.key: progress for progress in state.voters.values()} | state.observers
-    gone = [progress for progress in state.voters.values() if progress.key not in others]
+    removed = [progress for progress in state.voters.values() if progress.key not in others]
     same = {progress.key.id for progress in state.voters.values() if progress.key in others}
     state.voters = {key.id: known.get(key) or ReplicaProgress(key) for key in others}
     for key in others:
         state.observers.pop(key, None)
-    for progress in gone:
+    for progress in removed:
         if progress.last_fetch_ms >= 0 and not any(progress.key.matches(key) for key in others):
             state.observers[progress.key] = progress
     state.fetched_voters &= same

@@ -1,8 +1,7 @@
 """The leader's part in changes of the voter set: one at a time, in force when appended (KIP-853)."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
-from klamm.protocol.named_tuple import NamedTuple
 from klamm.raft.effects import AppendControl
 from klamm.raft.election.role_states import NEVER_MS, Leader, VoterChange
 from klamm.raft.log.control_records import KRAFT_VERSION, KRAFT_VOTERS, encode_kraft_version, encode_voters

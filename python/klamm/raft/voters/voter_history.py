@@ -4,8 +4,8 @@ Truncation undoes it; a snapshot brings what was in force where it ends.
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
-from klamm.protocol.named_tuple import NamedTuple
 from klamm.raft.log.control_records import KRAFT_VERSION, KRAFT_VOTERS, decode_kraft_version, decode_voters
 from klamm.raft.log.metadata_log import ControlRecord, LogView
 from klamm.raft.voters.voter_set import VotersInLog

@@ -1,9 +1,7 @@
 """The members of the quorum: replica keys, endpoints and the set of voters (KIP-853)."""
 
 from collections.abc import Iterable
-from typing import Final, Self
-
-from klamm.protocol.named_tuple import NamedTuple
+from typing import Final, NamedTuple, Self
 
 # The kraft.versions that this code can.
 KRAFT_VERSION_MIN: Final = 0

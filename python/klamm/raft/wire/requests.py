@@ -47,7 +47,7 @@ READ_BYTES_MAX: Final = 8 << 20
 
 
 class Received(NamedTuple):
-    """A request of a peer. `message` is None when its topics are not the one that there is."""
+    """A request of a peer. `message` is None if its topics are not the quorum's only topic."""
 
     cluster_id: str | None
     message: Request | None

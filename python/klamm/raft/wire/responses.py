@@ -78,10 +78,10 @@ def encode_refusal(api_key: int, version: int, error: ErrorCode) -> bytes:
 
 def encode_shape_refusal(api_key: int, version: int, received: Received) -> bytes:
     """The body of the response to a request that is not about the quorum's one partition (KIP-595)."""
-    asked = received.snapshot
-    if asked is None or len(asked.topics) != 1 or len(asked.topics[0].partitions) != 1:
+    snapshot = received.snapshot
+    if snapshot is None or len(snapshot.topics) != 1 or len(snapshot.topics[0].partitions) != 1:
         return encode_refusal(api_key, version, ErrorCode.INVALID_REQUEST)
-    [topic] = asked.topics
+    [topic] = snapshot.topics
     unknown = wire.SnapshotPartitionData(
         topic.partitions[0].partition,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

@@ -1,4 +1,4 @@
-"""In the driver: the schema that values are read as, looked up once and pinned, so that all tasks read the same."""
+"""In the driver: determines the reader's schema once and pins it, so that all tasks use the same."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _KINDS = {Format.AVRO: "AVRO", Format.PROTOBUF: "PROTOBUF"}
 
 
 class PlanningError(ValueError):
-    """The reader's schema cannot be had or used; the message names option and value."""
+    """The reader's schema is not available or not usable; the message names the option and its value."""
 
 
 def pin(options: FormatOptions, topics: Sequence[str] | None) -> FormatOptions:
-    """The same options with the reader's schema; `topics`: those that are read, None where a pattern says which.
+    """The options with the reader's schema. `topics`: the topics that are read, None for a pattern.
 
     Raises PlanningError, RegistryError.
     """
@@ -40,13 +40,13 @@ def pin(options: FormatOptions, topics: Sequence[str] | None) -> FormatOptions:
 
 
 def shape_of(options: FormatOptions) -> Shape | None:
-    """The column of pinned options; None where no schema says it. Raises PlanningError."""
+    """The column of pinned options; None if no schema defines it. Raises PlanningError."""
     reading = read_as(options)
     return None if reading is None else reading.shape
 
 
 def read_as(options: FormatOptions) -> Reading | None:
-    """What values are read as. Raises PlanningError."""
+    """The reader's schema, compiled. Raises PlanningError."""
     if options.wanted is None:
         return None
     try:
@@ -80,7 +80,7 @@ def _text(path: Path, origin: str) -> str:
 
 
 def _imports(path: Path, text: str, origin: str) -> tuple[tuple[str, str], ...]:
-    """What a `.proto` imports, looked for in its folder and those above, the nearest first."""
+    """The imports of a `.proto` file, from its folder and the folders above, the nearest first."""
     found: dict[str, str] = {}
     try:
         missing = list(parse(text, path.name).imports)
@@ -119,5 +119,5 @@ def _from_registry(options: FormatOptions, topics: Sequence[str] | None) -> Sche
 
 
 def is_own(options: FormatOptions) -> bool:
-    """Whether values are taken as written with the reader's schema: nothing names another, or nobody can be asked."""
+    """Whether all values are written with the reader's schema: they name no other, or there is no registry."""
     return options.framing is Framing.NONE or options.registry is None

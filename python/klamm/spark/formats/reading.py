@@ -1,4 +1,4 @@
-"""The reader's schema, ready: which column it makes, and a program for each schema that was written with."""
+"""The compiled reader's schema: its column, and a program for each written schema."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from klamm.spark.formats.shapes import SchemaError, Shape
 
 
 class Reading(Protocol):
-    """What values are read as."""
+    """A compiled reader's schema."""
 
     @property
     def shape(self) -> Shape:
-        """Of the column."""
+        """The type of the column."""
 
     def program(self, written: SchemaText | None) -> str:
-        """For values of this schema; None: of the reader's own. Raises SchemaError."""
+        """The program for values of this schema; None means the reader's own. Raises SchemaError."""
 
 
 def reading_of(wanted: SchemaText, message: str | None) -> Reading:
-    """By the kind of the schema. Raises SchemaError."""
+    """Compile a schema by its kind. Raises SchemaError."""
     return _AvroReading(wanted) if wanted.kind == "AVRO" else _ProtobufReading(wanted, message)
 
 
@@ -60,26 +60,26 @@ def _parse_avro(schema: SchemaText) -> Schema:
 
 @dataclass(frozen=True, slots=True, init=False)
 class _ProtobufReading:
-    """Fields are told by their numbers, so that the writer's schema says only which message a header calls."""
+    """Fields are identified by number, so the written schema only serves to find the message that a header names."""
 
     shape: Shape
     _name: str
-    _told: dict[str, Any]
+    _program: dict[str, Any]
 
     def __init__(self, wanted: SchemaText, message: str | None) -> None:
         pool = _parse_protobuf(wanted)
         found = pool.message(message)
-        shape, told = compile_message(pool, found)
+        shape, program = compile_message(pool, found)
         object.__setattr__(self, "_name", found.name)
         object.__setattr__(self, "shape", shape)
-        object.__setattr__(self, "_told", told)
+        object.__setattr__(self, "_program", program)
 
     def program(self, written: SchemaText | None) -> str:
-        told = self._told
+        program = self._program
         if written is not None:
             pool = _parse_protobuf(_of_kind(written, "PROTOBUF"))
-            told = told | {"indexes": pool.indexes(pool.message(self._name))}
-        return json.dumps({"protobuf": told})
+            program = program | {"indexes": pool.indexes(pool.message(self._name))}
+        return json.dumps({"protobuf": program})
 
 
 def _parse_protobuf(schema: SchemaText) -> Pool:

@@ -1,4 +1,4 @@
-"""A client of a schema registry, by the REST paths of Confluent's. A schema never changes, so a process keeps it."""
+"""A client of a schema registry with Confluent's REST paths. Schemas never change, so a process caches them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _REFERENCES_MAX: Final = 1000
 
 
 class RegistryError(RuntimeError):
-    """The registry cannot be asked, or has no answer; the message names its option and address."""
+    """The registry cannot be reached, or returned an error; the message names its option and address."""
 
 
 class UnknownSchemaError(RegistryError):
-    """The registry has no schema with this id: what names it is no record of a registry's client."""
+    """The registry has no schema with this id: the value was probably not written by a registry client."""
 
 
 class UnknownSubjectError(RegistryError):
@@ -39,7 +39,7 @@ _SCHEMAS: Final[dict[tuple[tuple[str, ...], int], SchemaText]] = {}
 
 
 class Registry:
-    """Asks one of the addresses, and another where one does not answer."""
+    """Sends requests to one of the addresses, and to another one if it does not respond."""
 
     def __init__(self, options: RegistryOptions) -> None:
         self._options = options
@@ -47,30 +47,30 @@ class Registry:
         self._tls: ssl.SSLContext | None = None
 
     def by_id(self, schema_id: int) -> SchemaText:
-        """The schema with this id, which a process asks for once. Raises RegistryError."""
+        """The schema with this id, requested once per process. Raises RegistryError."""
         key = (self._options.urls, schema_id)
         found = _SCHEMAS.get(key)
         if found is None:
-            told = self._get(f"/schemas/ids/{schema_id}", f"schema {schema_id}")
-            found = _SCHEMAS[key] = self._with_references(told, f"schema {schema_id}")
+            document = self._get(f"/schemas/ids/{schema_id}", f"schema {schema_id}")
+            found = _SCHEMAS[key] = self._with_references(document, f"schema {schema_id}")
         return found
 
     def latest(self, subject: str) -> SchemaText:
         """The newest schema of a subject. Raises RegistryError."""
         quoted = urllib.parse.quote(subject, safe="")
-        told = self._get(f"/subjects/{quoted}/versions/latest", f"the schema of subject '{subject}'")
-        return self._with_references(told, f"the schema of subject '{subject}'")
+        document = self._get(f"/subjects/{quoted}/versions/latest", f"the schema of subject '{subject}'")
+        return self._with_references(document, f"the schema of subject '{subject}'")
 
-    def _with_references(self, told: Mapping[str, Any], what: str) -> SchemaText:
-        text = told.get("schema")
+    def _with_references(self, document: Mapping[str, Any], what: str) -> SchemaText:
+        text = document.get("schema")
         if not isinstance(text, str):
             raise self._error(f"{what} came without its text: is this a schema registry?")
         found: dict[str, str] = {}
-        self._collect(told, found, what)
-        return SchemaText(str(told.get("schemaType") or "AVRO"), text, tuple(found.items()), what)
+        self._collect(document, found, what)
+        return SchemaText(str(document.get("schemaType") or "AVRO"), text, tuple(found.items()), what)
 
-    def _collect(self, told: Mapping[str, Any], found: dict[str, str], what: str) -> None:
-        for reference in told.get("references") or ():
+    def _collect(self, document: Mapping[str, Any], found: dict[str, str], what: str) -> None:
+        for reference in document.get("references") or ():
             try:
                 name, subject, version = reference["name"], reference["subject"], int(reference["version"])
             except (TypeError, KeyError, ValueError):
@@ -81,7 +81,7 @@ class Registry:
                 raise self._error(f"{what} refers to more than {_REFERENCES_MAX} others")
             path = f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/{version}"
             inner = self._get(path, f"version {version} of subject '{subject}', which {what} refers to,")
-            found[name] = ""  # so that a circle ends
+            found[name] = ""  # ends the recursion of circular references
             self._collect(inner, found, what)
             del found[name]
             found[name] = str(inner.get("schema", ""))
@@ -99,28 +99,28 @@ class Registry:
         raise self._error(f"{what} cannot be asked for: {failed}; is the registry there, and the address right?")
 
     def _ask(self, url: str, what: str) -> Mapping[str, Any]:
-        """One question. An OSError is worth another try."""
+        """One request. An OSError is worth a retry."""
         bare, credentials = split_user(url)
         headers = self._headers | ({"Authorization": _basic(credentials)} if credentials else {})
         try:
             request = urllib.request.Request(bare, headers=headers)
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=self._tls_of(bare)) as answer:
-                told = json.loads(answer.read())
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=self._tls_of(bare)) as response:
+                document = json.loads(response.read())
         except urllib.error.HTTPError as error:
             with error:
                 raise self._refused(error, what) from None
         except ValueError as error:
             raise self._error(f"{what} came as no JSON ({error}): is this a schema registry?") from None
-        if not isinstance(told, dict):
-            raise self._error(f"{what} came as {str(told)[:100]!r}: is this a schema registry?")
-        return told
+        if not isinstance(document, dict):
+            raise self._error(f"{what} came as {str(document)[:100]!r}: is this a schema registry?")
+        return document
 
     def _refused(self, error: urllib.error.HTTPError, what: str) -> Exception:
-        told = _error_of(error)
-        code, message = told.get("error_code"), told.get("message") or error.reason
+        document = _error_of(error)
+        code, message = document.get("error_code"), document.get("message") or error.reason
         if error.code in (401, 403):
             return self._error(
-                f"the registry refused to give {what} ({error.code} {message}); who asks is said by option "
+                f"the registry refused to give {what} ({error.code} {message}); set the credentials by option "
                 "'schema.registry.basic.auth.user.info' (user:password) or 'schema.registry.bearer.auth.token'"
             )
         if code == _SCHEMA_NOT_FOUND:
@@ -148,13 +148,13 @@ class Registry:
 
 
 def _error_of(error: urllib.error.HTTPError) -> Mapping[str, Any]:
-    """What the registry says of an error; nothing where it is no registry."""
+    """The registry's error message; empty if the response is not from a registry."""
     read: Callable[[], bytes] = error.read
     try:
-        told = json.loads(read())
+        document = json.loads(read())
     except (OSError, ValueError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _authorization(options: RegistryOptions) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Schemas as they are written, and where they are asked for. Light: every process that plans a query has these."""
+"""Schemas as text, and the registry's options. Imports little: every process that plans a query uses it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from urllib.parse import unquote, urlsplit
 
 @dataclass(frozen=True, slots=True)
 class SchemaText:
-    """A schema as it is written, with all that it refers to: names and texts, each after those that it uses."""
+    """A schema as text, with its references: names and texts, each after those that it uses."""
 
     kind: str
-    """AVRO, PROTOBUF or another of the registry's."""
+    """AVRO, PROTOBUF or another type of the registry."""
     text: str
     references: tuple[tuple[str, str], ...] = ()
     origin: str = ""
@@ -20,7 +20,7 @@ class SchemaText:
 
 @dataclass(frozen=True, slots=True)
 class RegistryOptions:
-    """Where the registry is and who asks."""
+    """The addresses and credentials of the registry."""
 
     urls: tuple[str, ...]
     user_info: str | None = field(default=None, repr=False)
@@ -34,7 +34,7 @@ class RegistryOptions:
 
 
 def split_user(url: str) -> tuple[str, str]:
-    """The address without `user:password@`, and that."""
+    """Split `user:password@` off an address: the address, then the credentials."""
     parts = urlsplit(url)
     user, at, host = parts.netloc.rpartition("@")
     return (parts._replace(netloc=host).geturl(), unquote(user)) if at else (url, "")

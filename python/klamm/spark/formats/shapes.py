@@ -1,4 +1,4 @@
-"""What a decoded column is: its Arrow type as the engine is told it, and its Spark type."""
+"""The type of a decoded column: its Arrow type for the engine, and its Spark type."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _DDL: Final = {
 
 
 class SchemaError(ValueError):
-    """A schema is none, or is not for Spark; or what was written with one cannot be read as another."""
+    """A schema is invalid, or not supported by Spark, or values of it cannot be read as another."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A type, `format` as the Arrow C data interface writes it, with names and types of what is within."""
+    """A type: `format` as in the Arrow C data interface, with the names and types of its children."""
 
     format: str
     children: tuple[tuple[str, Shape], ...] = ()
 
-    def told(self) -> list[Any]:
+    def to_json(self) -> list[Any]:
         """For the engine."""
-        return [self.format, [[name, child.told()] for name, child in self.children]]
+        return [self.format, [[name, child.to_json()] for name, child in self.children]]
 
     def ddl(self) -> str:
         """For Spark."""

@@ -1,1 +1,1 @@
-"""The options of `format("klamm")`, and what is said of those that are wrong."""
+"""The options of `format("klamm")`, and the errors of invalid ones."""

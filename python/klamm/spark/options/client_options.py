@@ -1,6 +1,6 @@
-"""The `kafka.` options: what klamm's client gets of the Java consumer's keys, what says nothing here, what is refused.
+"""The `kafka.` options: which keys klamm's client receives, which have no effect, and which are refused.
 
-Pure. What is neither listed nor known to the client is refused by the client itself, which has the list of its keys.
+Pure. Keys that are neither listed nor known to the client are refused by the client, which has the list of its keys.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ _WITHOUT_MEANING: Final = frozenset(
         "ssl.trustmanager.algorithm",
     }
 )
-"""Of a group's member, of a Java process, or of a pace that the client finds itself. Checksums are always checked.
+"""Keys of a group member, of a Java process, or of pacing that the client does itself. Checksums are always checked.
 
-Order does not depend on how many requests are under way, because the producer is idempotent.
+Order does not depend on the number of requests in flight, because the producer is idempotent.
 """
 
 
@@ -103,10 +103,9 @@ _REFUSED_OF_A_SINK: Final = {
 
 
 def client_options(given: Mapping[str, str], group_id_prefix: str | None = None) -> dict[str, str]:
-    """What klamm's client gets, of keys without `kafka.`; ValueError names the option, its value and the way out.
+    """The client's keys, from keys without `kafka.`. ValueError names the option, its value and the way out.
 
-    The source is member of no group, so `group.id` and `groupIdPrefix` only name it to the brokers, where there is no
-    `client.id`.
+    The source does not join a group, so `group.id` and `groupIdPrefix` only serve as a `client.id` if none is set.
     """
     _refuse(given, _REFUSED)
     taken = {key: value for key, value in given.items() if key not in _WITHOUT_MEANING and key != "group.id"}
@@ -115,13 +114,13 @@ def client_options(given: Mapping[str, str], group_id_prefix: str | None = None)
 
 
 def producer_options(given: Mapping[str, str]) -> dict[str, str]:
-    """What klamm's client gets for writing; as `client_options`."""
+    """The producer's keys; see `client_options`."""
     _refuse(given, _REFUSED_OF_A_SINK)
     return {"client.id": DEFAULT_CLIENT_ID} | {key: given[key] for key in given if key not in _WITHOUT_MEANING}
 
 
 def without_effect(given: Mapping[str, str], *, is_sink: bool) -> list[str]:
-    """Those keys, without `kafka.`, that Kafka's clients know and that change nothing here."""
+    """The keys, without `kafka.`, that Kafka's clients know and that have no effect here."""
     unused = _WITHOUT_MEANING | (_OF_CONSUMERS if is_sink else _OF_PRODUCERS)
     return sorted(unused & given.keys())
 

@@ -1,6 +1,6 @@
-"""The option `columns`: which columns a query gets; the others are neither made nor shipped. Pure.
+"""The option `columns`: which columns a query reads; the others are neither decoded nor transferred. Pure.
 
-Spark tells a source in Python the filters of a query and not its columns, so that a query can only say them itself.
+Spark passes the filters of a query to a Python source, but not its columns, so the query must name them itself.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ NAMES: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "ti
 
 
 def all_columns(formats: Sequence[FormatOptions], *, include_headers: bool) -> tuple[str, ...]:
-    """Those of a query that does not choose. What could not be decoded comes last: of values, then of keys."""
+    """The columns of a query without the option. Columns for undecodable bytes come last: of values, then of keys."""
     names = [name for name in NAMES if include_headers or name != HEADERS]
     return (*names, *sorted(_corrupt(formats)))
 
 
 def choose(options: Options, formats: Sequence[FormatOptions], *, include_headers: bool) -> tuple[str, ...] | None:
-    """What `columns` names, in its order; None without it. Letters may be of any size, as in Spark's SQL."""
+    """The columns of the option in its order; None without it. Case is ignored, as in Spark's SQL."""
     known = {name.lower(): name for name in (*NAMES, *sorted(_corrupt(formats)))}
 
     def read(value: str) -> tuple[str, ...]:
@@ -44,7 +44,7 @@ def choose(options: Options, formats: Sequence[FormatOptions], *, include_header
 
 
 def _check(options: Options, chosen: Sequence[str], formats: Sequence[FormatOptions], *, include_headers: bool) -> None:
-    """An option of a column that is left out was meant for something."""
+    """Refuse an option of a column that is not selected, because it would have no effect."""
     if "includeHeaders" in options and include_headers != (HEADERS in chosen):
         word = str(include_headers).lower()
         raise options.error(OPTION, f"includeHeaders is {word}, and that says otherwise; take one of them away")

@@ -1,4 +1,4 @@
-"""The options that say what keys and values are: `value.format` and the like. Pure."""
+"""The options for the format of keys and values: `value.format` and the like. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CA_LOCATION: Final = "schema.registry.ssl.ca.location"
 
 
 class Format(Enum):
-    """What the bytes of a key or value are."""
+    """The format of a key or value."""
 
     BINARY = "binary"
     STRING = "string"
@@ -33,7 +33,7 @@ HAVE_SCHEMAS: Final = frozenset({Format.AVRO, Format.PROTOBUF})
 
 
 class OnBad(Enum):
-    """What becomes of a record whose key or value is not what the format says."""
+    """What happens to a record whose key or value cannot be decoded."""
 
     FAIL = "fail"
     DROP = "drop"
@@ -41,7 +41,7 @@ class OnBad(Enum):
 
 
 class Framing(Enum):
-    """What stands before a value: Confluent's header, or nothing."""
+    """What precedes a value: Confluent's header, or nothing."""
 
     CONFLUENT = "confluent"
     NONE = "none"
@@ -52,39 +52,39 @@ class FormatOptions:
     """How one column is decoded."""
 
     column: str
-    """key or value; the options begin with it."""
+    """key or value; the option names begin with it."""
     format: Format = Format.BINARY
     schema: str | None = None
-    """The fields of `json`, as Spark's DDL has them; the text of an Avro or Protobuf schema."""
+    """The fields of `json` as Spark DDL; the text of an Avro or Protobuf schema."""
     schema_file: str | None = None
     subject: str | None = None
-    """Whose latest schema is what is read; None: that of the topic."""
+    """The subject whose latest schema is the reader's; None: the subject of the topic."""
     message: str | None = None
-    """A message of a Protobuf schema; None: its first."""
+    """A message of a Protobuf schema; None: the first."""
     framing: Framing = Framing.CONFLUENT
     on_bad: OnBad = OnBad.FAIL
     registry: RegistryOptions | None = None
     wanted: SchemaText | None = None
-    """The reader's schema, once planning has it."""
+    """The reader's schema, set by planning."""
 
     @property
     def corrupt(self) -> str:
-        """The column for the bytes that cannot be decoded, where they are kept."""
+        """The column for bytes that cannot be decoded, if they are kept."""
         return "_corrupt" if self.column == "value" else f"_corrupt_{self.column}"
 
 
 class Options(Protocol):
-    """Options by name, whose failures name them."""
+    """Options by name; errors name the option."""
 
     def __contains__(self, name: str) -> bool: ...
     def get(self, name: str, read: Callable[[str], _T], default: _T) -> _T:
-        """The value as `read` reads it, whose ValueError says what is wrong."""
+        """The value parsed by `read`, whose ValueError states the problem."""
 
     def error(self, name: str, why: str) -> Exception:
-        """What is wrong with an option that is there."""
+        """An error about an option that is set."""
 
     def missing(self, name: str, why: str) -> Exception:
-        """What an option that is not there is needed for."""
+        """An error about an option that is missing."""
 
 
 _OF_COLUMN: Final = ("format", "schema", "schema.file", "schema.subject", "message", "framing", "onError")
@@ -99,7 +99,7 @@ SECRETS: Final = frozenset({_USER_INFO, _TOKEN})
 
 
 def parse_format(options: Options, column: str) -> FormatOptions:
-    """The options of a column. Raises what `options` makes of an error."""
+    """The options of a column. Raises the errors that `options` creates."""
 
     def text(name: str) -> str | None:
         return options.get(f"{column}.{name}", _not_empty, None)
@@ -136,7 +136,7 @@ def _registry(options: Options) -> RegistryOptions | None:
 
 
 def _check_used(options: Options, parsed: FormatOptions) -> None:
-    """An option that means nothing for the format was meant for another."""
+    """Refuse an option that has no effect for the format."""
     column, kind = parsed.column, parsed.format
     with_schema = "avro or protobuf"
     uses: dict[str, tuple[bool, str]] = {
@@ -158,7 +158,7 @@ def _check_used(options: Options, parsed: FormatOptions) -> None:
 
 
 def _check_schema(options: Options, parsed: FormatOptions) -> None:
-    """Exactly one says what is read; framed values also say with what they were written."""
+    """Exactly one option gives the reader's schema; framed values name their own schemas."""
     column, registry = parsed.column, parsed.registry
     sources = [name for name in ("schema", "schema.file", "schema.subject") if f"{column}.{name}" in options]
     if len(sources) > 1:
@@ -177,7 +177,7 @@ def _check_schema(options: Options, parsed: FormatOptions) -> None:
 
 
 def one_of(words: type[_E], value: str) -> _E:
-    """The word of an enum, in letters of any size."""
+    """The member of an enum by name, ignoring case."""
     try:
         return words(value.lower())
     except ValueError:

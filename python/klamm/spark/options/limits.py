@@ -11,22 +11,22 @@ from klamm.spark.ranges.offsets import EARLIEST, LATEST, Offsets, describe, pars
 
 
 @dataclass(frozen=True, slots=True)
-class At:
-    """Every partition's EARLIEST or LATEST."""
+class AtSpecialOffset:
+    """EARLIEST or LATEST for every partition."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class AtOffsets:
-    """An offset for each partition, EARLIEST or LATEST among them."""
+    """An offset for each partition, which may be EARLIEST or LATEST."""
 
     offsets: Offsets
 
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamp:
-    """The first record of each partition whose timestamp is not before; without one its end, or an error (`strict`)."""
+    """The first record of each partition at or after a timestamp; if there is none, the end, or an error (`strict`)."""
 
     timestamp_ms: int
     strict: bool
@@ -34,17 +34,17 @@ class AtTimestamp:
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamps:
-    """As AtTimestamp, with a timestamp for each partition."""
+    """Like AtTimestamp, with a timestamp for each partition."""
 
     timestamps_ms: Offsets
     strict: bool
 
 
-Limit = At | AtOffsets | AtTimestamp | AtTimestamps
+Limit = AtSpecialOffset | AtOffsets | AtTimestamp | AtTimestamps
 
 
-def parse_limit(options: Options, edge: str, default: At, strict: bool) -> tuple[str, Limit]:
-    """Where to start or end, and the option that says so: the first of timestamp, offsets by timestamp and offsets."""
+def parse_limit(options: Options, edge: str, default: AtSpecialOffset, strict: bool) -> tuple[str, Limit]:
+    """The start or end, and the option that sets it: the first of timestamp, offsets by timestamp and offsets."""
     timestamp, by_timestamp, offsets = f"{edge}Timestamp", f"{edge}OffsetsByTimestamp", f"{edge}Offsets"
     if timestamp in options:
         return timestamp, AtTimestamp(options.get(timestamp, not_negative, 0), strict)
@@ -57,9 +57,9 @@ def parse_limit(options: Options, edge: str, default: At, strict: bool) -> tuple
 def _offsets(value: str) -> Limit:
     match value.lower():
         case "earliest":
-            return At(EARLIEST)
+            return AtSpecialOffset(EARLIEST)
         case "latest":
-            return At(LATEST)
+            return AtSpecialOffset(LATEST)
     try:
         found = parse_offsets(value)
     except ValueError as error:
@@ -82,9 +82,9 @@ def _timestamps(value: str) -> Offsets:
 
 
 def check_not(options: Options, name: str, limit: Limit, offset: int, why: str) -> None:
-    """Refuse a limit that is EARLIEST or LATEST, whichever `offset` is, of any partition."""
+    """Refuse a limit that is `offset` (EARLIEST or LATEST) for any partition."""
     match limit:
-        case At(found) if found == offset:
+        case AtSpecialOffset(found) if found == offset:
             raise options.error(name, why)
         case AtOffsets(offsets) if wrong := [one for one, found in offsets.items() if found == offset]:
             raise options.error(name, f"{why} (partition {describe(wrong)})")
@@ -93,7 +93,7 @@ def check_not(options: Options, name: str, limit: Limit, offset: int, why: str) 
 
 
 def check_start_before_end(starting_option: str, starting: Limit, ending_option: str, ending: Limit) -> None:
-    """Refuse what is of one kind and contradicts itself. Raises OptionError."""
+    """Refuse a start and an end of the same kind that contradict each other. Raises OptionError."""
     match starting, ending:
         case AtOffsets(start), AtOffsets(end):
             kind = "offset"

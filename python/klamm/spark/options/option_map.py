@@ -1,4 +1,4 @@
-"""Options by name, and what is said to a person about those that are wrong. Pure."""
+"""Options by name, and error messages about invalid ones. Pure."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from klamm.spark.options.format_options import SECRETS
 
 _T = TypeVar("_T")
 _MAY_BE_SECRET: Final = re.compile(r"secret|password|token|jaas|auth|access.?key|keystore|\.pem$|^schema\.registry\.")
-"""Of names that are not known: what was meant for such an option is not repeated."""
+"""Unknown names that may be meant for a secret: their values are not repeated in messages."""
 _OF_AN_ADDRESS: Final = re.compile(r"//[^/@,]*@")
-"""The user and password in front of a host."""
+"""The user and password in an address."""
 
 
 class OptionError(ValueError):
-    """An option is wrong; the message names it, its value and the way out."""
+    """An option is invalid; the message names it, its value and the way out."""
 
 
 class OptionMap:
-    """Options by the names that the documentation has; every failure names the option and its value."""
+    """Options by their documented names; every error names the option and its value."""
 
     def __init__(self, given: Mapping[str, str], known: Mapping[str, str]) -> None:
-        """`known`: names by their small letters, beside kafka.*. Raises OptionError for others."""
+        """`known`: names by their lower-case form, besides kafka.*. Raises OptionError for others."""
         self.given = {name.lower(): value for name, value in given.items()}
         for name, value in self.given.items():
             if not name.startswith("kafka.") and name not in known:
-                told = "" if _MAY_BE_SECRET.search(name) else f" ('{value}')"
-                raise OptionError(f"option '{name}'{told} is not known{_guess(name, known)}")
+                shown = "" if _MAY_BE_SECRET.search(name) else f" ('{value}')"
+                raise OptionError(f"option '{name}'{shown} is not known{_guess(name, known)}")
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self.given
 
     def get(self, name: str, read: Callable[[str], _T], default: _T) -> _T:
-        """The option's value as `read` reads it, whose ValueError says what is wrong."""
+        """The option's value parsed by `read`, whose ValueError states the problem."""
         value = self.given.get(name.lower())
         if value is None:
             return default
@@ -45,16 +45,16 @@ class OptionMap:
             raise self.error(name, str(error)) from None
 
     def error(self, name: str, why: str) -> OptionError:
-        """What is wrong with an option that is there."""
+        """An error about an option that is set."""
         value = "(not shown)" if name in SECRETS else f"'{_OF_AN_ADDRESS.sub('//', self.given[name.lower()])}'"
         return OptionError(f"option '{name}' is {value}: {why}")
 
     def missing(self, name: str, why: str) -> OptionError:
-        """What an option that is not there is needed for."""
+        """An error about an option that is missing."""
         return OptionError(f"option '{name}' is missing: {why}")
 
 
 def _guess(name: str, known: Mapping[str, str]) -> str:
-    """The way out for a name that is not known, from those that are, by their small letters."""
+    """A suggestion for an unknown name, from the known names by their lower-case form."""
     close = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean '{known[close[0]]}'?" if close else f"; known are kafka.* and {', '.join(known.values())}"

@@ -1,4 +1,4 @@
-"""What the values of options mean: each function reads one, and its ValueError says what to write instead. Pure."""
+"""Parsers of option values; the ValueError of each says what to write instead. Pure."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ _BYTES: Final = {"": 0, "b": 0, "k": 10, "kb": 10, "m": 20, "mb": 20, "g": 30, "
 
 
 def boolean(value: str) -> bool:
-    """Whether it is true."""
+    """A boolean."""
     if value.lower() not in ("true", "false"):
         raise ValueError("say true or false")
     return value.lower() == "true"
 
 
 def strategy(value: str) -> bool:
-    """Whether a partition without a record that young is an error."""
+    """Whether a partition without a record at or after the timestamp is an error."""
     if value.lower() not in ("error", "latest"):
         raise ValueError("say error or latest")
     return value.lower() == "error"
 
 
 def not_negative(value: str) -> int:
-    """A whole number."""
+    """An integer of 0 or more."""
     if not re.fullmatch(r"\+?[0-9]{1,19}", value) or int(value) >= 2**63:
         raise ValueError("say a whole number that is not negative")
     return int(value)
 
 
 def positive(value: str) -> int | None:
-    """A whole number above 0."""
+    """An integer above 0."""
     try:
         number = not_negative(value)
     except ValueError:
@@ -51,7 +51,7 @@ def positive(value: str) -> int | None:
 
 
 def byte_count(value: str) -> int | None:
-    """Bytes: a number with a unit as Spark has it."""
+    """A number of bytes with a unit, as in Spark."""
     found = re.fullmatch(r"([0-9]{1,18})\s*([a-z]*)", value.lower())
     if found is None or found[2] not in _BYTES or not int(found[1]):
         raise ValueError("say a number above 0, of bytes or with a unit of k, m, g or t, such as 128m")
@@ -59,7 +59,7 @@ def byte_count(value: str) -> int | None:
 
 
 def duration_ms(value: str) -> int:
-    """Milliseconds: a number with a unit as Spark has it."""
+    """A duration in milliseconds, with a unit as in Spark."""
     found = re.fullmatch(r"([0-9]+)\s*([a-z]*)", value.lower())
     if found is None or found[2] not in _UNITS_MS:
         raise ValueError("say a number with a unit of us, ms, s, m, h or d, such as 15m")

@@ -1,7 +1,7 @@
-"""The options of `format("klamm")` for reading: names, defaults and meaning of Spark's own Kafka source. Pure.
+"""The options of `format("klamm")` for reading: names, defaults and meaning as in Spark's own Kafka source. Pure.
 
-Spark hands options over with their names in small letters. Whatever has no meaning here is refused by name and value,
-so that a typing error never reads something else than was meant.
+Spark passes option names in lower case. Unknown options are refused by name and value, so that a typing error never
+reads something else than intended.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from klamm.protocol.topic_partition import TopicPartition
 from klamm.spark.options.client_options import client_options
 from klamm.spark.options.column_choice import OPTION as COLUMNS
 from klamm.spark.options.column_choice import choose
 from klamm.spark.options.format_options import NAMES as FORMAT_NAMES
 from klamm.spark.options.format_options import FormatOptions, parse_format
-from klamm.spark.options.limits import At, Limit, check_not, check_start_before_end, parse_limit
+from klamm.spark.options.limits import AtSpecialOffset, Limit, check_not, check_start_before_end, parse_limit
 from klamm.spark.options.option_map import OptionError, OptionMap
 from klamm.spark.options.option_values import boolean, byte_count, duration_ms, not_negative, positive, strategy
-from klamm.spark.ranges.offsets import EARLIEST, LATEST, TopicPartition, parse_partitions
+from klamm.spark.ranges.offsets import EARLIEST, LATEST, parse_partitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class SourceOptions:
     ending: Limit
     """LATEST for a stream, which has no end."""
     starting_option: str
-    """The name of the option that `starting` comes from, for messages; so for `ending`."""
+    """The name of the option that set `starting`, for messages; likewise for `ending`."""
     ending_option: str
     client: Mapping[str, str] = field(repr=False)
     """Keys of the Kafka client, without `kafka.`."""
@@ -68,7 +69,7 @@ class SourceOptions:
     fail_on_data_loss: bool
     include_headers: bool
     columns: tuple[str, ...] | None
-    """Those that the query chose, in its order; None: all."""
+    """The selected columns in order; None: all."""
     poll_timeout_ms: int
     retries: int
     retry_interval_ms: int
@@ -77,12 +78,12 @@ class SourceOptions:
 
     @property
     def formats(self) -> tuple[FormatOptions, FormatOptions]:
-        """Of all columns that can be decoded."""
+        """The formats of keys and values."""
         return self.key, self.value
 
     @property
     def topics(self) -> tuple[str, ...] | None:
-        """The topics by name; None where a pattern says which."""
+        """The topics by name; None for a pattern."""
         match self.subscription:
             case Subscribe(topics):
                 return topics
@@ -120,12 +121,12 @@ _NAMES: Final = {name.lower(): name for name in (*_COMMON, *_ENDINGS)}
 
 
 def parse_common(given: Mapping[str, str]) -> SourceOptions:
-    """The options of a query of which is not known yet whether it is a stream: those that are wrong for both fail."""
+    """The options of a query that may be a batch or a stream: fails for options that are invalid for both."""
     return _parse(OptionMap(given, _NAMES), default_start=EARLIEST)
 
 
 def parse_batch(given: Mapping[str, str]) -> SourceOptions:
-    """The options of a batch query: from the earliest offsets to the latest unless they say otherwise."""
+    """The options of a batch query: by default from the earliest to the latest offsets."""
     options = OptionMap(given, _NAMES)
     parsed = _parse(options, default_start=EARLIEST)
     check_not(options, parsed.starting_option, parsed.starting, LATEST, "a batch query cannot start there")
@@ -135,7 +136,7 @@ def parse_batch(given: Mapping[str, str]) -> SourceOptions:
 
 
 def parse_stream(given: Mapping[str, str]) -> SourceOptions:
-    """The options of a streaming query: from the latest offsets on unless they say otherwise."""
+    """The options of a streaming query: by default from the latest offsets on."""
     options = OptionMap(given, _NAMES)
     for name in _ENDINGS:
         if name in options:
@@ -145,8 +146,8 @@ def parse_stream(given: Mapping[str, str]) -> SourceOptions:
 
 def _parse(options: OptionMap, default_start: int) -> SourceOptions:
     strict = options.get("startingOffsetsByTimestampStrategy", strategy, True)
-    starting_option, starting = parse_limit(options, "starting", At(default_start), strict)
-    ending_option, ending = parse_limit(options, "ending", At(LATEST), False)
+    starting_option, starting = parse_limit(options, "starting", AtSpecialOffset(default_start), strict)
+    ending_option, ending = parse_limit(options, "ending", AtSpecialOffset(LATEST), False)
     rows_max = options.get("maxOffsetsPerTrigger", positive, None)
     rows_min = options.get("minOffsetsPerTrigger", positive, None)
     if rows_max is not None and rows_min is not None and rows_min > rows_max:
@@ -186,7 +187,7 @@ def _client(options: OptionMap) -> Mapping[str, str]:
 
 
 def client_keys(given: Mapping[str, str]) -> dict[str, str]:
-    """The options that begin with `kafka.`, without it."""
+    """The options that begin with `kafka.`, without that prefix."""
     prefix = "kafka."
     keys = {name.removeprefix(prefix): text for name, text in given.items() if name.startswith(prefix)}
     if not keys.get("bootstrap.servers", "").strip():

@@ -23,11 +23,11 @@ _NAMES: Final = {
 DEFAULT_PREFIX: Final = "klamm-spark"
 PREFIX_CHARS_MAX: Final = 100
 TRANSACTION_TIMEOUT_MS: Final = "900000"
-"""Unless the query says otherwise: the most that brokers allow as they come, because a task has one transaction."""
+"""The default: the maximum that brokers allow by default, because a task uses one transaction."""
 
 
 class Delivery(StrEnum):
-    """How often a row is there after failures."""
+    """How often a row is written if tasks fail."""
 
     AT_LEAST_ONCE = "at-least-once"
     EXACTLY_ONCE = "exactly-once"
@@ -45,24 +45,24 @@ _TYPES: Final[Mapping[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """Where a query writes."""
+    """The target of a query, and how it writes."""
 
     topic: str | None
-    """Where every row goes; None: where its column `topic` says."""
+    """The topic of every row; None: the column `topic`."""
     client: Mapping[str, str] = field(repr=False)
     """Keys of the Kafka client, without `kafka.`."""
     delivery: Delivery = Delivery.AT_LEAST_ONCE
     transactional_id_prefix: str = DEFAULT_PREFIX
-    """Of the transactional ids, and of the group that has the tokens."""
+    """Prefix of the transactional ids, and of the group with the tokens."""
 
 
 def parse_sink(given: Mapping[str, str], overwrite: bool, *, is_stream: bool) -> SinkOptions:
     """The options of a query that writes."""
     options = {name.lower(): value for name, value in given.items()}
-    # Spark's own, of the query and not of the sink.
+    # Options of the query, which Spark passes to the sink as well.
     for name in ("checkpointlocation", "path"):
         options.pop(name, None)
-    # Spark's own sink has the option and writes the column headers without it, too.
+    # Spark's own sink accepts the option, but always writes the column headers.
     OptionMap(options, _NAMES).get("includeHeaders", boolean, False)
     if overwrite:
         raise OptionError("a topic cannot be overwritten: write with mode('append')")
@@ -105,7 +105,7 @@ def _prefix(options: Mapping[str, str], delivery: Delivery) -> str:
 
 
 def check_columns(options: SinkOptions, columns: Mapping[str, str]) -> None:
-    """Refuse what cannot be written; `columns` has Spark's short names of types. Other columns are left away."""
+    """Refuse columns that cannot be written; `columns` has Spark's short type names. Unknown columns are ignored."""
     if "value" not in columns:
         raise OptionError(f"there is no column 'value' to write; there are {', '.join(columns)}")
     if options.topic is None and "topic" not in columns:

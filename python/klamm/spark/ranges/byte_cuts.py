@@ -1,8 +1,8 @@
-"""Ranges cut by bytes: so that a task has about as many of them as the option `maxBytesPerPartition` says. Pure.
+"""Splits ranges by bytes, so that a task reads about as many as the option `maxBytesPerPartition` says. Pure.
 
-A broker does not tell how many bytes lie between two offsets, and only who may describe the cluster is told how many a
-partition has. What a few small fetches bring tells enough: bytes of keys, values and headers for each offset there,
-decompressed, as a task has to hold and ship them.
+A broker does not report the bytes between two offsets, and reports the size of a partition only to clients that may
+describe the cluster. A few small fetches are sufficient for an estimate: the decompressed bytes of keys, values and
+headers per offset, which a task has to hold and transfer.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from typing import Final
 from klamm.spark.ranges.offsets import OffsetRange
 
 SAMPLES: Final = 4
-"""Places of a range that are looked at: records get longer and shorter in the course of time."""
+"""Samples per range: the size of records may change over time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Density:
-    """From the offset `start` on, up to where the next one begins, an offset has about so many bytes."""
+    """The estimated bytes per offset, from offset `start` to the start of the next sample."""
 
     start: int
     bytes_per_offset: float
 
 
 def places(wanted: OffsetRange) -> list[int]:
-    """The offsets to take samples at: the beginnings of equal parts."""
+    """The offsets of the samples: the beginnings of equal parts."""
     return sorted({wanted.start + wanted.size * number // SAMPLES for number in range(SAMPLES)})
 
 
 def cut_by_bytes(wanted: OffsetRange, densities: Sequence[Density], bytes_max: int) -> list[OffsetRange]:
-    """Pieces of about equal bytes, about `bytes_max` at most; the whole where nothing is known of it.
+    """Pieces with about equal bytes, at most about `bytes_max`; the whole range without samples.
 
-    `densities` are in the order of their offsets; what is before the first is as what follows it.
+    `densities` are ordered by offset; the first one also applies to the offsets before it.
     """
     if not densities or wanted.size <= 0:
         return [wanted]

@@ -1,4 +1,4 @@
-"""Spark's filters, as far as reading less can obey them."""
+"""Spark's filters, as far as they can reduce what is read."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _COMPARED: Final[dict[type[spark.Filter], Callable[[Any, Any], bool]]] = {
 
 
 def push(filters: Iterable[spark.Filter], narrowing: Narrowing) -> Iterator[spark.Filter]:
-    """Narrow by each filter; those that rows must still be checked with come back."""
+    """Narrow by each filter; yields the filters that Spark must still apply to rows."""
     for one in filters:
         if not _obey(one, narrowing):
             yield one
 
 
 def _obey(one: spark.Filter, narrowing: Narrowing) -> bool:
-    """Narrow by it; whether that leaves no row which the filter would take out."""
+    """Narrow by the filter; returns whether no remaining row can fail it."""
     column = _column(one)
     if isinstance(one, spark.IsNotNull) and column in _NEVER_NULL:
         return True
@@ -54,13 +54,13 @@ def _obey(one: spark.Filter, narrowing: Narrowing) -> bool:
 
 
 def _column(one: spark.Filter) -> str | None:
-    """The top-level column that a filter is about."""
+    """The top-level column of a filter."""
     path: tuple[str, ...] = getattr(one.child if isinstance(one, spark.Not) else one, "attribute", ())
     return path[0] if len(path) == 1 else None
 
 
 def _test(one: spark.Filter) -> Test | None:
-    """The filter as a function of a value that is never null; None where SQL's null would come in."""
+    """The filter as a function of a non-null value; None if it depends on SQL's null semantics."""
     if isinstance(one, spark.Not):
         inner = _test(one.child)
         return None if inner is None else lambda found: not inner(found)
@@ -72,7 +72,7 @@ def _test(one: spark.Filter) -> Test | None:
 
 
 def _narrow_offsets(one: spark.Filter, narrowing: Narrowing) -> bool:
-    """Bounds of the offset; whether they say all that the filter says."""
+    """Bounds of the offset; returns whether they are equivalent to the filter."""
     match one:
         case spark.EqualTo(value=int(value)) | spark.EqualNullSafe(value=int(value)):
             narrowing.start_at(value)

@@ -1,11 +1,12 @@
-"""What filters on topic, partition, offset and timestamp leave of the ranges that are read. Pure."""
+"""Reduces ranges by filters on topic, partition, offset and timestamp. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from klamm.spark.ranges.offsets import OffsetRange, TopicPartition
+from klamm.protocol.topic_partition import TopicPartition
+from klamm.spark.ranges.offsets import OffsetRange
 
 Test = Callable[[object], bool]
 
@@ -14,10 +15,10 @@ Test = Callable[[object], bool]
 class Narrowing:
     """A conjunction of filters, as far as planning can use them.
 
-    1. `topic` and `partition` decide wholly: a partition that fails one has no row that passes.
-    2. Rows outside of [offset_start, offset_end) fail; those inside may.
-    3. Rows before the first of `timestamp_start_ms` or later fail; nothing follows for the end, because the
-       timestamps of a log are in no order.
+    1. `topic` and `partition` decide completely: a partition that fails one has no matching rows.
+    2. Rows outside of [offset_start, offset_end) fail; rows inside may match.
+    3. Rows before the first one with a timestamp of `timestamp_start_ms` or later fail. There is no such end, because
+       the timestamps of a log are not ordered.
     """
 
     topic: list[Test] = field(default_factory=list)
@@ -27,25 +28,25 @@ class Narrowing:
     timestamp_start_ms: int | None = None
 
     def keeps(self, partition: TopicPartition) -> bool:
-        """Whether rows of this partition can pass."""
+        """Whether rows of this partition can match."""
         return all(test(partition.topic) for test in self.topic) and all(
             test(partition.partition) for test in self.partition
         )
 
     def start_at(self, offset: int) -> None:
-        """No row before `offset` passes."""
+        """No row before `offset` matches."""
         self.offset_start = max(self.offset_start, offset)
 
     def end_at(self, offset: int) -> None:
-        """No row from `offset` on passes."""
+        """No row from `offset` on matches."""
         self.offset_end = min(self.offset_end, offset)
 
     def start_at_timestamp(self, timestamp_ms: int) -> None:
-        """No row with an earlier timestamp passes."""
+        """No row with an earlier timestamp matches."""
         self.timestamp_start_ms = max(timestamp_ms, self.timestamp_start_ms or timestamp_ms)
 
     def apply(self, ranges: list[OffsetRange], by_timestamp: Mapping[TopicPartition, int]) -> list[OffsetRange]:
-        """What is left to read; `by_timestamp` has where `timestamp_start_ms` is, where that was asked for."""
+        """The remaining ranges; `by_timestamp` has the offsets of `timestamp_start_ms`, if they were requested."""
         left: list[OffsetRange] = []
         for one in ranges:
             start = max(one.start, self.offset_start, by_timestamp.get(one.partition, 0))

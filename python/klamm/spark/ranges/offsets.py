@@ -1,6 +1,6 @@
-"""Offsets of partitions: their JSON, and which ranges a batch reads. Pure: what the cluster says comes in as values.
+"""Offsets of partitions: their JSON, and the ranges that a batch reads. Pure: offsets of the cluster are arguments.
 
-The JSON is that of Spark's own Kafka source, `{"topic": {"0": 23}}`, so that a checkpoint of it can be read on.
+The JSON is that of Spark's own Kafka source, `{"topic": {"0": 23}}`, so that a query can continue its checkpoint.
 """
 
 from __future__ import annotations
@@ -10,30 +10,22 @@ import json
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
+
+from klamm.protocol.topic_partition import TopicPartition
 
 EARLIEST: Final = -2
 LATEST: Final = -1
 _INT64_MAX: Final = 2**63 - 1
 
 
-class TopicPartition(NamedTuple):
-    """A partition of a topic."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
-
-
 Offsets = dict[TopicPartition, int]
-"""The next offset to read of each partition; or where to start or end, with EARLIEST and LATEST."""
+"""The next offset to read per partition; or a start or end, which may be EARLIEST or LATEST."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Records [start, end) of a partition: what one task reads."""
+    """Records [start, end) of a partition, which one task reads."""
 
     partition: TopicPartition
     start: int
@@ -41,7 +33,7 @@ class OffsetRange:
 
     @property
     def size(self) -> int:
-        """Offsets in it; a compacted or transactional log has fewer records."""
+        """The number of offsets; a compacted or transactional log has fewer records."""
         return self.end - self.start
 
 
@@ -49,7 +41,7 @@ class OffsetRange:
 
 
 def parse_offsets(text: str) -> Offsets:
-    """`{"topic": {"0": 23, "1": -1}}`; ValueError says what is wrong with it."""
+    """Parse `{"topic": {"0": 23, "1": -1}}`; the ValueError states the problem."""
     found = _parse_object(text)
     offsets: Offsets = {}
     for topic, partitions in found.items():
@@ -63,7 +55,7 @@ def parse_offsets(text: str) -> Offsets:
 
 
 def parse_partitions(text: str) -> frozenset[TopicPartition]:
-    """`{"topic": [0, 1]}`; ValueError says what is wrong with it."""
+    """Parse `{"topic": [0, 1]}`; the ValueError states the problem."""
     partitions: set[TopicPartition] = set()
     for topic, numbers in _parse_object(text).items():
         if not isinstance(numbers, list):
@@ -73,7 +65,7 @@ def parse_partitions(text: str) -> frozenset[TopicPartition]:
 
 
 def nested(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """The offsets as JSON has them, in the order of topic and partition: equal offsets are equal text."""
+    """The offsets as JSON values, ordered by topic and partition, so that equal offsets give equal text."""
     found: dict[str, dict[str, int]] = {}
     for partition in sorted(offsets):
         found.setdefault(partition.topic, {})[str(partition.partition)] = offsets[partition]
@@ -81,7 +73,7 @@ def nested(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
 
 
 def flat(offsets: Mapping[str, Mapping[str, int]]) -> Offsets:
-    """The opposite of `nested`."""
+    """The inverse of `nested`."""
     return {
         TopicPartition(topic, int(partition)): offset
         for topic, partitions in offsets.items()
@@ -109,15 +101,15 @@ def _parse_partition(topic: str, partition: object) -> int:
     return number
 
 
-# ---- which offsets a micro-batch ends with ----
+# ---- the end of a micro-batch ----
 
 
 def limit_rows(rows_max: int, start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> Offsets:
-    """The offsets at most `rows_max` after `start`: each partition gets its share of what it has.
+    """The offsets at most `rows_max` after `start`: each partition gets a share proportional to its lag.
 
-    A share below one is one, so that no small partition starves beside large ones; the sum may then pass `rows_max` by
-    less than the number of partitions, as with Spark's own source. What has nothing to read, or has no start because it
-    is gone again, keeps its latest offset.
+    A share below one is one, so that small partitions do not starve beside large ones; the sum may then exceed
+    `rows_max` by less than the number of partitions, as with Spark's own source. Partitions with nothing to read, or
+    without a start because they no longer exist, keep their latest offset.
     """
     sizes = {partition: end - start.get(partition, end) for partition, end in latest.items()}
     sizes = {partition: size for partition, size in sizes.items() if size > 0}
@@ -130,19 +122,19 @@ def limit_rows(rows_max: int, start: Mapping[TopicPartition, int], latest: Mappi
 
 
 def count_rows(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> int:
-    """How many offsets lie between."""
+    """The number of offsets between start and latest."""
     return sum(max(0, end - start.get(partition, end)) for partition, end in latest.items())
 
 
-# ---- which ranges the tasks of a batch read ----
+# ---- the ranges of the tasks ----
 
 
 def split(
     ranges: Iterable[OffsetRange], *, tasks_min: int | None = None, rows_max: int | None = None
 ) -> list[OffsetRange]:
-    """The ranges that are not empty, none above `rows_max` offsets, in about `tasks_min` pieces where they are fewer.
+    """The non-empty ranges, none above `rows_max` offsets, split into about `tasks_min` pieces if they are fewer.
 
-    A partition gets pieces by its share of all offsets; those whose share is one piece stay whole and count as one.
+    A partition is split in proportion to its share of all offsets; partitions with a share of one piece are not split.
     """
     found = [one for one in ranges if one.size > 0]
     if rows_max is not None:
@@ -170,19 +162,19 @@ def _cut(whole: OffsetRange, pieces: int) -> list[OffsetRange]:
     return [OffsetRange(whole.partition, start, end) for start, end in itertools.pairwise(edges)]
 
 
-# ---- what is missing ----
+# ---- missing offsets ----
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Ranges to read, and what of the offsets that were asked for is not there any more, in words."""
+    """Ranges to read, and messages about requested offsets that no longer exist."""
 
     ranges: list[OffsetRange]
     lost: list[str]
 
 
 def recreated(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """In words, which topics were deleted and created again, by their ids. What has no id on either side is unknown."""
+    """Messages about topics that were deleted and created again, by their ids. Topics without ids are skipped."""
     return [
         f"topic {topic} was deleted and created again (its id was {before[topic]} and is {after[topic]})"
         for topic in sorted(before.keys() & after.keys())
@@ -191,11 +183,11 @@ def recreated(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
 
 
 def plan_stream(start: Offsets, end: Offsets, earliest_of_new: Offsets) -> Plan:
-    """What a micro-batch reads: [start, end) of each partition of `end`.
+    """The plan of a micro-batch: [start, end) of each partition of `end`.
 
-    `earliest_of_new` has the earliest offsets of those partitions of `end` that `start` lacks. Lost is what is between
-    a partition's 0 and the earliest offset where it is new, a partition that is gone, and an end before its start,
-    which a topic has that was deleted and made again.
+    `earliest_of_new` has the earliest offsets of the partitions of `end` that are not in `start`. Records are lost
+    between 0 and the earliest offset of a new partition, in a partition that no longer exists, and if an end is before
+    its start, which happens when a topic is deleted and created again.
     """
     ranges: list[OffsetRange] = []
     lost: list[str] = []
@@ -214,9 +206,9 @@ def plan_stream(start: Offsets, end: Offsets, earliest_of_new: Offsets) -> Plan:
 
 
 def plan_batch(start: Offsets, end: Offsets, earliest: Offsets, latest: Offsets) -> Plan:
-    """What a batch query reads: [start, end), without what the log has no more or not yet.
+    """The plan of a batch query: [start, end), without offsets that the log no longer has or does not have yet.
 
-    All four have the same partitions.
+    All four arguments have the same partitions.
     """
     ranges: list[OffsetRange] = []
     lost: list[str] = []
@@ -235,7 +227,7 @@ def plan_batch(start: Offsets, end: Offsets, earliest: Offsets, latest: Offsets)
 
 
 def resolve(offsets: Mapping[TopicPartition, int], earliest: Offsets, latest: Offsets) -> Offsets:
-    """The offsets with what EARLIEST and LATEST are, of the partitions that all three have."""
+    """Replace EARLIEST and LATEST by offsets, for the partitions that all three have."""
     return {
         partition: _resolve(offset, earliest[partition], latest[partition])
         for partition, offset in offsets.items()
@@ -248,6 +240,6 @@ def _resolve(offset: int, earliest: int, latest: int) -> int:
 
 
 def describe(partitions: Collection[TopicPartition]) -> str:
-    """The first few, for a message."""
+    """The first few partitions, for a message."""
     shown = ", ".join(str(one) for one in sorted(partitions)[:5])
     return shown if len(partitions) <= 5 else f"{shown} and {len(partitions) - 5} more"

@@ -1,4 +1,4 @@
-"""What one task reads, as Spark sends it from the planning to the task."""
+"""What one task reads, as Spark sends it from the driver to the task."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from klamm.spark.ranges.offsets import OffsetRange
 
 
 class RangePartition(InputPartition):
-    """A range of a partition of one topic: another topic of its name is not read."""
+    """A range of a partition of one topic, identified by its id."""
 
     def __init__(self, wanted: OffsetRange, topic_id: str | None = None) -> None:
         super().__init__(wanted)

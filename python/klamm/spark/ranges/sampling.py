@@ -1,4 +1,4 @@
-"""How many bytes an offset has, here and there in a range: what the driver asks before it cuts ranges by bytes."""
+"""Samples the bytes per offset in a range, before the driver splits ranges by bytes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from klamm._engine import OffsetOutOfRangeError
+from klamm._engine.client import OffsetOutOfRangeError
 from klamm.spark.cluster_view import connect
 from klamm.spark.ranges.byte_cuts import Density, cut_by_bytes, places
 from klamm.spark.ranges.offsets import OffsetRange
 
 if TYPE_CHECKING:
-    from klamm._engine import KafkaClient
+    from klamm._engine.client import KafkaClient
     from klamm.spark.options.options import SourceOptions
 
 _SAMPLE_BYTES: Final = 64 << 10
@@ -22,7 +22,7 @@ _COLUMNS: Final = ("key", "value", "headers")
 
 
 def cut_large(options: SourceOptions, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
-    """The ranges in pieces of about `maxBytesPerPartition`, where that option is given."""
+    """The ranges split into pieces of about `maxBytesPerPartition`, if that option is set."""
     bytes_max = options.task_bytes_max
     wanted = [one for one in ranges if one.size > 0]
     if bytes_max is None or not wanted:
@@ -43,7 +43,7 @@ def _densities(client: KafkaClient, wanted: OffsetRange) -> list[Density]:
 
 
 def _density(client: KafkaClient, wanted: OffsetRange, offset: int) -> Density | None:
-    """None where the offset is gone meanwhile, or nothing came: who reads will say so."""
+    """A sample; None if the offset no longer exists or no record arrived: the reader reports that."""
     try:
         fetched = client.fetch(*wanted.partition, offset, wanted.end, columns=_COLUMNS, max_bytes=_SAMPLE_BYTES)
     except OffsetOutOfRangeError:

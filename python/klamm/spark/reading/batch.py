@@ -1,4 +1,4 @@
-"""A batch query: offsets are fixed when it is planned, and each task reads a range."""
+"""A batch query: offsets are fixed by the plan, and each task reads a range."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class KlammBatchReader(DataSourceReader):
-    """Plans in the driver, and reads in the tasks."""
+    """Plans in the driver and reads in the tasks."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self.options = options
         self.schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        """A task for each partition, or more by minPartitions, maxRecordsPerPartition and maxBytesPerPartition."""
+        """A task per partition, or more with minPartitions, maxRecordsPerPartition and maxBytesPerPartition."""
         view = ClusterView(self.options)
         try:
             ranges = self._narrowed(view, self._planned(view))
@@ -54,12 +54,12 @@ class KlammBatchReader(DataSourceReader):
         return plan.ranges
 
     def _narrowed(self, view: ClusterView, ranges: list[OffsetRange]) -> list[OffsetRange]:
-        """What filters leave of the ranges; without filters all."""
+        """The ranges reduced by filters; all without filters."""
         return ranges
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
-        """The records of a range, in the columns of the schema."""
-        # Where there is nothing to read, Spark makes a partition without a range.
+        """The records of a range in the columns of the schema."""
+        # If there is nothing to read, Spark creates a partition without a range.
         if isinstance(partition, RangePartition):
             from klamm.spark.reading.reader import read_range
 
@@ -67,14 +67,14 @@ class KlammBatchReader(DataSourceReader):
 
 
 class KlammFilteringReader(KlammBatchReader):
-    """Reads less where the query's filters allow it."""
+    """Reads less if the query's filters allow it."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         super().__init__(options, schema)
         self.narrowing = Narrowing()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Take the filters of topic, partition, offset and timestamp; the rest comes back."""
+        """Apply the filters of topic, partition, offset and timestamp; returns the others."""
         return list(push(filters, self.narrowing))
 
     def _narrowed(self, view: ClusterView, ranges: list[OffsetRange]) -> list[OffsetRange]:
@@ -84,5 +84,5 @@ class KlammFilteringReader(KlammBatchReader):
             return kept
         partitions = {one.partition for one in kept}
         starts = view.from_timestamp(timestamp_ms, partitions)
-        # A partition without a record that young has none to read.
+        # A partition without a record at or after the timestamp is not read.
         return self.narrowing.apply([one for one in kept if one.partition in starts], starts)

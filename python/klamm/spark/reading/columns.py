@@ -1,4 +1,4 @@
-"""The columns of the source, in Spark's types: those of Spark's own, key and value decoded where options say so."""
+"""The columns of the source with Spark's types: those of Spark's own source, with decoded keys and values."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ _OF_JSON: Final = (
 
 
 def full_schema(options: SourceOptions) -> str:
-    """The columns that the options choose, or all, as DDL: only the JVM can read that of `value.schema`.
+    """The selected columns, or all, as DDL: only the JVM can parse the DDL of `value.schema`.
 
-    The options are pinned.
+    The options must be pinned.
     """
     kinds = {name: kind.simpleString() for name, kind in _TYPES.items()}
     for decoded in options.formats:
@@ -93,7 +93,7 @@ def _shape(options: FormatOptions) -> Shape:
 
 
 def check_schema(schema: StructType, options: SourceOptions) -> None:
-    """Refuse columns that there are not, or of another type; leaving some away, in any order, is a way to read less."""
+    """Refuse unknown columns or types. A schema may omit columns and change their order, in order to read less."""
     if options.columns is not None and set(options.columns) != set(schema.names):
         raise OptionError(
             f"option '{COLUMNS}' is '{','.join(options.columns)}', and the schema has {', '.join(schema.names)}: say "

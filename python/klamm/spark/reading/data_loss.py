@@ -1,4 +1,4 @@
-"""What to do about records that were to be read and are not there any more."""
+"""Handles records that a query should read and that no longer exist."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _SHOWN_MAX = 5
 
 
 class DataLossError(RuntimeError):
-    """Records were deleted, or their topic, before they were read."""
+    """Records, or their topic, were deleted before they were read."""
 
 
 def report_loss(lost: Sequence[str], fail: bool) -> None:
-    """Raise with what is lost, or warn of it where the query says failOnDataLoss=false."""
+    """Raise DataLossError with the messages, or log a warning if failOnDataLoss=false."""
     if not lost:
         return
     more = f" and {len(lost) - _SHOWN_MAX} more" if len(lost) > _SHOWN_MAX else ""

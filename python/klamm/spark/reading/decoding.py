@@ -1,7 +1,7 @@
-"""Values decoded from Arrow to Arrow: no Python runs per record.
+"""Decodes Arrow columns to Arrow columns; no Python runs per record.
 
-pyarrow's decoders take all values of a batch at once, and fail when one of them is bad. Then the halves are tried, and
-their halves, until the bad ones are found: many bad records in a batch make it slow, good ones cost nothing.
+pyarrow's decoders process all values of a batch together, and fail if one is bad. Then the halves are tried, and their
+halves, until the bad ones are found: many bad records make a batch slow, good ones cost nothing.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 Decoder = Callable[[pa.Array], pa.Array]
-"""Binary values to decoded ones, nulls to nulls; ArrowInvalid says what is wrong with one."""
+"""Decodes binary values, nulls to nulls; the ArrowInvalid describes a bad value."""
 
 _JSON_SPACE = " \t\n\r"
 
 
 class Decoded(NamedTuple):
-    """The values, with null where one is bad; which those are, ascending, and what is wrong with the first of them."""
+    """The values, with null for bad ones; the positions of the bad ones, ascending, and the cause for the first."""
 
     values: pa.Array
     bad: list[int]
@@ -28,7 +28,7 @@ class Decoded(NamedTuple):
 
 
 def decode(raw: pa.Array, decoder: Decoder, kind: pa.DataType) -> Decoded:
-    """Decode what can be decoded; `kind` is what the decoder makes."""
+    """Decode all good values; `kind` is the type of the result."""
     bad: list[tuple[int, str]] = []
     pieces = _pieces(raw, decoder, kind, 0, bad)
     values = pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
@@ -55,7 +55,7 @@ def decode_string(raw: pa.Array) -> pa.Array:
 
 
 def json_decoder(kind: pa.StructType) -> Decoder:
-    """Objects of JSON with these fields: others are left away, those that are missing are null."""
+    """Decodes JSON objects with these fields: other fields are ignored, missing ones are null."""
     options = pyarrow.json.ParseOptions(
         explicit_schema=pa.schema(list(kind)), newlines_in_values=True, unexpected_field_behavior="ignore"
     )
@@ -64,7 +64,7 @@ def json_decoder(kind: pa.StructType) -> Decoder:
         texts = pc.ascii_trim(raw.drop_null().cast(pa.string()), _JSON_SPACE)
         if not len(texts):
             return pa.nulls(len(raw), kind)
-        # One object each: then a line of them that is read as so many objects cannot be read otherwise.
+        # Each value must be an object, so that one value cannot be parsed as several objects.
         if not pc.all(pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}"))).as_py():
             raise pa.ArrowInvalid("it is no object of JSON")
         found = _read(texts, options)
@@ -86,7 +86,7 @@ def _read(texts: pa.Array, options: Any) -> pa.Table:
 
 
 def _where_valid(raw: pa.Array) -> pa.Array:
-    """For each value its number among those that are not null, or null."""
+    """The index of each value among the non-null ones, or null."""
     is_valid = raw.is_valid()
     numbers = pc.subtract(pc.cumulative_sum(is_valid.cast(pa.int32())), 1)
     return pc.if_else(is_valid, numbers, pa.scalar(None, pa.int32()))

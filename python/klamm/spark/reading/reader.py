@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from klamm._engine import OffsetOutOfRangeError, TopicRecreatedError
+from klamm._engine.client import OffsetOutOfRangeError, TopicRecreatedError
 from klamm.spark.cluster_view import connect
 from klamm.spark.ranges.offsets import OffsetRange
 from klamm.spark.reading.data_loss import DataLossError, report_loss
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 BATCH_ROWS_MAX = 65_536
 BATCH_BYTES_MAX = 8 << 20
-"""What one Arrow batch has at most. It and one answer of a broker are what a task holds."""
+"""The maximum size of an Arrow batch. A task holds one batch and one response of a broker in memory."""
 
 _CLIENT = {"max.partition.fetch.bytes": str(4 << 20)}
-"""An answer makes one batch where it is not compressed: Spark's engine takes less for a few large batches."""
+"""An uncompressed response makes one batch: few large batches cost Spark's engine less."""
 
 
 def read_range(
     options: SourceOptions, schema: StructType, wanted: OffsetRange, topic_id: str | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The records of the range. Offsets that hold none, of compacted or transactional topics, are passed over.
+    """The records of the range. Offsets without records, in compacted or transactional topics, are skipped.
 
-    `topic_id`: of the topic that is meant, where it is known. DataLossError.
+    `topic_id`: the id of the topic, if known. Raises DataLossError.
     """
     rows = Rows(options, to_arrow_schema(schema, timezone="UTC"))
     with connect({**_CLIENT, **options.client}) as client:
@@ -68,7 +68,7 @@ def read_range(
 
 
 def _after_the_loss(error: OffsetOutOfRangeError, at: int, wanted: OffsetRange, fail: bool) -> int:
-    """Where to go on in a range of which the partition does not hold `at`."""
+    """The offset at which to continue if `at` is not in the partition."""
     found = f"[{error.earliest}, {error.latest})"
     report_loss([f"partition {wanted.partition} holds {found}, and [{at}, {wanted.end}) was to be read"], fail)
     return wanted.end if error.latest <= at else max(at, min(error.earliest, wanted.end))

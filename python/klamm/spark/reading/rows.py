@@ -1,4 +1,4 @@
-"""What was fetched as the rows that a query has: names and types that Spark checks for, key and value decoded."""
+"""Converts fetched columns to the rows of a query: Spark's names and types, decoded keys and values."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from klamm.protocol.topic_partition import TopicPartition
 from klamm.spark.options.format_options import Format, FormatOptions, OnBad
 from klamm.spark.options.options import SourceOptions
-from klamm.spark.ranges.offsets import TopicPartition
 
 if TYPE_CHECKING:
     from klamm.spark.reading.decoding import Decoded
@@ -18,11 +18,11 @@ OFFSET = "offset"
 
 
 class CorruptValueError(RuntimeError):
-    """A key or value is not what its format says."""
+    """A key or value that cannot be decoded in its format."""
 
 
 class Rows:
-    """Makes Spark's rows of fetched columns."""
+    """Converts fetched columns to Spark's rows."""
 
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
         """`schema`: the columns of the query. Raises PlanningError."""
@@ -34,10 +34,10 @@ class Rows:
         corrupt = {one.corrupt for one in options.formats}
         names = [name for name in schema.names if name not in corrupt]
         self.fetched = list(dict.fromkeys(names + ([OFFSET] if self._decoders else [])))
-        """The columns to fetch: the offset, too, where a value may be bad, to say which."""
+        """The columns to fetch; includes the offset if a value may be bad, for the message."""
 
     def of(self, batch: pa.RecordBatch, partition: TopicPartition) -> pa.RecordBatch:
-        """The rows of what was fetched of a partition. Raises CorruptValueError, RegistryError."""
+        """The rows of a fetched batch. Raises CorruptValueError, RegistryError."""
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         kept: pa.Array | None = None
         for options in self._formats:
@@ -53,7 +53,7 @@ class Rows:
 
 
 def _decoder(options: FormatOptions, kind: pa.DataType) -> Callable[[pa.Array], Decoded] | None:
-    """What decodes a column to this type; None where it stays bytes."""
+    """The decoder for a column of this type; None if it stays binary."""
     if options.format is Format.BINARY:
         return None
     from klamm.spark.reading.decoding import decode, decode_string, json_decoder
@@ -71,7 +71,7 @@ def _decoder(options: FormatOptions, kind: pa.DataType) -> Callable[[pa.Array], 
 
 
 def _both(left: pa.Array | None, right: pa.Array | None) -> pa.Array | None:
-    """Which rows are kept by both; None: all of them."""
+    """The rows that both keep; None: all rows."""
     if left is None or right is None:
         return left if right is None else right
     import pyarrow.compute as pc
@@ -82,7 +82,7 @@ def _both(left: pa.Array | None, right: pa.Array | None) -> pa.Array | None:
 def _settle(
     found: Decoded, columns: dict[str, pa.Array], options: FormatOptions, partition: TopicPartition
 ) -> pa.Array | None:
-    """What is to be done about bad values; gives which rows are kept, where not all are."""
+    """Handle bad values; returns which rows are kept, or None for all."""
     import pyarrow.compute as pc
 
     bad = set(found.bad)
@@ -102,5 +102,5 @@ def _settle(
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The same values, where types differ only in names within and in what may be null."""
+    """The same values with types that differ only in nested names and nullability."""
     return column if column.type == kind else column.cast(kind)

@@ -1,11 +1,11 @@
-"""A streaming query: reads on from the offsets of its checkpoint.
+"""A streaming query: continues at the offsets of its checkpoint.
 
 An offset of the stream is the JSON of Spark's own Kafka source, `{"topic": {"0": 23}}`: the next offset of each
-partition. It has one more key, TOPIC_IDS, by which a topic that was deleted and created again is known as another one
-(KIP-516). A checkpoint without it is read on, and gets it with the next batch. The first batch's end also has INITIAL,
-with the offsets that the query began with: Spark writes down only where batches end, and asks again for the initial
-offsets when the first batch is repeated after a failure; by then `latest` is elsewhere, and what lies between would be
-lost without a word.
+partition. An additional key, TOPIC_IDS, identifies topics, so that a topic that was deleted and created again is
+detected (KIP-516). A checkpoint without it can be continued, and gets it with the next batch. The end of the first
+batch also has INITIAL, with the offsets at which the query started: Spark only stores the ends of batches, and requests
+the initial offsets again if the first batch is repeated after a failure. By then `latest` has moved, and the records in
+between would be lost silently.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
     from klamm.spark.options.options import SourceOptions
 
 INITIAL: Final = "@initial"
-"""No topic can have this name; so of the next."""
+"""Not a valid topic name; nor is the next one."""
 TOPIC_IDS: Final = "@ids"
 
 StreamOffset = dict[str, Any]
 
 
 class KlammStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans in the driver, where one reader lives as long as the query, and reads in the tasks."""
+    """Plans in the driver, where one reader exists for the whole query, and reads in the tasks."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self.options = options
@@ -61,18 +61,18 @@ class KlammStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._view: ClusterView | None = None
         self._initial: Offsets | None = None
         self._begun: StreamOffset = {}
-        """The same, with the ids that the topics had."""
+        """The same with the ids of the topics."""
         self._latest: Offsets | None = None
         self._topic_ids: dict[str, str] = {}
-        """Of topics as they were first seen by this reader: what a checkpoint without ids is compared with."""
+        """The ids of topics when this reader first saw them, for checkpoints without ids."""
         self._target: Offsets | None = None
-        """Where a query of Trigger.AvailableNow ends."""
+        """The end of a query with Trigger.AvailableNow."""
         self._last_trigger: float | None = None
 
     # ---- in the driver ----
 
     def initialOffset(self) -> StreamOffset:  # noqa: N802
-        """Where a new query starts; the same whenever it is asked for."""
+        """The start of a new query; the same for every call."""
         if self._initial is None:
             view = self._cluster()
             partitions = view.partitions()
@@ -82,7 +82,7 @@ class KlammStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._begun
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """maxOffsetsPerTrigger, else minOffsetsPerTrigger: there is none of both, `_limited` looks for the other."""
+        """maxOffsetsPerTrigger, else minOffsetsPerTrigger; no limit of Spark has both, so `_limited` adds the other."""
         if self.options.trigger_rows_max is not None:
             return ReadMaxRows(self.options.trigger_rows_max)
         if self.options.trigger_rows_min is not None:
@@ -90,11 +90,11 @@ class KlammStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """The query ends with what there is at this moment."""
+        """The query ends at the current latest offsets."""
         self._target = self._cluster().latest()
 
     def latestOffset(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:  # noqa: N802
-        """Where the next batch ends; `start` itself when there is nothing to read, or not enough of it yet."""
+        """The end of the next batch; `start` itself if there is nothing, or not enough, to read."""
         begin = _offsets(start)
         view = self._cluster()
         latest = self._target if self._target is not None else view.latest(begin)
@@ -103,7 +103,7 @@ class KlammStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         known = self._begin_of_new(latest, begin) | begin
         end = self._limited(limit, known, latest)
         if begin == self._initial and INITIAL not in start:
-            # Spark writes the first batch down even where it has nothing to read.
+            # Spark stores the first batch even if it is empty.
             return {**self._with_ids(nested(end)), INITIAL: start}
         is_same = end == begin and not recreated(self._ids_before(start), view.topic_ids)
         return start if is_same else self._with_ids(nested(end))
@@ -113,7 +113,7 @@ class KlammStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if self._latest is None else nested(self._latest)
 
     def partitions(self, start: StreamOffset, end: StreamOffset) -> Sequence[InputPartition]:
-        """The ranges between, a task each, or more by minPartitions, maxRecordsPerPartition, maxBytesPerPartition."""
+        """The ranges between start and end: a task per partition, or more by the options."""
         start = end.get(INITIAL, start)
         begin, until = _offsets(start), _offsets(end)
         topic_ids = end.get(TOPIC_IDS, {})
@@ -126,7 +126,7 @@ class KlammStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [RangePartition(piece, topic_ids.get(piece.partition.topic)) for piece in pieces]
 
     def stop(self) -> None:
-        """Let the connections go."""
+        """Close the connections."""
         if self._view is not None:
             self._view.close()
             self._view = None
@@ -137,18 +137,18 @@ class KlammStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._view
 
     def _ids_before(self, start: StreamOffset) -> dict[str, str]:
-        """The ids of the topics that a batch goes on with."""
+        """The ids of the topics with which a batch continues."""
         known: dict[str, str] = start.get(TOPIC_IDS, {})
         return self._topic_ids | known
 
     def _with_ids(self, offsets: dict[str, dict[str, int]]) -> StreamOffset:
-        """Offsets of the last look at the cluster, with the ids of their topics."""
+        """The latest offsets requested from the cluster, with the ids of their topics."""
         topic_ids = self._cluster().topic_ids
         found = {topic: topic_ids[topic] for topic in offsets if topic in topic_ids}
         return {**offsets, TOPIC_IDS: found} if found else {**offsets}
 
     def _begin_of_new(self, offsets: Offsets, known: Offsets) -> Offsets:
-        """The earliest offsets of the partitions that came since, of those that are still there."""
+        """The earliest offsets of new partitions that still exist."""
         new = offsets.keys() - known.keys()
         if not new:
             return {}
@@ -169,7 +169,7 @@ class KlammStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise ValueError(f"a Kafka source has no limit of the kind {limit!r}")
 
     def _is_too_early(self, start: Offsets, latest: Offsets) -> bool:
-        """Whether to wait for minOffsetsPerTrigger: for maxTriggerDelay at most, and not where the query is to end."""
+        """Whether to wait for minOffsetsPerTrigger: at most for maxTriggerDelay, and not if the query is to end."""
         rows_min = self.options.trigger_rows_min
         if rows_min is None or self._target is not None:
             return False

@@ -1,1 +1,1 @@
-"""Queries that write topics, exactly once where asked for."""
+"""Queries that write topics, optionally exactly once."""

@@ -1,7 +1,7 @@
 """Writes the rows of a query into topics.
 
-At least once, unless a stream is told otherwise: a task that is tried again writes again what it had written. Within a
-task nothing is lost, doubled or out of order, because the client's producer is idempotent.
+The default is at least once: a task that is retried writes its rows again. Within a task no row is lost, duplicated or
+out of order, because the client's producer is idempotent.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from klamm._engine import digest_rows
+from klamm._engine.spark import digest_rows
 from klamm.spark.cluster_view import TASK_REFUSED_MS, check_reachable, connect
 from klamm.spark.options.option_map import OptionError
 from klamm.spark.options.sink_options import Delivery, SinkOptions, check_columns
@@ -31,12 +31,12 @@ from klamm.spark.sink.sink_exactly_once import (
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from klamm._engine import KafkaClient
+    from klamm._engine.client import KafkaClient
 
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """How many records a task wrote."""
+    """The number of records that a task wrote."""
 
     records: int
 
@@ -61,8 +61,9 @@ class KlammStreamWriter(DataSourceStreamArrowWriter):
         self.options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written | Delivered:
-        """As of a DataFrame; exactly once where that was asked for."""
-        # Spark makes a writer for every micro-batch: only a task knows which one it is. Later ones wait for a restart.
+        """Like a DataFrame's writer; exactly once if configured."""
+        # Spark creates a writer for every micro-batch, and only tasks know its number. Later batches wait for a
+        # restart.
         if is_first_batch():
             self.check_cluster()
         if self.options.delivery is Delivery.AT_LEAST_ONCE:
@@ -71,7 +72,7 @@ class KlammStreamWriter(DataSourceStreamArrowWriter):
         return write_once(self.options, identity_of_task(), portions, produce, digest)
 
     def check_cluster(self) -> None:
-        """Raise ClientError where nothing listens, OptionError where brokers lack what the guarantee needs."""
+        """Raise ClientError if no broker can be reached, OptionError if brokers do not support the guarantee."""
         if self.options.delivery is Delivery.EXACTLY_ONCE:
             check_broker(self.options)
         else:
@@ -87,12 +88,12 @@ class KlammStreamWriter(DataSourceStreamArrowWriter):
 
 
 def columns_of(schema: StructType) -> dict[str, str]:
-    """Names and Spark's short names of types."""
+    """Names of columns and Spark's short names of their types."""
     return {field.name: field.dataType.simpleString() for field in schema.fields}
 
 
 def write_all(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> Written:
-    """Hand the rows to the client, which waits when its buffer is full, and wait until all are acknowledged."""
+    """Pass the rows to the client, which blocks while its buffer is full, and wait until all are acknowledged."""
     written = 0
     with connect(options.client) as client:
         for batch in batches:
@@ -104,7 +105,7 @@ def write_all(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> Writte
 
 
 def by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The rows of each topic, in their order."""
+    """The rows of each topic in order."""
     if topic is not None:
         yield topic, batch
         return
@@ -120,12 +121,12 @@ _OPTIONAL: Final = ("partition", "key", "headers", "timestamp")
 
 
 def produce(client: KafkaClient, topic: str, rows: pa.RecordBatch) -> None:
-    """Hand over rows of one topic."""
+    """Pass rows of one topic to the client."""
     client.produce(topic, *_columns(rows))
 
 
 def digest(topic: str, rows: pa.RecordBatch) -> int:
-    """What tells rows of one topic from others."""
+    """A checksum of the rows of one topic."""
     return digest_rows(topic, *_columns(rows))
 
 

@@ -1,7 +1,7 @@
-"""Writes the rows of a stream's micro-batch exactly once, in transactions of Kafka.
+"""Writes the rows of a stream's micro-batch exactly once, in Kafka transactions.
 
-`sink_tokens` decides; this module acts: in a task (`write_once`), then in the driver (`finish`, `give_up`), which gets
-the tasks' results from Spark.
+`sink_tokens` decides; this module executes: in a task (`write_once`), then in the driver (`finish`, `give_up`), which
+receives the tasks' results from Spark.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from klamm._engine import ClientError, KafkaClient, NoTransactionsError
+from klamm._engine.client import ClientError, KafkaClient, NoTransactionsError
 from klamm.spark.cluster_view import TASK_REFUSED_MS, connect, first_contact
 from klamm.spark.options.option_map import OptionError
 from klamm.spark.options.sink_options import SinkOptions
@@ -23,7 +23,7 @@ from klamm.spark.sink.sink_tokens import (
     BATCH,
     PROPERTIES,
     DeliveryError,
-    Found,
+    GroupTokens,
     Report,
     Rows,
     TaskAction,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Portions = Iterable[tuple[str, "pa.RecordBatch"]]
-"""Rows with the topic they go to."""
+"""Rows with their topic."""
 _DECIDED_WITHIN_S: Final = 2.0
 """How long to wait for transactions of other tasks. They end within milliseconds, unless their task died."""
 _POLL_S: Final = 0.05
@@ -50,7 +50,7 @@ _BEYOND: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """A transaction with all rows of a task in it, to be ended by the driver."""
+    """A transaction with all rows of a task, which the driver ends."""
 
     transactional_id: str
     producer_id: int
@@ -66,7 +66,7 @@ class Delivered(WriterCommitMessage):
 
 
 def check_broker(options: SinkOptions) -> None:
-    """Raise OptionError where brokers have no transactions, ClientError where nothing listens."""
+    """Raise OptionError if brokers do not support transactions, ClientError if none can be reached."""
     with connect(first_contact(options.client, TASK_REFUSED_MS)) as client:
         try:
             client.check_transactions(options.transactional_id_prefix)
@@ -78,13 +78,13 @@ def check_broker(options: SinkOptions) -> None:
 
 
 def is_first_batch() -> bool:
-    """Whether the task that runs in this process belongs to the first micro-batch of a query."""
+    """Whether the task in this process belongs to the first micro-batch of a query."""
     context = TaskContext.get()
     return context is not None and context.getLocalProperty(BATCH) == "0"
 
 
 def identity_of_task() -> TaskIdentity:
-    """Of the task that runs in this process."""
+    """The identity of the task in this process."""
     context = TaskContext.get()
     if context is None:
         raise DeliveryError("an exactly-once stream is written by tasks of Spark; this is none")
@@ -98,21 +98,21 @@ def write_once(
     produce: Callable[[KafkaClient, str, pa.RecordBatch], None],
     digest: Callable[[str, pa.RecordBatch], int],
 ) -> Delivered:
-    """Write the rows of a task, unless an earlier attempt has; they can be read once the batch is committed."""
+    """Write the rows of a task, unless an earlier attempt has; they become readable when the batch is committed."""
     name = task.name(options.transactional_id_prefix)
     with connect({**options.client, "transactional.id": name}) as client:
         # Fences earlier attempts and ends their transactions: their tokens are committed by now, or never will be.
         client.init_transactions()
-        course, there = _course_of(client, options, task)
+        action, there = _action_of(client, options, task)
         counted = _Counted(portions, digest)
-        if course is TaskAction.COMPARE:
+        if action is TaskAction.COMPARE:
             for _ in counted:
                 pass
-            return Delivered(Report(task, counted.rows, course, there))
-        is_open = _write(client, options, task, counted, produce, commit=course is TaskAction.COMMIT)
+            return Delivered(Report(task, counted.rows, action, there))
+        is_open = _write(client, options, task, counted, produce, commit=action is TaskAction.COMMIT)
         identity = client.identity()
         assert identity is not None, "init_transactions() gives one"
-        return Delivered(Report(task, counted.rows, course), Open(name, *identity) if is_open else None)
+        return Delivered(Report(task, counted.rows, action), Open(name, *identity) if is_open else None)
 
 
 class _Counted:
@@ -123,7 +123,7 @@ class _Counted:
         self._digest = digest
         self.rows = Rows()
         self.topic: str | None = None
-        """The first of them."""
+        """The first row."""
 
     def __iter__(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         for topic, rows in self._portions:
@@ -133,7 +133,7 @@ class _Counted:
                 yield topic, rows
 
 
-def _course_of(client: KafkaClient, options: SinkOptions, task: TaskIdentity) -> tuple[TaskAction, Token | None]:
+def _action_of(client: KafkaClient, options: SinkOptions, task: TaskIdentity) -> tuple[TaskAction, Token | None]:
     own = _find(client, task.name(options.transactional_id_prefix), options.topic)
     of_query = name_of_query(options.transactional_id_prefix, task.query)
     until = time.monotonic() + _DECIDED_WITHIN_S
@@ -141,13 +141,13 @@ def _course_of(client: KafkaClient, options: SinkOptions, task: TaskIdentity) ->
         # Open transactions first: the second request sees those that end in between.
         is_open = _find(client, of_query, options.topic).is_open
         newest = read_tokens(of_query, client.committed(of_query, stable=False)).token
-        course = choose(task, own, Found(newest, is_open), patient=time.monotonic() < until)
-        if course is not TaskAction.WAIT:
-            return course, own.token if course is TaskAction.COMPARE else None
+        action = choose(task, own, GroupTokens(newest, is_open), may_wait=time.monotonic() < until)
+        if action is not TaskAction.WAIT:
+            return action, own.token if action is TaskAction.COMPARE else None
         time.sleep(_POLL_S)
 
 
-def _find(client: KafkaClient, group: str, topic: str | None) -> Found:
+def _find(client: KafkaClient, group: str, topic: str | None) -> GroupTokens:
     return read_tokens(group, client.committed(group, topic))
 
 
@@ -160,7 +160,7 @@ def _write(
     *,
     commit: bool,
 ) -> bool:
-    """Whether a transaction is left open. Without rows there is none, and no token: nothing could be repeated."""
+    """Whether a transaction is left open. Without rows there is none, and no token: there is nothing to repeat."""
     client.begin_transaction()
     try:
         for topic, rows in counted:
@@ -168,7 +168,7 @@ def _write(
         if counted.topic is None:
             client.commit_transaction()
             return False
-        # First the rows, so that others see the token undecided for a moment only.
+        # The rows first, so that the token is pending only briefly for others.
         client.flush()
         token = Token(task.batch, task.partition, task.run, counted.rows)
         prefix = options.transactional_id_prefix
@@ -177,7 +177,7 @@ def _write(
         if commit:
             client.commit_transaction()
     except BaseException:
-        with contextlib.suppress(ClientError):  # the first error goes on; the next attempt fences the transaction
+        with contextlib.suppress(ClientError):  # keep the first error; the next attempt fences the transaction
             client.abort_transaction()
         raise
     return not commit
@@ -187,9 +187,9 @@ def _write(
 
 
 def finish(options: SinkOptions, messages: Iterable[Delivered | None]) -> None:
-    """All tasks are done: commit the rest of a batch that an earlier attempt began, if its rows are the same."""
+    """All tasks are done: commit the rest of a batch that an earlier attempt started, if its rows are the same."""
     given = [message for message in messages if message is not None]
-    if all(message.report.course is TaskAction.COMMIT for message in given):
+    if all(message.report.action is TaskAction.COMMIT for message in given):
         return
     with connect(options.client) as client:
         check_replay([message.report for message in given], _beyond(client, options, given[0].report.task, len(given)))
@@ -213,7 +213,7 @@ def _end(client: KafkaClient, one: Open, *, commit: bool) -> None:
 
 
 def _beyond(client: KafkaClient, options: SinkOptions, task: TaskIdentity, count: int) -> Iterator[Token]:
-    """Tokens of tasks with higher numbers than the batch has, up to a limit: their count is not recorded."""
+    """Tokens of tasks with higher numbers than the batch has, up to a limit, because their number is not recorded."""
     until = time.monotonic() + _DECIDED_WITHIN_S
     for partition in range(count, 2 * count + _BEYOND):
         group = name_of_task(options.transactional_id_prefix, task.query, partition)

@@ -1,15 +1,15 @@
 """What a task of an exactly-once stream leaves with its rows, and what the next attempt makes of it. Pure.
 
-A token is an offset that the task's transaction commits, whose number is that of the micro-batch and whose metadata has
-the rest. So it is there if and only if the rows are. Each task has a group for its own; the newest of all tasks is in a
-group of the query, too, so that one look tells whether a batch was begun.
+A token is an offset that the task's transaction commits. The offset is the number of the micro-batch; its metadata
+contains the rest. So the token exists if and only if the rows do. Each task has its own group. The newest token of all
+tasks is also in a group of the query, so that one request shows whether a batch was started.
 
-1. A task whose token is there writes nothing. It counts its rows again, because a plan that gives it other rows than
-   the first time gave those of the first time to other tasks, or to none.
-2. A task without one, in a batch of which an earlier run has committed anything, writes its rows and leaves the
-   transaction open: the driver commits it when all tasks have reported, and only if their rows are the same.
-3. A task of a batch that no earlier run began commits itself. Nothing that it could be compared with is there.
-4. A token of a later batch than the task's means that the checkpoint is older than what was written: nothing helps.
+1. A task whose token exists writes nothing. It counts its rows again: a plan that gives it other rows than the first
+   time gave those of the first time to other tasks, or to none.
+2. A task without a token, in a batch of which an earlier run has committed anything, writes its rows and leaves the
+   transaction open. The driver commits it after all tasks have reported, and only if their rows are the same.
+3. A task of a batch that no earlier run started commits itself. There is nothing to compare it with.
+4. A token of a later batch than the task's means that the checkpoint is older than the written data: the query fails.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _QUERY: Final = "sql.streaming.queryId"
 BATCH: Final = "streaming.sql.batchId"
 _RUN: Final = "spark.jobGroup.id"
 PROPERTIES: Final = (_QUERY, _RUN, BATCH)
-"""Of a task's local properties those that say which task of what it is."""
+"""The local properties of a task that identify it."""
 _NAMED_MAX: Final = 3
 _WAY_OUT: Final = (
     "Let that batch be written with deliveryGuarantee=at-least-once, which repeats what is there, or start with "
@@ -33,38 +33,40 @@ _WAY_OUT: Final = (
 
 
 class DeliveryError(Exception):
-    """A batch cannot be written exactly once; the text says why, and the way out."""
+    """A batch cannot be written exactly once; the message states the cause and the way out."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskIdentity:
-    """Which part of which attempt of a query a task is."""
+    """Identifies a task within an attempt of a query."""
 
     query: str
-    """Of the checkpoint: the same after a restart."""
+    """From the checkpoint: the same after a restart."""
     run: str
     """Of this start of the query."""
     batch: int
     partition: int
 
     def name(self, prefix: str) -> str:
-        """Its transactional id, and the group of its token: the same for every attempt of whatever batch, so that the
-        newest fences all others."""
+        """Its transactional id, and the group of its token.
+
+        Both are the same for every attempt of every batch, so that the newest attempt fences all others.
+        """
         return name_of_task(prefix, self.query, self.partition)
 
 
 def name_of_task(prefix: str, query: str, partition: int) -> str:
-    """As `TaskIdentity.name`."""
+    """See `TaskIdentity.name`."""
     return f"{prefix}-{query}-{partition}"
 
 
 def name_of_query(prefix: str, query: str) -> str:
-    """The group that has the newest token."""
+    """The group with the newest token."""
     return f"{prefix}-{query}"
 
 
 def identify(properties: Mapping[str, str | None], partition: int) -> TaskIdentity:
-    """Of a task's local properties, which Spark sets for every job of a micro-batch."""
+    """From a task's local properties, which Spark sets for every job of a micro-batch."""
     query, run, batch = (properties.get(name) for name in PROPERTIES)
     if query is None or run is None or batch is None:
         raise DeliveryError(
@@ -76,7 +78,7 @@ def identify(properties: Mapping[str, str | None], partition: int) -> TaskIdenti
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """How many rows there were, and a sum over what is in them."""
+    """The number of rows, and a checksum of their content."""
 
     count: int = 0
     digest: int = 0
@@ -95,38 +97,43 @@ class Token:
     rows: Rows
 
     def metadata(self) -> str:
-        """All but the batch."""
-        said = {"task": self.partition, "run": self.run, "rows": self.rows.count, "digest": f"{self.rows.digest:016x}"}
-        return json.dumps(said)
+        """Everything but the batch."""
+        fields = {
+            "task": self.partition,
+            "run": self.run,
+            "rows": self.rows.count,
+            "digest": f"{self.rows.digest:016x}",
+        }
+        return json.dumps(fields)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What a group has."""
+class GroupTokens:
+    """The tokens of a group."""
 
     token: Token | None = None
-    """The newest that is committed."""
+    """The newest committed token."""
     is_open: bool = False
-    """A transaction that has not ended may bring another one."""
+    """Whether an open transaction may commit another one."""
 
 
-def read_tokens(group: str, committed: Iterable[tuple[str, int, int | None, str]]) -> Found:
-    """Of the offsets of a group: topic, partition, offset, metadata."""
+def read_tokens(group: str, committed: Iterable[tuple[str, int, int | None, str]]) -> GroupTokens:
+    """From the offsets of a group: topic, partition, offset, metadata."""
     tokens, is_open = [], False
     for _topic, _partition, offset, metadata in committed:
         if offset is None:
             is_open = True
             continue
         try:
-            said = json.loads(metadata)
-            rows = Rows(int(said["rows"]), int(said["digest"], 16))
-            tokens.append(Token(offset, int(said["task"]), str(said["run"]), rows))
+            fields = json.loads(metadata)
+            rows = Rows(int(fields["rows"]), int(fields["digest"], 16))
+            tokens.append(Token(offset, int(fields["task"]), str(fields["run"]), rows))
         except (ValueError, TypeError, KeyError):
             raise DeliveryError(
                 f"group '{group}' has an offset that is no token of a Spark query ({metadata!r:.80}): something else "
                 "commits there. Set the option transactionalIdPrefix"
             ) from None
-    return Found(max(tokens, key=lambda token: token.batch, default=None), is_open)
+    return GroupTokens(max(tokens, key=lambda token: token.batch, default=None), is_open)
 
 
 class TaskAction(Enum):
@@ -135,17 +142,17 @@ class TaskAction(Enum):
     COMMIT = auto()
     """Write and commit them."""
     PREPARE = auto()
-    """Write them, and leave the end to the driver."""
+    """Write them, and leave the commit to the driver."""
     COMPARE = auto()
-    """Only count them: they are there."""
+    """Only count them: they are already written."""
     WAIT = auto()
-    """Nothing yet: what others did is not decided."""
+    """Wait: the outcome of another transaction is not known yet."""
 
 
-def choose(task: TaskIdentity, own: Found, of_query: Found, patient: bool) -> TaskAction:
-    """What to do, once no earlier attempt of the same task can commit any more.
+def choose(task: TaskIdentity, own: GroupTokens, of_query: GroupTokens, may_wait: bool) -> TaskAction:
+    """The action of a task, after no earlier attempt of it can commit any more.
 
-    `patient` when there is time to wait for what is not decided; else it is held for possible.
+    If not `may_wait`, there is no time left to wait for open transactions, and they count as committed.
     """
     newest = max((found.token.batch for found in (own, of_query) if found.token), default=task.batch)
     if newest > task.batch:
@@ -156,10 +163,10 @@ def choose(task: TaskIdentity, own: Found, of_query: Found, patient: bool) -> Ta
     if own.token is not None and own.token.batch == task.batch:
         return TaskAction.COMPARE
     if of_query.token is not None and of_query.token.batch == task.batch:
-        # One of this run has looked before it committed, and found none of another.
+        # A task of this run read the tokens before it committed, and found none of another run.
         return TaskAction.COMMIT if of_query.token.run == task.run else TaskAction.PREPARE
     if of_query.is_open:
-        return TaskAction.WAIT if patient else TaskAction.PREPARE
+        return TaskAction.WAIT if may_wait else TaskAction.PREPARE
     return TaskAction.COMMIT
 
 
@@ -169,13 +176,13 @@ class Report:
 
     task: TaskIdentity
     rows: Rows
-    course: TaskAction
+    action: TaskAction
     there: Token | None = None
-    """What an earlier attempt left."""
+    """The token of an earlier attempt."""
 
 
 def check_replay(reports: Sequence[Report], beyond: Iterable[Token]) -> None:
-    """Refuse a batch that does not give each task the rows that an earlier attempt of it wrote. DeliveryError.
+    """Raise DeliveryError if a batch does not give each task the rows that an earlier attempt of it wrote.
 
     `beyond`: tokens of tasks that the batch does not have.
     """

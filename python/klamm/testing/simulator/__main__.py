@@ -1,4 +1,4 @@
-"""`python -m klamm.testing.simulator --seeds 1000`, or `--seed 42 --trace` to see one in words."""
+"""`python -m klamm.testing.simulator --seeds 1000`, or `--seed 42 --trace` to trace one seed."""
 
 import argparse
 import multiprocessing
@@ -24,14 +24,14 @@ _stops: list[Event] = []  # in a process that plays for another: whether to go o
 
 
 class SeedResults(NamedTuple):
-    """A few seeds that follow each other: what those before the first failure did, and which one failed."""
+    """A few consecutive seeds: the outcomes before the first failure, and the failed seed."""
 
     outcomes: list[Outcome]
     failed: int | None
 
 
 def main() -> int:
-    """Play seeds; the first failure is played again for its schedule, which is printed, and ends it."""
+    """Run seeds; stop at the first failure, which is run again to print its trace."""
     parser = argparse.ArgumentParser(prog="python -m klamm.testing.simulator", description=__doc__)
     parser.add_argument("--seed", type=int, help="play this one seed")
     parser.add_argument("--seeds", type=int, default=200, help="play so many seeds (200)")
@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def show(seed: int, *, is_whole: bool, dynamic: bool) -> int:
-    """Play a seed and print what happened in words: all of it, or the last of it when it fails."""
+    """Run a seed and print its trace: completely, or the end of it if it fails."""
     trace: list[str] = []
     try:
         outcome = (play_dynamic if dynamic else play)(seed, trace=trace)
@@ -59,7 +59,7 @@ def show(seed: int, *, is_whole: bool, dynamic: bool) -> int:
 
 
 def play_all(first: int, count: int, jobs: int, *, dynamic: bool) -> int:
-    """Play so many seeds and say how far it came: to the end, to a failure, or until Ctrl-C."""
+    """Run seeds and report the result: all of them, up to a failure, or until Ctrl-C."""
     tally = Tally(first, count, dynamic=dynamic)
     try:
         with tally.shown():
@@ -78,7 +78,7 @@ def play_all(first: int, count: int, jobs: int, *, dynamic: bool) -> int:
 
 
 def results(first: int, count: int, jobs: int, *, dynamic: bool) -> Iterator[SeedResults]:
-    """What a few seeds at a time did, in the order of the seeds."""
+    """The results of the seeds in order, a few at a time."""
     ranges = [
         range(start, min(start + SEEDS_AT_ONCE, first + count)) for start in range(first, first + count, SEEDS_AT_ONCE)
     ]
@@ -91,7 +91,7 @@ def results(first: int, count: int, jobs: int, *, dynamic: bool) -> Iterator[See
     try:
         yield from pool.map(play_each, ranges)
     finally:
-        stop.set()  # each process ends the seed that it plays
+        stop.set()  # each process completes its current seed
         pool.shutdown(wait=True, cancel_futures=True)
 
 
@@ -102,7 +102,7 @@ def listen_to_the_parent(stop: Event) -> None:
 
 
 def play_some(seeds: range, *, dynamic: bool) -> SeedResults:
-    """Play these seeds up to the first that fails."""
+    """Run these seeds up to the first failure."""
     outcomes = []
     for seed in seeds:
         if any(stop.is_set() for stop in _stops):
@@ -115,7 +115,7 @@ def play_some(seeds: range, *, dynamic: bool) -> SeedResults:
 
 
 class Tally:
-    """Counts what was played, without gaps from the first seed on, and shows where it stands."""
+    """Counts consecutive seeds from the first one on, and shows the progress."""
 
     def __init__(self, first: int, count: int, *, dynamic: bool) -> None:
         self._first, self._count, self._dynamic = first, count, dynamic
@@ -134,11 +134,11 @@ class Tally:
         self._task = self._progress.add_task("dynamic quorums" if dynamic else "static quorums", total=count)
 
     def shown(self) -> Progress:
-        """A bar, while it lasts, on a terminal."""
+        """A progress bar, on a terminal only."""
         return self._progress
 
     def add(self, outcomes: list[Outcome]) -> None:
-        """The next seeds were played."""
+        """The next seeds were run."""
         self.next_seed += len(outcomes)
         self._events += sum(outcome.event_count for outcome in outcomes)
         self._installed += sum(outcome.installed_count for outcome in outcomes)
@@ -153,7 +153,7 @@ class Tally:
 
     @property
     def text(self) -> str:
-        """Where it stands."""
+        """The progress."""
         kind = "dynamic seeds" if self._dynamic else "seeds"
         seconds = time.monotonic() - self._began
         return (
@@ -164,7 +164,7 @@ class Tally:
 
     @property
     def rest(self) -> str:
-        """The command that plays what is left."""
+        """The command for the remaining seeds."""
         how = " --dynamic" if self._dynamic else ""
         left = self._first + self._count - self.next_seed
         return f"python -m klamm.testing.simulator{how} --first {self.next_seed} --seeds {left}"

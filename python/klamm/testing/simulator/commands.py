@@ -1,4 +1,4 @@
-"""The commands of a scenario: what they mean on the `stage`, and what they print."""
+"""The commands of a scenario: their effect on the `stage`, and their output."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,7 +8,7 @@ from typing import Any
 from klamm.raft.config import RaftConfig
 from klamm.raft.election.election_state import ElectionState
 from klamm.raft.election.role_states import Leader
-from klamm.raft.events import KraftUpgradeRequested, PeerGone, PeerRefused, ResignRequested, ShutdownRequested
+from klamm.raft.events import KraftUpgradeRequested, PeerCrashed, PeerRefused, ResignRequested, ShutdownRequested
 from klamm.raft.messages import (
     AddVoterRequest,
     Error,
@@ -31,11 +31,11 @@ AGREE_MS_MAX = 30_000
 
 
 class ScenarioError(Exception):
-    """A command that makes no sense where it stands."""
+    """A command that is not possible in the current state."""
 
 
 class Commands:
-    """What a scenario may say, by the first word of its line."""
+    """The commands of scenarios, by the first word of a line."""
 
     def __init__(self) -> None:
         self._stage = Stage()
@@ -60,7 +60,7 @@ class Commands:
             "shutdown": self._shutdown,
             "crash": self._crash,
             "doom": self._doom,
-            "gone": self._gone,
+            "detect-crash": self._detect_crash,
             "refused": self._refused,
             "snapshot": self._snapshot,
             "clean": self._clean,
@@ -81,16 +81,16 @@ class Commands:
         }
 
     def run(self, commands: list[str]) -> str:
-        """Carry out the commands; returns what they print.
+        """Execute the commands; returns their output.
 
         One that ends with `quietly` prints nothing. Raises ScenarioError, InvariantViolatedError, and ValueError of a
-        log that is told to do what it cannot.
+        log that refuses an operation.
         """
         self._stage.lines = []
         for command in commands:
             name, *arguments = command.split()
             if name not in self._commands:
-                raise ScenarioError(f"no command is called {name}")
+                raise ScenarioError(f"unknown command {name}")
             kept = len(self._stage.lines)
             self._commands[name](arguments)
             if "quietly" in arguments:
@@ -130,7 +130,7 @@ class Commands:
             format_first_voters([self._stage.replicas[voter_id] for voter_id in voter_ids])
 
     def _stored(self, arguments: list[str]) -> None:
-        """`stored 1 epoch=5 leader=2 voted=3`: what quorum-state holds."""
+        """`stored 1 epoch=5 leader=2 voted=3`: the content of quorum-state."""
         options = _options(arguments[1:])
         leader, voted = options.get("leader"), options.get("voted")
         voted_key = ReplicaKey(int(voted)) if voted else None
@@ -147,13 +147,13 @@ class Commands:
     # What happens
 
     def _start(self, arguments: list[str]) -> None:
-        """`start 1 2`: begin a life; the generator of replica n has the seed n."""
+        """`start 1 2`: start processes; the seed of replica n is n."""
         for node_id in map(int, _without_quietly(arguments)):
             replica = self._stage.replicas[node_id]
             self._stage.act(replica, partial(replica.start, node_id))
 
     def _wait(self, arguments: list[str]) -> None:
-        """`wait 500 [quietly]`: so many ms pass for all; messages pass after every 100 when it is quiet."""
+        """`wait 500 [quietly]`: let ms pass for all replicas; with `quietly`, messages are delivered every 100 ms."""
         if "quietly" not in arguments:
             self._stage.pass_time(int(arguments[0]))
             return
@@ -162,7 +162,7 @@ class Commands:
             self._stage.settle()
 
     def _timeout(self, arguments: list[str]) -> None:
-        """`timeout 1`: the clock of that replica, and no other, goes on to its role's own deadline."""
+        """`timeout 1`: advance the clock of that replica only to the deadline of its role."""
         replica = self._replica(arguments)
         state = replica.running.replica.state
         deadline_ms = state.check_quorum_deadline_ms if isinstance(state, Leader) else state.deadline_ms
@@ -181,12 +181,12 @@ class Commands:
                 pass
 
     def _deliver(self, arguments: list[str]) -> None:
-        """`deliver [1 2] [from=3] [of=Fetch]`: let pass what is on its way, to these, from that one, of that name."""
+        """`deliver [1 2] [from=3] [of=Fetch]`: deliver messages to these replicas, from that one, of that API."""
         for envelope in self._chosen(arguments):
             self._stage.deliver(envelope)
 
     def _lose(self, arguments: list[str]) -> None:
-        """`lose [1 2] [from=3] [of=Vote]`: what is on its way is lost; no sender notices."""
+        """`lose [1 2] [from=3] [of=Vote]`: lose messages in flight without notifying the senders."""
         for envelope in self._chosen(arguments):
             self._stage.messages.remove(envelope)
             self._stage.lines.append(f"lost: {words.of_envelope(envelope)}")
@@ -200,7 +200,7 @@ class Commands:
             self._stage.act(asker, lambda asker=asker, envelope=envelope: asker.fail_request(envelope))  # type: ignore[misc]
 
     def _chosen(self, arguments: list[str]) -> list[Envelope]:
-        """The messages on their way that these arguments name."""
+        """The messages in flight that these arguments select."""
         options = _options(arguments)
         named = [int(argument) for argument in _without_quietly(arguments) if "=" not in argument]
         return [
@@ -212,18 +212,18 @@ class Commands:
         ]
 
     def _cut_off(self, arguments: list[str]) -> None:
-        """`cut 3 [from=1]`: from now on nothing passes between 3 and the others, or between these two."""
+        """`cut 3 [from=1]`: drop all messages between 3 and the others, or between these two, from now on."""
         stage, one, options = self._stage, int(arguments[0]), _options(arguments)
         others = [int(options["from"])] if "from" in options else [other for other in stage.replicas if other != one]
         stage.cut |= {pair for other in others for pair in ((one, other), (other, one))}
         stage.messages = [message for message in stage.messages if (message.source, message.target) not in stage.cut]
 
     def _heal(self, arguments: list[str]) -> None:
-        """`heal`: all messages pass again."""
+        """`heal`: deliver all messages again."""
         self._stage.cut = set()
 
     def _change(self, arguments: list[str]) -> None:
-        """`change 3 [from=1] [of=Fetch] diverging=2@1`: the answer on its way is another, of a leader that is wrong."""
+        """`change 3 [from=1] [of=Fetch] diverging=2@1`: replace the response in flight by an invalid one."""
         options = _options(arguments)
         fields: dict[str, Any] = {name: _value(text) for name, text in options.items() if name not in ("from", "of")}
         named = self._chosen([argument for argument in arguments if argument.split("=")[0] not in fields])
@@ -237,11 +237,11 @@ class Commands:
             self._stage.lines.append("no answer is on its way")
 
     def _settle(self, arguments: list[str]) -> None:
-        """`settle`: disks and messages, until nothing is under way."""
+        """`settle`: finish disk work and deliver messages until none are left."""
         self._stage.settle()
 
     def _propose(self, arguments: list[str]) -> None:
-        """`propose 1 text [more]`: append these records at a leader, as a batch; nothing when it does not lead."""
+        """`propose 1 text [more]`: append these records at a leader as a batch; nothing if it is not the leader."""
         replica = self._replica(arguments)
         if not replica.can_append:
             self._stage.lines.append(f"{replica.id} does not lead")
@@ -249,12 +249,12 @@ class Commands:
         self._stage.act(replica, lambda: replica.propose([text.encode() for text in arguments[1:]]))
 
     def _resign(self, arguments: list[str]) -> None:
-        """`resign 1 [epoch=2]`: the leader gives up that epoch, its own by default."""
+        """`resign 1 [epoch=2]`: the leader resigns from that epoch, by default its own."""
         replica, options = self._replica(arguments), _options(arguments)
         self._stage.act(replica, lambda: replica.step(ResignRequested(int(options.get("epoch", replica.epoch)))))
 
     def _upgrade(self, arguments: list[str]) -> None:
-        """`upgrade 1`: the leader is asked for kraft.version 1."""
+        """`upgrade 1`: request kraft.version 1 from the leader."""
         replica = self._replica(arguments)
         refusal = replica.running.kraft_upgrade_refusal()
         if refusal is not None:
@@ -262,7 +262,7 @@ class Commands:
         self._stage.act(replica, lambda: replica.step(KraftUpgradeRequested()))
 
     def _shutdown(self, arguments: list[str]) -> None:
-        """`shutdown 1 [untold]`: the node is to stop; `untold`: a request is read in the same turn, before it acts."""
+        """`shutdown 1 [untold]`: stop the node; `untold`: a request is read in the same turn before it reacts."""
         replica = self._replica(arguments)
         if "untold" in arguments:
             replica.running.on_shutdown(replica.now_ms())
@@ -270,18 +270,18 @@ class Commands:
             self._stage.act(replica, lambda: replica.step(ShutdownRequested()))
 
     def _crash(self, arguments: list[str]) -> None:
-        """`crash 1 [keep=N]`: the process dies, or with `keep` the power goes and N unflushed records stay."""
+        """`crash 1 [keep=N]`: kill the process; with `keep`, power fails and N unflushed records survive."""
         replica, options = self._replica(arguments), _options(arguments[1:])
         self._stage.end_life(replica, int(options["keep"]) if "keep" in options else None)
 
     def _doom(self, arguments: list[str]) -> None:
-        """`doom 1 effects=2`: in its next step the process dies, when it has carried out so many effects."""
+        """`doom 1 effects=2`: in its next step the process dies after it has carried out so many effects."""
         self._replica(arguments).crash_after_effects = int(_options(arguments)["effects"])
 
-    def _gone(self, arguments: list[str]) -> None:
-        """`gone 1 at=2`: the process of 1 refuses the connection of 2."""
+    def _detect_crash(self, arguments: list[str]) -> None:
+        """`detect-crash 1 at=2`: 1 closed its connection with 2 and refuses a new one."""
         replica = self._stage.replicas[int(_options(arguments)["at"])]
-        self._stage.act(replica, lambda: replica.step(PeerGone(int(arguments[0]))))
+        self._stage.act(replica, lambda: replica.step(PeerCrashed(int(arguments[0]))))
 
     def _refused(self, arguments: list[str]) -> None:
         """`refused 1 at=2`: 2, never connected to 1 before, is refused at 1's endpoint."""
@@ -299,7 +299,7 @@ class Commands:
         self._stage.lines.append(f"{replica.id}: snapshot {words.of_end(replica.log.snapshots()[-1].id)}")
 
     def _clean(self, arguments: list[str]) -> None:
-        """`clean 1`: let the log begin with the newest snapshot."""
+        """`clean 1`: start the log at the newest snapshot."""
         replica = self._replica(arguments)
         if not replica.log.snapshots():
             self._stage.lines.append(f"{replica.id}: has no snapshot")
@@ -308,7 +308,7 @@ class Commands:
         self._stage.lines.append(f"{replica.id}: the log begins at {replica.log.start_offset}")
 
     def _damage(self, arguments: list[str]) -> None:
-        """`damage 3`: the disk changes a byte of the next slice that the replica keeps, of the state in the first."""
+        """`damage 3`: the disk changes a byte of the next stored slice; in the first slice, of the state."""
         replica = self._replica(arguments)
 
         def damage(data: bytes) -> bytes:
@@ -319,11 +319,11 @@ class Commands:
         replica.damage = damage
 
     def _ask_by_hand(self, arguments: list[str]) -> None:
-        """`ask 1 Fetch from=3 epoch=2 log=5@2`: ask a replica by hand, see its answer, and what it does.
+        """`ask 1 Fetch from=3 epoch=2 log=5@2`: send a request to a replica, and print its response and effects.
 
         Vote with `pre=yes`, FetchSnapshot with `id=5@2 position=0`, BeginQuorumEpoch, EndQuorumEpoch, AddRaftVoter,
-        UpdateRaftVoter; `cluster=X`, `directory=B` of the asker, `to=1-A`, and what else `by_hand` knows. `hold=yes`:
-        its disk has yet to do what the answer waits for.
+        UpdateRaftVoter; `cluster=X`, `directory=B` of the sender, `to=1-A`, and other options of `scripted_requests`.
+        `hold=yes`: do not finish the disk work for which the response waits.
         """
         replica, options = self._replica(arguments), _options(arguments[2:])
         request = by_hand.request_of(arguments[1], options)
@@ -344,7 +344,7 @@ class Commands:
         self._ask_by_hand([arguments[0], "Vote", *arguments[1:], *pre])
 
     def _add_voter(self, arguments: list[str]) -> None:
-        """`add-voter 1 4 [cluster=X] [endpoints=none]`: ask 1 to make 4 a voter, with the directory that it has."""
+        """`add-voter 1 4 [cluster=X] [endpoints=none]`: ask 1 to make 4 a voter, with its current directory."""
         replica, options = self._replica(arguments), _options(arguments)
         new = self._stage.replicas[int(arguments[1])]
         endpoints = () if "endpoints" in options else new.endpoints
@@ -360,7 +360,7 @@ class Commands:
         self._stage.act(replica, lambda: replica.receive(Envelope(CLIENT, replica.id, -1, 0, request)))
 
     def _lose_records(self, arguments: list[str]) -> None:
-        """`lose-records 2 keep=1`: its log is damaged while it is down: of what is flushed, one record stays."""
+        """`lose-records 2 keep=1`: damage the log of a stopped replica: only one of the flushed records survives."""
         replica = self._replica(arguments)
         damage_log(replica, int(_options(arguments)["keep"]))
         self._stage.lines.append(
@@ -368,7 +368,7 @@ class Commands:
         )
 
     def _wipe(self, arguments: list[str]) -> None:
-        """`wipe 3`: the disk is lost while it is down, where the quorum survives that; the next has the next letter."""
+        """`wipe 3`: give a stopped replica an empty disk with the next letter, if the quorum survives that."""
         replica = self._replica(arguments)
         is_static = replica.known_voters().kraft_version == 0
         if is_static and not wiping.may_be_wiped(self._stage.replicas, replica, self._stage.history):
@@ -377,13 +377,13 @@ class Commands:
         replica.wipe()
 
     def _move(self, arguments: list[str]) -> None:
-        """`move 3`: from its next start on it listens at the next port."""
+        """`move 3`: it listens at the next port from its next start on."""
         self._replica(arguments).next_port += 1
 
-    # What there is
+    # Output
 
     def _show(self, arguments: list[str]) -> None:
-        """`show [1 2]`: roles, election states, ends of logs."""
+        """`show [1 2]`: roles, election states, log ends."""
         for node_id in map(int, arguments or map(str, self._stage.replicas)):
             self._stage.lines.append(words.of_state(self._stage.replicas[node_id]))
 
@@ -404,11 +404,11 @@ class Commands:
             self._stage.lines.append(f"{node_id}: {', '.join(shown) or 'empty'}")
 
     def _pending(self, arguments: list[str]) -> None:
-        """`pending`: the messages on their way."""
+        """`pending`: the messages in flight."""
         self._stage.lines.extend(words.of_envelope(envelope) for envelope in self._stage.messages)
 
     def _agree(self, arguments: list[str]) -> None:
-        """`agree`: all faults end and stopped replicas start; one leads, and all receive what it then commits."""
+        """`agree`: end all faults, start stopped replicas; one must lead, and all must receive what it commits."""
         stage = self._stage
         kept, stage.cut = len(stage.lines), set()
         self._start([str(replica.id) for replica in stage.replicas.values() if not replica.is_up])
@@ -429,7 +429,7 @@ class Commands:
         del stage.lines[kept:]
         stage.lines.append(f"all agree: {asked[0]} leads, and {asked[2] + 1} records are committed")
 
-    # Whom it names
+    # Arguments
 
     def _replica(self, arguments: list[str]) -> SimulatedReplica:
         return self._stage.replicas[int(arguments[0])]

@@ -1,7 +1,7 @@
-"""The connections of one life of a simulated process: the network of the product's `PeerTransport`.
+"""The connections of a simulated process: the `Network` of the product's `PeerTransport`.
 
-A request leaves as a message of the world; its answer comes back as a frame's body. The network decides what breaks,
-and which side notices.
+A request becomes a message of the world; its response arrives as the body of a frame. The simulated network decides
+which connections break, and which side notices.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ LISTENER: Final = "CONTROLLER"
 ANY_PORT: Final = 0  # wherever the process listens on that host
 
 Dialed = Callable[[int | None], None]
-"""Takes the life of the process that accepted the connection; None when it was refused."""
+"""Receives the life of the process that accepted the connection; None if it was refused."""
 
 
 class Owner(Protocol):
     """The process."""
 
     def dial(self, node_id: int, port: int, on_dialed: Dialed) -> None:
-        """Try to connect; `on_dialed` is called once, or never when nothing comes back."""
+        """Try to connect; `on_dialed` is called once, or never if there is no reply."""
 
     def ask(self, connection: SimulatedConnection, correlation_id: int, request: Request) -> None:
-        """Put a request on its way."""
+        """Send a request."""
 
 
 class SimulatedConnection:
-    """Implements `klamm.client.network.Channel`: this side's end of a connection that stands, or is being made."""
+    """Implements `klamm.client.network.Channel`: this side's end of a connection."""
 
     def __init__(self, address: Address, owner: Owner, handler: ChannelHandler) -> None:
         """`handler`: the product's."""
@@ -47,7 +47,7 @@ class SimulatedConnection:
         self.is_over = False
 
     def on_made(self, number: int, life: int) -> None:
-        """It stands: a process of that life has accepted it. Its versions are asked for over the connection itself."""
+        """A process of that life has accepted the connection. Its API versions are requested over the connection."""
         self.number, self.life = number, life
         self._handler.on_accepted(self._address)
         self._loop.call_soon(self._open)
@@ -79,7 +79,7 @@ class SimulatedConnection:
             self._handler.on_answer(correlation_id, body)
 
     def lose(self) -> None:
-        """It breaks, and this side notices."""
+        """The connection breaks, and this side notices."""
         if not self.is_over:
             self.is_over = True
             self._handler.on_closed(ConnectionLostError(f"{self._address[0]} closed the connection"))
@@ -90,7 +90,7 @@ class SimulatedConnection:
 
 
 class Connections:
-    """Implements `klamm.client.network.Network`: those that a life has made. To be made and used on its loop."""
+    """Implements `klamm.client.network.Network`: the connections of one life. Use it on its loop only."""
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
@@ -117,7 +117,7 @@ class Connections:
         """See `Network.close`."""
 
     def on_answer(self, number: int, correlation_id: int, response: Response) -> None:
-        """An answer has arrived by that connection."""
+        """A response has arrived on that connection."""
         self._made[number].on_answer(correlation_id, response)
 
     def lose(self, number: int) -> None:

@@ -1,5 +1,5 @@
-"""The end of a simulated process in the middle of what it does."""
+"""The end of a simulated process during an operation."""
 
 
 class CrashedError(BaseException):
-    """The process is to end here. No handler of the code under test may take it for an error and go on."""
+    """The process ends here. It is a BaseException, so that no handler of the code under test continues after it."""

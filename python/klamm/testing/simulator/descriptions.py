@@ -1,4 +1,4 @@
-"""Messages and effects in words, for traces and scenarios."""
+"""Text for messages and effects, for traces and scenarios."""
 
 from typing import assert_never
 

@@ -1,7 +1,7 @@
-"""Files on a simulated disk, with a page cache that a power cut takes: `klamm.raft.driver.files.Files`.
+"""Files on a simulated disk with a page cache, which a power failure loses: `klamm.raft.driver.files.Files`.
 
-As on ext4, a name can be on the disk before the bytes that it names, and a rename without a sync of the directory may
-or may not have happened.
+As on ext4, a name may be on disk before the bytes of its file, and a rename without a sync of the directory may or may
+not be durable.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ class _File:
 
 
 class DiskFiles:
-    """Invariant: after `sync_directory` the names on the disk are those in the page cache."""
+    """Invariant: after `sync_directory`, the names on disk are those in the page cache."""
 
     def __init__(self) -> None:
         self._names: dict[Path, _File] = {}
         self._durable_names: dict[Path, _File] = {}
-        self.operations_left: int | None = None  # until the process ends in the middle of a write; None: it does not
+        self.operations_left: int | None = None  # until the process ends during a write; None: never
 
     def durable(self, path: Path) -> bytes | None:
-        """What a power cut leaves for certain; None for no file."""
+        """The content that certainly survives a power failure; None for no file."""
         file = self._durable_names.get(path)
         return None if file is None else file.durable
 
     def lose_power(self, is_lucky: Callable[[], bool]) -> None:
-        """Lose the page cache; each name and each file that was not synced is on the disk when that was luck."""
+        """Lose the page cache; each name and file without a sync is on disk only if `is_lucky`."""
         names = dict(self._durable_names)
         if self._names != names and is_lucky():
             names = dict(self._names)
@@ -56,7 +56,7 @@ class DiskFiles:
         """See `Files.write`."""
         self._maybe_end()
         file = self._names.setdefault(path, _File())
-        file.cached = b""  # as opening a file to write it does
+        file.cached = b""  # as when a file is opened for writing
         self._maybe_end()
         file.cached = data
         if sync:

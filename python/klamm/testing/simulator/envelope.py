@@ -6,7 +6,7 @@ from klamm.raft.messages import Request, Response
 
 
 class Envelope(NamedTuple):
-    """A message on its way. `life` is the sender's life of a request, and the asker's of a response."""
+    """A message in flight. `life` is the life of the request's sender, for a response too."""
 
     source: int
     target: int
@@ -14,9 +14,9 @@ class Envelope(NamedTuple):
     life: int
     request: Request
     response: Response | None = None  # None: this is the request itself
-    port: int | None = None  # that the request goes to; None: wherever the receiver listens
+    port: int | None = None  # the port of a request; None: wherever the receiver listens
     connection: tuple[int, int] | None = None  # its number at the asker's, and the life that accepted it; None: none
 
     def answered(self, response: Response) -> "Envelope":
-        """The answer to this request, on its way back."""
+        """The response to this request."""
         return self._replace(source=self.target, target=self.source, response=response, port=None)

@@ -1,4 +1,4 @@
-"""What goes wrong in a simulated run, and how much: drawn from the seed, so that runs differ in kind (swarm)."""
+"""The faults of a simulated run and their frequency, drawn from the seed so that runs differ (swarm testing)."""
 
 import random
 from dataclasses import dataclass, field, fields
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 
 @dataclass(slots=True)
 class Faults:
-    """Chances are per message, per step or per write; times are in microseconds of simulated time."""
+    """Chances are per message, step or write; times are in microseconds of simulated time."""
 
     drop_chance: float = 0.0
     duplicate_chance: float = 0.0
@@ -17,33 +17,33 @@ class Faults:
     power_cut_share: float = 0.5  # of the crashes; the others keep the page cache
     crash_in_step_chance: float = 0.0  # before one of the effects of a step
     crash_in_write_chance: float = 0.0  # while the disk works
-    strike_leader_chance: float = 0.0  # soon after it was elected: it crashes or is cut off
-    away_us_max: int = 3_000_000  # who crashed
+    strike_leader_chance: float = 0.0  # a new leader crashes or is cut off soon after its election
+    away_us_max: int = 3_000_000  # of a crashed replica
     slow_disk_chance: float = 0.0
     slow_disk_us_max: int = 3_000_000
     resign_every_us: int = 0
-    snapshot_every_us: int = 0  # somebody writes a snapshot
-    clean_share: float = 0.5  # of the snapshots: the log before them goes
+    snapshot_every_us: int = 0  # a replica writes a snapshot
+    clean_share: float = 0.5  # of the snapshots: the log before them is deleted
     snapshot_bytes_max: int = 100  # of filler
     damaged_slice_chance: float = 0.0  # of the slices of a snapshot: the disk loses or changes some of their bytes
-    damage_every_us: int = 0  # a static voter's log has lost records when it comes back, and knows it
-    wipe_every_us: int = 0  # a replica comes back with an empty disk, where its quorum survives that
+    damage_every_us: int = 0  # a static voter restarts, and knows that its log has lost records
+    wipe_every_us: int = 0  # a replica restarts with an empty disk, if its quorum survives that
     reconfigure_every_us: int = 0  # an operator changes the voters, or moves one (dynamic quorums)
     stall_change_chance: float = 0.0  # of the changes of voters: the leader is cut off until it times out
-    refuse_chance: float = 0.0  # of the messages to a process that is gone, or at another port: its host says so
+    refuse_chance: float = 0.0  # of the messages to a stopped process or an old port: its host refuses the connection
     shutdown_every_us: int = 0  # a replica is stopped orderly, and starts again
     clock_rates: dict[int, float] = field(default_factory=dict)
     clock_jump_every_us: int = 0
-    notice_crash_chance: float = 0.0  # that another replica sees the end of a process
-    false_alarm_every_us: int = 0  # a replica believes to have seen such an end
+    notice_crash_chance: float = 0.0  # another replica notices the end of a process
+    false_alarm_every_us: int = 0  # a replica wrongly assumes such an end
 
     def hasten(self, factor: float) -> None:
-        """Let all of it happen so many times as often, and be over as much sooner; messages are what they were."""
+        """Multiply the frequency of all faults and divide their duration; message delays are unchanged."""
         for name in _TIMES:
             setattr(self, name, int(getattr(self, name) / factor))
 
     def stop(self) -> None:
-        """Let everything work from now on; the clocks keep their rates, and snapshots are written as before."""
+        """Stop all faults; clocks keep their rates, and snapshots are written as before."""
         self.__init__(  # type: ignore[misc]
             clock_rates=self.clock_rates,
             snapshot_every_us=self.snapshot_every_us,
@@ -52,7 +52,7 @@ class Faults:
         )
 
 
-# Messages are not among them: how late they come is no matter of how often something goes wrong.
+# Without message delays, which are independent of the frequency of faults.
 _TIMES = tuple(
     field.name
     for field in fields(Faults)
@@ -61,7 +61,7 @@ _TIMES = tuple(
 
 
 def draw(rng: random.Random, node_ids: list[int]) -> Faults:
-    """Faults for a run: each kind is left out of about every other run."""
+    """Faults for a run: each kind is left out in about half of the runs."""
 
     def maybe(value: float) -> float:
         return value if rng.random() < 0.5 else 0.0

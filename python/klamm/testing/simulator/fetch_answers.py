@@ -1,4 +1,4 @@
-"""Simulated threads of the network that answer a leader's fetches, as `_engine.FetchAnswers` does.
+"""Simulated threads of the network that answer a leader's fetches, as `_engine.quorum.FetchAnswers` does.
 
 They record every fetch and compute the high watermark from it; the core is notified afterwards (`ports.FetchAnswers`).
 """
@@ -19,55 +19,55 @@ from klamm.testing.simulator.envelope import Envelope
 from klamm.testing.simulator.memory_log import MemoryLog
 from klamm.testing.simulator.replica_loop import Call
 
-FD: Final = 4  # that no one reads
+FD: Final = 4  # never read
 API_KEY: Final = 1  # of Fetch
 VERSION: Final = VERSIONS[API_KEY][1]
-NOTED_MAX: Final = 16  # so few that a leader which hears nothing for long is played
+NOTED_MAX: Final = 16  # small, so that a leader that receives no progress for long is simulated
 
 
 class HostProcess(Protocol):
-    """What the threads have of their process."""
+    """The process, as the simulated threads use it."""
 
     log: MemoryLog
 
     @property
     def key(self) -> ReplicaKey:
-        """Who answers."""
+        """The replica key."""
 
     def now_ms(self) -> int:
-        """Its clock."""
+        """The process's clock."""
 
     def give(self, asked: Envelope, response: FetchResponse, read: ReadRange | None) -> None:
-        """Give an answer to the network, with these bytes of the log."""
+        """Send a response with these bytes of the log."""
 
     def pass_to_core(self, asked: Envelope) -> None:
-        """Let the driver have that request, now or a little later."""
+        """Pass the request to the driver, now or a little later."""
 
     def call_later(self, delay_ms: int, act: Callable[[], None]) -> Call:
-        """Do something later, while the process lives."""
+        """Call `act` later, if the process is still alive."""
 
     def make_readable(self, fd: int) -> None:
-        """Let the driver's loop find something to take, now or a little later."""
+        """Make the descriptor readable for the driver's loop, now or a little later."""
 
 
 @dataclass(slots=True)
 class _Waiting:
     asked: Envelope
     request: FetchRequest
-    high_watermark: int  # as it knows it, or as it was when it came if that is less
+    high_watermark: int  # as the follower knows it, or as it was when the fetch arrived if that is less
     timeout: Call
 
 
 class SimulatedAnswers:
-    """Invariant: every fetch that waits was taken since the last `begin`; after `end` none waits."""
+    """Invariant: every waiting fetch was accepted since the last `begin`; none waits after `end`."""
 
-    def __init__(self, surroundings: HostProcess, patience_ms: int) -> None:
-        """`patience_ms`: a process that takes no news for so long answers nothing more."""
-        self._process, self._patience_ms = surroundings, patience_ms
+    def __init__(self, surroundings: HostProcess, take_timeout_ms: int) -> None:
+        """`take_timeout_ms`: if the process has not taken the progress for this long, no more fetches are answered."""
+        self._process, self._take_timeout_ms = surroundings, take_timeout_ms
         self._by: FetchLease | None = None
         self._end_offsets: dict[int, int] = {}  # of the other voters
         self._known: set[ReplicaKey] = set()
-        self._high_watermark = self._voters_know = -1
+        self._high_watermark = self._offered_high_watermark = -1
         self._offered = 0
         self._noted: list[LeasedFetch] = []
         self._waiting: list[_Waiting] = []
@@ -88,11 +88,11 @@ class SimulatedAnswers:
     def begin(self, by: FetchLease) -> None:
         """See `FetchAnswers.begin`."""
         self._by, self._known, self._end_offsets = by, set(), dict(by.voters)
-        self._high_watermark = self._voters_know = by.high_watermark
+        self._high_watermark = self._offered_high_watermark = by.high_watermark
         self._offered = self._process.log.end_offset
 
-    def know(self, replica: ReplicaKey, *, counts: bool) -> None:
-        """See `FetchAnswers.know`: a voter's former disk is for the core."""
+    def add_replica(self, replica: ReplicaKey, *, counts: bool) -> None:
+        """See `FetchAnswers.add_replica`: a voter's former disk is for the core."""
         if replica.id >= 0 and replica.id != self._process.key.id and counts == (replica.id in self._end_offsets):
             self._known.add(replica)
 
@@ -106,10 +106,10 @@ class SimulatedAnswers:
         if self._raise(offset):
             self._look_again(voters=False)
 
-    def tell_voters(self) -> None:
-        """See `FetchAnswers.tell_voters`."""
-        if self._voters_know < self._high_watermark:
-            self._voters_know = self._high_watermark
+    def notify_voters(self) -> None:
+        """See `FetchAnswers.notify_voters`."""
+        if self._offered_high_watermark < self._high_watermark:
+            self._offered_high_watermark = self._high_watermark
             self._look_again(voters=True)
 
     def take(self) -> list[LeasedFetch]:
@@ -128,13 +128,13 @@ class SimulatedAnswers:
 
     @property
     def high_watermark(self) -> int:
-        """What is known to be committed, while anything is answered."""
+        """The high watermark, while a lease is held."""
         return self._high_watermark if self._by is not None else -1
 
     # The threads
 
     def on_fetch(self, asked: Envelope) -> bool:
-        """Take a fetch, and answer it now or later; False when the core has to see it."""
+        """Accept a fetch, and respond now or later; False if the core must handle it."""
         by = self._by
         if by is None or not isinstance(asked.request, FetchRequest):
             return False
@@ -161,7 +161,7 @@ class SimulatedAnswers:
         return True
 
     def on_flushed(self, offset: int) -> None:
-        """This replica's own log is durable below that offset."""
+        """This replica's own log is durable up to that offset."""
         if self._by is not None and self._advance(self._by):
             self._note_news()
             self._look_again(voters=False)
@@ -177,8 +177,8 @@ class SimulatedAnswers:
         return offset == log.end_offset or log.start_offset < offset < log.end_offset
 
     def _is_heard(self) -> bool:
-        """Whether the process takes its news: the others are to find out about one that does not."""
-        is_fresh = not self._noted or self._process.now_ms() - self._noted[0].at_ms < self._patience_ms
+        """Whether the process takes the progress; otherwise followers must detect that it does not run."""
+        is_fresh = not self._noted or self._process.now_ms() - self._noted[0].at_ms < self._take_timeout_ms
         return is_fresh and len(self._noted) < NOTED_MAX
 
     def _is_voter(self, request: FetchRequest) -> bool:
@@ -198,11 +198,11 @@ class SimulatedAnswers:
         return is_more
 
     def _is_due(self, request: FetchRequest, known: int) -> bool:
-        """Whether the response has news: for voters more offered records, for others more committed ones."""
+        """Whether a response has something new: for voters more offered records, for others more committed ones."""
         is_voter = self._is_voter(request)
         end_offset = self._offered if is_voter else self._high_watermark
-        told = self._voters_know if is_voter else self._high_watermark
-        return known < told or request.fetch_offset < end_offset
+        reached = self._offered_high_watermark if is_voter else self._high_watermark
+        return known < reached or request.fetch_offset < end_offset
 
     def _look_again(self, *, voters: bool) -> None:
         due = [

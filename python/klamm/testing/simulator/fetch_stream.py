@@ -1,6 +1,6 @@
-"""A simulated thread that goes on fetching, as `_engine.FetchStream` does (`klamm.raft.ports.FetchStreams`).
+"""A simulated thread that fetches continuously, as `_engine.quorum.FetchStream` does (`klamm.raft.ports.FetchStreams`).
 
-It appends plain answers, flushes, and fetches again; the core is notified afterwards. Anything else ends it.
+It appends ordinary responses, flushes, and fetches again; the core is notified afterwards. All else ends the stream.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from klamm.raft.replication.requests import StreamedFetches
 from klamm.testing.simulator.memory_log import DATA, MemoryLog, decode
 from klamm.testing.simulator.replica_loop import Call
 
-FD: Final = 3  # that no one reads
+FD: Final = 3  # never read
 FIRST_ID: Final = -100  # correlation ids of the core are positive
 
 
 class HostProcess(Protocol):
-    """What the thread has of its process."""
+    """The process, as the simulated thread uses it."""
 
     log: MemoryLog
 
     def now_ms(self) -> int:
-        """Its clock."""
+        """The process's clock."""
 
     def post(self, effect: SendRequest) -> None:
-        """Give a request to the network."""
+        """Send a request."""
 
     def call_later(self, delay_ms: int, act: Callable[[], None]) -> Call:
-        """Do something later, while the process lives."""
+        """Call `act` later, if the process is still alive."""
 
     def make_readable(self, fd: int) -> None:
-        """Let the driver's loop find something to take, now or a little later."""
+        """Make the descriptor readable for the driver's loop, now or a little later."""
 
 
 class SimulatedStream:
-    """One fetch at a time. Invariant: while a flush is to be finished no request is in flight."""
+    """One fetch at a time. Invariant: no request is in flight while a flush is pending."""
 
     def __init__(self, surroundings: HostProcess) -> None:
         self._process = surroundings
@@ -52,7 +52,7 @@ class SimulatedStream:
         self._end: FetchEnd | None = None
         self._timeout: Call | None = None  # of the request in flight
         self._has_news = False
-        self.flush_target: int | None = None  # what the thread is flushing up to
+        self.flush_target: int | None = None  # the offset up to which the thread flushes
 
     @property
     def fd(self) -> int | None:
@@ -96,7 +96,7 @@ class SimulatedStream:
     # The thread
 
     def on_answer(self, correlation_id: int, response: Response | None) -> None:
-        """An answer, or the end of the connection."""
+        """A response, or the end of the connection."""
         if self._effect is None or self._end is not None or correlation_id != self._id or self.flush_target is not None:
             return
         self._end_timeout()
@@ -108,7 +108,7 @@ class SimulatedStream:
             self._go_on(response)
 
     def finish_flush(self) -> None:
-        """What was appended is durable: only now it is acknowledged, by the next fetch."""
+        """The appended records are durable; the next fetch acknowledges them."""
         target, self.flush_target = self.flush_target, None
         if target is not None and self._effect is not None:
             self._process.log.flushed_offset = target

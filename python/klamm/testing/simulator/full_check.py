@@ -1,7 +1,7 @@
-"""Every invariant on every replica, by what the logs hold and nothing remembered: slow, the measure of the fast way.
+"""Checks every invariant on every replica from the logs alone: slow, the reference for the fast checks.
 
-The world checks what an event may have broken. With `full_check` all is checked again after every event, so that a test
-sees that nothing is overlooked.
+The world checks what an event may have broken. With `full_check`, everything is checked again after every event, so
+that a test detects a violation that the fast checks miss.
 """
 
 from itertools import combinations
@@ -16,17 +16,17 @@ from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
 class OverlookedError(AssertionError):
-    """The fast checks let something pass."""
+    """The fast checks missed a violation."""
 
 
 class FullCheck:
-    """Its invariants share no history with those that the world goes by."""
+    """Its invariants share no state with the fast ones."""
 
     def __init__(self) -> None:
         self._invariants = state_invariants(CommittedHistory())
 
     def check(self, replicas: dict[int, SimulatedReplica], touched: SimulatedReplica) -> None:
-        """Check all of it, the touched replica first. Raises OverlookedError."""
+        """Check everything, the touched replica first. Raises OverlookedError."""
         try:
             for replica in (touched, *(other for other in replicas.values() if other is not touched)):
                 _check_derived(replica)
@@ -39,7 +39,7 @@ class FullCheck:
 
 
 def _check_derived(replica: SimulatedReplica) -> None:
-    """What is kept beside the log to be quick is what the log says."""
+    """Data that is derived from the log for speed is consistent with the log."""
     log, chains = replica.log, replica.chains
     chain = (chains[log.start_offset - 1] if log.start_offset else 0) or 0
     for offset, record in enumerate(log.records, log.start_offset):
@@ -56,7 +56,7 @@ def _check_derived(replica: SimulatedReplica) -> None:
 
 
 def _check_matching(one: SimulatedReplica, other: SimulatedReplica) -> None:
-    """Where two logs have a record of one offset and epoch, all before it is the same."""
+    """If two logs have a record with the same offset and epoch, all records before it are the same."""
     start = max(one.log.start_offset, other.log.start_offset)
     pairs = zip(
         one.log.records[start - one.log.start_offset :],

@@ -1,4 +1,4 @@
-"""Replicas whose logs were damaged while they were down, and which know what they held (goals R5)."""
+"""Replicas whose logs were damaged while they were stopped, and which know their former log end."""
 
 from klamm.raft.log.metadata_log import durable_end
 from klamm.testing.simulator.memory_log import MemoryLog
@@ -7,7 +7,7 @@ from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
 def damage_log(replica: SimulatedReplica, keep: int) -> None:
-    """Lose the flushed records at or above `keep`; the replica is down."""
+    """Lose the flushed records from `keep` on, while the replica is stopped."""
     if replica.before_damage is None or not has_lost_records(replica):
         held = MemoryLog(flushed_offset=replica.log.flushed_offset)
         replica.before_damage = LostDisk(replica.key, held, list(replica.chains))
@@ -16,5 +16,5 @@ def damage_log(replica: SimulatedReplica, keep: int) -> None:
 
 
 def has_lost_records(replica: SimulatedReplica) -> bool:
-    """Whether its log lacks what it held before it was damaged."""
+    """Whether its log lacks records that it held before it was damaged."""
     return not durable_end(replica.log).is_up_to_date_with(replica.log.proven_end)

@@ -1,4 +1,4 @@
-"""A metadata log in memory, with a page cache that can be lost: `klamm.raft.log.metadata_log.MetadataLog` for tests."""
+"""A metadata log in memory with a page cache: implements `klamm.raft.log.metadata_log.MetadataLog` for tests."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ class Record(NamedTuple):
 
 @dataclass(slots=True)
 class ReceivedSnapshot:
-    """A snapshot on its way in; it is lost with the process."""
+    """A snapshot that is being received; it is lost with the process."""
 
     id: OffsetAndEpoch
     data: bytes = b""
@@ -39,8 +39,8 @@ class ReceivedSnapshot:
 class MemoryLog:
     """Invariant: start <= flushed <= end; `epochs` has (epoch, start offset), ascending in both.
 
-    `start_flush` and `check_received_snapshot` only note what is asked; `finish_flush` and `finish_check` make it so,
-    whenever the test wants. Finished snapshots are `memory_snapshot` files.
+    `start_flush` and `check_received_snapshot` only record the request; `finish_flush` and `finish_check` carry it out
+    when the test calls them. Finished snapshots are `memory_snapshot` files.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -63,7 +63,7 @@ class MemoryLog:
 
     @property
     def end_offset(self) -> int:
-        """The offset that the next record gets."""
+        """The offset of the next record."""
         return self.start_offset + len(self.records)
 
     @property
@@ -109,7 +109,7 @@ class MemoryLog:
         return self._append_values(epoch, records)
 
     def append_fetched(self, batches: bytes, max_epoch: int) -> int:
-        """Append what `read` of another log returned."""
+        """Append batches that `read` of another log returned."""
         for records in decode(batches):
             epoch, offset, _, _ = records[0]
             if offset != self.end_offset or not self.last_epoch <= epoch <= max_epoch:
@@ -135,21 +135,21 @@ class MemoryLog:
     # Flushing, reading, truncating
 
     def start_flush(self, on_done: Callable[[int, str | None], None]) -> None:
-        """Note what is to be flushed."""
+        """Record that a flush is requested."""
         if self.flushing_to is not None:
             raise RuntimeError("one flush at a time")
         self.flushing_to, self.on_flush_done = self.end_offset, on_done
 
     @property
     def flush_fd(self) -> int | None:
-        """None: who ends the flush calls."""
+        """None: the code that ends the flush calls the callback."""
         return None
 
     def on_flush_end(self) -> None:
-        """Nothing: see `finish_flush`."""
+        """No effect: see `finish_flush`."""
 
     def finish_flush(self, error: str | None = None) -> None:
-        """End the flush that runs, well or with an error."""
+        """End the flush in progress, successfully or with an error."""
         on_done, target = self.on_flush_done, self.flushing_to
         if on_done is None or target is None:
             raise RuntimeError("no flush runs")
@@ -159,7 +159,7 @@ class MemoryLog:
         on_done(self.flushed_offset, error)
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        """Whole batches from `offset` on, at least one. Raises ValueError where there is none."""
+        """Complete batches from `offset` on, at least one. Raises ValueError if there is none."""
         if not self.start_offset <= offset < self.end_offset:
             raise ValueError(f"offset {offset} is not in {self.start_offset} to {self.end_offset}")
         chunks: list[bytes] = []
@@ -193,7 +193,7 @@ class MemoryLog:
             found.append(ControlRecord(offset, kind, value))
         latest = self.latest_snapshot_id
         if start >= 0 and (latest is None or start >= latest.offset):
-            return found  # what a snapshot holds stands before its end
+            return found  # the records of a snapshot precede its end
         found += [record for record in self._snapshot_control() if record.offset >= start]
         return sorted(found, key=lambda record: record.offset)
 
@@ -217,7 +217,7 @@ class MemoryLog:
         self._cut_flush(offset)
 
     def _cut_flush(self, offset: int) -> None:
-        """A flush that runs says nothing of what is appended in place of what it was to sync."""
+        """A flush in progress does not cover records that are appended in place of truncated ones."""
         if self.flushing_to is not None:
             self.flushing_to = min(self.flushing_to, offset)
 
@@ -237,7 +237,7 @@ class MemoryLog:
         return self.snapshot_infos
 
     def add_snapshot(self, info: SnapshotInfo, data: bytes = b"") -> None:
-        """List a snapshot that was written."""
+        """Add a snapshot that was written."""
         self.snapshot_infos.append(info)
         self.snapshot_infos.sort(key=lambda snapshot: snapshot.id.offset)
         self.snapshot_bytes[info.id] = data
@@ -253,13 +253,13 @@ class MemoryLog:
         return self.snapshot_bytes[snapshot_id][position : position + max_bytes]
 
     def delete_before(self, snapshot_id: OffsetAndEpoch) -> bool:
-        """Begin the log at that snapshot."""
+        """Start the log at that snapshot."""
         if snapshot_id.offset <= self.start_offset or snapshot_id == NOTHING:
             return False
         del self.records[: snapshot_id.offset - self.start_offset]
         self.start_offset = snapshot_id.offset
         del self.control_offsets[: bisect_left(self.control_offsets, snapshot_id.offset)]
-        # A leader's high watermark may be ahead of its own disk; the snapshot is durable.
+        # A leader's high watermark may be ahead of its own flushed offset; the snapshot is durable.
         self.flushed_offset = max(self.flushed_offset, snapshot_id.offset)
         kept = [entry for entry in self.epochs if entry[1] >= snapshot_id.offset]
         older = [entry[0] for entry in self.epochs if entry[1] < snapshot_id.offset]
@@ -273,10 +273,10 @@ class MemoryLog:
         kept = {info.id for info in self.snapshot_infos}
         self.snapshot_bytes = {id_: data for id_, data in self.snapshot_bytes.items() if id_ in kept}
 
-    # A snapshot from the leader
+    # A snapshot received from the leader
 
     def append_snapshot_slice(self, snapshot_id: OffsetAndEpoch, position: int, data: bytes) -> None:
-        """Keep a slice."""
+        """Store a slice."""
         if position == 0:
             self.received = ReceivedSnapshot(snapshot_id)
         received = self.received
@@ -285,25 +285,25 @@ class MemoryLog:
         received.data += data
 
     def check_received_snapshot(self, on_done: Callable[[str | None], None]) -> None:
-        """Note that it is to be checked."""
+        """Record that a check is requested."""
         if self.received is None:
             raise ValueError("no snapshot was received")
         self.checks.append((self.received, on_done))
 
     def finish_check(self) -> None:
-        """End the oldest check that runs."""
+        """End the oldest check in progress."""
         received, on_done = self.checks.pop(0)
         error = damage_of(received)
         received.is_checked = error is None
         on_done(error)
 
     def install_received_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Begin and end with the checked snapshot."""
+        """Replace the log by the checked snapshot."""
         self.finish_received_snapshot(snapshot_id)
         self.truncate_to_latest_snapshot()
 
     def finish_received_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        """The first half of an install, which is durable: the snapshot is there, and newer than the log's end."""
+        """The first, durable half of an install: the snapshot exists, and is newer than the log end."""
         received, self.received = self.received, None
         if received is None or received.id != snapshot_id or not received.is_checked:
             raise ValueError(f"snapshot {snapshot_id} was not received and checked")
@@ -311,7 +311,7 @@ class MemoryLog:
         self.add_snapshot(SnapshotInfo(snapshot_id, len(received.data), 0), received.data)
 
     def truncate_to_latest_snapshot(self) -> None:
-        """The second half, and what each start does: a log that ends before its newest snapshot gives way to it."""
+        """The second half, which every start repeats: a log that ends before its newest snapshot is replaced by it."""
         latest = self.latest_snapshot_id
         if latest is None or (latest.epoch, latest.offset) <= (self.last_record_epoch, self.end_offset):
             return
@@ -320,12 +320,12 @@ class MemoryLog:
         self._keep_snapshots_from(latest.offset)
 
     def begin_at(self, offset: int) -> None:
-        """Drop every record; the next one gets that offset."""
+        """Drop all records; the next one gets that offset."""
         self.records, self.epochs, self.control_offsets, self._encoded = [], [], [], {}
         self.start_offset = self.flushed_offset = offset
 
     def drop_received_snapshot(self) -> None:
-        """Forget what was received."""
+        """Discard the received slices."""
         self.received = None
 
     @property
@@ -333,10 +333,10 @@ class MemoryLog:
         """The epoch of the last record; -1 for none."""
         return self.records[-1].epoch if self.records else -1
 
-    # Losing
+    # Loss
 
     def lose_unflushed(self, keep: int = 0) -> None:
-        """A power cut: of what was not flushed, the first `keep` records survive, in whole batches."""
+        """A power failure: of the unflushed records, the first `keep` survive, in complete batches."""
         end = min(self.flushed_offset + keep, self.end_offset)
         while end > self.flushed_offset and end < self.end_offset:
             if self.records[end - self.start_offset].batch_offset == end:
@@ -348,7 +348,7 @@ class MemoryLog:
         self.on_flush_done = self.flushing_to = None
 
     def damage(self, keep: int) -> None:
-        """Lose what is flushed at or above `keep`, while nothing runs; what it held is known (`proven_end`)."""
+        """Lose flushed records from `keep` on, while stopped; the former end is known (`proven_end`)."""
         flushed = self.flushed_offset
         end = OffsetAndEpoch(flushed, self.epoch_at(flushed - 1)) if flushed > self.start_offset else self.proven_end
         held = end if end.is_up_to_date_with(self.proven_end) else self.proven_end
@@ -357,7 +357,7 @@ class MemoryLog:
         self.proven_end = held
 
     def restart(self) -> None:
-        """The process ended: what it was receiving is gone, and an install that was cut short is finished."""
+        """The process ended: discard received slices, and complete an interrupted install."""
         self.on_flush_done = self.flushing_to = self.received = None
         self.checks = []
         self.truncate_to_latest_snapshot()
@@ -365,7 +365,7 @@ class MemoryLog:
 
 @lru_cache(maxsize=256)
 def decode(batches: bytes) -> list[list[Record]]:
-    """The batches in what `read` returned, which several replicas fetch alike; not to be changed."""
+    """Decode the result of `read`, cached because several replicas fetch the same batches; do not modify."""
     position, found = 0, []
     while position < len(batches):
         offset, epoch, count = _BATCH.unpack_from(batches, position)
@@ -380,7 +380,7 @@ def decode(batches: bytes) -> list[list[Record]]:
 
 
 def damage_of(received: ReceivedSnapshot) -> str | None:
-    """What is wrong with a received snapshot."""
+    """The error in a received snapshot, or None."""
     try:
         found = memory_snapshot.decode(received.data).id
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""A snapshot file of a simulated replica: what its state machine held, the quorum's records, filler, a checksum."""
+"""A snapshot file of a simulated replica: the state machine's state, control records, filler, a checksum."""
 
 import struct
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ STATE_AT: Final = struct.calcsize(">4sqi")  # the first byte of the state
 _CONTROL: Final = struct.Struct(">hi")  # type, size
 _FOOT: Final = struct.Struct(">I")  # CRC-32 of all before
 _MAGIC: Final = b"SNAP"
-SIZE_MIN: Final = _HEAD.size + _FOOT.size  # bytes of a file without control records and filler
+SIZE_MIN: Final = _HEAD.size + _FOOT.size  # of a file without control records and filler
 
 
 class Content(NamedTuple):
-    """What a file says."""
+    """The content of a file."""
 
     id: OffsetAndEpoch
     state: int
@@ -24,7 +24,7 @@ class Content(NamedTuple):
 
 
 def encode(content: Content, filler: bytes) -> bytes:
-    """The file; `filler` makes it as large as one likes, and unlike those of the same content."""
+    """Encode a file; `filler` sets its size, and makes files of the same content differ."""
     offset, epoch = content.id
     parts = [_HEAD.pack(_MAGIC, offset, epoch, content.state, len(content.control_records))]
     parts += [_CONTROL.pack(kind, len(value)) + value for kind, value in content.control_records]
@@ -33,14 +33,14 @@ def encode(content: Content, filler: bytes) -> bytes:
 
 
 def decode(data: bytes) -> Content:
-    """What the file says. Raises ValueError when it is damaged."""
+    """Decode a file. Raises ValueError if it is damaged."""
     if len(data) < _FOOT.size or _FOOT.unpack(data[-_FOOT.size :])[0] != crc32(data[: -_FOOT.size]):
         raise ValueError("the checksum is wrong")
     return decode_unchecked(data)
 
 
 def decode_unchecked(data: bytes) -> Content:
-    """What the file says, true or not."""
+    """Decode a file without verifying its checksum."""
     try:
         magic, offset, epoch, state, count = _HEAD.unpack_from(data)
         if magic != _MAGIC:

@@ -21,15 +21,15 @@ CLIENT = 0
 
 
 class Operator:
-    """Decides what is done next; the world does it."""
+    """Decides the next operation; the world executes it."""
 
     def __init__(self, rng: random.Random, replicas: dict[int, SimulatedReplica]) -> None:
         self._rng, self._replicas = rng, replicas
 
     def change(self, leader: SimulatedReplica) -> Envelope | None:
-        """A request to a leader that adds or removes a voter; None when there is nothing to ask for."""
+        """An AddRaftVoter or RemoveRaftVoter for a leader; None if there is nothing to change."""
         if self._moved_keys():
-            return None  # first the voters find each other again
+            return None  # first the voters must find each other again
         voters, rng = leader.running.replica.voters, self._rng
         candidates: list[Callable[[], AddVoterRequest | RemoveVoterRequest]] = [
             lambda replica=replica: self._addition(replica)  # type: ignore[misc]
@@ -44,9 +44,9 @@ class Operator:
         return Envelope(CLIENT, leader.id, -1, 0, rng.choice(candidates)())
 
     def may_lose_disk(self, replica: SimulatedReplica) -> bool:
-        """Whether every voter set in any log keeps a majority of disks without this one, and nothing is under way.
+        """Whether every voter set in any log keeps a majority of disks without this one, and no change is in progress.
 
-        While a log has no directory ids yet, a leader may be about to write those that were reported to it before.
+        Before a log has directory ids, a leader may be about to write those that were reported to it earlier.
         """
         if self._is_joining(replica) or not all(self._names_directories(other) for other in self._replicas.values()):
             return False
@@ -55,17 +55,17 @@ class Operator:
         return all(self._survives(voters, lost) for voters in self._known_sets()) and _would_elect_one(rest)
 
     def may_move(self, replica: SimulatedReplica) -> bool:
-        """Whether every voter set in any log finds a majority where it says, also without this one.
+        """Whether every voter set in any log has a majority at its recorded endpoints, also without this replica.
 
         Voters that know no leader contact only the other voters: they cannot find a majority at other endpoints.
         """
         if replica.directory is None or not all(map(self._names_directories, self._replicas.values())):
             return False
-        gone = {*self._lost_keys(), replica.key, *self._moved_keys()}
-        return all(self._survives(voters, gone) for voters in self._known_sets())
+        unavailable = {*self._lost_keys(), replica.key, *self._moved_keys()}
+        return all(self._survives(voters, unavailable) for voters in self._known_sets())
 
     def _moved_keys(self) -> set[ReplicaKey]:
-        """The voters that some log looks for at another port than they have or will have."""
+        """The voters whose port differs from the one in some log, now or after their next start."""
         ports = {replica.key: replica.next_port for replica in self._replicas.values()}
         return {
             voter.key
@@ -75,14 +75,14 @@ class Operator:
         }
 
     def is_lost(self) -> bool:
-        """Whether too many disks are gone for some voter set, by requests that arrived late."""
+        """Whether late requests led to a voter set with too few disks."""
         lost = self._lost_keys()
         return not all(self._survives(voters, lost) for voters in self._known_sets())
 
     def is_stuck(self) -> bool:
-        """Whether, with a disk gone or a voter moved, the final logs allow no election.
+        """Whether, with a lost disk or a moved voter, the final logs allow no election.
 
-        Some are what they are by late messages.
+        Late messages can cause that.
         """
         is_excuse = bool(self._lost_keys()) or bool(self._moved_keys())
         return is_excuse and not _would_elect_one([*self._replicas.values()])
@@ -119,7 +119,7 @@ class Operator:
 
 
 def _would_elect_one(replicas: Sequence[SimulatedReplica]) -> bool:
-    """Whether one of them is a voter by its own log, and has no older log than a majority of that voter set."""
+    """Whether one of them is a voter by its own log, and its log is at least as new as those of a majority."""
     ends = [(replica, OffsetAndEpoch(replica.log.end_offset, replica.log.last_epoch)) for replica in replicas]
     for candidate, log_end in ends:
         voters = candidate.known_voters().voters

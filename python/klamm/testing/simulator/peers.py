@@ -1,4 +1,4 @@
-"""The product's `PeerTransport` in one life of a simulated process, over simulated connections."""
+"""The product's `PeerTransport` in a simulated process, over simulated connections."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from klamm.testing.simulator.envelope import Envelope
 
 
 class SimulatedPeers:
-    """Implements `klamm.raft.ports.Transport`. To be made and used on the process's loop."""
+    """Implements `klamm.raft.ports.Transport`. Use it on the process's loop only."""
 
     def __init__(
         self,
         owner: Owner,
         *,
         request_timeout_ms: int,
-        on_gone: Callable[[int], None],
+        on_crashed: Callable[[int], None],
         on_refused: Callable[[int], None],
         seed: int,
     ) -> None:
-        """`seed` decides how the back-off varies."""
+        """`seed` determines the jitter of the back-off."""
         self._connections = Connections(owner)
         client = PeerConfig("raft-client", request_timeout_ms=request_timeout_ms)
         self._transport = PeerTransport(
-            LISTENER, client, on_gone, on_refused, network=self._connections, rng=random.Random(seed).random
+            LISTENER, client, on_crashed, on_refused, network=self._connections, rng=random.Random(seed).random
         )
 
     def send(self, request: SendRequest, on_done: Callable[[Response | None], None]) -> None:
@@ -39,12 +39,12 @@ class SimulatedPeers:
         self._transport.send(replace(request, endpoints=_where(request)), on_done)
 
     def on_answer(self, envelope: Envelope) -> None:
-        """An answer has arrived."""
+        """A response has arrived."""
         if envelope.connection is not None and envelope.response is not None:
             self._connections.on_answer(envelope.connection[0], envelope.correlation_id, envelope.response)
 
     def lose(self, envelope: Envelope) -> None:
-        """The connection of that request or answer breaks."""
+        """The connection of that request or response breaks."""
         if envelope.connection is not None:
             self._connections.lose(envelope.connection[0])
 
@@ -53,12 +53,12 @@ class SimulatedPeers:
         self._connections.lose_all_to(node_id)
 
     def close(self) -> None:
-        """The process ends in order."""
+        """The process ends in an orderly way."""
         self._transport.close()
 
 
 def _where(request: SendRequest) -> tuple[Endpoint, ...]:
-    """Configured voters and bootstrap servers are found by the names of their hosts."""
+    """Configured voters and bootstrap servers are found by their host names."""
     if request.to < 0:
         return (request.endpoints[0]._replace(port=ANY_PORT),)
     return request.endpoints or (Endpoint(LISTENER, f"node-{request.to}", ANY_PORT),)

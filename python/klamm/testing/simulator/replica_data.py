@@ -1,4 +1,4 @@
-"""What a simulated replica has: a log and a quorum-state that can be lost, and a state machine; and how it looks."""
+"""The data of a simulated replica: a log and a quorum-state that can be lost, and a state machine."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ from klamm.testing.simulator.scripted_requests import key_of
 FOLDER: Final = Path("__cluster_metadata-0")
 QUORUM_STATE: Final = FOLDER / "quorum-state"
 CLUSTER = "cluster"
-PORT = 9093  # where it listens until it moves
+PORT = 9093  # until the replica moves
 
 _decode_election = lru_cache(maxsize=256)(decode)
 _decode_voters = lru_cache(maxsize=256)(decode_voters)
@@ -45,7 +45,7 @@ _decode_voters = lru_cache(maxsize=256)(decode_voters)
 
 @dataclass(frozen=True, slots=True)
 class LostDisk:
-    """What a disk held when it was lost: its replica never comes back under that key."""
+    """The content of a lost disk; its replica never returns with that key."""
 
     key: ReplicaKey
     log: MemoryLog
@@ -53,11 +53,11 @@ class LostDisk:
 
 
 class ReplicaData:
-    """What is there of a replica while it runs, and what a crash leaves.
+    """The state of a replica while it runs, and after a crash.
 
-    `chains` has for each record a hash over it and all before it: two logs agree below an offset when these do. It is
-    None below the last record of a snapshot that was fetched. The same hash is the state of the state machine, which
-    folds what is committed and nothing else.
+    `chains` has, for each record, a hash over it and all records before it: two logs are equal below an offset if the
+    hashes there are. It is None below the last record of a fetched snapshot. The same hash is the state of the state
+    machine, which folds committed records only.
     """
 
     def __init__(
@@ -69,16 +69,16 @@ class ReplicaData:
         *,
         directory: str | None = None,
     ) -> None:
-        """`directory` is the letter of its directory id, of which each wiped disk has the next; None: it has none."""
+        """`directory` is the letter of its directory id; each wiped disk gets the next one. None: it has no id."""
         self.id = node_id
         self.voters = voters
         self.is_voter = node_id in voters.ids
         self.directory = directory
-        self.port = self.next_port = PORT  # where it listens, and with its next start
-        self.is_host_up = True  # so that its host refuses connections while the process is gone
+        self.port = self.next_port = PORT  # where it listens now, and after its next start
+        self.is_host_up = True  # its host refuses connections while the process is stopped
         self.is_stopping = self.has_handed_over = False
         self.lost: list[LostDisk] = []
-        self.before_damage: LostDisk | None = None  # what its log held, which the files that are left prove
+        self.before_damage: LostDisk | None = None  # the former content of its log, known from the remaining files
         self.config = config
         self.now_ms = now_ms
         self.log = self._new_log()
@@ -86,22 +86,22 @@ class ReplicaData:
         self.core: RaftNode | None = None
         self.life = 0
         self.wipes = 0
-        self.installed_count = 0  # snapshots, over all lives
+        self.installed_count = 0  # snapshots, in all lives
         self.chains: list[int | None] = []
         self.applied = 0  # the state machine: how far, and the fold over all records below
         self.state = 0
         self.loaded_at_start = 0  # from the newest snapshot
-        self.announced: tuple[int, int] | None = None  # the last epoch announced as its own, and what it had applied
+        self.announced: tuple[int, int] | None = None  # the last own epoch that was announced, and what was applied
         self.outbox: list[Envelope] = []
         self.handed_out: list[Envelope] = []  # in this step, to connections, which send it when they stand
-        self.effects: list[fx.Effect] = []  # those of the last step, for observers
+        self.effects: list[fx.Effect] = []  # of the last step, for observers
         self.crash_after_effects: int | None = None
-        self.damage: Callable[[bytes], bytes] = lambda data: data  # what the disk makes of a slice
+        self.damage: Callable[[bytes], bytes] = lambda data: data  # how the disk changes a slice
         self.snapshotting: tuple[OffsetAndEpoch, bytes] | None = None
         # What its log said of the voters when it held that snapshot and a last control record with that chain.
         self._known_voters: tuple[tuple[OffsetAndEpoch | None, int | None], VotersInLog] | None = None
 
-    # What it is
+    # State
 
     @property
     def is_up(self) -> bool:
@@ -110,16 +110,16 @@ class ReplicaData:
 
     @property
     def key(self) -> ReplicaKey:
-        """Its node id and the directory that it has, or would start with."""
+        """Its node id and its directory id, or the one with which it would start."""
         return key_of(self.id, self.directory)
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """Where it says that it listens; a message finds it by the host's name alone."""
+        """Its advertised endpoints; messages find it by its host name alone."""
         return (Endpoint("CONTROLLER", f"node-{self.id}", self.port),) if self.directory is not None else ()
 
     def is_reached_by(self, envelope: Envelope) -> bool:
-        """Whether it runs and has that port now; an answer comes by the connection of its request.
+        """Whether it runs and listens at the message's port; a response uses the connection of its request.
 
         A connection ends with the process that accepted it.
         """
@@ -141,19 +141,19 @@ class ReplicaData:
 
     @property
     def stored(self) -> ElectionState | None:
-        """What quorum-state holds after a power cut that comes now."""
+        """The content of quorum-state after a power failure now."""
         data = self.files.durable(QUORUM_STATE)
         return _decode_election(data) if data is not None else None
 
     def store(self, state: ElectionState) -> None:
-        """Let quorum-state hold that; the replica is down."""
+        """Write quorum-state while the replica is stopped."""
         known = self.known_voters()
         self.files.write(QUORUM_STATE, encode(state, known.kraft_version, tuple(known.voters.ids)), sync=True)
         self.files.sync_directory(FOLDER)
 
     @property
     def epoch(self) -> int:
-        """The epoch it knows, or had on disk while it is down."""
+        """Its epoch, or the stored one while it is stopped."""
         if self.core is not None:
             return self.core.replica.election.epoch
         stored = self.stored
@@ -161,22 +161,22 @@ class ReplicaData:
 
     @property
     def high_watermark(self) -> int:
-        """What it knows to be committed in this life, -1 for nothing."""
+        """The high watermark that it knows in this life; -1 for none."""
         return self.core.replica.high_watermark if self.core is not None else -1
 
     @property
-    def told(self) -> list[Envelope]:
-        """What it sent in this step; a message that waits for a connection was true when it was handed over."""
+    def sent(self) -> list[Envelope]:
+        """The messages that this step sent; one that waited for a connection was checked when it was sent."""
         at_once = [one for one in self.outbox if one.connection is None or one.response is not None]
         return at_once + self.handed_out
 
     @property
-    def told_high_watermark(self) -> int:
-        """The offset that its process may report as committed; its core may not be notified yet."""
+    def reported_high_watermark(self) -> int:
+        """The offset that its process may report as committed, perhaps before its core is notified."""
         return self.high_watermark
 
     def look(self) -> tuple[object, ...]:
-        """All that an invariant sees of it, but for its messages: where two looks are equal, so are the verdicts."""
+        """Everything that invariants read of it, except its messages: equal looks have equal verdicts."""
         log, chains, core = self.log, self.chains, self.core
         inside: tuple[object, ...] | None = None
         if core is not None:
@@ -185,7 +185,7 @@ class ReplicaData:
             inside = (replica.state.ROLE, *looks)
         return (
             inside,
-            self.told_high_watermark,
+            self.reported_high_watermark,
             log.end_offset,
             len(chains),
             chains[-1] if chains else None,
@@ -199,10 +199,10 @@ class ReplicaData:
             self.crash_after_effects,
         )
 
-    # What happens to it
+    # Changes
 
     def fetch_as_much_as_possible(self) -> None:
-        """Ask for as many bytes as Kafka does, from now on."""
+        """Fetch as many bytes as Kafka does from now on."""
         usual = RaftConfig()
         self.config = self.config._replace(
             fetch_max_bytes=usual.fetch_max_bytes, fetch_snapshot_max_bytes=usual.fetch_snapshot_max_bytes
@@ -211,7 +211,7 @@ class ReplicaData:
             self.core.replica.config = self.config
 
     def known_voters(self) -> VotersInLog:
-        """The voter set in force by what its log holds, up or down; read again when its control records are others."""
+        """The voter set in force by its log, running or not; read again after its control records change."""
         offsets = self.log.control_offsets
         read = (self.log.latest_snapshot_id, self.chains[offsets[-1]] if offsets else None)
         if self._known_voters is None or self._known_voters[0] != read:
@@ -231,14 +231,14 @@ class ReplicaData:
         return known
 
     def begin_snapshot(self, filler: bytes) -> None:
-        """Take hold of what is committed now, to write it as a snapshot."""
+        """Take the committed state, to write it as a snapshot."""
         snapshot_id = OffsetAndEpoch(self.applied, self.log.epoch_at(self.applied - 1))
         controls = snapshot_head(self.running.replica.voter_history.below(self.applied))
         content = memory_snapshot.Content(snapshot_id, self.state, tuple(controls))
         self.snapshotting = (snapshot_id, memory_snapshot.encode(content, filler))
 
     def finish_snapshot(self) -> None:
-        """The snapshot is on disk."""
+        """The snapshot is durable."""
         if self.snapshotting is None:
             raise RuntimeError(f"replica {self.id} writes no snapshot")
         (snapshot_id, data), self.snapshotting = self.snapshotting, None
@@ -246,7 +246,7 @@ class ReplicaData:
             self.log.add_snapshot(SnapshotInfo(snapshot_id, len(data), 0), data)
 
     def clean(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Let the log begin at one of its snapshots."""
+        """Start the log at one of its snapshots."""
         self.log.delete_before(snapshot_id)
 
     def _end_life(self, keep_records: int | None) -> None:
@@ -264,7 +264,7 @@ class ReplicaData:
         self.outbox, self.handed_out, self.effects = [], [], []
 
     def wipe(self) -> None:
-        """Lose the disk, while it is down. The next one has another directory id."""
+        """Lose the disk while the replica is stopped. The next disk has another directory id."""
         if self.directory is not None:
             self.lost.append(LostDisk(self.key, self.log, self.chains))
             self.directory = chr(ord(self.directory) + 1)
@@ -275,7 +275,7 @@ class ReplicaData:
 
     @property
     def is_dying(self) -> bool:
-        """It crashes in the middle of an effect or between two: what it has in memory may not fit its disk any more."""
+        """Whether it is crashing during an effect or between two: its memory may not match its disk any more."""
         return self.crash_after_effects is not None and self.crash_after_effects < 0
 
     # Inside
@@ -295,12 +295,12 @@ class ReplicaData:
         return (0, 0) if content is None else (content.id.offset, content.state)
 
     def begin_chains_with_snapshot(self) -> None:
-        """Begin the chains where the log begins, with its newest snapshot."""
+        """Start the chains at the log start, with its newest snapshot."""
         offset, state = self._latest_snapshot()
         self.chains = [None] * (offset - 1) + [state]
 
     def _fold(self, offset: int) -> None:
-        """Apply what is committed, as a node's listener does."""
+        """Apply committed records, as a node's listener does."""
         state, start = self.state, self.log.start_offset
         records = self.log.records[self.applied - start : offset - start]
         for record in records:
@@ -308,7 +308,7 @@ class ReplicaData:
         self.state, self.applied = state, self.applied + len(records)
 
     def extend_chains(self) -> None:
-        """Go on with the chains where the log has grown."""
+        """Extend the chains to the log end."""
         chains = self.chains
         chain = chains[-1] if chains else 0
         for record in self.log.records[len(chains) - self.log.start_offset :]:
@@ -316,15 +316,15 @@ class ReplicaData:
             chains.append(chain)
 
     def post(self, effect: fx.SendRequest) -> None:
-        """Give a request to the network."""
+        """Send a request."""
         target = effect.to if effect.to >= 0 else int(effect.endpoints[0].host.removeprefix("node-"))
-        # A bootstrap server's name leads to where it listens; what the voters say of themselves may be old.
+        # A bootstrap server is found by name; the endpoints in the voter set may be outdated.
         port = effect.endpoints[0].port if effect.to >= 0 and effect.endpoints else None
         self.outbox.append(Envelope(self.id, target, effect.correlation_id, self.life, effect.request, port=port))
 
 
 def format_first_voters(replicas: list[ReplicaData]) -> None:
-    """Give their directories the snapshot 0-0 that names them all (`--initial-controllers`)."""
+    """Write the snapshot 0-0 with all initial voters to their directories (`--initial-controllers`)."""
     voters = VoterSet.of(Voter(replica.key, replica.endpoints) for replica in replicas)
     head = snapshot_head(VotersInLog(voters, BOOTSTRAP_OFFSET, 1))
     for replica in replicas:

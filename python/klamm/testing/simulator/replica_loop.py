@@ -1,6 +1,6 @@
-"""The event loop of one simulated process: its time is the replica's clock, and its callbacks run when the world says.
+"""The event loop of a simulated process: its time is the replica's clock, and the world runs its callbacks.
 
-A process that crashes takes its loop with it: what it had still to do never happens.
+A process that crashes loses its loop with all pending callbacks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CALLS_AT_ONCE_MAX = 10_000
 
 
 class Call:
-    """What is to be called, now or at a time: an `asyncio.Handle` without a context of its own, which costs more."""
+    """A callback for now or a later time: an `asyncio.Handle` without a context, which would be slower."""
 
     __slots__ = ("_args", "_callback", "_when_s", "is_cancelled")
 
@@ -48,7 +48,7 @@ class Call:
 
 
 class ReplicaLoop(asyncio.AbstractEventLoop):
-    """What `asyncio` and the driver ask of a loop; nothing waits for a descriptor."""
+    """The methods of a loop that asyncio and the driver use; it never waits for a descriptor."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
@@ -57,19 +57,19 @@ class ReplicaLoop(asyncio.AbstractEventLoop):
         self._timers: list[tuple[float, int, Call]] = []
         self._next_timer = 0
         self._readers: dict[int, Callable[..., Any]] = {}
-        self.error: BaseException | None = None  # what a task or a callback raised and no one took
+        self.error: BaseException | None = None  # an unhandled exception of a task or callback
         self._tasks: set[asyncio.Task[Any]] = set()
 
     # For the world
 
     def run(self, act: Callable[[], None]) -> None:
-        """Do that, then the timers that are due and what is ready, until nothing is: all in one instant.
+        """Call `act`, then all timers that are due and ready callbacks, without advancing the time.
 
         Raises what a callback raises.
         """
         outer = events._get_running_loop()
         events._set_running_loop(self)
-        # Within the ms that the clock shows, so that a time-out of whole ms is over when it is shown.
+        # Add half a ms, so that a timeout of whole ms has passed when the clock shows its end.
         self._now_s = (self._now_ms() + 0.5) / 1000
         try:
             act()
@@ -79,7 +79,7 @@ class ReplicaLoop(asyncio.AbstractEventLoop):
 
     def _run_ready(self) -> None:
         ready, timers = self._ready, self._timers
-        now_s = self._now_s + 1e-6  # of rounding
+        now_s = self._now_s + 1e-6  # against rounding
         while timers and timers[0][0] <= now_s:
             ready.append(heappop(timers)[2])
         calls_left = CALLS_AT_ONCE_MAX
@@ -91,7 +91,7 @@ class ReplicaLoop(asyncio.AbstractEventLoop):
                 raise self.error
             calls_left -= 1
             if not calls_left:
-                raise AssertionError("a loop is busy without end")
+                raise AssertionError("a loop never becomes idle")
 
     @property
     def deadline_ms(self) -> int:
@@ -101,7 +101,7 @@ class ReplicaLoop(asyncio.AbstractEventLoop):
         return math.ceil(self._timers[0][0] * 1000 - 0.5) if self._timers else NEVER_MS
 
     def forget(self) -> None:
-        """The process is gone: what a task had still to begin never happens, which Python would warn of."""
+        """The process is gone: close tasks that have not started, because Python would warn of them."""
         for task in self._tasks:
             coroutine = task.get_coro()
             if isinstance(coroutine, CoroutineType) and getcoroutinestate(coroutine) == CORO_CREATED:
@@ -109,7 +109,7 @@ class ReplicaLoop(asyncio.AbstractEventLoop):
         self._tasks.clear()
 
     def make_readable(self, fd: int) -> None:
-        """Call who waits for that descriptor."""
+        """Call the reader of that descriptor."""
         if fd in self._readers:
             self.call_soon(self._readers[fd])
 
@@ -124,13 +124,13 @@ class ReplicaLoop(asyncio.AbstractEventLoop):
         return self._readers.pop(fd, None) is not None
 
     def time(self) -> float:
-        """In seconds; it stands still while something is run."""
+        """In seconds; constant during `run`."""
         return self._now_s
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> Call:
-        """Next in this instant."""
+        """Call it next, at the same time."""
         call = Call(callback, args)
         self._ready.append(call)
         return call
@@ -144,13 +144,13 @@ class ReplicaLoop(asyncio.AbstractEventLoop):
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> Call:
-        """After so many seconds."""
+        """Call it after so many seconds."""
         return self.call_at(self._now_s + delay, callback, *args)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> Call:
-        """When the replica's clock shows that time."""
+        """Call it when the replica's clock shows that time."""
         call = Call(callback, args, when)
         self._next_timer += 1
         heappush(self._timers, (when, self._next_timer, call))
@@ -180,12 +180,12 @@ class ReplicaLoop(asyncio.AbstractEventLoop):
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """An exception that no one takes is a fault of the driver."""
+        """An unhandled exception is a failure of the driver."""
         error = context.get("exception")
         if isinstance(error, BaseException):
             self.error = error
 
 
 def new_loop(now_ms: Callable[[], int]) -> ReplicaLoop:
-    """A loop by that clock."""
-    return ReplicaLoop(now_ms)  # type: ignore[abstract]  # what the driver does not use is not there
+    """A loop with that clock."""
+    return ReplicaLoop(now_ms)  # type: ignore[abstract]  # methods that the driver does not use are missing

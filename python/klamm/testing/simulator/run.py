@@ -1,4 +1,4 @@
-"""Play one seed: a safety phase with faults, then a liveness phase without. `python -m klamm.testing.simulator`."""
+"""Runs one seed: a safety phase with faults, then a liveness phase without. `python -m klamm.testing.simulator`."""
 
 import gc
 import logging
@@ -17,9 +17,9 @@ from klamm.testing.simulator.invariants import InvariantViolatedError
 from klamm.testing.simulator.world import World
 
 SAFETY_US = 15_000_000
-HASTE = 2.5  # of a run with a tenth of the time-outs: as many faults, in less time
+HASTE = 2.5  # for a run with a tenth of the timeouts: as many faults in less time
 UPGRADE_US = 6_000_000  # without crashes: the upgrade needs every voter in one epoch
-LIVENESS_US = 60_000_000  # of simulated time: several election time-outs of the slowest clock
+LIVENESS_US = 60_000_000  # of simulated time: several election timeouts of the slowest clock
 TRACE_LINES_SHOWN = 60
 ANSWERED_SHARE = 0.5  # of the runs: leaders answer fetches without their cores
 CONNECTED_SHARE = 0.5  # of the runs
@@ -29,7 +29,7 @@ UPGRADED_SHARE = 0.25  # of the runs whose voters change
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run did."""
+    """The result of a run."""
 
     seed: int
     voter_count: int
@@ -47,12 +47,12 @@ class Outcome:
 
     @property
     def is_excused(self) -> bool:
-        """Whether the quorum did not have to serve in the end: every such run proves less."""
+        """Whether the quorum did not have to serve in the end, which makes the run a weaker proof."""
         return self.is_lost or self.is_stuck
 
 
 class SimulationFailedError(AssertionError):
-    """A run broke a rule; the text names the rule, the line that replays it, and the last of what happened."""
+    """A run broke a rule; the message has the rule, the command that replays it, and the end of the trace."""
 
 
 def play(
@@ -62,9 +62,9 @@ def play(
     trace: list[str] | None = None,
     full_check: bool = False,
 ) -> Outcome:
-    """Play a seed, with the faults that it draws or with `directed` ones. Raises SimulationFailedError.
+    """Run a seed, with the faults that it draws or with `directed` ones. Raises SimulationFailedError.
 
-    `full_check`: check everything after every event, at many times the cost.
+    `full_check`: check everything after every event, which is many times slower.
     """
     rng = random.Random(seed)
     voter_count = rng.choice([1, 2, 3, 3, 3, 4, 5, 5])
@@ -93,10 +93,10 @@ def play_dynamic(
     trace: list[str] | None = None,
     full_check: bool = False,
 ) -> Outcome:
-    """Play a seed of a quorum whose voters change through all of it (goals R2). Raises SimulationFailedError.
+    """Run a seed of a quorum whose voters change continuously. Raises SimulationFailedError.
 
     Besides the drawn faults, snapshots are written, logs are cleaned up to them, and disks are lost. One run in four
-    begins with static voters and is upgraded to kraft.version 1 in the middle.
+    starts with static voters and is upgraded to kraft.version 1 in the middle.
     """
     upgraded = random.Random(f"upgrade {seed}").random() < UPGRADED_SHARE
     rng = random.Random(f"dynamic {seed}")
@@ -166,7 +166,7 @@ def are_fetches_leased(seed: int) -> bool:
 
 
 def are_connected(seed: int) -> bool:
-    """Whether requests go by the product's connections in the runs of that seed."""
+    """Whether requests use the product's connections in the runs of that seed."""
     return random.Random(f"connected {seed}").random() < CONNECTED_SHARE
 
 
@@ -176,7 +176,7 @@ def _haste(config: RaftConfig) -> float:
 
 @contextmanager
 def _collector_off() -> Iterator[None]:
-    """A run makes garbage without cycles, but for its world: the collector would look at all of it again and again."""
+    """Disable the garbage collector: a run makes few cycles, and the collector would scan its world repeatedly."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -188,7 +188,7 @@ def _collector_off() -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """What a driver logs of a simulated fault is no news."""
+    """Suppress the driver's log messages about simulated faults."""
     logger = logging.getLogger("klamm.raft")
     was_disabled, logger.disabled = logger.disabled, True
     try:
@@ -198,7 +198,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _draw_config(rng: random.Random) -> RaftConfig:
-    """Kafka's time-outs, or a tenth of them for ten times the elections; fetches of one batch, of some, of all."""
+    """Kafka's timeouts, or a tenth of them for ten times the elections; fetches of one batch, of some, of all."""
     scale = rng.choice([1, 10])
     return RaftConfig(
         election_timeout_ms=1000 // scale,
@@ -213,7 +213,7 @@ def _draw_config(rng: random.Random) -> RaftConfig:
 
 
 def _is_alive(world: World) -> bool:
-    """Whether without faults the quorum elects, serves, and keeps every acknowledged write; it must where it can."""
+    """Whether, without faults, the quorum elects, serves, and keeps every acknowledged write, if it is able to."""
     target = len(world.acknowledged) + 10
     if not world.run(world.now_us + LIVENESS_US, lambda: len(world.acknowledged) >= target and _all_agree(world)):
         if world.operator.is_stuck():

@@ -1,7 +1,7 @@
-"""Scenario files: a paragraph, commands, and all that they print. The rules of raft, readable as documentation.
+"""Scenario files: a description, commands, and their complete output. They document the rules of raft.
 
-A file is blocks divided by blank lines: `#` lines say what is shown, then commands, one a line, `----`, and the output.
-`commands.Commands` carries them out, and checks every invariant on the way.
+A file consists of blocks, separated by blank lines: `#` lines with a description, then one command per line, `----`,
+and the output. `commands.Commands` executes them, and checks every invariant after each step.
 """
 
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ def render(blocks: list[Block]) -> str:
 
 
 def play(text: str) -> str:
-    """The file with the output that its commands print now."""
+    """The file with the current output of its commands."""
     commands, blocks = Commands(), parse(text)
     for block in blocks:
         block.output = commands.run(block.commands)
@@ -51,7 +51,7 @@ def play(text: str) -> str:
 
 
 def play_file(path: Path, *, rewrite: bool) -> tuple[str, str]:
-    """What the file says and what happens; with `rewrite` the file is made to say it."""
+    """The content of the file and its current output; with `rewrite` the file is updated."""
     expected = path.read_text()
     actual = play(expected)
     if rewrite:

@@ -1,4 +1,4 @@
-"""Requests that a scenario makes by hand, as any peer might send them: right, late, or wrong."""
+"""Requests that a scenario sends, as any peer might: valid, late, or invalid."""
 
 from collections.abc import Mapping
 
@@ -17,17 +17,17 @@ from klamm.raft.voters.voter_set import KRAFT_VERSION_MAX, KRAFT_VERSION_MIN, En
 
 
 def request_of(name: str, options: Mapping[str, str]) -> Request:
-    """The request of that name; `from` and `epoch` are always given. Raises KeyError for what is missing."""
+    """The request of that API; `from` and `epoch` are always required. Raises KeyError for a missing option."""
     return _MAKERS[name](options)
 
 
 def key_of(node_id: int, directory: str | None) -> ReplicaKey:
-    """The key of a simulated replica: its directory id is 16 times that letter."""
+    """The key of a simulated replica: its directory id is that letter 16 times."""
     return ReplicaKey(node_id, None if directory is None else directory.encode() * 16)
 
 
 def end_of(text: str) -> OffsetAndEpoch:
-    """`5@2`: the end of a log or a snapshot's id."""
+    """Parse `5@2`: a log end or a snapshot id."""
     offset, _, epoch = text.partition("@")
     return OffsetAndEpoch(int(offset), int(epoch))
 
@@ -37,7 +37,7 @@ def _asker(options: Mapping[str, str]) -> ReplicaKey:
 
 
 def _receiver(options: Mapping[str, str]) -> ReplicaKey | None:
-    """`to=2-B`: whom the request names as its receiver."""
+    """`to=2-B`: the receiver in the request."""
     if "to" not in options:
         return None
     node_id, _, directory = options["to"].partition("-")
@@ -45,7 +45,7 @@ def _receiver(options: Mapping[str, str]) -> ReplicaKey | None:
 
 
 def _endpoints(options: Mapping[str, str]) -> tuple[Endpoint, ...]:
-    """`listener=OTHER`, `port=1`: where the asker says that it listens."""
+    """`listener=OTHER`, `port=1`: the endpoint of the sender."""
     listener, port = options.get("listener", "CONTROLLER"), int(options.get("port", 9093))
     return (Endpoint(listener, f"node-{options['from']}", port),)
 

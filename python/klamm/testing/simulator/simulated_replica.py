@@ -1,6 +1,6 @@
-"""A simulated replica that runs the product's own driver, over simulated files, a simulated log, network and loop.
+"""A simulated replica: runs the product's driver with simulated files, log, network and event loop.
 
-Every request, answer and quorum-state passes through its encoding.
+Every request, response and quorum-state is encoded and decoded.
 """
 
 from __future__ import annotations
@@ -44,25 +44,25 @@ from klamm.testing.simulator.replica_loop import Call, new_loop
 from klamm.testing.simulator.watched_log import WatchedLog
 
 PlayedEvent = (
-    events.PeerGone
+    events.PeerCrashed
     | events.PeerRefused
     | events.ResignRequested
     | events.KraftUpgradeRequested
     | events.ShutdownRequested
 )
 Dial = Callable[["SimulatedReplica", int, int, Dialed], None]
-FILE_OPERATIONS: Final = 5  # of a write of quorum-state, at each of which the process may end
+FILE_OPERATIONS: Final = 5  # of a write of quorum-state; the process may end at each of them
 
 
 class DiskWork(NamedTuple):
-    """Something that the disk does beside the process, and what ends it."""
+    """Pending work of the disk, and the function that finishes it."""
 
     of: str  # quorum-state, log, stream or snapshot
     finish: Callable[[], None]
 
 
 class WatchedNode(RaftNode):
-    """The core, with the effects that it handed out in this step."""
+    """The core, with the effects of the current step."""
 
     def __init__(self, identity: Identity, voters: VotersInLog, config: RaftConfig, log: MemoryLog, seed: int) -> None:
         super().__init__(identity, voters, config, log, seed)
@@ -88,7 +88,7 @@ class SimulatedReplica(ReplicaData):
         luck: Callable[[], bool],
         dial: Dial | None = None,
     ) -> None:
-        """`luck` decides what a power cut leaves. `dial`: its requests go by connections, which that tries to make."""
+        """`luck` decides what survives a power failure. `dial`: requests use connections, which it tries to open."""
         super().__init__(node_id, voters, config, now_ms, directory=directory)
         self._dial = dial
         self._peers: SimulatedPeers | None = None
@@ -107,21 +107,21 @@ class SimulatedReplica(ReplicaData):
         self._is_stream_flush_begun = False
         self._answers = SimulatedAnswers(self, config.fetch_timeout_ms)
 
-    # What it is
+    # State
 
     @property
     def deadline_ms(self) -> int:
-        """When the next timer of its loop is due."""
+        """The next timer of its loop."""
         return self._loop.deadline_ms
 
     @property
-    def told_high_watermark(self) -> int:
-        """See `ReplicaData`: the answers may be ahead."""
+    def reported_high_watermark(self) -> int:
+        """See `ReplicaData`: the leased answers may be ahead of the core."""
         return max(self.high_watermark, self._answers.high_watermark) if self.is_up else -1
 
     @property
     def can_append(self) -> bool:
-        """Whether its driver takes proposals."""
+        """Whether its driver accepts proposals."""
         core = self.core
         return core is not None and core.can_append and self.announced == (core.replica.epoch, self._announced_applied)
 
@@ -133,10 +133,10 @@ class SimulatedReplica(ReplicaData):
         """Whether its driver has acknowledged the proposal that ends at that offset, or one after it."""
         return offset <= self._acknowledged_to
 
-    # What happens to it
+    # Events
 
     def start(self, seed: int) -> None:
-        """Begin a life over what the disk kept."""
+        """Start a life with the content of the disk."""
         self.life += 1
         self.port = self.next_port
         self._loop = new_loop(self.now_ms)
@@ -154,7 +154,7 @@ class SimulatedReplica(ReplicaData):
             self._peers = SimulatedPeers(
                 self,
                 request_timeout_ms=self.config.request_timeout_ms,
-                on_gone=self._on_peer_gone,
+                on_crashed=self._on_peer_crashed,
                 on_refused=self._on_peer_refused,
                 seed=seed,
             )
@@ -173,11 +173,11 @@ class SimulatedReplica(ReplicaData):
         self._driver.start()
 
     def step(self, event: PlayedEvent) -> None:
-        """Let the driver learn of an event as a node lets it."""
+        """Pass an event to the driver as a node does."""
         driver = self._running_driver
         match event:
-            case events.PeerGone(node_id):
-                self._act(lambda: driver.on_peer_gone(node_id))
+            case events.PeerCrashed(node_id):
+                self._act(lambda: driver.on_peer_crashed(node_id))
             case events.PeerRefused(node_id):
                 self._act(lambda: driver.on_peer_refused(node_id))
             case events.ResignRequested(epoch):
@@ -190,11 +190,11 @@ class SimulatedReplica(ReplicaData):
                 assert_never(event)
 
     def tick(self) -> None:
-        """The clock has reached the next timer, or jumped."""
+        """The clock has reached the next timer, or has jumped."""
         self._act(lambda: None)
 
     def receive(self, envelope: Envelope) -> None:
-        """Take a message from the network."""
+        """Receive a message."""
         if envelope.response is None:
             self._act(lambda: self._take_request(envelope))
         elif envelope.life == self.life and self._peers is not None and envelope.connection is not None:
@@ -203,7 +203,7 @@ class SimulatedReplica(ReplicaData):
             self._act(lambda: self._end_request(envelope.correlation_id, envelope.response))
 
     def fail_request(self, envelope: Envelope) -> None:
-        """The connection of a request it sent is gone."""
+        """The connection of a request was lost."""
         if envelope.life == self.life and self._peers is not None and envelope.connection is not None:
             self._act(partial(self._peers.lose, envelope))
         elif envelope.life == self.life:
@@ -211,7 +211,7 @@ class SimulatedReplica(ReplicaData):
 
     @property
     def has_connections(self) -> bool:
-        """Whether its requests go by connections."""
+        """Whether its requests use connections."""
         return self._dial is not None
 
     def lose_connections(self, node_id: int) -> None:
@@ -220,7 +220,7 @@ class SimulatedReplica(ReplicaData):
             self._act(partial(self._peers.lose_all_to, node_id))
 
     def propose(self, values: list[bytes]) -> int | None:
-        """Propose a batch; its last offset, None when the driver refuses it."""
+        """Propose a batch; returns its last offset, or None if the driver refuses it."""
         offsets: list[int] = []
 
         def act() -> None:
@@ -236,7 +236,7 @@ class SimulatedReplica(ReplicaData):
         return offsets[0] if offsets else None
 
     def disk_work(self) -> list[DiskWork]:
-        """What its disk is doing: each piece ends when it is let."""
+        """The pending work of its disk, to be finished one by one."""
         work: list[DiskWork] = []
         if self._thread is not None:
             work.append(DiskWork("quorum-state", self._finish_thread))
@@ -248,7 +248,7 @@ class SimulatedReplica(ReplicaData):
         return work
 
     def begin_disk_work(self) -> list[Callable[[], None]]:
-        """What the driver has begun since the last look: what ends each piece."""
+        """The disk work that the driver has started since the last call, as functions that finish it."""
         found: list[Callable[[], None]] = []
         if self._thread is not None and not self._is_thread_begun:
             self._is_thread_begun = True
@@ -267,8 +267,8 @@ class SimulatedReplica(ReplicaData):
     def crash(self, keep_records: int | None, *, write_survives: bool) -> None:
         """End this life.
 
-        `keep_records`: how many unflushed records a power cut leaves; None when only the process dies and the page
-        cache stays. `write_survives`: a write of quorum-state that was under way may have come to any of its steps.
+        `keep_records`: how many unflushed records survive a power failure; None if only the process dies and the page
+        cache survives. `write_survives`: a pending write of quorum-state may have reached any of its steps.
         """
         if self._thread is not None and write_survives:
             self.files.operations_left = sum(self._luck() for _ in range(FILE_OPERATIONS))
@@ -310,7 +310,7 @@ class SimulatedReplica(ReplicaData):
         """See `klamm.raft.ports.Listener`."""
 
     def write_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        """None is written by the driver: the world does it."""
+        """The driver writes no snapshots: the world does."""
 
     async def load_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
         """See `klamm.raft.ports.Listener`."""
@@ -328,23 +328,23 @@ class SimulatedReplica(ReplicaData):
         self.installed_count += 1
 
     def on_fault(self, error: Exception) -> None:
-        """The world is to know: nothing that it does to a replica excuses a stop."""
+        """Report it to the world: no simulated fault excuses a stop of the driver."""
         self._fault = error
 
-    # The stream's surroundings
+    # HostProcess of the stream
 
     def call_later(self, delay_ms: int, act: Callable[[], None]) -> Call:
         """See `HostProcess`."""
         return self._loop.call_later(delay_ms / 1000, act)
 
     def make_readable(self, fd: int) -> None:
-        """See `HostProcess`: another event may come before the loop looks."""
+        """See `HostProcess`: another event may come before the loop reacts."""
         if self._luck():
             self._loop.make_readable(fd)
         else:
             self._loop.call_later(0.002, self._loop.make_readable, fd)
 
-    # The owner of the connections
+    # Owner of the connections
 
     def dial(self, node_id: int, port: int, on_dialed: Dialed) -> None:
         """See `connections.Owner`."""
@@ -358,7 +358,7 @@ class SimulatedReplica(ReplicaData):
         by = connection.number, connection.life
         self.outbox.append(Envelope(self.id, connection.node_id, correlation_id, self.life, request, connection=by))
 
-    # The surroundings of the answers
+    # HostProcess of the answers
 
     def give(self, asked: Envelope, response: FetchResponse, read: ReadRange | None) -> None:
         """See `fetch_answers.HostProcess`."""
@@ -368,7 +368,7 @@ class SimulatedReplica(ReplicaData):
         self.outbox.append(asked.answered(decode_response(asked.request, version, body, LISTENER)))
 
     def pass_to_core(self, asked: Envelope) -> None:
-        """See `fetch_answers.HostProcess`: another event may come before the loop takes it."""
+        """See `fetch_answers.HostProcess`: another event may come before the loop receives it."""
         if self._luck():
             self._loop.call_soon(self._ask_driver, asked)
         else:
@@ -401,14 +401,17 @@ class SimulatedReplica(ReplicaData):
         return self._driver
 
     def _act(self, act: Callable[[], None]) -> None:
-        """Let its process do something, and all that follows at once. Raises CrashedError and what stopped it."""
+        """Run `act` in its process, and everything that follows at once.
+
+        Raises CrashedError and errors of the driver.
+        """
         core = self.core
         if isinstance(core, WatchedNode):
             self.effects = core.seen = []
         self.handed_out = []
         self._loop.run(act)
         if self.is_dying:
-            raise CrashedError  # in a task, which kept it to itself
+            raise CrashedError  # a task caught the exception
         if self._fault is not None:
             raise self._fault
 
@@ -430,7 +433,7 @@ class SimulatedReplica(ReplicaData):
 
         if self._requests is None:
             raise RuntimeError(f"replica {self.id} is down")
-        with contextlib.suppress(RaftStoppedError):  # it has closed, and its process is about to end
+        with contextlib.suppress(RaftStoppedError):  # the driver is closed, and the process is about to end
             self._requests.handle(api_key_of(request), version, encode_request(request, version), LISTENER, give)
 
     def _end_request(self, correlation_id: int, response: Response | None) -> None:
@@ -441,8 +444,8 @@ class SimulatedReplica(ReplicaData):
         if on_done is not None:
             on_done(response)
 
-    def _on_peer_gone(self, node_id: int) -> None:
-        self._running_driver.on_peer_gone(node_id)
+    def _on_peer_crashed(self, node_id: int) -> None:
+        self._running_driver.on_peer_crashed(node_id)
 
     def _on_peer_refused(self, node_id: int) -> None:
         self._running_driver.on_peer_refused(node_id)

@@ -1,4 +1,4 @@
-"""Replicas that do nothing by themselves, and what moves them, a step at a time.
+"""Replicas that only act on commands, one step at a time.
 
 Messages, writes and flushes wait until a command releases them, and time stands still. After every step of a replica
 all invariants are checked, as in a random run (`world`).
@@ -26,7 +26,7 @@ _ENDS = {
 
 
 class Stage:
-    """Replicas, their clocks, the messages between them, and the lines of the trace."""
+    """Replicas, their clocks, the messages between them, and the trace."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -34,7 +34,7 @@ class Stage:
         self.clear()
 
     def clear(self) -> None:
-        """Begin with no replicas."""
+        """Start without replicas."""
         self.replicas: dict[int, SimulatedReplica] = {}
         self.messages: list[Envelope] = []
         self.cut: set[tuple[int, int]] = set()  # (from, to) that messages do not pass
@@ -42,7 +42,7 @@ class Stage:
         self._invariants = EveryInvariant(self.history)
 
     def pass_time(self, duration_ms: int) -> None:
-        """So many ms pass for all."""
+        """Advance the time of all replicas."""
         for _ in range(duration_ms):
             for replica in self.replicas.values():
                 self.clocks_ms[replica.id] += 1
@@ -50,7 +50,7 @@ class Stage:
                     self.act(replica, replica.tick)
 
     def settle(self) -> None:
-        """Disks and messages do what they have to, until nothing is under way."""
+        """Finish disk work and deliver messages until none are left."""
         for _ in range(SETTLE_STEPS_MAX):
             worked = [self.finish_disk_work(replica) for replica in self.replicas.values()]
             if self.messages:
@@ -58,10 +58,10 @@ class Stage:
             elif not any(worked):
                 break
         else:
-            raise AssertionError("it never settles")
+            raise AssertionError("it never becomes idle")
 
     def act(self, replica: SimulatedReplica, act: Callable[[], object]) -> None:
-        """Let a replica take a step, trace its effects, and queue the messages that it sends."""
+        """Run a step of a replica, trace its effects, and queue its messages."""
         try:
             act()
         except CrashedError:
@@ -88,11 +88,11 @@ class Stage:
                 self.lines.append(f"{replica.id}: {words.of_effect(effect)}")
 
     def check(self, replica: SimulatedReplica) -> None:
-        """Only that replica has changed. Raises InvariantViolatedError."""
+        """Check the invariants; only that replica has changed. Raises InvariantViolatedError."""
         self._invariants.check(self.replicas, replica)
 
     def deliver(self, envelope: Envelope) -> None:
-        """Let a message arrive; it is lost where no process listens at that port."""
+        """Deliver a message; it is lost if no process listens at that port."""
         self.messages.remove(envelope)
         target = self.replicas[envelope.target]
         if target.is_reached_by(envelope):
@@ -100,7 +100,7 @@ class Stage:
             self.act(target, lambda: target.receive(envelope))
 
     def ask(self, replica: SimulatedReplica, asker: int, request: Request) -> None:
-        """Send a replica a request by hand: only the response is traced, once the disk work before it is done."""
+        """Send a scripted request: only the response is traced, after the disk work before it is done."""
         replica.receive(Envelope(asker, replica.id, -1, 0, request))
         self.check(replica)
         while self.finish_disk_work(replica, quietly=True):
@@ -112,13 +112,13 @@ class Stage:
         self.messages = [envelope for envelope in self.messages if envelope.correlation_id != -1]
 
     def end_life(self, replica: SimulatedReplica, keep_records: int | None = None) -> None:
-        """A process dies with its connections; with `keep_records` the power goes, and so many unflushed ones stay."""
+        """End a process and its connections; with `keep_records`, a power failure that leaves so many unflushed."""
         replica.crash(keep_records, write_survives=False)
         self.messages = [envelope for envelope in self.messages if replica.id not in (envelope.source, envelope.target)]
         self.check(replica)
 
     def finish_disk_work(self, replica: SimulatedReplica, only: str | None = None, *, quietly: bool = False) -> bool:
-        """Finish a write or else a flush or a check; False when there is none."""
+        """Finish a write, a flush or a check; False if there is none."""
         for work in replica.disk_work():
             if only in (None, work.of):
                 self._finish(replica, work, quietly)

@@ -1,4 +1,4 @@
-"""The memory log under a driver: the process may end before each change, and the simulated replica is notified."""
+"""The memory log under a driver: reports each change, before which the process may end."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from klamm.testing.simulator.memory_log import MemoryLog
 
 
 class Watcher(Protocol):
-    """Is notified of each change."""
+    """Receives the changes of a log."""
 
     def before_change(self) -> None:
-        """Something is about to change. Raises CrashedError where the process ends before it."""
+        """Called before a change. Raises CrashedError if the process ends before it."""
 
     def extend_chains(self) -> None:
         """The log has grown."""
 
     def cut_chains(self, offset: int) -> None:
-        """The log was cut."""
+        """The log was truncated."""
 
     def begin_chains_with_snapshot(self) -> None:
-        """The log begins and ends with a snapshot."""
+        """The log starts and ends at a snapshot."""
 
     def damaged(self, data: bytes) -> bytes:
-        """What the disk keeps of a slice."""
+        """The bytes of a slice that the disk stores."""
 
 
 class WatchedLog(MemoryLog):
@@ -54,7 +54,7 @@ class WatchedLog(MemoryLog):
         self._watcher.before_change()
         try:
             return super().append_fetched(batches, max_epoch)
-        finally:  # batches before one that is refused stay
+        finally:  # batches before a refused one stay appended
             self._watcher.extend_chains()
 
     def append_snapshot_slice(self, snapshot_id: OffsetAndEpoch, position: int, data: bytes) -> None:
@@ -73,7 +73,7 @@ class WatchedLog(MemoryLog):
         super().drop_received_snapshot()
 
     def install_received_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        """In two halves: after the first the next start goes on."""
+        """In two halves: after the first, the next start completes it."""
         self._watcher.before_change()
         self.finish_received_snapshot(snapshot_id)
         self._watcher.before_change()

@@ -1,4 +1,4 @@
-"""Whose disk may be lost: where static voters survive it, so that what must hold still must (KIP-853, Motivation).
+"""Decides whose disk may be lost: only if static voters survive it, so that all invariants must still hold (KIP-853).
 
 A voter that comes back under its old id with an empty disk has forgotten its votes and what it acknowledged. Kafka
 cannot detect that (kraft.version 0), so it is safe only while nothing depends on either.
@@ -8,12 +8,12 @@ from klamm.raft.voters.quorum import majority_size
 from klamm.testing.simulator.invariants.committed import CommittedHistory
 from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
-# How long it stays away at least: no message to it is that old, and no candidate waits for its vote.
+# The minimum time that it stays away: no message to it is older, and no candidate still waits for its vote.
 WIPED_FOR_US = 5_000_000
 
 
 def may_be_wiped(replicas: dict[int, SimulatedReplica], replica: SimulatedReplica, history: CommittedHistory) -> bool:
-    """Whether the others alone hold what is committed, and no election can want its vote a second time."""
+    """Whether the others alone hold all committed records, and no election can request its vote a second time."""
     if not replica.is_voter:
         return True
     others = [other for other in replicas.values() if other.is_voter and other is not replica]
@@ -21,7 +21,7 @@ def may_be_wiped(replicas: dict[int, SimulatedReplica], replica: SimulatedReplic
 
 
 def _holds_nothing_alone(others: list[SimulatedReplica], replica: SimulatedReplica, history: CommittedHistory) -> bool:
-    """A leader may still count all that the replica ever acknowledged: it must be committed without it."""
+    """A leader may still count everything that the replica acknowledged: it must be committed without the replica."""
     count = len(history.chains)
     holders = [other for other in others if other.log.flushed_offset >= count and history.agrees_with(other, count)]
     is_all_committed = replica.log.end_offset <= count and history.agrees_with(replica, replica.log.end_offset)
@@ -29,7 +29,7 @@ def _holds_nothing_alone(others: list[SimulatedReplica], replica: SimulatedRepli
 
 
 def _is_past(other: SimulatedReplica, epoch: int) -> bool:
-    """It campaigns next in an epoch in which the replica cannot have voted, and does not campaign now."""
+    """Its next campaign is in an epoch in which the replica cannot have voted, and it does not campaign now."""
     stored = other.stored
     if stored is None or stored.epoch < epoch:
         return False

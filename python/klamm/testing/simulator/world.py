@@ -1,17 +1,16 @@
-"""Time, network, disks and clients of a simulated quorum; one random generator decides everything.
+"""Time, network, disks and clients of a simulated quorum, all driven by one random number generator.
 
-Invariants are checked after every event. `Faults` say what goes wrong; `heal` ends all of it.
+Invariants are checked after every event. `Faults` configures what goes wrong; `heal` ends it.
 """
 
 import random
 from collections.abc import Callable
-from heapq import heappop, heappush
 
 from klamm.raft.config import RaftConfig
 from klamm.raft.effects import PersistElection
 from klamm.raft.election.role_states import NEVER_MS
 from klamm.raft.election.roles import Role
-from klamm.raft.events import PeerGone, ResignRequested
+from klamm.raft.events import PeerCrashed, ResignRequested
 from klamm.raft.log.control_records import KRAFT_VERSION
 from klamm.raft.voters.voter_set import VoterSet
 from klamm.testing.simulator import descriptions as words
@@ -28,14 +27,15 @@ from klamm.testing.simulator.operations import Operations
 from klamm.testing.simulator.operator import CLIENT, Operator
 from klamm.testing.simulator.replica_data import format_first_voters
 from klamm.testing.simulator.simulated_replica import SimulatedReplica
+from klamm.testing.simulator.simulation import Simulation
 from klamm.testing.simulator.wiping import WIPED_FOR_US, may_be_wiped
 
 PROPOSE_EVERY_US = 20_000
 UPGRADE_EVERY_US = 200_000
 
 
-class World:
-    """A quorum of `voter_count` voters and some observers, and the time that passes for them."""
+class World(Simulation):
+    """A quorum of `voter_count` voters and some observers, with simulated time."""
 
     def __init__(
         self,
@@ -50,29 +50,24 @@ class World:
         haste: float = 1.0,
         connected: bool = False,
     ) -> None:
-        """`dynamic`: the voters are in the log (kraft.version 1), and those that begin were formatted with them.
+        """`dynamic`: the voters are in the log (kraft.version 1), and the initial ones were formatted with them.
 
-        `upgraded`: a dynamic quorum that begins with configured voters, and is upgraded on the way (kraft.version 0).
+        `upgraded`: a dynamic quorum that starts with configured voters (kraft.version 0) and is upgraded during the
+        run.
 
-        With more `haste` a wiped replica is away for a shorter time. `connected`: requests go by the product's
+        With more `haste` a wiped replica is away for a shorter time. `connected`: requests use the product's
         connections.
         """
-        self.rng, self.faults = rng, faults
+        super().__init__(rng, faults)
         self._is_dynamic = dynamic
         self._wiped_for_us = int(WIPED_FOR_US / haste)
-        self.now_us = 0
-        self.event_count = 0
-        self.trace: list[str] | None = None
         self.history = CommittedHistory()
         self.acknowledged: dict[bytes, int] = {}  # value -> offset
         self.newest_acknowledged = -1
         self._proposed: dict[tuple[int, int], list[tuple[int, bytes]]] = {}  # (leader, life) -> (offset, value)
         self._next_value = 0
-        self._queue: list[tuple[int, int, Callable[[], None]]] = []
-        self._next_entry = 0
         self._clock_offsets_ms: dict[int, int] = {}
         self._tick_at_us: dict[int, int] = {}
-        self.replicas: dict[int, SimulatedReplica] = {}
         self.network = Network(self)
         self.has_configured_voters = upgraded or not dynamic
         self.must_be_upgraded = upgraded
@@ -95,7 +90,7 @@ class World:
             replica.damage = self._damage
             self.replicas[node_id] = replica
         self.operator = Operator(rng, self.replicas)
-        self.operations = Operations(self)
+        self.operations = Operations(self, self.network, self.operator)
         if not self.has_configured_voters:
             format_first_voters([self.replicas[node_id] for node_id in range(1, voter_count + 1)])
         self.invariants = EveryInvariant(self.history)
@@ -106,25 +101,13 @@ class World:
 
     # Running
 
-    def run(self, until_us: int, done: Callable[[], bool] = lambda: False) -> bool:
-        """Let time pass up to `until_us` or until `done`; says whether it is done."""
-        queue = self._queue
-        while queue and queue[0][0] <= until_us:
-            self.now_us, _, happen = heappop(queue)
-            happen()
-            self.event_count += 1
-            if done():
-                return True
-        self.now_us = max(self.now_us, until_us)
-        return done()
-
     def begin(self, calm_us: int = 0) -> None:
-        """Start all replicas, the clients and the operator, and what goes wrong when the calm is over."""
+        """Start all replicas, the clients and the operator, and the faults after `calm_us`."""
         for replica in self.replicas.values():
-            self.at(self.rng.randrange(100_000), lambda replica=replica: self._start(replica))  # type: ignore[misc]
-        self._every(lambda: PROPOSE_EVERY_US, self._propose_somewhere)
+            self.at(self.rng.randrange(100_000), lambda replica=replica: self.start_replica(replica))  # type: ignore[misc]
+        self.every(lambda: PROPOSE_EVERY_US, self._propose_somewhere)
         if self.must_be_upgraded:
-            self._every(lambda: UPGRADE_EVERY_US, self.operations.upgrade)
+            self.every(lambda: UPGRADE_EVERY_US, self.operations.upgrade)
         if not calm_us:
             self._begin_faults()
             return
@@ -137,19 +120,19 @@ class World:
 
     def _begin_faults(self) -> None:
         faults = self.faults
-        self._every(lambda: faults.reconfigure_every_us, self.operations.reconfigure)
-        self._every(lambda: faults.partition_every_us, self.network.change_partition)
-        self._every(lambda: faults.crash_every_us, self._crash_someone)
-        self._every(lambda: faults.resign_every_us, self._resign_someone)
-        self._every(lambda: faults.clock_jump_every_us, self._jump_a_clock)
-        self._every(lambda: faults.snapshot_every_us, self._snapshot_somewhere)
-        self._every(lambda: faults.wipe_every_us, self._wipe_someone)
-        self._every(lambda: faults.shutdown_every_us, self.operations.shut_down_someone)
-        self._every(lambda: faults.damage_every_us, self._damage_a_log)
-        self._every(lambda: faults.false_alarm_every_us, self._alarm_falsely)
+        self.every(lambda: faults.reconfigure_every_us, self.operations.reconfigure)
+        self.every(lambda: faults.partition_every_us, self.network.change_partition)
+        self.every(lambda: faults.crash_every_us, self._crash_someone)
+        self.every(lambda: faults.resign_every_us, self._resign_someone)
+        self.every(lambda: faults.clock_jump_every_us, self._jump_a_clock)
+        self.every(lambda: faults.snapshot_every_us, self._snapshot_somewhere)
+        self.every(lambda: faults.wipe_every_us, self._wipe_someone)
+        self.every(lambda: faults.shutdown_every_us, self.operations.shut_down_someone)
+        self.every(lambda: faults.damage_every_us, self._damage_a_log)
+        self.every(lambda: faults.false_alarm_every_us, self._alarm_falsely)
 
     def heal(self) -> None:
-        """End all faults, and start who is down. Answers are as large as they may be, so that all soon catch up."""
+        """End all faults, and start stopped replicas. Fetch responses become large, so that all catch up quickly."""
         self.say("all faults end")
         self.faults.stop()
         self.network.cut.clear()
@@ -157,36 +140,18 @@ class World:
             replica.crash_after_effects = None
             replica.fetch_as_much_as_possible()
             if not replica.is_up:
-                self._start(replica)
-
-    def leaders(self) -> list[SimulatedReplica]:
-        """Those that lead, each in its epoch."""
-        return [replica for replica in self.replicas.values() if replica.role is Role.LEADER]
+                self.start_replica(replica)
 
     def is_voter(self, replica: SimulatedReplica) -> bool:
-        """Whether it is one of the voters that the newest leader counts."""
+        """Whether it is a voter according to the newest leader."""
         leader = max(self.leaders(), key=lambda leader: leader.epoch, default=None)
         return leader is not None and leader.running.replica.voters.is_voter(replica.key)
 
     def is_upgraded(self) -> bool:
-        """Whether the voters are in the log for good (kraft.version 1)."""
+        """Whether kraft.version 1 with the voters is committed in the log."""
         return KRAFT_VERSION in self.history.kinds
 
     # Time
-
-    def at(self, delay_us: int, happen: Callable[[], None]) -> None:
-        """Let something happen in so many microseconds."""
-        self._next_entry += 1
-        heappush(self._queue, (self.now_us + delay_us, self._next_entry, happen))
-
-    def _every(self, period_us: Callable[[], int], happen: Callable[[], None]) -> None:
-        def again() -> None:
-            if period_us():
-                happen()
-                self.at(1 + self.rng.randrange(2 * period_us()), again)
-
-        if period_us():
-            self.at(1 + self.rng.randrange(2 * period_us()), again)
 
     def _clock_of(self, node_id: int) -> Callable[[], int]:
         rate = self.faults.clock_rates.get(node_id, 1.0)
@@ -201,7 +166,7 @@ class World:
     # Steps of a replica
 
     def step(self, replica: SimulatedReplica, act: Callable[[], None]) -> None:
-        """Let a replica that is up do something, which may be the last it does, and see what comes of it."""
+        """Run a step of a running replica, which may crash in it, and handle the results."""
         is_doomed = self.rng.random() < self.faults.crash_in_step_chance
         if is_doomed:
             replica.crash_after_effects = self.rng.randrange(6)
@@ -260,16 +225,6 @@ class World:
 
         self.at(at_us - self.now_us, tick)
 
-    def while_alive(self, replica: SimulatedReplica, act: Callable[[], None]) -> Callable[[], None]:
-        """That step of a replica, unless its present life has ended by then."""
-        life = replica.life
-
-        def happen() -> None:
-            if replica.is_up and replica.life == life:
-                self.step(replica, act)
-
-        return happen
-
     # Disk
 
     def _disk_us(self) -> int:
@@ -278,7 +233,7 @@ class World:
         return 50 + self.rng.randrange(1_000)
 
     def _snapshot_somewhere(self) -> None:
-        """A replica that has applied something may write a snapshot, or be struck while it does."""
+        """A replica that has applied records may write a snapshot, and may crash during it."""
         replica = self.rng.choice(list(self.replicas.values()))
         latest = replica.log.latest_snapshot_id
         if not replica.is_up or replica.snapshotting is not None:
@@ -299,7 +254,7 @@ class World:
             self.say(f"the log of {replica.id} begins with snapshot {words.of_end(begin_with)}")
 
     def _damage(self, data: bytes) -> bytes:
-        """What a disk keeps of a slice, now and then: some of it, or other bytes."""
+        """Sometimes the disk stores only a part of a slice, or other bytes."""
         if self.rng.random() >= self.faults.damaged_slice_chance:
             return data
         at = self.rng.randrange(len(data))
@@ -310,14 +265,15 @@ class World:
 
     def _send(self, envelope: Envelope) -> None:
         if envelope.target == CLIENT:
-            self.say(f"told: {words.of_envelope(envelope)}" if self.trace is not None else "")
+            self.say(f"client: {words.of_envelope(envelope)}" if self.trace is not None else "")
             self.operations.on_answer(envelope)
         else:
             self.network.send(envelope)
 
     # Faults
 
-    def _start(self, replica: SimulatedReplica) -> None:
+    def start_replica(self, replica: SimulatedReplica) -> None:
+        """Start a stopped replica; no effect on a running one."""
         if not replica.is_up:
             self.say(f"{replica.id} starts")
             self.step(replica, lambda: replica.start(self.rng.getrandbits(32)))
@@ -339,7 +295,7 @@ class World:
             self.at(self.rng.randrange(delay_us + 1), crash)
 
     def _end(self, replica: SimulatedReplica, life: int) -> None:
-        """An orderly end, with all of it written."""
+        """An orderly end, with everything written."""
         if replica.is_up and replica.life == life:
             self.say(f"{replica.id} ends")
             self._go_away(replica, None, write_survives=True)
@@ -351,10 +307,10 @@ class World:
         self._check(replica)
         if keep is None:
             self._maybe_notice_crash(replica)
-        self.at(self.rng.randrange(self.faults.away_us_max), lambda: self._start(replica))
+        self.at(self.rng.randrange(self.faults.away_us_max), lambda: self.start_replica(replica))
 
     def _wipe_someone(self) -> None:
-        """A disk is lost and replaced by an empty one, where the quorum survives that."""
+        """Replace a disk by an empty one, if the quorum survives that."""
         replica = self.rng.choice(list(self.replicas.values()))
         if not replica.is_up or not self._may_be_wiped(replica):
             return
@@ -362,15 +318,15 @@ class World:
         self._tick_at_us.pop(replica.id, None)
         replica.wipe()
         if self._is_dynamic:
-            replica.voters = VoterSet(())  # who begins with an empty disk believes its configuration
+            replica.voters = VoterSet(())  # a replica with an empty disk uses its configuration
         comes_as = f", and comes back with directory {replica.directory}" if self._is_dynamic else ""
         self.say(f"{replica.id} loses its disk{comes_as}")
         self._check(replica)
         away_us = self.rng.randrange(self.faults.away_us_max) if self._is_dynamic else self._wiped_for_us
-        self.at(away_us, lambda: self._start(replica))
+        self.at(away_us, lambda: self.start_replica(replica))
 
     def _damage_a_log(self) -> None:
-        """A voter loses records while it is down. A majority keeps theirs, or no election could succeed."""
+        """A stopped voter loses records. A majority keeps theirs; otherwise no election could succeed."""
         voters = [replica for replica in self.replicas.values() if replica.is_voter]
         replica = self.rng.choice(voters)
         damaged = sum(has_lost_records(other) for other in voters if other is not replica)
@@ -386,7 +342,7 @@ class World:
             f"{replica.id} loses records: its log ends at {log.end_offset}, and held {words.of_end(log.proven_end)}"
         )
         self._check(replica)
-        self.at(self.rng.randrange(self.faults.away_us_max), lambda: self._start(replica))
+        self.at(self.rng.randrange(self.faults.away_us_max), lambda: self.start_replica(replica))
 
     def _may_be_wiped(self, replica: SimulatedReplica) -> bool:
         if self._is_dynamic:
@@ -394,27 +350,27 @@ class World:
             return is_begun and self.operator.may_lose_disk(replica)
         return may_be_wiped(self.replicas, replica, self.history)
 
-    def _maybe_notice_crash(self, gone: SimulatedReplica) -> None:
-        """The host lives on, and refuses the others' connections."""
+    def _maybe_notice_crash(self, crashed: SimulatedReplica) -> None:
+        """The host is up, and refuses the others' connections."""
         for replica in self.replicas.values():
-            if replica is not gone and replica.is_up and self.rng.random() < self.faults.notice_crash_chance:
-                self._tell_gone(replica, gone.id, 50 + self.rng.randrange(self.faults.delay_us_max))
+            if replica is not crashed and replica.is_up and self.rng.random() < self.faults.notice_crash_chance:
+                self._report_crash(replica, crashed.id, 50 + self.rng.randrange(self.faults.delay_us_max))
 
     def _alarm_falsely(self) -> None:
-        replica, gone = self.rng.choices(list(self.replicas.values()), k=2)
+        replica, crashed = self.rng.choices(list(self.replicas.values()), k=2)
         if replica.is_up:
-            self._tell_gone(replica, gone.id, 0)
+            self._report_crash(replica, crashed.id, 0)
 
-    def _tell_gone(self, replica: SimulatedReplica, gone_id: int, delay_us: int) -> None:
-        def tell() -> None:
+    def _report_crash(self, replica: SimulatedReplica, crashed_id: int, delay_us: int) -> None:
+        def report() -> None:
             if replica.has_connections:
-                self.say(f"the connections of {replica.id} to {gone_id} are closed")
-                replica.lose_connections(gone_id)
+                self.say(f"the connections of {replica.id} to {crashed_id} are closed")
+                replica.lose_connections(crashed_id)
             else:
-                self.say(f"{replica.id} is refused by {gone_id}")
-                replica.step(PeerGone(gone_id))
+                self.say(f"{replica.id} is refused by {crashed_id}")
+                replica.step(PeerCrashed(crashed_id))
 
-        self.at(delay_us, self.while_alive(replica, tell))
+        self.at(delay_us, self.while_alive(replica, report))
 
     def _crash_someone(self) -> None:
         replica = self.rng.choice(list(self.replicas.values()))
@@ -422,7 +378,7 @@ class World:
             self._crash(replica)
 
     def _maybe_strike(self, leader: SimulatedReplica) -> None:
-        """Leave a new leader just the time to append and to reach some of the others, but not all."""
+        """Crash or isolate a new leader after it had time to append and to reach some, but not all, of the others."""
         if self.rng.random() >= self.faults.strike_leader_chance:
             return
         life, is_crash = leader.life, self.rng.random() < 0.7
@@ -453,20 +409,20 @@ class World:
     # Clients
 
     def _propose_somewhere(self) -> None:
-        """Propose at every replica that believes to lead: at most one of them can commit it."""
+        """Propose at every replica that considers itself leader: at most one of them can commit it."""
         for leader in self.leaders():
             if leader.can_append:
                 self._propose(leader)
 
     def _propose(self, leader: SimulatedReplica) -> None:
-        count = self.rng.choice([1, 1, 3])  # a batch may be torn
+        count = self.rng.choice([1, 1, 3])  # a batch may be only partly durable
         values = [b"value-%d" % number for number in range(self._next_value + 1, self._next_value + count + 1)]
         self._next_value += count
 
         def act() -> None:
             last = leader.propose(values)
             if last is None:
-                return  # refused, or its fate is unknown
+                return  # refused, or the outcome is unknown
             first = last - count + 1
             self._proposed.setdefault((leader.id, leader.life), []).extend(enumerate(values, first))
 
@@ -474,7 +430,7 @@ class World:
         self.step(leader, act)
 
     def _acknowledge(self, replica: SimulatedReplica) -> None:
-        """What a leader sees committed while it leads is acknowledged; the fate of all else is unknown."""
+        """Records that a leader sees committed while it leads are acknowledged; the outcome of others is unknown."""
         waiting = self._proposed.get((replica.id, replica.life))
         if not waiting:
             return
@@ -487,8 +443,3 @@ class World:
                 raise InvariantViolatedError(f"{replica.id} acknowledged {value!r} at {offset}, which is not committed")
             self.acknowledged[value] = offset
             self.newest_acknowledged = max(self.newest_acknowledged, offset)
-
-    def say(self, text: str) -> None:
-        """Write down what happens, where that is wanted."""
-        if self.trace is not None and text:
-            self.trace.append(f"{self.now_us / 1000:12.3f} ms  {text}")

@@ -1,11 +1,11 @@
-//! The protocol's primitive types, read from and written to plain bytes.
+//! The protocol's primitive types: reading and writing them.
 //!
-//! What is read is hostile: a length or a count is compared with the bytes that are left before it is used, so that
-//! nothing a peer claims makes the reader allocate. Strings and bytes come back as slices of the input; arrays as a count
-//! whose elements the caller reads, knowing the smallest size of one.
+//! Input is hostile: a length or a count is compared with the remaining bytes before it is used, so that no claim of a
+//! peer makes the reader allocate. Strings and bytes are slices of the input. An array is a count; the caller, which
+//! knows the smallest size of an element, reads the elements.
 //!
-//! Two encodings of lengths: *plain* (fixed width, -1 is null, read as every negative one is) in old message versions,
-//! *compact* (unsigned varint of length + 1, 0 is null) in flexible ones (KIP-482).
+//! Lengths have two encodings: *plain* (fixed width, -1 is null, and so is every negative length) in old message
+//! versions, and *compact* (unsigned varint of length + 1, 0 is null) in flexible ones (KIP-482).
 
 mod reader;
 #[cfg(test)]
@@ -15,13 +15,14 @@ mod writer;
 pub use reader::Reader;
 pub use writer::{ErrorCounts, Writer};
 
-/// The longest string of the protocol, in bytes: also in the compact encoding, where the format could say more.
+/// The longest string of the protocol, in bytes. It also applies to the compact encoding, whose format would allow
+/// more.
 pub const STRING_LEN_MAX: usize = i16::MAX as usize;
 
-/// Bytes that do not hold what they should.
+/// Bytes that do not have the expected form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
-    #[error("{needed} bytes expected where {left} are left")]
+    #[error("{needed} bytes expected, {left} left")]
     Truncated { needed: usize, left: usize },
     #[error("an array of {count} elements does not fit into the {left} bytes that are left")]
     CountTooLarge { count: u64, left: usize },
@@ -33,6 +34,6 @@ pub enum WireError {
     UnexpectedNull,
     #[error("a string is not UTF-8")]
     InvalidUtf8,
-    #[error("{left} bytes are left behind the end")]
+    #[error("{left} bytes follow the end")]
     TrailingBytes { left: usize },
 }

@@ -3,7 +3,7 @@
 use super::{STRING_LEN_MAX, WireError};
 use crate::Uuid;
 
-/// Reads primitives one after the other. After an error the position is unspecified: drop the reader.
+/// Reads consecutive primitives. After an error the position is unspecified: drop the reader.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     left: &'a [u8],
@@ -26,7 +26,7 @@ impl<'a> Reader<'a> {
         Self { left: bytes }
     }
 
-    /// The bytes not read yet.
+    /// The unread bytes.
     #[inline]
     pub fn remaining(&self) -> &'a [u8] {
         self.left
@@ -114,7 +114,7 @@ impl<'a> Reader<'a> {
         loop {
             let byte = self.u8()?;
             let sextets = u64::from(byte & 0x7f);
-            // The bits that do not fit any more must be zero: a value is never cut silently.
+            // Bits beyond the type's width must be zero: a value is never truncated silently.
             if shift >= bits || (shift + 7 > bits && sextets >> (bits - shift) != 0) {
                 return Err(WireError::VarintTooLong);
             }
@@ -168,7 +168,7 @@ impl<'a> Reader<'a> {
         self.optional_slice(i64::from(len))
     }
 
-    /// Compact bytes (varint of length + 1); records fields are encoded alike.
+    /// Compact bytes (varint of length + 1); records fields have the same encoding.
     #[inline]
     pub fn compact_bytes(&mut self) -> Result<&'a [u8], WireError> {
         self.compact_nullable_bytes()?.ok_or(WireError::UnexpectedNull)
@@ -207,8 +207,8 @@ impl<'a> Reader<'a> {
         self.checked_count(count, element_size_min)
     }
 
-    /// Hands every tagged field to `on_field`, which returns whether it knows the tag and then has read all of it.
-    /// Unknown ones are skipped.
+    /// Calls `on_field` for every tagged field. It returns whether it knows the tag, and must then have read all of the
+    /// field. Unknown fields are skipped.
     pub fn tagged_fields(
         &mut self,
         mut on_field: impl FnMut(u32, &mut Reader<'a>) -> Result<bool, WireError>,
@@ -226,7 +226,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads the tagged fields of a version that knows none.
+    /// Skips the tagged fields of a version that defines none.
     #[inline]
     pub fn skip_tagged_fields(&mut self) -> Result<(), WireError> {
         self.tagged_fields(|_, _| Ok(false))

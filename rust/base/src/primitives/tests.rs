@@ -29,7 +29,7 @@ fn varints_that_do_not_fit_or_do_not_end_are_refused() {
         Err(WireError::VarintTooLong)
     );
     assert_eq!(Reader::new(&[0x80, 0x80]).varint(), Err(WireError::Truncated { needed: 1, left: 0 }));
-    // Padded with zeroes, but within five bytes: Apache Kafka takes it.
+    // Padded with zeroes, but within five bytes: Apache Kafka accepts it.
     assert_eq!(Reader::new(&[0x81, 0x80, 0x00]).unsigned_varint(), Ok(1));
 }
 

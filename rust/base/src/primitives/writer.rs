@@ -2,10 +2,10 @@
 
 use crate::{ErrorCode, Uuid};
 
-/// Writes primitives one after the other into bytes it owns.
+/// Writes consecutive primitives into its own buffer.
 ///
-/// A string longer than [`super::STRING_LEN_MAX`] or an array that no length field can hold is a fault of the caller and
-/// panics: what came over the wire never is, and what a person typed must have been checked.
+/// A string longer than [`super::STRING_LEN_MAX`] or an array whose length does not fit its field is a bug of the
+/// caller and panics: data from the wire never is that long, and user input must be checked first.
 #[derive(Clone, Debug, Default)]
 pub struct Writer {
     bytes: Vec<u8>,
@@ -27,7 +27,7 @@ macro_rules! write_fixed {
 }
 
 impl Writer {
-    /// A writer with nothing in it.
+    /// An empty writer.
     pub fn new() -> Self {
         Self::default()
     }
@@ -37,23 +37,23 @@ impl Writer {
         Self { bytes: Vec::with_capacity(capacity), errors: None }
     }
 
-    /// A writer that goes on behind `bytes`.
+    /// A writer that appends to `bytes`.
     pub fn append_to(bytes: Vec<u8>) -> Self {
         Self { bytes, errors: None }
     }
 
-    /// Everything written.
+    /// Everything that was written.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// What is written so far.
+    /// Everything written so far.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// What is written so far, to patch a length or a count.
+    /// Everything written so far, to patch a length or a count.
     #[inline]
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         &mut self.bytes
@@ -71,7 +71,7 @@ impl Writer {
         self.bytes.is_empty()
     }
 
-    /// Drops everything written, keeps the room.
+    /// Drops everything that was written and keeps the capacity.
     pub fn clear(&mut self) {
         self.bytes.clear();
     }
@@ -118,12 +118,12 @@ impl Writer {
         self.bytes.extend_from_slice(value);
     }
 
-    /// Writes again what stands in a range of what was written.
+    /// Writes a copy of a range of what was written.
     pub fn repeat(&mut self, range: std::ops::Range<usize>) {
         self.bytes.extend_from_within(range);
     }
 
-    /// Lets `fill` write `len` bytes; drops them again and returns `false` when it says that it did not.
+    /// Lets `fill` write `len` bytes; when it returns `false`, drops them and returns `false`.
     pub fn try_fill(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> bool) -> bool {
         let start = self.bytes.len();
         self.bytes.resize(start + len, 0);
@@ -257,14 +257,14 @@ impl Writer {
         }
     }
 
-    /// The end of a flexible structure that has no tagged field to say.
+    /// The end of a flexible structure without tagged fields.
     #[inline]
     pub fn no_tagged_fields(&mut self) {
         self.u8(0);
     }
 
-    /// One tagged field: tag, size, and what `write_value` writes. The count stands in front of the first and the tags
-    /// ascend; both are the caller's to keep.
+    /// One tagged field: tag, size, and what `write_value` writes. The caller writes the count before the first field
+    /// and keeps the tags ascending.
     pub fn tagged_field(&mut self, tag: u32, write_value: impl FnOnce(&mut Writer)) {
         self.unsigned_varint(tag);
         let start = self.len();
@@ -272,7 +272,7 @@ impl Writer {
         self.insert_size(start);
     }
 
-    /// Moves what stands behind `start` on and puts its size, a varint, in front.
+    /// Moves what was written from `start` on and inserts its size, a varint, before it.
     fn insert_size(&mut self, start: usize) {
         let size = u32::try_from(self.len() - start).expect("a tagged field's size fits into an int32");
         let end = self.len();

@@ -1,4 +1,4 @@
-//! ApiVersions v0-3: what a broker speaks.
+//! ApiVersions v0-3: the API versions of a broker.
 
 use bytes::Bytes;
 use klamm_base::ErrorCode;
@@ -8,7 +8,7 @@ use klamm_wire::versioned::{VersionedReader, VersionedWriter};
 
 use super::{Request, is_flexible};
 
-/// Asks for the versions of every API. A broker older than Apache Kafka 2.4 refuses v3 and answers as v0 (KIP-511).
+/// Requests the versions of every API. A broker older than Apache Kafka 2.4 rejects v3 and answers in v0 (KIP-511).
 pub struct ApiVersionsRequest;
 
 /// Key, lowest and highest version of each API.

@@ -1,4 +1,4 @@
-//! Fetch v4-17 of one partition, outside of any session.
+//! Fetch v4-17 of one partition, without a session.
 
 use bytes::Bytes;
 use klamm_base::primitives::WireError;
@@ -15,7 +15,7 @@ pub struct FetchRequest<'a> {
     pub max_bytes: i32,
     pub read_committed: bool,
     pub topic: &'a str,
-    /// All zero when it is not known: then the topic is named.
+    /// All zero if it is not known: then the topic's name is used.
     pub topic_id: Uuid,
     pub partition: i32,
     pub leader_epoch: i32,
@@ -39,7 +39,7 @@ pub struct FetchedPartition {
     pub log_start_offset: i64,
     /// Producer id and first offset of each aborted transaction in the records.
     pub aborted: Vec<(i64, i64)>,
-    /// A part of the answer's frame, not copied.
+    /// A part of the response frame, not copied.
     pub records: Bytes,
 }
 
@@ -62,7 +62,7 @@ impl Request for FetchRequest<'_> {
         out.i32(self.max_bytes);
         out.i8(i8::from(self.read_committed));
         if version >= 7 {
-            // Session 0 at epoch -1: a fetch that begins none (KIP-227).
+            // Session 0 at epoch -1: no session (KIP-227).
             out.i32(0);
             out.i32(-1);
         }

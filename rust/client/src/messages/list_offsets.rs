@@ -1,4 +1,4 @@
-//! ListOffsets v1-8: the offset of a time, or of an end of the log.
+//! ListOffsets v1-8: the offset for a timestamp, or of an end of the log.
 
 use bytes::Bytes;
 use klamm_base::ErrorCode;
@@ -8,15 +8,20 @@ use klamm_wire::versioned::{VersionedReader, VersionedWriter};
 
 use super::{Request, is_flexible, read_by_topic};
 
-/// In place of a timestamp: behind the last record, the last stable one under read_committed.
+/// Special timestamp: after the last record, or the last stable offset with read_committed.
 pub const LATEST: i64 = -1;
-/// In place of a timestamp: the first record that is there.
+/// Special timestamp: the first available record.
 pub const EARLIEST: i64 = -2;
-/// In place of a timestamp: the record with the largest one (KIP-734, v7).
+/// Special timestamp: the record with the largest timestamp (KIP-734, v7).
 pub const MAX_TIMESTAMP: i64 = -3;
 
-/// Asks a broker for some partitions of one topic that it leads.
+/// Special timestamp: the first record on the leader's own disks (KIP-405, v8).
+pub const EARLIEST_LOCAL: i64 = -4;
+
+/// Queries a broker for partitions of one topic that it leads.
 pub struct ListOffsetsRequest<'a> {
+    /// -1: a consumer, which sees committed records only.
+    pub replica_id: i32,
     pub read_committed: bool,
     pub topic: &'a str,
     pub partitions: &'a [OffsetQuery],
@@ -33,7 +38,7 @@ pub struct OffsetQuery {
 pub struct FoundOffset {
     pub partition: i32,
     pub error: ErrorCode,
-    /// -1: no record is that young.
+    /// -1: there is no such record.
     pub offset: i64,
     pub timestamp: i64,
 }
@@ -45,7 +50,7 @@ impl Request for ListOffsetsRequest<'_> {
     type Answer = Vec<FoundOffset>;
 
     fn write(&self, out: &mut VersionedWriter<'_>, version: i16) {
-        out.i32(-1);
+        out.i32(self.replica_id);
         if version >= 2 {
             out.i8(i8::from(self.read_committed));
         }

@@ -1,4 +1,4 @@
-//! Metadata v4-13: brokers, and who leads the partitions of topics.
+//! Metadata v4-13: brokers and the leaders of partitions.
 
 use bytes::Bytes;
 use klamm_base::primitives::WireError;
@@ -8,7 +8,7 @@ use klamm_wire::versioned::{VersionedReader, VersionedWriter};
 
 use super::{Request, is_flexible};
 
-/// Asks for some topics, or for all. No topic is created by being asked for.
+/// Requests some topics, or all. Does not create topics.
 pub struct MetadataRequest<'a> {
     pub topics: Option<&'a [&'a str]>,
 }
@@ -21,7 +21,7 @@ pub struct MetadataAnswer {
     pub topics: Vec<TopicMetadata>,
 }
 
-/// The answer's own error, told from v13 on.
+/// The response's top-level error, from v13 on.
 pub type ErrorCodeOrNone = Option<ErrorCode>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub struct TopicMetadata {
 pub struct PartitionMetadata {
     pub error: ErrorCode,
     pub index: i32,
-    /// -1: nobody leads.
+    /// -1: there is no leader.
     pub leader: i32,
     /// -1 before v7.
     pub leader_epoch: i32,

@@ -1,7 +1,6 @@
-//! The requests of a client and their answers, as far as a client needs them.
+//! The requests of a client and their responses, as far as a client needs them.
 //!
-//! An answer comes from whoever listens there: what it claims is compared with the bytes that are left before anything
-//! is allocated for it.
+//! A response is not trusted: its lengths are compared with the remaining bytes before anything is allocated.
 
 pub mod api_versions;
 pub mod fetch;
@@ -20,22 +19,22 @@ use klamm_wire::api::{API_VERSIONS, Api};
 use klamm_wire::header::patch_length;
 use klamm_wire::versioned::{VersionedReader, VersionedWriter};
 
-/// A request, and how its answer is read.
+/// A request, and how to parse its response.
 pub trait Request {
     const API: i16;
-    /// The versions that are written here.
+    /// The supported versions.
     const VERSION_MIN: i16;
     const VERSION_MAX: i16;
     type Answer;
 
-    /// The newest version that can say what this request says.
+    /// The newest version that can express this request.
     fn version_max(&self) -> i16 {
         Self::VERSION_MAX
     }
 
     fn write(&self, out: &mut VersionedWriter<'_>, version: i16);
 
-    /// `body` is what follows the header of the answer.
+    /// `body` is the response without its header.
     fn read(body: &Bytes, version: i16) -> Result<Self::Answer, WireError>;
 }
 
@@ -44,12 +43,12 @@ pub(super) fn is_flexible(api: i16, version: i16) -> bool {
     Api::of(api).is_some_and(|api| api.is_flexible(version))
 }
 
-/// The name of an API, for people.
+/// The name of an API for messages.
 pub(super) fn name_of(api: i16) -> &'static str {
     Api::of(api).map_or("an unknown request", |api| api.name)
 }
 
-/// Writes an array of topics, each with an array of its items; those of a topic stand in one row.
+/// Writes an array of topics, each with an array of its items; items of a topic are adjacent.
 fn write_by_topic<T>(
     out: &mut VersionedWriter<'_>,
     items: &[T],
@@ -68,9 +67,9 @@ fn write_by_topic<T>(
     }
 }
 
-/// Reads what `write_by_topic` writes; items take at least `item_size_min` bytes each.
+/// Reads the format of `write_by_topic`; items take at least `item_size_min` bytes each.
 ///
-/// The name of a topic is shared by its items: a few bytes each, they would else make it many times as long.
+/// Items share the topic's name: copies would multiply the size of items of a few bytes.
 fn read_by_topic(
     reader: &mut VersionedReader<'_>,
     item_size_min: usize,
@@ -87,7 +86,7 @@ fn read_by_topic(
     Ok(())
 }
 
-/// The frame of a request, its length in front. No text in it may be longer than the protocol's strings.
+/// The frame of a request including its length. Texts in it must fit into the protocol's strings.
 pub fn request_frame<R: Request>(request: &R, version: i16, correlation_id: i32, client_id: &str) -> Vec<u8> {
     let mut writer = begin_frame(R::API, version, correlation_id, client_id, 256);
     request.write(&mut VersionedWriter::new(&mut writer, is_flexible(R::API, version)), version);
@@ -95,7 +94,7 @@ pub fn request_frame<R: Request>(request: &R, version: i16, correlation_id: i32,
     writer.into_bytes()
 }
 
-/// The same of a body that was written elsewhere. An API that is not Kafka's has the oldest header.
+/// The same for an encoded body. An API that is not Kafka's has the oldest header.
 pub fn raw_frame(api: i16, version: i16, correlation_id: i32, client_id: &str, body: &[u8]) -> Vec<u8> {
     let mut writer = begin_frame(api, version, correlation_id, client_id, 64 + client_id.len() + body.len());
     writer.slice(body);
@@ -109,7 +108,7 @@ fn begin_frame(api: i16, version: i16, correlation_id: i32, client_id: &str, cap
     writer.i16(api);
     writer.i16(version);
     writer.i32(correlation_id);
-    // Plain in every version of the header.
+    // Not compact in any version of the header.
     writer.nullable_string(Some(client_id));
     if is_flexible(api, version) {
         writer.no_tagged_fields();
@@ -117,11 +116,11 @@ fn begin_frame(api: i16, version: i16, correlation_id: i32, client_id: &str, cap
     writer
 }
 
-/// The correlation id and the body of an answer's frame, which is without its length here.
+/// The correlation id and the body of a response frame, without the frame's length.
 pub fn split_answer(api: i16, version: i16, frame: &Bytes) -> Result<(i32, Bytes), WireError> {
     let mut reader = Reader::new(frame);
     let correlation_id = reader.i32()?;
-    // ApiVersions is answered before the client knows what the server speaks.
+    // ApiVersions is answered before the client knows the server's versions.
     if api != API_VERSIONS && is_flexible(api, version) {
         reader.skip_tagged_fields()?;
     }

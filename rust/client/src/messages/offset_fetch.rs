@@ -11,27 +11,27 @@ use super::{Request, is_flexible, read_by_topic};
 
 const OFFSET_FETCH: i16 = 9;
 
-/// v7 is the first that can ask for what is stable, and the last of one group alone.
+/// v7 is the first version with RequireStable, and the last for a single group.
 pub struct OffsetFetchRequest<'a> {
     pub group: &'a str,
-    /// Partition 0 of this topic; None: everything that was committed.
+    /// Partition 0 of this topic; `None`: everything that was committed.
     pub topic: Option<&'a str>,
-    /// Of an offset that a transaction holds which has not ended, only that there is one. Where none was committed
-    /// before, that is told to who asks for the topic.
+    /// Whether to report offsets with an open transaction as pending. If nothing was committed before, this is
+    /// reported only when the topic is requested.
     pub stable: bool,
 }
 
-/// What a group has committed for a partition.
+/// The committed offset of a group for a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommittedOffset {
     pub topic: Arc<str>,
     pub partition: i32,
-    /// None: a transaction that has not ended holds another one.
+    /// `None`: an open transaction has a pending offset.
     pub offset: Option<i64>,
     pub metadata: String,
 }
 
-/// In the order of the answer; an error is of the group, or of its first partition that has one.
+/// In the order of the response; an error is the group's, or that of its first partition with an error.
 pub type OffsetFetchAnswer = Result<Vec<CommittedOffset>, ErrorCode>;
 
 impl Request for OffsetFetchRequest<'_> {

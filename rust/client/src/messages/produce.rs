@@ -10,13 +10,14 @@ use klamm_wire::versioned::{VersionedReader, VersionedWriter};
 
 use super::{Request, is_flexible, read_by_topic, write_by_topic};
 
-/// From here on a transactional request enlists its partitions by itself (KIP-890), which this client does before.
+/// From this version on a transactional request adds its partitions to the transaction (KIP-890); this client adds
+/// them separately.
 const ENLISTING_VERSION: i16 = 12;
 
 pub struct ProduceRequest<'a> {
     pub transactional_id: Option<&'a str>,
     pub timeout_ms: i32,
-    /// Topic, partition, batch; those of a topic in one row.
+    /// Topic, partition, batch; those of a topic are adjacent.
     pub batches: &'a [(Arc<str>, i32, Bytes)],
 }
 
@@ -26,7 +27,7 @@ pub struct ProducedPartition {
     pub partition: i32,
     pub error: ErrorCode,
     pub base_offset: i64,
-    /// The broker's own words, from v8 on.
+    /// The broker's error message, from v8 on.
     pub message: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! SaslHandshake v1 and SaslAuthenticate v0-2: which mechanism, then its messages (KIP-43, KIP-152, KIP-368).
+//! SaslHandshake v1 and SaslAuthenticate v0-2: the mechanism, then its messages (KIP-43, KIP-152, KIP-368).
 
 use bytes::Bytes;
 use klamm_base::ErrorCode;
@@ -10,7 +10,7 @@ use super::{Request, is_flexible};
 const SASL_HANDSHAKE: i16 = 17;
 const SASL_AUTHENTICATE: i16 = 36;
 
-/// In v1 the mechanism's messages are requests, too; after v0 they would be bare bytes.
+/// After v1 the mechanism's messages are requests too; after v0 they would be raw bytes.
 pub struct SaslHandshakeRequest {
     pub mechanism: &'static str,
 }
@@ -18,7 +18,7 @@ pub struct SaslHandshakeRequest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SaslHandshakeAnswer {
     pub error: ErrorCode,
-    /// What the broker offers.
+    /// The mechanisms that the broker supports.
     pub mechanisms: Vec<String>,
 }
 
@@ -44,7 +44,7 @@ impl Request for SaslHandshakeRequest {
     }
 }
 
-/// One message of the mechanism. There is no `Debug`: it may hold a password.
+/// One message of the mechanism. It has no `Debug`, because it may contain a password.
 pub struct SaslAuthenticateRequest {
     pub message: Vec<u8>,
 }
@@ -54,7 +54,7 @@ pub struct SaslAuthenticateAnswer {
     pub error: ErrorCode,
     pub error_message: Option<String>,
     pub message: Vec<u8>,
-    /// How long the broker believes it, in ms; 0: for good.
+    /// The lifetime of the session in ms; 0: unlimited.
     pub session_lifetime_ms: i64,
 }
 

@@ -1,7 +1,7 @@
-//! What a producer asks of coordinators: its identity, and to begin and end transactions (KIP-98).
+//! A producer's requests to coordinators: its producer id, and the start and end of transactions (KIP-98).
 //!
-//! The versions are those in which the client enlists partitions and groups itself, and keeps its epoch from one
-//! transaction to the next; brokers with KIP-890 serve them too.
+//! In these versions the client adds partitions and groups itself, and keeps its epoch across transactions; brokers
+//! with KIP-890 support them too.
 
 use bytes::Bytes;
 use klamm_base::ErrorCode;
@@ -17,7 +17,7 @@ const ADD_OFFSETS_TO_TXN: i16 = 25;
 const END_TXN: i16 = 26;
 const TXN_OFFSET_COMMIT: i16 = 28;
 
-/// Who a producer is to brokers.
+/// The identity of a producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     pub id: i64,
@@ -31,7 +31,7 @@ pub enum CoordinatorOf {
     Transaction = 1,
 }
 
-/// v1-3: where the coordinator of a key is.
+/// v1-3: finds the coordinator of a key.
 pub struct FindCoordinatorRequest<'a> {
     pub key: &'a str,
     pub kind: CoordinatorOf,
@@ -66,7 +66,7 @@ impl Request for FindCoordinatorRequest<'_> {
     }
 }
 
-/// v0-4: an id for a producer; for a transactional one also an epoch that fences those before it.
+/// v0-4: requests a producer id; for a transactional producer, also an epoch that fences earlier ones.
 pub struct InitProducerIdRequest<'a> {
     pub transactional_id: Option<&'a str>,
     pub transaction_timeout_ms: i32,
@@ -96,7 +96,7 @@ impl Request for InitProducerIdRequest<'_> {
     }
 }
 
-/// The transaction that a request is of.
+/// The transaction of a request.
 #[derive(Clone, Copy)]
 pub struct OfTransaction<'a> {
     pub transactional_id: &'a str,
@@ -115,7 +115,7 @@ impl OfTransaction<'_> {
     }
 }
 
-/// v0-3: partitions that the transaction writes to. The answer is the first error.
+/// v0-3: adds partitions to the transaction. The result is the first error.
 pub struct AddPartitionsRequest<'a> {
     pub of: OfTransaction<'a>,
     pub partitions: &'a [(&'a str, i32)],
@@ -129,7 +129,7 @@ impl Request for AddPartitionsRequest<'_> {
 
     fn write(&self, out: &mut VersionedWriter<'_>, _version: i16) {
         self.of.write(out);
-        // The items are bare numbers, without tagged fields behind each.
+        // The items are plain numbers without tagged fields.
         let topics: Vec<_> = self.partitions.chunk_by(|one, other| one.0 == other.0).collect();
         out.array_len(topics.len());
         for partitions in topics {
@@ -146,7 +146,7 @@ impl Request for AddPartitionsRequest<'_> {
     }
 }
 
-/// v0-3: a group whose offsets the transaction commits.
+/// v0-3: adds a group whose offsets the transaction commits.
 pub struct AddOffsetsRequest<'a> {
     pub of: OfTransaction<'a>,
     pub group: &'a str,
@@ -169,13 +169,13 @@ impl Request for AddOffsetsRequest<'_> {
     }
 }
 
-/// v0-3: offsets of a group, to be committed with the transaction. The answer is the first error.
+/// v0-3: offsets of a group that are committed with the transaction. The result is the first error.
 pub struct TxnOffsetCommitRequest<'a> {
     pub of: OfTransaction<'a>,
     pub group: &'a str,
-    /// Topic, partition, offset; those of a topic in one row.
+    /// Topic, partition, offset; those of a topic are adjacent.
     pub offsets: &'a [(String, i32, i64)],
-    /// Kept with each of the offsets.
+    /// Stored with each of the offsets.
     pub metadata: &'a str,
 }
 
@@ -215,7 +215,7 @@ impl Request for TxnOffsetCommitRequest<'_> {
     }
 }
 
-/// v0-3: the end of a transaction.
+/// v0-3: ends a transaction.
 pub struct EndTxnRequest<'a> {
     pub of: OfTransaction<'a>,
     pub commit: bool,
@@ -238,15 +238,15 @@ impl Request for EndTxnRequest<'_> {
     }
 }
 
-/// Of an answer that is a time and an error.
+/// For a response of throttle time and error.
 fn read_error(body: &Bytes, flexible: bool) -> Result<ErrorCode, WireError> {
     let mut reader = VersionedReader::new(body, flexible);
     reader.i32()?;
     reader.i16().map(ErrorCode)
 }
 
-/// Of an answer that is a time and, by topic, the error of each partition. One that only says that another partition
-/// failed gives way to the reason.
+/// For a response of throttle time and the error of each partition by topic. OPERATION_NOT_ATTEMPTED counts only if
+/// there is no other error.
 fn read_first_error(body: &Bytes, flexible: bool) -> Result<ErrorCode, WireError> {
     let mut reader = VersionedReader::new(body, flexible);
     reader.i32()?;

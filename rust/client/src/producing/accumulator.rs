@@ -1,13 +1,14 @@
-//! The core of a producer: which batch is sent when, and what an answer means for it.
+//! The core of a producer: which batch is sent when, and how to handle a response.
 //!
-//! 1. Batches of a partition are sent in the order of their sequences, and none is [`IN_FLIGHT_MAX`] or more ahead of one
-//!    that is not acknowledged: that many the broker remembers, to tell a repeated one from a new one (KIP-98). One that
-//!    was appended though its answer was lost would be forgotten if those behind it went on without it.
-//!    Before its first batch is acknowledged, one: a broker that knows nothing of a producer takes any sequence for its
-//!    first, so that a second batch which overtakes a failed first one would shut that out.
-//! 2. After a fault nothing more of the partition is sent before all answers are in; then what failed is sent again,
-//!    in order. What was appended though its answer was lost, the broker knows by its sequence.
-//! 3. A batch that fails for good fails all others: their sequences would leave a gap.
+//! 1. Batches of a partition are sent in the order of their sequence numbers, and none is [`IN_FLIGHT_MAX`] or more
+//!    ahead of an unacknowledged one: the broker remembers that many to detect duplicates (Apache Kafka's
+//!    `ProducerStateEntry.NUM_BATCHES_TO_RETAIN`). Otherwise it could forget a batch that was appended but whose
+//!    response was lost. Before the first acknowledgement, only one batch is in flight: a broker that does not know a
+//!    producer accepts any sequence number first, so a second batch that overtakes a failed first one would make the
+//!    first one invalid.
+//! 2. After a fault, nothing more of the partition is sent until all responses have arrived; then the failed batches
+//!    are sent again, in order. The broker recognizes appended ones by their sequence numbers.
+//! 3. A batch that fails permanently makes all others fail, because their sequence numbers would leave a gap.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use super::super::cluster::{ClusterView, Leader};
 use super::super::link_error::LinkError;
 use super::super::messages::produce::ProducedPartition;
 
-/// Batches of a partition, and requests to a broker, that may be unanswered.
+/// Limit on unanswered batches of a partition, and on unanswered requests to a broker.
 pub const IN_FLIGHT_MAX: usize = 5;
 
 /// Topic and partition.
@@ -31,18 +32,18 @@ pub type Place = (Arc<str>, i32);
 pub struct ClosedBatch {
     pub bytes: Bytes,
     pub records: i32,
-    /// When it is given up.
+    /// When the batch expires.
     pub deadline_ms: u64,
 }
 
-/// A batch with its number among those of its partition.
+/// A batch with its number within its partition.
 type Numbered = (u64, ClosedBatch);
 
 /// The batches of a partition.
 #[derive(Debug, Default)]
 struct PartitionBatches {
     queue: VecDeque<Numbered>,
-    /// With the tag of its request.
+    /// Each with the tag of its request.
     in_flight: VecDeque<(u64, Numbered)>,
     failed: Vec<Numbered>,
     next_number: u64,
@@ -61,15 +62,15 @@ pub struct Send {
     pub batches: Vec<(Arc<str>, i32, Bytes)>,
 }
 
-/// What is to be done.
+/// What to do next.
 #[derive(Debug, Default)]
 pub struct Todo {
     pub sends: Vec<Send>,
-    /// Topics to learn anew about.
+    /// Topics whose metadata must be refreshed.
     pub refresh: BTreeSet<Arc<str>>,
-    /// Partitions to enlist in the transaction before anything is sent there.
+    /// Partitions to add to the transaction before anything is sent to them.
     pub enlist: BTreeSet<Place>,
-    /// When to look again though nothing happened.
+    /// When to poll again even without an event.
     pub wake_at_ms: Option<u64>,
 }
 
@@ -78,26 +79,26 @@ pub struct Todo {
 pub struct Failure {
     pub place: Place,
     pub fault: Fault,
-    /// The broker's own words.
+    /// The broker's error message.
     pub message: Option<String>,
     pub timed_out: bool,
-    /// Records that were given, and are not known to be in the log.
+    /// Records that were accepted and are not known to be in the log.
     pub records: u64,
 }
 
-/// All batches on their way.
+/// All batches that are waiting or in flight.
 #[derive(Debug)]
 pub struct Accumulator {
     partitions: BTreeMap<Place, PartitionBatches>,
-    /// The request's broker and places, by tag.
+    /// The request's broker and partitions, by tag.
     requests: HashMap<u64, (String, Vec<Place>)>,
     by_broker: HashMap<String, usize>,
     next_tag: u64,
-    /// Bytes of all batches here.
+    /// Bytes of all batches.
     bytes: usize,
     retry_policy: RetryPolicy,
     request_bytes_max: usize,
-    /// Places of the transaction, where there is one.
+    /// The transaction's partitions; `None` without a transaction.
     enlisted: Option<BTreeSet<Place>>,
     failure: Option<Failure>,
     has_lost: bool,
@@ -119,7 +120,7 @@ impl Accumulator {
         }
     }
 
-    /// A batch of the next sequence of its partition. After a failure it is lost with the others.
+    /// Adds a batch with the next sequence number of its partition. After a failure it is lost with the others.
     pub fn push(&mut self, place: Place, batch: ClosedBatch) {
         if let Some(failure) = &mut self.failure {
             failure.records += batch.records as u64;
@@ -148,12 +149,12 @@ impl Accumulator {
         self.requests.is_empty()
     }
 
-    /// Whether sequences were used that no batch will have.
+    /// Whether sequence numbers were used that no batch will have.
     pub fn has_lost(&self) -> bool {
         self.has_lost
     }
 
-    /// Why batches were lost; told once.
+    /// Why batches were lost; returned once.
     pub fn take_failure(&mut self) -> Option<Failure> {
         self.failure.take()
     }
@@ -162,7 +163,7 @@ impl Accumulator {
         self.failure.is_some()
     }
 
-    /// Forgets all that is not sent yet; what is in flight is still waited for.
+    /// Drops everything that is not sent yet; requests in flight are still awaited.
     pub fn discard(&mut self) {
         for entry in self.partitions.values_mut() {
             self.has_lost |= !(entry.queue.is_empty() && entry.failed.is_empty());
@@ -173,7 +174,7 @@ impl Accumulator {
             self.partitions.values().flat_map(|entry| &entry.in_flight).map(|(_, (_, batch))| batch.bytes.len()).sum();
     }
 
-    /// Begins anew, with a new identity. Nothing may be in flight.
+    /// Restarts with a new identity. Nothing may be in flight.
     pub fn reset(&mut self) {
         assert!(self.requests.is_empty(), "in flight: {:?}", self.requests);
         self.partitions.clear();
@@ -182,19 +183,19 @@ impl Accumulator {
         self.failure = None;
     }
 
-    /// The partitions are part of the transaction.
+    /// The partitions were added to the transaction.
     pub fn on_enlisted(&mut self, places: &BTreeSet<Place>) {
         if let Some(enlisted) = &mut self.enlisted {
             enlisted.extend(places.iter().cloned());
         }
     }
 
-    /// Whether a batch waits for one of these partitions to be enlisted.
+    /// Whether a batch waits for one of these partitions to be added to the transaction.
     pub fn waits_for(&self, places: &BTreeSet<Place>) -> bool {
         places.iter().any(|place| self.partitions.get(place).is_some_and(|entry| !entry.queue.is_empty()))
     }
 
-    /// Whether anything is part of the transaction.
+    /// Whether the transaction contains any partition.
     pub fn has_enlisted(&self) -> bool {
         self.enlisted.as_ref().is_some_and(|enlisted| !enlisted.is_empty())
     }
@@ -206,7 +207,7 @@ impl Accumulator {
         }
     }
 
-    /// What can be sent, to whom, and what is needed for the rest.
+    /// What can be sent to which broker, and what the rest needs.
     pub fn poll(&mut self, now_ms: u64, view: &ClusterView) -> Todo {
         let mut todo = Todo::default();
         self.give_up_late_ones(now_ms);
@@ -233,7 +234,7 @@ impl Accumulator {
         self.fail(Failure { place, fault, message: None, timed_out: true, records: 0 });
     }
 
-    /// One request to one broker: the first batch of each of its partitions that may be sent.
+    /// One request to one broker: the first sendable batch of each of its partitions.
     fn next_send(&mut self, now_ms: u64, view: &ClusterView, todo: &mut Todo) -> Option<Send> {
         let mut address: Option<String> = None;
         let (mut batches, mut places, mut size) = (Vec::new(), Vec::new(), 0);
@@ -270,14 +271,14 @@ impl Accumulator {
         Some(Send { tag, address, batches })
     }
 
-    /// Nothing could be learnt about a topic's leaders.
+    /// The leaders of a topic could not be determined.
     pub fn on_unknown(&mut self, topic: &str, fault: &Fault) {
         for (_, entry) in self.partitions.iter_mut().filter(|(place, _)| *place.0 == *topic) {
             entry.last_fault = Some(fault.clone());
         }
     }
 
-    /// The producer cannot go on: everything is lost.
+    /// The producer cannot continue: everything is lost.
     pub fn on_fatal(&mut self, fault: Fault) {
         let waiting = self.partitions.iter().find(|(_, entry)| !entry.queue.is_empty());
         if let Some(place) = waiting.map(|(place, _)| place.clone()) {
@@ -285,7 +286,7 @@ impl Accumulator {
         }
     }
 
-    /// The answer to a request, or why there is none. Gives the topics whose leaders are in doubt.
+    /// Handles the response to a request, or its error. Returns the topics whose metadata may be outdated.
     pub fn on_answer(
         &mut self,
         now_ms: u64,
@@ -309,7 +310,7 @@ impl Accumulator {
         doubtful
     }
 
-    /// Whether the partition's leader is in doubt.
+    /// Handles a partition's result; returns whether the metadata may be outdated.
     fn on_partition(
         &mut self,
         now_ms: u64,
@@ -366,7 +367,7 @@ impl PartitionBatches {
 
     fn remedy(&self, fault: &Fault, number: u64) -> Remedy {
         match fault {
-            // One before it failed, and is sent again first.
+            // An earlier batch failed and is sent again first.
             Fault::Code(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER)
                 if self.failed.iter().any(|(earlier, _)| *earlier < number) =>
             {
@@ -378,7 +379,7 @@ impl PartitionBatches {
                 | ErrorCode::CONCURRENT_TRANSACTIONS
                 | ErrorCode::CORRUPT_MESSAGE,
             ) => Remedy::Wait,
-            // A topic that was there when the record was taken: its leader may be about to change.
+            // The topic existed when the record was accepted: its leader may be about to change.
             fault => match fault.remedy() {
                 Remedy::WaitShortly => Remedy::Refresh,
                 remedy => remedy,
@@ -386,7 +387,7 @@ impl PartitionBatches {
         }
     }
 
-    /// When all answers are in, what failed is next.
+    /// After all responses have arrived, the failed batches are next.
     fn settle(&mut self, now_ms: u64, retry_policy: RetryPolicy) {
         if self.failed.is_empty() || !self.in_flight.is_empty() {
             return;
@@ -404,7 +405,7 @@ fn result_of(answer: &[ProducedPartition], place: &Place) -> Result<(), (Fault, 
     let produced = answer.iter().find(|produced| *produced.topic == *place.0 && produced.partition == place.1);
     match produced {
         None => Err((Fault::LeftOut, None)),
-        // Appended by an earlier try whose answer was lost.
+        // An earlier attempt appended it, and its response was lost.
         Some(ProducedPartition { error: ErrorCode::NONE | ErrorCode::DUPLICATE_SEQUENCE_NUMBER, .. }) => Ok(()),
         Some(ProducedPartition { error, message, .. }) => Err((Fault::Code(*error), message.clone())),
     }

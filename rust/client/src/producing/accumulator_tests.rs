@@ -1,4 +1,5 @@
-//! A broker of one partition that checks sequences as Apache Kafka's does, and connections that lose requests and answers.
+//! A broker with one partition that checks sequence numbers as Apache Kafka's does, and connections that lose
+//! requests and responses.
 
 use std::collections::VecDeque;
 use std::io;
@@ -38,7 +39,7 @@ fn place(partition: i32) -> Place {
     ("t".into(), partition)
 }
 
-/// A batch of one record, whose bytes are its sequence.
+/// A batch of one record that contains its sequence number.
 fn batch(base_sequence: i32) -> ClosedBatch {
     let bytes = Bytes::copy_from_slice(&base_sequence.to_be_bytes());
     ClosedBatch { bytes, records: 1, deadline_ms: DEADLINE_MS }
@@ -110,7 +111,7 @@ fn a_refusal_fails_all_and_is_told_once() {
     let sends = accumulator.poll(0, &view).sends;
     accumulator.on_answer(0, sends[0].tag, &Ok(answer(ErrorCode::MESSAGE_TOO_LARGE)));
     accumulator.push(place(0), batch(4));
-    let failure = accumulator.take_failure().expect("told");
+    let failure = accumulator.take_failure().expect("a failure");
     assert!(matches!(failure.fault, Fault::Code(ErrorCode::MESSAGE_TOO_LARGE)));
     assert_eq!((failure.place.1, failure.records), (0, 5), "one of the other partition was left out of the answer");
     assert!(accumulator.take_failure().is_none() && accumulator.has_lost() && accumulator.is_idle());
@@ -127,12 +128,12 @@ fn a_gap_that_nothing_explains_is_a_failure() {
 #[test]
 fn late_batches_are_given_up_with_the_last_reason() {
     let mut accumulator = accumulator(3);
-    let nobody = ClusterView::default();
-    let todo = accumulator.poll(0, &nobody);
+    let no_brokers = ClusterView::default();
+    let todo = accumulator.poll(0, &no_brokers);
     assert_eq!((todo.refresh.len(), todo.wake_at_ms), (1, Some(DEADLINE_MS)));
     accumulator.on_unknown("t", &Fault::Link(lost()));
-    accumulator.poll(DEADLINE_MS, &nobody);
-    let failure = accumulator.take_failure().expect("told");
+    accumulator.poll(DEADLINE_MS, &no_brokers);
+    let failure = accumulator.take_failure().expect("a failure");
     assert!(failure.timed_out && matches!(failure.fault, Fault::Link(_)));
     assert_eq!(failure.records, 3);
 }
@@ -150,7 +151,7 @@ fn a_transaction_enlists_its_partitions_first() {
     assert!(!accumulator.has_enlisted());
 }
 
-/// What the broker has, and what it remembers of the producer.
+/// The broker's log, and its state of the producer.
 #[derive(Default)]
 struct Broker {
     log: Vec<i32>,
@@ -190,8 +191,8 @@ fn fates() -> impl Strategy<Value = Vec<Fate>> {
 }
 
 proptest! {
-    /// Whatever is lost on the way, the log has every batch once and in order. After a loss everything behind it on that
-    /// connection is lost, too.
+    /// Whatever is lost, the log has every batch once and in order. After a loss everything later on that connection
+    /// is lost too.
     #[test]
     fn nothing_is_lost_or_doubled_or_out_of_order(count in 1..30i32, fates in fates()) {
         let (mut accumulator, view) = (accumulator(count), view());

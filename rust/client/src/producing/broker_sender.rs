@@ -9,12 +9,13 @@ use tokio::task::JoinHandle;
 use super::super::client::Client;
 use super::super::link_error::LinkError;
 use super::super::messages::produce::ProduceRequest;
-use super::super::pool::Silent;
+use super::super::pool::UnreachableAddresses;
 use super::super::security::Security;
 use super::accumulator::Send;
 use super::pipe::{Answered, Pipe};
 
-/// A task that connects to a broker, again where it must, and sends in the order of what it is given. Ends with this.
+/// A task that connects to a broker, reconnects if necessary, and sends requests in order. Dropping this ends the
+/// task.
 pub struct BrokerSender {
     sends: UnboundedSender<Send>,
     task: JoinHandle<()>,
@@ -27,14 +28,14 @@ impl Drop for BrokerSender {
 }
 
 impl BrokerSender {
-    /// Every request has its outcome in `answers`.
+    /// Every request's result is sent to `answers`.
     pub fn start(client: &Client, address: &str, answers: UnboundedSender<Answered>) -> Self {
         let config = &client.config;
         let route = Route {
             address: address.to_owned(),
             client_id: config.client_id.clone(),
             security: config.security.clone(),
-            silent: client.pool.silent(),
+            unreachable: client.pool.unreachable(),
             transactional_id: config.producer.transactional_id.clone(),
             connect_within: Duration::from_millis(config.connect_timeout_ms.min(config.request_timeout_ms)),
             answer_within: Duration::from_millis(config.request_timeout_ms),
@@ -44,19 +45,19 @@ impl BrokerSender {
         Self { sends, task: tokio::spawn(route.run(to_send)) }
     }
 
-    /// Takes a request; there are never more than may be in flight to a broker.
+    /// Queues a request; there are never more than may be in flight to a broker.
     pub fn send(&self, send: Send) {
-        // The task ends with this only.
+        // The task ends only when this is dropped.
         let _ = self.sends.send(send);
     }
 }
 
-/// The way to a broker.
+/// The route to a broker.
 struct Route {
     address: String,
     client_id: String,
     security: Arc<Security>,
-    silent: Arc<Silent>,
+    unreachable: Arc<UnreachableAddresses>,
     transactional_id: Option<String>,
     connect_within: Duration,
     answer_within: Duration,
@@ -69,25 +70,26 @@ impl Route {
         while let Some(send) = to_send.recv().await {
             let Err(error) = self.transmit(&mut pipe, &send).await else { continue };
             self.fail(&send, &error);
-            // What came meanwhile was to go the same way.
+            // Requests that were queued meanwhile would have used the same connection.
             while let Ok(send) = to_send.try_recv() {
                 self.fail(&send, &error);
             }
             if let Some(broken) = pipe.take() {
-                // What was sent before may still be answered.
+                // Earlier requests may still be answered.
                 broken.finish().await;
             }
         }
     }
 
     fn fail(&self, send: &Send, error: &LinkError) {
-        // Without a receiver the producer is gone.
+        // Without a receiver the producer no longer exists.
         let _ = self.answers.send((send.tag, Err(error.clone())));
     }
 
     async fn transmit(&self, pipe: &mut Option<Pipe>, send: &Send) -> Result<(), LinkError> {
         if let Some(due) = pipe.take_if(|pipe| pipe.is_due()) {
-            // What is sent by another connection could overtake what is under way, and its sequence would be out of order.
+            // Requests on another connection could overtake those in flight, and their sequence numbers would be out
+            // of order.
             due.finish().await;
         }
         let whole = match pipe.take_if(|pipe| pipe.is_whole()) {
@@ -105,7 +107,7 @@ impl Route {
     async fn open(&self) -> Result<Pipe, LinkError> {
         let (address, within) = (&self.address, self.connect_within);
         let opened = Pipe::open(address, &self.client_id, &self.security, within, self.answers.clone()).await;
-        self.silent.note(address, opened.as_ref().err());
+        self.unreachable.note(address, opened.as_ref().err());
         opened
     }
 }

@@ -1,11 +1,11 @@
-//! A number that tells whether two attempts had the same rows.
+//! A digest that tells whether two attempts had the same rows.
 
 use klamm_records::RecordHeader;
 
 use super::open::Rows;
 
-/// The sum of what each row is hashed to (CRC-32C, mixed): the same in whatever order and portions rows come, so that
-/// digests of portions can be added, too. No proof against somebody who wants two to be equal.
+/// The sum of a hash of each row (CRC-32C, mixed): independent of the order and of how rows are divided, so that
+/// digests of parts can be added. Not safe against deliberate collisions.
 pub fn digest(topic: &str, rows: &dyn Rows) -> u64 {
     let topic = crc32c::crc32c(topic.as_bytes());
     let mut headers = Vec::new();
@@ -37,13 +37,13 @@ fn add_number(crc: u32, number: Option<i64>) -> u32 {
     crc32c::crc32c_append(crc, &framed)
 }
 
-/// With the length in front, so that bytes cannot move from one field to the next.
+/// Includes the length, so that moving bytes between fields changes the digest.
 fn add_bytes(crc: u32, bytes: Option<&[u8]>) -> u32 {
     let crc = add_number(crc, bytes.map(|bytes| bytes.len() as i64));
     bytes.map_or(crc, |bytes| crc32c::crc32c_append(crc, bytes))
 }
 
-/// splitmix64's last step: a sum of CRCs alone would let changes in two rows cancel out each other.
+/// The last step of splitmix64: in a sum of plain CRCs, changes of two rows could cancel out.
 fn mix(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

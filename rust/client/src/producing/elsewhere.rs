@@ -1,5 +1,5 @@
-//! What is asked of coordinators beside a producer's own transaction: whether there are transactions at all, what a
-//! group has committed, and the end of a transaction that another process left open on purpose.
+//! Requests to coordinators outside of a producer's own transaction: whether transactions are supported, the
+//! committed offsets of a group, and the end of a transaction that another process left open on purpose.
 
 use klamm_base::ErrorCode;
 
@@ -10,7 +10,7 @@ use super::super::messages::transactions::{CoordinatorOf, EndTxnRequest, Identit
 use super::transactions::{check_group, checked};
 
 impl Client {
-    /// Finds the coordinator of a transactional id: fails where brokers have no transactions.
+    /// Finds the coordinator of a transactional id: fails if the brokers do not support transactions.
     pub async fn check_transactions(&self, transactional_id: &str) -> Result<(), ClientError> {
         let mut call = self.producer_call(What::cluster("find the coordinator of the transactional.id"))?;
         while let Err(fault) = self.find_coordinator(transactional_id, CoordinatorOf::Transaction, call.within()).await
@@ -20,7 +20,7 @@ impl Client {
         Ok(())
     }
 
-    /// What a group has committed for partition 0 of a topic, or all of it.
+    /// The committed offset of a group for partition 0 of a topic, or all of its offsets.
     pub async fn committed(
         &self,
         group: &str,
@@ -41,14 +41,14 @@ impl Client {
         }
     }
 
-    /// Who the transactional producer is, once `init_transactions` gave it an identity.
+    /// The identity of the transactional producer after `init_transactions`.
     pub fn identity(&self) -> Option<(i64, i16)> {
         self.producer.open.lock().identity.map(|identity| (identity.id, identity.epoch))
     }
 
-    /// Ends a transaction that a producer of this identity left open, with everything in it acknowledged.
+    /// Ends a transaction that a producer with this identity left open after all of its records were acknowledged.
     ///
-    /// Refused when the transactional id has a newer producer, or the coordinator gave the transaction up.
+    /// Fails if the transactional id has a newer producer, or the coordinator aborted the transaction.
     pub async fn end_transaction_of(
         &self,
         transactional_id: &str,

@@ -1,4 +1,4 @@
-//! Produces: records to batches on the caller's thread, batches to brokers by a task of its own.
+//! Produces: the caller's thread adds records to batches, and a separate task sends batches to brokers.
 
 mod accumulator;
 #[cfg(test)]

@@ -10,27 +10,27 @@ use super::super::messages::transactions::Identity;
 use super::accumulator::{ClosedBatch, Place};
 use super::partitioner::Spread;
 
-/// Records to produce, as whoever has them keeps them.
+/// Records to produce, in the caller's representation.
 pub trait Rows {
     fn count(&self) -> usize;
 
     fn row(&self, at: usize) -> Row<'_>;
 
-    /// The headers of a row, behind what is in `out`.
+    /// Appends the headers of a row to `out`.
     fn headers<'a>(&'a self, at: usize, out: &mut Vec<RecordHeader<'a>>);
 }
 
 /// One record without its headers.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
-    /// Where it goes, if the caller decided.
+    /// The partition, if the caller chose one.
     pub partition: Option<i32>,
     pub timestamp_ms: Option<i64>,
     pub key: Option<&'a [u8]>,
     pub value: Option<&'a [u8]>,
 }
 
-/// Why a row was not taken.
+/// Why a row was not accepted.
 #[derive(Debug)]
 pub enum RowRefused {
     TooLarge { at: usize, size: usize },
@@ -38,7 +38,7 @@ pub enum RowRefused {
     Unbuildable(RecordsError),
 }
 
-/// The open batches, and where the next ones begin.
+/// The open batches, and where the next ones start.
 #[derive(Debug, Default)]
 pub struct Open {
     pub identity: Option<Identity>,
@@ -63,12 +63,12 @@ impl std::fmt::Debug for OpenPartition {
     }
 }
 
-/// The least a record takes beside key, value and headers.
+/// The minimum size of a record in addition to key, value and headers.
 const RECORD_OVERHEAD: usize = 16;
 const HEADER_OVERHEAD: usize = 10;
 
 impl Open {
-    /// Takes rows from `at` on until closed batches of `room` bytes came of it; tells which row is next.
+    /// Accepts rows from `at` on until the closed batches have `room` bytes; returns the next row.
     ///
     /// `partitions` are those of the topic, and not empty.
     #[expect(clippy::too_many_arguments, reason = "a row's way needs all of it")]
@@ -127,7 +127,7 @@ impl Open {
         Ok(rows.count())
     }
 
-    /// Closes what was opened at or before a time; `u64::MAX` closes everything.
+    /// Closes batches that were opened at or before a time; `u64::MAX` closes all.
     pub fn close_until(&mut self, opened_ms: u64, deadline_ms: u64) -> Result<Vec<(Place, ClosedBatch)>, RecordsError> {
         let mut closed = Vec::new();
         for (topic, open) in &mut self.topics {
@@ -148,7 +148,7 @@ impl Open {
         partitions.filter_map(|entry| entry.batch.as_ref().map(|(_, opened_ms)| *opened_ms)).min()
     }
 
-    /// Begins anew as another producer.
+    /// Restarts with another identity.
     pub fn reset(&mut self, identity: Option<Identity>) {
         self.identity = identity;
         for open in self.topics.values_mut() {
@@ -156,7 +156,7 @@ impl Open {
         }
     }
 
-    /// Drops what is open. Its sequences were not used up: they are given to the next batches.
+    /// Drops open batches. Their sequence numbers were not used: the next batches receive them.
     pub fn discard(&mut self) {
         for open in self.topics.values_mut() {
             open.partitions.values_mut().for_each(|entry| entry.batch = None);
@@ -184,13 +184,13 @@ impl OpenPartition {
         let Some((builder, _)) = self.batch.take() else { return Ok(None) };
         let (records, base_sequence) = (builder.record_count(), self.next_sequence);
         let bytes = builder.finish()?.into();
-        // After the largest comes 0 (KIP-98).
+        // After the largest comes 0 (Apache Kafka's `DefaultRecordBatch.incrementSequence`).
         self.next_sequence = base_sequence.wrapping_add(records) & i32::MAX;
         Ok(Some(ClosedBatch { bytes, records, deadline_ms }))
     }
 }
 
-/// At most how many bytes a record takes in a batch.
+/// An upper bound on the size of a record in a batch.
 fn size_of_record(row: &Row<'_>, headers: &[RecordHeader<'_>]) -> usize {
     let len = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len);
     let of_headers: usize = headers.iter().map(|one| one.key.len() + len(one.value) + HEADER_OVERHEAD).sum();

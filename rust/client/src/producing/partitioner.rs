@@ -1,6 +1,6 @@
-//! Which partition a record goes to that names none.
+//! Chooses the partition of a record without one.
 
-/// The hash of the Java client's partitioner (murmur2 with its seed), so that a key goes where other clients put it.
+/// The hash of the Java client's partitioner (murmur2 with its seed), so that keys map to the same partitions.
 pub fn murmur2(key: &[u8]) -> u32 {
     const M: u32 = 0x5bd1_e995;
     let mut hash = 0x9747_b28c ^ key.len() as u32;
@@ -18,25 +18,25 @@ pub fn murmur2(key: &[u8]) -> u32 {
     hash ^ hash >> 15
 }
 
-/// How records without a partition are spread.
+/// How records without a partition are distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Partitioner {
-    /// By the hash of the key; those without one stay with a partition for a batch, then move on (KIP-480).
+    /// By the hash of the key; records without a key stay with a partition for a batch, then move on (KIP-480).
     Keyed,
-    /// One after the other, whatever the key.
+    /// In turn, whatever the key.
     RoundRobin,
 }
 
-/// Where the records of one topic went so far.
+/// The distribution of one topic's records so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spread {
     turn: usize,
-    /// Bytes that went to the partition of the turn.
+    /// Bytes that were sent to the current partition.
     bytes: usize,
 }
 
 impl Spread {
-    /// One of `partitions`, which are not empty, for a record of so many bytes.
+    /// Chooses one of `partitions`, which are not empty, for a record of `bytes`.
     pub fn next(
         &mut self,
         partitioner: Partitioner,
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn hashes_are_those_of_the_java_client() {
-        // Kafka's own examples (UtilsTest).
+        // Kafka's own examples (`UtilsTest`).
         let known: [(&[u8], i32); 5] = [
             (b"21", -973_932_308),
             (b"foobar", -790_332_482),

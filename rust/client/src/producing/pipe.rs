@@ -1,4 +1,4 @@
-//! A connection on which requests do not wait for each other's answers.
+//! A connection with pipelined requests.
 
 use std::io;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use super::super::messages::{Request, name_of, request_frame, split_answer};
 use super::super::security::{ReadHalf, Security, WriteHalf};
 use super::super::versions::Versions;
 
-/// An answer, or why there is none.
+/// A response, or its error.
 pub type Outcome = Result<Vec<ProducedPartition>, LinkError>;
-/// The outcome of the request of a tag.
+/// The outcome of the request with a tag.
 pub type Answered = (u64, Outcome);
 
-/// Writes requests; a task of its own reads the answers, which come in the same order.
+/// Writes requests; a separate task reads the responses, which arrive in the same order.
 pub struct Pipe {
     address: String,
     client_id: String,
@@ -29,7 +29,7 @@ pub struct Pipe {
     correlation_id: i32,
     expected: UnboundedSender<Expected>,
     reader: Reader,
-    /// When another one must take its place, because the broker forgets who the client is.
+    /// When another connection must replace it, because the session expires.
     renew_at: Option<Instant>,
 }
 
@@ -41,7 +41,7 @@ struct Expected {
     within: Duration,
 }
 
-/// The task that reads; it ends with this.
+/// The reading task; dropping this ends it.
 struct Reader(JoinHandle<()>);
 
 impl Drop for Reader {
@@ -66,17 +66,17 @@ impl Pipe {
         Ok(Self { address, client_id, write, versions, correlation_id, expected, reader, renew_at })
     }
 
-    /// Whether answers still come.
+    /// Whether responses can still arrive.
     pub fn is_whole(&self) -> bool {
         !self.expected.is_closed()
     }
 
-    /// Whether another one must take its place.
+    /// Whether another connection must replace it.
     pub fn is_due(&self) -> bool {
         self.renew_at.is_some_and(|at| Instant::now() >= at)
     }
 
-    /// Sends nothing more, and waits until every answer was given on or is late.
+    /// Stops sending, and waits until every response was passed on or has timed out.
     pub async fn finish(self) {
         let Self { expected, mut reader, .. } = self;
         drop(expected);
@@ -84,7 +84,7 @@ impl Pipe {
         let _ = (&mut reader.0).await;
     }
 
-    /// Sends a request whose answer comes under its tag, unless this says why not.
+    /// Sends a request whose outcome is reported under its tag, unless this returns an error.
     pub async fn send(&mut self, tag: u64, request: &ProduceRequest<'_>, within: Duration) -> Result<(), LinkError> {
         let version = self.versions.choose(request);
         let version = version.map_err(|source| LinkError::Version { address: self.address.clone(), source })?;
@@ -106,7 +106,7 @@ fn late(address: &str, within: Duration) -> LinkError {
     LinkError::Late { address: address.to_owned(), what: name_of(ProduceRequest::API), after_ms: within.as_millis() }
 }
 
-/// Gives answers on until one is missing; then all that are still expected are missing for the same reason.
+/// Passes responses on until one is missing; then all later ones fail for the same reason.
 async fn read_answers(
     mut read: ReadHalf,
     address: String,

@@ -1,4 +1,4 @@
-//! What callers and the sender of a producer share.
+//! State that callers share with the sender of a producer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,15 +21,15 @@ use super::transactions::Stage;
 pub struct Producer {
     pub(super) open: Mutex<Open>,
     pub(super) accumulator: Mutex<Accumulator>,
-    /// To the sender: there is something to do.
+    /// Notifies the sender that there is something to do.
     pub(super) work: Notify,
-    /// To callers: something was answered.
+    /// Notifies callers that a request was answered.
     pub(super) progress: Notify,
     sender: Mutex<Option<AbortHandle>>,
     is_closed: AtomicBool,
     pub(super) stage: Mutex<Stage>,
     pub(super) coordinator: Mutex<Option<String>>,
-    /// Calls that change who the producer is come one after the other.
+    /// Serializes calls that change the producer's identity.
     pub(super) changing: tokio::sync::Mutex<()>,
 }
 
@@ -48,7 +48,7 @@ impl Producer {
         }
     }
 
-    /// Ends the sender, and all waits for what it would have done.
+    /// Ends the sender, and all waits for it.
     pub fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
         if let Some(sender) = self.sender.lock().take() {
@@ -57,7 +57,7 @@ impl Producer {
         self.progress.notify_waiters();
     }
 
-    /// Gives closed batches to the sender.
+    /// Passes closed batches to the sender.
     pub(super) fn hand_over(&self, closed: Vec<(Place, ClosedBatch)>) {
         let mut accumulator = self.accumulator.lock();
         for (place, batch) in closed {
@@ -72,12 +72,12 @@ impl Producer {
         let mut open = self.open.lock();
         let closed =
             open.close_until(u64::MAX, deadline_ms).map_err(|error| ClientError::Invalid(error.to_string()))?;
-        // Within the lock, so that no later batch of a partition comes first.
+        // Under the lock, so that no later batch of a partition comes first.
         self.hand_over(closed);
         Ok(())
     }
 
-    /// Waits until `is_done` says so; fails once the client is closed, when nothing more will be done.
+    /// Waits until `is_done` returns true; fails once the client is closed, because nothing more will be done.
     pub(super) async fn until(&self, is_done: impl Fn(&Accumulator) -> bool) -> Result<(), ClientError> {
         loop {
             let progress = self.progress.notified();
@@ -95,9 +95,9 @@ impl Producer {
 }
 
 impl Client {
-    /// Makes the topic ready to be produced to: who the producer is, the topic's partitions, and the sender.
+    /// Prepares the topic for producing: the producer's identity, the topic's partitions, and the sender.
     ///
-    /// Fails with what was lost before, if that was not told yet.
+    /// Fails with an earlier loss that was not reported yet.
     pub async fn begin_produce(self: &Arc<Self>, topic: &str) -> Result<Vec<i32>, ClientError> {
         check_topic(topic)?;
         self.check_open()?;
@@ -114,7 +114,8 @@ impl Client {
         Ok(partitions)
     }
 
-    /// Takes rows from `at` on, as many as there is room for; tells which is next. [`Client::room`] waits for more.
+    /// Accepts as many rows from `at` on as there is room for; returns the next one. [`Client::room`] waits for more
+    /// room.
     pub fn produce(
         &self,
         topic: &Arc<str>,
@@ -128,10 +129,10 @@ impl Client {
         let mut closed = Vec::new();
         let mut open = producer.open.lock();
         if open.identity.is_none() {
-            return Err(ClientError::State { verb: "produce", why: "the producer is being made anew" });
+            return Err(ClientError::State { verb: "produce", why: "the producer is being restarted" });
         }
         if config.transactional_id.is_some() {
-            // Within the lock, so that a commit has every record that was taken before it began.
+            // Under the lock, so that a commit includes every record that was accepted before it began.
             producer.stage.lock().check_in_transaction("produce")?;
         }
         let now_ms = self.now_ms();
@@ -152,23 +153,23 @@ impl Client {
         })
     }
 
-    /// Waits until there is room for more, or an error to tell.
+    /// Waits until there is more room, or an error.
     pub async fn room(&self) -> Result<(), ClientError> {
         let most = self.config.producer.buffer_bytes;
         self.producer.until(|accumulator| accumulator.bytes() < most || accumulator.has_failure()).await?;
-        self.tell_failure()
+        self.report_failure()
     }
 
-    /// Sends what there is, and waits until all of it is acknowledged.
+    /// Sends everything, and waits until all of it is acknowledged.
     pub async fn flush(&self) -> Result<(), ClientError> {
         self.check_open()?;
         self.producer.close_all(self.now_ms() + self.config.producer.delivery_timeout_ms)?;
         self.producer.until(|accumulator| accumulator.is_idle() || accumulator.has_failure()).await?;
-        self.tell_failure()
+        self.report_failure()
     }
 
-    /// The failure that was not told yet, with all that is lost by it.
-    pub(super) fn tell_failure(&self) -> Result<(), ClientError> {
+    /// The failure that was not reported yet, with everything that it lost.
+    pub(super) fn report_failure(&self) -> Result<(), ClientError> {
         if !self.producer.accumulator.lock().has_failure() {
             return Ok(());
         }
@@ -188,11 +189,11 @@ impl Client {
         }
     }
 
-    /// An identity, made anew after batches were lost: their sequences are missing.
+    /// Ensures an identity; after batches were lost it is a new one, because their sequence numbers are missing.
     async fn ready_identity(&self) -> Result<(), ClientError> {
         let producer = &self.producer;
         let _changing = producer.changing.lock().await;
-        self.tell_failure()?;
+        self.report_failure()?;
         if self.config.producer.transactional_id.is_some() {
             return producer.stage.lock().check_in_transaction("produce");
         }

@@ -15,10 +15,10 @@ use super::accumulator::Place;
 use super::broker_sender::BrokerSender;
 use super::pipe::{Answered, Outcome};
 
-/// How long the sender sleeps at most: then it looks whether its client is still there.
+/// The longest sleep of the sender: then it checks whether its client still exists.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Runs until the client is gone.
+/// Runs until the client is dropped.
 pub async fn run(client: Weak<Client>) {
     let (answers, mut answered) = unbounded_channel();
     let mut senders = HashMap::new();
@@ -41,7 +41,7 @@ pub async fn run(client: Weak<Client>) {
     }
 }
 
-/// Sends what can be sent. Gives the time until it must look again.
+/// Sends what can be sent. Returns the time until the next check.
 async fn step(
     client: &Arc<Client>,
     senders: &mut HashMap<String, BrokerSender>,
@@ -69,13 +69,13 @@ async fn step(
     Duration::from_millis(wake_at_ms.saturating_sub(client.now_ms()))
 }
 
-/// Closes the batches that lingered long enough; tells when the next one will have.
+/// Closes the batches that have lingered long enough; returns when the next one will have.
 fn close_ripe(client: &Client) -> u64 {
     let (producer, config) = (&client.producer, &client.config.producer);
     let now_ms = client.now_ms();
     let mut open = producer.open.lock();
     if let Some(ripe_ms) = now_ms.checked_sub(config.linger_ms) {
-        // What cannot be built was refused when it was taken.
+        // Rows that cannot be encoded were rejected when they were passed in.
         if let Ok(closed) = open.close_until(ripe_ms, now_ms + config.delivery_timeout_ms)
             && !closed.is_empty()
         {
@@ -93,7 +93,7 @@ fn on_answer(client: &Client, tag: u64, outcome: &Outcome) {
     }
 }
 
-/// Learns anew about topics beside what is sent: whoever is asked may take his time.
+/// Refreshes the metadata of topics concurrently with sending, because a broker may be slow to answer.
 #[derive(Default)]
 struct Refreshing {
     task: Option<JoinHandle<()>>,
@@ -108,7 +108,7 @@ impl Drop for Refreshing {
 }
 
 impl Refreshing {
-    /// Begins if it is time, and nothing is asked already. Gives when to look again.
+    /// Starts a refresh if it is time and none is running. Returns when to check again.
     fn begin(&mut self, client: &Arc<Client>, topics: BTreeSet<Arc<str>>) -> u64 {
         if self.task.is_some() && !self.is_done.swap(false, Ordering::AcqRel) {
             return u64::MAX;
@@ -141,7 +141,7 @@ async fn refresh(client: &Client, topics: &BTreeSet<Arc<str>>) {
     }
 }
 
-/// Makes partitions part of the transaction, unless it is just being ended.
+/// Adds partitions to the transaction, unless it is being ended.
 async fn enlist(client: &Client, places: &BTreeSet<Place>) {
     let producer = &client.producer;
     let backoff = Duration::from_millis(client.config.backoff_ms);

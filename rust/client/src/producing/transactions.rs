@@ -1,4 +1,4 @@
-//! Transactions (KIP-98): all of a producer's records of one, in whatever partitions, are read or none.
+//! Transactions (KIP-98): consumers see either all or none of a transaction's records, in any number of partitions.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,20 +17,20 @@ use super::super::messages::transactions::{
 };
 use super::accumulator::Place;
 
-/// Where a transactional producer stands.
+/// The state of a transactional producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     Uninitialized,
     Ready,
     InTransaction,
-    /// A commit is under way: what is produced now would be part of it or not.
+    /// A commit is in progress: whether records produced now belong to it would be undefined.
     Committing,
     /// The transaction cannot be committed any more.
     MustAbort,
 }
 
 impl Stage {
-    /// `verb`: what is to be done in one.
+    /// `verb`: the operation that requires a transaction.
     pub fn check_in_transaction(self, verb: &'static str) -> Result<(), ClientError> {
         let refused = |why| Err(ClientError::State { verb, why });
         match self {
@@ -43,7 +43,7 @@ impl Stage {
     }
 }
 
-/// While it lives, a commit is under way. One that nobody waits for any more leaves the transaction as it was.
+/// While this exists, a commit is in progress. A cancelled commit leaves the transaction as it was.
 struct Committing<'a>(&'a Mutex<Stage>);
 
 impl<'a> Committing<'a> {
@@ -76,15 +76,15 @@ impl Client {
         Ok(OfTransaction { transactional_id, identity })
     }
 
-    /// A producer id for one without transactions.
+    /// Requests a producer id for a producer without transactions.
     pub(super) async fn ask_producer_id(&self, within: Duration) -> Result<Identity, Fault> {
-        // The time-out of transactions is read though there are none.
+        // The transaction timeout is validated even without transactions.
         let request = InitProducerIdRequest { transactional_id: None, transaction_timeout_ms: i32::MAX };
         let (error, identity) = self.ask_any(&request, within).await?;
         if error.is_error() { Err(Fault::Code(error)) } else { Ok(identity) }
     }
 
-    /// Fences earlier producers of the same id, ends what they left open, and begins at a new epoch.
+    /// Fences earlier producers with the same id, ends their open transactions, and starts with a new epoch.
     pub async fn init_transactions(&self) -> Result<(), ClientError> {
         let transactional_id = self.transactional_id("begin transactions")?;
         let _changing = self.producer.changing.lock().await;
@@ -131,8 +131,8 @@ impl Client {
         Ok(())
     }
 
-    /// Commits offsets of a group with the transaction: topic, partition, offset, those of a topic in one row.
-    /// `metadata` is kept with each.
+    /// Commits offsets of a group with the transaction: topic, partition, offset, those of a topic adjacent.
+    /// `metadata` is stored with each.
     pub async fn add_offsets(
         &self,
         group: &str,
@@ -175,7 +175,7 @@ impl Client {
         Ok(())
     }
 
-    /// Flushes, then makes everything of the transaction visible at once.
+    /// Flushes, then makes all records of the transaction visible at once.
     pub async fn commit_transaction(&self) -> Result<(), ClientError> {
         let transactional_id = self.transactional_id("commit")?;
         let _committing = Committing::begin(&self.producer.stage)?;
@@ -187,7 +187,7 @@ impl Client {
         ended
     }
 
-    /// Drops what was not sent, and makes readers pass over the rest.
+    /// Drops unsent records, and makes consumers skip the others.
     pub async fn abort_transaction(&self) -> Result<(), ClientError> {
         let transactional_id = self.transactional_id("abort")?;
         let stage = *self.producer.stage.lock();
@@ -206,7 +206,8 @@ impl Client {
             accumulator.take_failure();
             accumulator.has_lost()
         };
-        // What was given a sequence and never sent leaves a gap that only a new epoch closes; getting it aborts, too.
+        // Sequence numbers that were assigned but never sent leave a gap, which requires a new epoch; requesting it
+        // also aborts.
         if is_lost { self.renew(transactional_id).await } else { self.end_transaction(transactional_id, false).await }
     }
 
@@ -232,7 +233,7 @@ impl Client {
         }
     }
 
-    /// Enlists partitions, with one try.
+    /// Adds partitions to the transaction, with one attempt.
     pub(super) async fn add_partitions(&self, places: &BTreeSet<Place>) -> Result<(), Fault> {
         let (Some(id), Some(identity)) =
             (self.config.producer.transactional_id.as_deref(), self.producer.open.lock().identity)
@@ -246,7 +247,7 @@ impl Client {
         self.at_coordinator(id, &request, |error| *error, within).await.map(drop)
     }
 
-    /// Asks the coordinator of the transactional id, found when it is not known.
+    /// Sends a request to the coordinator of the transactional id, finding it first if it is not known.
     async fn at_coordinator<R: Request>(
         &self,
         transactional_id: &str,
@@ -287,16 +288,16 @@ impl Client {
         let found = self.ask_any(&FindCoordinatorRequest { key, kind }, within).await?;
         match found.error {
             ErrorCode::NONE => Ok(super::super::cluster::address_of(&found.host, found.port)),
-            // The kind of coordinator is what the broker does not know.
+            // The broker does not know this kind of coordinator.
             ErrorCode::INVALID_REQUEST if kind == CoordinatorOf::Transaction => Err(Fault::NoTransactions),
             error => Err(Fault::Code(error)),
         }
     }
 }
 
-/// The longest name of a group that is sent.
+/// The longest group id that is sent, in bytes.
 const GROUP_BYTES_MAX: usize = 1024;
-/// The longest metadata of an offset that is sent; brokers allow less (offset.metadata.max.bytes, 4096).
+/// The longest offset metadata that is sent; brokers allow less (offset.metadata.max.bytes, 4096).
 const METADATA_BYTES_MAX: usize = 16_384;
 
 pub(super) fn check_group(group: &str) -> Result<(), ClientError> {
@@ -307,7 +308,7 @@ pub(super) fn check_group(group: &str) -> Result<(), ClientError> {
     Ok(())
 }
 
-/// Stands among the places of a transaction for a group that is part of it.
+/// Represents a group among the partitions of a transaction.
 const GROUP: &str = "";
 
 pub(super) fn checked<T>(answer: Result<T, LinkError>, error_of: impl Fn(&T) -> ErrorCode) -> Result<T, Fault> {

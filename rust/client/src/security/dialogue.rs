@@ -1,4 +1,4 @@
-//! What a client says to authenticate, message by message.
+//! The messages of a client's authentication.
 
 use super::options::{Credentials, Mechanism};
 use super::scram::{Hash, Proven, Scram, ScramError};
@@ -14,7 +14,7 @@ enum Stage {
 }
 
 impl Dialogue {
-    /// A dialogue and its first message. `nonce`: printable, without a comma; never used twice.
+    /// Starts a dialogue and returns the first message. `nonce`: printable, without a comma, unique.
     pub fn begin(credentials: &Credentials, nonce: &str) -> (Self, Vec<u8>) {
         let hash = match credentials.mechanism {
             Mechanism::Plain => {
@@ -29,7 +29,7 @@ impl Dialogue {
         (Self(Stage::Asked(scram)), first)
     }
 
-    /// The next message to what the server said; None when both agree.
+    /// The next message after the server's; `None` when authentication is complete.
     pub fn answer(&mut self, said: &[u8]) -> Result<Option<Vec<u8>>, ScramError> {
         match std::mem::replace(&mut self.0, Stage::Over) {
             Stage::Asked(scram) => {

@@ -1,4 +1,4 @@
-//! Why client and broker do not trust each other, in words for the person who set the options.
+//! Security errors between client and broker, explained for the person who configured them.
 
 use std::io;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use rustls::{AlertDescription, CertificateError, Error as TlsError};
 
 use super::scram::ScramError;
 
-/// The part of a message that follows the address.
+/// The part of the message after the address.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SecurityError {
     #[error(
@@ -17,11 +17,11 @@ pub enum SecurityError {
     )]
     Closed(Arc<io::Error>),
     #[error(
-        "it answered the TLS handshake with what is no TLS: is its listener's security.protocol PLAINTEXT or SASL_PLAINTEXT?"
+        "it answered the TLS handshake with something other than TLS: is its listener's security.protocol PLAINTEXT or SASL_PLAINTEXT?"
     )]
     NoTls,
     #[error(
-        "its certificate is signed by none of {trust}: set ssl.truststore.location to the PEM of the authority that signed it"
+        "its certificate is not signed by any of {trust}: set ssl.truststore.location to the PEM of the authority that signed it"
     )]
     UnknownIssuer { trust: Arc<str> },
     #[error("its certificate has expired{0}: the broker needs a new one")]
@@ -47,9 +47,9 @@ pub enum SecurityError {
     Alert(String),
     #[error("TLS failed: {0}")]
     Tls(String),
-    #[error("it offers no SASL mechanism {mechanism}, only {offered}: say one of these as sasl.mechanism")]
+    #[error("it does not offer SASL mechanism {mechanism}, only {offered}: set sasl.mechanism to one of these")]
     Mechanism { mechanism: &'static str, offered: String },
-    #[error("its listener wants no SASL: is its security.protocol {0}?")]
+    #[error("its listener does not use SASL: is its security.protocol {0}?")]
     NoSasl(&'static str),
     #[error("it refuses user '{user}' by {mechanism}: look at {option}{said}")]
     Refused { user: String, mechanism: &'static str, option: &'static str, said: String },
@@ -60,12 +60,12 @@ pub enum SecurityError {
 }
 
 impl SecurityError {
-    /// Whether another try may find another state of things.
+    /// Whether a retry may succeed.
     pub fn is_passing(&self) -> bool {
         matches!(self, Self::Closed(_))
     }
 
-    /// The protocol's code, where there is one for it.
+    /// The corresponding error code of the protocol, if there is one.
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
             Self::Mechanism { .. } => Some(ErrorCode::UNSUPPORTED_SASL_MECHANISM),
@@ -75,7 +75,7 @@ impl SecurityError {
         }
     }
 
-    /// What an error of a TLS handshake with a host means.
+    /// Interprets an error of a TLS handshake with a host.
     pub(super) fn of_handshake(error: io::Error, host: &str, trust: &Arc<str>) -> Self {
         match tls_error(&error) {
             Some(error) => Self::of_tls(error, host, trust),
@@ -83,10 +83,10 @@ impl SecurityError {
         }
     }
 
-    /// What an error after the handshake means, where it is one of TLS.
+    /// Interprets an error after the handshake if it comes from TLS.
     pub fn of_stream(error: &io::Error) -> Option<Self> {
         match tls_error(error)? {
-            // A broker that is ended says so, too.
+            // A broker that is being stopped sends this too.
             TlsError::AlertReceived(AlertDescription::InternalError | AlertDescription::UserCanceled) => None,
             TlsError::AlertReceived(alert) => Some(Self::Alert(format!("{alert:?}"))),
             other => Some(Self::Tls(other.to_string())),
@@ -133,7 +133,7 @@ fn tls_error(error: &io::Error) -> Option<&TlsError> {
     error.get_ref()?.downcast_ref()
 }
 
-/// A name of a certificate without the word for its kind: `DnsName("kafka")` as `kafka`.
+/// A name from a certificate without its type: `DnsName("kafka")` as `kafka`.
 fn plain(name: &str) -> &str {
     let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
     inner.map_or(name, |inner| inner.trim_matches('"'))

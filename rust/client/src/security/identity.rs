@@ -1,4 +1,4 @@
-//! The certificate and key that a client shows to a broker that asks for them (mTLS).
+//! The client's certificate and private key for brokers that request them (mTLS).
 
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
@@ -12,7 +12,7 @@ use super::trust::{certificates, check_type, read};
 pub struct Identity {
     pub chain: Vec<CertificateDer<'static>>,
     pub key: PrivateKeyDer<'static>,
-    /// The key of the configuration that has the private key.
+    /// The configuration key of the private key.
     pub option: &'static str,
 }
 
@@ -23,7 +23,7 @@ const TO_PEM: &str = "openssl pkcs12 -in STORE -nodes -out keystore.pem` (of a J
                       -importkeystore -srckeystore JKS -destkeystore STORE -deststoretype PKCS12";
 
 impl Identity {
-    /// None where no key is set: most brokers ask for none.
+    /// `None` if no key is set: most brokers request none.
     pub fn new(values: &Values<'_>) -> Result<Option<Self>, ClientConfigError> {
         check_type(values, "ssl.keystore.type", "ssl.keystore.password", TO_PEM)?;
         let (chain, key) = match (one_of(values, &CHAINS)?, one_of(values, &KEYS)?) {

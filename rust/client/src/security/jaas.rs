@@ -1,21 +1,21 @@
-//! `sasl.jaas.config`: one login module with its options, as Apache Kafka's `JaasConfig` reads it.
+//! `sasl.jaas.config`: one login module with its options, parsed like Apache Kafka's `JaasConfig`.
 
 use std::collections::BTreeMap;
 
 /// `class flag name="value" ...;`
 #[derive(Clone, PartialEq, Eq)]
 pub struct LoginModule {
-    /// The class, with its package.
+    /// The class with its package.
     pub class: String,
     pub options: BTreeMap<String, String>,
 }
 
-/// What is wrong. It never repeats the text, in which a password stands.
+/// The error. It never repeats the text, which contains a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JaasError {
-    #[error("it names no login module")]
+    #[error("it contains no login module")]
     Empty,
-    #[error("after the login module's class it must say required")]
+    #[error("the login module's class must be followed by required")]
     NoFlag,
     #[error("its option number {0} is not name=\"value\"")]
     Option(usize),
@@ -29,7 +29,7 @@ pub enum JaasError {
 
 const FLAGS: [&str; 4] = ["required", "requisite", "sufficient", "optional"];
 
-/// The one login module of a text.
+/// Parses the only login module of a text.
 pub fn parse(text: &str) -> Result<LoginModule, JaasError> {
     let mut tokens = tokens(text)?.into_iter();
     let Some(Token::Word(class)) = tokens.next() else { return Err(JaasError::Empty) };
@@ -99,7 +99,7 @@ fn skip_comment(rest: &mut Rest<'_>) {
     }
 }
 
-/// What follows up to the next of these quotes, with Java's escapes.
+/// The text up to the closing quote, with Java's escapes.
 fn quoted(quote: char, rest: &mut Rest<'_>) -> Result<String, JaasError> {
     let mut text = String::new();
     while let Some(next) = rest.next() {
@@ -127,7 +127,7 @@ fn escaped(rest: &mut Rest<'_>) -> Option<char> {
     })
 }
 
-/// Up to three digits, the first of three at most 3.
+/// Up to three octal digits, the first of three at most 3.
 fn octal(first: char, rest: &mut Rest<'_>) -> char {
     let digit_of = |next: char| next.to_digit(8).unwrap_or(0);
     let mut value = digit_of(first);

@@ -1,8 +1,8 @@
-//! TLS and SASL of a client (KIP-12, KIP-84, KIP-368, KIP-651), by the keys of Apache Kafka's clients.
+//! TLS and SASL of a client (KIP-12, KIP-84, KIP-368, KIP-651), with the keys of Apache Kafka's clients.
 //!
-//! [`options`] reads the keys, and with [`jaas`] and [`pem`] what stands in them; [`dialogue`] and [`scram`] are what is
-//! said, without a socket and with the nonce passed in; [`tls`] and [`transport`] move bytes. Nothing here shows a
-//! secret: passwords and keys are [`Secret`]s, and no message repeats the text that was wrong in them.
+//! [`options`] parses the keys, with [`jaas`] and [`pem`] for their values; [`dialogue`] and [`scram`] produce the
+//! messages, without a socket and with the nonce passed in; [`tls`] and [`transport`] move bytes. No secret is shown:
+//! passwords and keys are [`Secret`]s, and no error repeats the invalid text.
 
 pub mod dialogue;
 mod error;

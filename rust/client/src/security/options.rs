@@ -1,4 +1,4 @@
-//! The keys of TLS and SASL, read.
+//! The configuration of TLS and SASL.
 
 use super::super::config::ClientConfigError;
 use super::super::keys::Values;
@@ -6,10 +6,10 @@ use super::jaas;
 use super::secret::Secret;
 use super::tls::Tls;
 
-/// How a client and its brokers know each other.
+/// How a client and its brokers authenticate each other.
 #[derive(Debug)]
 pub struct Security {
-    /// As `security.protocol` has it.
+    /// The value of `security.protocol`.
     pub protocol: &'static str,
     pub(crate) tls: Option<Tls>,
     pub(crate) sasl: Option<Credentials>,
@@ -22,13 +22,13 @@ impl Default for Security {
     }
 }
 
-/// Who the client is by SASL.
+/// The client's SASL credentials.
 #[derive(Clone, Debug)]
 pub struct Credentials {
     pub mechanism: Mechanism,
     pub user: String,
     pub password: Secret,
-    /// The key that has the password.
+    /// The configuration key of the password.
     pub option: &'static str,
 }
 
@@ -50,7 +50,7 @@ impl Mechanism {
         }
     }
 
-    /// How the class of its login module ends, with or without the package of a shaded client in front.
+    /// The end of its login module's class name, which may be preceded by the package of a shaded client.
     fn login_module(self) -> &'static str {
         match self {
             Self::Plain => "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -63,7 +63,7 @@ pub(super) fn refused(key: &'static str, why: impl Into<String>) -> ClientConfig
     ClientConfigError::Security { key, why: why.into() }
 }
 
-/// The one of some keys that is given, with its value.
+/// The one of several keys that is set, with its value.
 pub(super) fn one_of<'v>(
     values: &'v Values<'_>,
     keys: &[&'static str],
@@ -79,7 +79,7 @@ pub(super) fn one_of<'v>(
 }
 
 impl Security {
-    /// Keys of what the protocol does without are passed over, as by Apache Kafka's clients.
+    /// Ignores keys that the protocol does not use, as Apache Kafka's clients do.
     pub(crate) fn new(values: &Values<'_>) -> Result<Self, ClientConfigError> {
         let protocol = values.word_of_any_case("security.protocol")?;
         let tls = protocol.ends_with("SSL").then(|| Tls::new(values)).transpose()?;
@@ -105,7 +105,7 @@ impl Credentials {
     }
 }
 
-/// A name or password that is longer is none.
+/// A longer name or password is invalid.
 const TEXT_BYTES_MAX: usize = 8_192;
 
 fn mechanism(values: &Values<'_>) -> Result<Mechanism, ClientConfigError> {

@@ -1,10 +1,10 @@
-//! PEM as Apache Kafka reads it from files and from options: text around the sections, and lines that were joined by
-//! blanks when they went into an option, do not matter (KIP-651).
+//! PEM as Apache Kafka parses it from files and options: text around the sections is ignored, and lines may be joined
+//! by spaces (KIP-651).
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// What stands between a BEGIN and its END.
+/// The content between BEGIN and END.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Section {
     /// As in "PRIVATE KEY".
@@ -12,7 +12,7 @@ pub struct Section {
     pub der: Vec<u8>,
 }
 
-/// Why a text is no PEM. It never repeats the text, which may be a key.
+/// Why a text is not valid PEM. The error never repeats the text, which may be a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PemError {
     #[error("it has no section that begins with -----BEGIN")]
@@ -37,7 +37,7 @@ pub fn sections(text: &str) -> Result<Vec<Section>, PemError> {
         let number = sections.len() + 1;
         let (label, body) = rest[at + BEGIN.len()..].split_once(DASHES).ok_or(PemError::Unended(number))?;
         let (body, after) = body.split_once(END).ok_or(PemError::Unended(number))?;
-        // Before PKCS#8, an encrypted key has headers ("DEK-Info: ..."), which no base64 has.
+        // Before PKCS#8, an encrypted key has headers ("DEK-Info: ..."), which are not base64.
         if label.contains("ENCRYPTED") || body.contains(':') {
             return Err(PemError::Encrypted(number));
         }
@@ -60,8 +60,8 @@ mod tests {
         let text = "Bag Attributes\n-----BEGIN CERTIFICATE-----\nAAEC\nAwQF\n-----END CERTIFICATE-----\nsubject=me\n\
                     -----BEGIN PRIVATE KEY----- BgcI -----END PRIVATE KEY-----";
         let found = sections(text).expect("two sections");
-        let told: Vec<_> = found.iter().map(|section| (section.label.as_str(), section.der.as_slice())).collect();
-        assert_eq!(told, [("CERTIFICATE", &[0, 1, 2, 3, 4, 5][..]), ("PRIVATE KEY", &[6, 7, 8][..])]);
+        let parsed: Vec<_> = found.iter().map(|section| (section.label.as_str(), section.der.as_slice())).collect();
+        assert_eq!(parsed, [("CERTIFICATE", &[0, 1, 2, 3, 4, 5][..]), ("PRIVATE KEY", &[6, 7, 8][..])]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! SCRAM's client (RFC 5802, RFC 7677) as a sequence of values: [`Scram`] says the first message and proves the password
-//! to the server's first one, and what comes of that checks the server's last one. Without channel binding, as in Apache
-//! Kafka; names and passwords go as they are, because Apache Kafka does not prepare them (SASLprep) either.
+//! A SCRAM client (RFC 5802, RFC 7677) as a sequence of values: [`Scram`] creates the first message, and proves the
+//! password in response to the server's first message; the result verifies the server's last message. Without channel
+//! binding, as in Apache Kafka; names and passwords are not prepared (SASLprep), because Apache Kafka does not do it
+//! either.
 
 use std::num::NonZeroU32;
 
@@ -10,7 +11,7 @@ use ring::{digest, hmac, pbkdf2};
 
 use super::secret::Secret;
 
-/// The hash of a mechanism.
+/// The hash function of a mechanism.
 #[derive(Clone, Copy)]
 pub struct Hash {
     digest: &'static digest::Algorithm,
@@ -27,7 +28,7 @@ impl Hash {
         Self { digest: &digest::SHA512, hmac: hmac::HMAC_SHA512, pbkdf2: pbkdf2::PBKDF2_HMAC_SHA512 }
     }
 
-    /// For the vectors of RFC 5802.
+    /// For the test vectors of RFC 5802.
     #[cfg(test)]
     pub fn sha_1() -> Self {
         Self {
@@ -57,40 +58,40 @@ impl Hash {
     }
 }
 
-/// What the server said wrong. Its text is not repeated, but for the error that it names.
+/// An error in the server's messages. Their text is not repeated, except for the error that they name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScramError {
-    #[error("its message {0} is none of SCRAM's")]
+    #[error("its message {0} is not a valid SCRAM message")]
     Malformed(&'static str),
-    #[error("it asks for an extension of SCRAM that is not known here")]
+    #[error("it requests a SCRAM extension that is not supported")]
     Extension,
     #[error("its nonce does not begin with the one it was sent")]
     Nonce,
     #[error("its salt is empty")]
     Salt,
-    #[error("it asks for {0} iterations: {ITERATIONS_MIN} to {ITERATIONS_MAX} are done")]
+    #[error("it requests {0} iterations: {ITERATIONS_MIN} to {ITERATIONS_MAX} are allowed")]
     Iterations(u64),
     #[error("it says {0}")]
     Said(String),
-    #[error("its signature is not that of a server that knows the password")]
+    #[error("its signature does not prove that it knows the password")]
     Signature,
 }
 
-/// Fewer would let whoever poses as the server guess passwords fast; Apache Kafka's client refuses them, too.
+/// Fewer would let an impostor of the server guess passwords quickly; Apache Kafka's client rejects them too.
 pub const ITERATIONS_MIN: u32 = 4_096;
-/// A second's work; more would only keep the client busy. Apache Kafka's brokers store 16 384 at most.
+/// A second of work; more would only occupy the client. Apache Kafka's brokers store at most 16 384.
 pub const ITERATIONS_MAX: u32 = 1_000_000;
-/// No honest message is longer.
+/// The longest accepted message.
 const MESSAGE_BYTES_MAX: usize = 16_384;
-/// base64 of "n,,": no channel binding, no other identity.
+/// base64 of "n,,": no channel binding, no authorization identity.
 const NO_BINDING: &str = "biws";
 
-/// A client that has said nothing yet.
+/// A client that has sent nothing yet.
 #[derive(Clone)]
 pub struct Scram {
     hash: Hash,
     password: Secret,
-    /// Printable, without a comma; never used twice.
+    /// Printable, without a comma, unique.
     nonce: String,
     first_bare: String,
 }
@@ -101,7 +102,7 @@ impl std::fmt::Debug for Scram {
     }
 }
 
-/// A client that has proved its password, and what must come of the server.
+/// A client that has sent its proof and awaits the server's.
 pub struct Proven {
     server_key: hmac::Key,
     auth_message: String,
@@ -119,7 +120,7 @@ impl Scram {
         format!("n,,{}", self.first_bare).into_bytes()
     }
 
-    /// The client's last message, to the server's first one.
+    /// The client's last message, in response to the server's first one.
     pub fn prove(&self, server_first: &[u8]) -> Result<(Vec<u8>, Proven), ScramError> {
         let text = readable(server_first, "with salt and nonce")?;
         let asked = ServerFirst::parse(text)?;
@@ -139,7 +140,7 @@ impl Scram {
 }
 
 impl Proven {
-    /// Whether the server's last message shows that it knows the password, too.
+    /// Whether the server's last message proves that it knows the password too.
     pub fn check(&self, server_last: &[u8]) -> Result<(), ScramError> {
         let what = "with its signature";
         let text = readable(server_last, what)?;
@@ -184,7 +185,7 @@ fn readable<'a>(message: &'a [u8], what: &'static str) -> Result<&'a str, ScramE
     text.ok_or(ScramError::Malformed(what))
 }
 
-/// What a stranger said, fit to be shown.
+/// Text of an untrusted peer, made safe for display.
 pub fn printable(text: &str) -> String {
     text.chars().filter(|letter| !letter.is_control()).take(200).collect()
 }

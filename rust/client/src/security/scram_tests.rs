@@ -1,4 +1,5 @@
-//! SCRAM by the vectors of its RFCs, against a server that works from what a broker stores, and against hostile ones.
+//! SCRAM with the test vectors of its RFCs, against a server with a broker's stored data, and against malicious
+//! servers.
 
 use std::num::NonZeroU32;
 
@@ -46,7 +47,7 @@ fn the_vectors_of_the_rfcs() {
     }
 }
 
-/// A server as a broker is one: it has salt, iterations, StoredKey and ServerKey, and not the password.
+/// A server like a broker: it has salt, iterations, StoredKey and ServerKey, but not the password.
 struct Server {
     hash: Hash,
     salt: Vec<u8>,
@@ -68,7 +69,7 @@ impl Server {
         format!("r={nonce}server,s={},i={}", STANDARD.encode(&self.salt), self.iterations)
     }
 
-    /// The server's last message, if the proof is right.
+    /// The server's last message, if the proof is valid.
     fn last(&self, client_first: &str, server_first: &str, client_last: &str) -> Option<String> {
         let (without_proof, proof) = client_last.rsplit_once(",p=")?;
         let message = format!("{},{server_first},{without_proof}", client_first.strip_prefix("n,,")?);

@@ -1,4 +1,4 @@
-//! A text that is used and never shown.
+//! A text that is used but never shown.
 
 /// A password or a key.
 #[derive(Clone, PartialEq, Eq)]
@@ -9,7 +9,7 @@ impl Secret {
         Self(text.to_owned())
     }
 
-    /// For what needs it; not for messages.
+    /// For code that needs the value; not for messages.
     pub fn reveal(&self) -> &str {
         &self.0
     }

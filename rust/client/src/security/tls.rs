@@ -19,11 +19,11 @@ use super::options::refused;
 use super::trust::Trust;
 use super::verifier::UnderAnyName;
 
-/// Makes TLS of sockets.
+/// Creates TLS connections.
 #[derive(Clone)]
 pub struct Tls {
     connector: TlsConnector,
-    /// Whom it trusts, in words.
+    /// A description of the trusted authorities.
     trust: Arc<str>,
 }
 
@@ -57,7 +57,7 @@ impl Tls {
         Ok(Self { connector: TlsConnector::from(Arc::new(config)), trust })
     }
 
-    /// Agrees with the broker at an address, which has the host that its certificate must name.
+    /// Performs the handshake with the broker at an address, whose certificate must contain the address's host.
     pub async fn agree(&self, address: &str, socket: TcpStream) -> Result<TlsStream<TcpStream>, SecurityError> {
         let host = host_of(address);
         let name = ServerName::try_from(host.to_owned());
@@ -68,7 +68,7 @@ impl Tls {
     }
 }
 
-/// The host of host:port; an address of IPv6 without its brackets.
+/// The host of host:port; an IPv6 address without its brackets.
 fn host_of(address: &str) -> &str {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     host.trim_start_matches('[').trim_end_matches(']')

@@ -1,4 +1,4 @@
-//! What bytes go over: a socket, or TLS over one.
+//! The byte stream of a connection: a socket, or TLS over one.
 
 use std::fmt::Debug;
 
@@ -10,7 +10,7 @@ pub type ReadHalf = Box<dyn AsyncRead + Send + Unpin>;
 pub type WriteHalf = Box<dyn AsyncWrite + Send + Unpin>;
 
 pub trait Transport: AsyncRead + AsyncWrite + Debug + Send + Unpin {
-    /// Both directions, for tasks of their own.
+    /// Both directions, for separate tasks.
     fn into_halves(self: Box<Self>) -> (ReadHalf, WriteHalf);
 }
 

@@ -1,4 +1,4 @@
-//! Whose signature under a broker's certificate counts.
+//! The authorities whose signatures on a broker's certificate are trusted.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::super::keys::Values;
 use super::options::{one_of, refused};
 use super::pem::{self, Section};
 
-/// Authorities, and what they are called in a message.
+/// Trusted authorities, and their description for messages.
 pub struct Trust {
     pub roots: RootCertStore,
     pub name: Arc<str>,
@@ -49,7 +49,7 @@ impl Trust {
     }
 }
 
-/// The certificates among the sections of a PEM, at least one.
+/// The certificates in the sections of a PEM text, at least one.
 pub fn certificates(key: &'static str, text: &str) -> Result<Vec<CertificateDer<'static>>, ClientConfigError> {
     let of_certificate = |section: Section| (section.label == "CERTIFICATE").then(|| section.der.into());
     let sections = pem::sections(text).map_err(|error| refused(key, format!("its PEM cannot be read: {error}")))?;
@@ -57,7 +57,7 @@ pub fn certificates(key: &'static str, text: &str) -> Result<Vec<CertificateDer<
     if found.is_empty() { Err(refused(key, "its PEM has no section CERTIFICATE")) } else { Ok(found) }
 }
 
-/// Of a store of Java's, with the passwords that the tool asks for.
+/// For a Java key store, with the passwords that the tool asks for.
 pub const TO_PEM: &str = "keytool -list -rfc -keystore STORE > truststore.pem";
 
 /// The text of a PEM file.
@@ -76,7 +76,7 @@ pub fn read(key: &'static str, path: &str, to_pem: &str) -> Result<String, Clien
     Err(refused(key, format!("{path} is {kind}, and only PEM is read: {}", advice(to_pem))))
 }
 
-/// Refuses stores that are not PEM, and a password, which no PEM has.
+/// Rejects stores that are not PEM, and passwords, which PEM does not have.
 pub fn check_type(
     values: &Values<'_>,
     kind: &'static str,

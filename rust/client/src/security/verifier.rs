@@ -1,4 +1,4 @@
-//! A broker's certificate checked but for its name (`ssl.endpoint.identification.algorithm=`).
+//! Verifies a broker's certificate except for its name (`ssl.endpoint.identification.algorithm=`).
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 
-/// The usual checks; the name comes last among them, so that all others were passed when it is what is wrong.
+/// The usual checks; the name is checked last, so all others have passed if the name is wrong.
 #[derive(Debug)]
 pub struct UnderAnyName(pub Arc<WebPkiServerVerifier>);
 

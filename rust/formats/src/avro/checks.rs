@@ -1,4 +1,4 @@
-//! Whether a program fits the column that it fills: what is right here cannot fail for any bytes.
+//! Checks that a program fits the column that it fills. A program that passes cannot fail for any bytes.
 
 use super::read::{Program, Read, Step};
 use super::skip::Skip;
@@ -40,7 +40,7 @@ impl Program {
         }
     }
 
-    /// Each column within gets exactly one value.
+    /// Each child column gets exactly one value.
     fn check_record(
         &self,
         steps: &[Step],

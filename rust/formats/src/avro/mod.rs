@@ -1,4 +1,4 @@
-//! Avro's binary encoding, read as a program says, which is a writer's schema resolved against the reader's.
+//! Avro's binary encoding, read by a program: a writer's schema resolved against the reader's.
 
 mod checks;
 mod numbers;

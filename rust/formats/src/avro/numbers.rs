@@ -2,7 +2,7 @@
 
 use crate::Bad;
 
-/// A big-endian number in two's complement, of at most `precision` digits.
+/// A big-endian two's complement number of at most `precision` digits.
 pub fn decimal(bytes: &[u8], precision: u8) -> Result<i128, Bad> {
     let is_negative = bytes.first().is_some_and(|first| first & 0x80 != 0);
     let fill = if is_negative { 0xff } else { 0 };
@@ -15,7 +15,7 @@ pub fn decimal(bytes: &[u8], precision: u8) -> Result<i128, Bad> {
     if is_whole && -end < number && number < end { Ok(number) } else { Err(Bad::TooPrecise(precision)) }
 }
 
-/// A UUID as people write it.
+/// The canonical text of a UUID.
 pub fn uuid_text(uuid: [u8; 16]) -> [u8; 36] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = [b'-'; 36];

@@ -1,4 +1,4 @@
-//! The program as Python tells it: `{"root": read, "named": [skip, ...]}`, each a list that begins with its name.
+//! Parses the JSON program from Python: `{"root": read, "named": [skip, ...]}`, each a list that begins with its name.
 
 use serde_json::Value;
 
@@ -9,15 +9,15 @@ use crate::{Column, Shape};
 
 impl Program {
     /// Reads the program for a column of this shape.
-    pub fn parse(told: &Value, shape: &Shape) -> Result<Self, ProgramError> {
-        let program = Self { root: read(&told["root"])?, named: all(&told["named"], skip)? };
+    pub fn parse(json: &Value, shape: &Shape) -> Result<Self, ProgramError> {
+        let program = Self { root: read(&json["root"])?, named: all(&json["named"], skip)? };
         program.check(&Column::of(shape)?)?;
         Ok(program)
     }
 }
 
-fn read(told: &Value) -> Result<Read, ProgramError> {
-    let Some((name, arguments)) = array(told)?.split_first() else { return Err(ProgramError::of("a read", told)) };
+fn read(json: &Value) -> Result<Read, ProgramError> {
+    let Some((name, arguments)) = array(json)?.split_first() else { return Err(ProgramError::of("a read", json)) };
     Ok(match (text(name)?, arguments) {
         ("null", []) => Read::Null,
         ("boolean", []) => Read::Boolean,
@@ -30,33 +30,33 @@ fn read(told: &Value) -> Result<Read, ProgramError> {
         ("fixed", [size]) => Read::Fixed(place(size)?),
         ("decimal", [size, precision]) => Read::Decimal { size: optional(size, place)?, precision: digits(precision)? },
         ("uuid", []) => Read::Uuid,
-        ("enum", [symbols]) => Read::Enum(all(symbols, |told| optional(told, |told| Ok(text(told)?.into())))?),
+        ("enum", [symbols]) => Read::Enum(all(symbols, |json| optional(json, |json| Ok(text(json)?.into())))?),
         ("array", [item]) => Read::Array(Box::new(read(item)?)),
         ("map", [value]) => Read::Map(Box::new(read(value)?)),
         ("record", [steps, defaults]) => Read::Record { steps: all(steps, step)?, defaults: all(defaults, default)? },
         ("union", [branches]) => Read::Union(all(branches, read)?),
         ("member", [at, member]) => Read::Member(place(at)?, Box::new(read(member)?)),
         ("refuse", [why]) => Read::Refuse(text(why)?.into()),
-        _ => return Err(ProgramError::of("a read", told)),
+        _ => return Err(ProgramError::of("a read", json)),
     })
 }
 
-fn step(told: &Value) -> Result<Step, ProgramError> {
-    match array(told)? {
+fn step(json: &Value) -> Result<Step, ProgramError> {
+    match array(json)? {
         [at, field] if at.is_i64() => Ok(Step::Into(place(at)?, read(field)?)),
-        _ => Ok(Step::Pass(skip(told)?)),
+        _ => Ok(Step::Pass(skip(json)?)),
     }
 }
 
-fn default(told: &Value) -> Result<(usize, Box<[u8]>, Read), ProgramError> {
-    match array(told)? {
+fn default(json: &Value) -> Result<(usize, Box<[u8]>, Read), ProgramError> {
+    match array(json)? {
         [at, value, field] => Ok((place(at)?, bytes(value)?.into(), read(field)?)),
-        _ => Err(ProgramError::of("a default", told)),
+        _ => Err(ProgramError::of("a default", json)),
     }
 }
 
-fn skip(told: &Value) -> Result<Skip, ProgramError> {
-    let Some((name, arguments)) = array(told)?.split_first() else { return Err(ProgramError::of("a skip", told)) };
+fn skip(json: &Value) -> Result<Skip, ProgramError> {
+    let Some((name, arguments)) = array(json)?.split_first() else { return Err(ProgramError::of("a skip", json)) };
     Ok(match (text(name)?, arguments) {
         ("bytes", [size]) => Skip::Bytes(place(size)?),
         ("varint", []) => Skip::Varint,
@@ -66,17 +66,17 @@ fn skip(told: &Value) -> Result<Skip, ProgramError> {
         ("record", [fields]) => Skip::Record(all(fields, skip)?),
         ("union", [branches]) => Skip::Union(all(branches, skip)?),
         ("named", [at]) => Skip::Named(place(at)?),
-        _ => return Err(ProgramError::of("a skip", told)),
+        _ => return Err(ProgramError::of("a skip", json)),
     })
 }
 
-fn optional<T>(told: &Value, some: impl Fn(&Value) -> Result<T, ProgramError>) -> Result<Option<T>, ProgramError> {
-    if told.is_null() { Ok(None) } else { some(told).map(Some) }
+fn optional<T>(json: &Value, some: impl Fn(&Value) -> Result<T, ProgramError>) -> Result<Option<T>, ProgramError> {
+    if json.is_null() { Ok(None) } else { some(json).map(Some) }
 }
 
-fn digits(told: &Value) -> Result<u8, ProgramError> {
-    match whole(told)? {
+fn digits(json: &Value) -> Result<u8, ProgramError> {
+    match whole(json)? {
         count @ 1..=38 => Ok(count as u8),
-        _ => Err(ProgramError::of("a precision", told)),
+        _ => Err(ProgramError::of("a precision", json)),
     }
 }

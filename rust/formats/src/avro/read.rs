@@ -15,42 +15,42 @@ pub struct Program {
     pub(super) named: Vec<Skip>,
 }
 
-/// How bytes become the next value of a column. What is written is named; the column says what it becomes.
+/// How bytes become the next value of a column. The variant names what is written; the column says what it becomes.
 #[derive(Clone, Debug)]
 pub(super) enum Read {
     Null,
     Boolean,
     Int,
     Long,
-    /// A number in another unit than the column's: times one, and divided by the other.
+    /// A number in another unit than the column's: it is multiplied by one and divided by the other.
     Scaled {
         times: i64,
         parts: i64,
     },
     Float,
     Double,
-    /// Bytes or text behind their length.
+    /// Bytes or text, preceded by their length.
     Counted,
     Fixed(usize),
-    /// Of a fixed size, or behind its length.
+    /// Of a fixed size, or preceded by its length.
     Decimal {
         size: Option<usize>,
         precision: u8,
     },
     Uuid,
-    /// The reader's symbol for each of the writer's, where it has it.
+    /// The reader's symbol for each of the writer's; `None` where the reader has none.
     Enum(Vec<Option<Box<str>>>),
     Array(Box<Read>),
     Map(Box<Read>),
     Record {
         steps: Vec<Step>,
-        /// What the writer does not have: the place of the field, its value as Avro, and how that is read.
+        /// The fields that the writer does not have: the place of the field, its value as Avro, and how to read it.
         defaults: Vec<(usize, Box<[u8]>, Read)>,
     },
     Union(Vec<Read>),
-    /// One of several members of a union: the column has a column for each.
+    /// One member of a union with several: the column has a child for each.
     Member(usize, Box<Read>),
-    /// What was written cannot be what is read.
+    /// The writer's type cannot be read as the reader's.
     Refuse(Arc<str>),
 }
 
@@ -62,7 +62,7 @@ pub(super) enum Step {
 }
 
 impl Read {
-    /// The bytes that it takes at least.
+    /// The least number of bytes that it takes.
     fn bytes_min(&self, named: &[Skip]) -> usize {
         match self {
             Self::Null | Self::Refuse(_) => 0,
@@ -81,7 +81,7 @@ impl Read {
 }
 
 impl Program {
-    /// Reads one value, which must end where the bytes end. After an error the column has grown by some of it.
+    /// Reads one value, which must end where the bytes end. After an error the column contains a part of it.
     pub fn read(&self, from: &mut Cursor<'_>, into: &mut Column) -> Result<(), Bad> {
         self.fill(&self.root, from, into)?;
         from.finish()
@@ -208,16 +208,16 @@ fn fill_scalar(read: &Read, from: &mut Cursor<'_>, data: &mut Data) -> Result<()
         (Read::Enum(symbols), Data::Bytes { offsets, bytes, .. }) => {
             push_bytes(offsets, bytes, false, symbol(symbols, from)?.as_bytes())?;
         }
-        _ => unreachable!("a program is checked against its column when it is told"),
+        _ => unreachable!("a program is checked against its column when it is index"),
     }
     Ok(())
 }
 
 fn symbol<'p>(symbols: &'p [Option<Box<str>>], from: &mut Cursor<'_>) -> Result<&'p str, Bad> {
-    let told = i64::from(from.zigzag32()?);
-    match usize::try_from(told).ok().and_then(|at| symbols.get(at)) {
+    let index = i64::from(from.zigzag32()?);
+    match usize::try_from(index).ok().and_then(|at| symbols.get(at)) {
         Some(Some(symbol)) => Ok(symbol),
-        Some(None) => Err(Bad::UnknownSymbol(told)),
-        None => Err(Bad::NoSymbol { symbol: told, count: symbols.len() }),
+        Some(None) => Err(Bad::UnknownSymbol(index)),
+        None => Err(Bad::NoSymbol { symbol: index, count: symbols.len() }),
     }
 }

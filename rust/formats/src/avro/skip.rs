@@ -1,26 +1,26 @@
-//! Passing over what a writer wrote and nobody reads.
+//! Skips what a writer wrote and the reader does not read.
 
 use crate::cursor::Cursor;
 use crate::{Bad, DEPTH_MAX};
 
-/// What is passed over.
+/// What is skipped.
 #[derive(Clone, Debug)]
 pub enum Skip {
-    /// So many bytes.
+    /// A fixed number of bytes.
     Bytes(usize),
     Varint,
-    /// Bytes or text behind their length.
+    /// Bytes or text, preceded by their length.
     Counted,
     Array(Box<Skip>),
     Map(Box<Skip>),
     Record(Vec<Skip>),
     Union(Vec<Skip>),
-    /// A named type of the program: only so are recursive ones told.
+    /// A named type of the program: the only way to express a recursive type.
     Named(usize),
 }
 
 impl Skip {
-    /// The bytes that it takes at least; a recursive type is looked into once.
+    /// The least number of bytes that it takes; a recursive type is examined once.
     pub fn bytes_min(&self, named: &[Skip]) -> usize {
         match self {
             Self::Bytes(size) => *size,
@@ -52,15 +52,15 @@ impl Skip {
     }
 }
 
-/// The branch of a union that is written.
+/// The branch of a union that was written.
 #[inline]
 pub fn branch<'p, T>(branches: &'p [T], from: &mut Cursor<'_>) -> Result<&'p T, Bad> {
-    let told = from.zigzag()?;
-    let found = usize::try_from(told).ok().and_then(|at| branches.get(at));
-    found.ok_or(Bad::NoBranch { branch: told, count: branches.len() })
+    let index = from.zigzag()?;
+    let found = usize::try_from(index).ok().and_then(|at| branches.get(at));
+    found.ok_or(Bad::NoBranch { branch: index, count: branches.len() })
 }
 
-/// How many items the next block of an array or map has, and how many bytes where that is told; None at the end.
+/// The number of items in the next block of an array or map, and its size in bytes if it is written; `None` at the end.
 #[inline]
 pub fn block(from: &mut Cursor<'_>) -> Result<Option<(u64, Option<usize>)>, Bad> {
     match from.zigzag()? {

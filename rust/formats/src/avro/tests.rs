@@ -1,4 +1,4 @@
-//! What no library writes: bytes that are wrong, and programs that are.
+//! Cases that no library writes: invalid bytes and invalid programs.
 
 use proptest::prelude::*;
 
@@ -31,7 +31,7 @@ fn longs(column: &Column) -> Vec<i64> {
 #[test]
 fn a_bad_value_leaves_its_neighbours_as_they_are() {
     let good = [2, 4, b'x', b'x', 2, 2, b'n', 4, 2, 4, 0];
-    // The name is no text, after the id is read; the last of the tags is cut off.
+    // The name is not UTF-8, which is found after the id was read; the last of the tags is missing.
     let bad = [2, 0, 2, 2, 0xff, 0];
     let cut = [2, 0, 0, 4, 2];
     let rows = [Some(&good[..]), Some(&bad), None, Some(&cut), Some(&good)];
@@ -73,13 +73,13 @@ fn hostile_bytes_are_refused() {
 }
 
 #[test]
-fn what_is_passed_over_is_bounded_too() {
-    // A list of lists of lists, each with one, without an end.
+fn what_is_skipped_is_bounded_too() {
+    // A list of lists of lists, each with one item, without an end.
     let tree = r#"["record", [["named", 0], [0, ["int"]]], []]"#;
     let shape = r#"["+s", [["id", ["i", []]]]]"#;
     assert_eq!(why(shape, tree, &[2; 10_000]), Some(Bad::TooDeep(crate::DEPTH_MAX)));
     assert_eq!(why(shape, tree, &[2, 2, 0, 0, 0, 8]), None);
-    // A block that tells its size is passed over whole.
+    // A block with a size is skipped as a whole.
     assert_eq!(why(shape, tree, &[3, 4, 9, 9, 0, 8]), None);
     assert!(matches!(why(shape, tree, &[3, 0x7e, 9]), Some(Bad::Truncated { .. })));
 }
@@ -106,7 +106,7 @@ fn a_program_that_does_not_fit_is_refused() {
 }
 
 #[test]
-fn each_id_has_its_program_and_unknown_ones_are_told() {
+fn each_id_has_its_program_and_unknown_ids_are_reported() {
     let mut decoder = Decoder::new(Shape::parse(r#"["l", []]"#).expect("a shape"), true).expect("made");
     let long = r#"{"avro": {"root": ["long"], "named": []}}"#;
     decoder.learn(Some(1), long).expect("a program");

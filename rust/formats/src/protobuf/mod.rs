@@ -1,4 +1,4 @@
-//! Protobuf's binary encoding, read as a program says, which is what a message's descriptor has.
+//! Protobuf's binary encoding, read by a program that was compiled from a message's descriptor.
 
 mod parse;
 mod read;

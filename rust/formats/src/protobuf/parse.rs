@@ -1,8 +1,8 @@
-//! The program as Python tells it: `{"message": [fields, absent], "indexes": [[0], ...]}`.
+//! Parses the JSON program from Python: `{"message": [fields, absent], "indexes": [[0], ...]}`.
 //!
-//! A field is `[number, place, is repeated, oneof or null, kind]`, a kind `["int32"]` and the like,
-//! `["enum", is closed, [[number, name], ...]]` or `["message", fields, absent]`. What a column has where its field is
-//! absent is null, a number (its bits), or a text of hexadecimal digits (its bytes).
+//! A field is `[number, place, is repeated, oneof or null, kind]`. A kind is `["int32"]` and the like, `["enum", is
+//! closed, [[number, name], ...]]` or `["message", fields, absent]`. The value of a column whose field is absent is
+//! null, a number (its bits), or a string of hexadecimal digits (its bytes).
 
 use serde_json::Value;
 
@@ -13,12 +13,12 @@ use crate::{Column, Data, Shape};
 
 impl Program {
     /// Reads the program for a column of this shape.
-    pub fn parse(told: &Value, shape: &Shape) -> Result<Self, ProgramError> {
-        let message = match array(&told["message"])? {
+    pub fn parse(json: &Value, shape: &Shape) -> Result<Self, ProgramError> {
+        let message = match array(&json["message"])? {
             [fields, absent] => message(fields, absent)?,
-            _ => return Err(ProgramError::of("a message", &told["message"])),
+            _ => return Err(ProgramError::of("a message", &json["message"])),
         };
-        let indexes = all(&told["indexes"], |one| Ok(all(one, whole)?.into()))?;
+        let indexes = all(&json["indexes"], |one| Ok(all(one, whole)?.into()))?;
         check_message(&message, &Column::of(shape)?)?;
         Ok(Self { message, indexes })
     }
@@ -32,8 +32,8 @@ fn message(fields: &Value, absent: &Value) -> Result<Message, ProgramError> {
     Ok(Message { fields, by_place, absent })
 }
 
-fn field(told: &Value) -> Result<Field, ProgramError> {
-    let [number, at, is_repeated, oneof, kind] = array(told)? else { return Err(ProgramError::of("a field", told)) };
+fn field(json: &Value) -> Result<Field, ProgramError> {
+    let [number, at, is_repeated, oneof, kind] = array(json)? else { return Err(ProgramError::of("a field", json)) };
     Ok(Field {
         number: u32::try_from(whole(number)?).map_err(|_| ProgramError::of("a field's number", number))?,
         place: place(at)?,
@@ -43,8 +43,8 @@ fn field(told: &Value) -> Result<Field, ProgramError> {
     })
 }
 
-fn kind(told: &Value) -> Result<Kind, ProgramError> {
-    let Some((name, arguments)) = array(told)?.split_first() else { return Err(ProgramError::of("a kind", told)) };
+fn kind(json: &Value) -> Result<Kind, ProgramError> {
+    let Some((name, arguments)) = array(json)?.split_first() else { return Err(ProgramError::of("a kind", json)) };
     let scalar = match (text(name)?, arguments) {
         ("message", [fields, absent]) => return Ok(Kind::Message(message(fields, absent)?)),
         ("enum", [is_closed, names]) => Scalar::Enum(symbols(is_closed, names)?),
@@ -64,41 +64,41 @@ fn kind(told: &Value) -> Result<Kind, ProgramError> {
         ("string" | "bytes", []) => Scalar::Counted,
         ("timestamp", []) => Scalar::Timestamp,
         ("duration", []) => Scalar::Duration,
-        _ => return Err(ProgramError::of("a kind", told)),
+        _ => return Err(ProgramError::of("a kind", json)),
     };
     Ok(Kind::Scalar(scalar))
 }
 
 fn symbols(is_closed: &Value, names: &Value) -> Result<Enum, ProgramError> {
-    let symbol = |told: &Value| match array(told)? {
+    let symbol = |json: &Value| match array(json)? {
         [number, name] => {
-            let number = i32::try_from(whole(number)?).map_err(|_| ProgramError::of("a symbol", told))?;
+            let number = i32::try_from(whole(number)?).map_err(|_| ProgramError::of("a symbol", json))?;
             Ok((number, text(name)?.into()))
         }
-        _ => Err(ProgramError::of("a symbol", told)),
+        _ => Err(ProgramError::of("a symbol", json)),
     };
     let mut names = all(names, symbol)?;
-    // Of aliases, which have the same number, the first is the name.
+    // Aliases have the same number; the first of them is the name.
     names.sort_by_key(|(number, _)| *number);
     names.dedup_by_key(|(number, _)| *number);
     Ok(Enum { is_closed: flag(is_closed)?, names })
 }
 
-fn absence(told: &Value) -> Result<Option<Absent>, ProgramError> {
-    Ok(match told {
+fn absence(json: &Value) -> Result<Option<Absent>, ProgramError> {
+    Ok(match json {
         Value::Null => None,
         Value::Number(bits) => {
-            Some(Absent::Number(bits.as_u64().ok_or_else(|| ProgramError::of("the bits of a number", told))?))
+            Some(Absent::Number(bits.as_u64().ok_or_else(|| ProgramError::of("the bits of a number", json))?))
         }
-        _ => Some(Absent::Bytes(bytes(told)?.into())),
+        _ => Some(Absent::Bytes(bytes(json)?.into())),
     })
 }
 
-fn flag(told: &Value) -> Result<bool, ProgramError> {
-    told.as_bool().ok_or_else(|| ProgramError::of("a flag", told))
+fn flag(json: &Value) -> Result<bool, ProgramError> {
+    json.as_bool().ok_or_else(|| ProgramError::of("a flag", json))
 }
 
-/// Whether a message fits the columns that it fills: what is right here cannot fail for any bytes.
+/// Checks that a message fits the columns that it fills. A program that passes cannot fail for any bytes.
 fn check_message(message: &Message, column: &Column) -> Result<(), ProgramError> {
     let Data::Struct(children) = &column.data else { return Err(misfit("a message", column)) };
     let places = message.by_place.iter().map(|at| message.fields[*at].place);
@@ -115,7 +115,7 @@ fn check_field(field: &Field, absent: &Option<Absent>, column: &Column) -> Resul
         (_, true) => return Err(misfit(&format!("repeated field {}", field.number), column)),
         (_, false) => column,
     };
-    let is_told_right = match (&field.kind, absent) {
+    let is_valid = match (&field.kind, absent) {
         (_, None) => true,
         (_, Some(_)) if field.is_repeated => false,
         (Kind::Scalar(Scalar::Counted | Scalar::Timestamp | Scalar::Duration), Some(Absent::Bytes(_))) => true,
@@ -125,7 +125,7 @@ fn check_field(field: &Field, absent: &Option<Absent>, column: &Column) -> Resul
         (Kind::Message(_), Some(absent)) => matches!(absent, Absent::Bytes(_)),
     };
     match &field.kind {
-        _ if !is_told_right => Err(ProgramError(format!("field {} is no {absent:?} when absent", field.number))),
+        _ if !is_valid => Err(ProgramError(format!("field {} cannot be {absent:?} when absent", field.number))),
         Kind::Scalar(scalar) if scalar.fits(items) => Ok(()),
         Kind::Scalar(scalar) => Err(misfit(&format!("{scalar:?}"), items)),
         Kind::Message(message) => check_message(message, items),

@@ -1,8 +1,8 @@
-//! Reading a message into the columns of its fields.
+//! Reads a message into the columns of its fields.
 //!
-//! Fields come in any order and any number of times. Items of repeated fields go straight into their column; of all
-//! others the last counts, so these wait in a slot each until the message ends. A message that comes in several parts is
-//! the message of all their bytes. Entries of a map that have the same key stay, each, as they were written.
+//! Fields come in any order and any number of times. Items of repeated fields go straight into their column. For all
+//! others the last value counts, so each waits in a slot until the message ends. A message in several parts equals the
+//! message of all their bytes. Map entries with equal keys are all kept, in the order in which they were written.
 
 use std::sync::Arc;
 
@@ -12,22 +12,22 @@ use crate::column::end_list;
 use crate::cursor::Cursor;
 use crate::{Bad, Column, Data, header};
 
-/// What to do with the values of one schema.
+/// How to read the values of one schema.
 #[derive(Clone, Debug)]
 pub struct Program {
     pub(super) message: Message,
-    /// What a Confluent header calls the message; empty: anything. Clients count the entries of maps differently.
+    /// The message indexes that a Confluent header may have; empty: any. Clients count map entries differently.
     pub(super) indexes: Vec<Arc<[i64]>>,
 }
 
-/// A message: a column of columns.
+/// A message: a column with children.
 #[derive(Clone, Debug)]
 pub(super) struct Message {
     /// Ascending by number.
     pub fields: Vec<Field>,
-    /// For each column within, which of the fields it is of.
+    /// For each child column, the index of its field.
     pub by_place: Vec<usize>,
-    /// For each column within, what it has where the field is absent, as on the wire; None: null, or no items.
+    /// For each child column, its value where the field is absent, as on the wire; None: null, or no items.
     pub absent: Vec<Option<Absent>>,
 }
 
@@ -40,10 +40,10 @@ pub(super) enum Absent {
 #[derive(Clone, Debug)]
 pub(super) struct Field {
     pub number: u32,
-    /// The place of its column.
+    /// The index of its column.
     pub place: usize,
     pub is_repeated: bool,
-    /// Of fields with the same number here, one is there at most.
+    /// At most one of the fields with the same number here is present.
     pub oneof: Option<usize>,
     pub kind: Kind,
 }
@@ -54,7 +54,7 @@ pub(super) enum Kind {
     Message(Message),
 }
 
-/// What is known of a field that is not repeated.
+/// The last value of a field that is not repeated.
 #[derive(Clone, Debug)]
 enum Slot<'a> {
     Absent,
@@ -64,7 +64,7 @@ enum Slot<'a> {
 }
 
 impl Program {
-    /// Reads one value. After an error the column has grown by some of it.
+    /// Reads one value. After an error the column contains a part of it.
     pub fn read(&self, from: &mut Cursor<'_>, is_framed: bool, into: &mut Column) -> Result<(), Bad> {
         if is_framed {
             let found = header::message_indexes(from)?;
@@ -80,11 +80,9 @@ impl Program {
 }
 
 impl Message {
-    /// `slots` is a stack that the messages within use, too.
+    /// `slots` is a stack that nested messages share.
     fn read<'a>(&self, bytes: &'a [u8], into: &mut Column, slots: &mut Vec<Slot<'a>>) -> Result<(), Bad> {
-        let Data::Struct(children) = &mut into.data else {
-            unreachable!("a program is checked against its column when it is told")
-        };
+        let Data::Struct(children) = &mut into.data else { unreachable!("a program was checked against its column") };
         let first = slots.len();
         slots.resize(first + self.absent.len(), Slot::Absent);
         let mut from = Cursor::new(bytes);
@@ -108,7 +106,7 @@ impl Message {
         Ok(())
     }
 
-    /// The field with this number. Fields mostly come by number: `guess` is where to look first.
+    /// The field with this number. Fields mostly come in order, so `guess` is tried first.
     #[inline]
     fn find(&self, number: u32, guess: usize) -> Option<usize> {
         match self.fields.get(guess) {
@@ -117,7 +115,7 @@ impl Message {
         }
     }
 
-    /// Remembers what a field has last.
+    /// Stores the last value of a field.
     #[inline]
     fn keep<'a>(&self, found: &Field, wire: Wire<'a>, slots: &mut [Slot<'a>]) {
         if let Some(oneof) = found.oneof {
@@ -138,7 +136,7 @@ impl Message {
         }
     }
 
-    /// Ends a column within at the end of a message.
+    /// Completes a child column at the end of a message.
     fn settle<'a>(
         &self,
         place: usize,
@@ -184,15 +182,13 @@ impl Field {
         match (&self.kind, wire) {
             (Kind::Scalar(scalar), wire) => scalar.push(wire, into),
             (Kind::Message(message), Wire::Bytes(bytes)) => message.read(bytes, into, slots),
-            (Kind::Message(_), _) => unreachable!("only what is written as a message is kept for one"),
+            (Kind::Message(_), _) => unreachable!("a slot of a message contains only messages"),
         }
     }
 
-    /// An item of a repeated field, or all of a packed one.
+    /// Appends an item of a repeated field, or all items of a packed one.
     fn push_items<'a>(&self, wire: Wire<'a>, into: &mut Column, slots: &mut Vec<Slot<'a>>) -> Result<(), Bad> {
-        let Data::List { items, .. } = &mut into.data else {
-            unreachable!("a program is checked against its column when it is told")
-        };
+        let Data::List { items, .. } = &mut into.data else { unreachable!("a program was checked against its column") };
         match (&self.kind, wire) {
             (Kind::Scalar(scalar), Wire::Bytes(packed)) if scalar.is_packable() => {
                 let mut from = Cursor::new(packed);
@@ -208,7 +204,7 @@ impl Field {
         }
     }
 
-    /// What an absent field has: numbers of any type are told as their bits.
+    /// Appends the value of an absent field; numbers of any type are given as their bits.
     fn push_absent(&self, wire: Wire<'_>, into: &mut Column) -> Result<(), Bad> {
         let Kind::Scalar(scalar) = &self.kind else {
             return self.push_one(wire, into, &mut Vec::new());

@@ -1,11 +1,11 @@
-//! Scalars: what they are on the wire, and what they are in a column.
+//! Scalars: their wire types and their columns.
 
 use super::wire::Wire;
 use crate::column::push_bytes;
 use crate::cursor::Cursor;
 use crate::{Bad, Column, Data};
 
-/// The type of a field that is no message of its own; well-known times are messages on the wire.
+/// The type of a field that is not a message; well-known times are messages on the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Scalar {
     Bool,
@@ -21,7 +21,7 @@ pub(super) enum Scalar {
     Sfixed64,
     Float,
     Double,
-    /// Bytes or text.
+    /// Bytes or text, preceded by their length.
     Counted,
     Enum(Enum),
     /// google.protobuf.Timestamp in microseconds.
@@ -30,7 +30,7 @@ pub(super) enum Scalar {
     Duration,
 }
 
-/// The names of numbers, ascending by number.
+/// The names of enum numbers, ascending by number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Enum {
     pub is_closed: bool,
@@ -60,7 +60,7 @@ impl Scalar {
         )
     }
 
-    /// Whether this is how the type is written; what is not is a field that is not known.
+    /// Whether the value has the wire type of this scalar; a field with another wire type counts as unknown.
     #[inline]
     pub(super) fn is_written_as(&self, wire: &Wire<'_>) -> bool {
         match wire {
@@ -79,7 +79,7 @@ impl Scalar {
         matches!(self, Bool | Int32 | Int64 | Uint32 | Uint64 | Sint32 | Sint64 | Enum(_))
     }
 
-    /// The values of a packed field, one after the other.
+    /// The consecutive values of a packed field.
     pub(super) fn unpack<'a>(&self, from: &mut Cursor<'a>) -> Result<Option<Wire<'a>>, Bad> {
         if from.left() == 0 {
             return Ok(None);
@@ -95,7 +95,7 @@ impl Scalar {
         !matches!(self, Self::Counted | Self::Timestamp | Self::Duration)
     }
 
-    /// Appends what [`Self::is_written_as`] has allowed.
+    /// Appends a value that [`Self::is_written_as`] accepted.
     pub(super) fn push(&self, wire: Wire<'_>, into: &mut Column) -> Result<(), Bad> {
         match (wire, &mut into.data) {
             (Wire::Varint(number), data) => self.push_varint(number, data, into.len)?,
@@ -109,7 +109,7 @@ impl Scalar {
                 push_bytes(offsets, bytes, *is_text, value)?;
             }
             (Wire::Bytes(value), Data::Int64(numbers)) => numbers.push(micros(value, *self == Self::Timestamp)?),
-            _ => unreachable!("a program is checked against its column when it is told"),
+            _ => unreachable!("a program was checked against its column"),
         }
         into.grown();
         Ok(())
@@ -127,10 +127,10 @@ impl Scalar {
             (Self::Uint64, Data::Int128(numbers)) => numbers.push(i128::from(number)),
             (Self::Enum(symbols), Data::Bytes { offsets, bytes, .. }) => match symbols.name(number as i32) {
                 Some(name) => push_bytes(offsets, bytes, false, name.as_bytes())?,
-                // As in Protobuf's JSON: the number of a symbol that the schema does not have.
+                // As in Protobuf's JSON, a number without a symbol in the schema is written as the number.
                 None => push_bytes(offsets, bytes, false, (number as i32).to_string().as_bytes())?,
             },
-            _ => unreachable!("a program is checked against its column when it is told"),
+            _ => unreachable!("a program was checked against its column"),
         }
         Ok(())
     }
@@ -140,7 +140,7 @@ fn unzigzag(number: u64) -> i64 {
     (number >> 1) as i64 ^ -((number & 1) as i64)
 }
 
-/// Seconds and nanoseconds, the fields 1 and 2 of both well-known times.
+/// The value from seconds and nanoseconds, fields 1 and 2 of both well-known times.
 fn micros(message: &[u8], is_timestamp: bool) -> Result<i64, Bad> {
     let (mut seconds, mut nanos) = (0_i64, 0_i32);
     let mut from = Cursor::new(message);

@@ -1,4 +1,4 @@
-//! What no library writes: parts out of order, repeated, of other types, and bytes that are no message.
+//! Cases that no library writes: parts out of order, repeated, of other types, and invalid bytes.
 
 use proptest::prelude::*;
 
@@ -82,8 +82,8 @@ fn one_of_several_is_there() {
 }
 
 #[test]
-fn what_is_not_known_is_passed_over() {
-    // Field 9 of each wire type, with a group; and fields 1 and 3 as other types than theirs.
+fn unknown_fields_are_skipped() {
+    // Field 9 with each wire type, including a group; and fields 1 and 3 with the wrong types.
     let unknown = [
         0x48, 1, 0x49, 0, 0, 0, 0, 0, 0, 0, 0, 0x4a, 1, 0, 0x4d, 0, 0, 0, 0, 0x4b, 8, 1, 0x4c, 0x0a, 0, 0x1d, 0, 0, 0,
         0,

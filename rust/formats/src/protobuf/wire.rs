@@ -1,22 +1,22 @@
-//! Fields on the wire: a number and a wire type, then what the type says.
+//! Fields on the wire: a number and a wire type, then the value.
 
 use crate::cursor::Cursor;
 use crate::{Bad, DEPTH_MAX};
 
-/// What stands behind a tag.
+/// The value after a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire<'a> {
     Varint(u64),
     Bits64(u64),
     Bits32(u32),
-    /// Counted bytes, or what is between the tags of a group.
+    /// Bytes preceded by their length, or what is between the tags of a group.
     Bytes(&'a [u8]),
 }
 
 const GROUP: u8 = 3;
 const GROUP_END: u8 = 4;
 
-/// The next field, with its number; None at the end.
+/// The next field, with its number; `None` at the end.
 #[inline]
 pub fn field<'a>(from: &mut Cursor<'a>) -> Result<Option<(u32, Wire<'a>)>, Bad> {
     if from.left() == 0 {
@@ -44,7 +44,7 @@ fn tag(from: &mut Cursor<'_>) -> Result<(u32, u8), Bad> {
     }
 }
 
-/// What is between the tag that began the group and the one that ends it. Groups within are on a stack, not in recursion.
+/// The bytes between the start tag and the end tag of a group. Nested groups use a stack instead of recursion.
 fn group<'a>(from: &mut Cursor<'a>, number: u32) -> Result<&'a [u8], Bad> {
     let begin = from.clone();
     let mut open = vec![number];

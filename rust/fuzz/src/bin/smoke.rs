@@ -1,7 +1,7 @@
-//! Runs the targets on mutated seeds for a number of cases: the share of fuzzing that any toolchain can run.
+//! Runs the targets on mutated seeds for a number of cases: the part of fuzzing that every toolchain can run.
 //!
-//! `smoke [TARGET|all] [CASES] [SEED]`; a case is wholly given by its seed, and a failure prints it. `cargo test` runs
-//! each target for fewer.
+//! `smoke [TARGET|all] [CASES] [SEED]`; a case is determined by its seed, and a failure prints the seed. `cargo test`
+//! runs each target for fewer cases.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Panics at the first case that the target's invariant does not hold for. The number of seeds.
+/// Panics at the first case that violates the target's invariant. Returns the number of seeds.
 fn run(target: &Target, first: u64, cases: u64) -> usize {
     let seeds = seeds_of(target);
     for case in first..first.saturating_add(cases) {
@@ -66,13 +66,13 @@ fn seeds_of(target: &Target) -> Vec<Vec<u8>> {
         let entries = std::fs::read_dir(root.join(folder)).unwrap_or_else(|error| panic!("{folder}: {error}"));
         files.extend(entries.map(|entry| entry.expect("readable").path()));
     }
-    // The order of a folder is the file system's; a case must be the same everywhere.
+    // The order of a folder depends on the file system; a case must be the same everywhere.
     files.sort();
     let binary = files.iter().filter(|file| file.extension().is_some_and(|extension| extension == "bin"));
     binary.map(|file| std::fs::read(file).expect("readable")).collect()
 }
 
-/// xorshift64*: all that a case does comes from here.
+/// xorshift64*: the only source of randomness for a case.
 struct Random(u64);
 
 impl Random {
@@ -107,7 +107,7 @@ fn input_of(case: u64, seeds: &[Vec<u8>]) -> Vec<u8> {
 fn mutate(bytes: &mut Vec<u8>, random: &mut Random, seeds: &[Vec<u8>]) {
     const ODD: [u8; 8] = [0, 1, 0x7f, 0x80, 0xff, 0xfe, 0x10, 0x40];
     let at = random.below(bytes.len());
-    // Headers and first records are where most decisions are.
+    // Most decisions are in headers and first records.
     let at = if random.below(2) == 0 { at.min(random.below(100)) } else { at };
     let len = random.below(9);
     match random.below(8) {

@@ -1,4 +1,5 @@
-//! The threads that clean: each takes the dirtiest log of all directories that no other has, again and again.
+//! The cleaner threads: each repeatedly takes the dirtiest log that no other thread is cleaning, across all
+//! directories.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
@@ -10,28 +11,28 @@ use parking_lot::{Condvar, Mutex};
 
 use super::job::{CleanError, CleanJob, Stats};
 use super::offset_map::OffsetMap;
-use super::pace::Pace;
 use super::plan::CleanPlan;
+use super::throttler::Throttler;
 use crate::files::FileCache;
 use crate::log_dir::{Key, LogDir};
 use crate::manager::{Event, LogManager};
 use crate::owner::{LogOwner, with_log};
 use crate::tasks::{delete_expired, now_ms};
 
-/// How logs are cleaned.
+/// The cleaner's configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CleanerConfig {
-    /// `log.cleaner.threads`
+    /// `log.cleaner.threads`.
     pub threads: usize,
-    /// `log.cleaner.dedupe.buffer.size`, of all threads together.
+    /// `log.cleaner.dedupe.buffer.size`, shared by all threads.
     pub dedupe_buffer_bytes: usize,
-    /// `log.cleaner.io.buffer.size`, of all threads together.
+    /// `log.cleaner.io.buffer.size`, shared by all threads.
     pub io_buffer_bytes: usize,
-    /// `log.cleaner.io.buffer.load.factor`
+    /// `log.cleaner.io.buffer.load.factor`.
     pub load_factor: f64,
-    /// `log.cleaner.io.max.bytes.per.second`
+    /// `log.cleaner.io.max.bytes.per.second`.
     pub io_bytes_per_second_max: f64,
-    /// `log.cleaner.backoff.ms`
+    /// `log.cleaner.backoff.ms`.
     pub backoff_ms: u64,
 }
 
@@ -49,19 +50,19 @@ impl Default for CleanerConfig {
 }
 
 impl CleanerConfig {
-    /// Bytes that one thread's map of keys may take.
+    /// Memory for the offset map of one thread, in bytes.
     fn map_bytes(&self) -> usize {
         self.dedupe_buffer_bytes / self.threads.max(1)
     }
 
-    /// Bytes that one thread reads, and collects to write, at a time.
+    /// Size of one thread's read buffer and write buffer, in bytes.
     fn buffer_bytes(&self) -> usize {
         self.io_buffer_bytes / self.threads.max(1) / 2
     }
 }
 
-/// A log that was chosen.
-struct Chosen {
+/// A log that was selected for cleaning.
+struct LogToClean {
     at: usize,
     dir: Arc<LogDir>,
     key: Key,
@@ -69,20 +70,20 @@ struct Chosen {
     plan: CleanPlan,
 }
 
-/// What the threads have in common.
+/// State shared by the threads.
 struct Shared {
     config: CleanerConfig,
     stop: Stop,
     claims: Mutex<Claims>,
-    pace: Mutex<Pace>,
+    throttler: Mutex<Throttler>,
 }
 
-/// Which logs are not to be chosen. Its lock is taken before any other.
+/// Logs that must not be selected. Its lock is acquired before any other lock.
 #[derive(Default)]
 struct Claims {
-    /// A thread is at it.
+    /// Logs that a thread is cleaning.
     cleaning: HashSet<Key>,
-    /// What failed once is not tried again before the cleaner's next start.
+    /// Logs whose cleaning failed; they are not retried until the cleaner restarts.
     uncleanable: HashSet<Key>,
 }
 
@@ -93,7 +94,7 @@ struct Stop {
 }
 
 impl Stop {
-    /// Sleeps for `duration`; `false` when it is over.
+    /// Sleeps for `duration`; `false` if the cleaner was stopped.
     fn sleep(&self, duration: Duration) -> bool {
         let mut stopped = self.stopped.lock();
         if !*stopped {
@@ -103,7 +104,7 @@ impl Stop {
     }
 }
 
-/// The threads.
+/// The running cleaner threads.
 pub(crate) struct Cleaner {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -111,8 +112,8 @@ pub(crate) struct Cleaner {
 
 impl Cleaner {
     pub(crate) fn start(manager: &Arc<LogManager>, config: CleanerConfig) -> Self {
-        let pace = Mutex::new(Pace::new(config.io_bytes_per_second_max));
-        let shared = Arc::new(Shared { config, stop: Stop::default(), claims: Mutex::default(), pace });
+        let throttler = Mutex::new(Throttler::new(config.io_bytes_per_second_max));
+        let shared = Arc::new(Shared { config, stop: Stop::default(), claims: Mutex::default(), throttler });
         let start = |at| {
             let (manager, shared) = (Arc::downgrade(manager), shared.clone());
             let thread = thread::Builder::new().name(format!("klamm-cleaner-{at}"));
@@ -142,7 +143,7 @@ impl Shared {
         while self.stop.sleep(Duration::from_millis(self.config.backoff_ms.max(1))) {
             let Some(manager) = manager.upgrade() else { return };
             while let Some(chosen) = self.claim(&manager) {
-                let cleaned = clean(&manager.context.cache, &chosen, &self.config, &mut |bytes| self.may_go_on(bytes));
+                let cleaned = clean(&manager.context.cache, &chosen, &self.config, &mut |bytes| self.throttle(bytes));
                 self.claims.lock().cleaning.remove(&chosen.key);
                 match cleaned {
                     Ok(stats) => {
@@ -152,7 +153,7 @@ impl Shared {
                         counters.cleaner_kept_bytes.add(stats.bytes_kept);
                     }
                     Err(CleanError::Stopped) => return,
-                    // Perhaps at the next look.
+                    // The next check may succeed.
                     Err(CleanError::Log(error)) if error.is_limit() => break,
                     Err(CleanError::Log(error)) => self.give_up(&manager, &chosen, error),
                 }
@@ -162,40 +163,41 @@ impl Shared {
         }
     }
 
-    /// Retention of the compacted logs that no thread is cleaning: a round whose segments go meanwhile is for nothing.
+    /// Applies retention to the compacted logs that no thread is cleaning: deleting segments during a round would
+    /// waste the round.
     fn expire(&self, manager: &LogManager) {
         let cleaning = self.claims.lock().cleaning.clone();
         delete_expired(manager, |key, log| log.config().compact && !cleaning.contains(key));
     }
 
-    /// The dirtiest log that is due, for this thread alone.
-    fn claim(&self, manager: &LogManager) -> Option<Chosen> {
+    /// Claims the dirtiest log that is due for cleaning for this thread.
+    fn claim(&self, manager: &LogManager) -> Option<LogToClean> {
         let mut claims = self.claims.lock();
         let chosen = choose(manager, &mut claims)?;
         claims.cleaning.insert(chosen.key.clone());
         Some(chosen)
     }
 
-    /// Waits until so many bytes are allowed; `false` when it is over.
-    fn may_go_on(&self, bytes: u64) -> bool {
-        let wait = self.pace.lock().take(bytes);
+    /// Waits until `bytes` more bytes are allowed; `false` if the cleaner was stopped.
+    fn throttle(&self, bytes: u64) -> bool {
+        let wait = self.throttler.lock().take(bytes);
         match wait {
             Some(wait) => self.stop.sleep(wait),
             None => !*self.stop.stopped.lock(),
         }
     }
 
-    fn give_up(&self, manager: &LogManager, chosen: &Chosen, error: LogError) {
+    fn give_up(&self, manager: &LogManager, chosen: &LogToClean, error: LogError) {
         if has_failed(manager, chosen.at, &chosen.key, &*chosen.owner, error) {
             self.claims.lock().uncleanable.insert(chosen.key.clone());
         }
     }
 }
 
-/// The dirtiest log that is due and free.
-fn choose(manager: &LogManager, claims: &mut Claims) -> Option<Chosen> {
-    let mut best: Option<Chosen> = None;
-    // Whoever has the name of a deleted one is another.
+/// Selects the dirtiest log that is due and that no thread is cleaning.
+fn choose(manager: &LogManager, claims: &mut Claims) -> Option<LogToClean> {
+    let mut best: Option<LogToClean> = None;
+    // A log with the name of a deleted one is a different log.
     claims.uncleanable.retain(|(topic, partition)| manager.place_of(topic, *partition).is_some());
     for (at, dir) in manager.online() {
         for (key, owner) in dir.owners() {
@@ -221,7 +223,7 @@ fn choose(manager: &LogManager, claims: &mut Claims) -> Option<Chosen> {
             });
             match planned {
                 Ok(Some(plan)) if best.as_ref().is_none_or(|best| plan.ratio() > best.plan.ratio()) => {
-                    best = Some(Chosen { at, dir: dir.clone(), key, owner, plan });
+                    best = Some(LogToClean { at, dir: dir.clone(), key, owner, plan });
                 }
                 Ok(_) => {}
                 Err(error) if error.is_limit() => {}
@@ -236,21 +238,21 @@ fn choose(manager: &LogManager, claims: &mut Claims) -> Option<Chosen> {
     best
 }
 
-/// Judges an error of cleaning; `false` when the log was put away meanwhile, which is no failure.
+/// Handles an error of cleaning; `false` if the log was deleted meanwhile, which is not a failure.
 fn has_failed(manager: &LogManager, at: usize, key: &Key, owner: &dyn LogOwner, error: LogError) -> bool {
     if with_log(owner, |log| log.is_away()) {
         return false;
     }
     let warning = format!("{}-{} is not cleaned any more: {error}", key.0, key.1);
-    let _ = manager.judge_log(at, owner, Err::<(), _>(error));
+    let _ = manager.fail_dir_unless_away(at, owner, Err::<(), _>(error));
     (manager.on_event)(Event::Warning(warning));
     true
 }
 
-/// One round over one log.
+/// Runs one round of cleaning over one log.
 fn clean(
     cache: &Arc<FileCache>,
-    chosen: &Chosen,
+    chosen: &LogToClean,
     config: &CleanerConfig,
     pace: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Stats, CleanError> {
@@ -261,7 +263,8 @@ fn clean(
     let note = |offset| chosen.dir.set_cleaner_checkpoint(cache, &chosen.key, &chosen.owner, offset);
     let mut cleaning = job.cleaning(&map);
     if chosen.dir.cleaner_checkpoint(&chosen.key).is_none() {
-        // The first gaps are about to come: a start after a crash has to know, whatever the policy is by then.
+        // The first offset gaps are about to appear: recovery after a crash must expect them, even if the policy
+        // changes.
         note(chosen.plan.first_dirty_offset)?;
     }
     let mut groups = job.groups(end_offset).into_iter();
@@ -269,7 +272,7 @@ fn clean(
         if with_log(&*chosen.owner, |log| log.is_away()) {
             return Ok(cleaning.stats);
         }
-        // The lowest first: where a higher one is not whole yet, a start after a crash completes those below.
+        // Replace the lowest segments first: after a crash, recovery completes those below an incomplete one.
         let mut cleaned = cleaning.clean_some(&mut groups, pace)?.into_iter();
         while let Some(one) = cleaned.next() {
             let replaced = with_log(&*chosen.owner, |log| log.replace_segments(one, now_ms()));
@@ -282,7 +285,8 @@ fn clean(
     }
     let mut stats = cleaning.stats;
     stats.keys = map.len();
-    // A checkpoint that outlived the swaps would leave old values behind tombstones that go.
+    // If the checkpoint were durable before the renames, a crash could bring back old values whose tombstones are
+    // removed later.
     job.sync_names()?;
     note(end_offset.max(chosen.plan.first_dirty_offset))?;
     Ok(stats)

@@ -1,4 +1,4 @@
-//! What cleaning leaves of one batch.
+//! Decides which records of a batch cleaning retains.
 
 use std::collections::HashMap;
 
@@ -10,28 +10,28 @@ use klamm_records::{
 use super::offset_map::OffsetMap;
 use super::transactions::Transactions;
 
-/// More than a batch may hold when it is decompressed; Apache Kafka has no such limit.
+/// Limit on a decompressed batch, larger than any valid one; Apache Kafka has no such limit.
 pub(super) const DECOMPRESSED_BYTES_MAX: usize = 1 << 30;
 
-/// What a producer's last batch is known by: it must stay, so that the sequence stays known.
+/// Identifies a producer's last batch, which must be retained so that its sequence number stays known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LastBatch {
-    /// -1 when the producer has no data batch any more; then its marker is the last.
+    /// -1 if the producer has no data batch left; then its marker is its last batch.
     pub(super) last_offset: i64,
     pub(super) producer_epoch: i16,
 }
 
-/// What stays the same for a round.
+/// Inputs that are constant for a round.
 pub(super) struct Rules<'a> {
     pub(super) map: &'a OffsetMap,
     pub(super) last_batches: &'a HashMap<i64, LastBatch>,
-    /// The batch before this offset keeps its place, so that the log's end is known.
+    /// The batch that ends at this offset keeps its position, so that the log's end stays known.
     pub(super) end_offset: i64,
     pub(super) now_ms: i64,
     pub(super) delete_retention_ms: i64,
 }
 
-/// What becomes of a batch.
+/// What happens to a batch.
 pub(super) enum Outcome {
     Drop,
     Keep,
@@ -39,7 +39,7 @@ pub(super) enum Outcome {
 }
 
 impl Rules<'_> {
-    /// Decides over a batch. `scratch` is for decompressed records.
+    /// Decides about a batch. `scratch` is a buffer for decompressed records.
     pub(super) fn apply(
         &self,
         batch: Batch<'_>,
@@ -53,7 +53,8 @@ impl Rules<'_> {
             transactions.on_data(&header)
         };
         let horizon_ms = header.has_delete_horizon().then(|| header.base_timestamp());
-        // A marker stays for a while after its transaction is gone, for readers that saw records of it.
+        // A marker is retained for a while after its transaction's records were removed, for consumers that have read
+        // some of them.
         let discard =
             discardable && (!header.is_control() || horizon_ms.is_some_and(|horizon_ms| horizon_ms <= self.now_ms));
         let keep_empty = self.is_last_of_producer(&header) || header.next_offset() == self.end_offset;
@@ -124,7 +125,7 @@ impl Rules<'_> {
         if record.offset > self.map.latest_offset() {
             return true;
         }
-        // A record without a key can be nobody's newest.
+        // A record without a key is never retained, as in Apache Kafka.
         let Some(key) = record.key else { return false };
         let may_be_tombstone = horizon_ms.is_none_or(|horizon_ms| self.now_ms < horizon_ms);
         record.offset >= self.map.get(key) && (record.value.is_some() || may_be_tombstone)

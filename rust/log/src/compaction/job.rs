@@ -1,4 +1,4 @@
-//! A round of cleaning, outside of the partition's lock.
+//! A round of cleaning, which runs without the partition's lock.
 
 use std::collections::HashMap;
 use std::fs::{File, FileTimes};
@@ -20,17 +20,18 @@ use crate::names::Stage;
 use crate::scan::Batches;
 use crate::segment::Segment;
 
-/// So many new segments are made durable before they take their places: one sync of the file system is cheaper than theirs.
+/// At most this many new segments are synced together before they replace the old ones: one sync of the file system
+/// is cheaper than a sync of each file.
 const TOGETHER_MAX: usize = 64;
-/// From so many bytes on no more of them are collected.
+/// A group with at least this many bytes takes no more segments.
 const TOGETHER_BYTES: u64 = 32 << 20;
 
 /// Why a round ended without a result.
 #[derive(Debug)]
 pub enum CleanError {
-    /// The log can not be cleaned; it stays as it is.
+    /// The log cannot be cleaned; it stays unchanged.
     Log(LogError),
-    /// The cleaner was told to stop.
+    /// The cleaner was stopped.
     Stopped,
 }
 
@@ -40,19 +41,19 @@ impl From<LogError> for CleanError {
     }
 }
 
-/// A segment as it is read by the cleaner.
+/// A segment that the cleaner reads.
 #[derive(Clone)]
 pub(super) struct Source {
     pub(super) base_offset: i64,
     pub(super) file: Arc<LogFile>,
     pub(super) size: u64,
-    /// Entries of the larger index, times their size.
+    /// Size in bytes of the larger index.
     pub(super) index_bytes: u64,
-    /// Where the next segment begins.
+    /// The base offset of the next segment.
     pub(super) end_offset: i64,
 }
 
-/// Segments that take the place of others.
+/// A cleaned segment that replaces others.
 pub struct Cleaned {
     pub(super) segment: Segment,
     pub(super) sources: Vec<Source>,
@@ -64,7 +65,7 @@ impl Cleaned {
         let modified = std::fs::metadata(&newest).and_then(|metadata| metadata.modified());
         let times = FileTimes::new().set_modified(modified.unwrap_or(SystemTime::UNIX_EPOCH));
         for (at, file) in self.segment.files().into_iter().enumerate() {
-            // The index of aborted transactions is there when there are any.
+            // The index of aborted transactions exists only if it has entries.
             if at == 3 && file.len_on_disk()? == 0 {
                 continue;
             }
@@ -78,7 +79,7 @@ impl Cleaned {
     }
 }
 
-/// What a round did.
+/// Counts of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     pub bytes_read: u64,
@@ -86,23 +87,23 @@ pub struct Stats {
     pub keys: usize,
 }
 
-/// A log handed to the cleaner.
+/// A log that is handed to the cleaner.
 pub struct CleanJob {
     pub(super) cache: Arc<FileCache>,
     pub(super) dir: Arc<PartitionDir>,
     pub(super) config: Arc<LogConfig>,
-    /// Every segment below the first uncleanable offset.
+    /// All segments below the first uncleanable offset.
     pub(super) sources: Vec<Source>,
     pub(super) aborted: Vec<AbortedTxn>,
     pub(super) last_batches: HashMap<i64, LastBatch>,
     pub(super) first_dirty_offset: i64,
     pub(super) end_offset: i64,
     pub(super) now_ms: i64,
-    /// Bytes that are read, and collected to be written, at a time; a batch is never split.
+    /// Bytes that are read, and buffered for writing, at a time; a batch is never split.
     pub(super) buffer_bytes: usize,
 }
 
-/// Called before each piece of work with the bytes that were moved since the last call; `false` to stop.
+/// Called before each piece of work with the bytes moved since the last call; returns `false` to stop.
 pub type Pace<'a> = &'a mut dyn FnMut(u64) -> bool;
 
 fn paced(pace: &mut dyn FnMut(u64) -> bool, bytes: u64) -> Result<(), CleanError> {
@@ -110,10 +111,10 @@ fn paced(pace: &mut dyn FnMut(u64) -> bool, bytes: u64) -> Result<(), CleanError
 }
 
 impl CleanJob {
-    /// Reads the keys of the dirty part into `map`; gives the offset that the round cleans up to.
+    /// Reads the keys of the dirty section into `map`; returns the offset that the round cleans up to.
     pub fn map_keys(&self, map: &mut OffsetMap, pace: Pace<'_>) -> Result<i64, CleanError> {
         let first = self.sources.partition_point(|source| source.end_offset <= self.first_dirty_offset);
-        // Markers of earlier transactions are not met on this walk.
+        // This walk does not visit markers of earlier transactions.
         let from = self.sources.get(first).map_or(self.first_dirty_offset, |source| source.base_offset);
         let ahead: Vec<AbortedTxn> = self.aborted.iter().copied().filter(|txn| txn.last_offset >= from).collect();
         let mut transactions = Transactions::new(&ahead);
@@ -131,7 +132,7 @@ impl CleanJob {
         Ok(end_offset)
     }
 
-    /// `false` when the map is full before the segment's end.
+    /// Returns `false` if the map fills up before the segment's end.
     fn map_segment(
         &self,
         source: &Source,
@@ -166,7 +167,7 @@ impl CleanJob {
         Ok(true)
     }
 
-    /// Which segments become one: neighbours that fit into a segment together, below `end_offset`.
+    /// Groups adjacent segments below `end_offset` that fit into one segment together.
     pub fn groups(&self, end_offset: i64) -> Vec<Range<usize>> {
         let count = self.sources.partition_point(|source| source.base_offset < end_offset);
         let mut groups: Vec<Range<usize>> = Vec::new();
@@ -190,12 +191,13 @@ impl CleanJob {
         groups
     }
 
-    /// Makes the names durable under which segments took the place of others.
+    /// Makes the renames durable by which cleaned segments replaced others.
     pub(super) fn sync_names(&self) -> Result<(), LogError> {
-        self.dir.forgive(self.dir.at("", |path| self.cache.sync_dir(path)))
+        self.dir.ignore_if_away(self.dir.at("", |path| self.cache.sync_dir(path)))
     }
 
-    /// Makes new segments durable; they are as old as the newest that each replaces. To be done before any takes its place.
+    /// Makes new segments durable, with the modification time of the newest segment that each replaces. Must be
+    /// called before any of them replaces a segment.
     pub fn sync(&self, cleaned: &[Cleaned]) -> Result<(), LogError> {
         let together = match cleaned {
             [first, ..] if cleaned.len() >= TOGETHER_MIN => first.segment.open(&self.cache)?.sync_file_system()?,
@@ -204,12 +206,12 @@ impl CleanJob {
         cleaned.iter().try_for_each(|one| one.sync(&self.cache, !together))
     }
 
-    /// Removes new segments that are not to take any place.
+    /// Removes new segments that will not be used.
     pub fn discard(&self, cleaned: impl IntoIterator<Item = Cleaned>) -> Result<(), LogError> {
         cleaned.into_iter().try_for_each(|one| one.segment.remove(&self.cache))
     }
 
-    /// Starts writing groups anew, in order.
+    /// Starts writing the groups to new segments, in order.
     pub fn cleaning<'a>(&'a self, map: &'a OffsetMap) -> Cleaning<'a> {
         let rules = Rules {
             map,
@@ -231,7 +233,8 @@ pub struct Cleaning<'a> {
 }
 
 impl Cleaning<'_> {
-    /// Writes the next groups until they are many bytes or segments, durably; nothing is left behind on an error.
+    /// Writes the next groups durably until they reach the limit of bytes or segments; on an error it removes what it
+    /// wrote.
     pub fn clean_some(
         &mut self,
         groups: &mut impl Iterator<Item = Range<usize>>,
@@ -261,8 +264,8 @@ impl Cleaning<'_> {
         }
     }
 
-    /// Writes a group of segments into one, which is not durable before [`CleanJob::sync`]; nothing is left behind on an
-    /// error.
+    /// Writes a group of segments into one, which is not durable before [`CleanJob::sync`]; on an error it removes
+    /// what it wrote.
     pub fn clean(&mut self, group: Range<usize>, pace: Pace<'_>) -> Result<Cleaned, CleanError> {
         let (job, sources) = (self.job, self.job.sources[group].to_vec());
         let base_offset = sources[0].base_offset;

@@ -1,17 +1,17 @@
-//! Compaction: of each key only the newest record stays.
+//! Compaction: retains only the newest record of each key.
 //!
-//! A round takes one log. Under its partition's lock it is [planned](CleanPlan) and its segments are handed out as a
-//! [`CleanJob`]; outside of the lock the keys of the dirty part are put into an [`OffsetMap`] and the segments are written
-//! anew; under the lock again the new ones take the place of the old ones. Segments that take no appends do not change, so
-//! nothing needs to be held in between: if the log was cut or expired meanwhile, the result is thrown away.
+//! A round cleans one log. Under the partition's lock it is [planned](CleanPlan) and its segments are handed out as a
+//! [`CleanJob`]. Without the lock, the keys of the dirty section are collected in an [`OffsetMap`] and the segments
+//! are rewritten. Under the lock again, the new segments replace the old ones. Inactive segments do not change, so no
+//! lock is needed in between: if the log was truncated or segments expired meanwhile, the result is discarded.
 
 mod cleaner;
 mod filter;
 mod job;
 mod offset_map;
-mod pace;
 mod plan;
 mod replace;
+mod throttler;
 mod transactions;
 
 pub(crate) use cleaner::Cleaner;

@@ -1,14 +1,14 @@
 //! The newest offset of each key, in bounded memory.
 //!
-//! A key is kept as a hash of 128 bits under two random seeds, as Apache Kafka keeps its MD5: that two keys of a log share
-//! one is left out of account. Open addressing; the table doubles until it reaches its bound.
+//! A key is stored as a 128-bit hash under two random seeds, where Apache Kafka's `SkimpyOffsetMap` stores its MD5;
+//! collisions are disregarded. Open addressing; the table doubles until it reaches its limit.
 
 use std::hash::{BuildHasher, RandomState};
 
 #[derive(Clone, Copy)]
 struct Slot {
     hash: [u64; 2],
-    /// -1: free.
+    /// -1: the slot is free.
     offset: i64,
 }
 
@@ -19,7 +19,7 @@ const SLOTS_MIN: usize = 1024;
 pub struct OffsetMap {
     slots: Vec<Slot>,
     len: usize,
-    /// Keys that may be put in.
+    /// The number of keys that fit.
     len_max: usize,
     seeds: [RandomState; 2],
     latest_offset: i64,
@@ -44,12 +44,12 @@ impl OffsetMap {
         self.len == 0
     }
 
-    /// Whether no key that is not in yet can be put in.
+    /// Whether no further key can be added.
     pub fn is_full(&self) -> bool {
         self.len >= self.len_max
     }
 
-    /// Everything up to this offset is in the map.
+    /// All records up to this offset are in the map.
     pub fn latest_offset(&self) -> i64 {
         self.latest_offset
     }
@@ -62,7 +62,7 @@ impl OffsetMap {
         self.seeds.each_ref().map(|seed| seed.hash_one(key))
     }
 
-    /// The slot of a hash, or the free one where it would go.
+    /// The slot of a hash, or the free slot where it would be stored.
     fn find(slots: &[Slot], hash: [u64; 2]) -> usize {
         let mut at = hash[0] as usize % slots.len();
         while slots[at].offset >= 0 && slots[at].hash != hash {
@@ -71,7 +71,7 @@ impl OffsetMap {
         at
     }
 
-    /// Notes that a key is at `offset`, which is larger than any before. The map must not be full.
+    /// Records that a key occurs at `offset`, which is larger than all earlier ones. The map must not be full.
     pub fn put(&mut self, key: &[u8], offset: i64) {
         debug_assert!(offset >= 0);
         if self.len * 10 >= self.slots.len() * 9 {
@@ -95,7 +95,7 @@ impl OffsetMap {
         self.slots = slots;
     }
 
-    /// The newest offset of a key, -1 when it is not in.
+    /// The newest offset of a key, -1 if it is not in the map.
     pub fn get(&self, key: &[u8]) -> i64 {
         if self.slots.is_empty() {
             return -1;

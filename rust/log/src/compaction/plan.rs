@@ -1,17 +1,17 @@
-//! Which logs need cleaning, and how far they may be cleaned.
+//! Decides which logs need cleaning, and up to which offset they may be cleaned.
 
 use klamm_base::LogError;
 
 use crate::partition_log::Log;
 
-/// What cleaning a log would take and give.
+/// The cost and benefit of cleaning a log.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CleanPlan {
-    /// Everything below is clean.
+    /// All records below this offset are clean.
     pub first_dirty_offset: i64,
-    /// Base offset of the first segment that must stay as it is.
+    /// Base offset of the first segment that must not be cleaned.
     pub first_uncleanable_offset: i64,
-    /// The checkpoint was out of the log's range and must be written anew.
+    /// The checkpoint was outside of the log's range and must be rewritten.
     pub reset_checkpoint: bool,
     pub clean_bytes: u64,
     pub cleanable_bytes: u64,
@@ -20,7 +20,7 @@ pub struct CleanPlan {
 }
 
 impl CleanPlan {
-    /// Share of the bytes that are dirty and may be cleaned.
+    /// Ratio of dirty cleanable bytes to all cleanable bytes.
     pub fn ratio(&self) -> f64 {
         let total = self.clean_bytes + self.cleanable_bytes;
         if total == 0 { 0.0 } else { self.cleanable_bytes as f64 / total as f64 }
@@ -28,7 +28,7 @@ impl CleanPlan {
 }
 
 impl Log {
-    /// Looks at what could be cleaned. `checkpoint` is the first dirty offset that the last round left.
+    /// Computes what could be cleaned. `checkpoint` is the first dirty offset after the last round.
     pub fn clean_plan(
         &mut self,
         checkpoint: Option<i64>,
@@ -46,7 +46,7 @@ impl Log {
             uncleanable = uncleanable.min(young);
         }
         let uncleanable = uncleanable.max(first_dirty_offset);
-        // Segments are cleaned whole: the one that holds the bound is not.
+        // Segments are cleaned as a whole: the segment that contains the bound is not cleaned.
         let end = self.floor_segment(uncleanable);
         let dirty = self.floor_segment(first_dirty_offset).min(end);
         let clean = self.segments.partition_point(|segment| segment.base_offset() < first_dirty_offset);
@@ -61,7 +61,7 @@ impl Log {
         })
     }
 
-    /// Base offset of the first dirty segment that holds records younger than `limit_ms`.
+    /// Base offset of the first dirty segment with records younger than `limit_ms`.
     fn first_younger_segment(&mut self, first_dirty_offset: i64, limit_ms: i64) -> Result<Option<i64>, LogError> {
         for at in self.floor_segment(first_dirty_offset)..self.segments.len() - 1 {
             if self.largest_timestamp(at)? > limit_ms {

@@ -1,4 +1,4 @@
-//! What a round of cleaning does under the partition's lock: handing segments out, and putting the new ones in.
+//! The steps of a round of cleaning under the partition's lock: handing out segments and replacing them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use super::plan::CleanPlan;
 use crate::names::Stage;
 use crate::partition_log::Log;
 
-/// What a job reads and writes at a time unless it is told otherwise.
+/// Default size of a job's read and write buffers, in bytes.
 const BUFFER_BYTES: usize = 1 << 20;
 
 impl Log {
-    /// Hands out what a plan says is cleanable.
+    /// Hands out the segments that a plan found cleanable.
     pub fn begin_clean(&mut self, plan: &CleanPlan, now_ms: i64) -> Result<CleanJob, LogError> {
         let cache = self.context.cache.clone();
         let count = self.segments.partition_point(|segment| segment.base_offset() < plan.first_uncleanable_offset);
@@ -54,8 +54,8 @@ impl Log {
         self.producers().map(last).collect()
     }
 
-    /// Puts a cleaned segment in the place of those it was made of; `false` when they are not all there any more, and then
-    /// it is removed.
+    /// Replaces the segments that a cleaned segment was made from. Returns `false` if some of them no longer exist;
+    /// then the cleaned segment is removed.
     pub fn replace_segments(&mut self, cleaned: Cleaned, now_ms: i64) -> Result<bool, LogError> {
         let cache = self.context.cache.clone();
         let Cleaned { segment, sources } = cleaned;
@@ -70,7 +70,8 @@ impl Log {
             segment.remove(&cache)?;
             return Ok(false);
         }
-        // From here on a start after a crash completes the swap: journaling file systems keep renames in order.
+        // From here on, a start after a crash completes the swap: journaling file systems preserve the order of
+        // renames.
         segment.change_stage(&cache, Stage::Swap)?;
         self.drop_cleaned(range, Some(sources[0].base_offset), now_ms)?;
         segment.change_stage(&cache, Stage::Live)?;

@@ -1,5 +1,5 @@
-//! Crashes while cleaned segments take the place of others, at every change to a file: of each old segment's offsets the
-//! old batches are there or the new ones, and the checkpoint says no more than the log.
+//! Crashes at every file change while cleaned segments replace others: each old segment's range contains either the
+//! old batches or the new ones, and the checkpoint claims no more than the log.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,7 +12,7 @@ use tempfile::{TempDir, tempdir, tempdir_in};
 
 use super::*;
 use crate::checkpoint::{CLEANER_OFFSET, read_offsets};
-use crate::crash::{Dice, Disk};
+use crate::crash::{Disk, Rng};
 use crate::files::FileCache;
 use crate::manager_tests::{create_with, start_over};
 use crate::recorder::{Change, Recorder};
@@ -33,7 +33,7 @@ fn settings() -> LogConfig {
     }
 }
 
-/// In memory where there is such a thing: hundreds of logs are made and removed.
+/// In a memory file system where one exists: hundreds of logs are created and removed.
 fn folder() -> TempDir {
     tempdir_in("/dev/shm").or_else(|_| tempdir()).expect("temporary directory")
 }
@@ -42,13 +42,13 @@ fn context(recorder: &Arc<Recorder>) -> LogContext {
     LogContext::over(FileCache::with_recorder(8, Some(recorder.clone())))
 }
 
-/// A compacted log, the changes to its files, and what it held before and after its last round.
+/// A compacted log, the changes to its files, and its contents before and after its last round.
 struct Scene {
     root: TempDir,
     changes: Vec<Change>,
-    /// Changes before the round.
+    /// Number of changes before the round.
     first: usize,
-    /// Where each old segment begins, and the log's end.
+    /// The base offsets of the old segments, and the log's end offset.
     bounds: Vec<i64>,
     recovery_point: i64,
     old: Vec<u8>,
@@ -71,8 +71,8 @@ fn put(log: &mut Log, fields: BatchFields, timestamp: i64, key: &str, value: Opt
     log.append_as_leader(&mut bytes, 0, timestamp, Origin::Client).expect("append");
 }
 
-/// What a round has to treat in one way or another: short and long segments, of which all, some or nothing stays,
-/// tombstones, an idempotent producer, transactions of both ends. `salt` makes the rounds differ.
+/// Writes the cases that a round treats differently: short and long segments of which all, some or no records are
+/// retained, tombstones, an idempotent producer, committed and aborted transactions. `salt` makes the rounds differ.
 fn write_round(log: &mut Log, salt: i64) {
     let plain = BatchFields::default();
     let producer = |producer_id, transactional| BatchFields {
@@ -101,7 +101,7 @@ fn write_round(log: &mut Log, salt: i64) {
     put(log, producer(300 + salt, false), "often", Some("the producer's last"));
     put(log, plain, &format!("deleted {salt}"), Some("value"));
     put(log, plain, &format!("deleted {salt}"), None);
-    // Whole segments of it go, short ones that become one and long ones.
+    // Whole segments of it are removed: short ones that are merged, and long ones.
     for number in 0..18 {
         put(log, plain, "often", Some("of no use, and rather long, so that a segment is full soon"));
         if number % 2 == 1 && number < 8 {
@@ -153,7 +153,7 @@ fn piece(all: &[u8], from: i64, to: i64) -> Vec<&[u8]> {
     batches(all).map(|batch| batch.expect("whole")).filter(|b| inside(&b.header())).map(|b| b.bytes()).collect()
 }
 
-/// (offset, key, value) of every record, control records too.
+/// (offset, key, value) of every record, including control records.
 fn rows(all: &[u8]) -> Vec<(i64, Vec<u8>, Option<Vec<u8>>)> {
     let mut rows = Vec::new();
     for batch in batches(all) {
@@ -173,7 +173,7 @@ fn open(scene: &Scene, root: &Path, recovery_point: i64, context: &LogContext) -
     log
 }
 
-/// Every way into the log finds what a walk over it does.
+/// Every index lookup finds what a walk over the log finds.
 fn check_indexes(log: &mut Log, all: &[u8]) {
     let (mut timestamps, mut largest) = (BTreeSet::new(), Vec::new());
     for batch in batches(all) {
@@ -195,7 +195,7 @@ fn check_indexes(log: &mut Log, all: &[u8]) {
     }
 }
 
-/// Of an aborted transaction that has records here, readers are told.
+/// Every aborted transaction with records in the log is in the index.
 fn check_aborted(log: &mut Log, all: &[u8]) {
     let end = log.log_end_offset();
     let known: BTreeSet<i64> = log.aborted_between(0, end).expect("read").iter().map(|txn| txn.producer_id).collect();
@@ -209,7 +209,7 @@ fn check_aborted(log: &mut Log, all: &[u8]) {
     assert_eq!(known, present);
 }
 
-/// The round again, as the cleaner's next look does it.
+/// Runs the round again, as the cleaner does at its next check.
 fn clean(log: &mut Log, checkpoint: Option<i64>) {
     let plan = log.clean_plan(checkpoint, log.log_end_offset(), 0).expect("plan");
     let job = log.begin_clean(&plan, 0).expect("begin");
@@ -236,7 +236,7 @@ fn check(scene: &Scene, root: &Path, recovery_point: i64) {
     check_indexes(&mut log, &all);
     check_aborted(&mut log, &all);
     let checkpoint = checkpoint(root);
-    assert!(is_new || checkpoint < Some(scene.clean_to), "the checkpoint tells of a round that is not there");
+    assert!(is_new || checkpoint < Some(scene.clean_to), "the checkpoint claims a round that is missing");
     if checkpoint < Some(scene.clean_to) {
         clean(&mut log, checkpoint);
     }
@@ -246,7 +246,7 @@ fn check(scene: &Scene, root: &Path, recovery_point: i64) {
     check_aborted(&mut log, &all);
 }
 
-/// Crashes before every change of the round to names or to what is durable, and after the last, each looked at by `look`.
+/// Crashes before each change of the round to names or durability, and after the last; `look` checks each state.
 fn at_every_change(scene: &Scene, mut look: impl FnMut(usize, &Disk)) {
     let mut disk = Disk::default();
     for (at, change) in scene.changes.iter().enumerate() {
@@ -276,11 +276,11 @@ fn a_kill_at_any_change_of_a_round_leaves_old_or_new_segments() {
 #[test]
 fn a_power_cut_at_any_change_of_a_round_leaves_old_or_new_segments() {
     let scene = act();
-    let dice = &mut Dice::new(1);
+    let rng = &mut Rng::new(1);
     at_every_change(&scene, |at, disk| {
         for _ in 0..2 {
             let target = folder();
-            disk.lose_power(scene.root.path(), target.path(), scene.changes.get(at), dice);
+            disk.lose_power(scene.root.path(), target.path(), scene.changes.get(at), rng);
             eprintln!("cut before change {at}: {:?}", scene.changes.get(at).map(name));
             check(&scene, target.path(), [0, scene.recovery_point][at % 2]);
         }
@@ -314,11 +314,11 @@ fn many_new_segments_are_synced_together() {
     assert!(!left.into_iter().any(|entry| entry.file_name().to_string_lossy().ends_with(".cleaned")));
 }
 
-/// The start after a crash is interrupted as well, somewhere among its renames and removals.
+/// The start after a crash is interrupted too, at some rename or removal.
 #[test]
 fn a_crash_while_a_swap_is_completed_leaves_old_or_new_segments() {
     let scene = act();
-    let dice = &mut Dice::new(2);
+    let rng = &mut Rng::new(2);
     let log_path = scene.root.path().join("t-0");
     at_every_change(&scene, |at, disk| {
         if !matches!(scene.changes.get(at), Some(Change::Rename { to, .. }) if to.starts_with(&log_path)) {
@@ -330,13 +330,13 @@ fn a_crash_while_a_swap_is_completed_leaves_old_or_new_segments() {
         drop(open(&scene, first.path(), 0, &context(&recorder)));
         let changes = recorder.changes();
         let names: Vec<usize> = (0..changes.len()).filter(|&number| is_naming(&changes[number])).collect();
-        let cut = names.get(dice.below(names.len() as u64) as usize).map_or(0, |&number| number + 1);
+        let cut = names.get(rng.below(names.len() as u64) as usize).map_or(0, |&number| number + 1);
         eprintln!("killed before change {at}: {:?}, again before {cut} of the start", scene.changes.get(at).map(name));
         changes[..cut].iter().for_each(|change| disk.play(change, disk.played()));
         for is_cut in [false, true] {
             let target = folder();
             match is_cut {
-                true => disk.lose_power(first.path(), target.path(), changes.get(cut), dice),
+                true => disk.lose_power(first.path(), target.path(), changes.get(cut), rng),
                 false => disk.stop(first.path(), target.path()),
             }
             check(&scene, target.path(), 0);
@@ -348,7 +348,7 @@ fn is_naming(change: &Change) -> bool {
     matches!(change, Change::Rename { .. } | Change::Remove { .. })
 }
 
-/// Without the bytes.
+/// The name of a change, without its bytes.
 fn name(change: &Change) -> String {
     match change {
         Change::Write { id, position, bytes } => format!("write {} to {id} at {position}", bytes.len()),

@@ -1,4 +1,4 @@
-//! Cleaning against a model: of each key the newest record, in order, at its own offset.
+//! Cleaning compared with a model: the newest record of each key, in order, with its offset unchanged.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,7 +31,7 @@ fn put(log: &mut Log, key: &str, value: Option<&str>) {
     append(log, Codec::None, 0, BatchFields::default(), &[(key.as_bytes(), value.map(str::as_bytes))]);
 }
 
-/// Records of the log, markers left out.
+/// Records of the log without markers.
 fn rows(log: &mut Log) -> Vec<Row> {
     let bytes = read_all(log, log.log_start_offset());
     let mut rows = Vec::new();
@@ -49,7 +49,7 @@ fn rows(log: &mut Log) -> Vec<Row> {
     rows
 }
 
-/// A whole round; gives how far the log is clean.
+/// Runs a whole round; returns the offset up to which the log is clean.
 fn clean(log: &mut Log, checkpoint: i64, now_ms: i64) -> i64 {
     let end = log.log_end_offset();
     let plan = log.clean_plan(Some(checkpoint), end, now_ms).expect("plan");
@@ -65,7 +65,7 @@ fn clean(log: &mut Log, checkpoint: i64, now_ms: i64) -> i64 {
     end_offset
 }
 
-/// What the model keeps: everything from `clean_to` on, and of each key below it the newest.
+/// What the model retains: everything from `clean_to` on, and the newest record of each key below it.
 fn model(all: &[Row], clean_to: i64) -> Vec<Row> {
     let newest: BTreeMap<&[u8], i64> =
         all.iter().filter(|row| row.0 < clean_to).map(|row| (row.1.as_slice(), row.0)).collect();
@@ -112,7 +112,7 @@ proptest! {
             now_ms += 1;
         }
         check_every_offset(&mut log, &all);
-        // Cleaning again changes nothing, and a restart finds it so.
+        // Cleaning again changes nothing, and neither does a restart.
         clean(&mut log, checkpoint, now_ms);
         prop_assert_eq!(&rows(&mut log), &all);
         log.close().expect("close");
@@ -166,7 +166,8 @@ fn aborted_records_go_and_their_marker_follows() {
     assert_eq!(log.aborted_between(0, end).expect("read").len(), 1);
     clean(&mut log, 0, 100);
     assert_eq!(rows(&mut log).iter().map(|row| row.0).collect::<Vec<_>>(), [2, 4]);
-    // The aborted batch stays, empty: its producer's sequence is known by it. So does the index entry.
+    // The aborted batch is retained without records, because it carries its producer's sequence number. So is the
+    // index entry.
     assert_eq!(log.aborted_between(0, end).expect("read").len(), 1);
     let offsets = |log: &mut Log| {
         let bytes = read_all(log, 0);
@@ -175,7 +176,7 @@ fn aborted_records_go_and_their_marker_follows() {
     assert_eq!(offsets(&mut log), [0, 1, 2, 3, 4]);
     log.expire_producers(i64::MAX);
     clean(&mut log, 0, 200);
-    // Nobody needs the empty batch now; the marker begins its time when it was seen to stand alone.
+    // The empty batch is no longer needed; the marker's delete horizon starts when cleaning first finds it alone.
     clean(&mut log, 0, 300);
     assert_eq!(offsets(&mut log), [1, 2, 3, 4]);
     clean(&mut log, 0, 1299);
@@ -227,7 +228,7 @@ fn what_is_young_or_undecided_is_not_cleaned() {
     assert!(log.clean_plan(Some(4), 3, 9999).expect("plan").reset_checkpoint);
 }
 
-/// A round whose keys are known, over fifty records of one key, and how far it cleans.
+/// A round with its keys mapped, over fifty records of one key, and the offset up to which it cleans.
 fn begun(log: &mut Log) -> (CleanJob, OffsetMap, i64) {
     for _ in 0..50 {
         put(log, "a", Some("some value"));
@@ -259,7 +260,7 @@ fn a_log_that_was_put_away_meanwhile_is_left_alone() {
     let mut log = create(&dir.path().join("t-0"), settings());
     let (job, map, end_offset) = begun(&mut log);
     let away = dir.path().join("t-0.0-delete");
-    log.put_away(&away).expect("put away");
+    log.move_away(&away).expect("put away");
     let cleaned = job.cleaning(&map).clean(job.groups(end_offset)[0].clone(), &mut |_| true).expect("clean");
     assert!(!log.replace_segments(cleaned, 0).expect("replace"));
     assert!(!names(&away).iter().any(|name| name.ends_with(".cleaned") || name.ends_with(".deleted")));
@@ -271,7 +272,7 @@ fn names(path: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_stopped_round_leaves_nothing_behind() {
+fn a_stopped_round_leaves_no_files() {
     let dir = tempdir().expect("temporary directory");
     let path = dir.path().join("t-0");
     let mut log = create(&path, settings());

@@ -1,5 +1,5 @@
-//! What becomes of transactions when a log is cleaned: records of aborted ones go, and a marker goes with the last record
-//! of its transaction.
+//! Tracks transactions while a log is cleaned: records of aborted ones are removed, and a marker is removed with the
+//! last record of its transaction.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,14 +14,14 @@ struct Ongoing {
     seen: bool,
 }
 
-/// The transactions around the place that the cleaner has reached.
+/// The transactions that are open at the cleaner's position.
 #[derive(Default)]
 pub(super) struct Transactions {
-    /// Aborted ones that are still ahead, the last one first.
+    /// Aborted transactions after the position, the last one first.
     ahead: Vec<AbortedTxn>,
     aborted: HashMap<i64, Ongoing>,
     committed: HashSet<i64>,
-    /// Aborted transactions of which something is left: the index of the new segment.
+    /// Aborted transactions with remaining batches: the index of the new segment.
     kept: Vec<AbortedTxn>,
 }
 
@@ -57,7 +57,7 @@ impl Transactions {
         }
     }
 
-    /// Whether nothing of the transaction that a control batch ends is left.
+    /// Whether no batch remains of the transaction that a control batch ends.
     pub(super) fn on_control(&mut self, batch: &[u8], header: &Header<'_>) -> bool {
         self.advance(header.last_offset());
         let producer_id = header.producer_id();
@@ -77,7 +77,7 @@ impl Transactions {
         }
     }
 
-    /// Takes the aborted transactions whose markers were passed since the last call.
+    /// Takes the aborted transactions whose markers were visited since the last call.
     pub(super) fn take_kept(&mut self) -> Vec<AbortedTxn> {
         std::mem::take(&mut self.kept)
     }

@@ -1,7 +1,7 @@
-//! The index files beside a segment (facts 3.2).
+//! The index files of a segment, in the formats of Apache Kafka's `OffsetIndex`, `TimeIndex` and `TransactionIndex`.
 //!
-//! An offset or time index is a file of entries of one size, sorted by both of their fields. Entries made since the last
-//! write stay in memory; lookups see both. Files are as long as their entries: nothing is preallocated.
+//! An offset or time index is a file of fixed-size entries, sorted by both fields. Entries that were added since the
+//! last write are in memory; lookups use both. Files are as long as their entries: nothing is preallocated.
 
 mod offset;
 mod store;

@@ -1,4 +1,4 @@
-//! The offset index: where a batch with about this offset begins.
+//! The offset index: maps an offset to the position of a nearby batch.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub struct OffsetIndex {
 }
 
 impl OffsetIndex {
-    /// `entries`: how many the file is known to hold.
+    /// `entries`: the number of entries in the file, if known.
     pub fn new(file: Arc<LogFile>, base_offset: i64, max_bytes: u32, entries: Option<u32>) -> Self {
         Self { store: Store::new(file, entries), base_offset, max_entries: max_bytes / ENTRY_SIZE as u32 }
     }
@@ -34,7 +34,7 @@ impl OffsetIndex {
         &self.store.file
     }
 
-    /// Makes the index usable; damage that its size or last entry shows is an error.
+    /// Loads the index; fails if its size or last entry shows damage.
     pub fn load(&mut self, cache: &Arc<FileCache>, log_bytes: u64) -> Result<(), LogError> {
         if self.store.is_loaded() {
             return Ok(());
@@ -43,7 +43,7 @@ impl OffsetIndex {
             return Ok(());
         }
         let last = self.entry(cache, self.len() - 1)?;
-        // The last entry may name the base offset itself: a first batch of one record.
+        // The last entry may contain the base offset itself if the first batch has one record.
         if last.offset < self.base_offset || u64::from(last.position) >= log_bytes {
             let reason = format!("its last entry is {last:?}, the log has {log_bytes} bytes");
             return Err(self.store.corrupt(u64::from(self.len() - 1) * ENTRY_SIZE as u64, reason));
@@ -82,13 +82,13 @@ impl OffsetIndex {
         if self.is_empty() { Ok(None) } else { self.entry(cache, self.len() - 1).map(Some) }
     }
 
-    /// The entry with the largest offset that is at most `offset`; `None` when the search begins at the segment's start.
+    /// The entry with the largest offset at or below `offset`; `None` if the search begins at the segment's start.
     pub fn lookup(&self, cache: &Arc<FileCache>, offset: i64) -> Result<Option<OffsetPosition>, LogError> {
         let count = self.store.count_while(cache, |entry| self.parse(entry).offset <= offset)?;
         if count == 0 { Ok(None) } else { self.entry(cache, count - 1).map(Some) }
     }
 
-    /// What [`OffsetIndex::lookup`] gives, and the entry behind it.
+    /// The result of [`OffsetIndex::lookup`] and the entry after it.
     pub fn around(
         &self,
         cache: &Arc<FileCache>,
@@ -105,7 +105,7 @@ impl OffsetIndex {
         if count == self.len() { Ok(None) } else { self.entry(cache, count).map(Some) }
     }
 
-    /// Adds an entry. The offset must fit, and both fields be larger than the last entry's.
+    /// Adds an entry. The offset must fit, and both fields must be larger than the last entry's.
     pub fn push(&mut self, cache: &Arc<FileCache>, offset: i64, position: u32) -> Result<(), LogError> {
         debug_assert!(self.holds(offset), "{offset} beside base offset {}", self.base_offset);
         let mut entry = [0; ENTRY_SIZE];
@@ -114,7 +114,7 @@ impl OffsetIndex {
         self.store.push(cache, entry)
     }
 
-    /// Drops entries at or above `offset`.
+    /// Removes entries at or above `offset`.
     pub fn truncate_to(&mut self, cache: &Arc<FileCache>, offset: i64) -> Result<(), LogError> {
         let keep = self.store.count_while(cache, |entry| self.parse(entry).offset < offset)?;
         self.store.truncate(cache, keep)
@@ -125,7 +125,7 @@ impl OffsetIndex {
         self.store.truncate(cache, count)
     }
 
-    /// Takes over what a crash left of the entries below `offset`, and gives the last of them.
+    /// Recovers the entries below `offset` after a crash, and returns the last of them.
     pub fn restore(
         &mut self,
         cache: &Arc<FileCache>,
@@ -149,7 +149,7 @@ impl OffsetIndex {
         self.store.reset(cache)
     }
 
-    /// Writes entries that are only in memory; the file exists afterwards. `true` when it was changed.
+    /// Writes the entries that are only in memory; creates the file if necessary. `true` if the file changed.
     pub fn write(&mut self, cache: &Arc<FileCache>) -> Result<bool, LogError> {
         self.store.write(cache)
     }

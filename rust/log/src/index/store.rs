@@ -1,4 +1,4 @@
-//! Entries of `N` bytes: the older ones in a file, the newest in memory.
+//! Entries of `N` bytes: older ones in a file, the newest in memory.
 
 use std::sync::Arc;
 
@@ -6,22 +6,22 @@ use klamm_base::LogError;
 
 use crate::files::{FileCache, LogFile};
 
-/// Entries kept in memory before they are written (without a sync).
+/// Entries that are kept in memory before they are written (without a sync).
 const TAIL_MAX: usize = 1024;
-/// Entries that a search reads at once when that few are left.
+/// A search reads all remaining entries at once when this few are left.
 const WINDOW: u32 = 256;
 
 pub(super) struct Store<const N: usize> {
     pub(super) file: Arc<LogFile>,
-    /// Entries in the file; `None` until somebody asks.
+    /// The number of entries in the file; `None` until it is loaded.
     stored: Option<u32>,
     tail: Vec<[u8; N]>,
-    /// Whether the file is there.
+    /// Whether the file exists.
     on_disk: bool,
 }
 
 impl<const N: usize> Store<N> {
-    /// Over a file that holds `stored` entries, or of which nothing is known yet.
+    /// Opens a file with `stored` entries, or with an unknown number.
     pub(super) fn new(file: Arc<LogFile>, stored: Option<u32>) -> Self {
         let on_disk = stored.is_none();
         Self { file, stored, tail: Vec::new(), on_disk }
@@ -32,7 +32,7 @@ impl<const N: usize> Store<N> {
         self.stored.is_some()
     }
 
-    /// Learns how many entries the file holds; a size that is no multiple of an entry's is damage.
+    /// Determines the number of entries in the file; fails if its size is not a multiple of an entry's size.
     pub(super) fn load(&mut self) -> Result<u32, LogError> {
         if let Some(stored) = self.stored {
             return Ok(stored);
@@ -55,7 +55,7 @@ impl<const N: usize> Store<N> {
         self.stored.expect("loaded before use") + self.tail.len() as u32
     }
 
-    /// The entry number `at`, which must be there.
+    /// The entry with index `at`, which must exist.
     pub(super) fn get(&self, cache: &Arc<FileCache>, at: u32) -> Result<[u8; N], LogError> {
         let stored = self.stored.expect("loaded before use");
         if at >= stored {
@@ -66,7 +66,8 @@ impl<const N: usize> Store<N> {
         Ok(entry)
     }
 
-    /// Number of leading entries for which `before` holds; it must hold for none after one for which it does not.
+    /// The number of leading entries that satisfy `before`. No entry after the first one that does not satisfy it may
+    /// satisfy it.
     pub(super) fn count_while(
         &self,
         cache: &Arc<FileCache>,
@@ -91,20 +92,20 @@ impl<const N: usize> Store<N> {
         Ok(low + window.partition_point(before) as u32)
     }
 
-    /// Adds an entry; a long tail goes to the file.
+    /// Adds an entry; a long tail is written to the file.
     pub(super) fn push(&mut self, cache: &Arc<FileCache>, entry: [u8; N]) -> Result<(), LogError> {
         self.tail.push(entry);
         if self.tail.len() < TAIL_MAX {
             return Ok(());
         }
         match self.write(cache) {
-            // The tail stays in memory for the next time.
+            // The tail stays in memory until the next attempt.
             Err(error) if error.is_limit() => Ok(()),
             result => result.map(drop),
         }
     }
 
-    /// Writes the tail to the file, which exists afterwards; `true` when it was changed.
+    /// Writes the tail to the file, creating it if necessary; `true` if the file changed.
     pub(super) fn write(&mut self, cache: &Arc<FileCache>) -> Result<bool, LogError> {
         let stored = self.load()?;
         if self.tail.is_empty() && self.on_disk {
@@ -120,7 +121,7 @@ impl<const N: usize> Store<N> {
         Ok(true)
     }
 
-    /// Drops all entries from number `len` on.
+    /// Removes all entries from index `len` on.
     pub(super) fn truncate(&mut self, cache: &Arc<FileCache>, len: u32) -> Result<(), LogError> {
         let stored = self.load()?;
         if len < stored {
@@ -131,8 +132,8 @@ impl<const N: usize> Store<N> {
         Ok(())
     }
 
-    /// Takes over the first entries of a file that a crash may have left in any state: those for which `follows` holds of
-    /// each and the one before it. The file may have room for no more than `entries_max`.
+    /// Recovers the first entries of a file that a crash may have left in any state: those for which `follows` holds
+    /// between each and the one before it. At most `entries_max` are kept.
     pub(super) fn restore(
         &mut self,
         cache: &Arc<FileCache>,
@@ -145,12 +146,12 @@ impl<const N: usize> Store<N> {
             self.file.open(cache)?.read_at(entries.as_flattened_mut(), 0)?;
         }
         let good = (0..count).take_while(|&at| follows(at.checked_sub(1).map(|at| &entries[at]), &entries[at])).count();
-        // Whatever else the file holds is cut off.
+        // The rest of the file is truncated.
         (self.stored, self.tail) = (Some(u32::MAX), Vec::new());
         self.truncate(cache, good as u32)
     }
 
-    /// Forgets what the file holds, also when that is damaged, and empties it.
+    /// Discards the contents of the file, damaged or not.
     pub(super) fn reset(&mut self, cache: &Arc<FileCache>) -> Result<(), LogError> {
         self.tail = Vec::new();
         self.stored = Some(0);

@@ -1,4 +1,4 @@
-//! The time index: an offset before which no timestamp is larger.
+//! The time index: maps a timestamp to an offset before which all timestamps are smaller or equal.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub struct TimeIndex {
 }
 
 impl TimeIndex {
-    /// `entries`: how many the file is known to hold (0 or unknown).
+    /// `entries`: the number of entries in the file, if known (0 or unknown).
     pub fn new(file: Arc<LogFile>, base_offset: i64, max_bytes: u32, entries: Option<u32>) -> Self {
         debug_assert!(entries.is_none_or(|entries| entries == 0));
         let last = TimestampOffset { timestamp: NO_TIMESTAMP, offset: base_offset };
@@ -39,7 +39,7 @@ impl TimeIndex {
         &self.store.file
     }
 
-    /// Makes the index usable; damage that its size or its ends show is an error.
+    /// Loads the index; fails if its size or its first or last entry shows damage.
     pub fn load(&mut self, cache: &Arc<FileCache>) -> Result<(), LogError> {
         if self.store.is_loaded() {
             return Ok(());
@@ -64,7 +64,7 @@ impl TimeIndex {
         self.len() == 0
     }
 
-    /// One entry is kept free for the final one at roll.
+    /// One entry is reserved for the final one when the segment rolls.
     pub fn is_full(&self) -> bool {
         self.len() + 1 >= self.max_entries
     }
@@ -78,12 +78,13 @@ impl TimeIndex {
         Ok(self.parse(&self.store.get(cache, at)?))
     }
 
-    /// The last entry; timestamp -1 at the base offset when there is none.
+    /// The last entry; timestamp -1 at the base offset if there is none.
     pub fn last(&self) -> TimestampOffset {
         self.last
     }
 
-    /// The entry with the largest timestamp that is at most `timestamp`; -1 at the base offset when there is none.
+    /// The entry with the largest timestamp at or below `timestamp`; timestamp -1 at the base offset if there is
+    /// none.
     pub fn lookup(&self, cache: &Arc<FileCache>, timestamp: i64) -> Result<TimestampOffset, LogError> {
         let count = self.store.count_while(cache, |entry| self.parse(entry).timestamp <= timestamp)?;
         if count == 0 {
@@ -92,7 +93,7 @@ impl TimeIndex {
         self.entry(cache, count - 1)
     }
 
-    /// Adds an entry when its timestamp is larger than the last one's.
+    /// Adds an entry if its timestamp is larger than the last one's.
     pub fn maybe_push(&mut self, cache: &Arc<FileCache>, entry: TimestampOffset) -> Result<(), LogError> {
         if entry.timestamp <= self.last.timestamp || entry.offset < self.last.offset {
             return Ok(());
@@ -104,7 +105,7 @@ impl TimeIndex {
         self.store.push(cache, bytes)
     }
 
-    /// Drops entries at or above `offset`.
+    /// Removes entries at or above `offset`.
     pub fn truncate_to(&mut self, cache: &Arc<FileCache>, offset: i64) -> Result<(), LogError> {
         let keep = self.store.count_while(cache, |entry| self.parse(entry).offset < offset)?;
         self.store.truncate(cache, keep)?;
@@ -115,7 +116,7 @@ impl TimeIndex {
         Ok(())
     }
 
-    /// Takes over what a crash left of the entries below `offset`.
+    /// Recovers the entries below `offset` after a crash.
     pub fn restore(&mut self, cache: &Arc<FileCache>, offset: i64, log_bytes: u64) -> Result<(), LogError> {
         let base_offset = self.base_offset;
         let parse = |entry: &[u8; ENTRY_SIZE]| (number!(i64, entry, 0), i64::from(number!(i32, entry, 8)));
@@ -136,7 +137,7 @@ impl TimeIndex {
         self.store.reset(cache)
     }
 
-    /// Writes entries that are only in memory; the file exists afterwards. `true` when it was changed.
+    /// Writes the entries that are only in memory; creates the file if necessary. `true` if the file changed.
     pub fn write(&mut self, cache: &Arc<FileCache>) -> Result<bool, LogError> {
         self.store.write(cache)
     }

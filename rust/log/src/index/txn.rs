@@ -1,4 +1,4 @@
-//! The index of aborted transactions: what a read_committed fetch has to skip.
+//! The index of aborted transactions, which tells a read_committed consumer what to skip.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use crate::files::{FileCache, LogFile};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AbortedTxn {
     pub producer_id: i64,
-    /// Of the first record.
+    /// Offset of the transaction's first record.
     pub first_offset: i64,
-    /// Of the abort marker.
+    /// Offset of the abort marker.
     pub last_offset: i64,
     pub last_stable_offset: i64,
 }
@@ -35,7 +35,7 @@ impl AbortedTxn {
         bytes
     }
 
-    /// What follows `before` in the index of a segment, or what is wrong with it.
+    /// Parses the entry that follows the entry with last offset `before`; the error describes what is wrong.
     fn parse(bytes: &[u8; ENTRY_SIZE], before: i64) -> Result<Self, String> {
         let version = number!(i16, bytes, 0);
         let entry = Self {
@@ -50,7 +50,8 @@ impl AbortedTxn {
         if entry.last_offset <= before {
             return Err(format!("an entry of offset {} after {before}", entry.last_offset));
         }
-        // A transaction has a record before its marker, and readers go no further than that marker while it is open.
+        // A transaction has a record before its marker, and the last stable offset does not exceed the marker while
+        // it is open.
         let offsets = [entry.first_offset, entry.last_stable_offset - 1];
         if offsets.iter().any(|offset| !(-1..=entry.last_offset).contains(offset)) || entry.first_offset < 0 {
             return Err(format!("an entry that is no aborted transaction: {entry:?}"));
@@ -58,7 +59,7 @@ impl AbortedTxn {
         Ok(entry)
     }
 
-    /// The entries of the index of a segment that begins at `base_offset`, or where and why it cannot be one.
+    /// Parses the index of a segment that begins at `base_offset`; the error contains position and reason.
     pub fn parse_all(bytes: &[u8], base_offset: i64) -> Result<Vec<Self>, (u64, String)> {
         let (whole, rest) = bytes.as_chunks::<ENTRY_SIZE>();
         let mut entries: Vec<Self> = Vec::with_capacity(whole.len());
@@ -74,12 +75,12 @@ impl AbortedTxn {
     }
 }
 
-/// The aborted transactions of one segment, by rising last offset. The file is made with the first entry.
+/// The aborted transactions of one segment, in order of last offset. The file is created with the first entry.
 pub struct TxnIndex {
     file: Arc<LogFile>,
     base_offset: i64,
     entries: Option<Vec<AbortedTxn>>,
-    /// Entries that the file has.
+    /// The number of entries in the file.
     stored: usize,
 }
 
@@ -93,7 +94,7 @@ impl TxnIndex {
         &self.file
     }
 
-    /// Reads the file; LogError::Corrupt when it cannot be an index of this segment.
+    /// Reads the file; `LogError::Corrupt` if it cannot be an index of this segment.
     pub fn load(&mut self, cache: &Arc<FileCache>) -> Result<&mut Vec<AbortedTxn>, LogError> {
         if self.entries.is_none() {
             let entries = self.read(cache)?;
@@ -117,18 +118,18 @@ impl TxnIndex {
         })
     }
 
-    /// Whether nothing has to be read to know that there are no entries.
+    /// Whether the index is known to be empty without reading the file.
     pub fn is_known_empty(&self) -> bool {
         self.entries.as_ref().is_some_and(Vec::is_empty)
     }
 
-    /// Checksum of what the file holds, 0 when there is nothing; `None` when it was not read yet.
+    /// Checksum of the file's content, 0 if it is empty; `None` if it was not read yet.
     pub fn checksum(&self) -> Option<u32> {
         let entries = self.entries.as_ref()?;
         Some(entries[..self.stored].iter().fold(0, |crc, entry| crc32c::crc32c_append(crc, &entry.to_bytes())))
     }
 
-    /// Holds these entries instead of what the file has.
+    /// Replaces the entries.
     pub fn replace(&mut self, cache: &Arc<FileCache>, entries: Vec<AbortedTxn>) -> Result<(), LogError> {
         self.reset(cache)?;
         self.entries = Some(entries);
@@ -138,7 +139,7 @@ impl TxnIndex {
     pub fn push(&mut self, cache: &Arc<FileCache>, entry: AbortedTxn) -> Result<(), LogError> {
         self.load(cache)?.push(entry);
         match self.write(cache) {
-            // The entry stays in memory for the next time.
+            // The entry stays in memory until the next attempt.
             Err(error) if error.is_limit() => Ok(()),
             result => result,
         }
@@ -155,7 +156,7 @@ impl TxnIndex {
         Ok(())
     }
 
-    /// Drops what ended at or above `offset`.
+    /// Removes transactions whose last offset is at or above `offset`.
     pub fn truncate_to(&mut self, cache: &Arc<FileCache>, offset: i64) -> Result<(), LogError> {
         let entries = self.load(cache)?;
         let keep = entries.partition_point(|entry| entry.last_offset < offset);
@@ -177,12 +178,12 @@ impl TxnIndex {
         Ok(())
     }
 
-    /// Whether a file belongs to this index.
+    /// Whether the index has a file.
     pub fn has_file(&mut self, cache: &Arc<FileCache>) -> Result<bool, LogError> {
         Ok(!self.load(cache)?.is_empty())
     }
 
-    /// Adds what overlaps `[from, to)`; `true` when later segments need not be asked.
+    /// Adds the transactions that overlap `[from, to)`; `true` if later segments cannot contain more.
     pub fn collect(
         &mut self,
         cache: &Arc<FileCache>,

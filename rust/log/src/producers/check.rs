@@ -1,47 +1,47 @@
-//! Whether producers may append what they sent, and what they are afterwards.
+//! Decides whether producers may append their batches, and computes their new state.
 //!
-//! The check changes nothing: it gives an [`Update`] that is applied when the bytes are written.
+//! The check changes nothing: it returns an [`Update`], which is applied after the bytes are written.
 
 use klamm_records::header::{HEADER_LEN, Header};
 
 use super::entry::{Batch, Entry, NO_EPOCH, NO_SEQUENCE};
 use crate::error::AppendError;
 
-/// Who appends.
+/// The source of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A produce request.
     Client,
     /// A coordinator's records and transaction markers.
     Coordinator,
-    /// The leader's bytes, or our own at start: taken as they are.
+    /// The leader's batches, or our own during recovery: accepted unchanged.
     Replication,
     /// The metadata log.
     RaftLeader,
 }
 
-/// A transaction that a marker ended.
+/// A transaction that a marker completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompletedTxn {
     pub producer_id: i64,
     pub first_offset: i64,
-    /// Of the marker.
+    /// Offset of the marker.
     pub last_offset: i64,
     pub aborted: bool,
 }
 
-/// One producer's part of an append.
+/// The changes to one producer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change {
     pub(super) producer_id: i64,
     current: Entry,
-    /// The producer with only the batches that were added.
+    /// The producer with only the added batches.
     pub(super) updated: Entry,
-    /// First offset of the transaction that began and is still open, -1 when none.
+    /// First offset of the transaction that began and is still open, -1 if none did.
     pub(super) started: i64,
 }
 
-/// What an append changes; nothing is allocated for one producer and no marker.
+/// The changes of an append. For one producer without a marker, nothing is allocated.
 #[derive(Debug, Default)]
 pub struct Update {
     first: Option<Change>,
@@ -54,7 +54,7 @@ impl Update {
         self.first.iter().chain(&self.more)
     }
 
-    /// The change of `producer_id`, begun from what `current` gives.
+    /// The change of `producer_id`; a new one starts from the state that `current` returns.
     fn change_of(&mut self, producer_id: i64, current: impl FnOnce() -> Entry) -> &mut Change {
         let begin = || {
             let current = current();
@@ -76,7 +76,7 @@ impl Update {
         &mut self.more[at]
     }
 
-    /// Adds one batch of a producer, its offsets assigned; `current` tells what is known of the producer.
+    /// Adds one batch of a producer, with its offsets assigned; `current` returns the producer's state.
     pub fn add(
         &mut self,
         batch: &[u8],
@@ -88,7 +88,7 @@ impl Update {
         if !header.is_control() {
             return change.add_data(header, origin);
         }
-        // An empty control batch is what compaction leaves of a marker.
+        // Compaction may leave an empty control batch of a marker.
         let Some(marker) = Marker::parse(batch) else { return Ok(()) };
         if let Some(completed) = change.add_marker(header, &marker, origin)? {
             self.completed.push(completed);
@@ -135,7 +135,7 @@ impl Change {
             Err(AppendError::OutOfOrderSequence { producer_id: self.producer_id, found, last })
         };
         if epoch != self.updated.producer_epoch {
-            // A new epoch begins at 0; a producer that is not known (any more) may go on where it was.
+            // A new epoch starts at sequence 0; a producer that is not known (any more) may continue at any sequence.
             return if self.updated.producer_epoch == NO_EPOCH { Ok(()) } else { in_order(NO_SEQUENCE) };
         }
         if self.current.producer_epoch == NO_EPOCH {
@@ -161,7 +161,7 @@ impl Change {
         if found < current && origin != Origin::Replication {
             return Err(AppendError::CoordinatorFenced { producer_id: self.producer_id, found, current });
         }
-        // A marker without data before it completes nothing that a reader could see.
+        // A marker without data before it completes nothing that a consumer could see.
         let completed = (self.updated.txn_first_offset >= 0).then(|| CompletedTxn {
             producer_id: self.producer_id,
             first_offset: self.updated.txn_first_offset,
@@ -176,14 +176,14 @@ impl Change {
     }
 }
 
-/// The marker that ends a transaction (facts 3.5).
+/// The marker that ends a transaction (Apache Kafka's `EndTransactionMarker`).
 pub struct Marker {
     pub aborted: bool,
     pub coordinator_epoch: i32,
 }
 
 impl Marker {
-    /// The first record of a control batch, when that is a marker.
+    /// The first record of a control batch if it is a marker.
     pub fn parse(batch: &[u8]) -> Option<Self> {
         let header = Header::at_start_of(batch)?;
         if header.record_count() < 1 || header.compression_id() != 0 {
@@ -206,7 +206,7 @@ impl Marker {
     }
 }
 
-/// The front of what is left of a record.
+/// The unread bytes of a record.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {

@@ -1,8 +1,8 @@
-//! What is remembered of one producer: its epoch, its last five batches, its open transaction.
+//! The state of one producer: its epoch, its last five batches, its open transaction.
 
 use klamm_records::header::Header;
 
-/// Batches remembered of each producer, so that a repeated one is recognized.
+/// Batches that are kept for each producer to detect duplicates.
 pub const BATCHES_MAX: usize = 5;
 pub const NO_EPOCH: i16 = -1;
 pub const NO_SEQUENCE: i32 = -1;
@@ -30,7 +30,7 @@ impl Batch {
         self.last_offset - i64::from(self.offset_delta)
     }
 
-    /// The first sequence; sequences wrap from 2^31 - 1 to 0.
+    /// The first sequence number; sequence numbers wrap from 2^31 - 1 to 0.
     pub fn first_sequence(&self) -> i32 {
         if self.last_sequence == NO_SEQUENCE {
             return NO_SEQUENCE;
@@ -40,7 +40,7 @@ impl Batch {
     }
 }
 
-/// The sequence of a batch's last record.
+/// The sequence number of a batch's last record.
 pub fn last_sequence(header: &Header<'_>) -> i32 {
     if header.base_sequence() == NO_SEQUENCE {
         return NO_SEQUENCE;
@@ -49,16 +49,16 @@ pub fn last_sequence(header: &Header<'_>) -> i32 {
     (last & i64::from(i32::MAX)) as i32
 }
 
-/// A producer as the log knows it.
+/// The state of a producer in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub producer_epoch: i16,
-    /// Of the coordinator that wrote the last marker, -1 when there was none.
+    /// Epoch of the coordinator that wrote the last marker, -1 if there was none.
     pub coordinator_epoch: i32,
     pub last_timestamp: i64,
-    /// First offset of the open transaction, -1 when there is none.
+    /// First offset of the open transaction, -1 if there is none.
     pub txn_first_offset: i64,
-    /// The oldest first; `count` of them are used.
+    /// Oldest first; `count` of them are used.
     batches: [Batch; BATCHES_MAX],
     count: u8,
 }
@@ -66,7 +66,7 @@ pub struct Entry {
 const NO_BATCH: Batch = Batch { last_sequence: NO_SEQUENCE, last_offset: -1, offset_delta: 0, timestamp: -1 };
 
 impl Entry {
-    /// A producer of which nothing is known.
+    /// The state of an unknown producer.
     pub const UNKNOWN: Entry = Entry {
         producer_epoch: NO_EPOCH,
         coordinator_epoch: -1,
@@ -76,7 +76,7 @@ impl Entry {
         count: 0,
     };
 
-    /// The same producer without its batches: what an append adds to.
+    /// The same producer without its batches: the base to which an append adds.
     pub fn without_batches(&self) -> Self {
         Self { count: 0, ..*self }
     }
@@ -89,12 +89,12 @@ impl Entry {
         self.batches().last()
     }
 
-    /// Sequence of the last record, -1 when no batch is remembered.
+    /// Sequence number of the last record, -1 if no batch is kept.
     pub fn last_sequence(&self) -> i32 {
         self.last_batch().map_or(NO_SEQUENCE, |batch| batch.last_sequence)
     }
 
-    /// The remembered batch that `header` repeats.
+    /// The batch that `header` duplicates.
     pub fn duplicate_of(&self, header: &Header<'_>) -> Option<Batch> {
         if header.producer_epoch() != self.producer_epoch {
             return None;
@@ -103,7 +103,7 @@ impl Entry {
         self.batches().iter().find(|batch| batch.first_sequence() == first && batch.last_sequence == last).copied()
     }
 
-    /// Moves to an epoch; batches of another one are forgotten.
+    /// Changes the epoch; batches of another epoch are removed.
     pub fn set_epoch(&mut self, epoch: i16) {
         if self.producer_epoch != epoch {
             self.producer_epoch = epoch;
@@ -120,19 +120,19 @@ impl Entry {
         self.count += 1;
     }
 
-    /// How many batches may still be remembered.
+    /// How many more batches can be kept.
     pub fn room(&self) -> usize {
         BATCHES_MAX - usize::from(self.count)
     }
 
-    /// Remembers batches from before the others, at most as many as there is room for.
+    /// Adds batches from before the others, as many as fit.
     pub fn push_older(&mut self, older: &[Batch]) {
         let newer = *self;
         self.count = 0;
         older.iter().chain(newer.batches()).for_each(|batch| self.push(*batch));
     }
 
-    /// Takes over what an append added.
+    /// Applies the changes of an append.
     pub fn merge(&mut self, added: &Entry) {
         self.set_epoch(added.producer_epoch);
         for batch in added.batches() {
@@ -143,7 +143,7 @@ impl Entry {
         self.last_timestamp = added.last_timestamp;
     }
 
-    /// Whether the producer may be forgotten.
+    /// Whether the producer has expired.
     pub fn is_expired(&self, now_ms: i64, expiration_ms: i64) -> bool {
         self.txn_first_offset < 0 && now_ms.saturating_sub(self.last_timestamp) >= expiration_ms
     }

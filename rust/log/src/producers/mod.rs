@@ -1,4 +1,5 @@
-//! The producers of a log: what makes a repeated batch a duplicate and an open transaction unreadable.
+//! The producers of a log, used to detect duplicate batches and open transactions (Apache Kafka's
+//! `ProducerStateManager`).
 //!
 //! Invariants: (1) `entries` is the state after `map_end_offset - 1`; (2) `ongoing` holds exactly the producers whose entry
 //! has an open transaction; (3) a snapshot named `n` is the state before offset `n`.
@@ -27,11 +28,11 @@ use super::names::{FileName, Kind};
 /// All producers of one log.
 pub struct Producers {
     entries: HashMap<i64, Entry>,
-    /// First offset of each open transaction -> its producer.
+    /// First offset of each open transaction -> its producer id.
     ongoing: BTreeMap<i64, i64>,
-    /// First offset of each transaction that ended -> its marker's offset, until the high watermark passes that.
+    /// First offset of each completed transaction -> its marker's offset, until the high watermark passes the marker.
     unreplicated: BTreeMap<i64, i64>,
-    /// Producers whose batches were looked up in the log.
+    /// Producers whose earlier batches were already searched for in the log.
     recalled: HashSet<i64>,
     /// Offsets of the snapshot files.
     snapshots: BTreeSet<i64>,
@@ -40,7 +41,7 @@ pub struct Producers {
 }
 
 impl Producers {
-    /// Nobody yet; `snapshots` are the offsets of the files that are there.
+    /// Starts without producers; `snapshots` are the offsets of the existing files.
     pub fn new(snapshots: BTreeSet<i64>) -> Self {
         Self {
             entries: HashMap::new(),
@@ -65,12 +66,12 @@ impl Producers {
         self.map_end_offset = offset;
     }
 
-    /// What is known of a producer.
+    /// The state of a producer.
     pub fn get(&self, producer_id: i64) -> Entry {
         self.entries.get(&producer_id).copied().unwrap_or(Entry::UNKNOWN)
     }
 
-    /// The producer, if the log may hold batches of it that a snapshot has not; once for each.
+    /// Returns the producer if the log may contain batches of it that the snapshot lacks; once for each producer.
     pub fn begin_recall(&mut self, producer_id: i64) -> Option<Entry> {
         let entry = *self.entries.get(&producer_id)?;
         let may_be_older =
@@ -78,7 +79,7 @@ impl Producers {
         (may_be_older && self.recalled.insert(producer_id)).then_some(entry)
     }
 
-    /// Takes over batches that were found in the log, the oldest first; `false` when there are none.
+    /// Adds batches that were found in the log, oldest first; `false` if there are none.
     pub fn recall(&mut self, producer_id: i64, older: &[Batch]) -> bool {
         match self.entries.get_mut(&producer_id) {
             Some(entry) if !older.is_empty() => {
@@ -89,12 +90,12 @@ impl Producers {
         }
     }
 
-    /// The batch that `header` repeats.
+    /// The batch that `header` duplicates.
     pub fn duplicate_of(&self, header: &Header<'_>) -> Option<Batch> {
         self.entries.get(&header.producer_id())?.duplicate_of(header)
     }
 
-    /// Takes over what a written append changes, except for the transactions that it completed.
+    /// Applies the changes of a written append, except for the transactions that it completed.
     pub fn apply(&mut self, update: &Update) {
         for change in update.changes() {
             let entry = self.entries.entry(change.producer_id).or_insert(Entry::UNKNOWN);
@@ -105,7 +106,7 @@ impl Producers {
         }
     }
 
-    /// Ends a transaction; gives what the index of aborted ones has to hold.
+    /// Completes a transaction; returns the entry for the index of aborted transactions.
     pub fn complete(&mut self, txn: &CompletedTxn) -> Option<AbortedTxn> {
         let mut others = self.ongoing.iter().filter(|&(_, &producer_id)| producer_id != txn.producer_id);
         let last_stable_offset = others.next().map_or(txn.last_offset + 1, |(&first_offset, _)| first_offset);
@@ -119,12 +120,13 @@ impl Producers {
         })
     }
 
-    /// Adds one batch that is in the log already, whatever it says; gives the aborted transaction that it ended.
+    /// Replays one batch that is already in the log, whatever it contains; returns the aborted transaction that it
+    /// completed.
     pub fn replay(&mut self, batch: &[u8], header: &Header<'_>) -> Option<AbortedTxn> {
         let mut aborted = None;
         if header.has_producer_id() {
             let mut update = Update::default();
-            // Of replicated bytes only a wrong use of transactions is refused, and then the batch counts for nothing.
+            // Only invalid use of transactions makes a replicated batch fail; such a batch is ignored.
             if update.add(batch, header, Origin::Replication, || self.get(header.producer_id())).is_ok() {
                 self.apply(&update);
                 aborted = update.completed.first().and_then(|txn| self.complete(txn));
@@ -134,14 +136,14 @@ impl Producers {
         aborted
     }
 
-    /// The first offset that a read_committed reader must not pass, given the high watermark.
+    /// The first unstable offset, which a read_committed consumer must not pass, given the high watermark.
     pub fn first_unstable_offset(&self, high_watermark: i64) -> Option<i64> {
         let open = self.ongoing.keys().next();
         let ended = self.unreplicated.iter().find(|&(_, &last_offset)| last_offset >= high_watermark);
         open.into_iter().chain(ended.map(|(first_offset, _)| first_offset)).min().copied()
     }
 
-    /// Forgets ended transactions whose markers are below `offset`.
+    /// Removes completed transactions whose markers are below `offset`.
     pub fn forget_ended_below(&mut self, offset: i64) {
         self.unreplicated.retain(|_, last_offset| *last_offset >= offset);
     }
@@ -153,13 +155,13 @@ impl Producers {
             .is_some_and(|entry| entry.txn_first_offset >= 0 && entry.producer_epoch == producer_epoch)
     }
 
-    /// Forgets producers that were silent for long.
+    /// Removes producers that were inactive for `expiration_ms`.
     pub fn expire(&mut self, now_ms: i64, expiration_ms: i64) {
         self.entries.retain(|_, entry| !entry.is_expired(now_ms, expiration_ms));
         self.recalled.retain(|producer_id| self.entries.contains_key(producer_id));
     }
 
-    /// The log begins at `offset` now.
+    /// Applies a new log start offset.
     pub fn on_log_start(&mut self, offset: i64) {
         self.forget_ended_below(offset);
         self.map_end_offset = self.map_end_offset.max(offset);
@@ -179,7 +181,7 @@ impl Producers {
         &self.snapshots
     }
 
-    /// Writes the state to a snapshot file if it moved since the last one; gives that file's offset.
+    /// Writes a snapshot if the state changed since the last one; returns its offset.
     pub fn take_snapshot(
         &mut self,
         cache: &Arc<FileCache>,
@@ -198,11 +200,12 @@ impl Producers {
         Ok(Some(offset))
     }
 
-    /// Begins again from the newest snapshot that is whole, or from nothing at the start of `range`, which reaches from
-    /// the first record that is there to the last.
+    /// Reloads the state from the newest intact snapshot, or starts empty at the start of `range`, which spans the
+    /// existing records from first to last.
     ///
-    /// Snapshots outside of it are removed; so are damaged ones, which are told. The first record may lie below the log
-    /// start: Apache Kafka begins at that, and so forgets at a restart the producers that it knew while it ran.
+    /// Snapshots outside of `range` are removed; damaged ones are removed and reported. The first record may be below
+    /// the log start offset: Apache Kafka starts at the log start offset, and so loses producers at a restart that it
+    /// knew before.
     pub fn truncate_and_reload(
         &mut self,
         cache: &Arc<FileCache>,
@@ -242,7 +245,7 @@ impl Producers {
         Ok(())
     }
 
-    /// The producers as they were before `offset`, or before an earlier offset that has a whole snapshot; changes no file.
+    /// The producers before `offset`, or before an earlier offset that has an intact snapshot; changes no file.
     pub fn before(dir: &PartitionDir, offset: i64, snapshots: &BTreeSet<i64>) -> Result<Self, LogError> {
         let mut producers = Self::new(BTreeSet::new());
         for &at in snapshots.range(..=offset).rev() {
@@ -262,7 +265,7 @@ impl Producers {
         self.entries.insert(producer_id, entry);
     }
 
-    /// Forgets everything; the log goes on at `offset`.
+    /// Removes everything; the log continues at `offset`.
     pub fn truncate_fully(&mut self, cache: &Arc<FileCache>, dir: &PartitionDir, offset: i64) -> Result<(), LogError> {
         self.clear();
         for snapshot in std::mem::take(&mut self.snapshots) {
@@ -272,7 +275,7 @@ impl Producers {
         Ok(())
     }
 
-    /// Removes the snapshot of a segment that is gone.
+    /// Removes the snapshot of a removed segment.
     pub fn remove_snapshot(&mut self, cache: &Arc<FileCache>, dir: &PartitionDir, offset: i64) -> Result<(), LogError> {
         if self.snapshots.remove(&offset) {
             cache.remove(&snapshot_path(dir, offset))?;
@@ -280,7 +283,7 @@ impl Producers {
         Ok(())
     }
 
-    /// Removes snapshots that belong to no segment, except for the newest if it is above all of them.
+    /// Removes snapshots that belong to no segment, except for the newest if it is above all segments.
     pub fn remove_stray_snapshots(
         &mut self,
         cache: &Arc<FileCache>,
@@ -302,12 +305,12 @@ impl Producers {
     }
 }
 
-/// Where the snapshot of `offset` is.
+/// The path of the snapshot at `offset`.
 pub(super) fn snapshot_path(dir: &PartitionDir, offset: i64) -> std::path::PathBuf {
     dir.join(FileName::live(offset, Kind::Snapshot).to_string())
 }
 
-/// The producers of a snapshot file; the inner error tells why there are none.
+/// Reads the producers from a snapshot file; the inner error explains why they cannot be used.
 fn read_snapshot(path: &Path) -> Result<Result<Vec<(i64, Entry)>, String>, LogError> {
     let bytes = match fs::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Err(format!("{} is gone", path.display()))),
@@ -316,14 +319,14 @@ fn read_snapshot(path: &Path) -> Result<Result<Vec<(i64, Entry)>, String>, LogEr
     Ok(decode_snapshot(&bytes).map_err(|reason| format!("{} is damaged: {reason}; it is not used", path.display())))
 }
 
-/// The producers in the bytes of a snapshot, or what is wrong with them.
+/// Parses a snapshot; the error describes what is wrong.
 pub(super) fn decode_snapshot(bytes: &[u8]) -> Result<Vec<(i64, Entry)>, String> {
     snapshot::decode(bytes)
 }
 
 impl Producers {
-    /// Whether `batches` (whole, offsets assigned) may be appended, and what that changes. Gives the batch that a client's
-    /// repeats instead, if it does.
+    /// Checks whether `batches` (complete, offsets assigned) may be appended, and returns the changes. If a client's
+    /// batch is a duplicate, returns the earlier batch instead.
     pub(super) fn check(
         &self,
         batches: &[u8],

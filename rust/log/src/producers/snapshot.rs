@@ -1,6 +1,7 @@
-//! The file that producers survive a restart in (facts 3.2).
+//! The snapshot file that preserves the producers across a restart (`ProducerStateManager`'s format).
 //!
-//! int16 version 1, CRC-32C of what follows it, int32 count, and 46 bytes for each producer. Only its last batch is there.
+//! int16 version 1, CRC-32C of the rest, int32 count, and 46 bytes for each producer. Only its last batch is
+//! included.
 
 use super::entry::{Batch, Entry};
 
@@ -31,7 +32,7 @@ pub fn encode(producers: &[(i64, Entry)]) -> Vec<u8> {
     out
 }
 
-/// Takes fixed-size numbers off the front of an entry.
+/// Takes fixed-size numbers from the front of an entry.
 struct Numbers<'a>(&'a [u8]);
 
 impl Numbers<'_> {
@@ -69,7 +70,7 @@ fn decode_entry(bytes: &[u8]) -> (i64, Entry) {
     (producer_id, entry)
 }
 
-/// The producers in a snapshot file, or why it is none.
+/// Parses a snapshot file; the error describes what is wrong.
 pub fn decode(bytes: &[u8]) -> Result<Vec<(i64, Entry)>, String> {
     let Some((header, entries)) = bytes.split_first_chunk::<HEADER_SIZE>() else {
         return Err(format!("{} bytes", bytes.len()));

@@ -1,4 +1,4 @@
-//! What producers may append, as Apache Kafka 4.3 decides it, and what is remembered of them.
+//! What producers may append, following Apache Kafka 4.3, and what state is kept of them.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ fn send(log: &mut Log, producer: (i64, i16, i32), records: i32, transactional: b
     log.append_as_leader(&mut batch(&spec), 0, 0, Origin::Client).map_err(|error| error.code())
 }
 
-/// One record of producer 7.
+/// Appends one record of producer 7.
 fn append(log: &mut Log, epoch: i16, sequence: i32) -> Result<i64, ErrorCode> {
     send(log, (7, epoch, sequence), 1, false).map(|appended| appended.base_offset)
 }
@@ -90,7 +90,7 @@ fn the_last_five_batches_are_recognized() {
     for sequence in 0..2 {
         assert_eq!(append(&mut log, 0, sequence), OUT_OF_ORDER);
     }
-    // The same first sequence with another length is another batch.
+    // The same first sequence number with a different length is a different batch.
     assert_eq!(send(&mut log, (7, 0, 6), 2, false), Err(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER));
     assert_eq!(log.log_end_offset(), 7);
 }
@@ -117,7 +117,7 @@ fn producers_survive_roll_retention_and_restart() {
         assert!(send(&mut log, (7, 0, 99), 1, false).expect("recognized").duplicate, "clean: {clean}");
         assert_eq!(append(&mut log, 0, 101), OUT_OF_ORDER);
         assert_eq!(append(&mut log, 0, 100), Ok(101));
-        // Its only record is gone with its segment, but a snapshot knows the producer.
+        // Its only record was removed with its segment, but a snapshot contains the producer.
         assert!(send(&mut log, (8, 0, 0), 1, false).expect("recognized").duplicate, "clean: {clean}");
         assert_eq!(send(&mut log, (8, 0, 1), 1, false).map(|appended| appended.base_offset), Ok(102));
     }
@@ -176,7 +176,7 @@ fn open_transactions_hold_readers_back() {
     assert_eq!(log.last_stable_offset(4), 1);
     assert_eq!(send(&mut log, (1, 0, 2), 1, false), Err(ErrorCode::INVALID_TXN_STATE));
     assert_eq!(end(&mut log, 1, 0, false, 3), Ok(4));
-    // Undecided for readers until the marker itself is below the high watermark.
+    // Unstable for consumers until the marker itself is below the high watermark.
     assert_eq!(log.last_stable_offset(4), 1);
     assert_eq!(log.last_stable_offset(5), 3);
     assert_eq!(end(&mut log, 2, 0, true, 3), Ok(5));
@@ -202,7 +202,7 @@ fn markers_of_an_older_coordinator_or_epoch_are_refused() {
     send(&mut log, (1, 5, 1), 1, true).expect("begins");
     assert_eq!(end(&mut log, 1, 5, true, 2), Err(ErrorCode::TRANSACTION_COORDINATOR_FENCED));
     assert_eq!(end(&mut log, 1, 6, true, 3), Ok(3));
-    // The marker moved the producer to its epoch, where sequences begin again.
+    // The marker moved the producer to its epoch, where sequence numbers start at 0.
     assert_eq!(send(&mut log, (1, 5, 2), 1, true), Err(ErrorCode::INVALID_PRODUCER_EPOCH));
     assert_eq!(send(&mut log, (1, 6, 0), 1, true).map(|appended| appended.base_offset), Ok(4));
 }
@@ -223,7 +223,7 @@ fn a_follower_takes_what_its_leader_took() {
     let mut follower = create(&dir.path().join("t-1"), config());
     let mut bytes = Vec::new();
     for (sequence, offset) in [(0, 0), (5, 1), (3, 2)] {
-        // The leader forgot its producer between the batches.
+        // The producer expired on the leader between the batches.
         leader.expire_producers(i64::MAX);
         assert_eq!(append(&mut leader, 0, sequence), Ok(offset));
         bytes.extend(crate::testing::read_all(&mut leader, offset));

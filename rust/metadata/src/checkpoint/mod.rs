@@ -1,8 +1,8 @@
-//! Snapshot files, `<offset>-<epoch>.checkpoint` (facts 3.7), and what has their form: `bootstrap.checkpoint` is read here
-//! too.
+//! Snapshot files, `<offset>-<epoch>.checkpoint` (KIP-630), and files in the same format such as
+//! `bootstrap.checkpoint`.
 //!
-//! A file is batches whose offsets count from 0: a control batch that begins with a SnapshotHeader, batches of metadata
-//! records, a control batch with a SnapshotFooter. A file that does not end with a footer is no snapshot.
+//! A file consists of batches whose offsets count from 0: a control batch that starts with a SnapshotHeader, batches
+//! of metadata records, a control batch with a SnapshotFooter. A file without a footer at its end is not a snapshot.
 mod reader;
 #[cfg(test)]
 mod tests;
@@ -26,13 +26,13 @@ pub enum CheckpointError {
     Record(#[from] RecordError),
 }
 
-/// What a file says of itself.
+/// The header of a file.
 #[derive(Clone, Debug)]
 pub struct CheckpointHeader {
-    /// Epoch of the last record that the snapshot stands for.
+    /// Epoch of the last record in the snapshot.
     pub epoch: i32,
     /// Append time of that record in ms.
     pub last_contained_log_timestamp: i64,
-    /// What raft keeps in the file, behind the header: type and value.
+    /// The control records of the quorum after the header: type and value.
     pub control_records: Vec<(i16, Vec<u8>)>,
 }

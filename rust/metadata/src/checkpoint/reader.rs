@@ -1,4 +1,4 @@
-//! Reading a file: whole batches, each checked before a record of it is looked at.
+//! Reads a file: complete batches, each verified before its records are parsed.
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ use crate::checkpoint::CheckpointError;
 use crate::image::Provenance;
 use crate::records::Record;
 
-/// Bytes that the records of one batch take at most once decompressed.
+/// Limit on the decompressed size of a batch's records, in bytes.
 const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Bytes up to and with the length field.
+/// Bytes up to and including the length field.
 const PREFIX: usize = 12;
 
-/// Loads the snapshot that ends before `end_offset`.
+/// Loads the snapshot with this end offset (exclusive) and epoch.
 pub fn load_snapshot(path: &Path, end_offset: i64, epoch: i32) -> Result<MetadataImage, CheckpointError> {
     let mut image = MetadataImage::default();
     let mut reader = CheckpointReader::open(path)?;
@@ -43,7 +43,7 @@ pub fn read_records(path: &Path) -> Result<Vec<Vec<u8>>, CheckpointError> {
     Ok(values)
 }
 
-/// The values of a file, in order, whatever they mean.
+/// The values of a file, in order, without parsing them.
 pub fn read_values(path: &Path) -> Result<Vec<Vec<u8>>, CheckpointError> {
     let mut values = Vec::new();
     let mut reader = CheckpointReader::open(path)?;
@@ -55,14 +55,14 @@ pub fn read_values(path: &Path) -> Result<Vec<Vec<u8>>, CheckpointError> {
     Ok(values)
 }
 
-/// Reads all of a file: every batch must be whole and have its checksum, from the header to the footer.
+/// Reads the whole file: every batch must be complete and have a valid checksum, from the header to the footer.
 pub fn check(path: &Path) -> Result<(), LogError> {
     let mut reader = CheckpointReader::open(path)?;
     while reader.read_batch(|_| Ok(()))? {}
     Ok(())
 }
 
-/// The control records that a snapshot begins with, each type and value: its header, then raft's own.
+/// The control records at the start of a snapshot, each with type and value: its header, then those of the quorum.
 pub fn header_records(path: &Path) -> Result<Vec<(i16, Vec<u8>)>, LogError> {
     let mut reader = CheckpointReader::open(path)?;
     if !reader.read_batch(|_| Ok(()))? || reader.place == Place::Start {
@@ -79,7 +79,7 @@ pub fn header_records(path: &Path) -> Result<Vec<(i16, Vec<u8>)>, LogError> {
     Ok(found)
 }
 
-/// The epoch of a snapshot's first batch and the append time of the last record that it contains.
+/// The epoch of a snapshot's first batch, and the append time of the last record that it contains.
 pub fn first_words(path: &Path) -> Result<(i32, i64), LogError> {
     let mut reader = CheckpointReader::open(path)?;
     if !reader.read_batch(|_| Ok(()))? || reader.place == Place::Start {
@@ -88,17 +88,17 @@ pub fn first_words(path: &Path) -> Result<(i32, i64), LogError> {
     Ok((reader.epoch.unwrap_or_default(), reader.last_contained_log_timestamp))
 }
 
-/// Where in a file a reader is.
+/// The position of a reader in a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
-    /// A header must come.
+    /// A header must follow.
     Start,
     Records,
-    /// Nothing may come.
+    /// Nothing may follow.
     End,
 }
 
-/// A file being read, batch by batch.
+/// A file that is being read, batch by batch.
 struct CheckpointReader {
     path: PathBuf,
     file: BufReader<File>,
@@ -130,7 +130,7 @@ impl CheckpointReader {
         })
     }
 
-    /// Reads a batch and calls `on_value` with each metadata record in it; `false` at the end of a whole file.
+    /// Reads a batch and calls `on_value` with each metadata record in it; `false` at the end of a complete file.
     fn read_batch(&mut self, mut on_value: impl FnMut(&[u8]) -> Result<(), String>) -> Result<bool, LogError> {
         if self.left == 0 {
             return match self.place {
@@ -146,7 +146,7 @@ impl CheckpointReader {
         taken.map(|()| true)
     }
 
-    /// Reads the bytes of one batch, of which there must be as many as it says.
+    /// Reads the bytes of one batch, which must match its length.
     fn read_bytes(&mut self) -> Result<u64, LogError> {
         let mut prefix = [0; PREFIX];
         let size = if self.left < HEADER_LEN as u64 {
@@ -174,7 +174,7 @@ impl CheckpointReader {
         let batch = Batch::at_start_of(bytes).map_err(|error| error.to_string())?;
         batch.check().map_err(|error| error.to_string())?;
         let header = batch.header();
-        // Base offset and epoch lie outside the checksum, but can be told from their neighbours.
+        // The checksum does not cover base offset and epoch, but the neighbouring batches determine them.
         let epoch = *self.epoch.get_or_insert(header.leader_epoch());
         if header.base_offset() != self.next_offset || header.leader_epoch() != epoch {
             return Err(format!(

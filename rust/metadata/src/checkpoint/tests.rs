@@ -1,4 +1,4 @@
-//! Files written, read, cut and flipped.
+//! Files that are written, read, truncated and corrupted.
 use std::fs;
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::bootstrap::bootstrap_checkpoint;
 use crate::records::{FeatureLevelRecord, Record};
-use crate::testing::{Dice, Writer};
+use crate::testing::{Rng, Writer};
 
 fn header() -> CheckpointHeader {
     CheckpointHeader { epoch: 3, last_contained_log_timestamp: 77, control_records: vec![(5, vec![0, 0, 0, 1, 0])] }
@@ -42,12 +42,12 @@ proptest! {
         let (folder, path, _writer) = written(seed, 60);
         let bytes = fs::read(&path).expect("the file");
         let other = folder.path().join("damaged");
-        let mut dice = Dice::new(seed);
+        let mut rng = Rng::new(seed);
         for _ in 0..20 {
             let mut damaged = bytes.clone();
-            let at = dice.below(bytes.len());
-            match dice.below(3) {
-                0 => damaged[at] ^= 1 << dice.below(8),
+            let at = rng.below(bytes.len());
+            match rng.below(3) {
+                0 => damaged[at] ^= 1 << rng.below(8),
                 1 => damaged.truncate(at),
                 _ => damaged.splice(at..at, [0; 7]).for_each(drop),
             }

@@ -1,4 +1,4 @@
-//! Writing a file: under another name until it is whole and durable.
+//! Writes a file under a temporary name until it is complete and durable.
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -12,15 +12,15 @@ use crate::MetadataImage;
 use crate::checkpoint::{CheckpointError, CheckpointHeader};
 use crate::image_records;
 
-/// Records in a batch at most.
+/// Limit on the records in a batch.
 const BATCH_RECORDS_MAX: i32 = 1024;
-/// Bytes in a batch at most, as in the metadata log.
+/// Limit on the bytes in a batch, as in the metadata log.
 const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Room in a batch that is counted for a record beside its value.
+/// The space that is reserved in a batch for a record in addition to its value.
 const RECORD_OVERHEAD_MAX: usize = 64;
 const PART_SUFFIX: &str = ".part";
 
-/// Writes the snapshot of an image; its size in bytes. The file is not there before it is whole and durable.
+/// Writes the snapshot of an image; returns its size in bytes. The file appears only when it is complete and durable.
 pub fn write_snapshot(
     path: &Path,
     image: &MetadataImage,
@@ -37,7 +37,7 @@ pub fn write_snapshot(
     })
 }
 
-/// Writes a snapshot of values that mean something to others than Kafka, in the same form; its size in bytes.
+/// Writes a snapshot of values that are not Kafka's, in the same format; returns its size in bytes.
 pub fn write_values<V: AsRef<[u8]>>(
     path: &Path,
     values: &[V],
@@ -82,7 +82,7 @@ fn write_part(
     file.finish()
 }
 
-/// A file being written.
+/// A file that is being written.
 struct CheckpointWriter {
     path: PathBuf,
     file: BufWriter<File>,
@@ -147,7 +147,7 @@ impl CheckpointWriter {
         Ok(())
     }
 
-    /// Ends the file and makes it durable and read-only.
+    /// Completes the file, and makes it durable and read-only.
     fn finish(mut self) -> Result<u64, CheckpointError> {
         let footer = (ControlRecord::SnapshotFooter.kind(), ControlRecord::SnapshotFooter.value());
         self.append_control(std::iter::once(&footer))?;

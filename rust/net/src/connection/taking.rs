@@ -1,10 +1,11 @@
-//! How a connection takes a request: its steps before the answer.
+//! How a connection takes a request: the pipeline steps before the response.
 
 use std::task::Waker;
 
 use klamm_quorum::Taken;
 
-use super::{Connection, Ending, ask_outside, whole};
+use super::answering::{ask_outside, whole};
+use super::{Connection, Ending};
 use crate::answer::Answer;
 use crate::dispatch::{Route, Routed, route};
 use crate::handlers::Outcome;
@@ -13,15 +14,15 @@ use crate::pending::{Asked, Pending};
 use crate::pipeline::{Measured, authentication};
 use crate::transport::Transport;
 
-/// What came of looking at the next frame.
+/// The result of checking the next frame.
 pub(super) enum Step {
     Taken,
-    /// No whole frame, or one that has to wait.
+    /// There is no complete frame, or it must wait.
     Blocked,
 }
 
 impl<T: Transport> Connection<T> {
-    /// Takes the next frame if there is a whole one whose turn it is.
+    /// Takes the next frame if it is complete and may be processed now.
     pub(super) fn take_frame(&mut self, waker: &Waker) -> Step {
         if self.ending.is_some() || self.has_much_unsent() || self.is_muted() {
             return Step::Blocked;
@@ -45,7 +46,7 @@ impl<T: Transport> Connection<T> {
             .then(|| Measured::begin(routed.api, routed.version(), routed.body(frame), len, self.received_at));
         let asked = Asked { api: routed.api, request_bytes: len, measured };
         let step = match routed.route {
-            Route::Outside => self.take_outside(&routed, asked, waker),
+            Route::Outside | Route::Commit => self.take_outside(&routed, asked, waker),
             _ => self.take_own(&routed, asked, waker),
         };
         if matches!(step, Step::Taken) {
@@ -55,14 +56,14 @@ impl<T: Transport> Connection<T> {
         step
     }
 
-    /// Hands the request on, unless it is a fetch of the quorum's log that is answered here.
+    /// Passes the request on, unless it is a fetch of the quorum's log that can be answered here.
     fn take_outside(&mut self, routed: &Routed, mut asked: Asked, waker: &Waker) -> Step {
         let Ok(Some(frame)) = self.input.frame(self.core.config.request_bytes_max) else {
             unreachable!("it was there just before")
         };
         match replica_fetch::take(&self.core, &self.listener, routed, frame, waker) {
             Taken::Answered(body) => match whole(routed.header, &body) {
-                // Nothing is before it: else it would not have been admitted.
+                // No request is before it: otherwise it would not have been admitted.
                 Ok(frame) => {
                     asked.measured.iter_mut().for_each(|measured| measured.handled());
                     self.send(frame, asked);
@@ -92,12 +93,12 @@ impl<T: Transport> Connection<T> {
         Step::Taken
     }
 
-    /// Lets the engine's handler answer the request, now or later.
+    /// Runs the engine's handler, which answers the request now or later.
     fn take_own(&mut self, routed: &Routed, mut asked: Asked, waker: &Waker) -> Step {
         let is_next = self.pending.is_empty();
         let unsent = self.output.len();
         let before = if is_next { self.output.take_bytes() } else { Vec::new() };
-        let mut answer = Answer::behind(before);
+        let mut answer = Answer::after(before);
         if asked.measured.is_some() {
             answer.writer.count_errors();
         }
@@ -116,7 +117,7 @@ impl<T: Transport> Connection<T> {
         }
     }
 
-    /// Puts what became of a request where it belongs; a reason to close, if there is one.
+    /// Stores the outcome of a request in the right place; returns an error if the connection must close.
     fn keep(
         &mut self,
         outcome: Outcome,
@@ -149,7 +150,7 @@ impl<T: Transport> Connection<T> {
         None
     }
 
-    /// Takes nothing more; what was taken is still answered.
+    /// Takes no further requests; earlier ones are still answered.
     pub(super) fn refuse(&mut self, reason: String) -> Step {
         self.ending = Some(Ending::Refused(reason));
         Step::Blocked

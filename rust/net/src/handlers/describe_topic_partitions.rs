@@ -1,4 +1,4 @@
-//! DescribeTopicPartitions: topics by name, from a cursor on, at most so many partitions at a time (KIP-966).
+//! DescribeTopicPartitions: topics by name, from a cursor on, with a limited number of partitions (KIP-966).
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use crate::brokers::Brokers;
 use crate::pipeline::Topics;
 use crate::topic_name::{is_internal, is_valid};
 
-/// A version of Metadata that tells everything: the states of partitions are told alike.
+/// The latest version of Metadata, whose partition states are used here.
 const LATEST_METADATA: i16 = 13;
 
 pub fn handle(call: Call<'_>, body: &[u8]) -> Outcome {
@@ -49,7 +49,7 @@ fn is_valid_cursor(request: &DescribeTopicPartitionsRequest<'_>) -> bool {
     })
 }
 
-/// The topics to tell, ascending, from `first` on: those that are named, or all.
+/// The topics to return, in ascending order from `first` on: those requested, or all.
 fn wanted<'a>(named: &'a BTreeSet<Cow<'_, str>>, allowed: Topics<'a>, first: &str) -> Vec<&'a str> {
     if named.is_empty() {
         let all = allowed.image.topics().sorted_names();

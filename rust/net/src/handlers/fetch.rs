@@ -1,4 +1,5 @@
-//! Fetch: what is there is answered at once, else the request waits on its partitions (KIP-74, KIP-227).
+//! Fetch: answered immediately if there is enough data, otherwise the request waits on its partitions (KIP-74,
+//! KIP-227).
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -18,21 +19,21 @@ use super::{Call, Outcome};
 use crate::answer::Answer;
 use crate::core::Core;
 use crate::fetch_context::Context;
-use crate::fetch_read::{Gathered, Limits, Told};
+use crate::fetch_read::{Gathered, Limits, PartitionResult};
 use crate::link::Link;
 use crate::pipeline::Topics;
 use crate::session::TopicKey;
 
-/// Records of up to this many bytes are read into the answer: one `send` is cheaper than `send` and `sendfile`.
+/// Records of up to this many bytes are copied into the response: one `send` is cheaper than `send` and `sendfile`.
 const INLINE_BYTES_MAX: usize = 16 << 10;
-/// At most this many bytes of an answer's records are in memory.
+/// At most this many bytes of a response's records are in memory.
 const INLINE_BYTES_MAX_OF_ANSWER: usize = 256 << 10;
-/// Version up to which clients do not know KAFKA_STORAGE_ERROR.
+/// Up to this version clients do not know KAFKA_STORAGE_ERROR.
 const NO_STORAGE_ERROR_VERSION: i16 = 5;
-/// First version that is told the leader (KIP-951).
+/// First version with the current leader (KIP-951).
 const LEADER_VERSION: i16 = 16;
 
-/// A fetch that found too little and waits for more.
+/// A fetch that found too little data and waits for more.
 pub struct WaitingFetch {
     api: &'static Api,
     version: i16,
@@ -42,7 +43,7 @@ pub struct WaitingFetch {
     limits: Limits,
     pub deadline: Instant,
     waiter: Option<Arc<FetchWaiter>>,
-    /// Partitions that could be read when the fetch began to wait.
+    /// The number of readable partitions when the fetch began to wait.
     watched: usize,
 }
 
@@ -82,20 +83,21 @@ pub fn handle(call: Call<'_>, header: ResponseHeader, waker: &Waker, body: &[u8]
 }
 
 impl WaitingFetch {
-    /// The frame that this fetch still owes.
+    /// The header of the response.
     pub fn header(&self) -> ResponseHeader {
         self.header
     }
 
-    /// Whether something happened that may complete the fetch.
+    /// Whether an event occurred that may complete the fetch.
     pub fn is_woken(&self) -> bool {
         self.waiter.as_ref().is_none_or(|waiter| waiter.has_ended())
     }
 
-    /// Writes the answer when there is enough, or `at_once`; else waits on every partition it reads.
+    /// Writes the response if there is enough data or if `at_once` is set; otherwise waits on every partition of the
+    /// fetch.
     pub fn answer_or_wait(&mut self, core: &Core, answer: &mut Answer, waker: &Waker, at_once: bool) -> bool {
         let image = core.backend.image();
-        let found = self.gather(core, &image);
+        let found = self.gather(core, &image, self.waiter.is_none());
         let has_lost_one = found.partitions.len() < self.watched;
         if at_once || has_lost_one || found.is_enough(&self.limits) {
             self.write(core, &image, found, answer);
@@ -103,10 +105,10 @@ impl WaitingFetch {
         }
         let waiter = Arc::new(FetchWaiter::new(waker.clone()));
         for partition in &found.partitions {
-            partition.watch(waiter.clone());
+            partition.watch(self.limits.awaits(), waiter.clone());
         }
-        // What came between reading and watching woke nobody.
-        let found = self.gather(core, &image);
+        // A change between reading and watching woke nothing, so read again.
+        let found = self.gather(core, &image, false);
         if found.is_enough(&self.limits) {
             waiter.end();
             self.write(core, &image, found, answer);
@@ -117,21 +119,22 @@ impl WaitingFetch {
         false
     }
 
-    fn gather(&self, core: &Core, image: &MetadataImage) -> Gathered {
-        let mut found = Gathered::new(&self.limits);
+    fn gather(&self, core: &Core, image: &MetadataImage, is_first_look: bool) -> Gathered {
+        let mut found = Gathered::new(&self.limits, is_first_look);
         let topics = Topics::new(&core.pipeline.authorizer, &self.connection, self.api, image);
         match &self.context {
             Context::Sessionless(wanted) | Context::Full { wanted, .. } => {
                 for wanted in wanted {
-                    let told = found.read(core, topics, wanted, &self.limits);
-                    found.told.push(Told { turn: 0, ..told });
+                    let partition = found.read(core, topics, wanted, &self.limits, -1);
+                    found.results.push(PartitionResult { turn: 0, ..partition });
                 }
             }
             Context::Session { session, .. } => {
                 for (turn, cached) in session.lock().partitions.iter() {
-                    let told = found.read(core, topics, &cached.wanted, &self.limits);
-                    if cached.must_tell(&told.result) {
-                        found.told.push(Told { turn, ..told });
+                    let sent = cached.high_watermark();
+                    let partition = found.read(core, topics, &cached.wanted, &self.limits, sent);
+                    if cached.must_send(&partition.result) {
+                        found.results.push(PartitionResult { turn, ..partition });
                     }
                 }
             }
@@ -141,23 +144,23 @@ impl WaitingFetch {
 
     fn write(&mut self, core: &Core, image: &MetadataImage, mut found: Gathered, answer: &mut Answer) {
         if self.version <= NO_STORAGE_ERROR_VERSION {
-            for told in &mut found.told {
-                if told.result.error == ErrorCode::KAFKA_STORAGE_ERROR {
-                    told.result.error = ErrorCode::NOT_LEADER_OR_FOLLOWER;
+            for partition in &mut found.results {
+                if partition.result.error == ErrorCode::KAFKA_STORAGE_ERROR {
+                    partition.result.error = ErrorCode::NOT_LEADER_OR_FOLLOWER;
                 }
             }
         }
-        // What is not there is told last, as by Apache Kafka.
-        found.told.sort_by_key(|told| {
-            matches!(told.result.error, ErrorCode::UNKNOWN_TOPIC_ID | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
+        // Partitions with errors for missing topics come last, as in Apache Kafka.
+        found.results.sort_by_key(|partition| {
+            matches!(partition.result.error, ErrorCode::UNKNOWN_TOPIC_ID | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
         });
         let mut leaders = Leaders::new(image, &self.connection.listener);
         if self.version >= LEADER_VERSION {
-            name_leaders(&mut leaders, image, &mut found.told);
+            name_leaders(&mut leaders, image, &mut found.results);
         }
-        let (error, session_id) = self.context.tell(&core.sessions, &found.told);
-        let told = if error.is_error() { &[][..] } else { &found.told[..] };
-        let topics = told.chunk_by(|one, next| one.topic == next.topic);
+        let (error, session_id) = self.context.record(&core.sessions, &found.results);
+        let results = if error.is_error() { &[][..] } else { &found.results[..] };
+        let topics = results.chunk_by(|one, next| one.topic == next.topic);
         let mut slices = Vec::new();
         let out = &mut answer.writer;
         let mut out = FetchResponseWriter::begin(out, self.version, error, session_id, topics.clone().count());
@@ -168,14 +171,14 @@ impl WaitingFetch {
                 TopicKey::Id(id) => ("", *id),
             };
             out.begin_topic(name, id, partitions.len());
-            for told in partitions {
-                out.partition(told.index, &told.result);
-                if let Some(records) = &told.records
-                    && !write_inline(&mut out, told, &mut inline_left)
+            for partition in partitions {
+                out.partition(partition.index, &partition.result);
+                if let Some(records) = &partition.records
+                    && !write_inline(&mut out, partition, &mut inline_left)
                 {
                     slices.push((out.position(), records.clone()));
                 }
-                out.end_partition(&told.result);
+                out.end_partition(&partition.result);
             }
             out.end_topic();
         }
@@ -192,9 +195,9 @@ impl Drop for WaitingFetch {
     }
 }
 
-/// Reads few records into the answer when that needs no waiting.
-fn write_inline(out: &mut FetchResponseWriter<'_>, told: &Told, left: &mut usize) -> bool {
-    let Some(records) = &told.records else { return true };
+/// Copies a small number of records into the response if that needs no waiting.
+fn write_inline(out: &mut FetchResponseWriter<'_>, partition: &PartitionResult, left: &mut usize) -> bool {
+    let Some(records) = &partition.records else { return true };
     if records.len > INLINE_BYTES_MAX.min(*left) {
         return false;
     }
@@ -204,24 +207,24 @@ fn write_inline(out: &mut FetchResponseWriter<'_>, told: &Told, left: &mut usize
     })
 }
 
-fn name_leaders(leaders: &mut Leaders<'_>, image: &MetadataImage, told: &mut [Told]) {
-    for told in told {
-        if matches!(told.result.error, ErrorCode::NOT_LEADER_OR_FOLLOWER | ErrorCode::FENCED_LEADER_EPOCH) {
-            let topic = match &told.topic {
+fn name_leaders(leaders: &mut Leaders<'_>, image: &MetadataImage, results: &mut [PartitionResult]) {
+    for partition in results {
+        if matches!(partition.result.error, ErrorCode::NOT_LEADER_OR_FOLLOWER | ErrorCode::FENCED_LEADER_EPOCH) {
+            let topic = match &partition.topic {
                 TopicKey::Name(name) => image.topics().by_name(name),
                 TopicKey::Id(id) => image.topics().by_id(*id),
             };
-            told.result.current_leader = Some(leaders.name(topic.map(|topic| &**topic), told.index));
+            partition.result.current_leader = Some(leaders.name(topic.map(|topic| &**topic), partition.index));
         }
     }
 }
 
-/// An answer that says the same of everything; newer clients read it from the top alone.
+/// A response with the same error everywhere; newer clients read only the top-level error.
 fn write_error(answer: &mut Answer, version: i16, request: &FetchRequest<'_>, code: ErrorCode) {
     let topics = request.topics.clone();
-    let told = if version < TOPIC_ID_VERSION { topics.len() } else { 0 };
-    let mut out = FetchResponseWriter::begin(&mut answer.writer, version, code, request.session_id, told);
-    for topic in topics.take(told) {
+    let topic_count = if version < TOPIC_ID_VERSION { topics.len() } else { 0 };
+    let mut out = FetchResponseWriter::begin(&mut answer.writer, version, code, request.session_id, topic_count);
+    for topic in topics.take(topic_count) {
         let key = TopicKey::of(&topic.topic);
         let name = if let TopicKey::Name(name) = &key { name } else { "" };
         out.begin_topic(name, Uuid::ZERO, topic.partitions.len());

@@ -1,11 +1,11 @@
-//! Who leads a partition and where it is reached, told beside an error (KIP-951).
+//! The leader of a partition and its endpoint, sent with an error (KIP-951).
 
 use klamm_metadata::MetadataImage;
 use klamm_metadata::cluster::BrokerRegistration;
 use klamm_metadata::topic::Topic;
 use klamm_wire::topic::NodeEndpoint;
 
-/// The leaders that an answer names, gathered while it is made.
+/// The leaders in a response, collected while it is written.
 pub struct Leaders<'a> {
     image: &'a MetadataImage,
     listener: &'a str,
@@ -17,7 +17,8 @@ impl<'a> Leaders<'a> {
         Self { image, listener, endpoints: Vec::new() }
     }
 
-    /// Id and epoch of the partition's leader, which [`Leaders::into_endpoints`] then has too; -1 both when unknown.
+    /// Id and epoch of the partition's leader, which is added to [`Leaders::into_endpoints`]; both -1 if it is
+    /// unknown.
     pub fn name(&mut self, topic: Option<&Topic>, index: i32) -> (i32, i32) {
         let partition = topic.and_then(|topic| topic.partition(index));
         let Some(partition) = partition else { return (-1, -1) };
@@ -34,7 +35,7 @@ impl<'a> Leaders<'a> {
     }
 }
 
-/// The brokers that are alive and have the listener.
+/// The live brokers that have the listener.
 pub fn endpoints(image: &MetadataImage, listener: &str) -> Vec<NodeEndpoint> {
     let alive = image.brokers().values().filter(|broker| !broker.fenced);
     alive.filter_map(|broker| endpoint(broker, listener)).collect()

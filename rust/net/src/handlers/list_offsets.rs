@@ -1,4 +1,4 @@
-//! ListOffsets: the offset of a time, or of one of the special ones (facts 6.9).
+//! ListOffsets: the offset for a timestamp, or for a special timestamp.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -14,7 +14,7 @@ use super::{Call, Outcome};
 use crate::core::Core;
 use crate::pipeline::{Topics, id_with_partition};
 
-/// First version that knows OFFSET_NOT_AVAILABLE.
+/// First version with OFFSET_NOT_AVAILABLE.
 const OFFSET_NOT_AVAILABLE_VERSION: i16 = 5;
 
 pub fn handle(call: Call<'_>, body: &[u8]) -> Outcome {
@@ -35,7 +35,7 @@ pub fn handle(call: Call<'_>, body: &[u8]) -> Outcome {
         found.unwrap_or_else(|code| ListOffsetsResult::none(for_version(code, call.context.version)))
     };
     let out = &mut call.answer.writer;
-    // Refused as a whole, a request is answered entry by entry, whatever it repeats.
+    // A request that is rejected as a whole is answered entry by entry, including repeated ones.
     if !is_level_known || (twice.is_empty() && is_plain(&request)) {
         let named = request.topics.clone().map(|topic| (topic.name, topic.partitions));
         write_response(out, call.context.version, named, answer);
@@ -46,13 +46,13 @@ pub fn handle(call: Call<'_>, body: &[u8]) -> Outcome {
     Outcome::Answered
 }
 
-/// Whether every topic is named once, and has partitions.
+/// Whether every topic appears once and has partitions.
 fn is_plain(request: &ListOffsetsRequest<'_>) -> bool {
     let mut seen = HashSet::new();
     request.topics.clone().all(|topic| topic.partitions.len() > 0 && seen.insert(topic.name))
 }
 
-/// Each topic and each of its partitions once, where it is named first; a topic without partitions is left out.
+/// Each topic and each of its partitions once, at its first position; topics without partitions are omitted.
 fn each_once<'a>(request: &ListOffsetsRequest<'a>) -> Vec<(Cow<'a, str>, Vec<ListOffsetsPartition>)> {
     let mut topics: Vec<(Cow<'a, str>, Vec<ListOffsetsPartition>)> = Vec::new();
     let mut places = HashMap::new();
@@ -102,7 +102,7 @@ fn is_supported(timestamp: i64, version: i16) -> bool {
     timestamp >= 0 || special.is_some_and(|(_, since)| version >= *since)
 }
 
-/// Old clients know the leader's want of offsets by another name.
+/// Old clients know OFFSET_NOT_AVAILABLE under another error code.
 fn for_version(code: ErrorCode, version: i16) -> ErrorCode {
     match code {
         ErrorCode::OFFSET_NOT_AVAILABLE if version < OFFSET_NOT_AVAILABLE_VERSION => ErrorCode::LEADER_NOT_AVAILABLE,
@@ -110,7 +110,7 @@ fn for_version(code: ErrorCode, version: i16) -> ErrorCode {
     }
 }
 
-/// The partitions that the request names more than once.
+/// The partitions that the request contains more than once.
 fn named_twice(request: &ListOffsetsRequest<'_>) -> HashSet<(String, i32)> {
     let mut seen = HashSet::new();
     let mut twice = HashSet::new();

@@ -1,4 +1,4 @@
-//! Metadata: brokers, topics and partitions as the committed image has them.
+//! Metadata: brokers, topics and partitions from the committed image.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -17,14 +17,14 @@ use crate::brokers::Brokers;
 use crate::pipeline::Topics;
 use crate::topic_name::{is_internal, is_valid};
 
-/// What everyone may do with a topic while there is no authorizer: read, write, create, delete, alter, describe and both
-/// config operations, by the numbers of AclOperation.
+/// The authorized operations on a topic without an authorizer: read, write, create, delete, alter, describe and both
+/// config operations, by the codes of `AclOperation`.
 pub const TOPIC_OPERATIONS: i32 = 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 11;
 /// The same for the cluster: create, alter, describe, cluster action, both config operations, idempotent write.
 const CLUSTER_OPERATIONS: i32 = 1 << 5 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 12;
 
-/// One topic of the answer.
-enum Found<'a> {
+/// One topic of the response.
+enum TopicResult<'a> {
     Topic(&'a Topic),
     Missing { name: Option<Cow<'a, str>>, id: Uuid, error: ErrorCode },
 }
@@ -41,7 +41,7 @@ pub fn handle(call: Call<'_>, body: &[u8]) -> Outcome {
     let image = call.core.backend.image();
     let found = match request.topics.clone() {
         Some(named) => find(&call, call.topics(&image), named, request.allow_auto_topic_creation),
-        None => call.topics(&image).all().map(Found::Topic).collect(),
+        None => call.topics(&image).all().map(TopicResult::Topic).collect(),
     };
     write(call, &image, &request, &found);
     Outcome::Answered
@@ -49,14 +49,14 @@ pub fn handle(call: Call<'_>, body: &[u8]) -> Outcome {
 
 type Queries<'a> = Elements<'a, TopicQuery<'a>>;
 
-/// Versions 10 and 11 have topic ids that must not be used, and names that must not be null.
+/// Versions 10 and 11 have topic ids that must be zero, and names that must not be null.
 fn may_ask(mut topics: Queries<'_>, version: i16) -> bool {
     let is_plain = |topic: TopicQuery<'_>| topic.id.is_zero() && topic.name.is_some();
-    // Later ones must have a name where there is no id at all.
+    // Later versions need a name only if there is no id.
     (version >= TOPIC_ID_VERSION && topics.clone().any(|topic| !topic.id.is_zero())) || topics.all(is_plain)
 }
 
-fn find<'a>(call: &Call<'_>, topics: Topics<'a>, named: Queries<'a>, may_create: bool) -> Vec<Found<'a>> {
+fn find<'a>(call: &Call<'_>, topics: Topics<'a>, named: Queries<'a>, may_create: bool) -> Vec<TopicResult<'a>> {
     if named.clone().any(|topic| !topic.id.is_zero()) {
         let mut seen = HashSet::new();
         let ids = named.map(|topic| topic.id).filter(|id| !id.is_zero() && seen.insert(*id));
@@ -66,31 +66,31 @@ fn find<'a>(call: &Call<'_>, topics: Topics<'a>, named: Queries<'a>, may_create:
     let names = named.filter_map(|topic| topic.name).filter(|name| seen.insert(name.clone()));
     let found: Vec<_> = names.map(|name| find_by_name(topics, name)).collect();
     if may_create && call.core.config.auto_create_topics {
-        call.core.events.push_auto_create(found.iter().filter_map(Found::creatable));
+        call.core.events.push_auto_create(found.iter().filter_map(TopicResult::creatable));
     }
     found
 }
 
-fn find_by_id(topics: Topics<'_>, id: Uuid) -> Found<'_> {
+fn find_by_id(topics: Topics<'_>, id: Uuid) -> TopicResult<'_> {
     match topics.with_id(id) {
-        Ok(topic) => Found::Topic(topic),
-        Err(error) => Found::Missing { name: None, id, error },
+        Ok(topic) => TopicResult::Topic(topic),
+        Err(error) => TopicResult::Missing { name: None, id, error },
     }
 }
 
-fn find_by_name<'a>(topics: Topics<'a>, name: Cow<'a, str>) -> Found<'a> {
+fn find_by_name<'a>(topics: Topics<'a>, name: Cow<'a, str>) -> TopicResult<'a> {
     match topics.named(&name) {
-        Ok(topic) => Found::Topic(topic),
+        Ok(topic) => TopicResult::Topic(topic),
         Err(error) => {
             let is_invalid = error == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION && !is_valid(&name);
             let error = if is_invalid { ErrorCode::INVALID_TOPIC_EXCEPTION } else { error };
-            Found::Missing { name: Some(name), id: Uuid::ZERO, error }
+            TopicResult::Missing { name: Some(name), id: Uuid::ZERO, error }
         }
     }
 }
 
-impl Found<'_> {
-    /// Name of a topic that does not exist and could.
+impl TopicResult<'_> {
+    /// Name of a topic that does not exist but may be created.
     fn creatable(&self) -> Option<&str> {
         match self {
             Self::Missing { name, error: ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, .. } => name.as_deref(),
@@ -118,10 +118,10 @@ impl Found<'_> {
     }
 }
 
-fn write(call: Call<'_>, image: &MetadataImage, request: &MetadataRequest<'_>, found: &[Found<'_>]) {
+fn write(call: Call<'_>, image: &MetadataImage, request: &MetadataRequest<'_>, found: &[TopicResult<'_>]) {
     let version = call.context.version;
     let alive = endpoints(image, &call.context.listener.name);
-    // Any broker forwards to the controller, so any is as good.
+    // Every broker forwards to the controller, so any broker will do.
     let controller_id = alive.first().map_or(-1, |broker| broker.node_id);
     let cluster_id = Some(call.core.cluster_id.as_str());
     let out = &mut call.answer.writer;
@@ -131,7 +131,7 @@ fn write(call: Call<'_>, image: &MetadataImage, request: &MetadataRequest<'_>, f
     for found in found {
         let head = found.head();
         out.begin_topic(&head);
-        if let Found::Topic(topic) = found {
+        if let TopicResult::Topic(topic) = found {
             for (index, partition) in topic.partitions() {
                 out.partition(&brokers.state(index, partition, version));
             }
@@ -142,9 +142,9 @@ fn write(call: Call<'_>, image: &MetadataImage, request: &MetadataRequest<'_>, f
     out.end(asked(request.include_cluster_authorized_operations, CLUSTER_OPERATIONS), ErrorCode::NONE);
 }
 
-/// The same error for every topic, and nothing else.
+/// A response with the same error for every topic.
 fn write_refusal(call: Call<'_>, topics: Queries<'_>) {
-    // Where ids are allowed Apache Kafka does not look for the name that is missing, and fails.
+    // If ids are allowed, Apache Kafka does not check for the missing name, and fails.
     let error = if call.context.version < TOPIC_ID_VERSION {
         ErrorCode::INVALID_REQUEST
     } else {

@@ -1,4 +1,4 @@
-//! The requests that the engine answers itself, a file each.
+//! The requests that the engine answers itself, one file for each API.
 
 pub mod api_versions;
 pub mod describe_topic_partitions;
@@ -18,30 +18,30 @@ use super::answer::Answer;
 use super::core::Core;
 use super::pipeline::{RequestContext, Topics};
 
-/// One request on its way through a handler.
+/// One request that is being handled.
 pub struct Call<'a> {
     pub core: &'a Core,
     pub context: RequestContext<'a>,
-    /// Where the answer goes; its frame and header are begun.
+    /// The response; its frame and header are already started.
     pub answer: &'a mut Answer,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 pub enum Outcome {
-    /// The answer's body is written.
+    /// The response body is written.
     Answered,
-    /// The request wants no answer (acks=0).
+    /// The request expects no response (acks=0).
     Silent,
-    /// The answer is written but for error codes that are not known yet.
+    /// The response is written except for error codes that are not known yet.
     Acks(produce::WaitingProduce),
     /// Nothing is written yet: the fetch waits for data.
     Fetch(Box<fetch::WaitingFetch>),
-    /// The connection has to be closed, for this reason.
+    /// The connection must be closed, for this reason.
     Close(String),
 }
 
 impl<'a> Call<'a> {
-    /// The topics of an image as this request may see them.
+    /// The topics of an image that this request may access.
     pub fn topics<'t>(&self, image: &'t MetadataImage) -> Topics<'t>
     where
         'a: 't,
@@ -49,7 +49,7 @@ impl<'a> Call<'a> {
         Topics::new(&self.core.pipeline.authorizer, self.context.connection, self.context.api, image)
     }
 
-    /// What Apache Kafka does with a request that it cannot read.
+    /// Handles a malformed request as Apache Kafka does.
     pub fn malformed(&self, error: WireError) -> Outcome {
         let (name, version) = (self.context.api.name, self.context.version);
         Outcome::Close(format!("malformed {name} request, version {version}: {error}"))

@@ -1,4 +1,4 @@
-//! OffsetForLeaderEpoch: where an epoch ended, so that a reader can find where its log left the leader's (KIP-320).
+//! OffsetForLeaderEpoch: the end offset of an epoch, by which a consumer detects log truncation (KIP-320).
 
 use klamm_base::ErrorCode;
 use klamm_wire::offset_for_leader_epoch::{EpochPartition, EpochResult, OffsetForLeaderEpochRequest, write_response};

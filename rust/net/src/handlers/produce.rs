@@ -1,4 +1,4 @@
-//! Produce: batches appended where they lie in the frame, the answer kept until what it promises is true.
+//! Produce: appends batches from the frame without copying, and holds the response until they are acknowledged.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,19 +23,19 @@ use crate::topic_name::is_internal;
 
 /// acks of a produce that waits for all in-sync replicas.
 const ALL: i16 = -1;
-/// The one client that may write to internal topics.
+/// The only client that may write to internal topics.
 const ADMIN_CLIENT: &str = "__admin_client";
 
-/// A produce whose answer is written but for the codes of the partitions that are not acknowledged yet.
+/// A produce whose response is written except for the error codes of partitions that are not acknowledged yet.
 pub struct WaitingProduce {
     pub wait: Arc<AckWait>,
-    /// Where each waiting partition's code stands in the answer.
+    /// The position of each waiting partition's error code in the response.
     code_positions: Vec<usize>,
     pub deadline: Instant,
 }
 
 impl WaitingProduce {
-    /// Sets the codes in the answer's frame.
+    /// Stores the error codes in the response's frame.
     pub fn settle(&self, frame: &mut Frame) {
         set_codes(&mut frame.bytes, &self.code_positions, &self.wait);
     }
@@ -47,32 +47,32 @@ fn set_codes(bytes: &mut [u8], positions: &[usize], wait: &AckWait) {
     }
 }
 
-/// A partition that took its batch, until its end offset is committed.
+/// A partition that appended its batch, until its end offset is committed.
 struct Unacknowledged {
     partition: Arc<dyn Partition>,
     end_offset: i64,
-    /// Where its error code stands in the answer.
+    /// The position of its error code in the response.
     code_position: usize,
 }
 
-/// The partition that took a batch, and the end offset that has to be committed.
+/// The partition that appended a batch, and the end offset that must be committed.
 type Appending = (Arc<dyn Partition>, i64);
 
-/// What became of one partition's batch, and what to wait for with acks=all.
+/// The result of one partition's batch, and what to wait for with acks=all.
 pub(super) struct Answered {
     pub index: i32,
     result: ProduceResult,
     appending: Option<Appending>,
 }
 
-/// What an answer that is being written leaves to be done, and its end.
-struct Told<'a> {
+/// The unacknowledged partitions and the end of a response that is being written.
+struct ResponseProgress<'a> {
     leaders: Leaders<'a>,
     unacknowledged: Vec<Unacknowledged>,
     first_error: Option<ErrorCode>,
 }
 
-impl<'a> Told<'a> {
+impl<'a> ResponseProgress<'a> {
     fn new(leaders: Leaders<'a>) -> Self {
         Self { leaders, unacknowledged: Vec::new(), first_error: None }
     }
@@ -95,7 +95,7 @@ impl<'a> Told<'a> {
     }
 }
 
-/// What a request's partitions have in common.
+/// The parts of a request that its partitions share.
 struct Produce<'a> {
     call: &'a Call<'a>,
     topics: Topics<'a>,
@@ -104,12 +104,12 @@ struct Produce<'a> {
     refusals: Refusals,
 }
 
-/// What is wrong with a request as a whole.
+/// Errors of a request as a whole.
 #[derive(Default)]
 struct Refusals {
-    /// Answered for whatever is named, known or not.
+    /// The error for every partition, known or not.
     of_all: Option<ErrorCode>,
-    /// Answered for what would be appended otherwise.
+    /// The error for partitions that would otherwise be appended to.
     of_appends: Option<ErrorCode>,
 }
 
@@ -126,7 +126,7 @@ pub fn handle(call: Call<'_>, body: &mut [u8]) -> Outcome {
     call.answer.writer = writer;
     match first_error {
         None if request.acks == 0 => Outcome::Silent,
-        // A producer that wants no answer notices an error by the connection being closed.
+        // A producer that expects no response learns of an error when the connection is closed.
         Some(error) if request.acks == 0 => Outcome::Close(format!("a produce with acks=0 failed: {error}")),
         _ if request.acks != ALL || unacknowledged.is_empty() => Outcome::Answered,
         _ => wait_for_acks(call, request.timeout_ms, unacknowledged),
@@ -134,13 +134,13 @@ pub fn handle(call: Call<'_>, body: &mut [u8]) -> Outcome {
 }
 
 impl Refusals {
-    /// Only the first batch of each partition is looked at, up to the first one that is transactional.
+    /// Only the first batch of each partition is checked, up to the first transactional one.
     fn of(request: &ProduceRequest, body: &[u8]) -> Self {
         let of_all = |code| Self { of_all: Some(code), of_appends: None };
         let of_appends = |code| Self { of_all: None, of_appends: Some(code) };
         match is_transactional(request, body) {
             Err(code) => of_all(code),
-            // No transaction coordinator knows any transactional id yet, so none can have begun a transaction.
+            // The transaction coordinator does not know any transactional id yet, so no transaction can be open.
             Ok(true) if request.is_with_transactional_id => of_appends(ErrorCode::INVALID_PRODUCER_ID_MAPPING),
             Ok(true) => of_all(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
             Ok(false) if !(-1..=1).contains(&request.acks) => of_appends(ErrorCode::INVALID_REQUIRED_ACKS),
@@ -162,27 +162,27 @@ fn is_transactional(request: &ProduceRequest, body: &[u8]) -> Result<bool, Error
 }
 
 impl Produce<'_> {
-    /// Appends everything and writes the answer. Returns who is not acknowledged yet, and the first error.
+    /// Appends everything and writes the response. Returns the unacknowledged partitions, and the first error.
     fn append_all(
         &self,
         request: &ProduceRequest,
         body: &mut [u8],
         writer: &mut Writer,
     ) -> (Vec<Unacknowledged>, Option<ErrorCode>) {
-        let told = Told::new(Leaders::new(self.topics.image, &self.call.context.listener.name));
+        let progress = ResponseProgress::new(Leaders::new(self.topics.image, &self.call.context.listener.name));
         match Repeats::of(request, body, self.call.context.version) {
-            None => self.append_each(request, body, writer, told),
-            Some(repeats) => self.append_merged(request, body, writer, told, &repeats),
+            None => self.append_each(request, body, writer, progress),
+            Some(repeats) => self.append_merged(request, body, writer, progress, &repeats),
         }
     }
 
-    /// What is named once is answered where it is named.
+    /// Without repeated partitions, each is answered at its position in the request.
     fn append_each(
         &self,
         request: &ProduceRequest,
         body: &mut [u8],
         writer: &mut Writer,
-        mut told: Told<'_>,
+        mut progress: ResponseProgress<'_>,
     ) -> (Vec<Unacknowledged>, Option<ErrorCode>) {
         let mut out = ProduceResponseWriter::begin(writer, self.call.context.version, request.topic_count);
         let mut topic = Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
@@ -195,12 +195,12 @@ impl Produce<'_> {
                 }
                 ProduceItem::Partition { index, records } => {
                     let records = records.map_or(&mut [][..], |range| &mut body[range]);
-                    told.write(&mut out, topic, self.append(topic, index, records));
+                    progress.write(&mut out, topic, self.append(topic, index, records));
                 }
                 ProduceItem::TopicEnd => out.end_topic(),
             }
         }
-        told.end(out)
+        progress.end(out)
     }
 
     fn append_merged(
@@ -208,7 +208,7 @@ impl Produce<'_> {
         request: &ProduceRequest,
         body: &mut [u8],
         writer: &mut Writer,
-        mut told: Told<'_>,
+        mut progress: ResponseProgress<'_>,
         repeats: &Repeats,
     ) -> (Vec<Unacknowledged>, Option<ErrorCode>) {
         let mut merged = ByTopic::default();
@@ -231,10 +231,10 @@ impl Produce<'_> {
         let mut out = ProduceResponseWriter::begin(writer, self.call.context.version, merged.topics.len());
         for (named, partitions) in merged.topics {
             out.begin_topic(&named, partitions.len());
-            partitions.into_iter().for_each(|answered| told.write(&mut out, self.find(&named), answered));
+            partitions.into_iter().for_each(|answered| progress.write(&mut out, self.find(&named), answered));
             out.end_topic();
         }
-        told.end(out)
+        progress.end(out)
     }
 
     fn find(&self, named: &TopicRef<'_>) -> Result<&Topic, ErrorCode> {
@@ -280,7 +280,7 @@ impl Produce<'_> {
         }
     }
 
-    /// The partition, and the length of the batch in `records` that it shall append.
+    /// The partition, and the length of the batch in `records` to append.
     fn check(
         &self,
         topic: Result<&Topic, ErrorCode>,

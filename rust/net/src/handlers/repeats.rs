@@ -1,6 +1,6 @@
-//! Topics and partitions that a Produce names more than once: each is answered once, as in Apache Kafka. Of a partition the
-//! last of those is appended whose bytes are one batch; where others are not, the last of them is what is answered. A topic
-//! without partitions is not answered at all.
+//! Topics and partitions that a Produce request contains more than once: each is answered once, as in Apache Kafka.
+//! For each partition, the last entry that is exactly one batch is appended; the last entry that is not one batch
+//! determines the response. A topic without partitions is not answered at all.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,16 +10,16 @@ use klamm_wire::topic::TopicRef;
 use super::produce::Answered;
 use crate::produced::only_batch_len;
 
-/// What a walk over a request that repeats itself has to leave out.
+/// The entries of a request with repeated partitions that an iteration skips.
 pub struct Repeats {
-    /// Numbers of partitions, counted over all topics.
+    /// Indexes of partition entries, counted over all topics.
     left_out: HashSet<usize>,
-    /// Of those that are named with bytes that are no batch.
+    /// Indexes of entries whose bytes are not one batch.
     malformed: HashSet<usize>,
 }
 
 impl Repeats {
-    /// `None` when every topic is named once and has partitions, each of them once.
+    /// `None` if every topic appears once, with partitions that each appear once.
     pub fn of(request: &ProduceRequest, body: &[u8], version: i16) -> Option<Self> {
         if names_each_once(request, body) { None } else { Some(Self::found(request, body, version)) }
     }
@@ -48,14 +48,14 @@ impl Repeats {
         self.left_out.contains(&at)
     }
 
-    /// Whether the answer to this one counts before that to another of the same partition.
+    /// Whether the result of this entry takes precedence over that of another entry of the same partition.
     pub fn is_malformed(&self, at: usize) -> bool {
         self.malformed.contains(&at)
     }
 }
 
-/// Whether every topic is named once and has partitions, each of them once, as in nearly all requests. A request may name a
-/// hundred partitions with a few records each, so nothing is hashed for that.
+/// Whether every topic appears once, with partitions that each appear once, as in nearly all requests. A request may
+/// contain a hundred partitions with a few records each, so nothing is hashed here.
 fn names_each_once(request: &ProduceRequest, body: &[u8]) -> bool {
     if request.topic_count == 1 && request.partition_count == 1 {
         return true;
@@ -82,7 +82,7 @@ fn has_repeats<T: Ord>(values: &mut [T]) -> bool {
     }
 }
 
-/// What became of each topic's partitions, in the order in which topics are named first.
+/// The results of each topic's partitions, in the order in which topics first appear.
 #[derive(Default)]
 pub struct ByTopic {
     pub topics: Vec<(TopicRef<'static>, Vec<Answered>)>,
@@ -90,7 +90,7 @@ pub struct ByTopic {
 }
 
 impl ByTopic {
-    /// What became of a partition; of one that has an answer already, `is_first` says which of them is kept.
+    /// Adds the result of a partition; if the partition has one already, `is_first` says which of them is kept.
     pub fn add(&mut self, topic: &TopicRef<'static>, answered: Answered, is_first: bool) {
         let place = *self.places.entry(topic.clone()).or_insert_with(|| {
             self.topics.push((topic.clone(), Vec::new()));

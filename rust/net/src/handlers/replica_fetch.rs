@@ -1,4 +1,4 @@
-//! Fetches of the quorum's log: answered here as long as the core lets them be, else its own.
+//! Fetches of the quorum's log: answered here while the core has granted a lease, otherwise by the core.
 
 use std::task::Waker;
 use std::time::Instant;
@@ -13,13 +13,13 @@ use crate::events::Request;
 use crate::listener::Listener;
 use crate::pending::Pending;
 
-/// A fetch that waits, and what goes to the core when it has to see it after all.
+/// A waiting fetch, and the request for the core if it must handle it after all.
 pub struct WaitingReplica {
     waiting: Waiting,
-    /// Until it has gone.
+    /// Present until it is passed on.
     request: Option<Box<Request>>,
     pub header: ResponseHeader,
-    /// Whether the core has to see it, and had no room so far.
+    /// Whether the core must handle it but had no room so far.
     waits_for_room: bool,
 }
 
@@ -28,8 +28,8 @@ impl WaitingReplica {
         Pending::Replica(Box::new(Self { waiting, request: Some(request), header, waits_for_room: false }))
     }
 
-    /// When it is to be looked at although nothing happened. Who waits for room is woken by it: nothing is due then, and a
-    /// time that has passed would be due for ever.
+    /// When to check it without an event. A fetch that waits for room is woken by an event, so it has no deadline:
+    /// one in the past would be due forever.
     pub fn deadline(&self) -> Option<Instant> {
         (!self.waits_for_room).then_some(self.waiting.deadline)
     }
@@ -39,7 +39,7 @@ impl WaitingReplica {
         self.waiting.look(is_late)
     }
 
-    /// Lets `ask` hand it on to the core, which gives its handle, or the request back when there is no room.
+    /// Passes the request on with `ask`, which returns its handle, or the request if there is no room.
     pub fn hand_on(&mut self, ask: impl FnOnce(Box<Request>) -> Result<u64, Box<Request>>) -> Option<u64> {
         let asked = ask(self.request.take()?);
         self.waits_for_room = asked.is_err();
@@ -47,7 +47,7 @@ impl WaitingReplica {
     }
 }
 
-/// Takes a request on a controller's listener if it is such a fetch.
+/// Takes a request on a controller listener if it is such a fetch.
 pub fn take(core: &Core, listener: &Listener, routed: &Routed, frame: &[u8], waker: &Waker) -> Taken {
     match core.answering.get() {
         Some(answering) if routed.api.key == api::FETCH && listener.kind == ListenerKind::Controller => {

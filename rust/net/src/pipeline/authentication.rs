@@ -1,14 +1,15 @@
-//! The first step: a connection has a principal before it may ask for more than which APIs there are.
+//! The first step: a connection must have a principal before it may use more than ApiVersions and authentication
+//! requests.
 
 use klamm_wire::api::Api;
 
 use super::principal::Principal;
 use crate::link::Link;
 
-/// How a listener finds out the principals of its connections.
+/// How a listener determines the principals of its connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Authentication {
-    /// It does not: the security protocol is PLAINTEXT, and everyone is `User:ANONYMOUS`.
+    /// No authentication: the security protocol is PLAINTEXT, and every principal is `User:ANONYMOUS`.
     Anonymous,
     /// By an exchange that has not taken place yet.
     #[cfg(test)]
@@ -16,7 +17,7 @@ pub enum Authentication {
 }
 
 impl Authentication {
-    /// The principal of a connection that was just accepted, where it is known without an exchange.
+    /// The principal of a new connection if it is known without an exchange.
     pub fn principal_at_accept(self) -> Option<Principal> {
         match self {
             Self::Anonymous => Some(Principal::ANONYMOUS),
@@ -26,7 +27,7 @@ impl Authentication {
     }
 }
 
-/// Whether the connection may ask for `api` by now; else why it is closed, as Apache Kafka closes it, without an answer.
+/// Whether the connection may use `api` now; otherwise why it is closed without a response, as in Apache Kafka.
 #[inline]
 pub fn check(api: &Api, connection: &Link) -> Result<(), String> {
     if connection.principal().is_some() || api.is_before_authentication {

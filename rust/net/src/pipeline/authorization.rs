@@ -1,22 +1,22 @@
-//! The step in which a principal's right to what its request names is checked (KIP-11).
+//! The step that checks a principal's right to the resources of its request (KIP-11).
 
 use klamm_wire::api::{Operation, Resource};
 
 use crate::link::Link;
 
-/// What decides about rights (`authorizer.class.name`).
+/// The authorizer (`authorizer.class.name`).
 #[derive(Debug, Default)]
 pub enum Authorizer {
-    /// Everything is allowed: no authorizer is configured.
+    /// Everything is allowed because no authorizer is configured.
     #[default]
     AllowAll,
-    /// Everything is allowed but operations on one resource.
+    /// Everything is allowed except for operations on one resource.
     #[cfg(test)]
     AllBut(Resource, &'static str),
 }
 
 impl Authorizer {
-    /// Whether the principal of the connection may do this to the resource of that name.
+    /// Whether the connection's principal may perform the operation on the resource with this name.
     #[inline]
     pub fn allows(&self, _connection: &Link, _operation: Operation, _resource: Resource, _name: &str) -> bool {
         match self {

@@ -1,4 +1,4 @@
-//! What is known of a request besides its body.
+//! The properties of a request besides its body.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -11,34 +11,34 @@ use super::principal::Principal;
 use crate::link::Link;
 use crate::listener::Listener;
 
-/// How long a request that names no time-out is worked on.
+/// How long a request without a timeout is processed.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What every step of the pipeline and every handler knows of a request besides its body.
+/// The properties of a request besides its body, for every pipeline step and handler.
 pub struct RequestContext<'a> {
     pub api: &'static Api,
     pub version: i16,
     pub correlation_id: i32,
     pub client_id: Cow<'a, str>,
     pub listener: &'a Arc<Listener>,
-    /// Its principal and address are the request's.
+    /// Its principal and address are those of the request.
     pub connection: &'a Arc<Link>,
     /// When its last byte was received.
     pub arrived: Instant,
 }
 
 impl RequestContext<'_> {
-    /// The principal of the connection; anonymous on a listener that does not authenticate, and before it has.
+    /// The principal of the connection; anonymous before authentication and on listeners without it.
     pub fn principal(&self) -> &Principal {
         self.connection.principal().unwrap_or(&Principal::ANONYMOUS)
     }
 
-    /// Where the client is.
+    /// The client's address.
     pub fn address(&self) -> IpAddr {
         self.connection.peer.ip().to_canonical()
     }
 
-    /// When nothing more is tried for a request that names no time-out.
+    /// The deadline for a request without a timeout.
     pub fn deadline(&self) -> Instant {
         self.arrived + REQUEST_TIMEOUT
     }

@@ -1,11 +1,11 @@
-//! A distribution that many threads add to without a lock.
+//! A histogram that many threads update without a lock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Buckets for each power of two: a value is known to an eighth of itself.
+/// Buckets for each power of two: values are accurate to one eighth.
 const STEPS: usize = 8;
 const STEP_BITS: u32 = STEPS.trailing_zeros();
-/// Values below [`STEPS`] have a bucket each, and each power of two from there on has `STEPS`.
+/// Values below [`STEPS`] have a bucket each; each power of two from there on has `STEPS` buckets.
 const BUCKETS: usize = STEPS + (u64::BITS - STEP_BITS) as usize * STEPS;
 
 /// Counts of values by size.
@@ -20,7 +20,7 @@ impl Default for Histogram {
     }
 }
 
-/// What a histogram held at one moment.
+/// The contents of a histogram at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Distribution {
     pub count: u64,
@@ -35,7 +35,7 @@ impl Histogram {
         self.sum.fetch_add(value, Ordering::Relaxed);
     }
 
-    /// What was added so far.
+    /// A copy of the values added so far.
     pub fn distribution(&self) -> Distribution {
         let buckets: Vec<_> = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect();
         Distribution { count: buckets.iter().sum(), sum: self.sum.load(Ordering::Relaxed), buckets }
@@ -43,7 +43,8 @@ impl Histogram {
 }
 
 impl Distribution {
-    /// The value that a share `[0, 1]` of all values does not exceed, to an eighth of itself; 0 when there is none.
+    /// The smallest value that at least a share `[0, 1]` of all values does not exceed, accurate to one eighth; 0
+    /// without values.
     pub fn quantile(&self, share: f64) -> u64 {
         let rank = (share.clamp(0.0, 1.0) * self.count as f64).ceil().max(1.0) as u64;
         let mut below = 0;

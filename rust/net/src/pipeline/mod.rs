@@ -1,5 +1,5 @@
-//! The steps that are the same for every request, whether the engine answers it or Python: authentication, authorization,
-//! quotas and metrics, a file each. A connection takes a request through them (`connection.rs`).
+//! The steps that apply to every request, whether the engine or Python answers it: authentication, authorization,
+//! quotas and metrics, one file each. A connection takes a request through them (`connection.rs`).
 
 pub mod authentication;
 pub mod authorization;
@@ -18,7 +18,7 @@ pub use quotas::{Quotas, Usage};
 pub use request_metrics::{Measured, RequestDistribution, RequestMetrics};
 pub use topics::{Topics, id_with_partition};
 
-/// What a server has for the steps.
+/// The state of the steps for a server.
 #[derive(Default)]
 pub struct Pipeline {
     pub authorizer: Authorizer,

@@ -1,4 +1,4 @@
-//! The principal of a request: the identity that authentication gave its connection.
+//! The principal of a request: the identity of its connection after authentication.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 /// A `KafkaPrincipal`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Principal {
-    /// `User`, unless a builder of principals makes others.
+    /// `User`, unless a principal builder creates others.
     pub kind: Cow<'static, str>,
     pub name: Cow<'static, str>,
     /// Whether a delegation token authenticated it (KIP-48).
@@ -14,7 +14,7 @@ pub struct Principal {
 }
 
 impl Principal {
-    /// The principal of every connection whose listener does not authenticate.
+    /// The principal of every connection on a listener without authentication.
     pub const ANONYMOUS: Self =
         Self { kind: Cow::Borrowed("User"), name: Cow::Borrowed("ANONYMOUS"), is_token_authenticated: false };
 }

@@ -1,4 +1,4 @@
-//! The step in which a request is counted against its client's quotas, after it is answered (KIP-13, KIP-219).
+//! The step that counts a request against its client's quotas after the response (KIP-13, KIP-219).
 
 use std::time::Duration;
 
@@ -6,26 +6,26 @@ use klamm_wire::api::Api;
 
 use crate::link::Link;
 
-/// What a request and its answer cost.
+/// The cost of a request and its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
     pub request_bytes: usize,
     pub answer_bytes: usize,
 }
 
-/// The quotas of a node's clients.
+/// The client quotas of a node.
 #[derive(Debug, Default)]
 pub enum Quotas {
-    /// None is set.
+    /// No quota is set.
     #[default]
     Unlimited,
-    /// Every request of this API is throttled for so long.
+    /// Every request of this API is throttled for this long.
     #[cfg(test)]
     Fixed(i16, Duration),
 }
 
 impl Quotas {
-    /// Counts a request that was answered; for how long its connection takes no further one.
+    /// Counts an answered request; returns how long its connection is muted.
     #[inline]
     pub fn count(&self, _connection: &Link, _api: &Api, _usage: Usage) -> Duration {
         match self {

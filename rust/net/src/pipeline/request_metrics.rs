@@ -1,5 +1,5 @@
-//! Apache Kafka's `RequestMetrics`: how many requests, of which size, how long each part of their way takes, and which
-//! errors they are answered with. Only requests are counted while nothing is measured.
+//! Apache Kafka's `RequestMetrics`: number and size of requests, the time of each processing stage, and the error
+//! codes of responses. While measurement is off, requests are only counted.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -15,33 +15,34 @@ use parking_lot::Mutex;
 
 use super::histogram::{Distribution, Histogram};
 
-/// API keys that are counted one by one.
+/// Number of API keys with separate counters.
 const KEYS: usize = 128;
-/// Versions of an API that are counted one by one; ApiVersions may be asked in any, and those beyond share a counter.
+/// Number of versions of an API with separate counters; ApiVersions accepts any version, and higher ones share a
+/// counter.
 const VERSIONS: usize = 20;
-/// Times are kept in nanoseconds and named in milliseconds.
+/// Times are stored in nanoseconds and reported in milliseconds.
 const MS: f64 = 1e-6;
 const TYPE: &str = "kafka.network:type=RequestMetrics";
 
-/// A request that is measured, at each step of its way.
+/// A measured request with the time of each processing stage.
 #[derive(Debug)]
 pub struct Measured {
     name: Name,
     request_bytes: usize,
     received: Instant,
-    /// When its handler began: on a thread of the network, or when Python took it from the queue.
+    /// When its handler began: on a network thread, or when Python took it from the queue.
     begun: Instant,
-    /// When its handler had done what it could without waiting.
+    /// When its handler had done everything possible without waiting.
     handled: Instant,
-    /// When the answer was complete.
+    /// When the response was complete.
     answered: Instant,
-    /// When the answer's turn had come.
+    /// When the response was next to be sent.
     queued: Instant,
     throttled: Duration,
     errors: ErrorCounts,
 }
 
-/// The name that a request has in metrics: its API's, or one of the two more that Fetch has.
+/// The name of a request in metrics: its API's name, or one of two additional names for Fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Name {
     key: i16,
@@ -49,7 +50,7 @@ struct Name {
 }
 
 impl Measured {
-    /// Begins when a request's turn has come.
+    /// Starts the measurement when the request is taken.
     pub fn begin(api: &Api, version: i16, body: &[u8], request_bytes: usize, received: Instant) -> Box<Self> {
         let is_follower =
             api.key == FETCH && FetchRequest::parse(body, version).is_ok_and(|request| request.is_from_follower());
@@ -67,12 +68,12 @@ impl Measured {
         })
     }
 
-    /// The answer has these error codes.
+    /// Records the response's error codes.
     pub fn has_errors(&mut self, errors: ErrorCounts) {
         self.errors.extend(errors);
     }
 
-    /// A code of the answer was not known when it was written, and stood there as no error.
+    /// Records an error code that was not known when the response was written, where it counted as no error.
     pub fn has_later_error(&mut self, code: ErrorCode) {
         if code.is_error() {
             self.errors.push((code, 1));
@@ -87,18 +88,18 @@ impl Measured {
         self.answered = self.handled;
     }
 
-    /// The answer is complete, later than its handler returned.
+    /// The response is complete, later than its handler returned.
     pub fn answered(&mut self) {
         self.answered = Instant::now();
     }
 
-    /// The answer came from Python, which took the request from its queue then.
+    /// The response came from Python, which took the request from its queue at `begun`.
     pub fn answered_outside(&mut self, begun: Option<Instant>) {
         self.begun = begun.unwrap_or(self.begun);
         self.handled();
     }
 
-    /// The answer is what is sent next.
+    /// The response is the next to be sent.
     pub fn queued(&mut self, throttled: Duration) {
         self.queued = Instant::now();
         self.throttled = throttled;
@@ -108,9 +109,9 @@ impl Measured {
 /// The values of one metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestDistribution {
-    /// The MBean's.
+    /// The MBean's name.
     pub name: String,
-    /// What a value of 1 is in the unit of the name.
+    /// The factor from a value to the unit of the name.
     pub unit: f64,
     pub values: Distribution,
 }
@@ -119,11 +120,11 @@ pub struct RequestDistribution {
 pub struct RequestMetrics {
     is_on: AtomicBool,
     requests: Box<[[Counter; VERSIONS]]>,
-    /// By API key; one that was never measured has none.
+    /// By API key; empty for APIs that were never measured.
     measured: Box<[OnceLock<Box<[ApiMetrics; 2]>>]>,
 }
 
-/// What is measured under one name.
+/// The metrics under one name.
 #[derive(Default)]
 struct ApiMetrics {
     total: Histogram,
@@ -148,7 +149,7 @@ impl Default for RequestMetrics {
 }
 
 impl RequestMetrics {
-    /// Measures requests from now on, or stops.
+    /// Turns measurement on or off.
     pub fn measure(&self, is_on: bool) {
         self.is_on.store(is_on, Ordering::Relaxed);
     }
@@ -167,13 +168,13 @@ impl RequestMetrics {
         }
     }
 
-    /// Requests taken of each API that had any, by key.
+    /// The number of requests of each API that had any, by key.
     pub fn requests(&self) -> impl Iterator<Item = (i16, u64)> + '_ {
         let count = |api: &Api| self.requests[api.key as usize].iter().map(Counter::get).sum();
         Api::all().iter().map(move |api| (api.key, count(api))).filter(|(_, count)| *count > 0)
     }
 
-    /// Records a request whose answer is sent, or that wants none.
+    /// Records a request whose response was sent, or that expects none.
     pub fn record(&self, request: &Measured, sent: Instant) {
         let metrics = self.of(request.name);
         let between = |histogram: &Histogram, from: Instant, to: Instant| {
@@ -195,7 +196,7 @@ impl RequestMetrics {
         &self.measured[name.key as usize].get_or_init(Box::default)[usize::from(name.is_follower)]
     }
 
-    /// RequestsPerSec of each API and version that had any, and ErrorsPerSec of what was measured.
+    /// RequestsPerSec of each API and version that had requests, and ErrorsPerSec of measured ones.
     pub fn named(&self) -> impl Iterator<Item = Named> + '_ {
         Api::all().iter().flat_map(move |api| {
             let key = api.key as usize;
@@ -218,7 +219,7 @@ impl RequestMetrics {
         errors.into_iter().filter(|(_, count)| *count > 0).map(named).collect::<Vec<_>>().into_iter()
     }
 
-    /// The distributions of what was measured.
+    /// The distributions of all measured requests.
     pub fn distributions(&self) -> Vec<RequestDistribution> {
         let mut found = Vec::new();
         for api in Api::all() {
@@ -239,7 +240,7 @@ impl RequestMetrics {
 }
 
 impl ApiMetrics {
-    /// Name, unit and values of each.
+    /// Name, unit and values of each histogram.
     fn histograms(&self) -> [(&'static str, f64, &Histogram); 8] {
         [
             ("TotalTimeMs", MS, &self.total),

@@ -1,4 +1,4 @@
-//! From the topics that a request names to those of the image, with the right to them.
+//! Looks up the topics of a request in the image, with authorization.
 
 use klamm_base::{ErrorCode, Uuid};
 use klamm_metadata::MetadataImage;
@@ -8,10 +8,10 @@ use klamm_wire::api::{Api, Operation, Resource};
 use super::authorization::Authorizer;
 use crate::link::Link;
 
-/// The topics of an image as one request may see them.
+/// The topics of an image that one request may access.
 ///
-/// A name that is not authorized is refused before it is looked up, so that unknown and unauthorized topics look alike; an id
-/// is looked up first, as by Apache Kafka (`KafkaApis`).
+/// The right to a name is checked before it is looked up, so that unknown and unauthorized topics look alike; an id
+/// is looked up first, as in Apache Kafka (`KafkaApis`).
 #[derive(Clone, Copy)]
 pub struct Topics<'a> {
     pub image: &'a MetadataImage,
@@ -21,19 +21,19 @@ pub struct Topics<'a> {
 }
 
 impl<'a> Topics<'a> {
-    /// For the operation on topics that the table of APIs names first.
+    /// For the first operation on topics in the API's checks.
     pub fn new(authorizer: &'a Authorizer, connection: &'a Link, api: &Api, image: &'a MetadataImage) -> Self {
         let operation = api.operation_on(Resource::Topic).unwrap_or(Operation::Describe);
         Self { image, authorizer, connection, operation }
     }
 
-    /// Whether the request may name this topic.
+    /// Whether the request may access this topic.
     #[inline]
     pub fn allows(&self, name: &str) -> bool {
         self.authorizer.allows(self.connection, self.operation, Resource::Topic, name)
     }
 
-    /// The topic of a name.
+    /// The topic with this name.
     #[inline]
     pub fn named(&self, name: &str) -> Result<&'a Topic, ErrorCode> {
         if !self.allows(name) {
@@ -42,20 +42,20 @@ impl<'a> Topics<'a> {
         self.image.topics().by_name(name).map(|topic| &**topic).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
     }
 
-    /// The topic of an id.
+    /// The topic with this id.
     #[inline]
     pub fn with_id(&self, id: Uuid) -> Result<&'a Topic, ErrorCode> {
         let topic = self.image.topics().by_id(id).map(|topic| &**topic).ok_or(ErrorCode::UNKNOWN_TOPIC_ID)?;
         if self.allows(topic.name()) { Ok(topic) } else { Err(Resource::Topic.refusal()) }
     }
 
-    /// All topics that the request may see.
+    /// All topics that the request may access.
     pub fn all(self) -> impl Iterator<Item = &'a Topic> {
         self.image.topics().iter().map(|topic| &**topic).filter(move |topic| self.allows(topic.name()))
     }
 }
 
-/// The topic's id, when it has such a partition.
+/// The topic's id if it has such a partition.
 pub fn id_with_partition(topic: &Topic, index: i32) -> Result<Uuid, ErrorCode> {
     match topic.partition(index) {
         Some(_) => Ok(topic.id()),

@@ -1,4 +1,4 @@
-//! A backend of one file per partition, whose answers a test decides.
+//! A backend with one file for each partition, whose results a test controls.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use klamm_log::names::{FileName, Kind};
 use klamm_metadata::MetadataImage;
 use klamm_metadata::records::{Record, RemoveTopicRecord};
 use klamm_records::header::{self, Header};
-use klamm_replica::{Appended, FetchWaiter, Fetched, FoundOffset, OffsetQuery, PartitionFetch, Refused};
+use klamm_replica::{Appended, Awaits, FetchWaiter, Fetched, FoundOffset, OffsetQuery, PartitionFetch, Refused};
 use parking_lot::Mutex;
 
 use super::{INTERNAL, NAMED, image};
 use crate::backend::{Backend, Partition};
 
-/// One partition: batches in a file, acknowledged at once or when told.
+/// One partition: batches in a file, acknowledged immediately or on request.
 pub struct FakePartition {
     file: Arc<OpenFile>,
     pub state: Mutex<FakeState>,
 }
 
-/// What is called when an offset is committed.
+/// A callback for a committed offset.
 type Waiting = (i64, Box<dyn FnOnce(ErrorCode) + Send>);
 
 pub struct FakeState {
@@ -54,7 +54,7 @@ impl FakePartition {
         Self { file, state }
     }
 
-    /// Lets the high watermark reach `offset`.
+    /// Advances the high watermark to `offset`.
     pub fn commit(&self, offset: i64) {
         let mut state = self.state.lock();
         state.high_watermark = offset;
@@ -67,7 +67,7 @@ impl FakePartition {
         watching.iter().for_each(|waiter| waiter.wake());
     }
 
-    /// Drops the file's pages from the page cache, where the file system has one.
+    /// Drops the file's pages from the page cache, if the file system has one.
     #[cfg(target_os = "linux")]
     pub fn forget_cached(&self) {
         self.file.sync().expect("a disk");
@@ -147,7 +147,7 @@ impl Partition for FakePartition {
         }
     }
 
-    fn watch(&self, waiter: Arc<FetchWaiter>) {
+    fn watch(&self, _awaits: Awaits, waiter: Arc<FetchWaiter>) {
         let mut state = self.state.lock();
         state.watching.retain(|waiter| !waiter.has_ended());
         state.watching.push(waiter);
@@ -191,7 +191,7 @@ impl FakeBackend {
         Arc::new(Self { image: Mutex::new(Arc::new(image())), partitions: partitions.into(), _dir: dir })
     }
 
-    /// Another image, from which the topics of these names are gone.
+    /// Replaces the image by one without these topics.
     pub fn remove_topics(&self, ids: &[Uuid]) {
         let removals: Vec<_> = ids
             .iter()

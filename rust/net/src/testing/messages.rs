@@ -1,4 +1,4 @@
-//! Requests as bytes, and what a test wants to know of answers.
+//! Encodes requests, and parses the parts of responses that tests check.
 
 use klamm_base::primitives::{Reader, Writer};
 use klamm_base::{ErrorCode, Uuid};
@@ -24,7 +24,7 @@ pub fn frame(key: i16, version: i16, correlation_id: i32, body: &[u8]) -> Vec<u8
     writer.into_bytes()
 }
 
-/// A batch of `records` records, `padding` bytes long behind its header. Only its header is a batch's.
+/// A batch of `records` records, `padding` bytes long after its header. Only the header is valid.
 pub fn batch(records: i32, padding: usize) -> Vec<u8> {
     let mut bytes = vec![0; HEADER_LEN + padding];
     let len = (bytes.len() - 12) as i32;
@@ -59,7 +59,7 @@ pub fn produce_to(topic: &str, acks: i16, timeout_ms: i32, partitions: &[(i32, &
     writer.into_bytes()
 }
 
-/// Error code and base offset of each partition in the answer to [`produce`], in order.
+/// Error code and base offset of each partition in the response to [`produce`], in order.
 pub fn produced(answer: &[u8]) -> Vec<(ErrorCode, i64)> {
     let mut reader = Reader::new(&answer[1..]);
     assert_eq!(reader.compact_array_len(1).expect("topics"), 1);
@@ -81,7 +81,7 @@ pub fn produced(answer: &[u8]) -> Vec<(ErrorCode, i64)> {
     results
 }
 
-/// What a fetch asks for.
+/// The parameters of a fetch.
 #[derive(Clone, Copy)]
 pub struct FetchSpec<'a> {
     pub max_wait_ms: i32,
@@ -145,12 +145,12 @@ pub fn fetch(spec: &FetchSpec<'_>) -> Vec<u8> {
     writer.into_bytes()
 }
 
-/// An answer to [`fetch`].
+/// A response to [`fetch`].
 #[derive(Debug)]
 pub struct FetchAnswer {
     pub error: ErrorCode,
     pub session_id: i32,
-    /// Partition, error, high watermark and records, in the order of the answer.
+    /// Partition, error, high watermark and records, in the order of the response.
     pub partitions: Vec<(i32, ErrorCode, i64, Vec<u8>)>,
 }
 
@@ -178,6 +178,6 @@ pub fn fetched(answer: &[u8]) -> FetchAnswer {
         reader.skip_tagged_fields().expect("tags");
     }
     reader.skip_tagged_fields().expect("tags");
-    reader.finish().expect("nothing behind");
+    reader.finish().expect("nothing after it");
     parsed
 }

@@ -1,4 +1,5 @@
-//! A server over a backend of one file per partition, and a client that speaks bytes, for the tests of the network.
+//! A server with a backend of one file for each partition, and a client that sends bytes, for the tests of the
+//! network.
 
 mod fakes;
 mod messages;
@@ -61,7 +62,7 @@ pub fn image() -> MetadataImage {
     MetadataImage::default().apply(records.iter().map(Vec::as_slice)).expect("records that fit")
 }
 
-/// A server on a free port of this host, listener `CLIENTS`, open.
+/// A server on a free port of this host with an open listener `CLIENTS`.
 pub struct Fixture {
     pub backend: Arc<FakeBackend>,
     pub server: Server,
@@ -84,7 +85,7 @@ impl Fixture {
         fixture
     }
 
-    /// The same, not answering yet.
+    /// The same, but not answering yet.
     pub fn closed(config: NetConfig) -> Self {
         Self::closed_of(config, Pipeline::default())
     }
@@ -109,7 +110,7 @@ impl Fixture {
         Client::connect(self.address)
     }
 
-    /// The next event that is not a log line.
+    /// The next event that is not a log message.
     pub fn event(&self) -> Event {
         self.events_until(|event| !matches!(event, Event::Log { .. })).pop().expect("at least one")
     }
@@ -121,7 +122,7 @@ impl Fixture {
         }
     }
 
-    /// The next line for the log.
+    /// The next log message.
     pub fn log_line(&self) -> String {
         match self.events_until(|event| matches!(event, Event::Log { .. })).pop() {
             Some(Event::Log { message, .. }) => message,
@@ -147,7 +148,7 @@ impl Fixture {
         assert_eq!(ready, 1, "no event within ten seconds");
     }
 
-    /// Waits until `is_true`; for what happens on other threads and tells nobody.
+    /// Polls until `is_true`; for state that other threads change without an event.
     pub fn wait_until(&self, is_true: impl Fn() -> bool) {
         let end = std::time::Instant::now() + Duration::from_secs(10);
         while !is_true() {
@@ -178,7 +179,7 @@ impl Client {
         self.stream.write_all(bytes).expect("an open connection");
     }
 
-    /// The next answer: correlation id and everything behind it.
+    /// The next response: correlation id and all bytes after it.
     pub fn receive(&mut self) -> (i32, Vec<u8>) {
         let mut len = [0; 4];
         self.stream.read_exact(&mut len).expect("an answer");
@@ -195,7 +196,7 @@ impl Client {
         answer
     }
 
-    /// Whether the server ends the connection without a further byte.
+    /// Whether the server closes the connection without sending another byte.
     pub fn is_closed(&mut self) -> bool {
         match self.stream.read(&mut [0]) {
             Ok(read) => read == 0,

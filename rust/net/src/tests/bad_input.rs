@@ -1,4 +1,4 @@
-//! Frames that are none, and requests that cannot be read: the connection is closed, with one line, and nothing grows.
+//! Invalid frames and malformed requests: the connection is closed with one log message, and no memory leaks.
 
 use klamm_wire::api::{API_VERSIONS, Api, METADATA, Served};
 
@@ -22,8 +22,8 @@ fn sizes_that_are_not_allowed_close_before_anything_is_read() {
 #[test]
 fn what_is_not_served_closes() {
     let fixture = Fixture::new();
-    // Unknown keys; removed ones; versions below and above; Produce's told but refused ones; controllers' APIs; APIs
-    // that nobody here serves.
+    // Unknown keys; removed ones; versions below and above; Produce's advertised but rejected versions; controller
+    // APIs; APIs that no listener here serves.
     for (key, version) in [(-1, 0), (4, 1), (93, 0), (3, -1), (3, 14), (1, 3), (0, 0), (0, 2), (52, 0), (24, 0)] {
         let mut client = fixture.client();
         client.send(key, version, 1, b"");
@@ -47,12 +47,12 @@ fn what_was_asked_before_is_answered() {
 fn api_versions_is_answered_in_any_version() {
     let fixture = Fixture::new();
     for version in [-1, 5, 100, i16::MAX] {
-        // Unsupported versions are told the supported ones in version 0: error 35, one API.
+        // For an unsupported version, the response has version 0 with the supported versions: error 35, one API.
         let answer = fixture.client().call(API_VERSIONS, version, b"");
         assert_eq!(answer, b"\x00\x23\x00\x00\x00\x01\x00\x12\x00\x00\x00\x04", "{version}");
     }
     let answer = fixture.client().call(API_VERSIONS, 3, b"\x02-\x021\x00");
-    assert_eq!(answer, b"\x00\x2a\x01\x00\x00\x00\x00\x00", "a client software name that is not decent");
+    assert_eq!(answer, b"\x00\x2a\x01\x00\x00\x00\x00\x00", "an invalid client software name");
     let answer = fixture.client().call(API_VERSIONS, 0, b"");
     let served = |api: &&Api| matches!(api.on_broker, Served::ByEngine | Served::ByPython);
     let count = Api::all().iter().filter(served).count();
@@ -101,17 +101,17 @@ fn counts_that_lie_close() {
 fn what_apache_kafka_forgives_is_forgiven() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
-    // Every negative count is null, which asks for all topics: three of them.
+    // Every negative count is null, which requests all topics: three of them.
     let answer = client.call(METADATA, 1, &i32::to_be_bytes(-2));
     assert!(answer.windows(9).any(|part| part == b"\0\0\0\x03\0\0\0\x05n" || part == b"\0\0\0\x03\0\0\0\x05o"));
-    // What is not UTF-8 in a name is replaced, and bytes behind a request are not looked at.
+    // Invalid UTF-8 in a name is replaced, and bytes after a request are ignored.
     let answer = client.call(METADATA, 4, b"\0\0\0\x01\0\x02a\xff\0rubbish");
     assert!(answer.ends_with(b"\0\x11\0\x04a\xef\xbf\xbd\0\0\0\0\0"), "{answer:?}");
     let mut odd = frame(METADATA, 1, 8, b"\0\0\0\0");
     odd[14] = 0xff;
     client.send_raw(&odd);
     assert_eq!(client.receive().0, 8);
-    // A name that grows beyond any string when it is made readable cannot be told back.
+    // A name that becomes too long when it is made valid cannot be sent back.
     let mut name = i32::to_be_bytes(1).to_vec();
     name.extend([0x7f, 0xff]);
     name.extend([0xff; 0x7fff]);

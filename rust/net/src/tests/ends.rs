@@ -1,4 +1,4 @@
-//! Peers that end their side while a request of theirs waits and the bytes after it are left unread.
+//! Peers that close their side while a request waits and later bytes are not read.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use crate::testing::{Client, FetchSpec, Fixture, NAMED, batch, fetch, frame, pro
 
 const CLIENTS: usize = 50;
 
-/// More than one read takes in advance, and no more than the system takes: else it knows of no end either.
+/// More than one read takes in advance, but no more than the system's buffer holds; otherwise the end is not known
+/// either.
 fn pipelined() -> Vec<u8> {
     (0..1000).flat_map(|id| frame(CREATE_TOPICS, 5, id, &[7; 64])).collect()
 }
@@ -47,19 +48,19 @@ fn all_are_released(wait: fn(&mut Client), is_reset: bool) {
 }
 
 #[test]
-fn who_is_gone_waits_for_no_long_poll() {
+fn a_closed_connection_ends_its_long_poll() {
     all_are_released(long_poll, false);
     all_are_released(long_poll, true);
 }
 
 #[test]
-fn who_is_gone_waits_for_no_acknowledgement() {
+fn a_closed_connection_ends_its_wait_for_acks() {
     all_are_released(acks_all, false);
     all_are_released(acks_all, true);
 }
 
 #[test]
-fn who_is_gone_waits_for_no_answer_from_elsewhere() {
+fn a_closed_connection_ends_its_wait_for_an_outside_response() {
     all_are_released(answered_elsewhere, false);
     all_are_released(answered_elsewhere, true);
 }
@@ -77,7 +78,7 @@ fn a_sender_whose_bytes_are_left_unread_is_closed_when_it_is_idle() {
 }
 
 #[test]
-fn who_waits_for_room_is_missed_too() {
+fn a_connection_closed_while_it_waits_for_room_is_noticed() {
     let fixture = Fixture::with(NetConfig { queued_bytes_max: 1, half_closed_ms_max: 50, ..NetConfig::default() });
     let large = produce(0, 1000, &[(0, &batch(1, 1 << 20))]);
     let mut first = fixture.client();

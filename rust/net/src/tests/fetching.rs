@@ -40,7 +40,7 @@ fn a_partition_that_is_named_again_is_read_once_where_it_was_named_last() {
 fn records_come_back_as_they_were_written() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
-    // Small ones go into the answer, large ones past it.
+    // Small ones are copied into the response, large ones are not.
     for padding in [10, 100_000, 3 << 20] {
         append(&mut client, 0, &batch(1, padding));
     }
@@ -121,7 +121,7 @@ fn a_fetch_does_not_wait_for_a_topic_that_is_deleted() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     let mut body = fetch(&FetchSpec { max_wait_ms: 60_000, partitions: &[(0, 0, LIMIT)], ..FetchSpec::default() });
-    // A second topic that stays: `__consumer_offsets`.
+    // A second topic that remains: `__consumer_offsets`.
     let topic = body[26..].iter().position(|&byte| byte == NAMED.0[0]).expect("the topic") + 26;
     let mut second = body[topic..body.len() - 3].to_vec();
     second[..16].copy_from_slice(&INTERNAL.0);
@@ -149,7 +149,7 @@ fn errors_do_not_wait() {
 }
 
 #[test]
-fn a_session_tells_what_changed_and_takes_turns() {
+fn a_session_returns_changes_and_takes_turns() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     append(&mut client, 0, &batch(1, 39));
@@ -161,14 +161,14 @@ fn a_session_tells_what_changed_and_takes_turns() {
     assert!(id > 0);
     let next = FetchSpec { session: (id, 1), partitions: &[(0, 1, LIMIT)], ..FetchSpec::default() };
     assert_eq!(lengths(&fetch_now(&mut client, next)), [(1, 100)]);
-    // Partition 1 gave data last, so 0 comes first; nothing of it changed.
+    // Partition 1 returned data last, so 0 comes first; it has not changed.
     append(&mut client, 0, &batch(1, 39));
     let next = FetchSpec { session: (id, 2), ..FetchSpec::default() };
     assert_eq!(lengths(&fetch_now(&mut client, next)), [(0, 100), (1, 100)]);
     let next = FetchSpec { session: (id, 3), forgotten: &[1], partitions: &[(0, 2, LIMIT)], ..FetchSpec::default() };
     let answer = fetch_now(&mut client, next);
     assert_eq!((answer.session_id, lengths(&answer)), (id, vec![]));
-    // The last partition is forgotten: the session is over.
+    // The last partition is removed, which ends the session.
     let next = FetchSpec { session: (id, 4), forgotten: &[0], ..FetchSpec::default() };
     assert_eq!(fetch_now(&mut client, next).session_id, 0);
     let next = FetchSpec { session: (id, 5), ..FetchSpec::default() };
@@ -176,7 +176,7 @@ fn a_session_tells_what_changed_and_takes_turns() {
 }
 
 #[test]
-fn a_session_refuses_other_epochs_and_ends_when_told() {
+fn a_session_rejects_other_epochs_and_ends_on_request() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     let all = &[(0, 0, LIMIT)];
@@ -201,7 +201,7 @@ fn a_session_of_ids_cannot_go_on_by_name() {
     let mut client = fixture.client();
     let first = FetchSpec { session: (0, 0), partitions: &[(0, 0, LIMIT)], ..FetchSpec::default() };
     let id = fetch_now(&mut client, first).session_id;
-    // Version 12 differs by the topic's name alone, and this request names no topic.
+    // Version 12 differs only in how topics are identified, and this request contains no topic.
     let answer = client.call(FETCH, 12, &fetch(&FetchSpec { session: (id, 1), ..FetchSpec::default() }));
     assert_eq!(fetched(&answer).error, ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR);
 }

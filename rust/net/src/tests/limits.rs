@@ -1,4 +1,4 @@
-//! How many connections, how long, how much memory.
+//! Limits on the number of connections, on idle time and on memory.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -80,7 +80,7 @@ fn limits_change_while_connections_wait() {
     assert_eq!(second.receive().0, 2);
     fixture.server.set_limits(ConnectionLimitsConfig { per_ip_max: 2, ..ConnectionLimitsConfig::default() });
     assert!(fixture.client().is_closed());
-    // Those that there are stay.
+    // Existing connections stay open.
     first.call(METADATA, 1, b"\0\0\0\0");
 }
 
@@ -93,7 +93,7 @@ fn connections_that_come_too_fast_are_late_but_served() {
     }
 }
 
-/// A second listener beside the fixture's.
+/// A second listener besides the fixture's.
 fn listener_between_brokers(fixture: &Fixture) -> SocketAddr {
     let options = ListenerOptions {
         name: "BROKERS".to_owned(),
@@ -110,7 +110,7 @@ fn listener_between_brokers(fixture: &Fixture) -> SocketAddr {
 }
 
 #[test]
-fn who_was_idle_longest_makes_room_for_brokers_and_for_a_lower_limit() {
+fn the_longest_idle_connection_is_closed_for_brokers_and_for_a_lower_limit() {
     let fixture = limited(ConnectionLimitsConfig { most: 2, ..ConnectionLimitsConfig::default() });
     let brokers = listener_between_brokers(&fixture);
     let (mut busy, mut idle) = (fixture.client(), fixture.client());
@@ -182,7 +182,7 @@ fn large_frames_wait_for_each_other_beyond_the_limit() {
     let fixture = Fixture::with(NetConfig { queued_bytes_max: 1 << 20, ..NetConfig::default() });
     let whole = frame(PRODUCE, 9, 1, &produce(1, 1000, &[(0, &batch(1, 900_000))]));
     let (mut first, mut second) = (fixture.client(), fixture.client());
-    // The first has begun and sends no more, so the second gets no room; small frames pass.
+    // The first has started and sends no more, so the second gets no room; small frames pass.
     first.send_raw(&whole[..800_000]);
     fixture.wait_until(|| !fixture.server.has_room_for_large_frames());
     let mut sender = second.stream.try_clone().expect("a second handle");
@@ -199,7 +199,7 @@ fn large_frames_wait_for_each_other_beyond_the_limit() {
 
 #[test]
 fn a_connection_is_small() {
-    // Goal 23: 4 KiB for an idle connection with everything that belongs to it, the socket's own memory aside.
+    // An idle connection must use at most 4 KiB in total, excluding the socket's own memory.
     assert!(size_of::<crate::connection::Connection<crate::transport::TcpTransport>>() <= 512);
 }
 

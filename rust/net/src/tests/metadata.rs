@@ -6,7 +6,7 @@ use klamm_wire::api::{DESCRIBE_TOPIC_PARTITIONS, METADATA};
 
 use crate::testing::{Fixture, NAMED};
 
-/// What is read of an answer's topic.
+/// The parts of a response's topic that are parsed.
 #[derive(Debug, PartialEq, Eq)]
 struct Topic {
     error: ErrorCode,
@@ -43,7 +43,7 @@ fn ask(names: &[&str], ids: &[Uuid], with_operations: bool) -> Vec<u8> {
     writer.into_bytes()
 }
 
-/// Topics of an answer to [`ask`]; the brokers and the cluster are the fixture's.
+/// Topics of a response to [`ask`]; the brokers and the cluster are the fixture's.
 fn topics(answer: &[u8]) -> Vec<Topic> {
     let mut reader = Reader::new(&answer[1..]);
     assert_eq!(reader.i32(), Ok(0));
@@ -55,7 +55,7 @@ fn topics(answer: &[u8]) -> Vec<Topic> {
     let count = reader.compact_array_len(1).expect("topics");
     let topics = (0..count).map(|_| topic(&mut reader)).collect();
     reader.skip_tagged_fields().expect("tags");
-    reader.finish().expect("nothing behind");
+    reader.finish().expect("nothing after it");
     topics
 }
 
@@ -97,7 +97,7 @@ fn missing(name: Option<&str>, id: Uuid, error: ErrorCode) -> Topic {
 }
 
 #[test]
-fn topics_are_told_in_the_order_they_were_asked_for() {
+fn topics_are_returned_in_request_order() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     let answer = topics(&client.call(METADATA, 12, &ask(&["nowhere", "named", "not legal", "named"], &[], false)));
@@ -109,24 +109,24 @@ fn topics_are_told_in_the_order_they_were_asked_for() {
 }
 
 #[test]
-fn operations_are_told_when_asked_for() {
+fn authorized_operations_are_returned_on_request() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
-    let told = |answer: Vec<Topic>| answer.iter().map(|topic| topic.operations).collect::<Vec<_>>();
+    let operations = |answer: Vec<Topic>| answer.iter().map(|topic| topic.operations).collect::<Vec<_>>();
     let answer = topics(&client.call(METADATA, 12, &ask(&["named", "nowhere"], &[], true)));
-    assert_eq!(told(answer), [3576, 3576]);
+    assert_eq!(operations(answer), [3576, 3576]);
     let answer = topics(&client.call(METADATA, 12, &ask(&[], &[Uuid([7; 16])], true)));
-    assert_eq!(told(answer), [i32::MIN]);
+    assert_eq!(operations(answer), [i32::MIN]);
 }
 
 #[test]
-fn a_leader_that_cannot_be_reached_is_told_as_an_error() {
+fn an_unreachable_leader_is_reported_as_an_error() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     let answer = topics(&client.call(METADATA, 12, &ask(&["other", "__consumer_offsets"], &[], false)));
     assert_eq!(answer[0].partitions, [(ErrorCode::LEADER_NOT_AVAILABLE, -1, vec![9], vec![9])]);
     assert!(answer[1].is_internal);
-    // The first version leaves brokers out that are not there.
+    // Version 0 omits brokers that are not registered.
     let answer = client.call(METADATA, 0, b"\0\0\0\x01\0\x05other");
     assert!(answer.ends_with(b"\0\x05\0\0\0\0\xff\xff\xff\xff\0\0\0\0\0\0\0\0"), "{answer:?}");
 }
@@ -170,7 +170,7 @@ fn describe(names: &[&str], limit: i32, cursor: Option<(&str, i32)>) -> Vec<u8> 
 
 type Described = (Vec<(String, ErrorCode, Vec<i32>)>, Option<(String, i32)>);
 
-/// Name, error and partitions of each topic in the answer, and its cursor.
+/// Name, error and partitions of each topic in the response, and its cursor.
 fn described(answer: &[u8]) -> Described {
     let mut reader = Reader::new(&answer[5..]);
     let count = reader.compact_array_len(1).expect("topics");
@@ -201,7 +201,7 @@ fn described(answer: &[u8]) -> Described {
         }
     };
     reader.skip_tagged_fields().expect("tags");
-    reader.finish().expect("nothing behind");
+    reader.finish().expect("nothing after it");
     (topics, cursor)
 }
 

@@ -1,4 +1,4 @@
-//! ListOffsets and OffsetForLeaderEpoch: what is passed on to partitions, and what is answered without them.
+//! ListOffsets and OffsetForLeaderEpoch: which requests reach partitions, and which are answered without them.
 
 use klamm_base::ErrorCode;
 use klamm_base::primitives::{Reader, Writer};
@@ -6,7 +6,7 @@ use klamm_wire::api::{LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH, PRODUCE};
 
 use crate::testing::{Fixture, batch, produce};
 
-/// Body of ListOffsets v7 (flexible, without the time-out) for partitions of one topic.
+/// Body of ListOffsets v7 (flexible, without the timeout) for partitions of one topic.
 fn list(isolation_level: i8, topic: &str, partitions: &[(i32, i64)]) -> Vec<u8> {
     let mut writer = Writer::new();
     writer.i32(-1);
@@ -60,7 +60,7 @@ fn offsets_are_found_or_refused_one_by_one() {
 }
 
 #[test]
-fn old_clients_are_told_of_a_missing_leader_instead_of_missing_offsets() {
+fn old_clients_receive_leader_not_available_instead_of_offset_not_available() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     for (version, code) in [(1, ErrorCode::LEADER_NOT_AVAILABLE), (5, ErrorCode::OFFSET_NOT_AVAILABLE)] {

@@ -1,11 +1,11 @@
-//! Answers leave in the order of their requests, whatever each waits for.
+//! Responses are sent in the order of their requests, whatever each waits for.
 
 use klamm_base::ErrorCode;
 use klamm_wire::api::{FETCH, HEARTBEAT, PRODUCE};
 
 use crate::testing::{FetchSpec, Fixture, NAMED, batch, fetch, frame, produce, produced};
 
-/// Metadata v0 for all topics: a question that needs no waiting.
+/// Metadata v0 for all topics: a request that needs no waiting.
 const METADATA: (i16, i16, &[u8]) = (3, 1, b"\xff\xff\xff\xff");
 
 #[test]
@@ -21,7 +21,7 @@ fn what_is_ready_waits_for_what_was_asked_before() {
     let spec = FetchSpec { partitions: &[(0, 0, 1 << 20)], ..FetchSpec::default() };
     client.send(FETCH, 13, 5, &fetch(&spec));
     client.send(HEARTBEAT, 4, 6, b"heartbeat");
-    // Both produces behind the first were taken although it is not acknowledged.
+    // Both produces after the first were taken although it is not acknowledged.
     fixture.wait_until(|| fixture.backend.at(NAMED, 1).state.lock().end_offset == 1);
     assert_eq!(partition.state.lock().end_offset, 2);
     partition.commit(2);

@@ -1,10 +1,10 @@
-//! Requests that are answered elsewhere.
+//! Requests that are answered outside of the engine.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use klamm_wire::api::{API_VERSIONS, CREATE_TOPICS, HEARTBEAT, METADATA};
+use klamm_wire::api::{API_VERSIONS, CREATE_TOPICS, HEARTBEAT, METADATA, OFFSET_COMMIT, OFFSET_FETCH};
 use klamm_wire::api_versions::ApiRange;
 
 use crate::testing::{Fixture, frame};
@@ -50,7 +50,42 @@ fn one_request_of_a_connection_is_out_at_a_time() {
 }
 
 #[test]
-fn no_answer_closes_and_the_end_is_told() {
+fn commits_of_a_connection_are_out_together_and_answered_in_order() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    let commits = (0..3).map(|id| frame(OFFSET_COMMIT, 7, id, b"commit"));
+    client.send_raw(&commits.chain([frame(OFFSET_FETCH, 5, 3, b"fetch")]).collect::<Vec<_>>().concat());
+    let requests: Vec<_> = (0..3).map(|_| fixture.request()).collect();
+    assert_eq!(requests.iter().map(|request| request.correlation_id).collect::<Vec<_>>(), [0, 1, 2]);
+    // What sees their effect waits for all of them.
+    assert!(fixture.server.drain(9).is_empty());
+    for request in requests.iter().rev() {
+        assert!(fixture.server.answer(request.handle, Reply::Body(Bytes::from(format!("{}", request.correlation_id)))));
+    }
+    for id in 0..3 {
+        assert_eq!(client.receive(), (id, format!("{id}").into_bytes()));
+    }
+    assert_eq!(fixture.request().correlation_id, 3);
+}
+
+#[test]
+fn commits_of_a_connection_are_bounded_and_forgotten_when_it_closes() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    for id in 0..100 {
+        client.send(OFFSET_COMMIT, 7, id, b"commit");
+    }
+    let requests: Vec<_> = (0..64).map(|_| fixture.request()).collect();
+    assert!(fixture.server.drain(99).is_empty());
+    drop(client);
+    assert!(matches!(fixture.event(), Event::Closed { connection_id } if connection_id == requests[0].connection_id));
+    for request in requests {
+        assert!(!fixture.server.answer(request.handle, Reply::Body(Bytes::new())));
+    }
+}
+
+#[test]
+fn closing_instead_of_answering_is_reported() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     client.send(CREATE_TOPICS, 5, 1, b"");
@@ -61,7 +96,7 @@ fn no_answer_closes_and_the_end_is_told() {
 }
 
 #[test]
-fn an_answer_to_who_is_gone_is_dropped() {
+fn a_response_to_a_closed_connection_is_dropped() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     client.send(CREATE_TOPICS, 5, 1, b"");
@@ -100,7 +135,7 @@ fn keep_alives_overtake_and_full_queues_hold_connections() {
 }
 
 #[test]
-fn topics_to_create_are_told_once_until_taken() {
+fn topics_to_create_are_queued_once() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     let ask = |names: &[&str]| {
@@ -133,13 +168,13 @@ fn before_it_opens_a_listener_only_accepts() {
 }
 
 #[test]
-fn a_listener_that_is_not_open_may_tell_versions() {
+fn a_listener_that_is_not_open_may_serve_api_versions() {
     let fixture = Fixture::closed(NetConfig::default());
     let mut client = fixture.client();
     client.send(API_VERSIONS, 0, 5, b"");
-    fixture.server.tell_versions(Arc::default());
+    fixture.server.open_for_versions(Arc::default());
     assert_eq!(client.receive().0, 5);
-    // What waits behind another request waits too.
+    // A request after a waiting one waits too.
     client.send(METADATA, 1, 6, b"\0\0\0\0");
     client.send(API_VERSIONS, 0, 7, b"");
     assert_eq!(fixture.client().call(API_VERSIONS, 0, b"")[..2], [0, 0]);
@@ -151,24 +186,24 @@ fn a_listener_that_is_not_open_may_tell_versions() {
 }
 
 #[test]
-fn clients_are_told_what_the_active_controller_knows_too() {
+fn api_versions_includes_the_active_controllers_versions() {
     let fixture = Fixture::new();
-    let told = |key: i16| {
+    let advertised = |key: i16| {
         let answer = fixture.client().call(API_VERSIONS, 0, b"");
         let word = |at: usize| i16::from_be_bytes([answer[at], answer[at + 1]]);
         (6..answer.len()).step_by(6).find(|&at| word(at) == key).map(|at| (word(at + 2), word(at + 4)))
     };
     let range = |key, version_min, version_max| ApiRange { key, version_min, version_max };
-    let (fetch, own) = (told(1), told(19).expect("the fixture serves it"));
+    let (fetch, own) = (advertised(1), advertised(19).expect("the fixture serves it"));
     for (there, both) in
         [((0, own.1 - 1), Some((own.0, own.1 - 1))), ((own.1, 99), Some((own.1, own.1))), ((0, -1), None)]
     {
         fixture.server.set_controller_apis(Some(vec![range(19, there.0, there.1)]));
-        assert_eq!((told(19), told(1)), (both, fetch), "{there:?}");
+        assert_eq!((advertised(19), advertised(1)), (both, fetch), "{there:?}");
     }
-    // What comes all the same is not for the engine to refuse: the controller does.
+    // The engine does not reject such a request: the controller does.
     fixture.client().send(CREATE_TOPICS, own.1, 1, b"");
     assert_eq!(fixture.request().api_version, own.1);
     fixture.server.set_controller_apis(None);
-    assert_eq!(told(19), Some(own));
+    assert_eq!(advertised(19), Some(own));
 }

@@ -1,4 +1,4 @@
-//! The steps of the pipeline on the engine's own way: authorization, quotas and metrics.
+//! The steps of the pipeline for the engine's handlers: authorization, quotas and metrics.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ fn a_throttled_connection_takes_no_further_request_and_others_go_on() {
     other.call(API_VERSIONS, 0, &[]);
     assert!(begun.elapsed() < throttle, "{:?}", begun.elapsed());
     client.call(API_VERSIONS, 0, &[]);
-    // The answer may have been on its way for a moment when the time began.
+    // The response may have been sent a moment before the time started.
     assert!(begun.elapsed() > throttle / 2, "{:?}", begun.elapsed());
 }
 
@@ -76,7 +76,7 @@ fn a_measured_request_is_recorded_under_each_of_its_times_once_its_answer_is_sen
     let counter = |rest: &str| counters.get(&format!("kafka.network:type=RequestMetrics,name={rest}")).copied();
     assert_eq!(counter("RequestsPerSec,request=Produce,version=9"), Some(3));
     assert_eq!(counter("RequestsPerSec,request=Metadata,version=1"), Some(1));
-    // Of the partitions: two appended, one unknown, and one whose acknowledgement was not known in time.
+    // Of the partitions: two appended, one unknown, and one whose acknowledgement did not arrive in time.
     assert_eq!(counter("ErrorsPerSec,request=Produce,error=NONE"), Some(2));
     assert_eq!(counter("ErrorsPerSec,request=Produce,error=UNKNOWN_TOPIC_OR_PARTITION"), Some(1));
     assert_eq!(counter("ErrorsPerSec,request=Produce,error=REQUEST_TIMED_OUT"), Some(1));

@@ -1,4 +1,4 @@
-//! Produce: what is appended, what is refused, when it is answered.
+//! Produce: what is appended, what is rejected, and when it is answered.
 
 use std::time::Duration;
 
@@ -39,7 +39,8 @@ fn of_a_partition_that_is_named_again_what_is_no_batch_is_answered() {
     let mut client = fixture.client();
     let one = batch(1, 10);
     let invalid = (ErrorCode::INVALID_RECORD, -1);
-    // One that is cut is no batch; one without bytes of any batch's shape would be corrupt, which is said of all.
+    // An incomplete batch does not count; bytes in no batch format would be a corrupt message, which is returned for
+    // all.
     for order in [[&one[..70], &one], [&one, &one[..70]]] {
         let body = produce(-1, 1000, &[(1, order[0]), (0, &one), (1, order[1])]);
         let answered = produced(&client.call(PRODUCE, 9, &body));
@@ -62,7 +63,7 @@ fn large_batches_arrive_whole_again_and_again() {
 }
 
 #[test]
-fn what_comes_behind_a_large_frame_is_heard() {
+fn a_request_after_a_large_frame_is_received() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     let large = frame(PRODUCE, 9, 1, &produce(1, 1000, &[(0, &batch(1, 3 << 20))]));
@@ -71,7 +72,7 @@ fn what_comes_behind_a_large_frame_is_heard() {
         assert_eq!(client.receive().0, 1);
         client.call(METADATA, 1, b"\0\0\0\0");
     }
-    // Both at once, and the beginning of a third.
+    // Both at once, and the start of a third.
     let many = [&large[..], &frame(METADATA, 1, 2, b"\0\0\0\0"), &large[..3]].concat();
     client.send_raw(&many);
     assert_eq!([client.receive().0, client.receive().0], [1, 2]);
@@ -111,7 +112,7 @@ fn an_answer_waits_for_the_high_watermark() {
     partition.commit(2);
     let (correlation_id, answer) = client.receive();
     assert_eq!((correlation_id, produced(&answer)), (1, vec![(NONE, 0), (NONE, 0)]));
-    // acks=1 waited only for its turn.
+    // acks=1 waited only for the requests before it.
     assert_eq!((client.receive().0, partition.state.lock().high_watermark), (2, 2));
 }
 
@@ -127,7 +128,7 @@ fn what_is_not_acknowledged_in_time_has_timed_out() {
 }
 
 #[test]
-fn a_refusal_is_told_with_its_reasons() {
+fn a_rejection_contains_its_reasons() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     fixture.backend.at(NAMED, 0).state.lock().append_error = Some(ErrorCode::INVALID_RECORD);
@@ -171,10 +172,10 @@ fn no_acks_no_answer_and_an_error_closes() {
 }
 
 #[test]
-fn the_leader_is_told_to_who_asked_the_wrong_node() {
+fn a_request_to_the_wrong_node_returns_the_leader() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
-    // Broker 9 leads `other` and is not registered: its id is told, but no way to it.
+    // Broker 9 leads `other` and is not registered: the response contains its id but no endpoint.
     let answer = client.call(PRODUCE, 10, &produce_to("other", 1, 1000, &[(0, &batch(1, 10))]));
     let leader_tag = b"\x01\x00\x09\x00\x00\x00\x09\x00\x00\x00\x05\x00";
     assert!(answer.windows(leader_tag.len()).any(|part| part == leader_tag), "{answer:?}");

@@ -1,4 +1,4 @@
-//! Fetches of the quorum's log on a controller's listener: answered by the network, as long as the core lets them be.
+//! Fetches of the quorum's log on a controller listener: answered by the network while the core has granted a lease.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -20,10 +20,10 @@ use crate::{Event, ListenerOptions, NetConfig, Reply, Request};
 
 const LONG_MS: i32 = 60_000;
 const EPOCH: i32 = 7;
-/// The log that is led: three records, of which the first is committed.
+/// The leader's log: three records, of which the first is committed.
 const END: i64 = 3;
 
-/// Leader 1, which voter 2 fetches from.
+/// Leader 1 and voter 2, which fetches from it.
 struct Scene {
     fixture: Fixture,
     log: Arc<QuorumLog>,
@@ -72,16 +72,16 @@ impl Scene {
             voters: vec![(2, 1), (3, 1)],
             counts_itself: true,
             endpoints: Vec::new(),
-            patience: Duration::from_secs(3600),
+            take_timeout: Duration::from_secs(3600),
         });
-        assert_eq!(self.answering.know(2, Uuid([2; 16]), true), Some(0));
+        assert_eq!(self.answering.add_replica(2, Uuid([2; 16]), true), Some(0));
     }
 
     fn client(&self) -> Client {
         Client::connect(self.address)
     }
 
-    /// A client whose fetch with this id waits.
+    /// A client with a waiting fetch that has this correlation id.
     fn waiting_client(&self, correlation_id: i32, max_wait_ms: i32) -> Client {
         let before = self.taken_count();
         let mut client = self.client();
@@ -100,7 +100,7 @@ impl Scene {
         self.answering.offer();
     }
 
-    /// That Python was asked nothing, and nothing ended.
+    /// Checks that Python received no request, and that no connection ended.
     #[track_caller]
     fn is_quiet(&self) {
         let events = self.fixture.server.drain(9);
@@ -132,7 +132,7 @@ fn fetch(offset: i64, max_wait_ms: i32) -> Vec<u8> {
     out.into_bytes()
 }
 
-/// High watermark, leader's epoch told, and how many bytes of records, of an answer with its header's tags.
+/// High watermark and number of record bytes of a response, including its header's tags.
 fn read(answer: &[u8]) -> (i64, usize) {
     let mut reader = Reader::new(answer);
     assert_eq!(reader.slice(35).expect("up to the partition's error")[..7], [0; 7]);
@@ -151,8 +151,8 @@ fn what_is_answered_never_becomes_an_event() {
         assert_eq!((high_watermark, len), (1, scene.log.read(1, 1 << 20).expect("read").len()));
     }
     scene.is_quiet();
-    let noted = scene.answering.take_noted();
-    assert_eq!(noted.iter().map(|one| one.fetch_offset).collect::<Vec<_>>(), [END, 1, END, 1]);
+    let fetches = scene.answering.take_fetches();
+    assert_eq!(fetches.iter().map(|one| one.fetch_offset).collect::<Vec<_>>(), [END, 1, END, 1]);
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn what_it_does_not_take_is_the_cores() {
     let request = scene.fixture.request();
     assert_eq!((request.api_key, request.api_version, request.correlation_id), (FETCH, 18, 5));
     assert_eq!((&*request.listener, &request.body[..]), ("CONTROLLER", &body[..]));
-    assert!(scene.answering.take_noted().is_empty());
+    assert!(scene.answering.take_fetches().is_empty());
     scene.fixture.server.answer(request.handle, Reply::Body(Bytes::from_static(b"diverging")));
     assert_eq!(client.receive(), (5, b"\0diverging".to_vec()));
     assert_eq!(read(&client.call(FETCH, 18, &fetch(END, 0))), (1, 0));
@@ -207,12 +207,12 @@ fn one_that_waits_at_the_end_is_the_cores() {
         assert_eq!((request.api_key, request.api_version, request.correlation_id), (FETCH, version, 8));
         assert_eq!((&*request.client_id, &*request.listener, &request.body[..]), ("test", "CONTROLLER", &body[..]));
         assert_eq!(request.address, client.stream.local_addr().expect("an address").ip());
-        // Whatever happens now, it is the core that answers.
+        // From here on the core answers, whatever happens.
         scene.begin();
         scene.append();
         assert!(scene.fixture.server.answer(request.handle, Reply::Body(Bytes::from_static(b"later"))));
         assert_eq!(client.receive(), (8, b"\0later".to_vec()));
-        assert!(scene.answering.take_noted().is_empty());
+        assert!(scene.answering.take_fetches().is_empty());
         assert!(read(&client.call(FETCH, version, &fetch(END, LONG_MS))).1 > 0);
         scene.is_quiet();
     }
@@ -227,7 +227,7 @@ fn handed_on_it_waits_for_room() {
     let events = scene.fixture.server.events();
     scene.fixture.wait_until(|| events.request_count() == 1);
     scene.answering.end();
-    // Past its time, too.
+    // Also past its deadline.
     std::thread::sleep(Duration::from_millis(100));
     assert_eq!(scene.fixture.request().correlation_id, 9);
     let request = scene.fixture.request();
@@ -249,7 +249,7 @@ fn nothing_is_due_while_it_waits_for_room() {
     let asked = Asked { api: Api::of(FETCH).expect("an API"), request_bytes: 0, measured: None };
     queue.push(WaitingReplica::pending(waiting, scene.fixture.request(), header), asked);
     assert_eq!(queue.deadline(), Some(deadline));
-    // With a time that has passed the connection would look again for ever, without a pause.
+    // With a deadline in the past the connection would check again forever without a pause.
     let Some(Owed { pending: Pending::Replica(waiting), .. }) = queue.front_mut() else {
         panic!("it was pushed just before")
     };
@@ -265,7 +265,7 @@ fn nothing_is_due_while_it_waits_for_room() {
 }
 
 #[test]
-fn who_closes_while_it_waits_for_room_leaves_nothing() {
+fn a_connection_closed_while_it_waits_for_room_leaves_nothing() {
     let scene = Scene::with(NetConfig { queued_requests_max: 1, ..NetConfig::default() });
     let client = scene.waiting_client(8, LONG_MS);
     let mut other = scene.client();
@@ -276,7 +276,7 @@ fn who_closes_while_it_waits_for_room_leaves_nothing() {
     drop(client);
     std::thread::sleep(Duration::from_millis(20));
     assert_eq!(scene.fixture.request().correlation_id, 9);
-    // What was taken is asked for, as it would be if it had come here first.
+    // The fetch is passed on as if it had come directly.
     let request = scene.fixture.request();
     scene.fixture.server.answer(request.handle, Reply::Body(Bytes::new()));
     assert!(matches!(scene.fixture.event(), Event::Closed { connection_id } if connection_id == request.connection_id));
@@ -290,18 +290,18 @@ fn clients_fetches_are_left_alone() {
     let mut reader = Reader::new(&answer);
     reader.slice(1 + 10 + 1 + 16 + 1 + 4).expect("up to the partition's error");
     assert_eq!(reader.i16(), Ok(klamm_base::ErrorCode::UNKNOWN_TOPIC_ID.0));
-    assert!(scene.answering.take_noted().is_empty());
+    assert!(scene.answering.take_fetches().is_empty());
 }
 
 #[test]
-fn who_closes_while_it_waits_leaves_nothing() {
+fn a_connection_closed_while_it_waits_leaves_nothing() {
     let scene = Scene::new();
     let client = scene.waiting_client(8, LONG_MS);
     assert_eq!(Arc::strong_count(&scene.answering), 3);
     drop(client);
     assert!(matches!(scene.fixture.event(), Event::Closed { .. }));
     scene.fixture.wait_until(|| scene.fixture.server.connection_count() == 0);
-    // Only what waits holds it beside the server.
+    // Besides the server, only waiting fetches hold it.
     assert_eq!(Arc::strong_count(&scene.answering), 2);
     scene.append();
     assert_eq!(scene.answering.end().len(), 1);
@@ -309,14 +309,14 @@ fn who_closes_while_it_waits_leaves_nothing() {
 }
 
 #[test]
-fn what_comes_behind_one_that_waits_waits_too() {
+fn requests_after_a_waiting_one_wait_too() {
     let scene = Scene::new();
     let mut client = scene.client();
     let frames = [frame(FETCH, 18, 1, &fetch(END, LONG_MS)), frame(FETCH, 18, 2, &fetch(END + 1, LONG_MS))];
     client.send_raw(&[&frames.concat()[..], &frame(API_VERSIONS, 0, 3, b"")].concat());
     scene.fixture.wait_until(|| scene.taken_count() == 1);
     std::thread::sleep(Duration::from_millis(20));
-    assert_eq!((scene.taken_count(), scene.answering.take_noted().len()), (1, 1));
+    assert_eq!((scene.taken_count(), scene.answering.take_fetches().len()), (1, 1));
     scene.append();
     assert_eq!(client.receive().0, 1);
     scene.fixture.wait_until(|| scene.taken_count() == 2);
@@ -331,17 +331,17 @@ fn answers_keep_their_order() {
     let mut client = scene.client();
     let one = |id, offset| frame(FETCH, 18, id, &fetch(offset, 0));
     let versions = |id| frame(API_VERSIONS, 0, id, b"");
-    // The fifth is the core's.
+    // The fifth is handled by the core.
     let frames = [versions(1), one(2, END), one(3, 1), versions(4), one(5, 9), one(6, END), versions(7)];
     client.send_raw(&frames.concat());
     let request = scene.fixture.request();
-    assert_eq!((request.correlation_id, scene.answering.take_noted().len()), (5, 2));
+    assert_eq!((request.correlation_id, scene.answering.take_fetches().len()), (5, 2));
     scene.fixture.server.answer(request.handle, Reply::Body(Bytes::new()));
     assert_eq!([(); 7].map(|()| client.receive().0), [1, 2, 3, 4, 5, 6, 7]);
 }
 
 #[test]
-fn who_finishes_answers_what_waits() {
+fn finishing_answers_waiting_requests() {
     let scene = Scene::new();
     let mut client = scene.waiting_client(8, LONG_MS);
     scene.fixture.server.finish();
@@ -351,7 +351,7 @@ fn who_finishes_answers_what_waits() {
 }
 
 #[test]
-fn who_is_closed_leaves_nothing() {
+fn a_closed_connection_leaves_nothing() {
     let scene = Scene::new();
     let mut client = scene.waiting_client(8, LONG_MS);
     scene.fixture.server.close();

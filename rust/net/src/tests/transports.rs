@@ -1,4 +1,4 @@
-//! What connections send by transports that can less than TCP.
+//! Connections over transports with fewer capabilities than TCP.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -12,7 +12,7 @@ use tokio::io::ReadBuf;
 use crate::output::Output;
 use crate::transport::{PeerEnd, TcpTransport, Transport};
 
-/// TCP, but what is sent has to pass through this process, as with TLS; at most so many bytes at a time.
+/// TCP, but all bytes must pass through this process, as with TLS; at most this many at a time.
 struct Copying(TcpTransport, usize);
 
 impl Transport for Copying {

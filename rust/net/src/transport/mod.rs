@@ -1,5 +1,5 @@
-//! What a connection receives and sends by: TCP now. A connection is compiled for its transport, so that nothing of the
-//! choice is left on the way of a produce or a fetch.
+//! The byte stream of a connection: TCP for now. A connection is compiled for its transport, so that produces and
+//! fetches pay nothing for the abstraction.
 
 mod tcp;
 
@@ -11,29 +11,30 @@ use tokio::io::ReadBuf;
 
 pub use tcp::TcpTransport;
 
-/// How a peer ended its side of a connection.
+/// How a peer closed its side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerEnd {
-    /// It sends nothing more, and may still read what it is sent.
+    /// It sends nothing more, but may still receive.
     Sent,
-    /// It is gone.
+    /// It has reset the connection.
     Reset,
 }
 
 /// A stream of bytes to and from one peer.
 pub trait Transport: Send + Unpin + 'static {
-    /// Receives what is there; `Ready` without a byte is the end of the stream.
+    /// Receives available bytes; `Ready` without a byte is the end of the stream.
     fn poll_read(&mut self, cx: &mut Context<'_>, room: &mut ReadBuf<'_>) -> Poll<io::Result<()>>;
 
-    /// Sends the beginning of `bytes` and returns how many; `more` says that others follow at once, so that a small piece
-    /// may wait for them.
+    /// Sends the start of `bytes` and returns the number sent; `more` says that others follow immediately, so that a
+    /// small piece may wait for them.
     fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8], more: bool) -> Poll<io::Result<usize>>;
 
-    /// Whether [`Transport::poll_send_file`] may be called: whether what is sent need not pass through this process. Where
-    /// it is not so, whoever sends reads the file and calls [`Transport::poll_send`].
+    /// Whether [`Transport::poll_send_file`] may be called because the bytes need not pass through this process.
+    /// Otherwise the sender reads the file and calls [`Transport::poll_send`].
     fn sends_files(&self) -> bool;
 
-    /// Sends up to `len` bytes of `file` from `position` on, which are in the page cache; returns how many, 0 at its end.
+    /// Sends up to `len` bytes of `file` from `position` on, which are in the page cache; returns the number sent, 0
+    /// at the file's end.
     fn poll_send_file(
         &mut self,
         cx: &mut Context<'_>,
@@ -42,9 +43,9 @@ pub trait Transport: Send + Unpin + 'static {
         len: usize,
     ) -> Poll<io::Result<usize>>;
 
-    /// Ready when the peer has ended its side. Reads nothing, so it works while nothing may be received.
+    /// Ready when the peer has closed its side. Reads nothing, so it works while receiving is not allowed.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<PeerEnd>;
 
-    /// Wakes the connection for received bytes only when there are at least `bytes`, or the end; a hint.
+    /// Wakes the connection for received bytes only if there are at least `bytes`, or at the end; a hint.
     fn wake_at(&mut self, bytes: usize);
 }

@@ -1,4 +1,4 @@
-//! A plain TCP socket, whose end is noticed while bytes that were received are left unread.
+//! A plain TCP socket that notices the peer's end while received bytes are not read.
 
 use std::fs::File;
 use std::future::Future;
@@ -20,7 +20,7 @@ type Watch = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub struct TcpTransport {
     reader: OwnedReadHalf,
     writer: Arc<OwnedWriteHalf>,
-    /// Waits for the peer's end. Made when it is first waited for: most connections receive all the time.
+    /// Waits for the peer's end. Created on first use: most connections receive all the time.
     watch: Option<Watch>,
 }
 
@@ -73,7 +73,7 @@ impl Transport for TcpTransport {
         self.poll_write(cx, || os::send_file(self.stream().as_raw_fd(), file, position, len))
     }
 
-    /// An end that stands after more bytes than the system's buffer holds is not known to the system either.
+    /// If more bytes precede the end than the system's buffer holds, the system does not know of the end either.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<PeerEnd> {
         let watch = self.watch.get_or_insert_with(|| watch(self.writer.clone()));
         if watch.as_mut().poll(cx).is_pending() {
@@ -89,16 +89,17 @@ impl Transport for TcpTransport {
     }
 }
 
-/// Bytes to read do not end a wait for urgent data, which Kafka's protocol does not have; the end of the stream does.
+/// Waiting for urgent data, which Kafka's protocol does not use, is not ended by readable bytes, but by the end of
+/// the stream.
 #[cfg(target_os = "linux")]
 fn watch(writer: Arc<OwnedWriteHalf>) -> Watch {
     Box::pin(async move {
-        // An error means that the runtime ends, and the connection with it.
+        // An error means that the runtime is ending, and the connection with it.
         let _ = writer.ready(tokio::io::Interest::PRIORITY).await;
     })
 }
 
-/// Other systems do not report it: `connections.max.idle.ms` ends such a connection.
+/// Other systems do not report it: `connections.max.idle.ms` closes such a connection.
 #[cfg(not(target_os = "linux"))]
 fn watch(_writer: Arc<OwnedWriteHalf>) -> Watch {
     Box::pin(std::future::pending())

@@ -1,4 +1,4 @@
-//! The two structures of the Arrow C data interface, as its specification lays them out.
+//! The two structures of the Arrow C data interface, with the layout of its specification.
 
 use std::ffi::{c_char, c_void};
 
@@ -29,10 +29,10 @@ pub struct ArrowArray {
     pub private_data: *mut c_void,
 }
 
-/// The bit of `flags` for a column that may hold nulls.
+/// The bit of `flags` for a column that may contain nulls.
 pub const NULLABLE: i64 = 2;
 
-// SAFETY: what the pointers lead to is owned by the structure, which only `release` frees, and is not changed meanwhile.
+// SAFETY: the structure owns the memory behind its pointers; only `release` frees it, and nothing changes it before.
 unsafe impl Send for ArrowSchema {}
 // SAFETY: as above.
 unsafe impl Send for ArrowArray {}
@@ -40,8 +40,8 @@ unsafe impl Send for ArrowArray {}
 impl Drop for ArrowSchema {
     fn drop(&mut self) {
         if let Some(release) = self.release {
-            // SAFETY: the specification wants exactly one call, with the structure, unless it was moved away and the
-            // callback taken out.
+            // SAFETY: the specification requires exactly one call with the structure, unless it was moved out, which clears
+            // the callback.
             unsafe { release(self) }
         }
     }

@@ -14,8 +14,8 @@ use super::channel_plan;
 use super::errors::{ClientError, link_error};
 use super::versions_dict;
 
-/// See `_engine.pyi`.
-#[pyclass(frozen, module = "klamm._engine")]
+/// See `client.pyi`.
+#[pyclass(frozen, module = "klamm._engine.client")]
 pub struct BrokerConnection {
     address: String,
     versions: Py<PyDict>,

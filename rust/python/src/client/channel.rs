@@ -15,8 +15,8 @@ use super::errors::link_error;
 use super::{channel_plan, versions_dict};
 use crate::runtime::SharedRuntime;
 
-/// See `_engine.pyi`.
-#[pyclass(frozen, module = "klamm._engine")]
+/// See `client.pyi`.
+#[pyclass(frozen, module = "klamm._engine.client")]
 pub struct ChannelQueue {
     queue: Arc<Queue>,
     /// None once it is closed.
@@ -24,8 +24,8 @@ pub struct ChannelQueue {
     last_id: AtomicU64,
 }
 
-/// See `_engine.pyi`.
-#[pyclass(frozen, module = "klamm._engine")]
+/// See `client.pyi`.
+#[pyclass(frozen, module = "klamm._engine.client")]
 pub struct Channel {
     channel: Mutex<Option<OpenChannel>>,
     #[pyo3(get)]
@@ -33,27 +33,27 @@ pub struct Channel {
     process_id: u32,
 }
 
-/// See `_engine.pyi`.
-#[pyclass(frozen, get_all, module = "klamm._engine")]
+/// See `client.pyi`.
+#[pyclass(frozen, get_all, module = "klamm._engine.client")]
 pub struct ChannelAccepted {
     address: (String, u16),
 }
 
-/// See `_engine.pyi`.
-#[pyclass(frozen, get_all, module = "klamm._engine")]
+/// See `client.pyi`.
+#[pyclass(frozen, get_all, module = "klamm._engine.client")]
 pub struct ChannelOpened {
     versions: Py<PyDict>,
 }
 
-/// See `_engine.pyi`.
-#[pyclass(frozen, get_all, module = "klamm._engine")]
+/// See `client.pyi`.
+#[pyclass(frozen, get_all, module = "klamm._engine.client")]
 pub struct ChannelAnswered {
     correlation_id: i32,
     body: Py<PyBytes>,
 }
 
-/// See `_engine.pyi`.
-#[pyclass(frozen, get_all, module = "klamm._engine")]
+/// See `client.pyi`.
+#[pyclass(frozen, get_all, module = "klamm._engine.client")]
 pub struct ChannelClosed {
     error: Py<PyAny>,
 }

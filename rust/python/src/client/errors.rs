@@ -8,40 +8,60 @@ use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::prelude::*;
 
 create_exception!(
-    klamm._engine,
+    klamm._engine.client,
     ClientError,
     PyException,
     "A call to a cluster that failed; the text says how to go on."
 );
-create_exception!(klamm._engine, UnreachableError, ClientError, "No answer: not yet, not any more, or not in time.");
-create_exception!(klamm._engine, ConnectError, UnreachableError, "There is no connection, and nothing was sent.");
-create_exception!(klamm._engine, ConnectRefusedError, ConnectError, "The host is there, and nothing listens.");
-create_exception!(klamm._engine, ConnectionLostError, UnreachableError, "The connection was lost.");
-create_exception!(klamm._engine, ClientTimeoutError, UnreachableError, "Nothing helped within the time-out.");
 create_exception!(
-    klamm._engine,
+    klamm._engine.client,
+    UnreachableError,
+    ClientError,
+    "No answer: not yet, not any more, or not in time."
+);
+create_exception!(
+    klamm._engine.client,
+    ConnectError,
+    UnreachableError,
+    "There is no connection, and nothing was sent."
+);
+create_exception!(klamm._engine.client, ConnectRefusedError, ConnectError, "The host is there, and nothing listens.");
+create_exception!(klamm._engine.client, ConnectionLostError, UnreachableError, "The connection was lost.");
+create_exception!(klamm._engine.client, ClientTimeoutError, UnreachableError, "Nothing helped within the time-out.");
+create_exception!(
+    klamm._engine.client,
     UnsupportedVersionError,
     ClientError,
     "No version of an API is known to both sides; nothing was sent."
 );
-create_exception!(klamm._engine, BrokerError, ClientError, "A broker answered with an error code.");
+create_exception!(klamm._engine.client, BrokerError, ClientError, "A broker answered with an error code.");
 create_exception!(
-    klamm._engine,
+    klamm._engine.client,
     SecurityError,
     ClientError,
     "Client and broker do not trust each other: TLS or SASL failed, and would again."
 );
-create_exception!(klamm._engine, OffsetOutOfRangeError, ClientError, "An offset that the partition does not hold.");
 create_exception!(
-    klamm._engine,
+    klamm._engine.client,
+    OffsetOutOfRangeError,
+    ClientError,
+    "An offset that the partition does not hold."
+);
+create_exception!(
+    klamm._engine.client,
     TopicRecreatedError,
     ClientError,
     "The topic was deleted, and another one has its name."
 );
-create_exception!(klamm._engine, NotDeliveredError, ClientError, "Records that are not known to be in the log.");
-create_exception!(klamm._engine, ProducerFencedError, ClientError, "A newer producer has the same transactional.id.");
-create_exception!(klamm._engine, NoTransactionsError, ClientError, "The brokers have no transactions.");
-create_exception!(klamm._engine, DamagedBatchError, ClientError, "A fetched batch that cannot be read.");
+create_exception!(klamm._engine.client, NotDeliveredError, ClientError, "Records that are not known to be in the log.");
+create_exception!(
+    klamm._engine.client,
+    ProducerFencedError,
+    ClientError,
+    "A newer producer has the same transactional.id."
+);
+create_exception!(klamm._engine.client, NoTransactionsError, ClientError, "The brokers have no transactions.");
+create_exception!(klamm._engine.client, DamagedBatchError, ClientError, "A fetched batch that cannot be read.");
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();

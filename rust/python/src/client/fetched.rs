@@ -1,4 +1,4 @@
-//! `FetchedSlice`: what a fetch gave, as Arrow columns.
+//! `FetchedSlice`: fetched records as Arrow columns.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use pyo3::types::PyCapsule;
 
 use crate::arrow::export::{Column, capsules};
 
-/// See `_engine.pyi`.
-#[pyclass(frozen, module = "klamm._engine")]
+/// See `client.pyi`.
+#[pyclass(frozen, module = "klamm._engine.client")]
 pub struct FetchedSlice {
     pub columns: Arc<Column>,
     pub next_offset: i64,
@@ -44,7 +44,7 @@ impl FetchedSlice {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
-        // A wish: the protocol lets the giver keep to its own types.
+        // The protocol allows the producer to ignore the requested schema.
         drop(requested_schema);
         capsules(py, &self.columns)
     }

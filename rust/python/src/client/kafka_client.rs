@@ -23,8 +23,8 @@ const SLICE_BYTES: usize = 64 << 20;
 /// Topic, partition, offset, metadata.
 type Committed = (Py<PyString>, i32, Option<i64>, String);
 
-/// See `_engine.pyi`.
-#[pyclass(frozen, module = "klamm._engine")]
+/// See `client.pyi`.
+#[pyclass(frozen, module = "klamm._engine.client")]
 pub struct KafkaClient {
     inner: ManuallyDrop<Inner>,
     process_id: u32,

@@ -6,7 +6,7 @@ mod columns;
 mod errors;
 mod fetched;
 mod kafka_client;
-mod rows;
+pub(crate) mod rows;
 mod waiting;
 
 use std::collections::BTreeMap;
@@ -28,7 +28,6 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<channel::ChannelAnswered>()?;
     module.add_class::<channel::ChannelClosed>()?;
     module.add_class::<kafka_client::KafkaClient>()?;
-    module.add_function(wrap_pyfunction!(rows::digest_rows, module)?)?;
     module.add_class::<fetched::FetchedSlice>()
 }
 

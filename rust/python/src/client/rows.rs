@@ -1,6 +1,6 @@
 //! Arrow columns as rows to produce.
 
-use klamm_client::{Row, Rows, digest};
+use klamm_client::{Row, Rows};
 use klamm_records::RecordHeader;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -60,23 +60,6 @@ impl Columns {
 
 fn bytes<'a>(column: &'a Option<Imported>, what: &str) -> PyResult<Option<BytesView<'a>>> {
     column.as_ref().map(|column| column.view().bytes(what)).transpose()
-}
-
-/// See `_engine.pyi`.
-#[pyfunction]
-#[pyo3(signature = (topic, partition, keys, values, headers = None, timestamps = None))]
-pub fn digest_rows(
-    py: Python<'_>,
-    topic: &str,
-    partition: Option<&Bound<'_, PyAny>>,
-    keys: Option<&Bound<'_, PyAny>>,
-    values: Option<&Bound<'_, PyAny>>,
-    headers: Option<&Bound<'_, PyAny>>,
-    timestamps: Option<&Bound<'_, PyAny>>,
-) -> PyResult<u64> {
-    let columns = Columns::new(partition, keys, values, headers, timestamps)?;
-    let rows = columns.views()?;
-    Ok(py.detach(|| digest(topic, &rows)))
 }
 
 /// The columns as their types tell.

@@ -1,4 +1,4 @@
-//! Waits for what the engine does, without the GIL, and looks for signals meanwhile.
+//! Waits for the engine without the GIL, and handles signals meanwhile.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use pyo3::prelude::*;
 
 use crate::runtime::SharedRuntime;
 
-/// How long a signal may have to wait for Python to see it.
+/// How often signals are checked.
 const SIGNALS_EVERY: Duration = Duration::from_millis(100);
 
-/// What comes of it; an error is what a signal's handler raised, and then it is given up.
+/// Waits for the call. If a signal handler raises an exception, the call is cancelled and the exception returned.
 pub fn wait<T: Send>(py: Python<'_>, runtime: &SharedRuntime, call: impl Future<Output = T> + Send) -> PyResult<T> {
     let handle = runtime.handle();
     let mut call = pin!(call);

@@ -1,4 +1,4 @@
-//! `RecordBatch`: the header of a batch, and its records on demand.
+//! `RecordBatch`: the header of a batch; its records are decoded on demand.
 
 use klamm_records::{Batch, Header, RecordsError, batches, records};
 use pyo3::prelude::*;
@@ -8,18 +8,18 @@ use super::columns::{self, RecordColumns};
 use super::record::Record;
 use super::{DecodeOptions, damaged};
 
-/// What klamm.records allows too: records of other brokers may be larger than klamm takes from a producer.
+/// The limit of `klamm.records` too. Records of other brokers may be larger than klamm accepts from a producer.
 const DECOMPRESSED_BYTES_MAX: usize = 1 << 30;
 
-/// See `_engine.pyi`.
-#[pyclass(frozen, module = "klamm._engine")]
+/// See `records.pyi`.
+#[pyclass(frozen, module = "klamm._engine.records")]
 pub struct RecordBatch {
-    /// The bytes of this batch, from here, within `data`.
+    /// The position of this batch in `data`.
     data: Py<PyBytes>,
     at: usize,
 }
 
-/// The batches that are whole in `data`; a fetched set may end inside one.
+/// The complete batches in `data`; fetched records may end inside a batch.
 pub fn whole_batches(data: &[u8]) -> impl Iterator<Item = Result<Batch<'_>, RecordsError>> {
     batches(data).filter(|batch| !matches!(batch, Err(RecordsError::Incomplete { .. })))
 }

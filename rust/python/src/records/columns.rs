@@ -44,8 +44,8 @@ impl Drop for Elements {
     }
 }
 
-/// See `_engine.pyi`.
-#[pyclass(frozen, module = "klamm._engine")]
+/// See `records.pyi`.
+#[pyclass(frozen, module = "klamm._engine.records")]
 pub struct Buffer {
     elements: Elements,
 }
@@ -69,8 +69,8 @@ impl Buffer {
     }
 }
 
-/// See `_engine.pyi`.
-#[pyclass(frozen, module = "klamm._engine", get_all)]
+/// See `records.pyi`.
+#[pyclass(frozen, module = "klamm._engine.records", get_all)]
 pub struct BytesColumn {
     offsets: Py<Buffer>,
     data: Py<Buffer>,
@@ -78,8 +78,8 @@ pub struct BytesColumn {
     null_count: usize,
 }
 
-/// See `_engine.pyi`.
-#[pyclass(frozen, module = "klamm._engine", get_all)]
+/// See `records.pyi`.
+#[pyclass(frozen, module = "klamm._engine.records", get_all)]
 pub struct RecordColumns {
     count: usize,
     offsets: Py<Buffer>,

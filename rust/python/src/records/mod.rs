@@ -11,7 +11,7 @@ use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-create_exception!(klamm._engine, RecordsDamagedError, PyValueError, "Bytes that are no record batches.");
+create_exception!(klamm._engine.records, RecordsDamagedError, PyValueError, "Bytes that are no record batches.");
 
 /// What of the bytes is decoded, and how far they are trusted.
 #[derive(Clone, Copy)]

@@ -1,11 +1,11 @@
-//! `Record`: one record, its bytes copied out of the batch.
+//! `Record`: one record, copied from its batch.
 
 use klamm_records::Headers;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple};
 
-/// See `_engine.pyi`. The objects are held as such, and not as an `Option`, so that Python reads them as plain members.
-#[pyclass(frozen, module = "klamm._engine", freelist = 1024)]
+/// See `records.pyi`. Fields are Python objects rather than `Option`s, so that reading an attribute needs no conversion.
+#[pyclass(frozen, module = "klamm._engine.records", freelist = 1024)]
 pub struct Record {
     #[pyo3(get)]
     offset: i64,
@@ -22,7 +22,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// The record as an object of its own. Most have no headers, and share `no_headers`.
+    /// A copy of the record. Records without headers, which are most, share `no_headers`.
     #[inline(always)]
     pub fn copy_of(record: &klamm_records::Record<'_>, no_headers: &Bound<'_, PyTuple>) -> PyResult<Self> {
         let py = no_headers.py();
@@ -59,7 +59,7 @@ fn copy(py: Python<'_>, bytes: Option<&[u8]>) -> Py<PyAny> {
     }
 }
 
-// Header keys are text by the protocol, but nobody checks what a producer sends.
+// The protocol requires header keys to be text, but brokers do not check what a producer sends.
 #[cold]
 fn header_tuple(py: Python<'_>, headers: Headers<'_>) -> PyResult<Py<PyTuple>> {
     let pairs = headers.map(|header| {

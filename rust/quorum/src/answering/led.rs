@@ -1,4 +1,4 @@
-//! What the leader of an epoch notes of those who fetch from it, and what it knows to be committed. No clock, no I/O.
+//! The state of a leader's epoch: the progress of the fetching replicas and the high watermark. No clock, no I/O.
 
 use std::time::{Duration, Instant};
 
@@ -7,109 +7,110 @@ use klamm_wire::topic::NodeEndpoint;
 
 use super::request::ReplicaFetch;
 
-/// Replicas that are known at a time; the fetches of others are Python's, which is where they are forgotten too.
-const KNOWN_MAX: usize = 1_000;
-/// Fetches that are noted and not told yet; the fetches behind them are Python's.
-const NOTED_MAX: usize = 1_024;
+/// Limit on replicas. Python handles the fetches of others, and removes replicas from its state.
+const REPLICAS_MAX: usize = 1_000;
+/// Limit on recorded fetches that the core has not taken yet; Python handles the fetches after that.
+const TAKEN_MAX: usize = 1_024;
 
-/// What the core lets be answered.
+/// The terms of a lease.
 #[derive(Clone, Debug)]
 pub struct Lead {
     pub cluster_id: String,
     pub leader_id: i32,
     pub epoch: i32,
-    /// Only what lies above commits (Raft 5.4.2).
+    /// Only records at or above this offset count for the high watermark (Raft 5.4.2).
     pub start_offset: i64,
     pub high_watermark: i64,
-    /// Node id and end offset of the voters but for this replica; an offset below 0 where none is known.
+    /// Node id and end offset of the voters except for this replica; an offset below 0 if it is not known.
     pub voters: Vec<(i32, i64)>,
     /// Whether this replica is a voter.
     pub counts_itself: bool,
-    /// Where this replica listens, by the name of a listener.
+    /// This replica's endpoints by listener name.
     pub endpoints: Vec<(String, NodeEndpoint)>,
-    /// Who takes no news for so long answers nobody any more: the others are to find out.
-    pub patience: Duration,
+    /// If the core does not take the recorded fetches for this long, nothing is answered any more, so that the others
+    /// notice.
+    pub take_timeout: Duration,
 }
 
-/// A fetch that was taken.
+/// A fetch that was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Noted {
+pub struct LeasedFetch {
     pub slot: usize,
     pub fetch_offset: i64,
-    /// Where the leader's log ended then.
+    /// The leader's log end offset at that time.
     pub end_offset: i64,
     pub at: Instant,
 }
 
-/// What becomes of a fetch that needs no decision.
+/// The result of a fetch that needs no decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Took {
     pub slot: usize,
-    /// There is something to say, or no time to wait for it.
+    /// The fetch must be answered now: there is something to send, or it does not wait.
     pub is_due: bool,
-    /// More is committed by it.
+    /// The fetch advanced the high watermark.
     pub advanced: bool,
 }
 
-struct Known {
+struct Replica {
     id: i32,
     directory: Uuid,
-    /// Where its end offset is among the voters'; `None` for an observer.
+    /// The index of its end offset among the voters'; `None` for an observer.
     voter: Option<usize>,
 }
 
-/// The epoch while it is led.
+/// The state of an epoch under a lease.
 pub struct Led {
     pub lead: Lead,
     flushed_offset: i64,
-    /// Where the log ended when its turn was over: voters wait for no less than all of a turn.
+    /// The log end offset after the last turn: voters receive the records of a turn together.
     offered: i64,
-    /// What voters are answered for at once; the core's own answers go before what lies above.
-    voters_know: i64,
-    known: Vec<Known>,
-    noted: Vec<Noted>,
+    /// The high watermark that voters receive immediately; for a higher one, the core's own answers go first.
+    voter_high_watermark: i64,
+    replicas: Vec<Replica>,
+    fetches: Vec<LeasedFetch>,
 }
 
-/// The log as a fetch finds it.
+/// The ends of the log at the time of a fetch.
 #[derive(Clone, Copy)]
 pub struct Ends {
-    /// Looked at only where the fetch is below the end.
+    /// Used only if the fetch is below the end.
     pub start_offset: i64,
     pub end_offset: i64,
 }
 
 impl Ends {
-    /// Whether a replica whose log ends there, within the epoch that is led, finds here what follows.
+    /// Whether this log can serve a replica whose log ends at `offset` within the current epoch.
     pub fn holds(&self, offset: i64) -> bool {
         offset == self.end_offset || self.start_offset < offset && offset < self.end_offset
     }
 }
 
 impl Led {
-    /// `offered`: where the log ends.
+    /// `offered`: the log end offset.
     pub fn new(lead: Lead, flushed_offset: i64, offered: i64) -> Self {
-        let voters_know = lead.high_watermark;
-        Self { lead, flushed_offset, offered, voters_know, known: Vec::new(), noted: Vec::new() }
+        let voter_high_watermark = lead.high_watermark;
+        Self { lead, flushed_offset, offered, voter_high_watermark, replicas: Vec::new(), fetches: Vec::new() }
     }
 
-    /// Lets that replica's fetches be taken from now on; `counts`: as those of the voter of its id. Its slot, or `None` where
-    /// they remain the core's.
-    pub fn know(&mut self, id: i32, directory: Uuid, counts: bool) -> Option<usize> {
-        let slot = self.known.iter().position(|known| known.id == id && known.directory == directory);
+    /// Accepts the replica's fetches from now on. `counts`: whether they count for the voter with its id. Returns its
+    /// slot, or `None` if the core keeps handling its fetches.
+    pub fn add_replica(&mut self, id: i32, directory: Uuid, counts: bool) -> Option<usize> {
+        let slot = self.replicas.iter().position(|replica| replica.id == id && replica.directory == directory);
         let voter = self.lead.voters.iter().position(|(voter, _)| *voter == id);
-        // A voter's former disk is told all and counts for nothing: that is for the core.
-        if slot.is_some() || voter.is_some() != counts || id < 0 || self.known.len() == KNOWN_MAX {
+        // A former directory of a voter receives the log but does not count; the core handles it.
+        if slot.is_some() || voter.is_some() != counts || id < 0 || self.replicas.len() == REPLICAS_MAX {
             return slot;
         }
-        self.known.push(Known { id, directory, voter });
-        Some(self.known.len() - 1)
+        self.replicas.push(Replica { id, directory, voter });
+        Some(self.replicas.len() - 1)
     }
 
-    /// Takes a fetch and moves the high watermark by it; `None` when the core has to decide.
+    /// Records a fetch and advances the high watermark; `None` if the core must decide.
     pub fn take(&mut self, fetch: &ReplicaFetch<'_>, log: Ends, now: Instant) -> Option<Took> {
         let slot = self.admitted(fetch, log, now)?;
-        self.noted.push(Noted { slot, fetch_offset: fetch.offset, end_offset: log.end_offset, at: now });
-        if let Some(voter) = self.known[slot].voter {
+        self.fetches.push(LeasedFetch { slot, fetch_offset: fetch.offset, end_offset: log.end_offset, at: now });
+        if let Some(voter) = self.replicas[slot].voter {
             self.lead.voters[voter].1 = fetch.offset;
         }
         let advanced = self.advance();
@@ -123,48 +124,48 @@ impl Led {
         let is_of_cluster = fetch.cluster_id.is_none_or(|id| id == lead.cluster_id);
         let is_of_epoch = fetch.epoch == lead.epoch && fetch.last_epoch == lead.epoch;
         let is_possible = fetch.max_wait_ms >= 0 && fetch.max_bytes >= 0;
-        let is_heard = self.noted.first().is_none_or(|oldest| now.duration_since(oldest.at) < lead.patience);
-        if !is_of_cluster || !is_of_epoch || !is_possible || !is_heard || self.noted.len() == NOTED_MAX {
+        let is_heard = self.fetches.first().is_none_or(|oldest| now.duration_since(oldest.at) < lead.take_timeout);
+        if !is_of_cluster || !is_of_epoch || !is_possible || !is_heard || self.fetches.len() == TAKEN_MAX {
             return None;
         }
         if fetch.offset <= lead.start_offset || !log.holds(fetch.offset) {
             return None;
         }
-        self.known.iter().position(|known| known.id == fetch.replica_id && known.directory == fetch.directory)
+        self.replicas.iter().position(|replica| replica.id == fetch.replica_id && replica.directory == fetch.directory)
     }
 
-    /// Whether there is something to fetch: what is offered for a voter, whose fetches commit it, and for others what is
-    /// committed.
+    /// Whether there is something to fetch: offered records for a voter, whose fetches commit them, and committed
+    /// records for others.
     pub fn has_more(&self, slot: usize, offset: i64) -> bool {
         offset < if self.is_voter(slot) { self.offered } else { self.lead.high_watermark }
     }
 
-    /// Voters may have what lies below.
+    /// Offers the records below `end_offset` to voters.
     pub fn offer(&mut self, end_offset: i64) {
         self.offered = end_offset;
     }
 
-    /// A higher one than a replica knows is a reason to answer it.
+    /// The high watermark to send to a replica; a higher one than it knows is a reason to answer.
     pub fn high_watermark_for(&self, slot: usize) -> i64 {
-        if self.is_voter(slot) { self.voters_know } else { self.lead.high_watermark }
+        if self.is_voter(slot) { self.voter_high_watermark } else { self.lead.high_watermark }
     }
 
-    /// Voters are answered for all that is committed; whether that is more than before.
-    pub fn tell_voters(&mut self) -> bool {
-        std::mem::replace(&mut self.voters_know, self.lead.high_watermark) < self.lead.high_watermark
+    /// Lets voters receive the current high watermark immediately; returns whether that is an advance.
+    pub fn notify_voters(&mut self) -> bool {
+        std::mem::replace(&mut self.voter_high_watermark, self.lead.high_watermark) < self.lead.high_watermark
     }
 
     pub fn is_voter(&self, slot: usize) -> bool {
-        self.known[slot].voter.is_some()
+        self.replicas[slot].voter.is_some()
     }
 
-    /// This replica's own log is durable below `offset`; whether more is committed by that.
+    /// This replica's own log is durable below `offset`; returns whether the high watermark advanced.
     pub fn flushed(&mut self, offset: i64) -> bool {
         self.flushed_offset = self.flushed_offset.max(offset);
         self.advance()
     }
 
-    /// The core knows as much to be committed; whether that is more.
+    /// The core advanced the high watermark; returns whether it is higher than the one here.
     pub fn raise_high_watermark(&mut self, offset: i64) -> bool {
         let is_more = offset > self.lead.high_watermark;
         self.lead.high_watermark = self.lead.high_watermark.max(offset);
@@ -179,13 +180,13 @@ impl Led {
         replicated > self.lead.start_offset && self.raise_high_watermark(replicated)
     }
 
-    /// What was noted since the last call.
-    pub fn take_noted(&mut self) -> Vec<Noted> {
-        std::mem::take(&mut self.noted)
+    /// The fetches that were recorded since the last call.
+    pub fn take_fetches(&mut self) -> Vec<LeasedFetch> {
+        std::mem::take(&mut self.fetches)
     }
 
-    /// Whether so much is noted that it should be told.
-    pub fn has_much_to_tell(&self) -> bool {
-        self.noted.len() == NOTED_MAX / 2
+    /// Whether so many fetches are recorded that the core should be notified.
+    pub fn should_notify(&self) -> bool {
+        self.fetches.len() == TAKEN_MAX / 2
     }
 }

@@ -1,4 +1,4 @@
-//! The Fetch of a replica of the quorum, of those that a leader may answer without a decision.
+//! Parses a Fetch of a replica of the quorum, if a leader may answer it without a decision.
 
 use klamm_base::Uuid;
 use klamm_wire::fetch::FetchRequest;
@@ -6,26 +6,26 @@ use klamm_wire::topic::TopicRef;
 
 use crate::METADATA_TOPIC_ID;
 
-/// The versions by which a replica tells its directory and the topic's id.
+/// The versions that contain the replica's directory id and the topic id.
 const VERSIONS: std::ops::RangeInclusive<i16> = 17..=18;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplicaFetch<'a> {
     pub cluster_id: Option<&'a str>,
     pub replica_id: i32,
-    /// All zero when it is not told.
+    /// All zero if it is not set.
     pub directory: Uuid,
     pub epoch: i32,
     pub offset: i64,
     pub last_epoch: i32,
-    /// What it knows to be committed; `i64::MAX` when its version does not tell.
+    /// The high watermark that the replica knows; `i64::MAX` if the version does not contain it.
     pub high_watermark: i64,
     pub max_wait_ms: i32,
     pub max_bytes: i32,
 }
 
 impl<'a> ReplicaFetch<'a> {
-    /// `None` for what cannot be read, or asks for anything else than the quorum's log.
+    /// `None` if the request cannot be parsed, or asks for anything other than the quorum's log.
     pub fn read(body: &'a [u8], version: i16) -> Option<Self> {
         if !VERSIONS.contains(&version) {
             return None;

@@ -1,10 +1,10 @@
-//! Fetches put to a leader's answers, over a log in a temporary folder.
+//! Fetches against a leader's direct answers, with a log in a temporary folder.
 
 mod body;
 mod committing;
 mod model;
+mod reporting;
 mod taking;
-mod telling;
 mod threads;
 mod waiting;
 
@@ -19,11 +19,12 @@ use super::*;
 use crate::{OnLoss, QuorumLogConfig};
 
 const EPOCH: i32 = 7;
-/// The log of a scene: four records of the epoch before, three of the epoch that is led, of which the first is flushed.
+/// The log of a scene: four records of the previous epoch and three of the current epoch, of which the first is
+/// flushed.
 const START: i64 = 4;
 const FLUSHED: i64 = 5;
 const END: i64 = 7;
-/// Beside the voters 2 and 3, and the leader 1.
+/// A broker, in addition to the voters 2 and 3 and the leader 1.
 const BROKER: i32 = 9;
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -31,7 +32,7 @@ fn directory(id: i32) -> Uuid {
     Uuid([id as u8; 16])
 }
 
-/// The voters 1, 2 and 3, which all have what is committed.
+/// The voters 1, 2 and 3, which all have everything that is committed.
 fn lead() -> Lead {
     let endpoint = NodeEndpoint { node_id: 1, host: "localhost".to_owned(), port: 9093, rack: None };
     Lead {
@@ -43,11 +44,11 @@ fn lead() -> Lead {
         voters: vec![(2, FLUSHED), (3, FLUSHED)],
         counts_itself: true,
         endpoints: vec![("CONTROLLER".to_owned(), endpoint)],
-        patience: LONG,
+        take_timeout: LONG,
     }
 }
 
-/// What a fetch says. By itself: voter 2 has all, knows nothing of commits, and does not wait.
+/// The content of a fetch. By default voter 2 has all records, knows no high watermark, and does not wait.
 #[derive(Clone, Copy)]
 struct Fetch {
     cluster_id: Option<&'static str>,
@@ -56,11 +57,11 @@ struct Fetch {
     epoch: i32,
     offset: i64,
     last_epoch: i32,
-    /// From version 18 on; `None` is not told.
+    /// Since version 18; `None` if it is not set.
     high_watermark: Option<i64>,
     max_wait_ms: i32,
     max_bytes: i32,
-    /// Topics with the numbers of partitions.
+    /// Topics with their partition numbers.
     topics: &'static [(Uuid, &'static [i32])],
 }
 
@@ -76,7 +77,7 @@ const FETCH: Fetch = Fetch {
     max_bytes: 1 << 20,
     topics: &[(METADATA_TOPIC_ID, &[0])],
 };
-/// The same that waits.
+/// The same fetch, but it waits.
 const PATIENT: Fetch = Fetch { max_wait_ms: 60_000, ..FETCH };
 
 impl Fetch {
@@ -92,7 +93,7 @@ impl Fetch {
         Self { high_watermark: Some(high_watermark), ..self }
     }
 
-    /// As that version, 12 at least, has it.
+    /// Encoded in the given version, 12 at least.
     fn body(&self, version: i16) -> Vec<u8> {
         let mut out = Writer::new();
         if version <= 14 {
@@ -165,7 +166,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// Nothing is answered yet.
+    /// Without a lease.
     fn idle() -> Self {
         let dir = tempfile::tempdir().expect("temporary directory");
         let config = QuorumLogConfig { segment_bytes: 16 << 20, segment_ms: 1 << 40, advice: None };
@@ -182,7 +183,7 @@ impl Scene {
         scene
     }
 
-    /// Those that the core lets be answered are the voters and the broker.
+    /// With a lease for the voters and the broker.
     fn led(lead: Lead) -> Self {
         let scene = Self::idle();
         scene.begin(lead);
@@ -193,12 +194,12 @@ impl Scene {
         let voters: Vec<i32> = lead.voters.iter().map(|(id, _)| *id).collect();
         self.answering.begin(lead);
         for (slot, id) in voters.iter().enumerate() {
-            assert_eq!(self.answering.know(*id, directory(*id), true), Some(slot));
+            assert_eq!(self.answering.add_replica(*id, directory(*id), true), Some(slot));
         }
-        assert_eq!(self.answering.know(BROKER, directory(BROKER), false), Some(voters.len()));
+        assert_eq!(self.answering.add_replica(BROKER, directory(BROKER), false), Some(voters.len()));
     }
 
-    /// A record by itself, so that the next fetch may begin with any.
+    /// Appends a record as a batch of its own, so that the next fetch may start at any record.
     fn append_in(&self, epoch: i32) {
         self.log.append(&[b"value"], epoch, 0).expect("append");
         self.answering.offer();
@@ -214,7 +215,7 @@ impl Scene {
         self.log.prepare(job);
     }
 
-    /// Lets the log begin with what a snapshot below `offset` does not hold.
+    /// Removes the log below `offset` by a snapshot.
     fn clean_before(&self, offset: i64) {
         use klamm_metadata::checkpoint::{CheckpointHeader, write_values};
         let id = crate::SnapshotId { end_offset: offset, epoch: EPOCH };
@@ -237,19 +238,19 @@ impl Scene {
         !matches!(self.take(fetch), Taken::Outside)
     }
 
-    /// The same, looking at what is noted: what is taken, and nothing else.
+    /// Whether the fetch is answered here; also checks what is recorded.
     fn takes(&self, fetch: Fetch) -> bool {
         self.takes_body(18, &fetch.body(18))
     }
 
     fn takes_body(&self, version: i16, body: &[u8]) -> bool {
-        self.answering.take_noted();
+        self.answering.take_fetches();
         let is_taken = !matches!(self.take_body(version, body, &Arc::default()), Taken::Outside);
-        assert_eq!(self.answering.take_noted().len(), usize::from(is_taken));
+        assert_eq!(self.answering.take_fetches().len(), usize::from(is_taken));
         is_taken
     }
 
-    /// The answer to a fetch that gets one at once.
+    /// The answer to a fetch that is answered immediately.
     fn answer(&self, fetch: Fetch) -> Answer {
         match self.take(fetch) {
             Taken::Answered(body) => Answer::read(&body),
@@ -257,7 +258,7 @@ impl Scene {
         }
     }
 
-    /// A fetch that waits, and what is woken then.
+    /// A fetch that waits, and its waker.
     fn wait(&self, fetch: Fetch) -> (Waiting, Arc<Bell>) {
         let bell = Arc::default();
         match self.take_body(18, &fetch.body(18), &bell) {
@@ -274,7 +275,7 @@ impl Scene {
         self.answering.state.lock().waiting.len()
     }
 
-    /// Whether the descriptor is readable, as it should be when there is news.
+    /// Whether the descriptor is readable, as it should be if there is something to process.
     fn is_raised(&self) -> bool {
         let mut poll = libc::pollfd { fd: self.answering.fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one valid pollfd is passed.
@@ -306,12 +307,12 @@ struct Answer {
     high_watermark: i64,
     log_start_offset: i64,
     records: Vec<u8>,
-    /// Id and epoch.
+    /// Node id and epoch.
     leader: (i32, i32),
 }
 
 impl Answer {
-    /// What [`body`] leaves open.
+    /// Parses the parts that [`body`] does not check.
     fn read(body: &[u8]) -> Self {
         let mut reader = Reader::new(body);
         reader.slice(34).expect("up to the partition's error");

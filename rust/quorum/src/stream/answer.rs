@@ -1,4 +1,4 @@
-//! Which answers of a leader say nothing but "here is what follows".
+//! Recognizes answers of a leader that contain only the next records.
 
 use std::ops::Range;
 
@@ -7,28 +7,28 @@ use klamm_records::batches;
 
 use crate::METADATA_TOPIC_ID;
 
-/// Who is believed to lead.
+/// The leader that the follower follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
     pub leader_id: i32,
     pub epoch: i32,
 }
 
-/// What a plain answer holds.
+/// The content of a plain answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plain {
     pub high_watermark: i64,
-    /// Where its batches lie in the body; empty when there is none.
+    /// The range of its batches in the body; empty if there are none.
     pub records: Range<usize>,
 }
 
-/// What the body says, if a follower needs to decide nothing; `None` for everything else, and for what cannot be read.
+/// Parses the body if a follower needs to make no decision; `None` otherwise, and if it cannot be parsed.
 pub fn plain(body: &[u8], expected: Expected) -> Option<Plain> {
     let plain = read(body, expected).ok().flatten()?;
     let all_plain = batches(&body[plain.records.clone()]).all(|batch| {
         batch.is_ok_and(|batch| {
             let header = batch.header();
-            // What is left out at the append would be fetched again at once.
+            // Batches that the append would skip would be fetched again immediately.
             !header.is_control() && header.leader_epoch() <= expected.epoch
         })
     });
@@ -66,15 +66,15 @@ fn read(body: &[u8], expected: Expected) -> Result<Option<Plain>, WireError> {
     Ok(is_plain.then_some(Plain { high_watermark, records: end - len..end }))
 }
 
-/// Whether the partition's tagged fields part the logs nowhere, name no snapshot, and tell of no other leader.
+/// Whether the partition's tagged fields contain no diverging epoch, no snapshot id, and no other leader.
 fn read_partition_tags(reader: &mut Reader<'_>, expected: Expected) -> Result<bool, WireError> {
     let mut is_plain = true;
     reader.tagged_fields(|tag, field| {
         is_plain &= match tag {
             0 => (field.i32()?, field.i64()?) == (-1, -1),
             1 => {
-                let told = (field.i32()?, field.i32()?);
-                told == (-1, -1) || told == (expected.leader_id, expected.epoch)
+                let leader = (field.i32()?, field.i32()?);
+                leader == (-1, -1) || leader == (expected.leader_id, expected.epoch)
             }
             2 => (field.i64()?, field.i32()?) == (-1, -1),
             _ => return Ok(false),

@@ -1,14 +1,14 @@
-//! The Fetch of a follower, byte for byte as Python's codec writes it.
+//! Encodes a follower's Fetch exactly as Python's codec does.
 
 use klamm_base::primitives::Writer;
 
 use super::FetchPlan;
 use crate::METADATA_TOPIC_ID;
 
-/// What a fetch before version 18 counts as knowing.
+/// Stands for the high watermark in a fetch before version 18: the replica counts as knowing it (KIP-1166).
 const HIGH_WATERMARK_UNSUPPORTED: i64 = i64::MAX;
 
-/// From where is fetched, and what of it is known to be committed.
+/// The fetch offset, and the known high watermark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     pub end_offset: i64,
@@ -57,7 +57,7 @@ fn write_partition(out: &mut Writer, plan: &FetchPlan, at: Position) {
     out.i32(0);
     let tells_high_watermark = plan.version >= 18 && at.high_watermark != HIGH_WATERMARK_UNSUPPORTED;
     out.unsigned_varint(1 + u32::from(tells_high_watermark));
-    // As Python does, also one that is all zero.
+    // Written even if it is all zero, as Python's codec does.
     out.tagged_field(0, |field| field.uuid(plan.directory_id));
     if tells_high_watermark {
         out.tagged_field(1, |field| field.i64(at.high_watermark));

@@ -1,15 +1,16 @@
-//! One run of a stream: the thread, and what the others may ask of it.
+//! One run of a stream: its thread, and the calls that other threads may make.
 //!
-//! 1. The log and the socket are touched under `work` only, while the run is armed and nobody holds it; flushes alone are not.
-//! 2. `work` is taken before `news`; `news` is held for no more than a few words.
-//! 3. Nobody waits for a hold, or for `work`, inside of a flush.
+//! 1. The log and the socket are used only under `work`, while the run is armed and not held; only flushes run
+//!    outside of it.
+//! 2. `work` is acquired before `news`; `news` is held only briefly.
+//! 3. No thread waits for a hold, or for `work`, during a flush.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use klamm_base::LogError;
 use klamm_base::WakeUp;
-use klamm_base::os::ask_for_short_turns;
+use klamm_base::os::request_short_time_slices;
 use klamm_client::ChannelPlan;
 use klamm_client::blocking::{BlockingConnection, Interrupter, Unfinished, Until};
 use klamm_log::FlushJob;
@@ -18,10 +19,10 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::answer::{self, Expected, Plain};
 use super::request::{Position, fetch_body};
-use super::{End, FetchPlan, News};
+use super::{End, FetchPlan, StreamProgress};
 use crate::QuorumLog;
 
-/// How many answers in a row may come early and say nothing new; then each costs a pause.
+/// After this many consecutive early answers without news, each further one causes a pause.
 const FRUITLESS_MAX: u32 = 3;
 const FRUITLESS_PAUSE: Duration = Duration::from_millis(5);
 
@@ -29,11 +30,11 @@ pub struct Run {
     log: Arc<QuorumLog>,
     plan: FetchPlan,
     wake_up: Arc<WakeUp>,
-    /// Ends what the thread waits for.
+    /// Interrupts what the thread waits for.
     interrupter: Interrupter,
     work: Mutex<Work>,
     released: Condvar,
-    news: Mutex<Told>,
+    news: Mutex<Report>,
 }
 
 struct Work {
@@ -41,24 +42,24 @@ struct Work {
     is_held: bool,
 }
 
-struct Told {
-    /// Nothing is told any more.
+struct Report {
+    /// Nothing is reported any more.
     is_over: bool,
     is_new: bool,
     sent: Option<(Position, Instant)>,
-    /// The last answer that was not told.
+    /// The time of the last answer that was not reported yet.
     heard: Option<Instant>,
     leader_high_watermark: i64,
     end: Option<End>,
 }
 
-/// Why the thread goes no further: an end to tell, or nothing because it was stopped.
+/// Why the thread stops: an end to report, or nothing because it was stopped.
 enum Stop {
     Silent,
     End(End),
 }
 
-/// What an interrupted thread would tell, nobody hears.
+/// An interrupted thread reports nothing.
 fn failed(error: Unfinished) -> Stop {
     match error {
         Unfinished::Interrupted => Stop::Silent,
@@ -68,19 +69,19 @@ fn failed(error: Unfinished) -> Stop {
 
 impl Run {
     pub fn new(log: Arc<QuorumLog>, plan: FetchPlan, wake_up: Arc<WakeUp>) -> Self {
-        let told =
-            Told { is_over: false, is_new: false, sent: None, heard: None, leader_high_watermark: -1, end: None };
+        let report =
+            Report { is_over: false, is_new: false, sent: None, heard: None, leader_high_watermark: -1, end: None };
         let work = Mutex::new(Work { is_armed: true, is_held: false });
         let interrupter = Interrupter::default();
-        Self { log, plan, wake_up, interrupter, work, released: Condvar::new(), news: Mutex::new(told) }
+        Self { log, plan, wake_up, interrupter, work, released: Condvar::new(), news: Mutex::new(report) }
     }
 
-    /// Holds it, if that needs no waiting.
+    /// Holds the run if that is possible without waiting.
     pub fn try_hold(&self) -> bool {
         self.work.try_lock().map(|mut work| work.is_held = true).is_some()
     }
 
-    /// Holds it, once what it is at has ended.
+    /// Holds the run after its current step.
     pub fn hold(&self) {
         self.work.lock().is_held = true;
     }
@@ -90,11 +91,11 @@ impl Run {
         self.released.notify_all();
     }
 
-    /// Ends it; when this returns nothing is appended, sent or told any more.
+    /// Stops the run; after this returns it appends, sends and reports nothing.
     pub fn stop(&self) {
         {
-            let mut told = self.news.lock();
-            told.is_over = true;
+            let mut report = self.news.lock();
+            report.is_over = true;
             self.wake_up.lower();
         }
         self.interrupter.interrupt();
@@ -103,30 +104,30 @@ impl Run {
     }
 
     /// What is new since the last call, and whether the run is over.
-    pub fn take(&self) -> Option<News> {
-        let mut told = self.news.lock();
+    pub fn take(&self) -> Option<StreamProgress> {
+        let mut report = self.news.lock();
         self.wake_up.lower();
-        if told.is_over || !std::mem::take(&mut told.is_new) {
+        if report.is_over || !std::mem::take(&mut report.is_new) {
             return None;
         }
-        let end = told.end.take();
-        told.is_over = end.is_some();
-        Some(News {
-            sent: told.sent.map(|(position, _)| position),
-            since_sent: told.sent.map(|(_, at)| at.elapsed()),
-            since_heard: told.heard.take().map(|at| at.elapsed()),
-            leader_high_watermark: told.leader_high_watermark,
+        let end = report.end.take();
+        report.is_over = end.is_some();
+        Some(StreamProgress {
+            sent: report.sent.map(|(position, _)| position),
+            since_sent: report.sent.map(|(_, at)| at.elapsed()),
+            since_heard: report.heard.take().map(|at| at.elapsed()),
+            leader_high_watermark: report.leader_high_watermark,
             end,
         })
     }
 
-    /// What the thread does.
+    /// The body of the thread.
     pub fn run(self: Arc<Self>) {
-        ask_for_short_turns();
+        request_short_time_slices();
         let Err(Stop::End(end)) = self.fetch() else { return };
-        let mut told = self.news.lock();
-        if !told.is_over {
-            (told.end, told.is_new) = (Some(end), true);
+        let mut report = self.news.lock();
+        if !report.is_over {
+            (report.end, report.is_new) = (Some(end), true);
             self.wake_up.raise();
         }
     }
@@ -138,7 +139,7 @@ impl Run {
         loop {
             self.flush(&mut state)?;
             let Some(position) = self.send(&mut connection, &mut state)? else { continue };
-            self.tell(&mut state);
+            self.notify_waiters(&mut state);
             self.log.prepare(state.job.take());
             let begun = Instant::now();
             let body = connection.receive(FETCH, self.plan.version, self.within(), &self.until()).map_err(failed)?;
@@ -174,7 +175,7 @@ impl Run {
         Until::Interrupted(&self.interrupter)
     }
 
-    /// The work, when nobody holds it. `before_waiting` is for those that the holder may wait for.
+    /// Locks the work when the run is not held. `before_waiting` runs first if a holder may depend on it.
     fn work(&self, before_waiting: impl FnOnce()) -> Result<MutexGuard<'_, Work>, Stop> {
         let mut work = self.work.lock();
         if work.is_held && work.is_armed {
@@ -186,20 +187,21 @@ impl Run {
         if work.is_armed { Ok(work) } else { Err(Stop::Silent) }
     }
 
-    /// Asks for what follows; `None` when a flush has to come first, since a fetch acknowledges what lies below it.
+    /// Sends the next fetch; `None` if a flush must come first, because the fetch acknowledges the records below its
+    /// offset.
     fn send(&self, connection: &mut BlockingConnection, state: &mut Progress) -> Result<Option<Position>, Stop> {
         if !state.has_records {
-            // Nobody waits for this request as somebody may for the news.
-            self.tell(state);
+            // No client waits for this request, but one may wait for the news.
+            self.notify_waiters(state);
         }
-        let work = self.work(|| self.tell(state))?;
+        let work = self.work(|| self.notify_waiters(state))?;
         if self.needs_flush() {
             return Ok(None);
         }
         let (end_offset, last_epoch) = (self.log.end_offset(), self.log.last_epoch());
         let position = Position { end_offset, last_epoch, high_watermark: state.high_watermark };
         let body = fetch_body(&self.plan, position);
-        // Told first: whoever hears of it holds the log as it was asked from.
+        // Update the news first, so that a holder finds the position of this request.
         self.news.lock().sent = Some((position, Instant::now()));
         connection.send(FETCH, self.plan.version, &body, self.within(), &self.until()).map_err(failed)?;
         drop(work);
@@ -208,20 +210,20 @@ impl Run {
 
     fn take_answer(&self, body: &[u8], asked: Position, state: &mut Progress) -> Result<(), Stop> {
         {
-            let mut told = self.news.lock();
-            (told.heard, told.is_new) = (Some(Instant::now()), true);
+            let mut report = self.news.lock();
+            (report.heard, report.is_new) = (Some(Instant::now()), true);
         }
         let expected = Expected { leader_id: self.plan.leader_id, epoch: self.plan.epoch };
         let not_plain = || Stop::End(End::Answer { version: self.plan.version, body: body.to_vec() });
         let Plain { high_watermark, records } = answer::plain(body, expected).ok_or_else(not_plain)?;
         let work = self.work(|| ())?;
         state.has_records = !records.is_empty();
-        // Somebody who held this has changed the log: what was asked for may no longer follow.
+        // A holder changed the log: the requested records may no longer follow.
         if (self.log.end_offset(), self.log.last_epoch()) != (asked.end_offset, asked.last_epoch) {
             return Err(not_plain());
         }
         if state.has_records {
-            // Of whatever goes wrong Python hears when it appends the same.
+            // Python receives the error when it appends the same batches.
             match self.log.append_fetched(&body[records], self.plan.epoch, now_ms()) {
                 Ok(end_offset) if end_offset > asked.end_offset => {}
                 _ => return Err(not_plain()),
@@ -236,7 +238,7 @@ impl Run {
         self.plan.flushes && self.log.flushed_offset() < self.log.end_offset()
     }
 
-    /// Makes durable what is there, and notes how much of it is committed.
+    /// Makes the log durable and updates the high watermark.
     fn flush(&self, state: &mut Progress) -> Result<(), Stop> {
         if self.needs_flush() {
             self.log.prepare(state.job.take());
@@ -246,43 +248,43 @@ impl Run {
         let acknowledged = if self.plan.flushes { self.log.flushed_offset() } else { self.log.end_offset() };
         let committed = state.leader_high_watermark.min(acknowledged);
         if committed > state.high_watermark {
-            (state.high_watermark, state.is_untold) = (committed, true);
+            (state.high_watermark, state.is_unreported) = (committed, true);
         }
-        let mut told = self.news.lock();
-        if told.leader_high_watermark != state.leader_high_watermark || state.is_untold {
-            (told.leader_high_watermark, told.is_new) = (state.leader_high_watermark, true);
+        let mut report = self.news.lock();
+        if report.leader_high_watermark != state.leader_high_watermark || state.is_unreported {
+            (report.leader_high_watermark, report.is_new) = (state.leader_high_watermark, true);
         }
         Ok(())
     }
 
-    /// The text; the next flush hears of it too, because this run may have been stopped.
+    /// Returns the text; the next flush fails with the error too, because this run may have been stopped.
     fn disk(&self, error: LogError) -> Stop {
         let text = error.to_string();
         self.log.fail_flushes(error);
         Stop::End(End::Disk(text))
     }
 
-    /// Wakes whoever waits for what is committed, once for each advance.
-    fn tell(&self, state: &mut Progress) {
-        if !std::mem::take(&mut state.is_untold) {
+    /// Wakes waiters for committed records, once for each advance.
+    fn notify_waiters(&self, state: &mut Progress) {
+        if !std::mem::take(&mut state.is_unreported) {
             return;
         }
-        let told = self.news.lock();
-        if !told.is_over {
+        let report = self.news.lock();
+        if !report.is_over {
             self.wake_up.raise();
         }
     }
 }
 
-/// What the thread alone knows.
+/// State that only the thread uses.
 #[derive(Default)]
 struct Progress {
     leader_high_watermark: i64,
-    /// What this side knows to be committed.
+    /// The high watermark known to this side.
     high_watermark: i64,
-    /// The high watermark is one that nobody was woken for.
-    is_untold: bool,
-    /// Whether the last answer had any: somebody waits for the acknowledgement then.
+    /// The high watermark has advanced since waiters were last woken.
+    is_unreported: bool,
+    /// Whether the last answer contained records: then a client waits for the acknowledgement.
     has_records: bool,
     fruitless: u32,
     job: Option<FlushJob>,

@@ -1,4 +1,5 @@
-//! What is plain, of answers as they should be, changed and cut; the thread is tested from Python, beside the codec there.
+//! Which answers are plain: valid ones, changed ones and truncated ones. The thread is tested from Python, together
+//! with the codec.
 
 use klamm_base::primitives::Writer;
 use klamm_records::{BatchBuilder, BatchFields, Compression};
@@ -93,14 +94,14 @@ fn plan(version: i16) -> FetchPlan {
 }
 
 #[test]
-fn plain_answers_tell_where_their_records_lie() {
-    let told = Answer::default();
-    let body = told.body();
+fn plain_answers_contain_the_range_of_their_records() {
+    let sent = Answer::default();
+    let body = sent.body();
     let found = plain(&body, LEADER).expect("plain");
-    assert_eq!((found.high_watermark, Some(&body[found.records])), (9, told.records.as_deref()));
-    let nobody = Answer { leader: Some((-1, -1)), ..Answer::default() };
+    assert_eq!((found.high_watermark, Some(&body[found.records])), (9, sent.records.as_deref()));
+    let no_leader = Answer { leader: Some((-1, -1)), ..Answer::default() };
     let absent = Answer { leader: None, diverging: Some((-1, -1)), snapshot: Some((-1, -1)), ..Answer::default() };
-    for answer in [nobody, absent] {
+    for answer in [no_leader, absent] {
         assert!(plain(&answer.body(), LEADER).is_some());
     }
     for records in [None, Some(Vec::new())] {

@@ -1,4 +1,4 @@
-//! gzip (RFC 1952): members one after the other, each with its CRC-32 and size checked.
+//! gzip (RFC 1952): consecutive members, each with its CRC-32 and size checked.
 
 use flate2::{Compress, Crc, Decompress, FlushCompress, FlushDecompress, Status};
 
@@ -12,7 +12,7 @@ const FLAG_NAME: u8 = 0x08;
 const FLAG_COMMENT: u8 = 0x10;
 const FLAGS_RESERVED: u8 = 0xe0;
 
-/// An inflater, kept because it holds 40 KiB of window and tables.
+/// An inflater, kept between batches because it holds 40 KiB of window and tables.
 pub struct Context {
     inflate: Decompress,
 }
@@ -78,7 +78,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-// Skips the header of a member; `None` when it is none or cut.
+// Skips the header of a member; `None` when it is invalid or truncated.
 fn header_rest(input: &[u8]) -> Option<&[u8]> {
     let (fixed, mut rest) = input.split_first_chunk::<10>()?;
     let flags = fixed[3];

@@ -1,4 +1,4 @@
-//! LZ4 frames with independent blocks: the only kind that Apache Kafka's clients read, so the only kind taken.
+//! LZ4 frames with independent blocks: Apache Kafka's clients read no others, so no others are accepted.
 //!
 //! A frame is the magic, a descriptor (flags, block size, optionally the content size, a checksum byte), blocks
 //! (length, data, optionally XXH32), an end mark, optionally XXH32 of the content.
@@ -22,7 +22,7 @@ const FLAGS_RESERVED: u8 = 0x03;
 const STORED_BIT: u32 = 0x8000_0000;
 const WRITTEN_BLOCK_BYTES: usize = 64 * 1024;
 const WRITTEN_BLOCK_ID: u8 = 4 << 4;
-// A byte of a match length stands for 255 bytes, the best a block can do.
+// A byte of a match length stands for 255 bytes, the best ratio of a block.
 const EXPANSION_MAX: usize = 255;
 
 pub struct Decoder<'a> {
@@ -66,7 +66,7 @@ impl<'a> Decoder<'a> {
             self.take(8)?;
         }
         let descriptor = &descriptor[..descriptor.len() - self.input.len()];
-        // Magic 2 uses the checksum of the specification; the wrong one of Kafka 0.8 went with magic 0.
+        // Magic 2 uses the checksum of the specification; magic 0 used the wrong one of Kafka 0.8.
         if self.take(1)?[0] != (XxHash32::oneshot(0, descriptor) >> 8) as u8 {
             return Err(StepError::Corrupt("the checksum of the frame descriptor is wrong"));
         }
@@ -149,7 +149,7 @@ fn compress_block(block: &[u8], level: Option<i32>, out: &mut [u8]) -> usize {
     }
 }
 
-/// Appends a frame of `raw`. `level` is the slow compressor's: it looks for longer matches the higher it is.
+/// Appends a frame of `raw`. `level` is that of the slow compressor: a higher one searches for longer matches.
 pub fn compress(raw: &[u8], level: Option<i32>, out: &mut Vec<u8>) -> Result<(), RecordsError> {
     let descriptor = [VERSION_1 | FLAG_INDEPENDENT, WRITTEN_BLOCK_ID];
     out.extend_from_slice(&FRAME_MAGIC);

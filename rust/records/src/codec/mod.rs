@@ -1,4 +1,4 @@
-//! The five codecs of record batches, behind one decompressor that never gives out more than it was allowed.
+//! The five codecs of record batches. One decompressor serves them all and never produces more than its limit.
 
 mod gzip;
 mod lz4;
@@ -68,7 +68,7 @@ impl std::fmt::Display for Codec {
     }
 }
 
-/// The levels of a codec; the default is allowed even where it lies outside (gzip's -1).
+/// The levels of a codec; the default is allowed even when it is outside the range (gzip's -1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Levels {
     pub min: i32,
@@ -124,7 +124,7 @@ impl Compression {
     }
 }
 
-/// Decompressor states that are worth keeping between batches. One a thread is enough.
+/// Decompressor states that are worth keeping between batches. One per thread is enough.
 #[derive(Default)]
 pub struct Contexts {
     gzip: Option<gzip::Context>,
@@ -132,16 +132,16 @@ pub struct Contexts {
 }
 
 impl Contexts {
-    /// States not yet made.
+    /// No states: each is created when first used.
     pub const fn new() -> Self {
         Self { gzip: None, zstd: None }
     }
 }
 
-// What a step may yield where the codec lets us choose.
+// What a step may produce where the codec leaves the choice.
 const STEP_BYTES: usize = 64 * 1024;
 
-/// Appends `len` zero bytes, and takes no more memory for it than the room that is left could need.
+/// Appends `len` zero bytes; reserves no more memory than the remaining room could need.
 fn extend(out: &mut Vec<u8>, len: usize, room: usize) -> Result<(), StepError> {
     let spare = out.capacity() - out.len();
     if spare < len {
@@ -151,14 +151,14 @@ fn extend(out: &mut Vec<u8>, len: usize, room: usize) -> Result<(), StepError> {
     Ok(())
 }
 
-// One byte more than there is room for, so that a stream that ends exactly there is told from a longer one.
+// One byte more than the room, to distinguish a stream that ends exactly there from a longer one.
 fn step_bytes(room: usize) -> usize {
     STEP_BYTES.min(room.saturating_add(1))
 }
 
 /// Why a step failed; the decompressor adds the codec and the limit.
 enum StepError {
-    /// The output would take more than the room given.
+    /// The output would exceed the given room.
     Full,
     NoMemory,
     Corrupt(&'static str),
@@ -182,8 +182,8 @@ enum Inner<'a> {
 
 /// Decompresses one payload in steps.
 ///
-/// Memory is the caller's: a step appends at most 64 KiB, or one block of snappy or lz4, to a buffer of the
-/// caller, and all steps together never more than the limit.
+/// The caller owns the memory: a step appends at most 64 KiB, or one block of snappy or lz4, to the caller's buffer,
+/// and all steps together never more than the limit.
 pub struct Decompressor<'a> {
     codec: Codec,
     inner: Inner<'a>,
@@ -204,7 +204,7 @@ impl<'a> Decompressor<'a> {
         Self { codec, inner, produced: 0, limit }
     }
 
-    /// Appends the next piece to `out`; `false` once the end was reached.
+    /// Appends the next piece to `out`; `false` once the end is reached.
     pub fn step(&mut self, out: &mut Vec<u8>) -> Result<bool, RecordsError> {
         let before = out.len();
         let room = self.limit - self.produced;

@@ -1,8 +1,8 @@
-//! snappy in both forms that Kafka's clients write: one raw block (librdkafka), or the chunked stream of
-//! snappy-java (Java, kafka-python), which is what is written here.
+//! snappy in both forms that Kafka's clients write: one raw block (librdkafka), or the chunked stream of snappy-java
+//! (Java, kafka-python). klamm writes the chunked stream.
 //!
 //! The chunked stream is `82 "SNAPPY" 00`, two int32 versions, then chunks of an int32 length and a raw block.
-//! A stream may be several such streams one after the other.
+//! Several such streams may follow each other.
 
 use super::{Progress, Step, StepError, extend};
 use crate::error::RecordsError;
@@ -11,7 +11,7 @@ const STREAM_MAGIC: [u8; 8] = [0x82, b'S', b'N', b'A', b'P', b'P', b'Y', 0];
 const STREAM_HEADER_LEN: usize = 16;
 const STREAM_VERSION: [u8; 8] = [0, 0, 0, 1, 0, 0, 0, 1];
 const CHUNK_BYTES: usize = 32 * 1024;
-// A copy of 64 bytes takes 3, the best a block can do: a block that claims more lies.
+// A copy of 64 bytes takes 3, the best ratio of a block: a block that claims more is invalid.
 const EXPANSION_MAX: usize = 22;
 
 pub struct Decoder<'a> {
@@ -29,7 +29,7 @@ impl<'a> Decoder<'a> {
             raw_block(std::mem::take(&mut self.input), out, room)?;
             return Ok(Progress::Ended);
         }
-        // The first bytes of the magic are no length a chunk can have.
+        // The first bytes of the magic cannot be the length of a chunk.
         if self.input.starts_with(&STREAM_MAGIC) {
             self.input = self.input.get(STREAM_HEADER_LEN..).ok_or(StepError::Corrupt("the stream header is cut"))?;
         }
@@ -78,7 +78,7 @@ pub fn compress(raw: &[u8], out: &mut Vec<u8>) -> Result<(), RecordsError> {
     for chunk in raw.chunks(CHUNK_BYTES) {
         let start = out.len();
         out.resize(start + 4 + snap::raw::max_compress_len(chunk.len()), 0);
-        let len = encoder.compress(chunk, &mut out[start + 4..]).expect("the buffer has the length asked for");
+        let len = encoder.compress(chunk, &mut out[start + 4..]).expect("the buffer has the requested length");
         out[start..start + 4].copy_from_slice(&(len as u32).to_be_bytes());
         out.truncate(start + 4 + len);
     }

@@ -1,4 +1,4 @@
-//! zstd: frames one after the other, decompressed with a window of at most 128 MiB, as Apache Kafka's clients do.
+//! zstd: consecutive frames, decompressed with a window of at most 128 MiB, as Apache Kafka's clients do.
 
 use std::cell::RefCell;
 use std::io::Cursor;
@@ -8,10 +8,10 @@ use zstd::zstd_safe::{self, CCtx, CParameter, DCtx, InBuffer, OutBuffer, ResetDi
 use super::{Codec, Progress, Step, StepError, extend, step_bytes};
 use crate::error::RecordsError;
 
-// A context that grew beyond this is not kept: the default level takes 1 to 2 MiB, the highest take 8 and more.
+// A context that grew beyond this is not kept: the default level takes 1 to 2 MiB, the highest levels take 8 and more.
 const KEPT_CONTEXT_BYTES: usize = 6 * 1024 * 1024;
 
-/// A decompression context, kept because making one costs more than a small batch.
+/// A decompression context, kept because creating one costs more than a small batch.
 pub struct Context {
     dctx: DCtx<'static>,
 }

@@ -1,4 +1,4 @@
-//! The one table of APIs: versions, listeners, what serves an API, who may ask for it, and which quota counts it.
+//! The table of all APIs: versions, listeners, what serves each API, how it is authorized, and which quota counts it.
 
 mod table;
 
@@ -7,7 +7,7 @@ use table::APIS;
 use klamm_base::ErrorCode;
 pub use table::*;
 
-/// What a listener is for (the `listeners` of a message's schema).
+/// The purpose of a listener (`listeners` in a message's schema).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ListenerKind {
     Broker,
@@ -17,17 +17,17 @@ pub enum ListenerKind {
 /// What serves an API on a kind of listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
-    /// The engine, on the network's threads.
+    /// The engine, on the network threads.
     ByEngine,
     /// A handler in Python.
     ByPython,
-    /// Apache Kafka serves it there, klamm does not yet.
+    /// Apache Kafka serves it there; klamm does not yet.
     NotYet,
-    /// It does not belong there (the `listeners` of the message's schema).
+    /// It is not served there (`listeners` in the message's schema).
     Not,
 }
 
-/// What a principal wants to do (`AclOperation`).
+/// The operation that a principal requests (`AclOperation`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     Read,
@@ -45,7 +45,7 @@ pub enum Operation {
     TwoPhaseCommit,
 }
 
-/// The kind of resource that it is done to (`ResourceType`).
+/// The type of the resource (`ResourceType`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource {
     Topic,
@@ -64,7 +64,7 @@ pub struct Check {
 }
 
 impl Resource {
-    /// What a request that names such a resource without the right to it is answered.
+    /// The error code if the principal lacks the right to a resource that the request names.
     pub fn refusal(self) -> ErrorCode {
         match self {
             Self::Topic => ErrorCode::TOPIC_AUTHORIZATION_FAILED,
@@ -82,7 +82,8 @@ impl Check {
     }
 }
 
-/// The client quota that counts an API (`QuotaType`). The quotas of bytes and of mutations count beside that of requests.
+/// The client quota that counts an API (`QuotaType`). Byte and mutation quotas count in addition to the request
+/// quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quota {
     /// `producer_byte_rate`.
@@ -91,56 +92,56 @@ pub enum Quota {
     FetchBytes,
     /// `controller_mutation_rate`.
     ControllerMutation,
-    /// `request_percentage` alone.
+    /// Only `request_percentage`.
     Request,
-    /// None: what brokers and controllers ask each other to keep the cluster alive.
+    /// None: requests between brokers and controllers that keep the cluster alive.
     Exempt,
 }
 
-/// One API as Apache Kafka 4.3 serves it, and what klamm makes of it.
+/// One API as Apache Kafka 4.3 defines it, and how klamm serves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Api {
     pub key: i16,
     pub name: &'static str,
-    /// Lowest and highest version that is accepted; unstable versions are left out.
+    /// Lowest and highest accepted version, without unstable versions.
     pub version_min: i16,
     pub version_max: i16,
     /// First version with tagged fields (KIP-482).
     flexible_from: i16,
     pub on_broker: Served,
     pub on_controller: Served,
-    /// Whether a broker forwards it, wholly or in part, to the active controller (KIP-590).
+    /// Whether a broker forwards it, completely or in part, to the active controller (KIP-590).
     pub is_forwarded: bool,
-    /// Whether it is allowed on a connection that has not authenticated.
+    /// Whether it is allowed on an unauthenticated connection.
     pub is_before_authentication: bool,
-    /// What an authorizer checks, in this order; which of them, the request says.
+    /// The checks of an authorizer, in order; the request determines which of them apply.
     pub checks: &'static [Check],
     pub quota: Quota,
 }
 
 impl Api {
-    /// The API of a key; `None` for one that Kafka 4.3 does not know or does not serve any more.
+    /// The API with this key; `None` if Kafka 4.3 does not know it or does not serve it any more.
     pub fn of(key: i16) -> Option<&'static Api> {
         APIS.binary_search_by_key(&key, |api| api.key).ok().map(|at| &APIS[at])
     }
 
-    /// All APIs by key.
+    /// All APIs, by key.
     pub fn all() -> &'static [Api] {
         APIS
     }
 
-    /// Whether `version` writes lengths compactly and has tagged fields.
+    /// Whether `version` uses compact lengths and tagged fields.
     #[inline]
     pub fn is_flexible(&self, version: i16) -> bool {
         version >= self.flexible_from
     }
 
-    /// The operation on such resources that an authorizer checks first; `None` where it checks none.
+    /// The operation on this type of resource that an authorizer checks first; `None` if it checks none.
     pub fn operation_on(&self, resource: Resource) -> Option<Operation> {
         self.checks.iter().find(|check| check.resource == resource).map(|check| check.operation)
     }
 
-    /// What serves it on a listener of this kind.
+    /// What serves it on this kind of listener.
     pub fn served_on(&self, kind: ListenerKind) -> Served {
         match kind {
             ListenerKind::Broker => self.on_broker,

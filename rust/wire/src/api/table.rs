@@ -1,22 +1,22 @@
-//! The table of APIs. Versions and listeners are those of Kafka 4.3's schemas without unstable versions; what authorizes
-//! an API is what `KafkaApis` and `ControllerApis` check, in their order.
+//! The table of APIs. Versions and listeners are those of Kafka 4.3's schemas without unstable versions; the checks
+//! are those of `KafkaApis` and `ControllerApis`, in their order.
 
 use super::Quota::{ControllerMutation, Exempt, FetchBytes, ProduceBytes, Request};
 use super::Served::{ByEngine, ByPython, Not, NotYet};
 use super::{Api, Check};
 
-/// First flexible version of an API that has none.
+/// First flexible version of an API without flexible versions.
 const NEVER: i16 = i16::MAX;
 
-/// A line a row: key, constant, name, versions, first flexible version; how a broker's listener and a controller's serve
-/// it; `local`, or `forwarded` where a broker forwards it to the active controller; `open` where it is allowed before
-/// authentication; what is checked; its quota.
+/// One row for each API: key, constant, name, versions, first flexible version; how a broker's and a controller's
+/// listener serve it; `local`, or `forwarded` if a broker forwards it to the active controller; `open` if it is
+/// allowed before authentication; its checks; its quota.
 macro_rules! apis {
     ($($key:literal $constant:ident $name:literal $min:literal..=$max:literal $flexible:tt
        $broker:ident $controller:ident $place:ident $access:ident [$($operation:ident $resource:ident),*] $quota:ident;)*) => {
         $(pub const $constant: i16 = $key;)*
 
-        /// Every API with a version left, by key. 4 to 7 were removed by Kafka 4.0 and stay reserved.
+        /// Every API with a supported version, by key. 4 to 7 were removed by Kafka 4.0 and stay reserved.
         pub(super) static APIS: &[Api] = &[$(Api {
             key: $key,
             name: $name,
@@ -93,9 +93,9 @@ apis! {
     43 ELECT_LEADERS "ElectLeaders" 0..=2 2 ByPython ByPython forwarded closed [Alter Cluster] Request;
     44 INCREMENTAL_ALTER_CONFIGS "IncrementalAlterConfigs" 0..=1 1 ByPython ByPython forwarded closed
         [AlterConfigs Cluster, AlterConfigs Topic, AlterConfigs Group] Request;
-    45 ALTER_PARTITION_REASSIGNMENTS "AlterPartitionReassignments" 0..=1 0 NotYet NotYet forwarded closed
+    45 ALTER_PARTITION_REASSIGNMENTS "AlterPartitionReassignments" 0..=1 0 ByPython ByPython forwarded closed
         [Alter Cluster] Request;
-    46 LIST_PARTITION_REASSIGNMENTS "ListPartitionReassignments" 0..=0 0 NotYet NotYet forwarded closed
+    46 LIST_PARTITION_REASSIGNMENTS "ListPartitionReassignments" 0..=0 0 ByPython ByPython forwarded closed
         [Describe Cluster] Request;
     47 OFFSET_DELETE "OffsetDelete" 0..=0 NEVER ByPython Not local closed [Delete Group, Read Topic] Request;
     48 DESCRIBE_CLIENT_QUOTAS "DescribeClientQuotas" 0..=1 1 NotYet Not local closed [DescribeConfigs Cluster] Request;
@@ -108,7 +108,7 @@ apis! {
     53 BEGIN_QUORUM_EPOCH "BeginQuorumEpoch" 0..=1 1 Not ByPython local closed [ClusterAction Cluster] Exempt;
     54 END_QUORUM_EPOCH "EndQuorumEpoch" 0..=1 1 Not ByPython local closed [ClusterAction Cluster] Exempt;
     55 DESCRIBE_QUORUM "DescribeQuorum" 0..=2 0 ByPython ByPython forwarded closed [Describe Cluster] Request;
-    56 ALTER_PARTITION "AlterPartition" 2..=3 2 Not NotYet local closed [ClusterAction Cluster] Exempt;
+    56 ALTER_PARTITION "AlterPartition" 2..=3 2 Not ByPython local closed [ClusterAction Cluster] Exempt;
     57 UPDATE_FEATURES "UpdateFeatures" 0..=2 0 ByPython ByPython forwarded closed [Alter Cluster] Request;
     58 ENVELOPE "Envelope" 0..=0 0 Not ByPython local closed [ClusterAction Cluster] Exempt;
     59 FETCH_SNAPSHOT "FetchSnapshot" 0..=1 0 Not ByPython local closed [ClusterAction Cluster] Exempt;

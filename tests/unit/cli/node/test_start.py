@@ -28,8 +28,8 @@ def test_options() -> None:
         (["--port"], "--port needs a value"),
         (["--port", "x"], "--port x"),
         (["--port", "65536"], "65536"),
-        (["--prot", "1"], "no option --prot"),
-        (["a", "b"], "one file is enough"),
+        (["--prot", "1"], "unknown option --prot"),
+        (["a", "b"], "only one file is allowed"),
     ],
 )
 def test_a_wrong_command_line_exits_with_2(
@@ -149,16 +149,16 @@ def test_a_process_of_its_own_starts_without_collector_and_openssl() -> None:
 
 def test_signals_are_kept_for_a_node_that_cannot_take_them_yet() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    told: list[str] = []
+    calls: list[str] = []
     signals = process.StopSignals()
     signal.raise_signal(signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) is before, "the second one is not ours"
-    signals.on_stop(lambda: told.append("early"))
-    assert told == ["early"]
+    signals.on_stop(lambda: calls.append("early"))
+    assert calls == ["early"]
 
     signals = process.StopSignals()
-    signals.on_stop(lambda: told.append("late"))
-    assert told == ["early"]
+    signals.on_stop(lambda: calls.append("late"))
+    assert calls == ["early"]
     signal.raise_signal(signal.SIGINT)
-    assert told == ["early", "late"]
+    assert calls == ["early", "late"]
     assert signal.getsignal(signal.SIGTERM) is before

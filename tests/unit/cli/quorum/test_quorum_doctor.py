@@ -166,7 +166,7 @@ def test_voters_of_configurations() -> None:
 def test_a_voter_that_advertises_localhost(host: str) -> None:
     local = member(2, endpoints=(VoterListener("CONTROLLER", host, 9093),))
     finding = only(led(member(1), local, member(3)), "advertises-localhost")
-    assert finding.text.startswith(f"voter 2 is said to listen at {host}:9093")
+    assert finding.text.startswith(f"voter 2 has the endpoint {host}:9093")
     everybody = [member(one, endpoints=(VoterListener("CONTROLLER", host, 9090 + one),)) for one in ADDRESSES]
     assert diagnose(led(*everybody)) == [], "all on one machine"
 

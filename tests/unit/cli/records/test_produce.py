@@ -70,9 +70,9 @@ def test_a_batch_on_its_way_is_waited_for_after_ctrl_c_and_counted(
 ) -> None:
     with Broker(presses=1) as broker:
         assert produced(broker, monkeypatch, b"typed\n" * lines) == INTERRUPTED
-    told = capsys.readouterr().err
+    errors = capsys.readouterr().err
     assert 3 <= broker.written < 20_000
-    assert told == f"{broker.written} records written to t\n"
+    assert errors == f"{broker.written} records written to t\n"
 
 
 def test_a_broker_that_does_not_answer_is_given_up_by_a_second_ctrl_c(

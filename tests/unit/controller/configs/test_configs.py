@@ -1,4 +1,4 @@
-"""Changes of configs: operations, checks, records (facts 5.9)."""
+"""Changes of configs: operations, checks, records (`ConfigurationControlManager`)."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def alter(
     cluster: Cluster, *resources: AlterConfigsResource, validate_only: bool = False
 ) -> tuple[AlterConfigsResourceResponse, ...]:
     request = IncrementalAlterConfigsRequest(resources, validate_only)
-    return cluster.commit(cluster.controller.on_incremental_alter_configs(request)).responses
+    return cluster.ask(request).responses
 
 
 def replace_all(cluster: Cluster, resource_type: int, name: str, **values: str) -> AlterConfigsResourceResponse:
     configs = tuple(AlterableConfig(key.replace("_", "."), value) for key, value in values.items())
     request = AlterConfigsRequest((AlterConfigsResource(resource_type, name, configs),))
-    (response,) = cluster.commit(cluster.controller.on_alter_configs(request)).responses
+    (response,) = cluster.ask(request).responses
     return response
 
 
@@ -282,7 +282,7 @@ def test_a_policy_sees_what_is_asked_for_but_not_what_is_implied() -> None:
 
 
 def test_an_inactive_controller_says_so_for_every_resource(cluster: Cluster) -> None:
-    cluster.controller.deactivate()
+    cluster.controller.on_not_leader(cluster.now_ms)
     for response in alter(cluster, change(TOPIC, "foo"), change(GROUP, "g")):
         assert response.error_code is ErrorCode.NOT_CONTROLLER
     assert replace_all(cluster, TOPIC, "foo").error_code is ErrorCode.NOT_CONTROLLER

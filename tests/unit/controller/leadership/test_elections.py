@@ -1,11 +1,11 @@
-"""Elections on request and by the clock (facts 5.3, KIP-460)."""
+"""Leader elections on request and by timer (KIP-460, `PartitionChangeBuilder`)."""
 
 from __future__ import annotations
 
 import pytest
 from tests.unit.controller.cluster import Cluster
 
-from klamm.controller.result import Result
+from klamm.controller.effects import Append
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.generated.metadata_records import PartitionChangeRecord, encode
 from klamm.protocol.messages.configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
@@ -28,7 +28,7 @@ def elect(
     cluster: Cluster, election_type: int, *topics: TopicPartitions, everything: bool = False
 ) -> ElectLeadersResponse:
     request = ElectLeadersRequest(None if everything else topics, election_type)
-    return cluster.commit(cluster.controller.on_elect_leaders(request))
+    return cluster.ask(request)
 
 
 def codes(answer: ElectLeadersResponse) -> dict[tuple[str, int], ErrorCode]:
@@ -48,7 +48,7 @@ def move_leaders(cluster: Cluster) -> None:
 def back_in_isr(cluster: Cluster, topic_id: bytes, partition: int) -> None:
     """What the leader would ask for once broker 1 has caught up."""
     record = PartitionChangeRecord(partition_id=partition, topic_id=topic_id, isr=[2, 1])
-    cluster.commit(Result(None, [encode(record, 2)]))
+    cluster.carry_out([Append([encode(record, 2)])])
 
 
 def test_preferred_leaders(cluster: Cluster) -> None:
@@ -164,4 +164,4 @@ def test_unclean_elections_by_the_clock_only_where_the_topic_allows_them(allows:
 
 def set_unclean(cluster: Cluster, topic: str) -> None:
     change = AlterConfigsResource(2, topic, (AlterableConfig("unclean.leader.election.enable", "true"),))
-    cluster.commit(cluster.controller.on_incremental_alter_configs(IncrementalAlterConfigsRequest((change,))))
+    cluster.ask(IncrementalAlterConfigsRequest((change,)))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from tests.support.simulated_time import simulated
-from tests.unit.controller.cluster import WITH_ELR, Cluster, assigned, registration
+from tests.unit.controller.cluster import WITH_ELR, Cluster, registration
 from tests.unit.controller.test_driver import Rig, settle
 
 from klamm.controller.leadership import elections
@@ -56,7 +56,7 @@ def shut_down(cluster: Cluster) -> None:
 
 
 def unregister(cluster: Cluster) -> None:
-    cluster.commit(cluster.controller.on_unregister_broker(UnregisterBrokerRequest(1)))
+    cluster.ask(UnregisterBrokerRequest(1))
 
 
 def come_back_unclean(cluster: Cluster) -> None:
@@ -110,7 +110,7 @@ def counted_parts(cluster: Cluster, during: Callable[[], None]) -> int:
     def count() -> None:
         parts[0] += 1
 
-    cluster.between_parts = count
+    cluster.between_turns = count
     during()
     return parts[0]
 
@@ -137,16 +137,12 @@ def test_a_topic_that_was_created_between_two_parts_is_not_forgotten() -> None:
     made: list[bytes] = []
 
     def create_once() -> None:
-        cluster.between_parts = lambda: None
-        result = cluster.controller.on_delete_topics(DeleteTopicsRequest((DeleteTopicState("t0"),)), 6)
-        cluster.append(result)
+        cluster.between_turns = lambda: None
+        cluster.ask(DeleteTopicsRequest((DeleteTopicState("t0"),)))
         # It may get the place of the one that went, which the walk has passed.
-        request = CreateTopicsRequest((assigned("new", [1, 2]),))
-        created = cluster.controller.on_create_topics(request, bytes(range(1, 25)))
-        cluster.append(created)
-        made.append(created.answer.topics[0].topic_id)
+        made.append(cluster.create_assigned("new", [1, 2]))
 
-    cluster.between_parts = create_once
+    cluster.between_turns = create_once
     fence(cluster)
     (partition,) = cluster.image.partitions(made[0])
     assert (partition.leader, partition.isr) == (2, [2])
@@ -160,11 +156,8 @@ def test_a_controller_that_ended_between_two_parts_is_taken_over_from() -> None:
     for broker_id in (1, 2, 3):
         cluster.heartbeat(broker_id, want_fence=True)
     leaderless = cluster.image.leaderless_partition_count
-    result = cluster.controller.on_broker_heartbeat(
-        cluster.now_ms, BrokerHeartbeatRequest(3, cluster.epochs[3], current_metadata_offset=len(cluster.log))
-    )
-    cluster.append(result)
-    assert result.rest is not None
+    request = BrokerHeartbeatRequest(3, cluster.epochs[3], current_metadata_offset=len(cluster.log))
+    assert cluster.begin(request) not in cluster.answers
     assert 0 < cluster.image.leaderless_partition_count < leaderless
     cluster.fail_over()
     expected = filled()
@@ -289,7 +282,6 @@ def test_a_broker_whose_session_ends_while_it_registers_is_not_fenced_meanwhile(
     for broker_id in (2, 3):
         cluster.heartbeat(broker_id)
     start = len(cluster.log)
-    cluster.between_parts = lambda: cluster.controller.on_deadline(cluster.now_ms, is_followed=True)
     assert cluster.register(1).error_code is ErrorCode.NONE
     changes = [one for one in cluster.records(start) if isinstance(one, BrokerRegistrationChangeRecord)]
     assert changes == []

@@ -1,4 +1,4 @@
-"""Brokers: the checks of a registration in their order, heartbeats with their records, fencing, leaving (facts 5.2)."""
+"""Brokers: registration checks in order, heartbeats, fencing, shutdown (`ClusterControlManager`)."""
 
 from __future__ import annotations
 
@@ -125,10 +125,9 @@ def test_a_second_incarnation_waits_for_the_session_of_the_first() -> None:
 def test_a_restarted_combined_node_does_not_wait_for_its_former_session() -> None:
     cluster = Cluster(own_incarnation_id=uuid(1_009))
     cluster.add_brokers(1)
-    another = cluster.controller.on_broker_registration(cluster.now_ms, registration(1, incarnation=8), 4)
-    assert another.answer.error_code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
-    own = cluster.controller.on_broker_registration(cluster.now_ms, registration(1, incarnation=9), 4)
-    assert own.answer.error_code is ErrorCode.NONE
+    another = cluster.ask(registration(1, incarnation=8), 4)
+    assert another.error_code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert cluster.ask(registration(1, incarnation=9), 4).error_code is ErrorCode.NONE
 
 
 def test_a_broker_that_never_beat_has_no_session() -> None:
@@ -142,7 +141,7 @@ def test_the_same_incarnation_amends_what_it_registered() -> None:
     cluster.add_brokers(1)
     start = len(cluster.log)
     request = registration(1, incarnation=1, rack="other")
-    answer = cluster.commit(cluster.controller.on_broker_registration(cluster.now_ms, request, 4))
+    answer = cluster.ask(request, 4)
     assert answer.broker_epoch == cluster.epochs[1]
     (record,) = cluster.records(start)
     assert isinstance(record, RegisterBrokerRecord)
@@ -309,7 +308,7 @@ def test_a_replica_in_an_offline_directory_leaves_the_isr() -> None:
 
 def assign(cluster: Cluster, broker_id: int, *assignments: tuple[bytes, bytes, int]) -> tuple[ErrorCode, ...]:
     request = AssignReplicasToDirsRequest(broker_id, cluster.epochs[broker_id], assignments)
-    answer = cluster.commit(cluster.controller.on_assign_replicas_to_dirs(request))
+    answer = cluster.ask(request)
     assert answer.error_code is ErrorCode.NONE
     return answer.partition_errors
 
@@ -357,7 +356,7 @@ def test_directories_are_assigned_by_a_current_epoch_and_a_level_that_knows_them
         cluster = Cluster(features)
         cluster.add_brokers(1)
         request = AssignReplicasToDirsRequest(1, cluster.epochs[1] + epoch, ())
-        answer = cluster.commit(cluster.controller.on_assign_replicas_to_dirs(request))
+        answer = cluster.ask(request)
         assert answer == AssignReplicasToDirsResponse(code)
 
 
@@ -427,11 +426,11 @@ def test_unregister() -> None:
     cluster.add_brokers(1, 2)
     topic_id = cluster.create_assigned("foo", [1, 2])
     start = len(cluster.log)
-    answer = cluster.commit(cluster.controller.on_unregister_broker(UnregisterBrokerRequest(1)))
+    answer = cluster.ask(UnregisterBrokerRequest(1))
     assert answer.error_code is ErrorCode.NONE
     assert cluster.records(start)[-1] == UnregisterBrokerRecord(broker_id=1, broker_epoch=cluster.epochs[1])
     assert cluster.image.broker_ids() == [2]
     assert cluster.image.partitions(topic_id)[0].leader == 2
-    again = cluster.controller.on_unregister_broker(UnregisterBrokerRequest(1)).answer
+    again = cluster.ask(UnregisterBrokerRequest(1))
     assert again.error_code is ErrorCode.BROKER_ID_NOT_REGISTERED
     assert cluster.heartbeat(1).error_code is ErrorCode.STALE_BROKER_EPOCH

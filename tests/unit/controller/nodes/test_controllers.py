@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.unit.controller.cluster import Cluster, uuid
 
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.generated.metadata_records import RegisterControllerRecord, decode
+from klamm.protocol.generated.metadata_records import RegisterControllerRecord
 from klamm.protocol.messages.registration import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
@@ -24,12 +24,11 @@ def registration(incarnation: int) -> ControllerRegistrationRequest:
 def test_whoever_registers_last_has_the_id() -> None:
     cluster = Cluster()
     for incarnation in (1, 2):
-        result = cluster.controller.on_controller_registration(registration(incarnation))
-        assert result.answer == ControllerRegistrationResponse()
-        [record] = map(decode, result.records)
+        start = len(cluster.log)
+        assert cluster.ask(registration(incarnation)) == ControllerRegistrationResponse()
+        [record] = cluster.records(start)
         assert isinstance(record, RegisterControllerRecord)
         assert not record.zk_migration_ready
-        cluster.commit(result)
         found = cluster.image.controller(3)
         assert found is not None
         assert found.incarnation_id == uuid(incarnation)
@@ -38,13 +37,13 @@ def test_whoever_registers_last_has_the_id() -> None:
 
 
 def test_before_metadata_version_15_nobody_can() -> None:
-    result = Cluster({"metadata.version": 14}).controller.on_controller_registration(registration(1))
-    assert result.answer.error_code is ErrorCode.UNSUPPORTED_VERSION
-    assert result.records == ()
+    cluster = Cluster({"metadata.version": 14})
+    start = len(cluster.log)
+    assert cluster.ask(registration(1)).error_code is ErrorCode.UNSUPPORTED_VERSION
+    assert cluster.records(start) == []
 
 
 def test_one_that_is_not_active_says_so() -> None:
     cluster = Cluster()
-    cluster.controller.deactivate()
-    result = cluster.controller.on_controller_registration(registration(1))
-    assert result.answer.error_code is ErrorCode.NOT_CONTROLLER
+    cluster.controller.on_not_leader(cluster.now_ms)
+    assert cluster.ask(registration(1)).error_code is ErrorCode.NOT_CONTROLLER

@@ -1,4 +1,4 @@
-"""The heartbeat table: every pair of current and requested state, and the sessions beside it (facts 5.2)."""
+"""The heartbeat table: every pair of current and requested state, and the sessions (`BrokerHeartbeatManager`)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from klamm.protocol.messages.registration import BrokerHeartbeatRequest
 
 F, U, C, S = BrokerControlState
 
-# The table of facts 5.2, spelt out again: (state, want fence, want shut down, caught up, leads, others have seen the
-# moves) to the next state; None stands for both.
+# Kafka's table (`BrokerHeartbeatManager`) a second time: (state, want fence, want shut down, caught up, leads, others
+# have seen the moves) to the next state; None matches both.
 EXPECTED = [
     (F, None, True, None, None, None, S),
     (F, False, False, True, None, None, U),

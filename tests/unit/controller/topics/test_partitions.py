@@ -1,4 +1,4 @@
-"""Adding partitions (facts 5.7)."""
+"""Adding partitions to a topic (CreatePartitions)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def grow(
     cluster: Cluster, *topics: CreatePartitionsTopic, validate_only: bool = False
 ) -> list[CreatePartitionsTopicResult]:
     request = CreatePartitionsRequest(topics, validate_only=validate_only)
-    return list(cluster.commit(cluster.controller.on_create_partitions(request, 5)).results)
+    return list(cluster.ask(request).results)
 
 
 def test_new_partitions_have_as_many_replicas_as_the_old(cluster: Cluster) -> None:

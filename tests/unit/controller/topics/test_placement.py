@@ -1,4 +1,4 @@
-"""Placement as a client sees it: whatever the cluster looks like, what is placed is placed well (facts 5.6)."""
+"""Replica placement as a client sees it, for any cluster (`StripedReplicaPlacer`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Creating and deleting topics: every check of facts 5.7, in Kafka's order, and the records that come of it."""
+"""Creating and deleting topics: every check in Kafka's order, and the resulting records."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_names_that_no_topic_has(one: Cluster, name: str, why: str) -> None:
 
 def test_the_answer_to_an_endless_name_can_be_sent(one: Cluster) -> None:
     request = CreateTopicsRequest((CreatableTopic("x" * 32_767, 1, 1),))
-    answer = one.controller.on_create_topics(request, bytes(24)).answer
+    answer = one.ask(request)
     assert answer.topics[0].error_code is ErrorCode.INVALID_TOPIC_EXCEPTION
     assert len(answer.topics[0].error_message or "") < 1_100
     assert write(answer, 7)
@@ -290,11 +290,11 @@ def test_the_effective_configs_follow_the_clusters_dynamic_ones(one: Cluster) ->
     assert retention("a") == ("604800000", ConfigSource.DEFAULT_CONFIG)
     for place, value in (("", "5000"), ("0", "6000")):
         resource = AlterConfigsResource(4, place, (AlterableConfig("log.retention.ms", value),))
-        one.commit(one.controller.on_incremental_alter_configs(IncrementalAlterConfigsRequest((resource,))))
+        one.ask(IncrementalAlterConfigsRequest((resource,)))
         one.create(CreatableTopic("x" + place, 1, 1))
     assert retention("b") == ("6000", ConfigSource.DYNAMIC_BROKER_CONFIG)
     resource = AlterConfigsResource(4, "0", (AlterableConfig("log.retention.ms", None, ConfigOperation.DELETE),))
-    one.commit(one.controller.on_incremental_alter_configs(IncrementalAlterConfigsRequest((resource,))))
+    one.ask(IncrementalAlterConfigsRequest((resource,)))
     assert retention("c") == ("5000", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
 
 
@@ -326,9 +326,9 @@ def test_a_policy_sees_what_is_asked_for_and_can_refuse() -> None:
 
 
 def test_an_inactive_controller_says_so_for_every_topic(one: Cluster) -> None:
-    one.controller.deactivate()
+    one.controller.on_not_leader(one.now_ms)
     request = CreateTopicsRequest((CreatableTopic("foo", 1, 1), CreatableTopic("bar", 1, 1)))
-    answer = one.controller.on_create_topics(request, bytes(48)).answer
+    answer = one.ask(request)
     assert [(topic.name, topic.error_code) for topic in answer.topics] == [
         ("foo", ErrorCode.NOT_CONTROLLER),
         ("bar", ErrorCode.NOT_CONTROLLER),
@@ -356,7 +356,7 @@ def delete(
 
 def delete_states(cluster: Cluster, *states: DeleteTopicState, api_version: int = 6) -> list[DeletableTopicResult]:
     request = DeleteTopicsRequest(states)
-    return list(cluster.commit(cluster.controller.on_delete_topics(request, api_version)).responses)
+    return list(cluster.ask(request, api_version).responses)
 
 
 def test_delete_by_name_by_id_and_by_the_old_list_of_names(one: Cluster) -> None:
@@ -368,7 +368,7 @@ def test_delete_by_name_by_id_and_by_the_old_list_of_names(one: Cluster) -> None
         DeletableTopicResult("a", ids["a"]),
     ]
     request = DeleteTopicsRequest(topic_names=("c",))
-    answer = one.commit(one.controller.on_delete_topics(request, 1))
+    answer = one.ask(request, 1)
     assert answer.responses == (DeletableTopicResult("c", ids["c"]),)
     assert one.records(start) == [RemoveTopicRecord(topic_id=ids[name]) for name in ("b", "a", "c")]
     assert one.image.topic_names() == []

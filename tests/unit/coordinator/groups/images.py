@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klamm._engine import Image
+from klamm._engine.metadata import Image
 from klamm.broker.handlers.offsets import TopicInfo
 from klamm.protocol.generated.metadata_records import MetadataRecord, PartitionRecord, TopicRecord, encode_at
 

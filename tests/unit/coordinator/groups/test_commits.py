@@ -1,10 +1,10 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete: what is stored, and what plain reads see (facts 11.1, 11.2)."""
+"""OffsetCommit, OffsetFetch, OffsetDelete: what is stored, and what plain reads see."""
 
 from __future__ import annotations
 
 import pytest
 
-from klamm._engine import CommitRequest
+from klamm._engine.groups import CommitRequest
 from klamm.coordinator.groups.config import GroupConfig
 from klamm.coordinator.groups.records import OffsetCommit, decode
 from klamm.coordinator.groups.states import GroupState
@@ -44,7 +44,7 @@ def test_a_commit_is_stored_with_all_that_it_has() -> None:
 
 
 def test_a_simple_group_has_no_record_of_its_own() -> None:
-    """Facts 11.6, 4."""
+    """It exists because of its offsets; there is no GroupMetadata record."""
     room = Room()
     room.commit_offset()
     assert len(room.log) == 1

@@ -12,7 +12,7 @@ import pytest
 from tests.support.waiting import until
 from tests.unit.coordinator.memory_log import MemoryLog, appended
 
-from klamm._engine import CommitRequest
+from klamm._engine.groups import CommitRequest
 from klamm.coordinator.groups.commits import CommitAnswer
 from klamm.coordinator.groups.config import GroupConfig
 from klamm.coordinator.groups.driver import GroupCoordinator, into
@@ -147,7 +147,7 @@ async def test_what_is_not_here_is_said_to_be_elsewhere() -> None:
 
 
 async def test_while_it_loads_only_heartbeats_are_well() -> None:
-    """Facts 11.6, 10."""
+    """The response to a Heartbeat is NONE while the group is loading, as in Kafka."""
     groups = GroupCoordinator(CONFIG, MemoryLog(), 1)
     groups.on_elected(0, 1)
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -1,4 +1,4 @@
-"""What goes with time, with its topic, or on request (facts 11.1)."""
+"""Offsets and groups that expire, that are deleted with their topic, or on request."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_an_explicit_expiry_replaces_the_rule() -> None:
 
 
 def test_an_empty_group_without_offsets_goes_at_the_next_check() -> None:
-    """Facts 11.6, 5."""
+    """It is removed at the next check, not after the retention time."""
     room = Room(CONFIG)
     room.join()
     assert is_there(room)

@@ -9,7 +9,7 @@ import pytest
 from tests.support.request_contexts import request_context
 from tests.unit.coordinator.memory_log import MemoryLog
 
-from klamm._engine import CommitRequest
+from klamm._engine.groups import CommitRequest
 from klamm.broker.authorization import AllowAll
 from klamm.broker.handlers.groups import ALL_GROUP_OPERATIONS, Endpoint, GroupHandlers
 from klamm.broker.handlers.offsets import OffsetHandlers, TopicInfo

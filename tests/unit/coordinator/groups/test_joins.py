@@ -1,4 +1,4 @@
-"""JoinGroup in every state, and the join phase (facts 11.2)."""
+"""JoinGroup in every state, and the join phase."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_join_phase_ends_as_soon_as_all_are_there() -> None:
 
 
 def test_a_pending_member_holds_up_the_join_phase() -> None:
-    """Facts 11.6, 7."""
+    """An assigned member id that has not joined yet delays the end of the phase."""
     room = Room()
     (first,) = room.make_stable()
     room.join()
@@ -133,7 +133,7 @@ def test_who_does_not_rejoin_in_time_is_out_and_loses_the_lead() -> None:
 
 
 def test_static_members_survive_a_missed_join() -> None:
-    """Facts 11.6, 8: the static leader stays a member, but another leads."""
+    """They stay members without a new JoinGroup; if the leader is one of them, another member becomes leader."""
     room = Room()
     static = room.join_later(group_instance_id="i1", session_timeout_ms=200_000)
     member_id = room.join().member_id

@@ -127,7 +127,7 @@ def test_an_aborted_transactions_offset_never_counts() -> None:
 
 
 def test_an_older_transaction_does_not_replace_a_newer_commit() -> None:
-    """Facts 11.6, 12."""
+    """A commit of a transaction that was written before a plain commit does not replace it."""
     shard = new_shard()
     shard.replay(commit(1, 2, 77))
     shard.replay(commit(2, 3))

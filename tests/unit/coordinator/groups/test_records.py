@@ -48,15 +48,18 @@ def test_kafkas_own_bytes(row: dict[str, Any]) -> None:
     """What Kafka reads is what we read; what we write of it is what Kafka wrote."""
     key, value = key_and_value(row)
     said = json.loads(row["kafka_reads"][0])
-    told = {} if value is None else json.loads(row["kafka_reads"][1])["data"]
+    by_kafka = {} if value is None else json.loads(row["kafka_reads"][1])["data"]
     match decode(key, value):
         case OffsetCommit(group_id, topic, partition, commit):
             assert {"group": group_id, "topic": topic, "partition": partition} == said["data"]
             assert offset_key(group_id, topic, partition) == key
             assert (commit is None) == (value is None)
             if commit is not None:
-                assert (commit.offset, commit.leader_epoch) == (told["offset"], told["leaderEpoch"])
-                assert (commit.metadata, commit.commit_timestamp_ms) == (told["metadata"], told["commitTimestamp"])
+                assert (commit.offset, commit.leader_epoch) == (by_kafka["offset"], by_kafka["leaderEpoch"])
+                assert (commit.metadata, commit.commit_timestamp_ms) == (
+                    by_kafka["metadata"],
+                    by_kafka["commitTimestamp"],
+                )
                 assert offset_value(commit) == value
         case GroupRecord(group_id, kept):
             assert {"group": group_id} == said["data"]
@@ -64,9 +67,9 @@ def test_kafkas_own_bytes(row: dict[str, Any]) -> None:
             assert (kept is None) == (value is None)
             if kept is not None:
                 assert (kept.generation, kept.protocol, kept.leader) == tuple(
-                    told[name] for name in ("generation", "protocol", "leader")
+                    by_kafka[name] for name in ("generation", "protocol", "leader")
                 )
-                assert [m.member_id for m in kept.members] == [m["memberId"] for m in told["members"]]
+                assert [m.member_id for m in kept.members] == [m["memberId"] for m in by_kafka["members"]]
                 assert group_value(kept) == value
         case ForeignRecord(type_, group_id, raw_key, is_tombstone):
             assert (str(int(type_)), group_id) == (said["type"], said["data"]["groupId"])
@@ -125,7 +128,7 @@ def test_commits_come_back(group_id: str, topic: str, partition: int, commit: Of
 
 @given(commits, int64s.filter(lambda value: value != -1))
 def test_a_commit_with_an_expiry_is_version_1(commit: OffsetAndMetadata, expire_ms: int) -> None:
-    """It holds neither leader epoch nor topic id (facts 11.1)."""
+    """It contains neither leader epoch nor topic id."""
     raw = offset_value(commit._replace(expire_timestamp_ms=expire_ms))
     assert raw[:2] == b"\x00\x01"
     record = decode(offset_key("g", "t", 0), raw)

@@ -1,4 +1,4 @@
-"""The table of facts 11.2: what each API answers in each state, to a member whose ids are right."""
+"""The response of each API in each state of a group, to a member with valid ids."""
 
 from __future__ import annotations
 

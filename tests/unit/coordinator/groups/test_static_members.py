@@ -1,4 +1,4 @@
-"""Static membership (KIP-345, KIP-814; facts 11.2)."""
+"""Static membership (KIP-345, KIP-814)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def stable_room(**fields: Any) -> tuple[Room, JoinGroupResponse, JoinGroupRespon
 
 
 def test_a_static_member_never_needs_to_come_twice() -> None:
-    """Facts 11.6, 7."""
+    """A static member never receives MEMBER_ID_REQUIRED (KIP-345)."""
     room = Room()
     ticket = room.join_later(group_instance_id="i1")
     room.pass_time(3_000)

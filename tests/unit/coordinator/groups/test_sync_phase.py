@@ -1,4 +1,4 @@
-"""The sync phase: the leader assigns, the record is kept, everybody is told (facts 11.2)."""
+"""The sync phase: the leader assigns, the assignment is written, all members receive it."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_rebalance_that_began_meanwhile_outdoes_the_assignment() -> None:
 
 
 def test_who_does_not_sync_in_time_is_out_even_if_static() -> None:
-    """Facts 11.6, 8."""
+    """A static member survives a missed join, but not a missed sync."""
     room = Room()
     static = room.join_later(group_instance_id="i1", session_timeout_ms=400_000)
     member_id = room.join(session_timeout_ms=400_000).member_id

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from klamm._engine import CommitRequest
+from klamm._engine.groups import CommitRequest
 from klamm.broker.handlers.offsets import TopicInfo
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode, MalformedRequest
@@ -99,9 +99,9 @@ def test_fetch_answers(version: int) -> None:
     answer = decode_response(ApiKey.OFFSET_FETCH, version, write_offset_fetch(version, groups))
     (topic,) = (answer.groups[0] if version >= 8 else answer).topics
     assert (topic.topic_id.bytes if version >= 10 else topic.name) == (b"i" * 16 if version >= 10 else "t")
-    told = topic.partitions[0]
-    assert (told.partition_index, told.committed_offset, told.metadata, told.error_code) == (3, 42, "m", 0)
-    assert version < 5 or told.committed_leader_epoch == 5
+    found = topic.partitions[0]
+    assert (found.partition_index, found.committed_offset, found.metadata, found.error_code) == (3, 42, "m", 0)
+    assert version < 5 or found.committed_leader_epoch == 5
 
 
 @pytest.mark.parametrize("version", range(1, 11))

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 
 from tests.unit.coordinator.memory_log import MemoryLog
 
-from klamm._engine import CommitRequest
+from klamm._engine.groups import CommitRequest
 from klamm.coordinator.groups.commits import CommitAnswer
 from klamm.coordinator.groups.config import GroupConfig
 from klamm.coordinator.groups.driver import GroupCoordinator
@@ -177,19 +177,19 @@ class Counters(Subject):
     def write(self, value: int, partition: int = 0, *, padding: int = 0) -> asyncio.Future[ErrorCode]:
         asked: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         hosted = self._hosted(partition)
-        self.runtime.ask(hosted, into(asked), lambda error: error, hosted.shard.on_set, value, padding)
+        self.runtime.submit(hosted, into(asked), lambda error: error, hosted.shard.on_set, value, padding)
         return asked
 
     def read(self, partition: int = 0, *, newest: bool = False) -> asyncio.Future[Read]:
         asked: asyncio.Future[Read] = asyncio.get_running_loop().create_future()
         hosted = self._hosted(partition)
-        self.runtime.ask(hosted, into(asked), lambda error: (error, 0), hosted.shard.on_get, newest=newest)
+        self.runtime.submit(hosted, into(asked), lambda error: (error, 0), hosted.shard.on_get, newest=newest)
         return asked
 
     def set_timer(self, after_ms: int, partition: int = 0) -> None:
         asked: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         hosted = self._hosted(partition)
-        self.runtime.ask(hosted, into(asked), lambda error: error, hosted.shard.on_alarm, after_ms)
+        self.runtime.submit(hosted, into(asked), lambda error: error, hosted.shard.on_alarm, after_ms)
 
     def has_fired(self, partition: int = 0) -> bool:
         return partition in [where for where, _ in self.rang]

@@ -144,7 +144,7 @@ async def test_an_event_for_all_reaches_a_shard_that_is_loaded_after_its_load(ki
         reached.extend(hosted.partition for hosted in subject.runtime.shards.all() if hosted.shard is shard)
         return []
 
-    subject.runtime.tell_all(event)
+    subject.runtime.feed_all(event)
     assert reached == [0]
     await subject.runtime.loaded()
     assert reached == [0, 1]

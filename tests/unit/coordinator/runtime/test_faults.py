@@ -188,7 +188,7 @@ async def test_an_event_for_all_that_fails_a_shard_reaches_it_again(
             raise InjectedError(INJECTED)
         return []
 
-    subject.runtime.tell_all(event)
+    subject.runtime.feed_all(event)
     await assert_it_serves(subject)
     assert len(reached) == PARTITIONS + 1
     assert len(errors(caplog)) == 1
@@ -209,7 +209,7 @@ async def test_an_answer_that_cannot_be_given_is_no_fault_of_the_shard(
         hosted.shard.pipeline.reply(ticket, NONE)
         return hosted.shard.pipeline.take_effects()  # type: ignore[no-any-return]
 
-    subject.runtime.ask(hosted, broken, lambda error: error, answer)
+    subject.runtime.submit(hosted, broken, lambda error: error, answer)
     assert await subject.write(2) is NONE
     assert subject.runtime.shards.active(0) is hosted
     [error] = errors(caplog)
@@ -227,7 +227,7 @@ async def test_a_request_is_answered_once(kind: type[Subject]) -> None:
         hosted.shard.pipeline.reply(ticket, ErrorCode.UNKNOWN_SERVER_ERROR)
         return hosted.shard.pipeline.take_effects()  # type: ignore[no-any-return]
 
-    subject.runtime.ask(hosted, answers.append, lambda error: error, answer_twice)
+    subject.runtime.submit(hosted, answers.append, lambda error: error, answer_twice)
     subject.runtime.close()
     assert answers == [NONE]
 

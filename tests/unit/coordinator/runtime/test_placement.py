@@ -17,7 +17,7 @@ from klamm.coordinator.runtime.placement import java_hash, partition_of
     ],
 )
 def test_javas_hash(text: str, expected: int) -> None:
-    """Over UTF-16 units (facts 11.6, 1); the values are Java's own."""
+    """Java's `String.hashCode` over UTF-16 units; the expected values come from Java."""
     assert java_hash(text) == expected
 
 

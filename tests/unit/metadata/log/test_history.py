@@ -16,7 +16,8 @@ import pytest
 from tests.support.foreign import require_package
 from tests.unit.metadata.written import FOLDER, WrittenCluster, open_log
 
-from klamm import _engine
+from klamm._engine.metadata import Image
+from klamm._engine.quorum import voters_checkpoint, write_snapshot
 from klamm.cli.main import run
 from klamm.cli.metadata.metadata_tail import FollowedLog, Tail
 from klamm.metadata import History, HistoryError, changes_between, parse_moment
@@ -51,7 +52,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_every_state_of_apache_kafkas_log_is_the_fold_of_its_records(kafka_dir: Path) -> None:
     before = contents(kafka_dir)
     history = History(kafka_dir)
-    image = _engine.Image()
+    image = Image()
     for entry in history.records():
         if entry.control is None:
             image = image.apply([entry.value])
@@ -112,7 +113,7 @@ def test_moments(tmp_path: Path, cluster: WrittenCluster) -> None:
     assert history.offset_of("end") == ends[5]
     assert history.offset_of("end-1") == ends[5] - 1
     assert history.offset_of("7") == 7
-    with pytest.raises(HistoryError, match=f"offset 999 is not there yet: the last of .* is {ends[5]}"):
+    with pytest.raises(HistoryError, match=f"offset 999 does not exist yet: the last of .* is {ends[5]}"):
         history.state_at("999")
     with pytest.raises(HistoryError, match="the first record is of"):
         history.state_at(parse_moment("1969-12-31T00:00:00Z", 0))
@@ -124,7 +125,7 @@ def test_what_is_cleaned_away_is_named_with_the_earliest_there_is(tmp_path: Path
     cluster.add_brokers(*range(20))
     end = cluster.native.end_offset
     path = cluster.native.snapshot_path(end, 1)
-    _engine.write_snapshot(path, cluster.image, epoch=1, last_contained_log_timestamp_ms=cluster.now_ms, now_ms=0)
+    write_snapshot(path, cluster.image, epoch=1, last_contained_log_timestamp_ms=cluster.now_ms, now_ms=0)
     cluster.native.snapshot_finished(end, 1)
     cluster.now_ms += 5000
     cluster.create_assigned("orders", [1, 2])
@@ -157,7 +158,7 @@ def test_voters_and_kraft_version_come_from_the_log_and_from_snapshots(tmp_path:
     log.close()
     folder = tmp_path / "other" / FOLDER
     folder.mkdir(parents=True)
-    first = _engine.voters_checkpoint(1, [(5, b"d" * 16, "C", "host", 9093)], 0)
+    first = voters_checkpoint(1, [(5, b"d" * 16, "C", "host", 9093)], 0)
     (folder / "00000000000000000000-0000000000.checkpoint").write_bytes(first)
     state = History(folder).state_at()
     assert (state.offset, state.quorum.kraft_version) == (-1, 1)
@@ -297,27 +298,27 @@ def test_a_log_is_followed_while_it_grows_and_is_cut(tmp_path: Path, cluster: Wr
     cluster.create_assigned("orders", [1])
     cluster.flush()
     tail = Tail(History(tmp_path), None)
-    assert [told.text for told in tail.last(2)][-1] == "partition orders-0: leader 1, replicas [1]"
+    assert [line.text for line in tail.last(2)][-1] == "partition orders-0: leader 1, replicas [1]"
     followed = FollowedLog(tail)
     assert list(followed.more()) == []
     end = cluster.native.end_offset
     topic_id = cluster.image.topic_id("orders") or b""
     cluster.write(PartitionChangeRecord(topic_id=topic_id, partition_id=0, leader=-1))
     cluster.flush()
-    [told] = followed.more()
-    assert (told.offset, told.text) == (end, "partition orders-0: leader 1 -> none")
-    assert f"{end}" in told.line()
-    assert told.fields()["fields"]["partition_id"] == 0
+    [line] = followed.more()
+    assert (line.offset, line.text) == (end, "partition orders-0: leader 1 -> none")
+    assert f"{end}" in line.line()
+    assert line.fields()["fields"]["partition_id"] == 0
     cluster.native.truncate_to(end - 2, 0)
     cut = cluster.native.end_offset
     assert cut < end
     assert list(followed.more()) == []
     [note] = followed.notes()
-    assert note.startswith(f"the log was cut at offset {cut}: what was printed from there on was never committed")
+    assert note.startswith(f"the log was truncated at offset {cut}: records printed from there on were never committed")
     assert followed.notes() == []
     cluster.native.append([encode(TopicRecord(name="new", topic_id=b"n" * 16), 0)], 2, 0)
     cluster.flush()
-    assert ["topic new created" in told.text for told in followed.more()] == [True]
+    assert ["topic new created" in line.text for line in followed.more()] == [True]
 
 
 def named(number: int) -> bytes:
@@ -336,11 +337,11 @@ def test_what_was_cut_and_has_grown_past_what_was_read_is_read_again(tmp_path: P
     for number in range(70, 76):
         log.append([named(number)], 4, number)
     log.read(12, 1)
-    assert [(told.offset, told.text.split()[1]) for told in followed.more()] == [
+    assert [(line.offset, line.text.split()[1]) for line in followed.more()] == [
         (offset, f"topic-{offset + 63}") for offset in range(7, 13)
     ]
     [note] = followed.notes()
-    assert note.startswith("the log was cut at offset 7: ")
+    assert note.startswith("the log was truncated at offset 7: ")
     assert list(followed.more()) == []
     assert followed.notes() == []
 
@@ -355,10 +356,10 @@ def test_whatever_is_cut_and_grows_what_is_followed_is_the_log(tmp_path: Path, s
     followed = FollowedLog(Tail(History(tmp_path), None))
 
     def look() -> None:
-        for told in followed.more():
-            shown[told.offset :] = [told.text.split()[1]]
+        for line in followed.more():
+            shown[line.offset :] = [line.text.split()[1]]
         for note in followed.notes():
-            cut = int(note.partition("cut at offset ")[2].partition(":")[0])
+            cut = int(note.partition("truncated at offset ")[2].partition(":")[0])
             assert cut <= len(shown)
         # What was cut is void from the note on, and may have nothing in its place yet.
         entries = list(History(tmp_path).records())  # of the files: the end of the log may still be in memory

@@ -80,10 +80,8 @@ class Remote:
         return answer
 
 
-def controller(
-    quorum: Quorum, local: Local | None = None, remote: Remote | None = None, *, timeout_ms: int = 30_000
-) -> ActiveController:
-    config = sources.load(overrides=[f"broker.heartbeat.interval.ms={timeout_ms}"])
+def controller(quorum: Quorum, local: Local | None = None, remote: Remote | None = None) -> ActiveController:
+    config = sources.load()
     made: Any = ActiveController(config, local, quorum)  # type: ignore[arg-type]
     made._client = remote
     found: ActiveController = made
@@ -127,7 +125,7 @@ async def test_a_topic_that_was_refused_for_that_is_asked_for_again() -> None:
 
 
 async def test_a_leader_that_is_gone_without_a_word_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("klamm.node.controller.active_controller.LAST_WORD_S", 0.001)
+    monkeypatch.setattr("klamm.node.controller.active_controller.LAST_WORD_MS", 1)
 
     class Silent(Remote):
         async def ask(self, address: tuple[str, int], request: Any, *_: object) -> Any:
@@ -148,35 +146,35 @@ async def test_when_time_is_over_the_request_is_answered_so(
     leaders: Sequence[int | None], answers: Sequence[object]
 ) -> None:
     """Nobody leads; somebody is wrongly thought to; this node does, and is not active yet."""
-    asking = controller(Quorum(*leaders), Local(epoch=None), Remote(*answers), timeout_ms=100)
-    answer = await asking.ask(BROKER_HEARTBEAT, BEAT)
+    asking = controller(Quorum(*leaders), Local(epoch=None), Remote(*answers))
+    answer = await asking.ask(BROKER_HEARTBEAT, BEAT, 100)
     assert answer == BrokerHeartbeatResponse(ErrorCode.REQUEST_TIMED_OUT)
 
 
 async def test_what_the_active_one_speaks_is_told_when_it_is_another() -> None:
-    remote, told = Remote(NOT_CONTROLLER, BEATEN, BEATEN), []
+    remote, reported = Remote(NOT_CONTROLLER, BEATEN, BEATEN), []
     remote.versions = {("host", 9003): {19: (2, 5)}}
     local = Local(BEATEN, epoch=None)
     asking = controller(Quorum(3, 3, 4, 4, 3), local, remote)
-    asking.follow_versions(told.append)
+    asking.follow_versions(reported.append)
     await asking.ask(BROKER_HEARTBEAT, BEAT)
     await asking.ask(BROKER_HEARTBEAT, BEAT)
-    assert told == [{19: (2, 5)}, None, {19: (2, 5)}]
+    assert reported == [{19: (2, 5)}, None, {19: (2, 5)}]
     local.epoch = 5
     await asking.ask(BROKER_HEARTBEAT, BEAT)
-    assert told[3:] == [None]
+    assert reported[3:] == [None]
 
 
 async def test_what_a_connection_says_is_told_at_once() -> None:
-    remote, told = Remote(BEATEN), []
+    remote, reported = Remote(BEATEN), []
     asking = controller(Quorum(3), remote=remote)
-    asking.follow_versions(told.append)
+    asking.follow_versions(reported.append)
     await asking.ask(BROKER_HEARTBEAT, BEAT)
-    assert told == []
+    assert reported == []
     for versions in ({19: (2, 5)}, {19: (2, 7)}):
         remote.versions = {("host", 9003): versions}
-        asking._tell_versions()
-        asking._tell_versions()
+        asking._report_versions()
+        asking._report_versions()
     remote.versions = {}
-    asking._tell_versions()
-    assert told == [{19: (2, 5)}, {19: (2, 7)}, None]
+    asking._report_versions()
+    assert reported == [{19: (2, 5)}, {19: (2, 7)}, None]

@@ -1,4 +1,4 @@
-"""What the controller is told of log directories: again after a failure, once otherwise; and what it never hears."""
+"""Assignments of log directories: sent once, again after a failure, and some never."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Controller(ChannelByName):
 def test_everything_known_at_the_registration_is_told_before_anybody_goes_on() -> None:
     async def run() -> None:
         controller = Controller()
-        told = Assignments(1, controller, lambda: 7)
-        told.add([(ONE, TOPIC, 0)])
-        told.add([(TWO, TOPIC, 1), (TWO, TOPIC, 0)])
+        sender = Assignments(1, controller, lambda: 7)
+        sender.add([(ONE, TOPIC, 0)])
+        sender.add([(TWO, TOPIC, 1), (TWO, TOPIC, 0)])
         assert controller.asked == []
-        await told.start()
+        await sender.start()
         (request,) = controller.asked
         assert request == AssignReplicasToDirsRequest(1, 7, ((TWO, TOPIC, 0), (TWO, TOPIC, 1)))
 
@@ -56,9 +56,9 @@ def test_everything_known_at_the_registration_is_told_before_anybody_goes_on() -
 def test_it_is_told_again_after_a_failure_and_in_parts_when_it_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         controller = Controller(ErrorCode.NOT_CONTROLLER)
-        told = Assignments(1, controller, lambda: 7)
-        told.add([(ONE, TOPIC, index) for index in range(3)])
-        await told.start()
+        sender = Assignments(1, controller, lambda: 7)
+        sender.add([(ONE, TOPIC, index) for index in range(3)])
+        await sender.start()
         assert [[index for *_, index in asked.assignments] for asked in controller.asked] == [[0, 1], [0, 1], [2]]
 
     monkeypatch.setattr(assignments, "FIRST_PAUSE_S", 0.001)
@@ -76,14 +76,12 @@ def test_a_failed_directory_that_the_controller_never_hears_of_ends_the_node() -
 
     async def run() -> Exception:
         fault: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
-        lifecycle = BrokerLifecycle(2_000, 9_000, 60_000, lambda: 0.5)
+        lifecycle = BrokerLifecycle(2_000, 9_000, 60_000, 1, lambda: 0.5)
 
         def request() -> BrokerRegistrationRequest:
             raise AssertionError("not asked")
 
-        registration = Registration(
-            lifecycle, Deaf(), request, lambda: 0, fault.set_result, ask_timeout_ms=1, log_dir_failure_timeout_ms=1
-        )
+        registration = Registration(lifecycle, Deaf(), request, lambda: 0, fault.set_result, ask_timeout_ms=1)
         registration.on_log_dir_failed(ONE)
         return await asyncio.wait_for(fault, 30)
 

@@ -39,13 +39,12 @@ async def fault_of(code: ErrorCode, foreign: Callable[[], str | None] = lambda: 
     """Why a broker gives up that is always answered so."""
     fault: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
     registration = Registration(
-        lifecycle(2000, 9000, 150),
+        lifecycle(2000, 9000, 150, 30_000),
         Refusing(code),
         lambda: REQUEST,
         lambda: -1,
         fault.set_result,
         ask_timeout_ms=2000,
-        log_dir_failure_timeout_ms=30_000,
         foreign_cluster=foreign,
     )
     registration.start()
@@ -61,7 +60,9 @@ async def test_a_controller_of_another_cluster_is_named(caplog: pytest.LogCaptur
 
 
 async def test_what_is_known_of_the_controllers_is_the_reason() -> None:
-    assert (await fault_of(ErrorCode.REQUEST_TIMED_OUT)).endswith("see whether the controllers run and have a leader")
+    assert (await fault_of(ErrorCode.REQUEST_TIMED_OUT)).endswith(
+        "check whether the controllers run and have elected a leader"
+    )
     assert (await fault_of(ErrorCode.REQUEST_TIMED_OUT, lambda: "they are others")).endswith(": they are others")
 
 
@@ -77,18 +78,17 @@ class Leaving(ChannelByName):
         return BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False)
 
 
-async def shut_down(is_majority_gone: Callable[[], bool]) -> float:
-    """How long a running broker waits that is told to stop and gets no answer, at most 300 s."""
+async def shut_down(is_majority_down: Callable[[], bool]) -> float:
+    """How long a running broker that stops waits for a response, at most 300 s."""
     loop = asyncio.get_running_loop()
     registration = Registration(
-        lifecycle(2000, 9000, 60_000),
+        lifecycle(2000, 9000, 60_000, 30_000),
         Leaving(),
         lambda: REQUEST,
         lambda: 5,
         lambda error: pytest.fail(str(error)),
         ask_timeout_ms=2000,
-        log_dir_failure_timeout_ms=30_000,
-        is_majority_gone=is_majority_gone,
+        is_majority_down=is_majority_down,
     )
     registration.start()
     registration.ready()
@@ -101,7 +101,9 @@ async def shut_down(is_majority_gone: Callable[[], bool]) -> float:
 
 def test_a_silent_controller_is_waited_for_as_long_as_apache_kafka_does(caplog: pytest.LogCaptureFixture) -> None:
     assert simulated_time.run(shut_down(lambda: False)) == pytest.approx(300, rel=1e-3)
-    assert caplog.messages == ["the controller gave no leave within 300 s: this broker stops, and hands over nothing"]
+    assert caplog.messages == [
+        "the controller did not permit the shutdown within 300 s; the broker stops without moving leaders"
+    ]
 
 
 def test_controllers_that_are_known_to_be_gone_are_not_waited_for() -> None:
@@ -116,17 +118,16 @@ def test_controllers_that_are_known_to_be_gone_are_not_waited_for() -> None:
 
 def test_a_heartbeat_that_is_late_tells_of_a_pause() -> None:
     async def pauses_of(pause_s: float) -> list[int]:
-        loop, told = asyncio.get_running_loop(), asyncio.Queue[int]()
+        loop, pauses = asyncio.get_running_loop(), asyncio.Queue[int]()
         assert isinstance(loop, simulated_time.SimulatedTimeLoop)
         registration = Registration(
-            lifecycle(2_000, 9_000, 60_000),
+            lifecycle(2_000, 9_000, 60_000, 30_000),
             Leaving(),
             lambda: REQUEST,
             lambda: 5,
             lambda error: pytest.fail(str(error)),
             ask_timeout_ms=2000,
-            log_dir_failure_timeout_ms=30_000,
-            on_pause=told.put_nowait,
+            on_pause=pauses.put_nowait,
         )
         registration.start()
         await registration.registered.wait()
@@ -135,7 +136,7 @@ def test_a_heartbeat_that_is_late_tells_of_a_pause() -> None:
         loop.call_later(1.5, loop.stop_for, pause_s)
         await asyncio.sleep(20)
         registration.stop()
-        return [told.get_nowait() for _ in range(told.qsize())]
+        return [pauses.get_nowait() for _ in range(pauses.qsize())]
 
     assert simulated_time.run(pauses_of(1)) == []
     [late_ms] = simulated_time.run(pauses_of(10))

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 from tests.support.request_contexts import request_context
 
-from klamm._engine import CommitRequest
+from klamm._engine.groups import CommitRequest
 from klamm.broker.authorization import AllowAll, Authorizer
 from klamm.broker.request import Answer, Handler, InlineHandler, RequestContext
 from klamm.node.requests.dispatch import Dispatcher
@@ -68,7 +68,7 @@ class Handlers:
         return answer()
 
     def later(self, context: RequestContext, version: int, body: bytes, answer: Answer) -> None:
-        self.waiting.append(answer.written(lambda told: told + body))
+        self.waiting.append(answer.written(lambda value: value + body))
 
     def malformed(self, context: RequestContext, version: int, body: bytes, answer: Answer) -> None:
         raise MalformedRequest("too short")

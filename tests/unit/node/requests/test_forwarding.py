@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.support.injection import injected, injected_into
 from tests.support.request_contexts import REQUEST_TIMEOUT_MS, request_context
 
 from klamm.broker.authorization import AllowAll
@@ -16,6 +17,7 @@ from klamm.client import ClientError, ConnectRefusedError
 from klamm.client.peer import Answer, OnDone, Outcome
 from klamm.node.requests.dispatch import Dispatcher
 from klamm.node.requests.forwarding import Forwarder
+from klamm.node.requests.remote_forwarding import ForwardedRequest
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.forwarding import EnvelopeRequest, EnvelopeResponse, open_envelope, seal
@@ -35,7 +37,7 @@ def answered(code: ErrorCode = ErrorCode.NONE) -> Answer:
 
 
 class Peer:
-    """Keeps what is sent to it, until it is told what becomes of it."""
+    """Keeps each request until the test gives its outcome."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[bytes, OnDone]] = []
@@ -51,7 +53,7 @@ class Active:
     """Implements what is asked of `ActiveController`."""
 
     def __init__(self, elsewhere: tuple[str, int] | None = ADDRESS) -> None:
-        self.elsewhere, self.peer = elsewhere, Peer()
+        self.remote_address, self.peer = elsewhere, Peer()
         self.client = SimpleNamespace(idlest_peer=lambda address, most: self.peer)
         self.watched: list[Callable[[], None]] = []
         self.asked_again_within: list[int] = []
@@ -85,7 +87,7 @@ class Bench:
         if self.answers:
             self.is_answered.set()
 
-    async def told(self, outcome: Outcome) -> bytes | None:
+    async def response_to(self, outcome: Outcome) -> bytes | None:
         self.active.peer.sent[0][1](outcome)
         return await self.answer()
 
@@ -103,7 +105,7 @@ async def test_an_answer_of_the_active_one_is_the_clients() -> None:
     assert (request.api_key, request.client_id, request.address) == (ApiKey.CREATE_TOPICS, "client", "10.0.0.7")
     assert request.principal == ALICE
     assert request.body == REQUEST
-    assert await bench.told(Answer(0, write(seal(request, BODY), 0))) == BODY
+    assert await bench.response_to(Answer(0, write(seal(request, BODY), 0))) == BODY
     assert bench.active.asked_again_within == []
 
 
@@ -113,7 +115,7 @@ async def test_an_answer_of_the_active_one_is_the_clients() -> None:
 )
 async def test_who_is_not_the_active_one_or_cannot_say_is_not_the_last_to_be_asked(outcome: Outcome) -> None:
     bench = Bench()
-    assert await bench.told(outcome) == b"asked again"
+    assert await bench.response_to(outcome) == b"asked again"
     [within_ms] = bench.active.asked_again_within
     assert 0 < within_ms <= REQUEST_TIMEOUT_MS
 
@@ -123,17 +125,26 @@ async def test_when_another_leads_it_is_asked_and_a_late_answer_does_not_count()
     [on_other] = bench.active.watched
     on_other()
     assert await bench.answer() == b"asked again"
-    assert await bench.told(answered()) == b"asked again"
+    assert await bench.response_to(answered()) == b"asked again"
 
 
 async def test_a_version_that_the_active_one_does_not_have_closes_the_connection() -> None:
-    assert await Bench().told(answered(ErrorCode.UNSUPPORTED_VERSION)) is None
+    assert await Bench().response_to(answered(ErrorCode.UNSUPPORTED_VERSION)) is None
 
 
 async def test_a_refused_envelope_is_an_error_of_the_server() -> None:
-    answer = await Bench().told(answered(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE))
+    answer = await Bench().response_to(answered(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE))
     assert answer is not None
     assert read_response(CreateTopicsResponse, VERSION, answer) == CreateTopicsResponse(())
+
+
+async def test_an_answer_that_cannot_be_processed_is_an_error_of_the_server(caplog: pytest.LogCaptureFixture) -> None:
+    """The client's connection would wait for it, and for what it asks next."""
+    with injected_into(ForwardedRequest._take):
+        answer = await Bench().response_to(answered())
+    assert answer is not None
+    assert read_response(CreateTopicsResponse, VERSION, answer) == CreateTopicsResponse(())
+    assert len(injected(caplog)) == 1
 
 
 async def test_where_none_is_known_it_is_asked_for_in_a_task() -> None:

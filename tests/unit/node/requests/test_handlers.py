@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from klamm._engine import Image
+from klamm._engine.metadata import Image
 from klamm.broker.authorization import AllowAll
 from klamm.broker.request import InlineHandler
 from klamm.config import sources

@@ -5,7 +5,8 @@ import pytest
 from klamm.pipelines.archive.manifest import Commit, Manifest, Range, Topic
 from klamm.pipelines.archive.planning import check_same, plan
 from klamm.pipelines.errors import PipelineError
-from klamm.spark.ranges.offsets import OffsetRange, TopicPartition
+from klamm.protocol.topic_partition import TopicPartition
+from klamm.spark.ranges.offsets import OffsetRange
 
 
 def archived_up_to(end: int) -> Manifest:

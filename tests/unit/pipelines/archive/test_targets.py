@@ -1,4 +1,4 @@
-"""What a person is told before a topic is restored."""
+"""Notes about a topic before it is restored."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def planned(configs: dict[str, str], **changes: object) -> TopicPlan:
 
 
 @pytest.mark.parametrize(
-    ("configs", "age_ms", "told"),
+    ("configs", "age_ms", "is_noted"),
     [
         ({"retention.ms": "-1"}, 900 * DAY_MS, False),
         ({"retention.ms": str(30 * DAY_MS)}, 20 * DAY_MS, False),
@@ -40,10 +40,10 @@ def planned(configs: dict[str, str], **changes: object) -> TopicPlan:
         ({"cleanup.policy": "compact,delete"}, 900 * DAY_MS, True),
     ],
 )
-def test_that_retention_would_delete_it_again(configs: dict[str, str], age_ms: int, told: bool) -> None:
+def test_that_retention_would_delete_it_again(configs: dict[str, str], age_ms: int, is_noted: bool) -> None:
     plan = planned(configs)
     _note(archived(age_ms), plan)
-    assert any("the cluster will delete such records again" in note for note in plan.notes) is told
+    assert any("the cluster will delete such records again" in note for note in plan.notes) is is_noted
     assert "t: 3 offsets were lost before they were archived" in plan.notes
 
 

@@ -13,10 +13,10 @@ from tests.support.metadata_life import Life
 from tests.support.metadata_stories import ORDERS, OTHER, WrittenLog, change, partition, register, registration
 
 from klamm.cli.main import run
-from klamm.formats.meta_properties import uuid_text
 from klamm.pipelines.audit import open_audit, summarize
 from klamm.pipelines.audit.rows import rows_of_answer
 from klamm.protocol.generated import metadata_records as mr
+from klamm.protocol.uuids import uuid_text
 
 DISK, OTHER_DISK = bytes(15) + b"\x21", bytes(15) + b"\x22"
 
@@ -93,8 +93,8 @@ def test_the_life_of_topics(tmp_path: Path) -> None:
         ("orders", orders, 5000, "deleted", 5, 0),
     ]
     with open_audit(tmp_path) as audit:
-        told = summarize(audit)
-    assert "2 topics were created, 1 topic was given more partitions and 1 topic was deleted." in told
+        summary = summarize(audit)
+    assert "2 topics were created, 1 topic was given more partitions and 1 topic was deleted." in summary
 
 
 def write_incidents(directory: Path) -> None:
@@ -134,9 +134,9 @@ def test_findings_are_grouped_by_cause_and_time(tmp_path: Path) -> None:
 def test_a_summary_in_sentences_stands_at_the_top(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_incidents(tmp_path)
     assert run(["audit", "--data", str(tmp_path), "--html", str(tmp_path / "report.html")]) == 0
-    told = capsys.readouterr().out.splitlines()
-    assert told == [
-        "The log tells of 1.0 h, from 1970-01-01T00:00:01.000Z to 1970-01-01T01:01:41.000Z, in 24 records.",
+    summary = capsys.readouterr().out.splitlines()
+    assert summary == [
+        "The log covers 1.0 h, from 1970-01-01T00:00:01.000Z to 1970-01-01T01:01:41.000Z, in 24 records.",
         "The quorum elected a leader once; node 1 has led since 1970-01-01T00:00:01.000Z, in epoch 1.",
         "At the end all 2 brokers are active.",
         "1 topic was created.",
@@ -154,7 +154,7 @@ def test_a_summary_in_sentences_stands_at_the_top(tmp_path: Path, capsys: pytest
     page = (tmp_path / "report.html").read_text()
     assert page.index("Broker 2 was fenced at") < page.index("<section")
     assert run(["audit", "--data", str(tmp_path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["summary"] == told
+    assert json.loads(capsys.readouterr().out)["summary"] == summary
 
 
 def test_a_log_of_twenty_thousand_records_needs_no_spark(tmp_path: Path) -> None:

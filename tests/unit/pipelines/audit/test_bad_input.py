@@ -20,14 +20,14 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def test_no_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = refused(capsys, "--data", str(tmp_path / "nowhere"))
-    assert f"{tmp_path / 'nowhere'} does not exist" in told
+    message = refused(capsys, "--data", str(tmp_path / "nowhere"))
+    assert f"{tmp_path / 'nowhere'} does not exist" in message
 
 
 def test_no_metadata_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "greetings-0").mkdir()
-    told = refused(capsys, "--data", str(tmp_path))
-    assert f"{tmp_path} holds no metadata log: name a controller's log directory" in told
+    message = refused(capsys, "--data", str(tmp_path))
+    assert f"{tmp_path} holds no metadata log: name a controller's log directory" in message
 
 
 def test_a_damaged_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,9 +43,9 @@ def test_nobody_listens(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_broker_is_no_controller(capsys: pytest.CaptureFixture[str]) -> None:
     with klamm.Cluster() as cluster:
-        told = refused(capsys, "--bootstrap-controller", cluster.bootstrap_servers)
-        assert cluster.bootstrap_servers in told
-        assert "controller" in told
+        message = refused(capsys, "--bootstrap-controller", cluster.bootstrap_servers)
+        assert cluster.bootstrap_servers in message
+        assert "controller" in message
 
 
 def test_an_unknown_question(capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,5 +55,5 @@ def test_an_unknown_question(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = refused(capsys, "--html", str(tmp_path / "nowhere" / "report.html"))
-    assert str(tmp_path / "nowhere") in told
+    message = refused(capsys, "--html", str(tmp_path / "nowhere" / "report.html"))
+    assert str(tmp_path / "nowhere") in message

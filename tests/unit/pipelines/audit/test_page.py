@@ -127,8 +127,8 @@ def test_plots_are_well_formed_and_say_what_they_show() -> None:
             assert 0 <= y <= y + high <= height
             [title] = shape
             assert title.text
-        told = [shape.text or "" for shape in plot.iter("text")]
-        assert any("UTC" in one for one in told) or "changes of ISRs" in told
+        texts = [shape.text or "" for shape in plot.iter("text")]
+        assert any("UTC" in one for one in texts) or "changes of ISRs" in texts
     units = {one.text for plot in plots for one in plot.iter("text") if "rotate" in one.attrib.get("transform", "")}
     assert units == {"moves", "partitions"}
     assert "The 40 of 50 brokers with the most stretches are drawn." in text
@@ -159,9 +159,9 @@ def test_no_fill_is_known_by_its_colour_alone() -> None:
 )
 def test_times_are_as_fine_as_they_need_be(length_ms: int, first: str, caption: str) -> None:
     for plot in plots_of(page(figures(1, length_ms)))[:2]:
-        told = [shape.text for shape in plot.iter("text")]
-        assert first in told
-        assert caption in told
+        texts = [shape.text for shape in plot.iter("text")]
+        assert first in texts
+        assert caption in texts
 
 
 def test_nothing_happened() -> None:

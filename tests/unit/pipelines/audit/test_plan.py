@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from tests.support.metadata_stories import BROKER, FOLDER, ORDERS, WrittenLog, change, config, write_story
 
-from klamm import _engine
+from klamm._engine.records import record_batches
 from klamm.metadata import History
 from klamm.metadata.errors import HistoryError
 from klamm.metadata.rendering.fields import fields_of
@@ -56,9 +56,9 @@ def test_every_record_of_apache_kafkas_log_is_there_as_it_was_written(kafka_dir:
             assert json.loads(str(row["fields"])) == json.loads(json.dumps(fields_of(entry)))
     for name, number in RECORD_TYPES.items():
         typed = rows_of(found.log, record_type=number)
-        told = [json.loads(str(row["fields"])) for row in rows if row["type"] == name]
-        fields = [{key: value for key, value in row.items() if key in told[0]} for row in typed] if told else []
-        assert fields == told, name
+        expected = [json.loads(str(row["fields"])) for row in rows if row["type"] == name]
+        fields = [{key: value for key, value in row.items() if key in expected[0]} for row in typed] if expected else []
+        assert fields == expected, name
     assert (found.damage, found.withheld, found.base) == ((), (), None)
     assert found.end_offset == entries[-1].offset + 1
     assert found.end_time_ms == max(entry.timestamp_ms for entry in entries)
@@ -105,7 +105,7 @@ def damaged(folder: Path, offset: int) -> Path:
     [file] = [one for one in sorted(folder.glob("*.log")) if int(one.stem) <= offset][-1:]
     data = bytearray(file.read_bytes())
     position = 0
-    for batch in _engine.record_batches(bytes(data)):
+    for batch in record_batches(bytes(data)):
         if batch.base_offset <= offset <= batch.last_offset:
             data[position + batch.size_bytes - 1] ^= 1
             file.write_bytes(data)
@@ -120,8 +120,8 @@ def test_what_came_before_the_damage_is_kept_and_the_file_is_named(tmp_path: Pat
     file = damaged(tmp_path / FOLDER, 14)
     found = plan(tmp_path)
     assert [row["offset"] for row in rows_of(found.log)] == list(range(14))
-    [told] = found.damage
-    assert str(file) in told
+    [expected] = found.damage
+    assert str(file) in expected
     assert found.end_offset == 14
 
 
@@ -129,7 +129,7 @@ def test_a_torn_end_is_named(tmp_path: Path) -> None:
     write_story(tmp_path)
     [file] = (tmp_path / FOLDER).glob("*.log")
     data = file.read_bytes()
-    sizes = [batch.size_bytes for batch in _engine.record_batches(data)]
+    sizes = [batch.size_bytes for batch in record_batches(data)]
     file.write_bytes(data[: sum(sizes[:-1]) + 20])
     found = plan(tmp_path)
     assert [row["offset"] for row in rows_of(found.log)] == list(range(38))

@@ -32,10 +32,10 @@ def test_a_program_that_fails_is_named_with_what_it_said(tmp_path: Path, monkeyp
         program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setattr("sys.executable", str(tmp_path / "java"))
-    told: list[str] = []
+    messages: list[str] = []
     with pytest.raises(EnvironmentMissingError, match=r"venv .* failed: no route to Maven"):
-        ConnectorEnvironment(tmp_path / "made").make(told.append)
-    assert told == [f"pip installs PySpark {connector.VERSION} into {tmp_path / 'made'}, once"]
+        ConnectorEnvironment(tmp_path / "made").make(messages.append)
+    assert messages == [f"pip installs PySpark {connector.VERSION} into {tmp_path / 'made'}, once"]
     assert not ConnectorEnvironment(tmp_path / "made").is_made
 
 

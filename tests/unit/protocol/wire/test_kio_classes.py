@@ -16,31 +16,9 @@ assert sys.meta_path == before
 import hypothesis
 """
 
-ALONE = """
-from klamm.cli.node.process import begin, settle
-begin()
-from klamm.protocol.wire.codec import build, encode
-from klamm.protocol.wire.kio_classes import request_class, response_class
-settle()
-for cls in (request_class(19, 7), response_class(19, 7)):
-    assert encode(build(cls))
-    assert cls.__doc__ == cls.__name__
-import dataclasses
-@dataclasses.dataclass
-class Late:
-    size: int
-assert Late.__doc__ == "Late(size: int)"
-import inspect
-assert dataclasses.inspect is inspect
-"""
-
 
 def test_the_first_message_does_not_import_what_tests_are_written_with() -> None:
     run(SCRIPT)
-
-
-def test_the_first_message_takes_no_signatures_and_those_of_others_stay() -> None:
-    run(ALONE)
 
 
 def run(script: str) -> None:

@@ -54,14 +54,14 @@ def would_grant(node: RaftNode) -> bool:
 
 def test_the_first_of_those_that_are_left_asks_at_once() -> None:
     node = follower(1)
-    node.on_peer_gone(START_MS, 3)
+    node.on_peer_crashed(START_MS, 3)
     assert pre_votes(tick(node, START_MS)) == [2, 3]
     assert node.replica.role is Role.PROSPECTIVE
 
 
 def test_the_others_let_it_go_first() -> None:
     node = follower(2)
-    node.on_peer_gone(START_MS, 3)
+    node.on_peer_crashed(START_MS, 3)
     assert pre_votes(tick(node, START_MS)) == []
     state = node.replica.state
     assert isinstance(state, Follower)
@@ -71,7 +71,7 @@ def test_the_others_let_it_go_first() -> None:
 
 def test_who_saw_it_grants_a_pre_vote_and_others_do_not() -> None:
     seen, unseen = follower(2), follower(2)
-    seen.on_peer_gone(START_MS, 3)
+    seen.on_peer_crashed(START_MS, 3)
     tick(seen, START_MS)
     assert would_grant(seen)
     assert not would_grant(unseen)
@@ -80,35 +80,35 @@ def test_who_saw_it_grants_a_pre_vote_and_others_do_not() -> None:
 @pytest.mark.parametrize("node_id", [2, 9])
 def test_the_end_of_another_than_the_leader_changes_nothing(node_id: int) -> None:
     node = follower(1)
-    node.on_peer_gone(START_MS, node_id)
+    node.on_peer_crashed(START_MS, node_id)
     assert pre_votes(tick(node, START_MS)) == []
     assert not would_grant(node)
 
 
 def test_it_can_be_turned_off() -> None:
     node = follower(1, crash_detection=False)
-    node.on_peer_gone(START_MS, 3)
+    node.on_peer_crashed(START_MS, 3)
     assert pre_votes(tick(node, START_MS)) == []
     assert not would_grant(node)
 
 
 def test_an_observer_only_looks_for_another_leader() -> None:
     node = follower(7)
-    node.on_peer_gone(START_MS, 3)
+    node.on_peer_crashed(START_MS, 3)
     assert pre_votes(tick(node, START_MS)) == []
     assert node.replica.role is Role.FOLLOWER
 
 
 def test_a_word_of_the_leader_ends_it() -> None:
     node = follower(2)
-    node.on_peer_gone(START_MS, 3)
+    node.on_peer_crashed(START_MS, 3)
     node.on_request(START_MS + 1, 1, BeginQuorumEpochRequest("c", None, 3, 1))
     assert not would_grant(node)
 
 
 def test_who_is_refused_asks_again_and_again_and_spends_no_epoch() -> None:
     node = follower(1)
-    node.on_peer_gone(START_MS, 3)
+    node.on_peer_crashed(START_MS, 3)
     now_ms, campaigns = START_MS, 0
     while now_ms < START_MS + 1900:
         for effect in tick(node, now_ms):

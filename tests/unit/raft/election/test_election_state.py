@@ -1,4 +1,4 @@
-"""quorum-state: both versions, as Apache Kafka writes them and as nobody should (facts 3.4)."""
+"""quorum-state: both versions as Apache Kafka writes them (`FileQuorumStateStore`), and invalid files."""
 
 import json
 

@@ -20,7 +20,7 @@ from klamm.raft.voters.quorum import Tally
 from klamm.raft.voters.voter_set import ReplicaKey, VoterSet, VotersInLog
 from klamm.testing.simulator.memory_log import MemoryLog
 
-# Written out a second time, from facts 4.2, so that a slip in the one table does not pass.
+# The table of transitions (Kafka's `QuorumState`) a second time, so that an error in one copy is detected.
 ALLOWED = {
     "Unattached": "Unattached Prospective Follower",
     "Prospective": "Unattached Prospective Candidate Follower",
@@ -78,9 +78,9 @@ def test_a_replica_takes_no_other_step(before: Role, after: Role) -> None:
     replica = Replica(identity, VotersInLog(VoterSet.of_ids([1, 2, 3])), RaftConfig(), MemoryLog(), seed=1)
     replica.state = state_of(before)
     if after.value in ALLOWED[before.value].split():
-        replica._enter(state_of(after), replica.election)
+        replica.enter(state_of(after), replica.election)
         assert replica.role is after
     else:
         with pytest.raises(InvariantError, match=f"{before.value} cannot become {after.value}"):
-            replica._enter(state_of(after), replica.election)
+            replica.enter(state_of(after), replica.election)
         assert replica.role is before

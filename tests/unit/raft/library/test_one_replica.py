@@ -7,7 +7,7 @@ import inspect
 import pytest
 from tests.support.waiting import until
 
-from klamm._engine import StorageError
+from klamm._engine.quorum import StorageError
 from klamm.raft import (
     CommandRefusedError,
     RaftConfig,
@@ -22,7 +22,7 @@ from klamm.raft.library.driver.options import ReplicaOptions
 
 
 class Ledger:
-    """Keeps what it is told, in order."""
+    """Records its calls in order."""
 
     def __init__(self):
         self.entries = []
@@ -132,7 +132,7 @@ async def test_a_closed_replica_says_so(tmp_path):
         await replica.start()
 
 
-async def test_leader_changes_are_told_and_a_bad_callback_harms_nobody(tmp_path):
+async def test_leader_changes_are_reported_and_a_failing_callback_stops_nothing(tmp_path):
     config = ReplicaConfig(raft=RaftConfig(election_timeout_ms=50))
     async with Replica(Ledger(), tmp_path, config=config) as replica:
         seen = []
@@ -147,7 +147,7 @@ async def test_leader_changes_are_told_and_a_bad_callback_harms_nobody(tmp_path)
         assert replica.leadership.epoch > seen[-1].epoch
 
 
-async def test_progress_is_told_until_it_is_no_longer_wanted(tmp_path):
+async def test_progress_is_reported_until_its_subscription_ends(tmp_path):
     async with Replica(Ledger(), tmp_path, config=ReplicaConfig(flush=False)) as replica:
         seen = []
         replica.on_applied(lambda offset: 1 / 0)

@@ -209,7 +209,7 @@ async def test_histories_under_cuts_and_crashes_are_linearizable(tmp_path):
                     else:
                         answer = int(await replica.execute(b"1", timeout_s=0.5))
                     history.append(Call(asked, answer, begun, time.perf_counter()))
-                except Exception:
+                except Exception:  # whatever it is, the outcome is unknown
                     history.append(Call(asked, UNKNOWN, begun))
                 await asyncio.sleep(0.002)
 

@@ -1,4 +1,4 @@
-"""Control records: bytes as Apache Kafka writes them (facts 3.5), and hostile ones."""
+"""Control records: bytes as Apache Kafka writes them (`ControlRecordUtils`), and malicious ones."""
 
 import pytest
 from hypothesis import given

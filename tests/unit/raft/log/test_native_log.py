@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from klamm import _engine
+from klamm._engine import quorum
 from klamm.raft.config import Identity, RaftConfig
 from klamm.raft.driver import QuorumStateFile, RaftDriver
 from klamm.raft.log.metadata_log import MetadataLog, MetadataLogError, OffsetAndEpoch
@@ -28,7 +28,7 @@ def wall_clock_ms() -> int:
 
 
 def open_log(directory: Path, voters: tuple[int, list[int]] | None = None) -> NativeMetadataLog:
-    native = _engine.MetadataLog(
+    native = quorum.MetadataLog(
         directory, segment_bytes=8 << 20, segment_ms=604_800_000, now_ms=wall_clock_ms(), voters=voters
     )
     return NativeMetadataLog(native, wall_clock_ms)
@@ -76,7 +76,7 @@ def test_a_torn_batch_is_cut(tmp_path: Path) -> None:
     log.append([b"torn"], 1, 1)
     log.close()
     torn = file.read_bytes()[:-3]
-    with pytest.raises(_engine.StorageError, match=r"00000\.log is damaged at byte .*held the records up to offset 2"):
+    with pytest.raises(quorum.StorageError, match=r"00000\.log is damaged at byte .*held the records up to offset 2"):
         open_cut(tmp_path, torn)
     # The same bytes are no loss as long as nothing says that they were ever flushed.
     (tmp_path / "klamm-recovery-point").unlink()
@@ -98,8 +98,8 @@ def test_lost_records_are_known_until_they_are_fetched_again(tmp_path: Path) -> 
     file = tmp_path / "00000000000000000000.log"
     file.write_bytes(file.read_bytes()[: len(batches) // 2])
     for voters in (None, (1, [1])):
-        with pytest.raises(_engine.StorageError, match="klamm quorum recover --accept-loss"):
-            _engine.MetadataLog(tmp_path, segment_bytes=8 << 20, segment_ms=1 << 40, now_ms=0, voters=voters)
+        with pytest.raises(quorum.StorageError, match="klamm quorum recover --accept-loss"):
+            quorum.MetadataLog(tmp_path, segment_bytes=8 << 20, segment_ms=1 << 40, now_ms=0, voters=voters)
     log = open_log(tmp_path, voters=(1, [1, 2, 3]))
     assert (log.end_offset, log.proven_end) == (1, OffsetAndEpoch(3, 3))
     log.close()
@@ -120,18 +120,18 @@ def test_a_batch_that_is_too_large_is_refused_whole(tmp_path: Path) -> None:
 
 def test_whatever_meets_the_failed_write_first_names_the_same_cause_once(tmp_path: Path) -> None:
     """What is appended waits in memory, so that a read may be the first to write it, and to fail."""
-    native = _engine.MetadataLog(tmp_path, segment_bytes=1 << 20, segment_ms=604_800_000, now_ms=0)
+    native = quorum.MetadataLog(tmp_path, segment_bytes=1 << 20, segment_ms=604_800_000, now_ms=0)
     log = NativeMetadataLog(native, wall_clock_ms)
     log.append([bytes(700_000)], 1, 1)
     blocked = tmp_path / "00000000000000000001.log"
     blocked.mkdir()
     log.append([bytes(700_000)], 1, 1)
     assert log.epoch_at(0) == 1  # which writes both, as far as they can be written
-    told: list[str] = []
+    reported: list[str] = []
     flushed = threading.Event()
 
     def on_flushed(offset: int, error: str | None) -> None:
-        told.append(error or f"flushed up to {offset}")
+        reported.append(error or f"flushed up to {offset}")
         flushed.set()
 
     log.start_flush(on_flushed)
@@ -148,15 +148,15 @@ def test_whatever_meets_the_failed_write_first_names_the_same_cause_once(tmp_pat
     ):
         with pytest.raises(MetadataLogError) as raised:
             attempt()
-        told.append(str(raised.value))
-    assert set(told) == {told[0]}
-    assert told[0].startswith("cannot ")
-    assert told[0].count(str(tmp_path)) == told[0].count(str(blocked)) == told[0].count("os error") == 1
+        reported.append(str(raised.value))
+    assert set(reported) == {reported[0]}
+    assert reported[0].startswith("cannot ")
+    assert reported[0].count(str(tmp_path)) == reported[0].count(str(blocked)) == reported[0].count("os error") == 1
 
 
 def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(_engine.StorageError, match="file"):
+    with pytest.raises(quorum.StorageError, match="file"):
         open_log(tmp_path / "file")
 
 
@@ -246,7 +246,7 @@ def snapshot_bytes(folder: Path) -> bytes:
     """A snapshot of SNAPSHOT's id as a leader would serve it."""
     path = folder / "leaders.checkpoint"
     values, timestamp = [b"value %d" % n for n in range(3000)], 77
-    _engine.write_values_snapshot(path, values, epoch=3, last_contained_log_timestamp_ms=timestamp, now_ms=1)
+    quorum.write_values_snapshot(path, values, epoch=3, last_contained_log_timestamp_ms=timestamp, now_ms=1)
     return path.read_bytes()
 
 

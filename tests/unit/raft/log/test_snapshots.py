@@ -1,4 +1,4 @@
-"""When a snapshot is due, and what is cleaned (facts 3.6)."""
+"""When a snapshot is written, and what is cleaned (KIP-630)."""
 
 import pytest
 

@@ -49,7 +49,7 @@ def test_replay_and_a_snapshot_at_any_point_give_the_same(commands, cut):
 
 
 @given(COMMANDS)
-def test_what_is_refused_has_changed_nothing_and_what_was_done_is_told(commands):
+def test_a_refused_command_changes_nothing_and_an_applied_one_is_reported(commands):
     tree = TreeMachine()
     for command in commands:
         before, position = held(tree), tree.position

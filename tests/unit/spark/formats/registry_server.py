@@ -30,12 +30,12 @@ class FakeRegistry:
     ) -> int:
         """The id of the new schema, which becomes the subject's latest."""
         schema_id = len(self.schemas) + 1
-        told: dict[str, Any] = {"schema": schema}
+        document: dict[str, Any] = {"schema": schema}
         if kind != "AVRO":
-            told["schemaType"] = kind
+            document["schemaType"] = kind
         if references:
-            told["references"] = references
-        self.schemas[schema_id] = told
+            document["references"] = references
+        self.schemas[schema_id] = document
         self.subjects.setdefault(subject, []).append(schema_id)
         return schema_id
 
@@ -66,8 +66,8 @@ def serving() -> Iterator[FakeRegistry]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             registry.asked.append(self.path)
-            status, told = self._answer()
-            body = json.dumps(told).encode()
+            status, document = self._answer()
+            body = json.dumps(document).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
             self.send_header("Content-Length", str(len(body)))

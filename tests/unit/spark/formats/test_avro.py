@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from klamm._engine import ValueDecoder
+from klamm._engine.spark import ValueDecoder
 from klamm.spark.formats.avro.binary import encode
 from klamm.spark.formats.avro.schema import parse
 from klamm.spark.formats.reading import reading_of
@@ -31,7 +31,7 @@ def ddl(schema: object) -> str:
 def read(written: object, wanted: object, *values: object) -> list[Any]:
     """Values that were written with one schema, read with another; what is wrong with a bad one."""
     reading = reading_of(text_of(wanted), None)
-    native = ValueDecoder(json.dumps(reading.shape.told()), framed=False)
+    native = ValueDecoder(json.dumps(reading.shape.to_json()), framed=False)
     native.learn(None, reading.program(text_of(written)))
     schema = parse(json.dumps(written))
     rows = []
@@ -69,7 +69,7 @@ def test_types_in_spark(schema: object, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "told"),
+    ("schema", "message"),
     [
         ("{", "is no JSON"),
         ('"Unknown"', "has the type 'Unknown', which nothing defines"),
@@ -97,10 +97,10 @@ def test_types_in_spark(schema: object, expected: str) -> None:
         ("[" * 3000, "Avro schema is n"),
     ],
 )
-def test_what_is_no_schema_for_spark_is_told(schema: str, told: str) -> None:
+def test_what_is_no_schema_for_spark_is_told(schema: str, message: str) -> None:
     with pytest.raises(SchemaError, match=r"(?s).*") as refused:
         reading_of(SchemaText("AVRO", schema), None)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_names_are_found_in_their_namespace_and_in_references() -> None:
@@ -143,7 +143,7 @@ def test_what_is_promoted(written: object, wanted: object, value: object, expect
 
 
 @pytest.mark.parametrize(
-    ("written", "wanted", "told"),
+    ("written", "wanted", "message"),
     [
         ("long", "int", "it was written as long and cannot be read as int"),
         ("string", "int", "it was written as string and cannot be read as int"),
@@ -172,14 +172,14 @@ def test_what_is_promoted(written: object, wanted: object, value: object, expect
         (
             {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 3},
             {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
-            "3 digits behind the point, not 2",
+            "3 digits after the decimal point, not 2",
         ),
     ],
 )
-def test_what_cannot_be_read_is_told_with_its_path(written: object, wanted: object, told: str) -> None:
+def test_what_cannot_be_read_is_told_with_its_path(written: object, wanted: object, message: str) -> None:
     with pytest.raises(SchemaError, match=r"(?s).*") as refused:
         reading_of(text_of(wanted), None).program(text_of(written))
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_fields_by_name_alias_and_default() -> None:
@@ -204,7 +204,7 @@ def test_symbols_that_the_reader_does_not_have() -> None:
     written = {"type": "enum", "name": "E", "symbols": ["A", "B", "C"]}
     assert read(written, {"type": "enum", "name": "x.E", "symbols": ["C", "A"]}, "A", "B", "C") == [
         "A",
-        "symbol 1 of an enum is none that the reader's schema has",
+        "the reader's schema has no counterpart for symbol 1 of an enum",
         "C",
     ]
     assert read(written, {"type": "enum", "name": "E", "symbols": ["C"], "default": "C"}, "A", "C") == ["C", "C"]

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from klamm._engine import ValueDecoder
+from klamm._engine.spark import ValueDecoder
 from klamm.spark.formats.reading import Reading, reading_of
 from klamm.spark.formats.schema_text import SchemaText
 
@@ -52,7 +52,7 @@ def with_maps(value: Any, names: tuple[str, ...]) -> Any:
 
 
 def decoded(reading: Reading, program: str, golden: list[dict[str, Any]]) -> list[Any]:
-    native = ValueDecoder(json.dumps(reading.shape.told()), framed=False)
+    native = ValueDecoder(json.dumps(reading.shape.to_json()), framed=False)
     native.learn(None, program)
     found = native.decode(pa.array([bytes.fromhex(one["hex"]) for one in golden], pa.binary()))
     assert (found.bad, found.why) == ([], None)
@@ -87,7 +87,7 @@ def test_what_protobuf_wrote(name: str, message: str | None) -> None:
 def test_every_cut_of_a_value_is_bad_or_a_value() -> None:
     golden = json.loads((GOLDEN / "avro.json").read_text())["values"]
     reading = reading_of(schema("reader.avsc", "AVRO"), None)
-    native = ValueDecoder(json.dumps(reading.shape.told()), framed=False)
+    native = ValueDecoder(json.dumps(reading.shape.to_json()), framed=False)
     native.learn(None, reading.program(schema("writer.avsc", "AVRO")))
     value = bytes.fromhex(golden[0]["hex"])
     found = native.decode(pa.array([value[:end] for end in range(len(value) + 1)], pa.binary()))
@@ -96,7 +96,7 @@ def test_every_cut_of_a_value_is_bad_or_a_value() -> None:
 
 
 def test_the_engine_s_tests_have_the_programs_of_these_schemas() -> None:
-    """`make_formats.py` writes them; whoever changes what is told runs it."""
+    """`make_formats.py` writes them: run it after a change of the programs."""
     avro = reading_of(schema("reader.avsc", "AVRO"), None)
     everything = reading_of(schema("everything.proto", "PROTOBUF"), "klamm.golden.Everything")
     old = reading_of(schema("old.proto", "PROTOBUF"), None)
@@ -105,5 +105,5 @@ def test_the_engine_s_tests_have_the_programs_of_these_schemas() -> None:
         ("everything", everything, everything.program(None)),
         ("old", old, old.program(None)),
     ):
-        told = json.loads((GOLDEN / "programs" / f"{name}.json").read_text())
-        assert told == json.loads(json.dumps({"shape": reading.shape.told(), "program": json.loads(program)}))
+        stored = json.loads((GOLDEN / "programs" / f"{name}.json").read_text())
+        assert stored == json.loads(json.dumps({"shape": reading.shape.to_json(), "program": json.loads(program)}))

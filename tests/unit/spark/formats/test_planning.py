@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from tests.unit.spark.formats.registry_server import FakeRegistry, serving
 
+from klamm.protocol.topic_partition import TopicPartition
 from klamm.spark.formats import registry as module
 from klamm.spark.formats.avro.binary import encode
 from klamm.spark.formats.avro.schema import parse
@@ -19,7 +20,6 @@ from klamm.spark.formats.planning import PlanningError, pin, shape_of
 from klamm.spark.formats.registry import RegistryError
 from klamm.spark.options.option_map import OptionError
 from klamm.spark.options.options import SourceOptions, parse_batch
-from klamm.spark.ranges.offsets import TopicPartition
 from klamm.spark.reading.rows import CorruptValueError, Rows
 
 FIRST = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}
@@ -163,7 +163,7 @@ def test_a_key_has_options_of_its_own(fake: FakeRegistry) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"value__format": "avor"}, "'value.format' is 'avor': say binary, string, json, avro or protobuf"),
         ({"value__format": "avro"}, "'value.schema.file' is missing: value.format=avro needs a schema"),
@@ -190,10 +190,10 @@ def test_a_key_has_options_of_its_own(fake: FakeRegistry) -> None:
         ),
     ],
 )
-def test_wrong_options_are_refused_by_name(options: dict[str, str], told: str) -> None:
+def test_wrong_options_are_refused_by_name(options: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError, match=r"(?s).*") as refused:
         parsed(**options)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
     assert "secret" not in str(refused.value)
 
 
@@ -201,7 +201,7 @@ def test_what_planning_cannot_use_is_named(fake: FakeRegistry, tmp_path: Path) -
     url = {"schema.registry.url": fake.url}
     fake.register("orders-value", 'syntax = "proto3"; message M { bool b = 1; }', "PROTOBUF")
     fake.register("broken", '{"type": "record"}')
-    for options, told in (
+    for options, message in (
         (
             {"value.format": "avro", **url},
             "option 'value.format' is 'avro', and the schema of subject 'orders-value' is",
@@ -218,4 +218,4 @@ def test_what_planning_cannot_use_is_named(fake: FakeRegistry, tmp_path: Path) -
     ):
         with pytest.raises((PlanningError, RegistryError), match=r"(?s).*") as refused:
             pinned(**options)
-        assert told in str(refused.value)
+        assert message in str(refused.value)

@@ -7,7 +7,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from klamm._engine import ValueDecoder
+from klamm._engine.spark import ValueDecoder
 from klamm.spark.formats.reading import reading_of
 from klamm.spark.formats.schema_text import SchemaText
 from klamm.spark.formats.shapes import SchemaError
@@ -68,7 +68,7 @@ def test_editions_and_imports() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("message M { M again = 1; }", "message M is within itself, and Spark has no type for that"),
         ('import "google/protobuf/struct.proto"; message M { google.protobuf.Struct s = 1; }', "is within itself"),
@@ -85,10 +85,10 @@ def test_editions_and_imports() -> None:
         ("message M { E e = 1; } enum E { }", "enum E has no symbols"),
     ],
 )
-def test_what_is_no_schema_for_spark_is_told(text: str, told: str) -> None:
+def test_what_is_no_schema_for_spark_is_told(text: str, message: str) -> None:
     with pytest.raises(SchemaError, match=r"(?s).*") as refused:
         ddl(text)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_a_message_is_chosen_by_its_full_name() -> None:
@@ -103,13 +103,13 @@ def test_the_header_must_call_the_message() -> None:
     """Java's clients do not count the entries of maps among what is declared, others do."""
     text = HEAD + "message A { map<int32, bool> m = 1; message B { int32 b = 1; } B b = 2; }"
     reading = reading_of(SchemaText("PROTOBUF", text), "A.B")
-    native = ValueDecoder(json.dumps(reading.shape.told()), framed=True)
+    native = ValueDecoder(json.dumps(reading.shape.to_json()), framed=True)
     native.learn(None, reading.program(None))
     head = bytes(5)
     values = [head + bytes([4, 0, 0, 8, 1]), head + bytes([4, 0, 2, 8, 2]), head + bytes([0, 8, 3])]
     found = native.decode(pa.array(values, pa.binary()))
     assert pa.array(found).to_pylist() == [{"b": 1}, {"b": 2}, None]
-    assert found.why == "its message is number [0] of its schema, and [0, 1] is read"
+    assert found.why == "it is message [0] of its schema, expected [0, 1]"
 
 
 def test_a_writer_s_file_says_where_the_message_is() -> None:

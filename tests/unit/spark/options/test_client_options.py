@@ -7,7 +7,8 @@ import pickle
 import pytest
 from tests.support.foreign import require_package
 
-from klamm._engine import ConfigError, KafkaClient
+from klamm._engine.client import KafkaClient
+from klamm._engine.config import ConfigError
 from klamm.spark.options.client_options import client_options, producer_options, without_effect
 
 CONSUMER = [
@@ -108,7 +109,7 @@ def is_known_to_the_client(key: str) -> bool:
     try:
         KafkaClient("localhost:9092", {key: "no value of any key"}).close()
     except ConfigError as error:
-        return "is no configuration of" not in str(error)
+        return "is not a configuration of" not in str(error)
     return True
 
 

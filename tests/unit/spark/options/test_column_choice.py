@@ -39,7 +39,7 @@ def test_the_columns_of_a_query(options: dict[str, str], expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (
             {"columns": "value,offsets"},
@@ -54,7 +54,7 @@ def test_the_columns_of_a_query(options: dict[str, str], expected: str) -> None:
         (JSON | {"columns": "value", "value.onError": "keep"}, "it leaves out '_corrupt', where onError=keep"),
     ],
 )
-def test_what_is_refused(options: dict[str, str], told: str) -> None:
+def test_what_is_refused(options: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError) as refused:
         parse_batch(GIVEN | options)
-    assert told in str(refused.value)
+    assert message in str(refused.value)

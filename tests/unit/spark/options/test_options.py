@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from klamm.spark.options.limits import At, AtOffsets, AtTimestamp, AtTimestamps
+from klamm.protocol.topic_partition import TopicPartition
+from klamm.spark.options.limits import AtOffsets, AtSpecialOffset, AtTimestamp, AtTimestamps
 from klamm.spark.options.option_map import OptionError
 from klamm.spark.options.options import Assign, SourceOptions, Subscribe, SubscribePattern, parse_batch, parse_stream
 from klamm.spark.options.sink_options import parse_sink
-from klamm.spark.ranges.offsets import EARLIEST, LATEST, TopicPartition
+from klamm.spark.ranges.offsets import EARLIEST, LATEST
 
 Parse = Callable[[dict[str, str]], SourceOptions]
 
@@ -26,8 +27,8 @@ def without_subscribe(**options: str) -> dict[str, str]:
 def test_the_defaults_of_a_batch() -> None:
     found = parse_batch(given())
     assert found.subscription == Subscribe(("orders",))
-    assert found.starting == At(EARLIEST)
-    assert found.ending == At(LATEST)
+    assert found.starting == AtSpecialOffset(EARLIEST)
+    assert found.ending == AtSpecialOffset(LATEST)
     assert found.fail_on_data_loss
     assert not found.include_headers
     assert (found.tasks_min, found.task_rows_max) == (None, None)
@@ -35,7 +36,7 @@ def test_the_defaults_of_a_batch() -> None:
 
 def test_the_defaults_of_a_stream() -> None:
     found = parse_stream(given())
-    assert found.starting == At(LATEST)
+    assert found.starting == AtSpecialOffset(LATEST)
     assert (found.trigger_rows_max, found.trigger_rows_min, found.trigger_delay_max_ms) == (None, None, 15 * 60_000)
 
 
@@ -68,7 +69,7 @@ def test_a_pattern_is_a_regular_expression() -> None:
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"startingOffsets": "Earliest"}, At(EARLIEST)),
+        ({"startingOffsets": "Earliest"}, AtSpecialOffset(EARLIEST)),
         (
             {"startingOffsets": '{"a": {"0": 23, "1": -2}}'},
             AtOffsets({TopicPartition("a", 0): 23, TopicPartition("a", 1): -2}),
@@ -175,15 +176,15 @@ def test_the_client_s_keys_may_be_secret_and_are_in_no_text() -> None:
 
 
 @pytest.mark.parametrize("parse", [parse_batch, parse_stream])
-@pytest.mark.parametrize(("options", "told"), BOTH)
-def test_what_is_refused_is_named_with_its_value(parse: Parse, options: dict[str, str], told: str) -> None:
+@pytest.mark.parametrize(("options", "message"), BOTH)
+def test_what_is_refused_is_named_with_its_value(parse: Parse, options: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError) as refused:
         parse(options)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"startingOffsets": "latest"}, "option 'startingOffsets' is 'latest': a batch query cannot start there"),
         ({"startingOffsets": '{"a": {"0": -1}}'}, "cannot start there (partition a-0)"),
@@ -194,10 +195,10 @@ def test_what_is_refused_is_named_with_its_value(parse: Parse, options: dict[str
         ({"startingTimestamp": "5", "endingTimestamp": "4"}, "startingTimestamp 5 is after endingTimestamp 4"),
     ],
 )
-def test_what_a_batch_refuses(options: dict[str, str], told: str) -> None:
+def test_what_a_batch_refuses(options: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError) as refused:
         parse_batch(given(**options))
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])

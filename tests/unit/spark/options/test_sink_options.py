@@ -44,7 +44,7 @@ def test_the_options_of_the_query_are_not_the_sink_s() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"subscribe": "t"}, "option 'subscribe' ('t') is not known; known are kafka.* and topic"),
         (
@@ -58,10 +58,10 @@ def test_the_options_of_the_query_are_not_the_sink_s() -> None:
         ({"kafka.key.serializer": "x"}, "'kafka.key.serializer' ('x') is not supported"),
     ],
 )
-def test_what_is_refused(options: dict[str, str], told: str) -> None:
+def test_what_is_refused(options: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError) as refused:
         parse_sink(BOOTSTRAP | options, False, is_stream=False)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_nothing_is_overwritten() -> None:
@@ -70,7 +70,7 @@ def test_nothing_is_overwritten() -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "told"),
+    ("columns", "message"),
     [
         ({"key": "binary", "topic": "string"}, "there is no column 'value' to write; there are key, topic"),
         ({"value": "int", "topic": "string"}, "column 'value' is int; to be written it must be binary or string"),
@@ -79,10 +79,10 @@ def test_nothing_is_overwritten() -> None:
         ({"value": "binary"}, "no topic to write to"),
     ],
 )
-def test_columns_that_cannot_be_written(columns: dict[str, str], told: str) -> None:
+def test_columns_that_cannot_be_written(columns: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError) as refused:
         check_columns(parse_sink(BOOTSTRAP, False, is_stream=False), columns)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_columns_of_other_names_are_no_matter() -> None:

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from klamm.protocol.topic_partition import TopicPartition
 from klamm.spark.ranges.byte_cuts import SAMPLES, Density, cut_by_bytes, places
-from klamm.spark.ranges.offsets import OffsetRange, TopicPartition
+from klamm.spark.ranges.offsets import OffsetRange
 
 HERE = TopicPartition("a", 0)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from klamm.protocol.topic_partition import TopicPartition
 from klamm.spark.ranges.narrowing import Narrowing
-from klamm.spark.ranges.offsets import OffsetRange, TopicPartition
+from klamm.spark.ranges.offsets import OffsetRange
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 RANGES = [OffsetRange(A0, 0, 10), OffsetRange(A1, 5, 20), OffsetRange(B0, 3, 4)]

@@ -72,7 +72,7 @@ def test_what_fits_is_read_to_its_end() -> None:
 
 
 def test_a_partition_that_went_back_keeps_its_end() -> None:
-    """Planning then tells of the loss, and of a partition that came and went."""
+    """Planning then reports the loss, and of a partition that came and went."""
     assert limit_rows(1, {A0: 9, A1: 0}, {A0: 2, A1: 5, B0: 8}) == {A0: 2, A1: 1, B0: 8}
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from klamm.protocol.topic_partition import TopicPartition
 from klamm.spark.options.options import parse_batch
-from klamm.spark.ranges.offsets import TopicPartition
 from klamm.spark.reading.decoding import decode, decode_string, json_decoder
 from klamm.spark.reading.rows import CorruptValueError, Rows
 

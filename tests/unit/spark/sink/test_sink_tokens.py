@@ -8,7 +8,7 @@ import pytest
 
 from klamm.spark.sink.sink_tokens import (
     DeliveryError,
-    Found,
+    GroupTokens,
     Report,
     Rows,
     TaskAction,
@@ -51,9 +51,9 @@ def test_what_is_no_micro_batch_is_refused(missing: str) -> None:
 def test_the_newest_token_is_read_as_it_was_written() -> None:
     one = token(7, 3, rows=Rows(5, 2**64 - 1))
     older = token(6, 3)
-    assert read_tokens("g", [("t", 0, 7, one.metadata()), ("u", 0, 6, older.metadata())]) == Found(one)
-    assert read_tokens("g", [("t", 0, None, ""), ("u", 0, 6, older.metadata())]) == Found(older, True)
-    assert read_tokens("g", []) == Found()
+    assert read_tokens("g", [("t", 0, 7, one.metadata()), ("u", 0, 6, older.metadata())]) == GroupTokens(one)
+    assert read_tokens("g", [("t", 0, None, ""), ("u", 0, 6, older.metadata())]) == GroupTokens(older, True)
+    assert read_tokens("g", []) == GroupTokens()
 
 
 @pytest.mark.parametrize("metadata", ["", "{}", "[]", "7", '{"run": "r", "task": 0, "rows": 1, "digest": "no"}'])
@@ -66,33 +66,33 @@ def test_rows_add_up() -> None:
     assert Rows(1, 2**64 - 1) + Rows(2, 3) == Rows(3, 2)
 
 
-NONE = Found()
+NONE = GroupTokens()
 
 
 @pytest.mark.parametrize(
-    ("own", "of_query", "patient", "course"),
+    ("own", "of_query", "may_wait", "action"),
     [
         (NONE, NONE, True, TaskAction.COMMIT),
-        (Found(token(6, 1)), Found(token(6, 0)), True, TaskAction.COMMIT),
-        (NONE, Found(token(7, 0, "run2")), True, TaskAction.COMMIT),
-        (NONE, Found(token(7, 0, "run2"), True), True, TaskAction.COMMIT),
-        (Found(token(7, 1)), NONE, True, TaskAction.COMPARE),
-        (Found(token(7, 1, "run2")), Found(token(7, 0, "run2"), True), True, TaskAction.COMPARE),
-        (NONE, Found(token(7, 0)), True, TaskAction.PREPARE),
-        (NONE, Found(token(7, 0), True), True, TaskAction.PREPARE),
-        (NONE, Found(token(6, 0), True), True, TaskAction.WAIT),
-        (NONE, Found(None, True), True, TaskAction.WAIT),
-        (NONE, Found(None, True), False, TaskAction.PREPARE),
+        (GroupTokens(token(6, 1)), GroupTokens(token(6, 0)), True, TaskAction.COMMIT),
+        (NONE, GroupTokens(token(7, 0, "run2")), True, TaskAction.COMMIT),
+        (NONE, GroupTokens(token(7, 0, "run2"), True), True, TaskAction.COMMIT),
+        (GroupTokens(token(7, 1)), NONE, True, TaskAction.COMPARE),
+        (GroupTokens(token(7, 1, "run2")), GroupTokens(token(7, 0, "run2"), True), True, TaskAction.COMPARE),
+        (NONE, GroupTokens(token(7, 0)), True, TaskAction.PREPARE),
+        (NONE, GroupTokens(token(7, 0), True), True, TaskAction.PREPARE),
+        (NONE, GroupTokens(token(6, 0), True), True, TaskAction.WAIT),
+        (NONE, GroupTokens(None, True), True, TaskAction.WAIT),
+        (NONE, GroupTokens(None, True), False, TaskAction.PREPARE),
     ],
 )
-def test_what_a_task_does(own: Found, of_query: Found, patient: bool, course: TaskAction) -> None:
-    assert choose(TASK, own, of_query, patient) is course
+def test_what_a_task_does(own: GroupTokens, of_query: GroupTokens, may_wait: bool, action: TaskAction) -> None:
+    assert choose(TASK, own, of_query, may_wait) is action
 
 
 @pytest.mark.parametrize(("own", "of_query"), [(token(8, 1), token(7, 0)), (token(7, 1), token(8, 0))])
 def test_a_checkpoint_older_than_the_topic_is_refused(own: Token, of_query: Token) -> None:
     with pytest.raises(DeliveryError, match="batch 7 of query q is to be written, and batch 8 has been"):
-        choose(TASK, Found(own), Found(of_query), True)
+        choose(TASK, GroupTokens(own), GroupTokens(of_query), True)
 
 
 def reports(*rows: Rows, there: Mapping[int, Rows]) -> list[Report]:
@@ -113,7 +113,7 @@ def test_a_replay_that_is_the_same_is_let_through() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "beyond", "told"),
+    ("found", "beyond", "message"),
     [
         ([Rows(9, 0xABC)], [2], "task 0 wrote 10 rows, and has 9 now; task 2 wrote 10 rows, and there is no such"),
         ([Rows(10, 0xABD), ROWS], [], "task 0 wrote 10 rows, and has 10, others now. Nothing more of it was written"),
@@ -121,8 +121,8 @@ def test_a_replay_that_is_the_same_is_let_through() -> None:
         ([ROWS], range(2, 7), "(and 2 more)"),
     ],
 )
-def test_a_replay_that_differs_is_refused(found: list[Rows], beyond: list[int], told: str) -> None:
+def test_a_replay_that_differs_is_refused(found: list[Rows], beyond: list[int], message: str) -> None:
     with pytest.raises(DeliveryError) as refused:
         check_replay(reports(*found, there={0: ROWS}), [token(7, at) for at in beyond])
-    assert told in str(refused.value)
+    assert message in str(refused.value)
     assert "deliveryGuarantee=at-least-once" in str(refused.value)

@@ -1,4 +1,4 @@
-//! Topics made one by one, by many clients.
+//! Topics created one by one, by many clients.
 
 use std::cell::Cell;
 use std::io;

@@ -1,4 +1,4 @@
-//! Everything from the start of partition 0.
+//! Reads everything from the start of partition 0.
 
 use std::io;
 
@@ -17,7 +17,7 @@ pub fn fetch(options: &Options) -> io::Result<String> {
     Ok(format!("\"bytes\":{bytes},\"records\":{records}"))
 }
 
-/// From offset 0 on, over a connection of its own.
+/// From offset 0 on, over a new connection.
 fn once(options: &Options, wanted: u64) -> io::Result<(u64, i64)> {
     let mut stream = connect(options.text("address", "127.0.0.1:9092"))?;
     let (mut buffer, mut offset, mut bytes, mut records) = (Vec::new(), 0i64, 0u64, 0i64);
@@ -36,7 +36,7 @@ fn once(options: &Options, wanted: u64) -> io::Result<(u64, i64)> {
     Ok((bytes, records))
 }
 
-/// The offset after the last whole batch of a Fetch v12 answer for one partition, and the size of its records.
+/// The offset after the last complete batch of a Fetch v12 response for one partition, and the size of its records.
 pub fn last_offset(body: &[u8]) -> io::Result<(i64, usize)> {
     let mut at = 4 + 1 + 4 + 2 + 4;
     if get_uvarint(body, &mut at) < 2 {

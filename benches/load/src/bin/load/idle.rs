@@ -1,4 +1,4 @@
-//! Connections that do nothing: memory each, and what wakes the server.
+//! Idle connections: memory for each, and the server's wake-ups.
 
 use std::io;
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use klamm_load::{connect, read_frame, send};
 
 use crate::options::Options;
 
-/// The first ones warm up what a process does once.
+/// The first connections warm up one-time work of a process.
 const FIRST: u64 = 100;
 
 pub fn idle(options: &Options) -> io::Result<String> {
@@ -32,7 +32,7 @@ pub fn idle(options: &Options) -> io::Result<String> {
     ))
 }
 
-/// Opens connections until there are `count`; each has asked one thing, as any client does.
+/// Opens connections until there are `count`; each has sent one request, as any client does.
 fn open(options: &Options, count: u64, connections: &mut Vec<TcpStream>) -> io::Result<()> {
     let (frame, mut buffer) = (api_versions_frame(1), Vec::new());
     while (connections.len() as u64) < count {
@@ -44,7 +44,7 @@ fn open(options: &Options, count: u64, connections: &mut Vec<TcpStream>) -> io::
     Ok(())
 }
 
-/// Wake-ups a second over a period that begins when what came before has settled.
+/// Wake-ups per second over a period that begins when earlier work has settled.
 fn woken(pid: u32, period: Duration) -> Option<f64> {
     sleep(Duration::from_secs(1));
     let before = wake_ups(pid)?;

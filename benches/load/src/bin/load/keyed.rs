@@ -1,4 +1,4 @@
-//! Keyed small batches: every producer writes to every partition.
+//! Small keyed batches: every producer writes to every partition.
 
 use std::cell::Cell;
 use std::io;
@@ -16,7 +16,7 @@ const KEY_BYTES: usize = 16;
 struct Producer {
     frames: Rc<Vec<Vec<u8>>>,
     next: usize,
-    /// Requests that may still be sent, by all producers together.
+    /// Requests that may still be sent, shared by all producers.
     left: Rc<Cell<u64>>,
 }
 

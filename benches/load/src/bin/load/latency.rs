@@ -1,4 +1,4 @@
-//! One record a request, at a fixed rate, whatever the answers do.
+//! One record per request at a fixed rate, independent of the responses.
 
 use std::io;
 use std::net::TcpStream;
@@ -22,7 +22,7 @@ pub fn latency(options: &Options) -> io::Result<String> {
     let reading = std::thread::spawn(move || read_latencies(reader, total, due));
     for index in 0..total {
         while let Some(wait) = due(index).checked_duration_since(Instant::now()) {
-            // A sleep overshoots by tens of microseconds; the last stretch is spun.
+            // A sleep overshoots by tens of microseconds, so the last part is a spin loop.
             if wait > Duration::from_micros(200) {
                 std::thread::sleep(wait - Duration::from_micros(150));
             } else {

@@ -1,4 +1,4 @@
-//! Load for a broker on this machine: a line of JSON with what was measured.
+//! Generates load for a broker on this machine, and prints a line of JSON with the measurements.
 //!
 //! `klamm-load MODE key=value...`, MODE one of
 //! - `produce`: `connections` connections keep `inflight` requests of one `batch` bytes each in the air until `bytes` are

@@ -1,4 +1,4 @@
-//! Many connections on one thread: a thread for each would measure the scheduler.
+//! Many connections on one thread: with a thread for each, the scheduler would be measured.
 
 use std::io;
 use std::rc::Rc;
@@ -8,13 +8,13 @@ use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::task::LocalSet;
 
-/// What a connection sends, one frame after the other; `None`: no more. And what it makes of an answer.
+/// Produces a connection's requests one after the other, `None` at the end, and processes the responses.
 pub trait Exchange {
     fn next_frame(&mut self) -> Option<&[u8]>;
     fn on_answer(&mut self, body: &[u8]) -> io::Result<()>;
 }
 
-/// Runs every exchange on a connection of its own with `inflight` requests in the air; ends when all have.
+/// Runs every exchange on its own connection with `inflight` requests in flight; ends when all have ended.
 pub fn run<E: Exchange + 'static>(address: &str, inflight: usize, exchanges: Vec<E>) -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_io().build()?;
     let local = LocalSet::new();

@@ -1,4 +1,4 @@
-//! As many bytes as possible: large batches, pipelined.
+//! Maximum throughput: large batches, pipelined.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};

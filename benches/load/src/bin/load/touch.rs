@@ -1,4 +1,4 @@
-//! Every partition used: one record written, twice, and both read back.
+//! Uses every partition: writes one record, twice, and reads both back.
 
 use std::io;
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ use crate::options::Options;
 
 const AT_ONCE: usize = 100;
 const ROUNDS: i64 = 2;
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn exchange(stream: &mut TcpStream, frame: &[u8], buffer: &mut Vec<u8>) -> io::Result<()> {
     send(stream, frame)?;
@@ -30,8 +30,8 @@ pub fn touch(options: &Options) -> io::Result<String> {
     for _ in 0..ROUNDS {
         for part in partitions.chunks(AT_ONCE) {
             let frame = produce_frame(1, topic, part, options.acks(), &payload);
-            let deadline = Instant::now() + PATIENCE;
-            // A broker may tell of a topic before it leads all of its partitions.
+            let deadline = Instant::now() + TIMEOUT;
+            // A broker may return metadata of a topic before it leads all of its partitions.
             while let Err(error) = exchange(&mut stream, &frame, &mut buffer) {
                 if error.kind() != io::ErrorKind::Other || Instant::now() > deadline {
                     return Err(error);

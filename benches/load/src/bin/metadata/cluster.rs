@@ -1,4 +1,4 @@
-//! The image of a cluster, made of records.
+//! The image of a cluster, created from records.
 use klamm_base::Uuid;
 use klamm_metadata::MetadataImage;
 use klamm_metadata::creation::topic_records;
@@ -9,10 +9,10 @@ pub const PARTITIONS_OF_A_TOPIC: usize = 10;
 const REPLICAS: usize = 3;
 const REPLICAS_OF_A_BROKER: usize = 10_000;
 const RACKS: [&str; 3] = ["a", "b", "c"];
-/// Topics whose records are one batch.
+/// The number of topics whose records are one batch.
 const BATCH_TOPICS: usize = 1000;
 
-/// The id of the topic with that number.
+/// The id of the topic with this number.
 pub fn topic_id(index: usize) -> Uuid {
     let mixed = (index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     Uuid((u128::from(mixed) << 64 | u128::from(mixed.rotate_left(31))).to_be_bytes())
@@ -29,7 +29,7 @@ pub fn apply(image: &MetadataImage, records: &[Vec<u8>]) -> MetadataImage {
     image.apply(records.iter().map(Vec::as_slice)).expect("valid records")
 }
 
-/// The records of a topic that no other has; replicas as in [`cluster`].
+/// The records of a new topic; replicas as in [`cluster`].
 pub fn topic(image: &MetadataImage, index: usize, partitions: usize) -> Vec<Vec<u8>> {
     let brokers = image.brokers().len();
     let replicas = |leader: usize| (0..REPLICAS).map(|at| ((leader + at) % brokers) as i32).collect();
@@ -39,7 +39,8 @@ pub fn topic(image: &MetadataImage, index: usize, partitions: usize) -> Vec<Vec<
     topic_records(image, &name, topic_id(index), &[], &assignments).expect("active brokers")
 }
 
-/// A cluster of so many topics. Leaders go round all brokers; the replicas of a partition are on three in a row.
+/// A cluster of this many topics. Leaders rotate over all brokers; the replicas of a partition are on three
+/// consecutive ones.
 pub fn cluster(topics: usize) -> MetadataImage {
     let replicas = topics * PARTITIONS_OF_A_TOPIC * REPLICAS;
     let brokers = (replicas / REPLICAS_OF_A_BROKER).max(REPLICAS);

@@ -1,9 +1,9 @@
-//! Measures what the metadata image and the high watermark cost: one JSON object a line, with the row, what was measured,
-//! its value, its unit, and the most that the value may be where there is a goal.
+//! Measures the cost of the metadata image and the high watermark: one JSON object per line, with the row, the
+//! measure, its value, its unit, and the maximum value if there is a goal.
 //!
-//! `klamm-metadata [rounds=7] [partitions=1000000] [only=WORD]`. Values are processor time of one thread, best of the
-//! rounds: what others run beside it does not count. The cluster is that of the published figures for a zone outage: topics
-//! of 10 partitions with three replicas, 10 000 replicas a broker.
+//! `klamm-metadata [rounds=7] [partitions=1000000] [only=WORD]`. Values are CPU time of one thread, the best of the
+//! rounds: other processes do not count. The cluster is that of the published figures for a zone outage: topics of 10
+//! partitions with three replicas, 10 000 replicas per broker.
 mod cluster;
 mod rows;
 
@@ -28,12 +28,12 @@ struct Options {
     rounds: usize,
     /// Partitions of the large image.
     partitions: usize,
-    /// A word in the names of the measures wanted.
+    /// A word in the names of the requested measures.
     only: String,
 }
 
 impl Options {
-    /// Measures the best of the rounds and prints it. `work` says how long one round took.
+    /// Measures the best of the rounds and prints it. `work` returns the duration of one round.
     fn report(&self, row: &Row, mut work: impl FnMut() -> Duration) {
         if !row.name.contains(self.only.as_str()) {
             return;
@@ -51,12 +51,12 @@ impl Options {
 
 /// One measure.
 struct Row {
-    /// Which of the goals it belongs to.
+    /// The number of the goal that it belongs to.
     number: u32,
     name: String,
     unit: Unit,
     goal: Option<f64>,
-    /// How many times a round does what is measured.
+    /// How often a round repeats the measured operation.
     times: f64,
 }
 
@@ -88,7 +88,7 @@ impl Unit {
     }
 }
 
-/// How long the work kept this thread on a processor; its result is dropped behind the clock.
+/// The CPU time of the work on this thread; its result is dropped after the measurement.
 fn timed<T>(work: impl FnOnce() -> T) -> Duration {
     let start = processor_time();
     let result = work();

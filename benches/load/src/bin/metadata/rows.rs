@@ -1,4 +1,4 @@
-//! What is measured.
+//! The measures.
 use std::hint::black_box;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,12 +8,14 @@ use klamm_metadata::checkpoint::{CheckpointHeader, load_snapshot, write_snapshot
 use klamm_metadata::delta::Delta;
 use klamm_metadata::elections::{BrokerEvent, ElectionDefaults, Elections};
 use klamm_metadata::records::PartitionChangeRecord;
-use klamm_replica::Watermark;
+use klamm_replica::core::{
+    Assignment, BrokerStanding, Brokers, Effects, FollowerFetch, LogOffsets, PartitionCore, Waiter,
+};
 
 use crate::cluster::{PARTITIONS_OF_A_TOPIC, apply, cluster, encoded, topic, topic_id};
 use crate::{Options, Row, Unit, timed};
 
-/// Topics that a round of a short measure goes through.
+/// The number of topics in a round of a short measure.
 const SAMPLE: usize = 1000;
 const WATERMARK_UPDATES: usize = 1_000_000;
 
@@ -31,22 +33,53 @@ pub fn measure(options: &Options) {
     snapshot(options, &image);
 }
 
+/// Every broker is active.
+struct Active;
+
+impl Brokers for Active {
+    fn standing(&self, _broker_id: i32) -> Option<BrokerStanding> {
+        Some(BrokerStanding { epoch: 1, is_active: true })
+    }
+}
+
+/// Nothing waits.
+struct Never;
+
+impl Waiter for Never {
+    fn has_ended(&self) -> bool {
+        true
+    }
+}
+
 fn watermark(options: &Options) {
-    let name = "high watermark, one update of one of two followers".to_owned();
+    let name = "high watermark, one fetch of one of two followers".to_owned();
     let row = Row { number: 22, name, unit: Unit::Nanoseconds, goal: Some(50.0), times: WATERMARK_UPDATES as f64 };
+    let end = WATERMARK_UPDATES as i64;
+    let offsets = LogOffsets { start: 0, end, counted: end };
+    let (replicas, isr) = (vec![1, 2, 3], vec![1, 2, 3]);
+    let assignment = Assignment { leader: 1, leader_epoch: 1, partition_epoch: 1, replicas, isr };
     options.report(&row, || {
-        let mut watermark = black_box(Watermark::new(0, &[2, 3], 2));
+        let mut effects: Effects<(), Never> = Effects::default();
+        let mut core = black_box(PartitionCore::new(1, 30_000, 0, 2));
+        core.on_assignment(&assignment, &offsets, 0, &Active, &mut effects);
         timed(|| {
-            for update in 0..WATERMARK_UPDATES as i64 {
-                watermark.on_follower(black_box(2 + (update & 1) as i32), black_box(update));
-                black_box(watermark.advance(black_box(WATERMARK_UPDATES as i64)));
+            for update in 0..end {
+                let fetch = FollowerFetch {
+                    replica_id: black_box(2 + (update & 1) as i32),
+                    broker_epoch: 1,
+                    fetch_offset: black_box(update),
+                    log_start_offset: 0,
+                    leader_end_offset: end,
+                };
+                core.on_follower_fetch(&fetch, &offsets, black_box(update / 1000), &Active, &mut effects)
+                    .expect("a follower of this leader");
             }
-            assert_eq!(watermark.get(), WATERMARK_UPDATES as i64 - 2, "it follows the slower of the two");
+            assert_eq!(core.high_watermark(), end - 2, "it follows the slower of the two");
         })
     });
 }
 
-/// A controller applies a creation twice, to what it speculates and to what is committed.
+/// A controller applies a creation twice: to the speculative and to the committed image.
 fn create(options: &Options, among: &str, image: &MetadataImage) {
     let name = format!("apply one created topic among {among}");
     let row = Row { number: 10, name, unit: Unit::Microseconds, goal: None, times: SAMPLE as f64 };
@@ -94,7 +127,7 @@ fn change(options: &Options, image: &MetadataImage, topics: usize) {
     });
 }
 
-/// A broker of a zone is fenced: it leaves the ISR of its 10 000 partitions, in 6 667 topics of 100 000.
+/// A broker of a zone is fenced: it leaves the ISR of its 10 000 partitions, in 6 667 of 100 000 topics.
 fn outage(options: &Options, image: &MetadataImage, topics: usize) {
     let defaults = ElectionDefaults { node_id: 1, min_insync_replicas: 1, unclean_leader_election_enable: false };
     let fence = |image: &MetadataImage, broker| Elections::new(image, defaults).for_broker(BrokerEvent::Fenced, broker);

@@ -1,4 +1,4 @@
-"""A question: its columns, and the function that gives its rows."""
+"""A question: its columns, and the function that computes its rows."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Rows = Iterable[tuple[Any, ...]]
 
 
 class RecordQuestion(NamedTuple):
-    """A question that is asked of the records."""
+    """A question that is answered from the records."""
 
     columns: Mapping[str, pa.DataType]
     rows: Callable[[Facts], Rows]
     is_of_topics: bool = True
-    """Whether the topics can be shared out: rows of one topic follow from records of that topic."""
+    """Whether topics can be split among tasks: rows of a topic depend on records of that topic only."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -41,12 +41,12 @@ class RecordQuestion(NamedTuple):
 
 
 class DerivedQuestion(NamedTuple):
-    """A question that sums up answers to others."""
+    """A question that aggregates the answers to others."""
 
     columns: Mapping[str, pa.DataType]
     questions: tuple[str, ...]
     rows: Callable[..., Rows]
-    """Of the rows of those answers, each by offset."""
+    """Computed from the rows of those answers, each by offset."""
 
 
 def table(columns: Mapping[str, pa.DataType], rows: Rows) -> pa.Table:

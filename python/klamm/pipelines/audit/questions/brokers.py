@@ -1,4 +1,4 @@
-"""When brokers were there, fenced and away."""
+"""The intervals in which brokers were active, fenced or absent."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Broker(NamedTuple):
 
 
 class _Beginning(NamedTuple):
-    """Where a stretch begins."""
+    """The beginning of an interval."""
 
     broker: _Broker
     because: str
@@ -95,7 +95,7 @@ def _because(state: str, is_registration: bool) -> str:
 
 
 def _said(name: str, row: Row) -> dict[str, Any]:
-    """What a record says of its broker."""
+    """The changes of a broker by a record."""
     match name:
         case "RegisterBrokerRecord":
             return {
@@ -106,7 +106,7 @@ def _said(name: str, row: Row) -> dict[str, Any]:
                 "incarnation_id": row["incarnation_id"],
             }
         case "BrokerRegistrationChangeRecord":
-            # Fenced: 1 yes, -1 no, 0 as it was; a shutdown only begins (facts 1.2).
+            # Fenced: 1 yes, -1 no, 0 unchanged; a controlled shutdown can only begin.
             fenced = {"is_fenced": row["fenced"] == 1} if row["fenced"] else {}
             return fenced | ({"is_shutting_down": True} if row["in_controlled_shutdown"] == 1 else {})
         case "UnregisterBrokerRecord":

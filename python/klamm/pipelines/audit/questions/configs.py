@@ -1,4 +1,4 @@
-"""What was configured, before and after."""
+"""Config changes, with the values before and after."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def _rows(facts: Facts) -> Rows:
     resource_type (`topic`, `broker`, `client metrics`, `group`, else its number), resource_name (empty: the default of
     all brokers), name; offset, epoch, timestamp; before and after (null: not set, so that a default holds); change:
     `set` (there was none), `changed`, `repeated` (to the same), `removed`, `deleted` (with its topic), and `replaced`
-    for a secret that was set before, of which nothing says whether it is another. Secrets, and values of keys that
-    nobody knows, are "(hidden)". What a snapshot begins with is a before, and no row.
+    for a secret that was set before, because the log does not show whether it differs. Secrets and the values of
+    unknown keys are "(hidden)". The content of the initial snapshot appears as `before`, and has no rows of its own.
     """
     names = {row["topic_id"]: row["name"] for row in facts.rows("TopicRecord")}
     known: dict[tuple[int, str], dict[str, str]] = {}

@@ -13,17 +13,16 @@ if TYPE_CHECKING:
 def _rows(facts: Facts) -> Rows:
     """Every leader of the quorum that the log knows: the first record of a leader is its LeaderChangeMessage.
 
-    epoch, leader, voters, granting_voters (who voted for it), offset, timestamp (when it began to lead);
-    leader_before (null: the log does not have it); epochs_between: epochs that are skipped, of elections that nobody
-    won, or whose leader's records were cut or never reached this log; last_offset and last_time: of the last record of
-    an earlier epoch; length_ms: from that to the leader's first record, null where nothing is before it.
+    epoch, leader, voters, granting_voters (who voted for it), offset, timestamp (when it became leader);
+    leader_before (null: the log does not contain it); epochs_between: skipped epochs, of elections without a winner, or
+    of leaders whose records were truncated or never reached this log; last_offset and last_time: of the last record of
+    an earlier epoch; length_ms: from that to the leader's first record, null if there is no earlier record.
 
-    What the log tells: for so long nothing was written, by any leader. What it cannot tell: when the old leader died or
-    resigned, and when who campaigned. A leader that is idle writes a NoOpRecord every
-    metadata.max.idle.interval.ms (500), so the length is at most that much more than the time without a leader; one
-    that is alone in its quorum writes none, and the length is also the time in which nothing changed before. The
-    two times are of two machines: where their clocks differ, so does the length, even below zero. Records of the
-    log's end may not be committed yet.
+    The length shows how long no leader wrote anything. The log does not show when the old leader failed or resigned,
+    nor who campaigned when. An idle leader writes a NoOpRecord every metadata.max.idle.interval.ms (500), so the length
+    exceeds the time without a leader by at most that; a leader that is the only replica writes none, so the length
+    includes the idle time before. The two times come from two machines: if their clocks differ, the length is wrong by
+    the difference, and may be negative. Records at the log's end may not be committed yet.
     """
     epochs = facts.epochs()
     earlier = dict(zip([one.epoch for one in epochs[1:]], epochs, strict=False))

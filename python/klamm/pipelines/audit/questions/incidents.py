@@ -1,4 +1,4 @@
-"""What went wrong, by cause and time: the moves of leaders and the shrinks of ISRs that have one cause in one row."""
+"""Incidents: leader changes and ISR shrinks with a common cause, in one row per cause."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 from klamm.pipelines.audit.questions.answer import INT, LONG, TEXT, TIME, DerivedQuestion, Rows
 
 JOIN_MS: Final = 60_000
-"""What has no record as its cause belongs together up to such a gap."""
+"""Changes without a cause in the log belong to one incident if the gap between them is at most this long."""
 _AWAY: Final = {
     "fenced": "was fenced",
     "shutting down": "was shut down",
@@ -55,7 +55,7 @@ class _Incident:
 
 
 class _Causes:
-    """Finds the incident that a change belongs to."""
+    """Finds the incident to which a change belongs."""
 
     def __init__(self, broker_states: Iterable[Row]) -> None:
         self.found: dict[object, _Incident] = {}
@@ -78,7 +78,7 @@ class _Causes:
         return None
 
     def near(self, cause: str, broker: int | None, row: Row) -> _Incident:
-        """The incident of that cause which is not over, or a new one."""
+        """The open incident with that cause, or a new one."""
         latest = self._latest.get((cause, broker))
         if latest is None or row["timestamp"] - latest.to_ms > JOIN_MS:
             latest = self._latest[cause, broker] = _Incident(cause, broker, row)
@@ -90,11 +90,11 @@ def _rows(leadership: Iterable[Row], isr_changes: Iterable[Row], broker_states: 
     """A row for each cause: a broker that was fenced, shut down, unregistered or restarted, or that fell behind while
     it was active; elections of the preferred leader; and other moves, such as those of a reassignment.
 
-    cause, in words; broker (null: none is to blame); from_offset, from_time; to_time (of the last change); changes (all
-    but returns); leaders_moved, leaders_lost (then nobody led), isr_shrinks, unclean_elections, returned (leaders that
-    were there again, and replicas that entered the ISR again, counted where they were lost); partitions, topics (how
-    many are concerned), topic (one of them). Changes without a record as their cause belong together up to a gap of a
-    minute.
+    cause, in words; broker (null: no single broker); from_offset, from_time; to_time (of the last change); changes (all
+    except returns); leaders_moved, leaders_lost (no leader afterwards), isr_shrinks, unclean_elections, returned
+    (leaders that came back, and replicas that entered the ISR again, counted where they were lost); partitions, topics
+    (the number of affected ones), topic (one of them). Changes without a causing record belong together up to a gap of
+    a minute.
     """
     causes = _Causes(broker_states)
     lost: dict[tuple[str, int], _Incident] = {}

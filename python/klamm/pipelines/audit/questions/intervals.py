@@ -1,4 +1,4 @@
-"""How long partitions were in a state that nobody wants."""
+"""How long partitions were under-replicated or without a leader."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 class _Stretch(NamedTuple):
-    """Changes in a row after each of which something is so, and the one after them."""
+    """Consecutive changes after which a condition holds, and the change that ends it."""
 
     changes: list[Change]
     following: Change | None
 
     def fields(self, end_time_ms: int, ended: str) -> tuple[object, ...]:
-        """What every interval has; `ended`: what its end is called, unless it is the topic's deletion."""
+        """The common columns of an interval; `ended` is the name of its end, unless the topic was deleted."""
         first, to = self.changes[0], self.following
         place = first.topic, first.topic_id, first.partition, first.offset, first.time_ms
         how = None if to is None else "deleted" if to.event == "deleted" else ended
@@ -43,11 +43,11 @@ _COLUMNS = {
 
 
 def _under_replicated(facts: Facts) -> Rows:
-    """Every stretch of a partition's life in which its ISR was smaller than its replicas.
+    """Every interval in which a partition's ISR was smaller than its replicas.
 
-    Replicas that a reassignment is adding do not count before it is complete, as in Apache Kafka's metric
-    UnderReplicatedPartitions. A stretch begins with the record after which it is so, and ends with the first after
-    which it is not, or with the topic's deletion; changes of the ISR within are not its end.
+    Replicas that a reassignment adds do not count before it is complete, as in Apache Kafka's metric
+    UnderReplicatedPartitions. An interval begins with the record that makes the ISR smaller and ends with the record
+    that completes it, or with the topic's deletion; other changes of the ISR do not end it.
 
     topic, topic_id, partition; from_offset, from_time; to_offset, to_time (null: open); ended: `in sync`, `deleted` or
     null; duration_ms; is_from_snapshot; replicas (how many count, at most); isr_min (the fewest in sync); missing
@@ -68,10 +68,10 @@ def _counted(state: State) -> set[int]:
 
 
 def _leaderless(facts: Facts) -> Rows:
-    """Every stretch of a partition's life in which it had no leader, so that it took and gave nothing.
+    """Every interval in which a partition had no leader, so that it could be neither written nor read.
 
     topic, topic_id, partition; from_offset, from_time; to_offset, to_time (null: open); ended: `elected`, `deleted` or
-    null; duration_ms; is_from_snapshot; isr (as it was at the end: who could have led).
+    null; duration_ms; is_from_snapshot; isr (at the end of the interval: the brokers that could lead).
     """
     for stretch in _stretches(facts, lambda state: state.leader is None):
         yield (*stretch.fields(facts.extent.end_time_ms, "elected"), stretch.changes[-1].after.isr)

@@ -1,4 +1,4 @@
-"""Who left and entered ISRs."""
+"""Brokers that left and entered ISRs."""
 
 from __future__ import annotations
 

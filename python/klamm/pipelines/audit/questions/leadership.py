@@ -1,4 +1,4 @@
-"""How leadership moved."""
+"""Leader changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unclean elections: leaders that may lack records which were acknowledged."""
+"""Unclean elections: leaders that may lack acknowledged records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _UNASSIGNED: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 _MIGRATING: Final = "AAAAAAAAAAAAAAAAAAAAAg"
-"""Directory ids that name no directory (KIP-858)."""
+"""Directory ids that do not identify a directory (KIP-858)."""
 
 
 def is_unclean(facts: Facts, change: Change, before: State) -> bool:
@@ -22,14 +22,14 @@ def is_unclean(facts: Facts, change: Change, before: State) -> bool:
     was_eligible = after.leader in before.isr or after.leader in before.elr
     is_recovering = after.leader_recovery_state == RECOVERING
     begins_to_recover = is_recovering and before.leader_recovery_state != RECOVERING
-    # One who joins the ISR by a reassignment can lead by the same record, and lacks nothing.
+    # A replica that joins the ISR by a reassignment may become leader by the same record, and lacks nothing.
     is_added = after.leader in before.adding_replicas and not is_recovering
     unclean = (is_new and not was_eligible and not is_added) or begins_to_recover
     return unclean and not _is_sole_replica_come_back(facts, change, before)
 
 
 def _is_sole_replica_come_back(facts: Facts, change: Change, before: State) -> bool:
-    """Whether the leader is the only replica, with the directory that it had: no other replica could have more.
+    """Whether the leader is the only replica, in the same directory as before: no other replica could have more.
 
     After an unclean shutdown a controller takes it out of the ISR and then elects it as the last leader that is known,
     with the recovery state of an unclean election (KIP-966). A broker that comes back without the directory has lost

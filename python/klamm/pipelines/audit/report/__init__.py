@@ -1,4 +1,4 @@
-"""The report: one HTML file that needs nothing else."""
+"""The report: one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from klamm.pipelines.audit.audit import Audit
 
 ROWS = 20
-"""Of each table; how many more there are stands below."""
+"""Rows of each table; the number of the others is shown below it."""
 
 
 def check_target(target: Path) -> None:
-    """Whether a report can be written there at all, before hours of work. PipelineError."""
+    """Check that a report can be written there before hours of work. Raises PipelineError."""
     if target.is_dir():
         raise PipelineError(f"{target} is a directory: name a file for the report")
     if not target.absolute().parent.is_dir():
@@ -33,7 +33,7 @@ def write_report(
 ) -> Path:
     """Write the report of an audit, whole or not at all: no file is there that is half written. PipelineError.
 
-    `on_step` is told what is worked out next.
+    `on_step` receives the name of the next step.
     """
     target = Path(path)
     check_target(target)

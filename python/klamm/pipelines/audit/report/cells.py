@@ -1,4 +1,4 @@
-"""Values as the cells of a table have them."""
+"""Values as table cells."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ABSENT: Final = {
     "length_ms": "not known",
     "topic": "name not known",
 }
-"""What it means that there is no value."""
+"""The meaning of a missing value."""
 _LONG: Final = frozenset({"topic", "resource_name", "name", "before", "after", "cause"})
 """Columns whose texts may be of any length."""
 

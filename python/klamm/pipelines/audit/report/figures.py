@@ -145,7 +145,7 @@ def _churn(audit: Audit) -> Churn:
 def _leaders(audit: Audit, period: Period) -> list[tuple[int, int, int, int]]:
     names = ("epoch", "leader", "timestamp", "last_time")
     found = sorted(columns_of_answer(audit.answer("elections"), *names), key=lambda row: row[0])[-LEADERS_MAX:]
-    # What an election tells of the last record before it is the end of the leader before.
+    # The last record before an election is the end of the former leader.
     ends = [row[3] for row in found[1:]] + [period.end_ms]
     return [
         (epoch, leader, time_ms or 0, end or 0) for (epoch, leader, time_ms, _), end in zip(found, ends, strict=True)

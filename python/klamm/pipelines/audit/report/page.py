@@ -26,7 +26,7 @@ _NOTES: Final = {
     "leaderless": "Such a partition takes and gives no records.",
     "isr_churn": "Shrinks: an ISR lost the broker, which stayed a replica. Expands: it gained it. Removed: it left "
     "with its replica, by a reassignment.",
-    "config_changes": "Secrets, and values of keys that nobody knows, are hidden.",
+    "config_changes": "Secrets, and values of unknown keys, are hidden.",
 }
 _TILES: Final = {
     "incidents": "causes of trouble",

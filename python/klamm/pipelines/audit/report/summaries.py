@@ -1,4 +1,4 @@
-"""Answers summed up by topic and by broker."""
+"""Answers aggregated by topic and by broker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def moving_topics(audit: Audit, limit: int) -> Finding:
-    """The topics whose leaders moved most."""
+    """The topics with the most leader changes."""
     columns = ("topic", "moves", "partitions", "unclean", "last_time")
     grouped: dict[tuple[str | None, str], list[tuple[Any, ...]]] = {}
     names = ("topic", "topic_id", "partition", "is_unclean", "timestamp")
@@ -32,7 +32,7 @@ def _latest(rows: list[tuple[Any, ...]]) -> str | None:
 
 
 def fenced_brokers(audit: Audit, limit: int) -> Finding:
-    """The brokers that were fenced for longest."""
+    """The brokers that were fenced the longest."""
     columns = ("broker", "last_state", "registrations", "times_fenced", "time_fenced_ms", "longest_ms")
     grouped: dict[int, list[tuple[Any, ...]]] = {}
     names = ("broker", "from_offset", "state", "because", "duration_ms")

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from klamm import _engine
+from klamm._engine.quorum import StorageError, read_values_snapshot, write_values_snapshot
 from klamm.raft.library.driver.directory_files import wall_clock_ms
 from klamm.raft.library.sessions import Applied, ReplicatedState, StateDamagedError
 from klamm.raft.log.metadata_log import MetadataLogError, OffsetAndEpoch
@@ -47,9 +47,9 @@ class Applier:
         """Begin with that snapshot. Blocks. Raises MetadataLogError that names the file."""
         path = self._log.native.snapshot_path(*snapshot_id)
         try:
-            values = _engine.read_values_snapshot(path)
+            values = read_values_snapshot(path)
             self._state.restore(values)
-        except (_engine.StorageError, StateDamagedError) as error:
+        except (StorageError, StateDamagedError) as error:
             raise MetadataLogError(f"snapshot {path} cannot be used: {error}") from None
         self.applied = self._target = snapshot_id.offset
 
@@ -58,7 +58,7 @@ class Applier:
         path = self._log.native.received_snapshot_path()
         if path is None:
             raise FileNotFoundError(f"snapshot {snapshot_id} is no longer being received")
-        self._loaded = snapshot_id, await asyncio.to_thread(_engine.read_values_snapshot, path)
+        self._loaded = snapshot_id, await asyncio.to_thread(read_values_snapshot, path)
 
     def install(self, snapshot_id: OffsetAndEpoch) -> None:
         """Go on from the snapshot that was loaded. Raises MetadataLogError that names the file."""
@@ -70,7 +70,7 @@ class Applier:
         except StateDamagedError as error:
             path = self._log.native.snapshot_path(*snapshot_id)
             raise MetadataLogError(f"snapshot {path} cannot be used: {error}") from None
-        except Exception as error:
+        except Exception as error:  # any exception of the program's state machine
             raise StateFailedError(f"snapshot {snapshot_id} was restored in part: {error!r}") from error
         self.applied = snapshot_id.offset
         self._target = max(self._target, snapshot_id.offset)
@@ -87,7 +87,7 @@ class Applier:
         self._is_scheduled = False
         try:
             self._apply_slice()
-        except Exception as error:
+        except Exception as error:  # it stops the replica, as an exception of the first slice does
             self._on_fault(error)
 
     def _apply_slice(self) -> None:
@@ -126,7 +126,7 @@ class Applier:
                 offset = record.offset
                 if start <= offset < end:
                     done.append(apply(record.value or b""))
-        except Exception as error:
+        except Exception as error:  # any exception of the program's state machine
             name = type(self._state.machine).__name__
             raise MetadataLogError(
                 f"{name}.apply failed at offset {offset} with {type(error).__name__}: {error}. The state may differ "
@@ -165,7 +165,7 @@ class Applier:
         native = self._log.native
 
         def write() -> None:
-            _engine.write_values_snapshot(
+            write_values_snapshot(
                 native.snapshot_path(*snapshot_id),
                 values_of(),
                 epoch=snapshot_id.epoch,

@@ -11,6 +11,7 @@ import os
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+from klamm.driving.clock import DeadlineTimer, LoopClock
 from klamm.raft.library.driver.leadership import LeadershipView
 from klamm.raft.library.driver.network import UnreachableError
 from klamm.raft.library.entries import CLIENT_BYTES, encode_command, encode_open
@@ -20,10 +21,10 @@ from klamm.raft.ports import NotLeaderError, RaftStoppedError
 
 COMMAND_BYTES_MAX: Final = 4 << 20
 BATCH_BYTES_MAX: Final = 4 << 20
-SWEEP_S: Final = 0.05
+SWEEP_MS: Final = 50
 # Most losses are reported at once; this covers requests that are lost without a report.
-RESEND_S: Final = 1.0
-RETRY_S: Final = 0.02
+RESEND_MS: Final = 1_000
+RETRY_MS: Final = 20
 
 
 class Appender(Protocol):
@@ -53,13 +54,13 @@ class Answer(Protocol):
 
 
 class _Pending:
-    __slots__ = ("client", "deadline_s", "future", "payload", "sent_s", "sequence", "times_sent")
+    __slots__ = ("client", "deadline_ms", "future", "payload", "sent_ms", "sequence", "times_sent")
 
-    def __init__(self, sequence: int, payload: bytes, future: Answer, deadline_s: float) -> None:
-        self.sequence, self.payload, self.future, self.deadline_s = sequence, payload, future, deadline_s
+    def __init__(self, sequence: int, payload: bytes, future: Answer, deadline_ms: int) -> None:
+        self.sequence, self.payload, self.future, self.deadline_ms = sequence, payload, future, deadline_ms
         self.client = b""
         self.times_sent = 0
-        self.sent_s = 0.0
+        self.sent_ms = 0
 
 
 class Commands:
@@ -70,13 +71,15 @@ class Commands:
     ) -> None:
         self._appender, self._leadership, self._state = appender, leadership, state
         self._in_flight_max = in_flight_max
-        self._loop = asyncio.get_running_loop()
+        self._clock = LoopClock()
+        self._now_ms, self._loop = self._clock.now_ms, self._clock.loop
         self._client = os.urandom(CLIENT_BYTES)
         self._next_sequence = 1
         self._pending: dict[int, _Pending] = {}  # by sequence, ascending
         self._unsent: dict[int, _Pending] = {}
         self._is_scheduled = False
-        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._sweep_timer = DeadlineTimer(self._clock, lambda at_ms: self._sweep())
+        self._retry_timer = DeadlineTimer(self._clock, lambda at_ms: self._schedule())
         self._forwarding: set[asyncio.Task[None]] = set()
         self._room = asyncio.Event()
         self._fault: Exception | None = None
@@ -98,12 +101,12 @@ class Commands:
             raise RaftStoppedError(str(self._fault))
         if len(payload) > COMMAND_BYTES_MAX:
             raise ValueError(f"a command of {len(payload)} bytes: {COMMAND_BYTES_MAX} are the most")
-        pending = _Pending(self._next_sequence, payload, answer, self._loop.time() + timeout_s)
+        pending = _Pending(self._next_sequence, payload, answer, self._now_ms() + int(timeout_s * 1000))
         self._next_sequence += 1
         self._pending[pending.sequence] = self._unsent[pending.sequence] = pending
         self._schedule()
-        if self._sweep_timer is None:
-            self._sweep_timer = self._loop.call_later(SWEEP_S, self._sweep)
+        if not self._sweep_timer.is_armed:
+            self._sweep_timer.arm_in(SWEEP_MS)
 
     # Sending
 
@@ -134,9 +137,9 @@ class Commands:
 
     def _records_of(self, batch: dict[int, _Pending]) -> list[bytes]:
         records = [] if self._state.has_session(self._client) else [encode_open(self._client)]
-        answered_below, now_s, client = next(iter(self._pending)), self._loop.time(), self._client
+        answered_below, now_ms, client = next(iter(self._pending)), self._now_ms(), self._client
         for sequence, pending in batch.items():
-            pending.client, pending.sent_s = client, now_s
+            pending.client, pending.sent_ms = client, now_ms
             pending.times_sent += 1
             records.append(encode_command(client, sequence, answered_below, pending.payload))
         return records
@@ -159,7 +162,7 @@ class Commands:
         self._unsent = dict(sorted((again | self._unsent).items()))
 
     def _retry_soon(self) -> None:
-        self._loop.call_later(RETRY_S, self._schedule)
+        self._retry_timer.arm_in(RETRY_MS)
 
     def on_leader_change(self) -> None:
         """What the former leader was sent may be lost: send all of it to this one."""
@@ -214,20 +217,21 @@ class Commands:
 
     def _sweep(self) -> None:
         """Give up what is out of time, send again what is long on its way."""
-        now_s, late = self._loop.time(), {}
+        now_ms, late = self._now_ms(), {}
         for pending in list(self._pending.values()):
             if pending.future.cancelled():
                 self._take(pending)
-            elif pending.deadline_s <= now_s:
+            elif pending.deadline_ms <= now_ms:
                 self._take(pending)
                 _fail(pending, self._out_of_time(pending))
-            elif pending.times_sent > 0 and pending.sent_s + RESEND_S <= now_s:
+            elif pending.times_sent > 0 and pending.sent_ms + RESEND_MS <= now_ms:
                 late[pending.sequence] = pending
         if late:
             self._send_again(late)
         if self._unsent:
             self._schedule()
-        self._sweep_timer = self._loop.call_later(SWEEP_S, self._sweep) if self._pending else None
+        if self._pending:
+            self._sweep_timer.arm_in(SWEEP_MS)
 
     def _out_of_time(self, pending: _Pending) -> Exception:
         leader = self._leadership.current
@@ -242,8 +246,8 @@ class Commands:
         if self._fault is not None:
             return
         self._fault = fault
-        if self._sweep_timer is not None:
-            self._sweep_timer.cancel()
+        self._sweep_timer.cancel()
+        self._retry_timer.cancel()
         for task in self._forwarding:
             task.cancel()
         for pending in list(self._pending.values()):

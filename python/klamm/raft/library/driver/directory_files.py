@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from klamm import _engine
+from klamm._engine.quorum import MetadataLog
 from klamm.raft.library.errors import ReplicaDirectoryError
 from klamm.raft.log.native_log import NativeMetadataLog
 
@@ -48,7 +48,7 @@ class DirectoryFiles:
         try:
             self.directory_id = _claimed(directory, owner)
             self.log_directory = directory / LOG_FOLDER
-            native = _engine.MetadataLog(
+            native = MetadataLog(
                 self.log_directory,
                 segment_bytes=segment_bytes,
                 segment_ms=SEGMENT_MS,

@@ -184,9 +184,9 @@ class Member:
         if self.fault is None:
             self.driver.handle_request(request, answer)
 
-    def on_peer_gone(self, node_id: int) -> None:
+    def on_peer_crashed(self, node_id: int) -> None:
         """A replica's process is gone: if it led, another is elected without waiting for its silence."""
-        self.driver.on_peer_gone(node_id)
+        self.driver.on_peer_crashed(node_id)
 
     def on_peer_refused(self, node_id: int) -> None:
         """A replica is not there: who ends does not wait for it."""

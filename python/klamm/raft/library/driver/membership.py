@@ -94,8 +94,8 @@ class Membership:
         if not isinstance(answer, AddVoterResponse | RemoveVoterResponse):
             return f"replica {leader_id} gave no answer"
         text = answer.message or answer.error.name
-        is_told_again = answer.error in (Error.DUPLICATE_VOTER, Error.VOTER_NOT_FOUND) and len(replica.voters) > 1
-        if answer.error is Error.NONE or answer.error in _PASSING or is_told_again:
+        is_repeated = answer.error in (Error.DUPLICATE_VOTER, Error.VOTER_NOT_FOUND) and len(replica.voters) > 1
+        if answer.error is Error.NONE or answer.error in _PASSING or is_repeated:
             return text
         raise MembershipError(text)
 

@@ -31,7 +31,7 @@ class Service(Protocol):
     async def handle_call(self, body: bytes) -> bytes:
         """Answer a request of `klamm.raft.library.calls`. Raises CallError."""
 
-    def on_peer_gone(self, node_id: int) -> None:
+    def on_peer_crashed(self, node_id: int) -> None:
         """A replica closed its connection and refuses another one: its process is gone."""
 
     def on_peer_refused(self, node_id: int) -> None:
@@ -86,7 +86,7 @@ class LocalHub:
             return
         for other, service in self._services.items():
             if self.reachable(node_id, other) and self.reachable(other, node_id):
-                asyncio.get_running_loop().call_soon(service.on_peer_gone, node_id)
+                asyncio.get_running_loop().call_soon(service.on_peer_crashed, node_id)
 
 
 class LocalNetwork:

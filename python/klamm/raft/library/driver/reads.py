@@ -69,7 +69,7 @@ class ReadIndexes:
             except (NotLeaderError, UnreachableError):
                 await self._leadership.changed(RETRY_S)
                 continue
-            except Exception as error:
+            except Exception as error:  # the readers receive it
                 _settle(readers, error)
                 return
             _settle(readers, index)

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 
+from klamm.driving.clock import LoopClock
 from klamm.raft.library.driver.batch_results import BatchResults, Slot
 from klamm.raft.library.driver.config import ReplicaConfig
 from klamm.raft.library.driver.directory_files import DirectoryFiles, DirectoryOwner
@@ -207,12 +208,13 @@ class Replica(Generic[M]):
     async def wait_for_leader(self, timeout_s: float | None = None) -> int:
         """The leader's node id, when there is one. Raises NoLeaderError."""
         wait_s = self._timeout_s(timeout_s)
-        deadline = asyncio.get_running_loop().time() + wait_s
+        clock = LoopClock()
+        deadline_ms = clock.now_ms() + int(wait_s * 1000)
         while (leader := self._running.leadership.current).leader_id is None:
-            left_s = deadline - asyncio.get_running_loop().time()
-            if left_s <= 0:
+            left_ms = deadline_ms - clock.now_ms()
+            if left_ms <= 0:
                 raise NoLeaderError(f"no leader within {wait_s} s (epoch {leader.epoch}): is a majority up?")
-            await self._running.leadership.changed(left_s)
+            await self._running.leadership.changed(left_ms / 1000)
         return leader.leader_id
 
     def resign(self) -> None:

@@ -28,7 +28,7 @@ class TcpNetwork:
         listener = listen.listener if listen is not None else ""
         client_config = PeerConfig(CLIENT_ID, request_timeout_ms=config.request_timeout_ms)
         self._service: Service | None = None
-        self._peers = PeerTransport(listener, client_config, self._on_gone, self._on_refused)
+        self._peers = PeerTransport(listener, client_config, self._on_crashed, self._on_refused)
         self._client = Peers(client_config)
         self._server: asyncio.Server | None = None
         self._connections: set[ServerConnection] = set()
@@ -46,9 +46,9 @@ class TcpNetwork:
             text = f"cannot listen on {where[0]}:{where[1]}: {error.strerror or error}; see `voters` and `listen`"
             raise OSError(error.errno, text) from None
 
-    def _on_gone(self, node_id: int) -> None:
+    def _on_crashed(self, node_id: int) -> None:
         if self._service is not None:
-            self._service.on_peer_gone(node_id)
+            self._service.on_peer_crashed(node_id)
 
     def _on_refused(self, node_id: int) -> None:
         if self._service is not None:

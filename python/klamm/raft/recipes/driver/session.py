@@ -6,17 +6,15 @@ import asyncio
 import contextlib
 import logging
 import os
-import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
+from klamm.driving.clock import LoopClock
 from klamm.raft.library.errors import NoLeaderError, OutcomeUnknownError
 from klamm.raft.ports import RaftStoppedError
+from klamm.raft.recipes.driver.operations import TreeOperations
 from klamm.raft.recipes.errors import SessionLostError
-
-if TYPE_CHECKING:
-    from klamm.raft.recipes.driver.tree import Tree
 
 logger = logging.getLogger("klamm.raft")
 
@@ -30,26 +28,32 @@ class Session:
     that, so while `is_alive` no other session holds what its ephemeral nodes stand for. A lost session stays lost.
     """
 
-    def __init__(self, tree: Tree, timeout_s: float) -> None:
+    def __init__(self, tree: TreeOperations, timeout_s: float) -> None:
         self.tree, self.timeout_s = tree, timeout_s
         self.id = os.urandom(16).hex()
-        self.alive_until_s = 0.0
-        """Until then it is alive, by `time.monotonic`, if no further renewal gets through."""
+        self._clock = LoopClock()
+        self._timeout_ms = int(timeout_s * 1000)
+        self._alive_until_ms = 0
         self._is_over = False
         self._callbacks: list[Callable[[], object]] = []
         self._renewing: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Begin."""
-        sent_s = time.monotonic()
-        await self.tree.change("open", self.id, int(self.timeout_s * 1000))
-        self.alive_until_s = sent_s + self.timeout_s
+        sent_ms = self._clock.now_ms()
+        await self.tree.change("open", self.id, self._timeout_ms)
+        self._alive_until_ms = sent_ms + self._timeout_ms
         self._renewing = asyncio.create_task(self._renew())
 
     @property
     def is_alive(self) -> bool:
         """Whether its ephemeral nodes are certainly there still."""
-        return not self._is_over and time.monotonic() < self.alive_until_s
+        return not self._is_over and self._clock.now_ms() < self._alive_until_ms
+
+    @property
+    def alive_until_s(self) -> float:
+        """Until then it is alive, by the loop's time, if no further renewal gets through."""
+        return self._alive_until_ms / 1000
 
     def check_alive(self) -> None:
         """Raise SessionLostError unless it is alive."""
@@ -90,27 +94,28 @@ class Session:
         await self.close()
 
     async def _renew(self) -> None:
-        every_s = self.timeout_s / RENEWALS_PER_TIMEOUT
-        next_s = time.monotonic() + every_s
+        every_ms = self._timeout_ms // RENEWALS_PER_TIMEOUT
+        next_ms = self._clock.now_ms() + every_ms
         while not self._is_over:
-            await asyncio.sleep(max(min(next_s, self.alive_until_s) - time.monotonic(), 0))
-            sent_s = time.monotonic()
-            next_s = sent_s + every_s
-            if sent_s >= self.alive_until_s or not await self._renew_once(sent_s):
+            left_ms = min(next_ms, self._alive_until_ms) - self._clock.now_ms()
+            await asyncio.sleep(max(left_ms, 0) / 1000)
+            sent_ms = self._clock.now_ms()
+            next_ms = sent_ms + every_ms
+            if sent_ms >= self._alive_until_ms or not await self._renew_once(sent_ms):
                 logger.warning("session %s is lost: no renewal got through within %s s", self.id, self.timeout_s)
                 self._end()
 
-    async def _renew_once(self, sent_s: float) -> bool:
+    async def _renew_once(self, sent_ms: int) -> bool:
         """False when the session is over; True also when that is unknown, which the next renewal will show."""
         try:
-            left_s = max(self.alive_until_s - sent_s, 0.001)
-            (is_alive,) = await self.tree.change("renew", [self.id], timeout_s=left_s)
+            left_ms = self._alive_until_ms - sent_ms
+            (is_alive,) = await self.tree.change("renew", [self.id], timeout_s=left_ms / 1000)
         except (NoLeaderError, OutcomeUnknownError):
             return True
         except RaftStoppedError:
             return False
         if is_alive:
-            self.alive_until_s = sent_s + self.timeout_s
+            self._alive_until_ms = sent_ms + self._timeout_ms
         return bool(is_alive)
 
     def _end(self) -> None:

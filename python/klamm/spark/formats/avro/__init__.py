@@ -1,1 +1,1 @@
-"""Avro: schemas, what they are in Spark, and programs that read what was written with one as another."""
+"""Avro: schemas, their Spark types, and programs that read values of one schema as another."""

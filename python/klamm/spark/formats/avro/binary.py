@@ -1,4 +1,4 @@
-"""Defaults of fields as Avro's binary encoding, so that the engine reads them like anything else."""
+"""Defaults of fields in Avro's binary encoding, so that the engine reads them like other values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from klamm.spark.formats.shapes import SchemaError
 
 
 def encode(schema: Schema, value: Any, path: str) -> bytes:
-    """A default as JSON has it (bytes are texts of the code points 0 to 255). Raises SchemaError."""
+    """Encode a JSON default (bytes are strings of the code points 0 to 255). Raises SchemaError."""
     match schema, value:
         case Union(branches), _:
             return _encode_as_union(branches, value, path)
@@ -48,20 +48,20 @@ def encode(schema: Schema, value: Any, path: str) -> bytes:
         case Map(values), dict():
             return _blocks([_counted(key.encode()) + encode(values, one, path) for key, one in value.items()])
         case Record(fields=fields), dict():
-            told = {field.name: value.get(field.name, field.default) for field in fields}
-            return b"".join(encode(field.schema, told[field.name], f"{path}.{field.name}") for field in fields)
+            field_values = {field.name: value.get(field.name, field.default) for field in fields}
+            return b"".join(encode(field.schema, field_values[field.name], f"{path}.{field.name}") for field in fields)
         case _:
             pass
     raise _wrong(schema, value, path)
 
 
 def _wrong(schema: Schema, value: object, path: str) -> SchemaError:
-    told = "missing" if value is NO_DEFAULT else repr(value)
-    return SchemaError(f"the default of {path} is {told}, which is no {describe(schema)}")
+    text = "missing" if value is NO_DEFAULT else repr(value)
+    return SchemaError(f"the default of {path} is {text}, which is no {describe(schema)}")
 
 
 def _encode_as_union(branches: tuple[Schema, ...], value: object, path: str) -> bytes:
-    """The first branch that it can be: before Avro 1.12 that had to be the first of all."""
+    """The first branch that fits: before Avro 1.12 that had to be the first one of the union."""
     for number, branch in enumerate(branches):
         try:
             return zigzag(number) + encode(branch, value, path)

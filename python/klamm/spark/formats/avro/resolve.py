@@ -1,6 +1,6 @@
-"""Programs of the engine: what was written with one schema, read as another (Avro 1.12, "Schema Resolution").
+"""Compiles programs for the engine that read values of one schema as another (Avro 1.12, "Schema Resolution").
 
-Records are matched by their fields, whatever they are called, as Java's reader does it; enums and fixed by their names
+Records are matched by their fields regardless of their names, as in Java's reader; enums and fixed by their names
 without namespace, or an alias.
 """
 
@@ -40,15 +40,15 @@ _UNITS: Final[dict[str, list[Any]]] = {"millis": ["scaled", 1000, 1], "micros": 
 
 
 class MismatchError(SchemaError):
-    """What was written cannot be read as what is wanted."""
+    """The written schema cannot be read as the wanted one."""
 
     def __init__(self, path: str, written: Schema, wanted: Schema, why: str = "") -> None:
-        told = f"{path or 'it'} was written as {describe(written)} and cannot be read as {describe(wanted)}"
-        super().__init__(f"{told}: {why}" if why else told)
+        message = f"{path or 'it'} was written as {describe(written)} and cannot be read as {describe(wanted)}"
+        super().__init__(f"{message}: {why}" if why else message)
 
 
 def program(written: Schema, wanted: Schema) -> dict[str, Any]:
-    """What the engine does with values. Raises SchemaError where none of them can be read."""
+    """The program for the engine. Raises SchemaError if no value can be read."""
     resolver = _Resolver()
     root = resolver.read(written, wanted, "")
     return {"root": root, "named": resolver.skips.named}
@@ -83,7 +83,7 @@ class _Resolver:
                 raise MismatchError(path, written, wanted)
 
     def _branch(self, written: Schema, wanted: Schema, path: str) -> list[Any]:
-        """A branch that cannot be read makes bad only the values that have it."""
+        """A branch that cannot be read makes only its own values bad."""
         try:
             return self.read(written, wanted, path)
         except MismatchError as error:
@@ -95,7 +95,7 @@ class _Resolver:
         choices = members(wanted)
         if len(choices) == 1:
             return self.read(written, choices[0], path)
-        # The same type before one that it can become.
+        # Prefer the same type to one that it can be promoted to.
         ranked = sorted(enumerate(choices), key=lambda choice: not _is_same(written, choice[1]))
         for place, choice in ranked:
             try:
@@ -131,7 +131,7 @@ def _join(path: str, name: str) -> str:
 
 
 def _sources(written: Record, wanted: Record) -> dict[str, int]:
-    """Of which written field which wanted one comes, by its name or else an alias."""
+    """Maps wanted fields to written fields, by name or alias."""
     names = {field.name for field in written.fields}
     sources: dict[str, int] = {}
     for place, field in enumerate(wanted.fields):
@@ -161,8 +161,8 @@ def _read_primitive(written: Primitive, wanted: Primitive, path: str) -> list[An
     if logical is not None and logical.name == "decimal":
         return _read_decimal(written, wanted, logical, None, path)
     if logical is not None and "timestamp-" in logical.name:
-        told = written.logical if written.logical is not None and "timestamp-" in written.logical.name else logical
-        return _UNITS[told.name.rpartition("-")[2]]
+        source = written.logical if written.logical is not None and "timestamp-" in written.logical.name else logical
+        return _UNITS[source.name.rpartition("-")[2]]
     return [_READS.get(written.kind, written.kind)]
 
 
@@ -178,9 +178,11 @@ def _read_fixed(written: Fixed, wanted: Fixed, path: str) -> list[Any]:
 def _read_decimal(
     written: Primitive | Fixed, wanted: Primitive | Fixed, logical: Logical, size: int | None, path: str
 ) -> list[Any]:
-    told = written.logical
+    source = written.logical
     if isinstance(written, Primitive) and written.kind != "bytes":
         raise MismatchError(path, written, wanted)
-    if told is not None and told.scale != logical.scale:
-        raise MismatchError(path, written, wanted, f"{told.scale} digits behind the point, not {logical.scale}")
+    if source is not None and source.scale != logical.scale:
+        raise MismatchError(
+            path, written, wanted, f"{source.scale} digits after the decimal point, not {logical.scale}"
+        )
     return ["decimal", size, logical.precision]

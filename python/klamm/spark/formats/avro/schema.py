@@ -1,4 +1,4 @@
-"""Avro's schemas, read from their JSON (Avro 1.12's specification)."""
+"""Parses Avro schemas from JSON (Avro 1.12's specification)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_DEFAULT: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Logical:
-    """What the bytes mean; a logical type that is not valid is none, as the specification wants."""
+    """A logical type. As the specification requires, an invalid one is ignored."""
 
     name: str
     precision: int = 0
@@ -26,7 +26,7 @@ class Logical:
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """A type without a name of its own."""
+    """A primitive type."""
 
     kind: str
     logical: Logical | None = None
@@ -34,7 +34,7 @@ class Primitive:
 
 @dataclass(eq=False, slots=True)
 class Named:
-    """A type that has a name, with its namespace; aliases, too."""
+    """A named type, with its namespace and aliases."""
 
     name: str
     aliases: tuple[str, ...]
@@ -42,7 +42,7 @@ class Named:
 
 @dataclass(eq=False, slots=True)
 class Fixed(Named):
-    """So many bytes."""
+    """A fixed number of bytes."""
 
     size: int
     logical: Logical | None
@@ -50,7 +50,7 @@ class Fixed(Named):
 
 @dataclass(eq=False, slots=True)
 class Enum(Named):
-    """One of the symbols; for one that a reader does not have it has a default, or none."""
+    """One of the symbols. The default, if any, replaces symbols that the reader does not know."""
 
     symbols: tuple[str, ...]
     default: str | None
@@ -68,7 +68,7 @@ class Field:
 
 @dataclass(eq=False, slots=True)
 class Record(Named):
-    """Fields; it may be among them again."""
+    """A record; it may contain itself."""
 
     fields: list[Field] = field(default_factory=list)
 
@@ -82,7 +82,7 @@ class Array:
 
 @dataclass(eq=False, slots=True)
 class Map:
-    """Texts to values of one type."""
+    """Strings to values of one type."""
 
     values: Schema
 
@@ -98,7 +98,7 @@ Schema = Primitive | Fixed | Enum | Record | Array | Map | Union
 
 
 def describe(schema: Schema) -> str:
-    """The type in a word, for messages."""
+    """The type as a word, for messages."""
     match schema:
         case Primitive(kind, logical):
             return kind if logical is None else f"{kind} ({logical.name})"
@@ -111,7 +111,7 @@ def describe(schema: Schema) -> str:
 
 
 def parse(text: str, references: Iterable[str] = ()) -> Schema:
-    """The schema of `text`, which may use the names of `references`, each after those that it uses itself."""
+    """The schema of `text`. It may use the names of `references`, each listed after those that it uses itself."""
     parser = _Parser()
     try:
         for one in references:
@@ -132,18 +132,18 @@ class _Parser:
     def __init__(self) -> None:
         self._named: dict[str, Schema] = {}
 
-    def schema(self, told: object, namespace: str) -> Schema:
-        match told:
+    def schema(self, declared: object, namespace: str) -> Schema:
+        match declared:
             case str(name):
                 return self._by_name(name, namespace)
             case list(branches):
                 return self._union([self.schema(branch, namespace) for branch in branches])
             case {"type": (dict() | list()) as inner}:
                 return self.schema(inner, namespace)
-            case dict() if isinstance(told.get("type"), str):
-                return self._typed(told["type"], told, namespace)
+            case dict() if isinstance(declared.get("type"), str):
+                return self._typed(declared["type"], declared, namespace)
             case _:
-                raise SchemaError(f"the Avro schema has no type in {json.dumps(told)[:200]}")
+                raise SchemaError(f"the Avro schema has no type in {json.dumps(declared)[:200]}")
 
     def _by_name(self, name: str, namespace: str) -> Schema:
         if name in PRIMITIVES:
@@ -161,31 +161,31 @@ class _Parser:
             raise SchemaError("the Avro schema has a union of nothing")
         return Union(tuple(branches))
 
-    def _typed(self, kind: str, told: dict[str, Any], namespace: str) -> Schema:
+    def _typed(self, kind: str, declared: dict[str, Any], namespace: str) -> Schema:
         match kind:
             case "array":
-                return Array(self.schema(told.get("items"), namespace))
+                return Array(self.schema(declared.get("items"), namespace))
             case "map":
-                return Map(self.schema(told.get("values"), namespace))
+                return Map(self.schema(declared.get("values"), namespace))
             case "fixed":
-                return self._define(self._fixed(told, namespace))
+                return self._define(self._fixed(declared, namespace))
             case "enum":
-                return self._define(self._enum(told, namespace))
+                return self._define(self._enum(declared, namespace))
             case "record" | "error":
-                return self._record(told, namespace)
+                return self._record(declared, namespace)
             case _ if kind in PRIMITIVES:
-                return Primitive(kind, _logical(told, kind, None))
+                return Primitive(kind, _logical(declared, kind, None))
             case _:
                 return self._by_name(kind, namespace)
 
-    def _names(self, told: dict[str, Any], namespace: str) -> tuple[str, tuple[str, ...]]:
-        name = told.get("name")
+    def _names(self, declared: dict[str, Any], namespace: str) -> tuple[str, tuple[str, ...]]:
+        name = declared.get("name")
         if not isinstance(name, str) or not all(_NAME.fullmatch(part) for part in name.split(".")):
-            raise SchemaError(f"the Avro schema has a {told['type']} whose name is {name!r}")
-        if "." not in name and (space := told.get("namespace", namespace)):
+            raise SchemaError(f"the Avro schema has a {declared['type']} whose name is {name!r}")
+        if "." not in name and (space := declared.get("namespace", namespace)):
             name = f"{space}.{name}"
         space = name.rpartition(".")[0]
-        aliases = [alias for alias in told.get("aliases") or () if isinstance(alias, str)]
+        aliases = [alias for alias in declared.get("aliases") or () if isinstance(alias, str)]
         return name, tuple(alias if "." in alias or not space else f"{space}.{alias}" for alias in aliases)
 
     def _define(self, schema: Fixed | Enum | Record) -> Schema:
@@ -194,25 +194,25 @@ class _Parser:
         self._named[schema.name] = schema
         return schema
 
-    def _fixed(self, told: dict[str, Any], namespace: str) -> Fixed:
-        size = told.get("size")
-        name, aliases = self._names(told, namespace)
+    def _fixed(self, declared: dict[str, Any], namespace: str) -> Fixed:
+        size = declared.get("size")
+        name, aliases = self._names(declared, namespace)
         if not isinstance(size, int) or size < 0:
             raise SchemaError(f"the Avro schema has fixed {name} of size {size!r}")
-        return Fixed(name, aliases, size, _logical(told, "fixed", size))
+        return Fixed(name, aliases, size, _logical(declared, "fixed", size))
 
-    def _enum(self, told: dict[str, Any], namespace: str) -> Enum:
-        symbols = told.get("symbols")
-        name, aliases = self._names(told, namespace)
+    def _enum(self, declared: dict[str, Any], namespace: str) -> Enum:
+        symbols = declared.get("symbols")
+        name, aliases = self._names(declared, namespace)
         if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
             raise SchemaError(f"the Avro schema has enum {name} without a list of symbols")
-        default = told.get("default")
+        default = declared.get("default")
         return Enum(name, aliases, tuple(symbols), default if default in symbols else None)
 
-    def _record(self, told: dict[str, Any], namespace: str) -> Schema:
-        record = Record(*self._names(told, namespace))
+    def _record(self, declared: dict[str, Any], namespace: str) -> Schema:
+        record = Record(*self._names(declared, namespace))
         self._define(record)
-        fields = told.get("fields")
+        fields = declared.get("fields")
         if not isinstance(fields, list):
             raise SchemaError(f"the Avro schema has record {record.name} without a list of fields")
         space = record.name.rpartition(".")[0]
@@ -241,10 +241,10 @@ _LOGICAL_OF: Final = {
 }
 
 
-def _logical(told: dict[str, Any], kind: str, size: int | None) -> Logical | None:
-    match told.get("logicalType"):
+def _logical(declared: dict[str, Any], kind: str, size: int | None) -> Logical | None:
+    match declared.get("logicalType"):
         case "decimal" if kind in ("bytes", "fixed"):
-            return _decimal(told.get("precision"), told.get("scale", 0), size)
+            return _decimal(declared.get("precision"), declared.get("scale", 0), size)
         case "uuid" if kind == "string" or size == 16:
             return Logical("uuid")
         case str(name) if _LOGICAL_OF.get(name) == kind:

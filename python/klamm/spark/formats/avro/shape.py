@@ -1,4 +1,4 @@
-"""What an Avro schema is in Spark: the types of Spark's own `from_avro`."""
+"""The Spark type of an Avro schema, as in Spark's own `from_avro`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def shape_of(schema: Schema, within: tuple[Record, ...] = ()) -> Shape:
 
 
 def members(union: Union) -> tuple[Schema, ...]:
-    """What a union can be where it is not null; numbers that one type can hold are that type."""
+    """The branches of a union other than null; numbers are merged into one type that holds them all."""
     found = tuple(branch for branch in union.branches if branch != Primitive("null"))
     kinds = {branch.kind for branch in found if isinstance(branch, Primitive) and branch.logical is None}
     for pair, wide in (({"int", "long"}, "long"), ({"float", "double"}, "double")):

@@ -1,4 +1,4 @@
-"""What the engine passes over, because it was written and is not read."""
+"""Skips written values that are not read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PRIMITIVES: Final[dict[str, list[Any]]] = {
 
 
 class Skips:
-    """The skips of a program: only a record that is within itself is told by its number among `named`."""
+    """The skips of a program. Only a recursive record is referred to by its number in `named`."""
 
     def __init__(self) -> None:
         self.named: list[list[Any]] = []
@@ -27,7 +27,7 @@ class Skips:
         self._within: list[Record] = []
 
     def skip(self, schema: Schema) -> list[Any]:
-        """How to pass over a value of this schema."""
+        """The instruction that skips a value of this schema."""
         match schema:
             case Primitive(kind):
                 return _PRIMITIVES[kind]

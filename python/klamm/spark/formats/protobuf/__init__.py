@@ -1,1 +1,1 @@
-"""Protobuf: `.proto` files, what their messages are in Spark, and programs that read them."""
+"""Protobuf: `.proto` files, Spark types of their messages, and programs that read them."""

@@ -1,4 +1,4 @@
-"""`.proto` files (proto2, proto3 and editions): the messages and enums that they declare, and nothing else of them."""
+"""Parses `.proto` files (proto2, proto3 and editions): messages and enums, and no other declarations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Default = str | bytes | None
 
 @dataclass(eq=False, slots=True)
 class Field:
-    """A field as it is written; `type` is resolved from where it stands."""
+    """A field as declared; `type` is resolved from its scope."""
 
     name: str
     number: int
@@ -21,12 +21,12 @@ class Field:
     oneof: str | None = None
     default: Default = None
     map_key: str | None = None
-    """The type of the keys of a map, whose values are `type`."""
+    """The key type of a map, whose value type is `type`."""
 
 
 @dataclass(eq=False, slots=True)
 class Enum:
-    """Numbers with names, as declared. What is closed has no other numbers."""
+    """Numbers with names, as declared. A closed enum has no other numbers."""
 
     name: str
     is_closed: bool
@@ -35,28 +35,28 @@ class Enum:
 
 @dataclass(eq=False, slots=True)
 class Message:
-    """A message, by its full name; those declared within it, in order."""
+    """A message by its full name, with its nested messages in order."""
 
     name: str
     fields: list[Field] = field(default_factory=list)
     declared: list[str] = field(default_factory=list)
-    """What Confluent's header counts: the messages, and for some clients the entries of maps, which are named ''."""
+    """What Confluent's header counts: nested messages and, for some clients, map entries, which are named ''."""
 
 
 @dataclass(eq=False, slots=True)
 class File:
-    """What a file declares, by full names without a dot in front."""
+    """The declarations of a file, by full names without a leading dot."""
 
     package: str = ""
     imports: list[str] = field(default_factory=list)
     messages: dict[str, Message] = field(default_factory=dict)
     enums: dict[str, Enum] = field(default_factory=dict)
     declared: list[str] = field(default_factory=list)
-    """The messages that are within no other, in order."""
+    """The top-level messages in order."""
 
 
 def parse(text: str, name: str) -> File:
-    """The file of this text. Raises SchemaError, which names the line."""
+    """Parse a file. Raises SchemaError with the line number."""
     return _Parser(Tokens(text, name)).file()
 
 
@@ -130,7 +130,7 @@ class _Parser:
                     self._field(message, oneof)
 
     def _is_field(self) -> bool:
-        """Whether a word of the language begins the name of a type here, as in `message.Kind kind = 1`."""
+        """Whether a keyword is the beginning of a type name here, as in `message.Kind kind = 1`."""
         return self._tokens.peek(1) == "."
 
     def _field(self, message: Message, oneof: str | None) -> None:
@@ -164,7 +164,7 @@ class _Parser:
         return key
 
     def _group(self, message: Message, is_repeated: bool, oneof: str | None) -> None:
-        """A message and a field of it in one; the field has the name in small letters."""
+        """A group declares a message and a field of it; the field has the name in lower case."""
         tokens = self._tokens
         tokens.take()
         name = tokens.name()
@@ -179,7 +179,7 @@ class _Parser:
         message.fields.append(Field(name.lower(), number, f".{group.name}", is_repeated, oneof))
 
     def _field_options(self) -> Default:
-        """The default among `[...]`, if there is one."""
+        """The default in `[...]`, if there is one."""
         tokens = self._tokens
         default: Default = None
         if not tokens.maybe("["):

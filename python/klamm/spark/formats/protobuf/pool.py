@@ -1,4 +1,4 @@
-"""A file with all that it imports: names are found from where they are used."""
+"""A file with all of its imports; resolves names from the scope in which they are used."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from klamm.spark.formats.shapes import SchemaError
 
 
 class Pool:
-    """The messages and enums of a file and of what it imports."""
+    """The messages and enums of a file and its imports."""
 
     def __init__(self, text: str, imports: Mapping[str, str], name: str = "the Protobuf schema") -> None:
-        """`imports`: the texts of imported files by the names that they are imported with."""
+        """`imports`: the texts of imported files by import name."""
         self.root = parse(text, name)
         self._messages: dict[str, Message] = {}
         self._enums: dict[str, Enum] = {}
@@ -36,7 +36,7 @@ class Pool:
         self._enums.update(file.enums)
 
     def message(self, name: str | None) -> Message:
-        """A message by its full name; without one the first of the file."""
+        """A message by its full name; None means the first one of the file."""
         if name is None:
             if not self.root.declared:
                 raise SchemaError("the Protobuf schema declares no message")
@@ -47,7 +47,7 @@ class Pool:
         return found
 
     def find(self, name: str, scope: str) -> Message | Enum:
-        """What a name means within a message: the innermost one that it fits."""
+        """The type with this name as seen from a message: the innermost one that matches."""
         if name.startswith("."):
             name, scope = name[1:], ""
         while True:
@@ -60,9 +60,9 @@ class Pool:
             scope = scope.rpartition(".")[0]
 
     def indexes(self, message: Message) -> list[list[int]]:
-        """How a Confluent header calls a message of the file.
+        """The indexes by which a Confluent header names a message of the file.
 
-        Two ways: Java's clients do not count the entries of maps among what is declared within a message, others do.
+        There are two forms: Java's clients do not count map entries among nested messages, other clients do.
         """
         with_entries: list[int] = []
         without: list[int] = []
@@ -71,7 +71,7 @@ class Pool:
             outer = self._messages.get(name.rpartition(".")[0])
             declared = outer.declared if outer is not None else self.root.declared
             if name not in declared:
-                return []  # of an imported file, which no header can call
+                return []  # a message of an imported file, which a header cannot name
             with_entries.insert(0, declared.index(name))
             without.insert(0, [one for one in declared if one].index(name))
             if outer is None:

@@ -1,4 +1,4 @@
-"""What messages are in Spark, and programs of the engine that read them.
+"""The Spark types of messages, and programs for the engine that read them.
 
 Absent fields are null, as in Spark's `from_protobuf`, or the default that proto2 gives them; absent repeated fields and
 maps are empty. Unsigned numbers get a type that holds them all: bigint for 32 bits, decimal(20,0) for 64.
@@ -48,7 +48,7 @@ class _Compiler:
         self._within: list[Message] = []
 
     def message(self, message: Message) -> tuple[Shape, list[Any]]:
-        """The column, and the kind as the engine is told it."""
+        """The column, and the kind in the form that the engine expects."""
         if message in self._within:
             raise SchemaError(f"message {message.name} is within itself, and Spark has no type for that")
         self._within.append(message)
@@ -59,7 +59,7 @@ class _Compiler:
         for field in message.fields:
             shape, kind = self._kind(field, message)
             if shape.format == "+s" and not shape.children:
-                continue  # Spark has no struct without fields; `from_protobuf` leaves them away, too
+                continue  # Spark has no struct without fields; `from_protobuf` omits them as well
             oneof = None if field.oneof is None else oneofs.setdefault(field.oneof, len(oneofs))
             fields.append([field.number, len(children), field.is_repeated, oneof, kind])
             absent.append(None if field.default is None else self._default(field, message))
@@ -92,17 +92,17 @@ class _Compiler:
         return self.message(found)
 
     def _default(self, field: Field, message: Message) -> int | str:
-        """What proto2 gives an absent field, as on the wire."""
+        """The default of an absent proto2 field, in wire format."""
         _, kind = self._type(field.type, message)
         try:
             return _on_the_wire(kind, field.default)
         except (ValueError, StopIteration, OverflowError, struct.error, TypeError):
-            told = field.default
-            raise SchemaError(f"field '{field.name}' of {message.name} has the default {told!r}") from None
+            default = field.default
+            raise SchemaError(f"field '{field.name}' of {message.name} has the default {default!r}") from None
 
 
 def _zero(kind: list[Any]) -> int | str:
-    """What an entry of a map has that leaves its key or value away."""
+    """The key or value of a map entry that omits it."""
     match kind[0]:
         case "enum":
             return int(kind[2][0][0]) & (2**64 - 1)

@@ -1,4 +1,4 @@
-"""The words of a `.proto` file."""
+"""The tokens of a `.proto` file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LETTERS: Final = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\
 
 
 class Tokens:
-    """The words from the next one on; every complaint names the file and the line."""
+    """The tokens from the next one on. Errors name the file and the line."""
 
     def __init__(self, text: str, file: str) -> None:
         self._file = file
@@ -42,27 +42,27 @@ class Tokens:
         self._tokens.append(("end", "", line))
 
     def error(self, why: str) -> SchemaError:
-        """What is wrong at the next word."""
+        """An error at the next token."""
         why = "the file ends in the middle" if self.kind == "end" else why
         return SchemaError(f"{self._file}, line {self._tokens[self._at][2]}: {why}")
 
     @property
     def next(self) -> str:
-        """The next word, which stays; empty at the end."""
+        """The next token, without taking it; empty at the end."""
         return self._tokens[self._at][1]
 
     @property
     def kind(self) -> str:
-        """What the next word is: string, number, word, sign or end."""
+        """The kind of the next token: string, number, word, sign or end."""
         return self._tokens[self._at][0]
 
     def peek(self, ahead: int) -> str:
-        """The word that comes so many words later; empty behind the end."""
+        """The token that is `ahead` tokens later; empty after the end."""
         at = self._at + ahead
         return self._tokens[at][1] if at < len(self._tokens) else ""
 
     def take(self) -> str:
-        """The next word."""
+        """Take the next token."""
         word = self.next
         if self.kind == "end":
             raise self.error("")
@@ -70,14 +70,14 @@ class Tokens:
         return word
 
     def maybe(self, word: str) -> bool:
-        """Whether it was the next word, which then is taken."""
+        """Take the next token if it is `word`; returns whether it was."""
         if self.kind == "string" or self.next != word:
             return False
         self._at += 1
         return True
 
     def want(self, word: str) -> None:
-        """Take this word."""
+        """Take this token. Raises SchemaError if the next one differs."""
         if not self.maybe(word):
             raise self.error(f"'{word}' is wanted, not '{self.next}'")
 
@@ -88,7 +88,7 @@ class Tokens:
         return self.take()
 
     def full_name(self) -> str:
-        """A name that may have dots, also in front."""
+        """A name that may contain dots, also at the beginning."""
         name = "." if self.maybe(".") else ""
         name += self.name()
         while self.maybe("."):
@@ -96,7 +96,7 @@ class Tokens:
         return name
 
     def whole(self) -> int:
-        """A whole number."""
+        """An integer."""
         is_negative = self.maybe("-")
         word = self.take()
         try:
@@ -106,7 +106,7 @@ class Tokens:
         return -number if is_negative else number
 
     def string(self) -> bytes:
-        """Strings that follow each other are one."""
+        """A string; adjacent strings are concatenated."""
         if self.kind != "string":
             raise self.error(f"a string is wanted, not '{self.next}'")
         found = b""
@@ -115,7 +115,7 @@ class Tokens:
         return found
 
     def skip_statement(self) -> None:
-        """All until the semicolon that ends it, or the block."""
+        """Skip to the end of the statement: its semicolon or block."""
         depth = 0
         while True:
             word = "" if self.kind == "string" else self.next

@@ -1,4 +1,4 @@
-"""Files that everybody may import without having them: Google's well-known types, and Confluent's."""
+"""Files that can be imported without being present: Google's well-known types, and Confluent's."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WELL_KNOWN: Final = {
     enum NullValue { NULL_VALUE = 0; }
     message ListValue { repeated Value values = 1; }
     """,
-    # Both are imported for options only.
+    # Both are imported only for options.
     "google/protobuf/descriptor.proto": _HEAD,
     "confluent/meta.proto": 'syntax = "proto3"; package confluent;',
     "confluent/type/decimal.proto": """syntax = "proto3"; package confluent.type;

@@ -1,4 +1,4 @@
-"""What must be true after every event. A file each; each names where the truth comes from."""
+"""Invariants that hold after every event, one per file; each names its source."""
 
 from typing import Protocol
 
@@ -6,18 +6,18 @@ from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
 class InvariantViolatedError(AssertionError):
-    """An invariant does not hold; the text says which, where and with what values."""
+    """An invariant does not hold; the message has the invariant, the replica and the values."""
 
 
 class Invariant(Protocol):
-    """A stateful check of what `SimulatedReplica.look` returns and of what was committed."""
+    """A stateful check of `SimulatedReplica.look` and of the committed history."""
 
     def check(self, replicas: dict[int, SimulatedReplica], touched: SimulatedReplica) -> None:
-        """Look at what changed: only `touched` did. Raises InvariantViolatedError."""
+        """Check after a change of `touched` only. Raises InvariantViolatedError."""
 
 
 class MessageInvariant(Protocol):
-    """A check of what leaves a replica."""
+    """A check of the messages that a replica sends."""
 
     def check_messages(self, touched: SimulatedReplica) -> None:
-        """Look at its outbox, which is not empty. Raises InvariantViolatedError."""
+        """Check its outbox, which is not empty. Raises InvariantViolatedError."""

@@ -1,7 +1,7 @@
-"""A voter change that was acknowledged as committed is committed, and stays. Source: KIP-853 (AddRaftVoter).
+"""A voter change that was acknowledged as committed is committed permanently. Source: KIP-853 (AddRaftVoter).
 
-Each answer without an error stands for one record of the committed history, which never changes. An addition that asked
-for no such acknowledgement (`ack_when_committed`) is answered once appended.
+Each response without an error corresponds to one record of the committed history, which never changes. An addition
+without `ack_when_committed` is acknowledged after it is appended.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
 class AcknowledgedChanges:
-    """Counts the additions and removals that were committed and those that were acknowledged."""
+    """Counts committed and acknowledged additions and removals."""
 
     def __init__(self, history: CommittedHistory) -> None:
         self.history = history
@@ -42,7 +42,7 @@ class AcknowledgedChanges:
             self._acknowledged_added[request.voter] += 1
             if self._acknowledged_added[request.voter] > self._added[request.voter]:
                 raise InvariantViolatedError(
-                    f"{touched.id} acknowledged voter {request.voter.id}, who is not committed"
+                    f"{touched.id} acknowledged voter {request.voter.id}, which is not committed"
                 )
         if isinstance(request, RemoveVoterRequest):
             self._acknowledged_removed[request.voter.id] += 1

@@ -6,13 +6,13 @@ from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
 class ElectionSafety:
-    """Remembers who led each epoch, for good."""
+    """Remembers the leader of each epoch."""
 
     def __init__(self) -> None:
         self.leaders: dict[int, int] = {}
 
     def check(self, replicas: dict[int, SimulatedReplica], touched: SimulatedReplica) -> None:
-        """The leader of an epoch is the one it always was."""
+        """The leader of an epoch never changes."""
         if _is_elected(touched):
             leader_id = self.leaders.setdefault(touched.epoch, touched.id)
             if leader_id != touched.id:
@@ -20,10 +20,10 @@ class ElectionSafety:
 
 
 def _is_elected(touched: SimulatedReplica) -> bool:
-    """Whether it leads by votes that no crash takes back.
+    """Whether it leads by votes that survive a crash.
 
-    Others give theirs to who has voted on disk. The only voter is its own majority before its vote is there: until then
-    nothing leaves it and nothing is appended, and after a crash it has never led.
+    Other voters grant a vote only to a candidate whose own vote is durable. A sole voter is its own majority before its
+    vote is durable: until then it sends and appends nothing, and after a crash it has never led.
     """
     replica = touched.core.replica if touched.core is not None else None
     if replica is None or not isinstance(state := replica.state, Leader):

@@ -1,4 +1,4 @@
-"""A leader's epoch begins with its LeaderChange record: nothing of a client comes before. Source: KIP-595."""
+"""A leader's epoch begins with its LeaderChange record, before any record of a client. Source: KIP-595."""
 
 from klamm.raft.election.role_states import Leader
 from klamm.raft.log.control_records import LEADER_CHANGE
@@ -7,13 +7,13 @@ from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
 class EpochBegins:
-    """Looks once at the first record of each epoch."""
+    """Checks the first record of each epoch."""
 
     def __init__(self) -> None:
         self._seen: set[int] = set()
 
     def check(self, replicas: dict[int, SimulatedReplica], touched: SimulatedReplica) -> None:
-        """What a leader appended first says that it leads."""
+        """The first record that a leader appends names it as leader."""
         state = touched.core.replica.state if touched.core is not None else None
         if not isinstance(state, Leader) or touched.epoch in self._seen:
             return

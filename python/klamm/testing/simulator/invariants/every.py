@@ -1,4 +1,4 @@
-"""All invariants together, as they watch one quorum from its beginning."""
+"""All invariants together, for one quorum from its start."""
 
 from klamm.testing.simulator.invariants import Invariant, MessageInvariant
 from klamm.testing.simulator.invariants.acknowledged_changes import AcknowledgedChanges
@@ -20,10 +20,10 @@ from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
 class EveryInvariant:
-    """Checks what an event may have broken: a replica that looks as it did when it passed passes again."""
+    """Checks what an event may have broken. A replica whose look has not changed since it passed is skipped."""
 
     def __init__(self, history: CommittedHistory) -> None:
-        """`history` is what they see grow."""
+        """`history` is extended by the invariants."""
         self._history = history
         monotonic = Monotonic()
         self._of_messages: list[MessageInvariant] = [
@@ -42,13 +42,13 @@ class EveryInvariant:
             for invariant in self._of_states:
                 invariant.check(replicas, touched)
             self._passed[touched.id] = (len(committed), look)
-        if touched.outbox or touched.told:  # after the states: what is committed by this event is in the history
+        if touched.outbox or touched.sent:  # after the states: what is committed by this event is in the history
             for of_messages in self._of_messages:
                 of_messages.check_messages(touched)
 
 
 def state_invariants(history: CommittedHistory) -> list[Invariant]:
-    """One of each that asks for no messages."""
+    """One instance of each invariant that does not check messages."""
     return [
         ElectionSafety(),
         LogMatching(),

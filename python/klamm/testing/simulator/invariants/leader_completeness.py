@@ -1,4 +1,4 @@
-"""Who leads an epoch holds all that was committed in earlier ones. Source: Raft, figure 3, Leader Completeness."""
+"""The leader of an epoch has all records committed in earlier ones. Source: Raft, figure 3, Leader Completeness."""
 
 from klamm.raft.election.roles import Role
 from klamm.testing.simulator.invariants import InvariantViolatedError
@@ -7,14 +7,14 @@ from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
 class LeaderCompleteness:
-    """Looks at a leader when its epoch is the newest that ever had one: an old one need not know what came after."""
+    """Checks the leader of the newest epoch; an older one need not have later records."""
 
     def __init__(self, history: CommittedHistory) -> None:
         self.history = history
         self._newest_epoch = 0
 
     def check(self, replicas: dict[int, SimulatedReplica], touched: SimulatedReplica) -> None:
-        """The newest leader's log holds the history."""
+        """The newest leader's log contains the history."""
         if touched.role is not Role.LEADER or touched.epoch < self._newest_epoch:
             return
         self._newest_epoch = touched.epoch

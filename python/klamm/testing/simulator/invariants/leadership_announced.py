@@ -1,6 +1,6 @@
-"""Leadership is announced when all that earlier leaders committed is applied. Source: Raft 5.4.2, 6.4.
+"""Leadership is announced after all records committed by earlier leaders are applied. Source: Raft 5.4.2, 6.4.
 
-The measure is the committed history and not the replica's own high watermark, which may be older.
+It compares with the committed history, because the replica's own high watermark may be older.
 """
 
 from bisect import bisect_left
@@ -17,13 +17,13 @@ class LeadershipAnnounced:
         self.history = history
 
     def check(self, replicas: dict[int, SimulatedReplica], touched: SimulatedReplica) -> None:
-        """The state was that of every record of an earlier epoch that is committed."""
+        """The state included every committed record of earlier epochs."""
         if touched.announced is None:
             return
         epoch, applied = touched.announced
         needed = bisect_left(self.history.epochs, epoch)
         if applied < needed:
             raise InvariantViolatedError(
-                f"{touched.id} was told that it leads epoch {epoch} when it had applied {applied} records, and "
+                f"{touched.id} was notified that it leads epoch {epoch} when it had applied {applied} records, and "
                 f"{needed} of earlier epochs are committed"
             )

@@ -1,4 +1,4 @@
-"""An offset and an epoch name one record and all before it, in all logs, for good.
+"""In all logs, an offset and an epoch identify one record and all records before it.
 
 Source: Raft, figure 3, Log Matching; Kafka's own reason why a restarted leader resigns (`QuorumState.initialize`).
 """
@@ -8,14 +8,14 @@ from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
 class LogMatching:
-    """Remembers the chain of every (offset, epoch) that any log ever held, even one that lost it again."""
+    """Remembers the chain of every (offset, epoch) that any log ever had, even after truncation."""
 
     def __init__(self) -> None:
         self.chains: dict[tuple[int, int], int] = {}
         self._checked: dict[int, list[int | None]] = {}
 
     def check(self, replicas: dict[int, SimulatedReplica], touched: SimulatedReplica) -> None:
-        """What was appended since the last look is new, or the same as elsewhere."""
+        """Records appended since the last check are new, or equal to those elsewhere."""
         known, chains = self._checked.setdefault(touched.id, []), touched.chains
         if len(chains) != touched.log.end_offset:
             raise InvariantViolatedError(

@@ -1,4 +1,4 @@
-"""A majority of the voters holds on its disks what is committed. Source: Raft 5.3; design: durable before acknowledged.
+"""A majority of the voters has all committed records on disk. Source: Raft 5.3; records are durable when acknowledged.
 
 Stronger than Apache Kafka's guarantee: its leader counts itself before its fsync (`KafkaRaftClient.appendBatch`).
 """
@@ -12,10 +12,10 @@ from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
 class MajorityHolds:
-    """Counts disks of the voters by whose majority the newest record was committed: those of dead replicas too.
+    """Counts the disks, of stopped replicas too, of the voters that committed the newest record.
 
-    A disk that was lost counts with what it held, as long as the voters name it: its vote is lost with it. So does a
-    log that was damaged, until it has its records again: it must not vote before.
+    A lost disk counts with its former content as long as the voter set names it, because its vote is lost with it. The
+    same applies to a damaged log until its records are restored: it must not vote before.
     """
 
     def __init__(self, history: CommittedHistory) -> None:

@@ -1,7 +1,7 @@
-"""Epoch and high watermark never fall. Source: KIP-595; KafkaRaftClient refuses both as fatal.
+"""Epoch and high watermark never decrease. Source: KIP-595; KafkaRaftClient treats both as fatal.
 
-The epoch never falls below one that the replica has sent, over all lives with one disk; the high watermark not within
-one life.
+The epoch is never lower than one that the replica has sent, in all lives with one disk; the high watermark never
+decreases within one life.
 """
 
 from klamm.testing.simulator.invariants import InvariantViolatedError
@@ -9,19 +9,19 @@ from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
 class Monotonic:
-    """Remembers what each replica had and said."""
+    """Remembers the state and messages of each replica."""
 
     def __init__(self) -> None:
-        self._told_epochs: dict[tuple[int, int], int] = {}  # by replica and disk
+        self._sent_epochs: dict[tuple[int, int], int] = {}  # by replica and disk
         self._high_watermarks: dict[tuple[int, int], int] = {}
 
     def check(self, replicas: dict[int, SimulatedReplica], touched: SimulatedReplica) -> None:
-        """Neither has fallen."""
+        """Neither has decreased."""
         if not touched.is_up:
             return
-        told = self._told_epochs.get((touched.id, touched.wipes), 0)
-        if touched.epoch < told:
-            raise InvariantViolatedError(f"{touched.id} is at epoch {touched.epoch} after it told of {told}")
+        sent = self._sent_epochs.get((touched.id, touched.wipes), 0)
+        if touched.epoch < sent:
+            raise InvariantViolatedError(f"{touched.id} is at epoch {touched.epoch} after it sent epoch {sent}")
         life = (touched.id, touched.life)
         before = self._high_watermarks.get(life, -1)
         if touched.high_watermark < before:
@@ -31,10 +31,12 @@ class Monotonic:
     def check_messages(self, touched: SimulatedReplica) -> None:
         """It sends no epoch above its own."""
         disk, epoch = (touched.id, touched.wipes), touched.epoch
-        told = self._told_epochs.get(disk, 0)
+        sent = self._sent_epochs.get(disk, 0)
         for envelope in touched.outbox:
-            spoken = getattr(envelope.response or envelope.request, "epoch", 0)  # of voter changes only some tell one
-            if spoken > epoch:
-                raise InvariantViolatedError(f"{touched.id} tells of epoch {spoken}, and is at {epoch}")
-            told = max(told, spoken)
-        self._told_epochs[disk] = told
+            epoch_sent = getattr(
+                envelope.response or envelope.request, "epoch", 0
+            )  # only some messages of voter changes have one
+            if epoch_sent > epoch:
+                raise InvariantViolatedError(f"{touched.id} sent epoch {epoch_sent}, and is at {epoch}")
+            sent = max(sent, epoch_sent)
+        self._sent_epochs[disk] = sent

@@ -11,7 +11,7 @@ from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
 class OneChangeAtATime:
-    """Looks at the control records of a log when there are others than before."""
+    """Checks the control records of a log when they have changed."""
 
     def __init__(self, history: CommittedHistory) -> None:
         self.history = history

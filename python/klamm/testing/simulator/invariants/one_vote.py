@@ -7,13 +7,13 @@ from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
 class OneVote:
-    """Remembers every vote that left a replica, over all of its lives."""
+    """Remembers every vote that a replica has sent, in all of its lives."""
 
     def __init__(self) -> None:
         self.votes: dict[tuple[ReplicaKey, int], int] = {}
 
     def check_messages(self, touched: SimulatedReplica) -> None:
-        """A vote is given once."""
+        """At most one candidate gets a vote in an epoch."""
         for envelope in touched.outbox:
             request, response = envelope.request, envelope.response
             if not isinstance(request, VoteRequest) or request.pre_vote:

@@ -1,4 +1,4 @@
-"""What a replica sends is already on its disk. Source: KIP-595 (quorum-state); Raft, figure 2, persistent state.
+"""What a replica sends is durable. Source: KIP-595 (quorum-state); Raft, figure 2, persistent state.
 
 An epoch that it sends is not above the stored one. A vote that it grants, or casts for itself in a campaign, is the
 stored one. A fetch acknowledges only flushed records.
@@ -12,22 +12,22 @@ from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
 class SentIsDurable:
-    """Compares each message with the disk as it is when the driver lets go of it."""
+    """Compares each message with the disk when the driver sends it."""
 
     def check_messages(self, touched: SimulatedReplica) -> None:
         """Everything that it sent is durable."""
-        for envelope in touched.told:
+        for envelope in touched.sent:
             _check_epoch(touched, envelope)
             _check_vote(touched, envelope)
             _check_acknowledgement(touched, envelope)
 
 
 def _check_epoch(touched: SimulatedReplica, envelope: Envelope) -> None:
-    told = getattr(envelope.response or envelope.request, "epoch", 0)  # of voter changes only some tell one
+    sent = getattr(envelope.response or envelope.request, "epoch", 0)  # only some messages of voter changes have one
     stored = touched.stored
     epoch = stored.epoch if stored is not None else 0
-    if told > epoch:
-        raise InvariantViolatedError(f"{touched.id} tells of epoch {told}, and its quorum-state holds epoch {epoch}")
+    if sent > epoch:
+        raise InvariantViolatedError(f"{touched.id} sent epoch {sent}, and its quorum-state holds epoch {epoch}")
 
 
 def _check_vote(touched: SimulatedReplica, envelope: Envelope) -> None:
@@ -45,7 +45,7 @@ def _check_vote(touched: SimulatedReplica, envelope: Envelope) -> None:
 
 
 def _holds_vote(touched: SimulatedReplica, epoch: int, candidate: ReplicaKey) -> bool:
-    """A newer epoch, or the leader of this one, leaves no vote to give."""
+    """A newer epoch, or a known leader of this one, rules out a vote."""
     stored = touched.stored
     if stored is None or stored.epoch < epoch:
         return False

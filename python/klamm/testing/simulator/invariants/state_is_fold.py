@@ -1,4 +1,4 @@
-"""A state machine holds the fold of all that is committed below what it applied, through any number of snapshots.
+"""The state of a state machine is the fold of all records below its applied offset, with any number of snapshots.
 
 Source: Raft, section 7 and figure 3, State Machine Safety; KIP-630.
 """
@@ -9,13 +9,13 @@ from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
 class StateIsFold:
-    """Compares what a replica's state machine holds with the history."""
+    """Compares the state machine of a replica with the history."""
 
     def __init__(self, history: CommittedHistory) -> None:
         self.history = history
 
     def check(self, replicas: dict[int, SimulatedReplica], touched: SimulatedReplica) -> None:
-        """The state is the history's, and as new as the replica says."""
+        """The state is equal to the history's, up to the offset that the replica reports."""
         if not touched.is_up:
             return
         applied = touched.applied
@@ -32,6 +32,6 @@ class StateIsFold:
                 f"{touched.id} has applied {applied} records, and knows {touched.high_watermark} to be committed"
             )
         if applied > len(self.history.chains):
-            raise InvariantViolatedError(f"{touched.id} has applied {applied} records that nobody committed")
+            raise InvariantViolatedError(f"{touched.id} has applied {applied} records that are not committed")
         if applied and touched.state != self.history.chains[applied - 1]:
             raise InvariantViolatedError(f"{touched.id} holds another state after {applied} records")

@@ -1,6 +1,6 @@
 """The voters in force are those of the newest record in the log, committed or not. Source: KIP-853; Raft 4.1.
 
-The fast way, which follows what is appended and cut, against the slow one, which reads the whole log again.
+Compares the fast way, which follows appends and truncations, with the slow one, which reads the whole log.
 """
 
 from klamm.raft.voters.voter_set import VotersInLog
@@ -10,13 +10,13 @@ from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
 class VotersOfLog:
-    """Compares them again when either may have changed."""
+    """Compares them when either may have changed."""
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[VotersInLog, VotersInLog]] = {}
 
     def check(self, replicas: dict[int, SimulatedReplica], touched: SimulatedReplica) -> None:
-        """What it goes by is what its log says; not of one that dies while it installs a snapshot."""
+        """The voters in force are those of its log; not checked if it crashes while it installs a snapshot."""
         if touched.core is None or touched.is_dying:
             return
         in_force, in_log = seen = touched.core.replica.voters_in_log, touched.known_voters()

@@ -1,4 +1,4 @@
-//! The body of an answer is what Python's codec writes.
+//! The body of an answer equals what Python's codec writes.
 //!
 //! The bytes are those of `klamm.raft.wire.responses.encode_response` for `FetchResponse(Error.NONE, 5, 2, high_watermark=7,
 //! log_start_offset=0, records=…, leader_endpoints=…)` on listener `CONTROLLER`, with `Endpoint("CONTROLLER", "localhost", 9093)`
@@ -6,13 +6,13 @@
 
 use super::*;
 
-/// Up to the records' length.
+/// The bytes up to the records' length.
 const BEFORE: &str = "00000000 0000 00000000 02 00000000000000000000000000000001 02 00000000 0000 0000000000000007 \
     ffffffffffffffff 0000000000000000 00 ffffffff";
 const NO_RECORDS: &str = "01";
 const RECORDS_LEN_200: &str = "c901";
-const BEHIND: &str = "01 01 09 00000002 00000005 00 00 00";
-const BEHIND_WITH_ENDPOINT: &str =
+const AFTER: &str = "01 01 09 00000002 00000005 00 00 00";
+const AFTER_WITH_ENDPOINT: &str =
     "01 01 09 00000002 00000005 00 00 01 00 15 02 00000002 0a 6c6f63616c686f7374 00002385 00 00";
 
 fn bytes(hex: &str) -> Vec<u8> {
@@ -34,7 +34,7 @@ fn other_lead() -> Lead {
     }
 }
 
-/// From voter 3, at the end of a log that it shares with nobody's epoch: the body is the same.
+/// From voter 3 at the end of the log: the body is the same.
 fn fetch() -> Fetch {
     Fetch { epoch: 5, last_epoch: 5, ..FETCH.of(3) }
 }
@@ -50,8 +50,8 @@ fn body_of(scene: &Scene, listener: &str, version: i16, fetch: &Fetch) -> Vec<u8
 fn it_is_the_same_as_pythons() {
     let scene = Scene::led(other_lead());
     for version in [17, 18] {
-        for (listener, behind) in [("CONTROLLER", BEHIND_WITH_ENDPOINT), ("OTHER", BEHIND)] {
-            let golden = [BEFORE, NO_RECORDS, behind].map(bytes).concat();
+        for (listener, after) in [("CONTROLLER", AFTER_WITH_ENDPOINT), ("OTHER", AFTER)] {
+            let golden = [BEFORE, NO_RECORDS, after].map(bytes).concat();
             assert_eq!(body_of(&scene, listener, version, &fetch()), golden, "version {version}");
         }
     }
@@ -63,8 +63,8 @@ fn so_it_is_with_records() {
     scene.log.append(&[[7; 130]], EPOCH, 0).expect("append");
     let records = scene.log.read(END, 1 << 20).expect("read");
     assert_eq!(records.len(), 200, "a batch has 70 bytes around the value of such a record");
-    for (listener, behind) in [("CONTROLLER", BEHIND_WITH_ENDPOINT), ("OTHER", BEHIND)] {
-        let golden = [bytes(BEFORE), bytes(RECORDS_LEN_200), records.clone(), bytes(behind)].concat();
+    for (listener, after) in [("CONTROLLER", AFTER_WITH_ENDPOINT), ("OTHER", AFTER)] {
+        let golden = [bytes(BEFORE), bytes(RECORDS_LEN_200), records.clone(), bytes(after)].concat();
         assert_eq!(body_of(&scene, listener, 18, &fetch()), golden);
     }
 }
@@ -74,7 +74,7 @@ fn so_it_is_of_one_that_waited() {
     let scene = Scene::led(other_lead());
     let (waiting, _) = scene.wait(Fetch { max_wait_ms: 1000, ..fetch() });
     let Looked::Answered(body) = waiting.look(true) else { panic!("it is late") };
-    assert_eq!(body, [BEFORE, NO_RECORDS, BEHIND_WITH_ENDPOINT].map(bytes).concat());
+    assert_eq!(body, [BEFORE, NO_RECORDS, AFTER_WITH_ENDPOINT].map(bytes).concat());
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn a_sole_voter_commits_by_its_flush() {
 }
 
 #[test]
-fn nobody_commits_where_there_is_no_voter() {
+fn nothing_commits_without_voters() {
     let scene = Scene::led(Lead { voters: Vec::new(), counts_itself: false, ..lead() });
     scene.flush();
     assert_eq!(scene.high_watermark(), FLUSHED);

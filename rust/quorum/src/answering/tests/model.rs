@@ -9,32 +9,32 @@ use super::*;
 enum Step {
     Append,
     Flush,
-    /// Of the voters and the broker; offset and known high watermark are so far below the log's end.
+    /// A fetch of a voter or the broker; offset and known high watermark are distances from the log's end.
     Fetch {
         who: Index,
-        behind: i64,
+        distance: i64,
         knows: Option<i64>,
         max_wait_ms: i32,
     },
     RaiseHighWatermark {
-        behind: i64,
+        distance: i64,
     },
     TellVoters,
     TakeNoted,
     End,
     Begin,
-    /// One of those that wait is answered, or gives up.
+    /// A waiting fetch reaches its deadline or gives up.
     Late(Index),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let fetch = (any::<Index>(), -1..4i64, prop::option::of(-1..5i64), prop_oneof![Just(0), Just(60_000)])
-        .prop_map(|(who, behind, knows, max_wait_ms)| Step::Fetch { who, behind, knows, max_wait_ms });
+        .prop_map(|(who, distance, knows, max_wait_ms)| Step::Fetch { who, distance, knows, max_wait_ms });
     let step = prop_oneof![
         4 => Just(Step::Append),
         2 => Just(Step::Flush),
         9 => fetch,
-        1 => (0..4i64).prop_map(|behind| Step::RaiseHighWatermark { behind }),
+        1 => (0..4i64).prop_map(|distance| Step::RaiseHighWatermark { distance }),
         2 => Just(Step::TellVoters),
         1 => Just(Step::TakeNoted),
         1 => Just(Step::End),
@@ -44,15 +44,15 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
-/// A fetch that waits.
+/// A waiting fetch.
 struct Parked {
     waiting: Waiting,
     bell: Arc<Bell>,
-    /// The epoch in which it was taken: each word is for another one.
+    /// The epoch in which it was recorded: each lease has another one.
     epoch: i32,
     slot: usize,
     offset: i64,
-    /// What it knows.
+    /// The high watermark that it knows.
     high_watermark: i64,
 }
 
@@ -64,11 +64,11 @@ struct Model {
     end: i64,
     flushed: i64,
     high_watermark: i64,
-    voters_know: i64,
+    voters_high_watermark: i64,
     counts_itself: bool,
-    /// What each voter beside the leader is known to have.
+    /// The known end offset of each voter except for the leader.
     voters: Vec<i64>,
-    noted: Vec<(usize, i64, i64)>,
+    fetches: Vec<(usize, i64, i64)>,
     is_raised: bool,
     parked: Vec<Parked>,
 }
@@ -83,16 +83,16 @@ impl Model {
             end: END,
             flushed: FLUSHED,
             high_watermark: START - 1,
-            voters_know: START - 1,
+            voters_high_watermark: START - 1,
             counts_itself,
             voters: vec![START; voters],
-            noted: Vec::new(),
+            fetches: Vec::new(),
             is_raised: false,
             parked: Vec::new(),
         }
     }
 
-    /// The largest offset that most voters have, where it commits.
+    /// The largest offset that a majority has, if it is committed.
     fn commit(&mut self) -> bool {
         let own = self.counts_itself.then_some(self.flushed);
         let all: Vec<i64> = self.voters.iter().copied().chain(own).collect();
@@ -108,10 +108,10 @@ impl Model {
         offset < if slot < self.voters.len() { self.end } else { self.high_watermark }
     }
 
-    /// Whether one that waits, or comes, gets its answer.
+    /// Whether a waiting or arriving fetch is answered.
     fn is_due(&self, slot: usize, offset: i64, knows: i64) -> bool {
-        let told = if slot < self.voters.len() { self.voters_know } else { self.high_watermark };
-        told > knows || self.has_more(slot, offset)
+        let high_watermark = if slot < self.voters.len() { self.voters_high_watermark } else { self.high_watermark };
+        high_watermark > knows || self.has_more(slot, offset)
     }
 
     fn step(&mut self, step: &Step) -> Result<(), TestCaseError> {
@@ -125,27 +125,27 @@ impl Model {
                 self.flushed = self.end;
                 self.commit();
             }
-            Step::Fetch { who, behind, knows, max_wait_ms } => {
+            Step::Fetch { who, distance, knows, max_wait_ms } => {
                 let slot = who.index(self.voters.len() + 1);
                 let id = if slot < self.voters.len() { slot as i32 + 2 } else { BROKER };
-                let high_watermark = knows.map(|behind| self.end - behind);
-                let (epoch, offset, max_wait_ms) = (self.epoch, self.end - behind, *max_wait_ms);
+                let high_watermark = knows.map(|distance| self.end - distance);
+                let (epoch, offset, max_wait_ms) = (self.epoch, self.end - distance, *max_wait_ms);
                 let fetch = Fetch { epoch, last_epoch: epoch, offset, high_watermark, max_wait_ms, ..FETCH.of(id) };
                 self.fetch(slot, fetch)?;
             }
-            Step::RaiseHighWatermark { behind } => {
-                self.scene.answering.raise_high_watermark(self.end - behind);
+            Step::RaiseHighWatermark { distance } => {
+                self.scene.answering.raise_high_watermark(self.end - distance);
                 if self.is_led {
-                    self.high_watermark = self.high_watermark.max(self.end - behind);
+                    self.high_watermark = self.high_watermark.max(self.end - distance);
                 }
             }
             Step::TellVoters => {
-                self.scene.answering.tell_voters();
-                self.voters_know = self.high_watermark;
+                self.scene.answering.notify_voters();
+                self.voters_high_watermark = self.high_watermark;
             }
             Step::TakeNoted => {
-                let noted = self.scene.answering.take_noted();
-                self.check_noted(&noted)?;
+                let fetches = self.scene.answering.take_fetches();
+                self.check_fetches(&fetches)?;
             }
             Step::End => self.end()?,
             Step::Begin => {
@@ -176,13 +176,13 @@ impl Model {
             counts_itself: self.counts_itself,
             ..lead()
         });
-        (self.is_led, self.voters_know) = (true, self.high_watermark);
+        (self.is_led, self.voters_high_watermark) = (true, self.high_watermark);
     }
 
     fn end(&mut self) -> Result<(), TestCaseError> {
-        let noted = self.scene.answering.end();
+        let fetches = self.scene.answering.end();
         self.is_led = false;
-        self.check_noted(&noted)
+        self.check_fetches(&fetches)
     }
 
     fn fetch(&mut self, slot: usize, fetch: Fetch) -> Result<(), TestCaseError> {
@@ -192,7 +192,7 @@ impl Model {
             prop_assert_eq!(what(&taken), "is left outside");
             return Ok(());
         }
-        self.noted.push((slot, fetch.offset, self.end));
+        self.fetches.push((slot, fetch.offset, self.end));
         if let Some(offset) = self.voters.get_mut(slot) {
             *offset = fetch.offset;
         }
@@ -221,14 +221,14 @@ impl Model {
         Ok(())
     }
 
-    fn check_noted(&mut self, noted: &[Noted]) -> Result<(), TestCaseError> {
-        let noted: Vec<_> = noted.iter().map(|one| (one.slot, one.fetch_offset, one.end_offset)).collect();
-        prop_assert_eq!(noted, std::mem::take(&mut self.noted));
+    fn check_fetches(&mut self, fetches: &[LeasedFetch]) -> Result<(), TestCaseError> {
+        let fetches: Vec<_> = fetches.iter().map(|one| (one.slot, one.fetch_offset, one.end_offset)).collect();
+        prop_assert_eq!(fetches, std::mem::take(&mut self.fetches));
         self.is_raised = false;
         Ok(())
     }
 
-    /// What holds at any time.
+    /// Invariants that hold at any time.
     fn check(&self) -> Result<(), TestCaseError> {
         if self.is_led {
             prop_assert_eq!(self.scene.high_watermark(), self.high_watermark);
@@ -245,7 +245,7 @@ impl Model {
             };
             prop_assert!(is_right, "the fetch at {} from slot {}", parked.offset, parked.slot);
             let has_to_look = !is_of_this_word || is_due;
-            prop_assert!(!has_to_look || parked.bell.rings() > 0, "nobody woke the fetch at {}", parked.offset);
+            prop_assert!(!has_to_look || parked.bell.rings() > 0, "nothing woke the fetch at {}", parked.offset);
         }
         Ok(())
     }

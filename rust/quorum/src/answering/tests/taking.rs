@@ -1,4 +1,4 @@
-//! What is taken, and what is left to the core: a test a rule.
+//! Which fetches are answered here and which are left to the core: one test for each rule.
 
 use super::*;
 
@@ -13,12 +13,12 @@ fn what_follows_in_the_epoch_that_is_led() {
 #[test]
 fn nothing_before_it_begins() {
     let scene = Scene::idle();
-    assert_eq!(scene.answering.know(2, directory(2), true), None);
+    assert_eq!(scene.answering.add_replica(2, directory(2), true), None);
     assert!(!scene.takes(FETCH));
     scene.append();
     scene.flush();
     scene.answering.raise_high_watermark(END);
-    assert!(scene.answering.take_noted().is_empty() && scene.answering.end().is_empty());
+    assert!(scene.answering.take_fetches().is_empty() && scene.answering.end().is_empty());
     assert!(!scene.is_raised());
 }
 
@@ -69,7 +69,7 @@ fn none_at_or_below_the_start_of_the_log() {
     assert!(!scene.takes(FETCH.at(END - 2)) && !scene.takes(FETCH.at(END - 1)));
     assert!(scene.takes(FETCH));
     assert_eq!(scene.answer(FETCH).log_start_offset, END - 1);
-    // At the end nothing is read, so that nothing has to be there.
+    // A fetch at the log's end reads nothing, so nothing needs to exist.
     scene.clean_before(END);
     assert!(scene.takes(FETCH));
     scene.append();
@@ -77,12 +77,12 @@ fn none_at_or_below_the_start_of_the_log() {
 }
 
 #[test]
-fn none_of_who_is_not_known() {
+fn none_from_unknown_replicas() {
     let scene = Scene::led(lead());
     assert!(!scene.takes(FETCH.of(10)));
-    assert_eq!(scene.answering.know(10, directory(10), false), Some(3));
+    assert_eq!(scene.answering.add_replica(10, directory(10), false), Some(3));
     assert!(scene.takes(FETCH.of(10)));
-    // Only until the next word of the core.
+    // Only until the core's next lease.
     scene.answering.end();
     scene.begin(lead());
     assert!(scene.takes(FETCH) && !scene.takes(FETCH.of(10)));
@@ -94,7 +94,7 @@ fn none_of_another_directory() {
     for directory in [Some(directory(3)), Some(Uuid::ZERO), None] {
         assert!(!scene.takes(Fetch { directory, ..FETCH }));
     }
-    assert_eq!(scene.answering.know(2, Uuid::ZERO, true), Some(3));
+    assert_eq!(scene.answering.add_replica(2, Uuid::ZERO, true), Some(3));
     assert!(scene.takes(Fetch { directory: None, ..FETCH }));
     assert!(scene.takes_body(17, &Fetch { directory: None, ..FETCH }.body(17)));
 }
@@ -102,19 +102,19 @@ fn none_of_another_directory() {
 #[test]
 fn none_of_a_voters_former_disk() {
     let scene = Scene::led(lead());
-    assert_eq!(scene.answering.know(2, directory(5), false), None);
+    assert_eq!(scene.answering.add_replica(2, directory(5), false), None);
     assert!(!scene.takes(Fetch { directory: Some(directory(5)), ..FETCH }));
-    // Nor does anybody count who is no voter, or is nobody.
-    assert_eq!(scene.answering.know(10, directory(10), true), None);
-    assert_eq!(scene.answering.know(-1, Uuid::ZERO, false), None);
+    // A replica that is not a voter, or has no valid id, does not count either.
+    assert_eq!(scene.answering.add_replica(10, directory(10), true), None);
+    assert_eq!(scene.answering.add_replica(-1, Uuid::ZERO, false), None);
     assert!(!scene.takes(FETCH.of(10)));
     assert!(!scene.takes(Fetch { replica_id: -1, directory: Some(Uuid::ZERO), ..FETCH }));
 }
 
 #[test]
-fn none_of_versions_that_tell_less() {
+fn none_of_versions_with_fewer_fields() {
     let scene = Scene::led(lead());
-    scene.answering.know(2, Uuid::ZERO, true);
+    scene.answering.add_replica(2, Uuid::ZERO, true);
     let fetch = Fetch { directory: None, ..FETCH };
     for (version, is_taken) in [(12, false), (13, false), (16, false), (17, true), (18, true), (19, false)] {
         assert_eq!(scene.takes_body(version, &fetch.body(version)), is_taken, "version {version}");
@@ -157,28 +157,28 @@ fn none_with_a_negative_wait_or_size() {
 
 #[test]
 fn none_while_news_is_not_taken_for_too_long() {
-    let patience = Duration::from_secs(5);
-    let mut led = Led::new(Lead { patience, ..lead() }, FLUSHED, END);
-    led.know(2, directory(2), true);
+    let take_timeout = Duration::from_secs(5);
+    let mut led = Led::new(Lead { take_timeout, ..lead() }, FLUSHED, END);
+    led.add_replica(2, directory(2), true);
     let body = FETCH.body(18);
     let fetch = ReplicaFetch::read(&body, 18).expect("a fetch");
     let ends = Ends { start_offset: 0, end_offset: END };
     let begun = Instant::now();
     let takes = |led: &mut Led, after: Duration| led.take(&fetch, ends, begun + after).is_some();
     let moment = Duration::from_nanos(1);
-    assert!(takes(&mut led, Duration::ZERO) && takes(&mut led, patience - moment));
-    // The oldest counts.
-    assert!(!takes(&mut led, patience) && !takes(&mut led, patience * 9));
-    assert_eq!(led.take_noted().len(), 2);
-    assert!(takes(&mut led, patience * 9) && takes(&mut led, patience * 10 - moment));
+    assert!(takes(&mut led, Duration::ZERO) && takes(&mut led, take_timeout - moment));
+    // The time counts from the oldest one.
+    assert!(!takes(&mut led, take_timeout) && !takes(&mut led, take_timeout * 9));
+    assert_eq!(led.take_fetches().len(), 2);
+    assert!(takes(&mut led, take_timeout * 9) && takes(&mut led, take_timeout * 10 - moment));
 }
 
 #[test]
-fn none_while_a_thousand_are_not_told() {
+fn none_while_a_thousand_are_not_reported() {
     let scene = Scene::led(lead());
     assert!((0..1024).all(|_| scene.is_taken(FETCH)));
     assert!(!scene.is_taken(FETCH) && !scene.is_taken(FETCH.of(BROKER)));
-    assert_eq!(scene.answering.take_noted().len(), 1024);
+    assert_eq!(scene.answering.take_fetches().len(), 1024);
     assert!(scene.is_taken(FETCH));
 }
 
@@ -186,7 +186,7 @@ fn none_while_a_thousand_are_not_told() {
 fn none_of_more_than_a_thousand_replicas() {
     let scene = Scene::led(lead());
     let broker = |number: usize| (1000 + number as i32, Uuid([7; 16]));
-    let known = |number| scene.answering.know(broker(number).0, broker(number).1, false);
+    let known = |number| scene.answering.add_replica(broker(number).0, broker(number).1, false);
     assert!((3..1000).all(|number| known(number) == Some(number)));
     assert_eq!((known(1000), known(999), known(3)), (None, Some(999), Some(3)));
     let fetch = |number| Fetch { replica_id: broker(number).0, directory: Some(broker(number).1), ..FETCH };

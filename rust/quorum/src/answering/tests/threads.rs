@@ -1,4 +1,4 @@
-//! All of it at once, from many threads.
+//! All operations at once, from many threads.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64};
 use std::sync::mpsc::channel;
@@ -8,10 +8,10 @@ use klamm_records::batches;
 
 use super::*;
 
-/// Words that the core gives at most.
-const WORDS_MAX: i32 = 10_000;
+/// Limit on the number of leases.
+const LEASES_MAX: i32 = 10_000;
 const TIME: Duration = Duration::from_millis(700);
-/// More than anything takes on a busy machine.
+/// Longer than anything takes on a busy machine.
 const TOO_LONG: Duration = Duration::from_secs(30);
 
 struct Unpark(Thread);
@@ -22,7 +22,7 @@ impl Wake for Unpark {
     }
 }
 
-/// What wakes this thread.
+/// A waker for this thread.
 fn waker() -> Waker {
     Waker::from(Arc::new(Unpark(thread::current())))
 }
@@ -30,20 +30,21 @@ fn waker() -> Waker {
 fn park() {
     let begun = Instant::now();
     thread::park_timeout(TOO_LONG);
-    assert!(begun.elapsed() < TOO_LONG, "nobody woke it");
+    assert!(begun.elapsed() < TOO_LONG, "it was not woken");
 }
 
-/// What the threads share. A word is for the epoch of its number, and all records of that epoch are appended meanwhile.
+/// State shared by the threads. A lease's number is its epoch, and all records appended during a lease have that
+/// epoch.
 struct Stage {
     scene: Scene,
-    /// The epoch of what is appended; held while something is.
+    /// The epoch of the records that are appended; locked during an append.
     epoch: Mutex<i32>,
-    /// The last word that was given, and the last that was taken back.
+    /// The last lease that was granted, and the last that was revoked.
     begun: AtomicI32,
     ended: AtomicI32,
-    /// How many fetches of each word were taken, and how many of them the core was told.
+    /// For each lease, how many fetches were answered, and how many of them the core has seen.
     taken: Vec<AtomicUsize>,
-    told: Vec<AtomicUsize>,
+    seen: Vec<AtomicUsize>,
     answered: AtomicUsize,
     waited: AtomicUsize,
     is_over: AtomicBool,
@@ -51,14 +52,14 @@ struct Stage {
 
 impl Stage {
     fn new() -> Self {
-        let counts = || (0..=WORDS_MAX).map(|_| AtomicUsize::new(0)).collect();
+        let counts = || (0..=LEASES_MAX).map(|_| AtomicUsize::new(0)).collect();
         Self {
             scene: Scene::idle(),
             epoch: Mutex::new(EPOCH),
             begun: AtomicI32::new(0),
             ended: AtomicI32::new(0),
             taken: counts(),
-            told: counts(),
+            seen: counts(),
             answered: AtomicUsize::new(0),
             waited: AtomicUsize::new(0),
             is_over: AtomicBool::new(false),
@@ -69,8 +70,8 @@ impl Stage {
         self.is_over.load(Ordering::SeqCst)
     }
 
-    fn has_ended(&self, word: i32) -> bool {
-        self.ended.load(Ordering::SeqCst) >= word
+    fn has_ended(&self, lease: i32) -> bool {
+        self.ended.load(Ordering::SeqCst) >= lease
     }
 
     fn append(&self) {
@@ -87,39 +88,39 @@ impl Stage {
         }
     }
 
-    /// Gives its word and takes it back, over and over.
+    /// Grants and revokes leases repeatedly.
     fn lead(&self) {
         let begun = Instant::now();
-        for word in EPOCH + 1..=WORDS_MAX {
+        for lease in EPOCH + 1..=LEASES_MAX {
             if begun.elapsed() >= TIME {
                 break;
             }
             let mut epoch = self.epoch.lock();
-            *epoch = word;
+            *epoch = lease;
             let start_offset = self.scene.log.end_offset();
-            self.scene.append_in(word);
+            self.scene.append_in(lease);
             drop(epoch);
-            self.scene.begin(Lead { epoch: word, start_offset, high_watermark: start_offset, ..lead() });
-            self.begun.store(word, Ordering::SeqCst);
-            for round in 0..word % 4 {
+            self.scene.begin(Lead { epoch: lease, start_offset, high_watermark: start_offset, ..lead() });
+            self.begun.store(lease, Ordering::SeqCst);
+            for round in 0..lease % 4 {
                 thread::sleep(Duration::from_micros(300));
-                self.tell(word, &self.scene.answering.take_noted());
+                self.count_seen(lease, &self.scene.answering.take_fetches());
                 self.scene.answering.raise_high_watermark(start_offset + i64::from(round));
-                self.scene.answering.tell_voters();
+                self.scene.answering.notify_voters();
             }
-            // Who is answered for this may read what the next word brings, if the end does not wait for it.
+            // A fetch answered now could read records of the next lease if the end did not wait for it.
             let epoch = self.epoch.lock();
-            self.scene.append_in(word);
-            let noted = self.scene.answering.end();
+            self.scene.append_in(lease);
+            let fetches = self.scene.answering.end();
             drop(epoch);
-            self.ended.store(word, Ordering::SeqCst);
-            self.tell(word, &noted);
+            self.ended.store(lease, Ordering::SeqCst);
+            self.count_seen(lease, &fetches);
         }
         self.is_over.store(true, Ordering::SeqCst);
     }
 
-    fn tell(&self, word: i32, noted: &[Noted]) {
-        self.told[word as usize].fetch_add(noted.len(), Ordering::SeqCst);
+    fn count_seen(&self, lease: i32, fetches: &[LeasedFetch]) {
+        self.seen[lease as usize].fetch_add(fetches.len(), Ordering::SeqCst);
     }
 
     /// `is_hasty`: does not wait to be woken.
@@ -127,41 +128,41 @@ impl Stage {
         let waker = waker();
         let mut known = (0, 0);
         while !self.is_over() {
-            let word = self.begun.load(Ordering::SeqCst);
-            // What is below is there, or being appended.
-            let offset = self.scene.log.end_offset() - i64::from(word % 2);
-            let fetch = Fetch { epoch: word, last_epoch: word, ..PATIENT.of(id).at(offset) };
-            let had_ended = self.has_ended(word);
+            let lease = self.begun.load(Ordering::SeqCst);
+            // The records below exist or are being appended.
+            let offset = self.scene.log.end_offset() - i64::from(lease % 2);
+            let fetch = Fetch { epoch: lease, last_epoch: lease, ..PATIENT.of(id).at(offset) };
+            let had_ended = self.has_ended(lease);
             let taken = self.scene.answering.take(&self.scene.listener, 18, &fetch.body(18), &waker);
             if !matches!(taken, Taken::Outside) {
-                assert!(!had_ended, "taken by word {word} after its end");
-                self.taken[word as usize].fetch_add(1, Ordering::SeqCst);
+                assert!(!had_ended, "taken by lease {lease} after its end");
+                self.taken[lease as usize].fetch_add(1, Ordering::SeqCst);
             }
             let answer = match taken {
                 Taken::Answered(body) => Some(Answer::read(&body)),
-                Taken::Waits(waiting) => self.wait(word, &waiting, is_hasty),
+                Taken::Waits(waiting) => self.wait(lease, &waiting, is_hasty),
                 Taken::Outside => None,
             };
             let Some(answer) = answer else {
                 thread::yield_now();
                 continue;
             };
-            assert_eq!(answer.leader, (1, word));
+            assert_eq!(answer.leader, (1, lease));
             let mut epochs = batches(&answer.records).map(|batch| batch.expect("whole").header().leader_epoch());
-            assert!(epochs.all(|epoch| epoch == word), "records that came after the end of word {word}");
-            let known_of_word = if known.0 == word { known.1 } else { 0 };
-            assert!(answer.high_watermark >= known_of_word, "{} after {known:?}", answer.high_watermark);
-            known = (word, answer.high_watermark);
+            assert!(epochs.all(|epoch| epoch == lease), "records that came after the end of lease {lease}");
+            let known_of_lease = if known.0 == lease { known.1 } else { 0 };
+            assert!(answer.high_watermark >= known_of_lease, "{} after {known:?}", answer.high_watermark);
+            known = (lease, answer.high_watermark);
             self.answered.fetch_add(1, Ordering::SeqCst);
         }
     }
 
-    fn wait(&self, word: i32, waiting: &Waiting, is_hasty: bool) -> Option<Answer> {
+    fn wait(&self, lease: i32, waiting: &Waiting, is_hasty: bool) -> Option<Answer> {
         self.waited.fetch_add(1, Ordering::SeqCst);
         loop {
-            let had_ended = self.has_ended(word);
+            let had_ended = self.has_ended(lease);
             let looked = waiting.look(false);
-            assert!(!had_ended || matches!(looked, Looked::Outside), "nobody waits after the end of word {word}");
+            assert!(!had_ended || matches!(looked, Looked::Outside), "a fetch waits after the end of lease {lease}");
             match looked {
                 Looked::Answered(body) => return Some(Answer::read(&body)),
                 Looked::Outside => return None,
@@ -172,7 +173,7 @@ impl Stage {
     }
 }
 
-/// Lets `play` run; a deadlock is a failure.
+/// Runs `play`; a deadlock is a failure.
 fn within_time<T: Send + 'static>(play: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, ended) = channel();
     thread::spawn(move || done.send(play()));
@@ -194,15 +195,15 @@ fn nothing_is_answered_after_the_end() {
         stage
     });
     let counts = |of: &[AtomicUsize]| of.iter().map(|count| count.load(Ordering::SeqCst)).collect::<Vec<_>>();
-    assert_eq!(counts(&stage.taken), counts(&stage.told));
+    assert_eq!(counts(&stage.taken), counts(&stage.seen));
     assert_eq!(stage.scene.waiter_count(), 0);
-    // Else it proved nothing.
+    // Otherwise the test proved nothing.
     for (count, of) in [(&stage.answered, "answered"), (&stage.waited, "that waited")] {
         assert!(count.load(Ordering::SeqCst) > 10, "{} {of}", count.load(Ordering::SeqCst));
     }
 }
 
-/// Fetches what `news` makes, each time as soon as it has what was there before, until there is so much; nothing else wakes it.
+/// Fetches what `news` creates, immediately after each round, for that many rounds; nothing else wakes the fetch.
 fn follow(scene: &Scene, id: i32, rounds: i64, news: impl Fn(i64)) {
     let has = AtomicI64::new(END);
     thread::scope(|threads| {
@@ -211,7 +212,7 @@ fn follow(scene: &Scene, id: i32, rounds: i64, news: impl Fn(i64)) {
             for offset in END..END + rounds {
                 let body = PATIENT.of(id).at(offset).body(18);
                 if let Taken::Waits(waiting) = scene.answering.take(&scene.listener, 18, &body, &waker) {
-                    // It has been looked at when it was taken: a connection does not look again until it is woken.
+                    // It was checked when it arrived: a connection does not check again until it is woken.
                     park();
                     while matches!(waiting.look(false), Looked::Waits) {
                         park();
@@ -223,14 +224,14 @@ fn follow(scene: &Scene, id: i32, rounds: i64, news: impl Fn(i64)) {
         for offset in END..END + rounds {
             let begun = Instant::now();
             while has.load(Ordering::SeqCst) < offset {
-                assert!(begun.elapsed() < TOO_LONG, "nobody fetched what was at {offset}");
+                assert!(begun.elapsed() < TOO_LONG, "offset was not fetched: {offset}");
                 std::hint::spin_loop();
             }
-            // Sooner and later than the other looks.
+            // Earlier and later than the other thread checks.
             (0..offset * 37 % 500).for_each(|_| std::hint::spin_loop());
             news(offset + 1);
             if offset % 500 == 0 {
-                scene.answering.take_noted();
+                scene.answering.take_fetches();
             }
         }
     });

@@ -1,4 +1,4 @@
-//! Who waits, for what, and how long.
+//! Which fetches wait, for what, and how long.
 
 use super::*;
 
@@ -39,8 +39,8 @@ fn a_turns_appends_go_together() {
     assert_eq!(klamm_records::batches(&answered(voter.look(false)).records).count(), 2);
 }
 
-/// Voter 2 and the broker wait; what `commits` lets `high_watermark` be is the broker's at once, and the voter's when voters
-/// are told.
+/// Voter 2 and the broker wait. After `commits` advances the high watermark, the broker is answered immediately, and
+/// the voter when voters are notified.
 #[track_caller]
 fn observers_know_first(scene: &Scene, high_watermark: i64, commits: impl Fn()) {
     let (voter, voters_bell) = scene.wait(PATIENT);
@@ -50,11 +50,11 @@ fn observers_know_first(scene: &Scene, high_watermark: i64, commits: impl Fn()) 
     assert_eq!(rings(), (0, 1));
     waits(&voter);
     assert_eq!(answered(broker.look(false)).high_watermark, high_watermark);
-    scene.answering.tell_voters();
+    scene.answering.notify_voters();
     assert_eq!(rings(), (1, 1));
     let answer = answered(voter.look(false));
     assert_eq!((answer.high_watermark, answer.records), (high_watermark, Vec::new()));
-    scene.answering.tell_voters();
+    scene.answering.notify_voters();
     assert_eq!(rings(), (1, 1));
 }
 
@@ -77,7 +77,7 @@ fn observers_know_first_what_a_flush_commits() {
 }
 
 #[test]
-fn observers_know_first_what_the_core_knows_to_be_committed() {
+fn observers_receive_the_high_watermark_of_the_core_first() {
     let scene = Scene::led(lead());
     observers_know_first(&scene, FLUSHED + 1, || {
         scene.answering.raise_high_watermark(FLUSHED);
@@ -86,13 +86,13 @@ fn observers_know_first_what_the_core_knows_to_be_committed() {
 }
 
 #[test]
-fn what_commits_nothing_wakes_nobody() {
+fn a_fetch_without_a_commit_wakes_nothing() {
     let scene = Scene::led(lead());
     let (voter, voters_bell) = scene.wait(PATIENT);
     let (broker, brokers_bell) = scene.wait(observer());
     scene.answering.flushed(FLUSHED);
     scene.answering.raise_high_watermark(FLUSHED);
-    scene.answering.tell_voters();
+    scene.answering.notify_voters();
     assert!(scene.is_taken(FETCH.of(3).at(FLUSHED)));
     assert_eq!((voters_bell.rings(), brokers_bell.rings()), (0, 0));
     waits(&voter);
@@ -100,7 +100,7 @@ fn what_commits_nothing_wakes_nobody() {
 }
 
 #[test]
-fn a_voter_is_told_with_what_it_gets_for_another_reason() {
+fn a_voter_receives_the_high_watermark_with_other_answers() {
     let scene = Scene::led(lead());
     let (late, _) = scene.wait(PATIENT);
     let (voter, _) = scene.wait(PATIENT);
@@ -113,13 +113,13 @@ fn a_voter_is_told_with_what_it_gets_for_another_reason() {
 }
 
 #[test]
-fn a_voter_that_comes_before_voters_are_told_waits_for_it() {
+fn a_voter_that_arrives_before_voters_are_notified_waits() {
     let scene = Scene::led(lead());
     scene.answering.raise_high_watermark(END);
     let (knows_less, bell) = scene.wait(PATIENT.knowing(FLUSHED));
     let (knows, _) = scene.wait(PATIENT.knowing(END));
     let (tells_nothing, _) = scene.wait(PATIENT);
-    scene.answering.tell_voters();
+    scene.answering.notify_voters();
     assert_eq!(bell.rings(), 1);
     assert_eq!(answered(knows_less.look(false)).high_watermark, END);
     waits(&knows);
@@ -163,7 +163,7 @@ fn at_its_time_it_gets_what_there_is() {
 }
 
 #[test]
-fn who_does_not_want_to_wait_is_answered() {
+fn a_fetch_without_a_wait_time_is_answered() {
     let scene = Scene::led(lead());
     assert!(scene.answer(FETCH).records.is_empty());
     let (waiting, _) = scene.wait(Fetch { max_wait_ms: 1, ..FETCH });
@@ -171,7 +171,7 @@ fn who_does_not_want_to_wait_is_answered() {
 }
 
 #[test]
-fn who_knows_less_is_told_at_once() {
+fn a_replica_with_a_lower_high_watermark_is_answered_immediately() {
     let scene = Scene::led(lead());
     for fetch in [PATIENT, observer()] {
         assert_eq!(scene.answer(fetch.knowing(FLUSHED - 1)).high_watermark, FLUSHED);
@@ -179,32 +179,32 @@ fn who_knows_less_is_told_at_once() {
         for fetch in [fetch.knowing(FLUSHED), fetch.knowing(FLUSHED + 1), fetch] {
             scene.wait(fetch);
         }
-        // Before version 18 nobody tells.
+        // Before version 18 no request contains it.
         let taken = scene.take_body(17, &fetch.knowing(-1).body(17), &Arc::default());
         assert_eq!(what(&taken), "waits");
     }
 }
 
 #[test]
-fn what_it_commits_itself_it_is_told_with_the_other_voters() {
+fn a_voters_own_commit_is_sent_with_that_of_the_others() {
     let scene = Scene::led(lead());
     scene.flush();
     let (voter, bell) = scene.wait(PATIENT.knowing(FLUSHED));
     assert_eq!(scene.high_watermark(), END);
     waits(&voter);
-    scene.answering.tell_voters();
+    scene.answering.notify_voters();
     assert_eq!((answered(voter.look(false)).high_watermark, bell.rings()), (END, 1));
-    // Without a word on what it knows it counts as knowing that.
+    // Without it, the fetch counts as knowing the current one.
     scene.append();
     scene.flush();
     let (voter, _) = scene.wait(PATIENT.at(END + 1));
     assert_eq!(scene.high_watermark(), END + 1);
-    scene.answering.tell_voters();
+    scene.answering.notify_voters();
     waits(&voter);
 }
 
 #[test]
-fn who_goes_leaves_nothing_behind() {
+fn a_fetch_that_ends_leaves_no_waiter() {
     let scene = Scene::led(lead());
     let (voter, bell) = scene.wait(PATIENT);
     let (broker, _) = scene.wait(observer());

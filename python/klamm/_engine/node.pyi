@@ -1,0 +1,258 @@
+"""The engine of one node: its start, its log directories, partitions and network, its events and measurements."""
+
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Literal, Self, final
+
+from klamm._engine.groups import CommitRequest
+from klamm._engine.metadata import Image
+from klamm._engine.quorum import MetadataLog
+
+@final
+class RequestEvent:
+    """A request for a handler in Python. Each is answered once, by its handle."""
+
+    @property
+    def handle(self) -> int: ...
+    @property
+    def connection_id(self) -> int: ...
+    @property
+    def api_key(self) -> int: ...
+    @property
+    def api_version(self) -> int: ...
+    @property
+    def client_id(self) -> str: ...
+    @property
+    def listener(self) -> str:
+        """Its name."""
+    @property
+    def on_controller(self) -> bool:
+        """Whether that is a controller's listener."""
+    @property
+    def principal(self) -> tuple[str, str, bool] | None:
+        """Type, name, and whether a delegation token authenticated it; None: User:ANONYMOUS."""
+    @property
+    def address(self) -> str:
+        """The client's, without port."""
+    @property
+    def body(self) -> bytes:
+        """What follows the request's header."""
+    @property
+    def age_ms(self) -> int:
+        """How long ago its last byte was received."""
+    @property
+    def timeout_ms(self) -> int:
+        """How long after its arrival something is tried for it, unless it names a time-out itself."""
+
+@final
+class CommitEvent:
+    """An OffsetCommit; one that cannot be read is a RequestEvent."""
+
+    @property
+    def handle(self) -> int: ...
+    @property
+    def address(self) -> str: ...
+    @property
+    def request(self) -> CommitRequest: ...
+
+@final
+class AckedEvent:
+    """What became of an append of this node's own."""
+
+    @property
+    def token(self) -> int: ...
+    @property
+    def error_code(self) -> int:
+        """0: it is committed."""
+
+@final
+class AutoCreateEvent:
+    """Clients asked for topics that do not exist and may be created. Topics come again until they exist."""
+
+    @property
+    def topics(self) -> list[str]: ...
+
+@final
+class ConnectionClosedEvent:
+    """A connection that had sent requests to Python is gone. What it left unanswered needs no answer."""
+
+    @property
+    def connection_id(self) -> int: ...
+
+@final
+class DirFailedEvent:
+    """A log directory is out of use."""
+
+    @property
+    def directory_id(self) -> bytes: ...
+
+@final
+class IsrChangedEvent:
+    """Leaders propose ISRs: see `Engine.alter_partition_request`."""
+
+@final
+class LogEvent:
+    """A line for the log."""
+
+    @property
+    def level(self) -> Literal["info", "warning", "error"]: ...
+    @property
+    def message(self) -> str: ...
+
+EngineEvent = (  # in the stub only
+    RequestEvent
+    | CommitEvent
+    | AckedEvent
+    | AutoCreateEvent
+    | ConnectionClosedEvent
+    | DirFailedEvent
+    | IsrChangedEvent
+    | LogEvent
+)
+
+@final
+class Distribution:
+    """The values of one metric since it has been measured: in ms where its name ends so."""
+
+    @property
+    def count(self) -> int: ...
+    @property
+    def sum(self) -> float: ...
+    def quantile(self, share: float) -> float:
+        """What this share (0 to 1) of all values does not exceed, to an eighth of itself; 0 if there is none."""
+
+@final
+class Boot:
+    """The first half of a node's start, without any decision, on a thread of the engine.
+
+    It binds the listeners, locks and lists the log directories, checks the metadata log (made when absent), and where
+    that is known to be committed answers ApiVersions from it. All other requests wait for `Engine.open`. `log_dirs` are
+    paths with the `directory.id` of each.
+    """
+
+    def __new__(
+        cls,
+        *,
+        node_id: int,
+        cluster_id: str,
+        log_dirs: Sequence[tuple[str | PathLike[str], bytes]],
+        settings: Mapping[str, str],
+        metadata_dir: str | PathLike[str],
+        segment_bytes: int,
+        segment_ms: int,
+        listeners: Sequence[tuple[str, str, int, bool]],
+        features: Sequence[tuple[str, int, int]],
+        static_voters: Sequence[int],
+        is_volatile: bool = False,
+        is_missing_dirs: bool = False,
+    ) -> Self:
+        """Begin. ConfigError, OSError. `segment_bytes` and `segment_ms` are the metadata log's.
+
+        A listener: name, host, port (0: a free one), and whether it is for controllers. A feature: name, lowest and
+        highest level known. `static_voters` are the ids that the configuration names; those of the log come before
+        them. Volatile: nothing is ever synced. With directories missing, of which the caller knows, a partition that
+        has no files may have them there, so it is not created again.
+        """
+    def finish(
+        self, partition_error: Callable[[int, str | None], Exception]
+    ) -> tuple[Engine, MetadataLog, tuple[Image, int], tuple[Image, int] | None, list[tuple[str, int]]]:
+        """Wait for what was begun, once. StorageError, OSError: it failed, and nothing is left of it.
+
+        The images, each with the offset behind its last record: the newest snapshot's, and that of the whole log where
+        it is known to be committed. Then where each listener is bound. `partition_error` makes the exception of an
+        error code and a message that the engine raises for one partition.
+        """
+    def abandon(self) -> None:
+        """Wait for it, and close what was not asked for. StorageError."""
+
+@final
+class Engine:
+    """One node's log directories, partitions and network. Partitions open when they are used.
+
+    Topics go by id. What concerns one partition raises the exception that was given to `Boot.finish`.
+    """
+
+    @property
+    def event_fd(self) -> int:
+        """Readable while `drain` has something to give; -1 after `shutdown`, which closes it."""
+    def drain(self, most: int) -> list[EngineEvent]: ...
+    def listen(self, listener: tuple[str, str, int, bool]) -> tuple[str, int]:
+        """Name, host, port, whether for controllers: where it listens. OSError."""
+    def close_listener(self, name: str) -> bool:
+        """Accept nothing more there, and close its connections. False: there is none."""
+    def set_listener_limits(
+        self, *, most: Mapping[str, int], creation_rate: Mapping[str, int], inter_broker: str | None
+    ) -> None:
+        """What listeners have of their own instead of max.connections and max.connection.creation.rate, by name.
+
+        The connections of the listener `inter_broker` are not kept out by the limit of all: others are closed for them.
+        """
+    def open(self, listener: str) -> bool:
+        """Answer requests on that listener from now on."""
+    def set_supported_features(self, ranges: Sequence[tuple[str, int, int]], kraft_version: int) -> None: ...
+    def set_controller_apis(self, apis: Mapping[int, tuple[int, int]] | None) -> None:
+        """What the active controller serves, where that is another node: lowest and highest version by API key.
+
+        ApiVersions names no other version of forwarded APIs to clients. None: it is not known, or it is this node.
+        """
+    def answer(self, answers: Sequence[tuple[int, bytes | None]]) -> None:
+        """Handles, each with a response's body without header, or None to close the connection.
+
+        Answers of closed connections are dropped.
+        """
+    def publish(self, image: Image) -> list[tuple[bytes, bytes, int]]:
+        """Serve this committed image: open partitions follow it, deleted ones are removed.
+
+        Directory id, topic id and partition of replicas in another directory than the image says, for the controller.
+        """
+    def must_recover(self, topic_id: bytes, partition: int) -> bool:
+        """Whether the first use of the partition would wait for a recovery: then `open_partition` it on a thread."""
+    def open_partition(self, topic_id: bytes, partition: int) -> None: ...
+    def open_the_rest(self, inter_broker_listener: str) -> None:
+        """Open the logs that are on disk and not open yet, in the background; set strays aside.
+
+        From now on the broker fetches the partitions that it follows, and proposes ISRs.
+        """
+    def alter_partition_request(self, broker_epoch: int) -> bytes | None:
+        """The body of the next AlterPartition, version 3; None while one is in flight, or with nothing to propose."""
+    def on_alter_partition_response(self, body: bytes | None) -> None:
+        """Apply the response, version 3. After None the partitions of the request are in the next one again."""
+    def set_settings(self, settings: Mapping[str, str]) -> None: ...
+    def append(
+        self,
+        topic_id: bytes,
+        batches: Sequence[tuple[int, int, Sequence[tuple[bytes | None, bytes | None]]]],
+        timestamp_ms: int,
+        codec: int = 0,
+    ) -> None:
+        """Append batches with acks=all: partition, token, and (key, value) records. An "acked" event follows for each.
+
+        `codec` is a compression's id in Kafka: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd. ValueError: another.
+        """
+    def read_records(
+        self, topic_id: bytes, partition: int, offset: int, max_bytes: int
+    ) -> tuple[int, list[tuple[int, bytes | None, bytes | None, int, bool]]]:
+        """Next offset, and (offset, key, value, producer id, is control) of records up to the log's end.
+
+        Of a control record the key is its type as two bytes; the producer id is -1 outside transactions.
+        """
+    def delete_records(self, topic_id: bytes, partition: int, offset: int) -> int:
+        """Move the log start; -1 means the high watermark. The new log start."""
+    def high_watermark(self, topic_id: bytes, partition: int) -> int: ...
+    def producers(self, topic_id: bytes, partition: int) -> list[tuple[int, int, int, int, int, int]]:
+        """Producer id, epoch, last sequence, last timestamp in ms, coordinator epoch, open transaction's start."""
+    def log_dirs(self) -> list[tuple[Path, bytes, str | None, list[tuple[str, int, int]]]]:
+        """Path, directory id, why it is out of use, and (topic, partition, bytes) of what it has or would have."""
+    @property
+    def previous_broker_epoch(self) -> int:
+        """The broker epoch of the last clean shutdown, else -1."""
+    def measure_requests(self, is_on: bool) -> None:
+        """Measure the requests that arrive from now on, or stop; at first only their number is counted."""
+    def request_metrics(self) -> dict[str, Distribution]:
+        """Times and sizes of requests, by the names of Kafka's MBeans (kafka.network:type=RequestMetrics)."""
+    def counters(self) -> dict[str, int]:
+        """What the network and the partitions' logs have done since the start, by name; see `klamm.node.counters`."""
+    def stop_accepting(self) -> None: ...
+    def shutdown(self, broker_epoch: int) -> None:
+        """Close the network, then the logs, marked as cleanly shut down with that broker epoch."""

@@ -1,0 +1,192 @@
+//! All fetchers of a broker: up to `num.replica.fetchers` for each leader.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use klamm_client::security::Security;
+use klamm_client::{Connection, LinkError};
+use klamm_replica::{Partition, Replicas};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use super::core::Key;
+use super::source::{Change, Source};
+
+/// The parts from which fetchers are created.
+pub struct FetcherOptions {
+    /// The listener through which brokers reach each other.
+    pub inter_broker_listener: String,
+    /// Receives a message for a person.
+    pub report: Box<dyn Fn(String) + Send + Sync>,
+}
+
+/// What all fetchers of a broker share.
+pub struct Environment {
+    pub replicas: Arc<Replicas>,
+    pub runtime: Handle,
+    options: FetcherOptions,
+    security: Arc<Security>,
+}
+
+impl Environment {
+    pub fn setting(&self, name: &str) -> i64 {
+        self.replicas.settings().number(name)
+    }
+
+    pub fn report(&self, message: String) {
+        (self.options.report)(message);
+    }
+
+    /// A connection to a broker's listener for brokers.
+    pub async fn connect(&self, broker: i32, within: Duration) -> Result<Connection, LinkError> {
+        let image = self.replicas.image();
+        let endpoints = image.brokers().get(&broker).map(|broker| &broker.endpoints[..]);
+        let listener = &*self.options.inter_broker_listener;
+        let endpoint = endpoints.and_then(|all| all.iter().find(|endpoint| endpoint.name == listener));
+        let Some(endpoint) = endpoint else {
+            let reason = format!("the metadata has no listener {listener} of it");
+            return Err(LinkError::connect(
+                &format!("broker {broker}"),
+                io::Error::new(io::ErrorKind::NotFound, reason),
+            ));
+        };
+        let address = format!("{}:{}", endpoint.host, endpoint.port);
+        let client_id = format!("broker-{}-fetcher", self.replicas.node_id());
+        Connection::open(&address, &client_id, &self.security, within).await
+    }
+}
+
+/// A leader, and which of its fetchers.
+type FetcherId = (i32, u64);
+
+/// The fetchers, and the tasks that keep them up to date. Dropping it ends them.
+pub struct Fetchers {
+    shared: Arc<Shared>,
+    tasks: [AbortHandle; 2],
+}
+
+struct Shared {
+    own: Weak<Shared>,
+    environment: Arc<Environment>,
+    assigned: Mutex<Assigned>,
+    wake: Notify,
+}
+
+#[derive(Default)]
+struct Assigned {
+    fetchers: HashMap<FetcherId, (Source, usize)>,
+    of_partition: HashMap<Key, FetcherId>,
+}
+
+impl Drop for Fetchers {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+        *self.shared.assigned.lock() = Assigned::default();
+    }
+}
+
+impl Fetchers {
+    /// Follows the roles of all partitions from now on, and lets leaders check which followers lag.
+    pub fn start(replicas: &Arc<Replicas>, runtime: &Handle, options: FetcherOptions) -> Self {
+        let security = Arc::new(Security::default());
+        let (replicas, runtime) = (replicas.clone(), runtime.clone());
+        let environment = Arc::new(Environment { replicas, runtime, options, security });
+        let shared = Arc::new_cyclic(|own| Shared {
+            own: own.clone(),
+            environment,
+            assigned: Mutex::default(),
+            wake: Notify::new(),
+        });
+        let Environment { replicas, runtime, .. } = &*shared.environment;
+        let on_first: Weak<Shared> = Arc::downgrade(&shared);
+        replicas.changes().roles.notify(move || {
+            if let Some(shared) = on_first.upgrade() {
+                shared.wake.notify_one();
+            }
+        });
+        // Partitions that were opened before the notification was set were not added to the queue.
+        shared.assign(replicas.opened());
+        let tasks = [
+            runtime.spawn(shared.clone().follow_roles()).abort_handle(),
+            runtime.spawn(check_lag(replicas.clone())).abort_handle(),
+        ];
+        Self { shared, tasks }
+    }
+}
+
+async fn check_lag(replicas: Arc<Replicas>) {
+    loop {
+        let half = u64::try_from(replicas.settings().number("replica.lag.time.max.ms") / 2).unwrap_or(0).max(1);
+        tokio::time::sleep(Duration::from_millis(half)).await;
+        tokio::task::block_in_place(|| replicas.check_lag());
+    }
+}
+
+impl Shared {
+    async fn follow_roles(self: Arc<Self>) {
+        loop {
+            self.wake.notified().await;
+            self.assign(self.environment.replicas.changes().roles.take());
+        }
+    }
+
+    /// Moves partitions to the fetchers of their leaders. A fetcher without partitions ends.
+    fn assign(&self, partitions: Vec<Arc<Partition>>) {
+        let mut assigned = self.assigned.lock();
+        let mut changes: HashMap<FetcherId, Vec<Change>> = HashMap::new();
+        for partition in partitions {
+            let key = (partition.id.topic_id, partition.id.index);
+            let wanted = partition.following().map(|following| (following.leader, self.fetcher_of(key)));
+            let before = assigned.of_partition.get(&key).copied();
+            if let Some(before) = before.filter(|before| Some(*before) != wanted) {
+                assigned.of_partition.remove(&key);
+                changes.entry(before).or_default().push(Change::Remove(key));
+                if let Some((_, count)) = assigned.fetchers.get_mut(&before) {
+                    *count -= 1;
+                }
+            }
+            let Some(wanted) = wanted else { continue };
+            if before != Some(wanted) {
+                assigned.of_partition.insert(key, wanted);
+                assigned.fetchers.entry(wanted).or_insert_with(|| (self.start_fetcher(wanted), 0)).1 += 1;
+            }
+            changes.entry(wanted).or_default().push(Change::Add(partition));
+        }
+        for (id, changes) in changes {
+            if let Some((source, _)) = assigned.fetchers.get(&id) {
+                source.change(changes);
+            }
+        }
+        assigned.fetchers.retain(|_, (_, count)| *count > 0);
+    }
+
+    fn start_fetcher(&self, id: FetcherId) -> Source {
+        let shared = self.own.clone();
+        Source::start(self.environment.clone(), id.0, move || {
+            if let Some(shared) = shared.upgrade() {
+                shared.restart(id);
+            }
+        })
+    }
+
+    /// Replaces a fetcher that failed.
+    fn restart(&self, id: FetcherId) {
+        let mut assigned = self.assigned.lock();
+        assigned.fetchers.remove(&id);
+        assigned.of_partition.retain(|_, of| *of != id);
+        drop(assigned);
+        self.assign(self.environment.replicas.opened());
+    }
+
+    fn fetcher_of(&self, key: Key) -> u64 {
+        let count = u64::try_from(self.environment.setting("num.replica.fetchers")).unwrap_or(1).max(1);
+        let mut hasher = DefaultHasher::new();
+        key.hash(&mut hasher);
+        hasher.finish() % count
+    }
+}

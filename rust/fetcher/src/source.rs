@@ -1,0 +1,330 @@
+//! One fetcher: a connection to a leader, and the partitions that it fetches through it.
+//!
+//! It sends one request at a time. What it appended is flushed before the next request, whose offsets acknowledge it
+//! (`klamm.flush.before.ack`); flushes of all fetchers share the flusher of each log directory.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use klamm_base::ErrorCode;
+use klamm_base::clock::now_ms as wall_ms;
+use klamm_client::messages::list_offsets::{EARLIEST_LOCAL, LATEST, ListOffsetsRequest, OffsetQuery};
+use klamm_client::{Connection, LinkError};
+use klamm_replica::{FetchWaiter, FetchedBatches, Partition, Position};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::task::{AbortHandle, block_in_place};
+
+use super::core::{FetcherCore, Key, Plan, Step, step};
+use super::fetchers::Environment;
+use super::messages::{FetchedPartition, ReplicaFetch, ReplicaFetchAnswer};
+
+/// The first pause after a failed connection; it doubles up to `replica.fetch.backoff.ms`.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+
+/// The pause before a fetcher that failed starts again.
+const RESTART_PAUSE: Duration = Duration::from_secs(1);
+
+/// A change of the partitions of a fetcher.
+pub enum Change {
+    Add(Arc<Partition>),
+    Remove(Key),
+}
+
+/// The side of a fetcher that its manager sees. Dropping it ends the fetcher.
+pub struct Source {
+    inbox: Arc<Inbox>,
+    task: AbortHandle,
+}
+
+#[derive(Default)]
+struct Inbox {
+    changes: Mutex<Vec<Change>>,
+    wake: Notify,
+}
+
+impl Inbox {
+    /// Returns when there are changes.
+    async fn changed(&self) {
+        loop {
+            self.wake.notified().await;
+            if !self.changes.lock().is_empty() {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Source {
+    /// Starts a fetcher without partitions. If it panics, the cause is reported and `on_failed` is called.
+    pub fn start(environment: Arc<Environment>, leader: i32, on_failed: impl FnOnce() + Send + 'static) -> Self {
+        let inbox: Arc<Inbox> = Arc::default();
+        let fetcher = Fetcher {
+            core: FetcherCore::new(environment.setting("replica.fetch.backoff.ms")),
+            environment: environment.clone(),
+            leader,
+            inbox: inbox.clone(),
+            partitions: HashMap::new(),
+            unflushed: Vec::new(),
+            connection: None,
+            pause: FIRST_PAUSE,
+            has_reported: false,
+            started: Instant::now(),
+        };
+        let running = environment.runtime.spawn(fetcher.run());
+        let task = running.abort_handle();
+        environment.runtime.clone().spawn(async move {
+            let Err(error) = running.await else { return };
+            if error.is_panic() {
+                let id = environment.replicas.node_id();
+                environment
+                    .report(format!("a fetcher of broker {id} from broker {leader} failed, and starts again: {error}"));
+                tokio::time::sleep(RESTART_PAUSE).await;
+                on_failed();
+            }
+        });
+        Self { inbox, task }
+    }
+
+    /// Hands over changes; a request that the leader holds is given up for them.
+    pub fn change(&self, changes: impl IntoIterator<Item = Change>) {
+        self.inbox.changes.lock().extend(changes);
+        self.inbox.wake.notify_one();
+    }
+}
+
+struct Fetcher {
+    environment: Arc<Environment>,
+    leader: i32,
+    inbox: Arc<Inbox>,
+    core: FetcherCore,
+    partitions: HashMap<Key, Arc<Partition>>,
+    /// Partitions whose log must be flushed before the next request.
+    unflushed: Vec<Arc<Partition>>,
+    connection: Option<Connection>,
+    pause: Duration,
+    /// The current failure of the connection is logged.
+    has_reported: bool,
+    started: Instant,
+}
+
+impl Fetcher {
+    async fn run(mut self) {
+        let inbox = self.inbox.clone();
+        loop {
+            block_in_place(|| self.take_changes());
+            self.flush().await;
+            let Some(plan) = self.core.next_plan(self.now_ms()) else {
+                let left = self.core.due_at_ms().map(|due| u64::try_from(due - self.now_ms()).unwrap_or(0).max(1));
+                // Without a delayed partition only a change can bring something to fetch.
+                let left = left.map_or(Duration::MAX, Duration::from_millis);
+                let _ = tokio::time::timeout(left, inbox.changed()).await;
+                continue;
+            };
+            let fetched = tokio::select! {
+                biased;
+                fetched = self.fetch(&plan) => fetched,
+                // The leader may hold the request for long, and it lacks the new partitions.
+                () = inbox.changed() => {
+                    self.disconnect();
+                    continue;
+                }
+            };
+            match fetched {
+                Ok(answer) => self.take_answer(answer).await,
+                Err(error) => self.fail(&error).await,
+            }
+        }
+    }
+
+    /// Monotonic.
+    fn now_ms(&self) -> i64 {
+        i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX)
+    }
+
+    fn take_changes(&mut self) {
+        let changes = std::mem::take(&mut *self.inbox.changes.lock());
+        for change in changes {
+            match change {
+                Change::Remove(key) => self.remove(key),
+                Change::Add(partition) => self.add(partition),
+            }
+        }
+    }
+
+    fn remove(&mut self, key: Key) {
+        self.core.remove(key);
+        self.partitions.remove(&key);
+    }
+
+    fn add(&mut self, partition: Arc<Partition>) {
+        let key = key_of(&partition);
+        let Some(following) = partition.following().filter(|following| following.leader == self.leader) else {
+            return self.remove(key);
+        };
+        match partition.begin_following(following.leader_epoch, wall_ms()) {
+            Ok(position) => {
+                self.note_unflushed(&partition, position);
+                self.core.add(key, following.leader_epoch, position);
+                self.partitions.insert(key, partition);
+            }
+            // Its role changed again, of which it notifies, or its directory failed.
+            Err(_) => self.remove(key),
+        }
+    }
+
+    fn note_unflushed(&mut self, partition: &Arc<Partition>, position: Position) {
+        if !position.is_flushed {
+            self.unflushed.push(partition.clone());
+        }
+    }
+
+    /// Waits until everything that was appended is flushed.
+    async fn flush(&mut self) {
+        for partition in self.unflushed.drain(..) {
+            poll_fn(|context| {
+                if partition.is_flushed() {
+                    return Poll::Ready(());
+                }
+                partition.watch_flush(Arc::new(FetchWaiter::new(context.waker().clone())));
+                if partition.is_flushed() { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+        }
+    }
+
+    async fn fetch(&mut self, plan: &Plan) -> Result<ReplicaFetchAnswer, LinkError> {
+        let environment = self.environment.clone();
+        let bounded = |name| i32::try_from(environment.setting(name)).unwrap_or(i32::MAX);
+        let request = ReplicaFetch {
+            replica_id: environment.replicas.node_id(),
+            broker_epoch: environment.replicas.broker_epoch(),
+            max_wait_ms: bounded("replica.fetch.wait.max.ms"),
+            min_bytes: bounded("replica.fetch.min.bytes"),
+            max_bytes: bounded("replica.fetch.response.max.bytes"),
+            partition_max_bytes: bounded("replica.fetch.max.bytes"),
+            plan,
+        };
+        self.call(&request).await
+    }
+
+    async fn call<R: klamm_client::messages::Request>(&mut self, request: &R) -> Result<R::Answer, LinkError> {
+        let within =
+            Duration::from_millis(u64::try_from(self.environment.setting("replica.socket.timeout.ms")).unwrap_or(0));
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.environment.connect(self.leader, within).await?,
+        };
+        let answer = connection.call(request, within).await?;
+        self.connection = Some(connection);
+        Ok(answer)
+    }
+
+    fn disconnect(&mut self) {
+        self.connection = None;
+        self.core.on_lost_connection();
+    }
+
+    async fn fail(&mut self, error: &LinkError) {
+        self.disconnect();
+        if !std::mem::replace(&mut self.has_reported, true) {
+            let (id, leader) = (self.environment.replicas.node_id(), self.leader);
+            self.environment.report(format!("broker {id} cannot fetch from broker {leader}, and tries again: {error}"));
+        }
+        // A change of leaders ends the pause.
+        let inbox = self.inbox.clone();
+        let _ = tokio::time::timeout(self.pause, inbox.changed()).await;
+        let most =
+            Duration::from_millis(u64::try_from(self.environment.setting("replica.fetch.backoff.ms")).unwrap_or(0));
+        self.pause = (2 * self.pause).min(most.max(FIRST_PAUSE));
+    }
+
+    async fn take_answer(&mut self, answer: ReplicaFetchAnswer) {
+        (self.pause, self.has_reported) = (FIRST_PAUSE, false);
+        if !self.core.on_session(answer.error, answer.session_id) {
+            return;
+        }
+        let mut lost = Vec::new();
+        block_in_place(|| {
+            for fetched in answer.partitions {
+                match step(fetched.error, fetched.diverging) {
+                    Step::FindOffsets => lost.push(fetched.key),
+                    step => self.take(&fetched, step),
+                }
+            }
+        });
+        for key in lost {
+            self.find_offsets(key).await;
+        }
+    }
+
+    fn take(&mut self, fetched: &FetchedPartition, step: Step) {
+        let key = fetched.key;
+        let (Some(partition), Some(epoch)) = (self.partitions.get(&key).cloned(), self.core.leader_epoch(key)) else {
+            return;
+        };
+        let moved = match step {
+            Step::Append => {
+                let FetchedPartition { records, high_watermark, log_start_offset, .. } = fetched;
+                let (high_watermark, log_start_offset) = (*high_watermark, *log_start_offset);
+                let batches = FetchedBatches { records, high_watermark, log_start_offset };
+                partition.append_fetched(epoch, &batches, wall_ms())
+            }
+            Step::Truncate(at, end_offset) => partition.truncate_diverging(epoch, (at, end_offset), wall_ms()),
+            Step::Delay | Step::FindOffsets => Err(fetched.error),
+            Step::Stop => return self.remove(key),
+        };
+        self.moved(&partition, moved);
+    }
+
+    fn moved(&mut self, partition: &Arc<Partition>, moved: Result<Position, ErrorCode>) {
+        let key = key_of(partition);
+        match moved {
+            Ok(position) => {
+                self.note_unflushed(partition, position);
+                self.core.moved(key, position);
+            }
+            // The directory has failed.
+            Err(ErrorCode::KAFKA_STORAGE_ERROR) => self.remove(key),
+            Err(_) => self.core.delay(key, self.now_ms()),
+        }
+    }
+
+    /// The leader's log does not contain the offset that was fetched.
+    async fn find_offsets(&mut self, key: Key) {
+        let (Some(partition), Some(epoch)) = (self.partitions.get(&key).cloned(), self.core.leader_epoch(key)) else {
+            return;
+        };
+        let mut ends = [0; 2];
+        for (end, timestamp) in ends.iter_mut().zip([EARLIEST_LOCAL, LATEST]) {
+            let query = OffsetQuery { partition: key.1, leader_epoch: epoch, timestamp };
+            let request = ListOffsetsRequest {
+                replica_id: self.environment.replicas.node_id(),
+                read_committed: false,
+                topic: &partition.id.topic,
+                partitions: &[query],
+            };
+            match self.call(&request).await.as_deref() {
+                Ok([found]) if !found.error.is_error() && found.offset >= 0 => *end = found.offset,
+                Ok(_) => return self.core.delay(key, self.now_ms()),
+                Err(error) => return self.fail(error).await,
+            }
+        }
+        let [leader_start, leader_end] = ends;
+        let moved = block_in_place(|| partition.move_into(epoch, leader_start, leader_end, wall_ms()));
+        self.moved(&partition, moved);
+    }
+}
+
+fn key_of(partition: &Partition) -> Key {
+    (partition.id.topic_id, partition.id.index)
+}

@@ -1,0 +1,175 @@
+//! How a connection answers: the responses that are due, in the order of the requests.
+
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Instant;
+
+use klamm_quorum::Looked;
+use klamm_wire::header::ResponseHeader;
+
+use super::{Connection, Ending};
+use crate::answer::{Answer, Frame};
+use crate::core::Core;
+use crate::events::Request;
+use crate::handlers::fetch::WaitingFetch;
+use crate::handlers::produce::WaitingProduce;
+use crate::link::{Link, Reply};
+use crate::pending::{Owed, Pending};
+use crate::pipeline::Measured;
+use crate::transport::Transport;
+
+/// The state of the oldest request that has no response yet.
+enum Due {
+    Waits,
+    Answered(Frame),
+    /// Python requires closing the connection.
+    Close,
+}
+
+/// What a response depends on besides its request.
+struct Answering<'a> {
+    core: &'a Core,
+    link: &'a Arc<Link>,
+    waker: &'a Waker,
+    /// Whether requests wait no longer, because the connection ends.
+    is_ending: bool,
+}
+
+impl<T: Transport> Connection<T> {
+    /// Moves the responses that are due to the output, in order.
+    pub(super) fn answer_pending(&mut self, waker: &Waker) -> Result<(), Ending> {
+        while let Some(owed) = self.pending.front_mut() {
+            let is_ending = self.ending.is_some() || self.gives_up_at.is_some();
+            let answering = Answering { core: &self.core, link: &self.link, waker, is_ending };
+            let frame = match answering.due(owed)? {
+                Due::Waits => break,
+                Due::Answered(frame) => frame,
+                Due::Close => {
+                    self.ending = Some(Ending::Quiet);
+                    Frame::default()
+                }
+            };
+            if let Some(owed) = self.pending.pop_front() {
+                self.send(frame, owed.asked);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Answering<'_> {
+    fn due(&self, owed: &mut Owed) -> Result<Due, Ending> {
+        let measured = owed.asked.measured.as_deref_mut();
+        match &mut owed.pending {
+            Pending::Ready(frame) => Ok(Due::Answered(std::mem::take(frame))),
+            Pending::Acks(frame, waiting) => Ok(produced(frame, waiting, measured)),
+            Pending::Fetch(waiting) => self.fetched(waiting, measured),
+            Pending::Replica(_) => self.fetched_by_replica(&mut owed.pending, measured),
+            Pending::Outside { handle, header } => self.replied(*handle, *header, measured),
+        }
+    }
+
+    fn fetched(&self, waiting: &mut WaitingFetch, measured: Option<&mut Measured>) -> Result<Due, Ending> {
+        let is_late = self.is_ending || Instant::now() >= waiting.deadline;
+        if !is_late && !waiting.is_woken() {
+            return Ok(Due::Waits);
+        }
+        let mut answer = Answer::after(Vec::new());
+        answer.begin(waiting.header());
+        if measured.is_some() {
+            answer.writer.count_errors();
+        }
+        if !waiting.answer_or_wait(self.core, &mut answer, self.waker, is_late) {
+            return Ok(Due::Waits);
+        }
+        if let Some(measured) = measured {
+            measured.answered();
+            measured.has_errors(answer.writer.take_errors());
+        }
+        finished(answer).map(Due::Answered)
+    }
+
+    /// A fetch of the quorum's log that can no longer be answered here is passed to Python.
+    fn fetched_by_replica(&self, pending: &mut Pending, measured: Option<&mut Measured>) -> Result<Due, Ending> {
+        let Pending::Replica(waiting) = pending else { unreachable!("matched by the caller") };
+        let is_past = waiting.deadline().is_none_or(|deadline| Instant::now() >= deadline);
+        match waiting.look(self.is_ending || is_past) {
+            Looked::Waits => Ok(Due::Waits),
+            Looked::Answered(body) => {
+                measured.into_iter().for_each(Measured::answered);
+                whole(waiting.header, &body).map(Due::Answered)
+            }
+            Looked::Outside => {
+                let ask = |request| ask_outside(self.core, self.link, request, self.waker);
+                if let Some(handle) = waiting.hand_on(ask) {
+                    *pending = Pending::Outside { handle, header: waiting.header };
+                }
+                Ok(Due::Waits)
+            }
+        }
+    }
+
+    /// The response of Python, if there is one.
+    fn replied(&self, handle: u64, header: ResponseHeader, measured: Option<&mut Measured>) -> Result<Due, Ending> {
+        let Some(reply) = self.link.take_reply(handle) else { return Ok(Due::Waits) };
+        measured.into_iter().for_each(|measured| measured.answered_outside(self.link.take_begun(handle)));
+        match reply {
+            Reply::Close => Ok(Due::Close),
+            Reply::Body(body) => whole(header, &body).map(Due::Answered),
+            Reply::BodyWithSlices(body, slices) => {
+                let mut answer = Answer::after(Vec::new());
+                answer.begin(header);
+                let start = answer.writer.len();
+                answer.writer.slice(&body);
+                slices.into_iter().for_each(|(position, slice)| answer.add_slice(start + position, slice));
+                finished(answer).map(Due::Answered)
+            }
+        }
+    }
+}
+
+/// The response to a produce, once its partitions have committed the records or the wait is over.
+fn produced(frame: &mut Frame, waiting: &mut WaitingProduce, measured: Option<&mut Measured>) -> Due {
+    if !waiting.wait.is_done() && Instant::now() < waiting.deadline {
+        return Due::Waits;
+    }
+    waiting.settle(frame);
+    if let Some(measured) = measured {
+        measured.answered();
+        waiting.wait.codes().for_each(|code| measured.has_later_error(code));
+    }
+    Due::Answered(std::mem::take(frame))
+}
+
+/// Passes a request to Python; returns its handle, or the request if there is no room for it: then `waker` is woken
+/// later.
+pub(super) fn ask_outside(
+    core: &Core,
+    link: &Arc<Link>,
+    request: Box<Request>,
+    waker: &Waker,
+) -> Result<u64, Box<Request>> {
+    let handle = request.handle;
+    // Registered before it can be answered.
+    core.expect_reply(handle, link);
+    let pushed = core.events.push_request(request, waker);
+    if pushed.is_err() {
+        core.forget_handle(handle);
+    }
+    pushed.map(|()| handle)
+}
+
+/// A response whose body is complete.
+pub(super) fn whole(header: ResponseHeader, body: &[u8]) -> Result<Frame, Ending> {
+    let mut answer = Answer::after(Vec::new());
+    answer.begin(header);
+    answer.writer.slice(body);
+    finished(answer)
+}
+
+fn finished(mut answer: Answer) -> Result<Frame, Ending> {
+    match answer.finish() {
+        Ok(()) => Ok(answer.split().1),
+        Err(error) => Err(Ending::Refused(error.to_string())),
+    }
+}

@@ -1,0 +1,299 @@
+//! `Engine`: one node's log directories, partitions and network.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use klamm_base::{ErrorCode, Uuid};
+use klamm_config::Settings;
+use klamm_engine::appender::OwnBatch;
+use klamm_engine::engine::Engine as NodeEngine;
+use klamm_net::{Event, ListenerLimits, Reply, SupportedFeatures};
+use klamm_records::control::control_kind;
+use klamm_records::{BatchBuilder, BatchFields, Codec, Compression, RecordsError, batches, records};
+use klamm_wire::api_versions::ApiRange;
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+
+use super::boot::{self, ListenerRow};
+use super::distribution::Distribution;
+use super::events::event;
+use crate::config::ConfigError;
+use crate::id::Id;
+use crate::metadata::image::Image;
+use crate::metadata::records::extract_uuid;
+use crate::runtime::SharedRuntime;
+
+/// Most bytes that the records of a batch in a log of this node take.
+const DECOMPRESSED_BYTES_MAX: usize = 128 << 20;
+
+/// See `node.pyi`.
+#[pyclass(frozen, module = "klamm._engine.node")]
+pub struct Engine {
+    pub engine: NodeEngine,
+    runtime: Mutex<Option<SharedRuntime>>,
+    /// Makes the exception of a code and a message.
+    partition_error: Py<PyAny>,
+}
+
+type NullableBytes<'py> = Option<Bound<'py, PyBytes>>;
+/// Key and value of each record.
+type CoordinatorRecords<'py> = Vec<(NullableBytes<'py>, NullableBytes<'py>)>;
+type ProducerRow = (i64, i32, i32, i64, i32, i64);
+/// Path, directory id, why it is out of use, and its partitions with their sizes.
+type DirRow = (PathBuf, Id, Option<String>, Vec<(String, i32, u64)>);
+type RecordRow<'py> = (i64, NullableBytes<'py>, NullableBytes<'py>, i64, bool);
+
+fn build(records: &CoordinatorRecords<'_>, timestamp_ms: i64, codec: Codec) -> Result<Vec<u8>, RecordsError> {
+    let mut builder = BatchBuilder::new(BatchFields::default(), Compression::of(codec));
+    for (key, value) in records {
+        let [key, value] = [key, value].map(|it| it.as_ref().map(|bytes| bytes.as_bytes()));
+        builder.append(timestamp_ms, key, value, &[])?;
+    }
+    builder.finish()
+}
+
+#[pymethods]
+impl Engine {
+    #[getter]
+    fn event_fd(&self) -> i32 {
+        self.engine.server().event_fd().unwrap_or(-1)
+    }
+
+    fn drain<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyList>> {
+        let (rows, image) = (PyList::empty(py), self.engine.replicas().image());
+        for found in self.engine.server().drain(most) {
+            let handle = if let Event::Request(request) = &found { Some(request.handle) } else { None };
+            match (event(py, found, &image), handle) {
+                (Ok(row), _) => rows.append(row)?,
+                // No memory for the request: its connection ends, and the other events are given all the same.
+                (Err(_), Some(handle)) => self.engine.server().answer_all(std::iter::once((handle, Reply::Close))),
+                (Err(error), None) => return Err(error),
+            }
+        }
+        Ok(rows)
+    }
+
+    fn listen(&self, listener: ListenerRow) -> PyResult<(String, u16)> {
+        let options = boot::listener(listener);
+        let address = self.engine.server().listen(&options).map_err(|error| {
+            let place = format!("cannot listen on {}:{}: {error}", options.host, options.port);
+            PyOSError::new_err((error.raw_os_error(), place))
+        })?;
+        Ok((address.ip().to_string(), address.port()))
+    }
+
+    fn close_listener(&self, name: &str) -> bool {
+        self.engine.server().close_listener(name)
+    }
+
+    #[pyo3(signature = (*, most, creation_rate, inter_broker))]
+    fn set_listener_limits(
+        &self,
+        most: HashMap<String, usize>,
+        creation_rate: HashMap<String, usize>,
+        inter_broker: Option<String>,
+    ) {
+        self.engine.server().set_listener_limits(ListenerLimits { most, creation_rate, inter_broker });
+    }
+
+    fn open(&self, listener: &str) -> bool {
+        self.engine.server().open(listener)
+    }
+
+    #[pyo3(signature = (ranges, kraft_version))]
+    fn set_supported_features(&self, ranges: Vec<(String, i16, i16)>, kraft_version: i16) {
+        self.engine.server().set_supported_features(SupportedFeatures { ranges, kraft_version });
+    }
+
+    fn set_controller_apis(&self, apis: Option<HashMap<i16, (i16, i16)>>) {
+        let range = |(key, (version_min, version_max))| ApiRange { key, version_min, version_max };
+        self.engine.server().set_controller_apis(apis.map(|apis| apis.into_iter().map(range).collect()));
+    }
+
+    fn answer(&self, py: Python<'_>, answers: Vec<(u64, Option<Bound<'_, PyBytes>>)>) {
+        let reply = |body: Option<Bound<'_, PyBytes>>| {
+            body.map_or(Reply::Close, |body| Reply::Body(Bytes::copy_from_slice(body.as_bytes())))
+        };
+        let answers: Vec<_> = answers.into_iter().map(|(handle, body)| (handle, reply(body))).collect();
+        py.detach(|| self.engine.server().answer_all(answers.into_iter()));
+    }
+
+    fn publish(&self, py: Python<'_>, image: &Image) -> Vec<(Id, Id, i32)> {
+        let image = image.0.clone();
+        let unassigned = py.detach(|| self.engine.publish(image));
+        unassigned.into_iter().map(|at| (Id(at.directory_id), Id(at.topic_id), at.partition)).collect()
+    }
+
+    fn must_recover(&self, topic_id: &Bound<'_, PyAny>, partition: i32) -> PyResult<bool> {
+        Ok(self.engine.replicas().must_recover(extract_uuid(topic_id)?, partition))
+    }
+
+    fn open_partition(&self, py: Python<'_>, topic_id: &Bound<'_, PyAny>, partition: i32) -> PyResult<()> {
+        self.partition(py, topic_id, partition).map(drop)
+    }
+
+    fn open_the_rest(&self, inter_broker_listener: String) -> PyResult<()> {
+        Ok(self.engine.open_the_rest(inter_broker_listener)?)
+    }
+
+    fn alter_partition_request<'py>(&self, py: Python<'py>, broker_epoch: i64) -> Option<Bound<'py, PyBytes>> {
+        let body = py.detach(|| self.engine.isr().next_request(broker_epoch))?;
+        Some(PyBytes::new(py, &body))
+    }
+
+    fn on_alter_partition_response(&self, py: Python<'_>, body: Option<&[u8]>) {
+        py.detach(|| self.engine.isr().on_response(body));
+    }
+
+    fn set_settings(&self, py: Python<'_>, settings: HashMap<String, String>) -> PyResult<()> {
+        let settings = Settings::new(settings).map_err(|error| ConfigError::new_err(error.to_string()))?;
+        py.detach(|| self.engine.set_settings(settings));
+        Ok(())
+    }
+
+    #[pyo3(signature = (topic_id, batches, timestamp_ms, codec=0))]
+    fn append(
+        &self,
+        topic_id: &Bound<'_, PyAny>,
+        batches: Vec<(i32, u64, CoordinatorRecords<'_>)>,
+        timestamp_ms: i64,
+        codec: i16,
+    ) -> PyResult<()> {
+        let codec =
+            Codec::from_id(codec).ok_or_else(|| PyValueError::new_err(format!("no codec has the id {codec}")))?;
+        let topic = extract_uuid(topic_id)?;
+        let mut built = Vec::with_capacity(batches.len());
+        for (index, token, records) in batches {
+            match build(&records, timestamp_ms, codec) {
+                Ok(batch) => built.push(OwnBatch { index, batch, token }),
+                Err(error) => self.engine.server().events().push_acked(token, ErrorCode(error.error_code())),
+            }
+        }
+        Ok(self.engine.append(topic, built)?)
+    }
+
+    fn read_records<'py>(
+        &self,
+        py: Python<'py>,
+        topic_id: &Bound<'_, PyAny>,
+        partition: i32,
+        offset: i64,
+        max_bytes: usize,
+    ) -> PyResult<(i64, Bound<'py, PyList>)> {
+        let topic = extract_uuid(topic_id)?;
+        let bytes = py.detach(|| self.engine.read(topic, partition, offset, max_bytes));
+        let (from, bytes) = bytes.map_err(|code| self.refused(py, code, None))?;
+        let (mut next, mut rows, mut buffer) = (offset, Vec::<RecordRow<'py>>::new(), Vec::new());
+        for batch in batches(&bytes).map_while(Result::ok) {
+            let header = batch.header();
+            next = header.next_offset();
+            let producer_id = if header.is_transactional() { header.producer_id() } else { -1 };
+            let damaged = |error: RecordsError| {
+                self.refused(py, ErrorCode::CORRUPT_MESSAGE, Some(format!("offset {}: {error}", header.base_offset())))
+            };
+            for record in records(batch, &mut buffer, DECOMPRESSED_BYTES_MAX).map_err(damaged)? {
+                let record = record.map_err(damaged)?;
+                if record.offset < from {
+                    continue;
+                }
+                let key = match header.is_control() {
+                    true => Some(PyBytes::new(py, &control_kind(record.key).map_err(damaged)?.to_be_bytes())),
+                    false => record.key.map(|key| PyBytes::new(py, key)),
+                };
+                let value = record.value.map(|value| PyBytes::new(py, value));
+                rows.push((record.offset, key, value, producer_id, header.is_control()));
+            }
+        }
+        Ok((next, PyList::new(py, rows)?))
+    }
+
+    fn delete_records(
+        &self,
+        py: Python<'_>,
+        topic_id: &Bound<'_, PyAny>,
+        partition: i32,
+        offset: i64,
+    ) -> PyResult<i64> {
+        let partition = self.partition(py, topic_id, partition)?;
+        partition.delete_records(offset).map_err(|code| self.refused(py, code, None))
+    }
+
+    fn high_watermark(&self, py: Python<'_>, topic_id: &Bound<'_, PyAny>, partition: i32) -> PyResult<i64> {
+        use klamm_log::LogOwner;
+        Ok(self.partition(py, topic_id, partition)?.high_watermark())
+    }
+
+    fn producers(&self, py: Python<'_>, topic_id: &Bound<'_, PyAny>, partition: i32) -> PyResult<Vec<ProducerRow>> {
+        let partition = self.partition(py, topic_id, partition)?;
+        Ok(partition.with(|log| {
+            let row = |(id, entry): (i64, &klamm_log::producers::Entry)| {
+                let last_sequence = entry.last_batch().map_or(-1, |batch| batch.last_sequence);
+                let (epoch, coordinator_epoch) = (i32::from(entry.producer_epoch), entry.coordinator_epoch);
+                (id, epoch, last_sequence, entry.last_timestamp, coordinator_epoch, entry.txn_first_offset)
+            };
+            log.producers().map(row).collect()
+        }))
+    }
+
+    fn log_dirs(&self, py: Python<'_>) -> Vec<DirRow> {
+        let replicas = self.engine.replicas();
+        let row = |(dir, sizes): (&Arc<klamm_log::LogDir>, Vec<(String, i32, u64)>)| {
+            (dir.path().to_owned(), Id(dir.id()), dir.offline_cause().map(str::to_owned), sizes)
+        };
+        py.detach(|| replicas.logs().dirs().iter().zip(replicas.sizes()).map(row).collect())
+    }
+
+    #[getter]
+    fn previous_broker_epoch(&self) -> i64 {
+        self.engine.replicas().logs().previous_broker_epoch()
+    }
+
+    fn counters(&self) -> HashMap<String, u64> {
+        self.engine.counters().into_iter().collect()
+    }
+
+    fn measure_requests(&self, is_on: bool) {
+        self.engine.server().request_metrics().measure(is_on);
+    }
+
+    fn request_metrics(&self) -> HashMap<String, Distribution> {
+        let found = self.engine.server().request_metrics().distributions().into_iter();
+        found.map(|metric| (metric.name.clone(), Distribution(metric))).collect()
+    }
+
+    fn stop_accepting(&self) {
+        self.engine.server().stop_accepting();
+    }
+
+    fn shutdown(&self, py: Python<'_>, broker_epoch: i64) {
+        py.detach(|| {
+            self.engine.shutdown(broker_epoch);
+            let runtime = self.runtime.lock().expect("nothing panics with it").take();
+            drop(runtime);
+        });
+    }
+}
+
+impl Engine {
+    /// The engine of a node whose tasks run on `runtime`; `partition_error` makes an exception of a code and a message.
+    pub fn new_from(engine: NodeEngine, runtime: SharedRuntime, partition_error: Py<PyAny>) -> Self {
+        Self { engine, runtime: Mutex::new(Some(runtime)), partition_error }
+    }
+
+    fn refused(&self, py: Python<'_>, code: ErrorCode, message: Option<String>) -> PyErr {
+        self.partition_error.bind(py).call1((code.0, message)).map_or_else(|error| error, PyErr::from_value)
+    }
+
+    fn partition(
+        &self,
+        py: Python<'_>,
+        topic_id: &Bound<'_, PyAny>,
+        index: i32,
+    ) -> PyResult<Arc<klamm_replica::Partition>> {
+        let topic: Uuid = extract_uuid(topic_id)?;
+        py.detach(|| self.engine.replicas().get(topic, index)).map_err(|code| self.refused(py, code, None))
+    }
+}

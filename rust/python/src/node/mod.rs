@@ -1,0 +1,16 @@
+//! The engine of one node: its start, partitions, network, events and metrics.
+
+pub(crate) mod boot;
+mod distribution;
+pub(crate) mod engine;
+mod events;
+
+use pyo3::prelude::*;
+
+/// Adds what this folder defines to the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<boot::Boot>()?;
+    module.add_class::<engine::Engine>()?;
+    module.add_class::<distribution::Distribution>()?;
+    events::register(module)
+}

@@ -1,0 +1,542 @@
+//! The replication state of one partition on this broker, without clock, file, lock or socket.
+//!
+//! [`PartitionCore`] holds role, leader epoch, partition epoch, assignment, ISR, the progress of the other replicas, the
+//! high watermark, and the requests that wait for it. Events come in with the time and with the offsets of the log, and
+//! [`Effects`] go out. The caller owns the log, and carries the effects out after it has released its lock.
+//!
+//! Invariants, as in the model of KIP-966:
+//! 1. The high watermark never decreases, except when the log is truncated below it.
+//! 2. A leader's high watermark is at most what each member of the maximal ISR (committed and proposed) is known to hold.
+//! 3. Only a new leader epoch resets the start offset of the epoch and the progress of replicas.
+//! 4. Without leadership no append is acknowledged.
+//! 5. At most one change of the ISR is proposed at a time, and it holds until the controller's answer or a newer image.
+//! 6. An image with an older or the same partition epoch and the same leader changes nothing.
+//!
+//! Source: `Partition` and `Replica` of Apache Kafka 4.3, KIP-497, KIP-903, KIP-966.
+
+mod isr;
+mod leader;
+mod progress;
+#[cfg(test)]
+mod tests;
+mod waiting;
+
+use klamm_base::ErrorCode;
+
+pub use isr::{IsrMember, IsrProposal};
+use leader::Leader;
+use waiting::Waiting;
+pub use waiting::{Awaits, Waiter};
+
+/// The offsets of the log at an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogOffsets {
+    pub start: i64,
+    pub end: i64,
+    /// Up to where this broker counts itself for the high watermark: the flushed offset, or the end.
+    pub counted: i64,
+}
+
+/// What an image says about a broker that has a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BrokerStanding {
+    pub epoch: i64,
+    /// Neither fenced nor in controlled shutdown.
+    pub is_active: bool,
+}
+
+/// The brokers of the image.
+pub trait Brokers {
+    /// `None` if the broker is not registered.
+    fn standing(&self, broker_id: i32) -> Option<BrokerStanding>;
+}
+
+/// The time and the brokers of the image at an event.
+#[derive(Clone, Copy)]
+struct Context<'a> {
+    now_ms: i64,
+    brokers: &'a dyn Brokers,
+    /// `replica.lag.time.max.ms`
+    lag_max_ms: i64,
+}
+
+/// A partition of the image, as its replicas need it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assignment {
+    /// -1: none.
+    pub leader: i32,
+    pub leader_epoch: i32,
+    pub partition_epoch: i32,
+    pub replicas: Vec<i32>,
+    pub isr: Vec<i32>,
+}
+
+/// One partition in a follower's Fetch request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FollowerFetch {
+    pub replica_id: i32,
+    /// -1: the follower does not send it (before Fetch v15).
+    pub broker_epoch: i64,
+    pub fetch_offset: i64,
+    pub log_start_offset: i64,
+    /// The end of the leader's log when the fetch was read.
+    pub leader_end_offset: i64,
+}
+
+/// A change of role to carry out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoleChange {
+    /// This broker leads from `start_offset` on: the log records the epoch.
+    Lead { epoch: i32, start_offset: i64 },
+    /// Another broker leads: this one fetches from it.
+    Follow { leader: i32, epoch: i32 },
+    /// No broker leads, or this replica was deleted or failed.
+    Stop,
+}
+
+/// What the caller carries out, without the partition's lock. It is reused, so that notifying few requests allocates
+/// nothing.
+#[must_use = "requests wait for these"]
+#[derive(Debug)]
+pub struct Effects<A, F> {
+    /// Acknowledgements of appends, with the error code for each.
+    pub acks: Vec<(A, ErrorCode)>,
+    /// Fetches that look again.
+    pub fetches: Vec<F>,
+    /// The ISR to propose to the controller (AlterPartition).
+    pub proposal: Option<IsrProposal>,
+    pub role: Option<RoleChange>,
+}
+
+impl<A, F> Default for Effects<A, F> {
+    fn default() -> Self {
+        Self { acks: Vec::new(), fetches: Vec::new(), proposal: None, role: None }
+    }
+}
+
+enum Role {
+    Leader(Leader),
+    /// The leader, or -1.
+    Follower {
+        leader: i32,
+    },
+    /// Deleted, or its log directory failed: final.
+    Offline(ErrorCode),
+}
+
+/// The controller's answer to a proposed ISR.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IsrAnswer {
+    pub leader_epoch: i32,
+    pub partition_epoch: i32,
+    pub isr: Vec<i32>,
+}
+
+/// One partition. `A` answers an append, `F` wakes a fetch.
+pub struct PartitionCore<A, F> {
+    node_id: i32,
+    /// `replica.lag.time.max.ms`
+    lag_max_ms: i64,
+    /// The latest time of an event, monotonic. An append reads no clock: a replica that is about to join the ISR then holds
+    /// the high watermark back for longer, at most until the next lag check.
+    now_ms: i64,
+    leader_epoch: i32,
+    partition_epoch: i32,
+    replicas: Vec<i32>,
+    role: Role,
+    high_watermark: i64,
+    /// `min.insync.replicas`
+    min_insync_replicas: usize,
+    waiting: Waiting<A, F>,
+}
+
+impl<A, F: Waiter> PartitionCore<A, F> {
+    /// A replica that has no role yet. `high_watermark` is the checkpointed one.
+    pub fn new(node_id: i32, lag_max_ms: i64, high_watermark: i64, min_insync_replicas: usize) -> Self {
+        Self {
+            node_id,
+            lag_max_ms,
+            now_ms: i64::MIN,
+            leader_epoch: -1,
+            partition_epoch: -1,
+            replicas: Vec::new(),
+            role: Role::Follower { leader: -1 },
+            high_watermark,
+            min_insync_replicas,
+            waiting: Waiting::default(),
+        }
+    }
+
+    /// The newest leader epoch of an image.
+    pub fn leader_epoch(&self) -> i32 {
+        self.leader_epoch
+    }
+
+    pub fn partition_epoch(&self) -> i32 {
+        self.partition_epoch
+    }
+
+    pub fn high_watermark(&self) -> i64 {
+        self.high_watermark
+    }
+
+    /// The leader that this replica follows.
+    pub fn following(&self) -> Option<i32> {
+        match self.role {
+            Role::Follower { leader } if leader >= 0 => Some(leader),
+            _ => None,
+        }
+    }
+
+    /// `None` unless this broker leads.
+    pub fn epoch_start_offset(&self) -> Option<i64> {
+        self.leader().ok().map(|leader| leader.epoch_start_offset)
+    }
+
+    /// The committed ISR; empty unless this broker leads.
+    pub fn isr(&self) -> &[i32] {
+        self.leader().map_or(&[], |leader| leader.isr.committed())
+    }
+
+    /// Whether this broker leads; otherwise the error to return.
+    pub fn check_leader(&self) -> Result<(), ErrorCode> {
+        self.leader().map(drop)
+    }
+
+    /// Checks the leader epoch that a request expects (-1: none).
+    pub fn check_epoch(&self, expected: i32) -> Result<(), ErrorCode> {
+        match expected {
+            -1 => Ok(()),
+            epoch if epoch < self.leader_epoch => Err(ErrorCode::FENCED_LEADER_EPOCH),
+            epoch if epoch > self.leader_epoch => Err(ErrorCode::UNKNOWN_LEADER_EPOCH),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether an append with acks=all may begin.
+    pub fn check_min_isr(&self) -> Result<(), ErrorCode> {
+        let has_min_isr = self.leader()?.isr.committed().len() >= self.min_isr();
+        if has_min_isr { Ok(()) } else { Err(ErrorCode::NOT_ENOUGH_REPLICAS) }
+    }
+
+    /// The replica of a follower's fetch, or the error: with a leader epoch in its request it knows this leadership, so
+    /// that its assignment is one that this broker does not know yet.
+    pub fn check_follower(&self, replica_id: i32, has_epoch: bool) -> Result<(), ErrorCode> {
+        match self.leader()?.progress_of(replica_id) {
+            Some(_) => Ok(()),
+            None if has_epoch => Err(ErrorCode::UNKNOWN_LEADER_EPOCH),
+            None => Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),
+        }
+    }
+
+    /// The smallest log start offset of this replica and of all others whose broker is alive (DeleteRecords).
+    pub fn low_watermark(&self, offsets: &LogOffsets, brokers: &dyn Brokers) -> Result<i64, ErrorCode> {
+        Ok(self.leader()?.low_watermark(offsets, self.context(brokers)))
+    }
+
+    /// Applies a partition of a newer image.
+    pub fn on_assignment(
+        &mut self,
+        assignment: &Assignment,
+        offsets: &LogOffsets,
+        now_ms: i64,
+        brokers: &dyn Brokers,
+        effects: &mut Effects<A, F>,
+    ) {
+        self.now_ms = self.now_ms.max(now_ms);
+        let leads = assignment.leader == self.node_id;
+        let is_same_role = match &self.role {
+            Role::Offline(_) => return,
+            Role::Leader(_) => leads,
+            Role::Follower { leader } => *leader == assignment.leader,
+        };
+        let is_newer = assignment.partition_epoch > self.partition_epoch;
+        if assignment.leader_epoch < self.leader_epoch || !is_newer && is_same_role {
+            return;
+        }
+        let is_new_epoch = assignment.leader_epoch > self.leader_epoch;
+        self.leader_epoch = assignment.leader_epoch;
+        self.partition_epoch = assignment.partition_epoch;
+        self.replicas.clone_from(&assignment.replicas);
+        if leads {
+            self.lead(assignment, is_new_epoch, offsets, brokers, effects);
+        } else {
+            self.follow(assignment.leader, is_new_epoch, effects);
+        }
+    }
+
+    fn lead(
+        &mut self,
+        assignment: &Assignment,
+        is_new_epoch: bool,
+        offsets: &LogOffsets,
+        brokers: &dyn Brokers,
+        effects: &mut Effects<A, F>,
+    ) {
+        match &mut self.role {
+            Role::Leader(leader) => {
+                leader.on_assignment(self.node_id, assignment);
+                if is_new_epoch {
+                    leader.begin_epoch(offsets.end, self.now_ms);
+                }
+            }
+            role => {
+                *role = Role::Leader(Leader::new(self.node_id, assignment, offsets.end, self.now_ms));
+                self.high_watermark = self.high_watermark.clamp(offsets.start, offsets.end);
+                effects.fetches.extend(self.waiting.take_fetches());
+            }
+        }
+        if is_new_epoch {
+            effects.role = Some(RoleChange::Lead { epoch: self.leader_epoch, start_offset: offsets.end });
+        }
+        self.advance(offsets, brokers, effects);
+    }
+
+    fn follow(&mut self, leader: i32, is_new_epoch: bool, effects: &mut Effects<A, F>) {
+        let had_role = std::mem::replace(&mut self.role, Role::Follower { leader });
+        let is_same = matches!(had_role, Role::Follower { leader: before } if before == leader);
+        if is_same && !is_new_epoch {
+            return;
+        }
+        self.waiting.fail_acks(ErrorCode::NOT_LEADER_OR_FOLLOWER, effects);
+        effects.fetches.extend(self.waiting.take_fetches());
+        effects.role = Some(match leader {
+            -1 => RoleChange::Stop,
+            leader => RoleChange::Follow { leader, epoch: self.leader_epoch },
+        });
+    }
+
+    /// Stops serving for good: waiting requests and all later ones receive `code`. An error of the log directory is not
+    /// replaced by another one.
+    pub fn go_offline(&mut self, code: ErrorCode, effects: &mut Effects<A, F>) {
+        if matches!(self.role, Role::Offline(ErrorCode::KAFKA_STORAGE_ERROR)) {
+            return;
+        }
+        self.role = Role::Offline(code);
+        self.waiting.fail_acks(code, effects);
+        effects.fetches.extend(self.waiting.take_fetches());
+        effects.role = Some(RoleChange::Stop);
+    }
+
+    /// The leader appended: fetches of followers look again, and the high watermark may advance.
+    pub fn on_appended(&mut self, offsets: &LogOffsets, brokers: &dyn Brokers, effects: &mut Effects<A, F>) {
+        self.waiting.wake_fetches(Awaits::LogEnd, effects);
+        self.advance(offsets, brokers, effects);
+    }
+
+    /// More of the log is flushed.
+    pub fn on_flushed(&mut self, offsets: &LogOffsets, brokers: &dyn Brokers, effects: &mut Effects<A, F>) {
+        self.advance(offsets, brokers, effects);
+    }
+
+    /// A follower fetched: everything below the offset of its fetch is in its log.
+    pub fn on_follower_fetch(
+        &mut self,
+        fetch: &FollowerFetch,
+        offsets: &LogOffsets,
+        now_ms: i64,
+        brokers: &dyn Brokers,
+        effects: &mut Effects<A, F>,
+    ) -> Result<(), ErrorCode> {
+        self.now_ms = self.now_ms.max(now_ms);
+        let (high_watermark, context) = (self.high_watermark, self.context(brokers));
+        let leader = self.leader_mut()?;
+        let has_moved = leader.on_fetch(fetch, context)?;
+        let may_join = leader.may_join(fetch.replica_id, high_watermark, context);
+        if may_join {
+            self.propose(|leader| leader.isr_with(fetch.replica_id), effects);
+        }
+        if has_moved || may_join {
+            self.advance(offsets, brokers, effects);
+        }
+        Ok(())
+    }
+
+    /// Time passed: replicas that lag leave the ISR, and no longer hold back the high watermark. Called every half of
+    /// `replica.lag.time.max.ms`.
+    pub fn on_lag_check(
+        &mut self,
+        offsets: &LogOffsets,
+        now_ms: i64,
+        brokers: &dyn Brokers,
+        effects: &mut Effects<A, F>,
+    ) {
+        self.now_ms = self.now_ms.max(now_ms);
+        let context = self.context(brokers);
+        let Role::Leader(leader) = &mut self.role else { return };
+        if !leader.isr.is_pending()
+            && let Some(left) = leader.isr_without_lagging(self.node_id, offsets.end, context)
+        {
+            self.propose(|_| left, effects);
+        }
+        self.advance(offsets, brokers, effects);
+    }
+
+    fn propose(&mut self, isr: impl FnOnce(&Leader) -> Vec<i32>, effects: &mut Effects<A, F>) {
+        let (node_id, leader_epoch, partition_epoch) = (self.node_id, self.leader_epoch, self.partition_epoch);
+        let Role::Leader(leader) = &mut self.role else { return };
+        let members = isr(leader).into_iter().map(|id| leader.member(node_id, id)).collect();
+        let proposal = IsrProposal { leader_epoch, partition_epoch, members };
+        leader.isr.propose(proposal.clone());
+        effects.proposal = Some(proposal);
+    }
+
+    /// The proposed change, as long as neither an answer nor a newer image has ended it.
+    pub fn pending_isr(&self) -> Option<&IsrProposal> {
+        self.leader().ok().and_then(|leader| leader.isr.pending())
+    }
+
+    /// Whether this is the proposed change.
+    pub fn is_pending(&self, proposal: &IsrProposal) -> bool {
+        self.leader().is_ok_and(|leader| leader.isr.pending() == Some(proposal))
+    }
+
+    /// The controller answered a proposal. True if it must be sent again.
+    pub fn on_isr_answer(
+        &mut self,
+        proposal: &IsrProposal,
+        answer: Result<&IsrAnswer, ErrorCode>,
+        offsets: &LogOffsets,
+        brokers: &dyn Brokers,
+        effects: &mut Effects<A, F>,
+    ) -> bool {
+        if !self.is_pending(proposal) {
+            return false;
+        }
+        let (leader_epoch, partition_epoch) = (self.leader_epoch, self.partition_epoch);
+        let Role::Leader(leader) = &mut self.role else { return false };
+        match answer {
+            Ok(answer) if answer.leader_epoch == leader_epoch && answer.partition_epoch >= partition_epoch => {
+                leader.isr.commit(&answer.isr);
+                self.partition_epoch = answer.partition_epoch;
+                self.advance(offsets, brokers, effects);
+                false
+            }
+            // Of another leadership: the image will say.
+            Ok(_) => false,
+            Err(ErrorCode::INELIGIBLE_REPLICA | ErrorCode::OPERATION_NOT_ATTEMPTED) => {
+                leader.isr.withdraw();
+                false
+            }
+            // What this broker knows of the partition is old: the proposal may have been committed, so that it counts
+            // until a newer image arrives.
+            Err(
+                ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
+                | ErrorCode::UNKNOWN_TOPIC_ID
+                | ErrorCode::FENCED_LEADER_EPOCH
+                | ErrorCode::INVALID_UPDATE_VERSION
+                | ErrorCode::INVALID_REQUEST
+                | ErrorCode::NEW_LEADER_ELECTED,
+            ) => false,
+            Err(_) => true,
+        }
+    }
+
+    /// Applies a new `min.insync.replicas`.
+    pub fn on_min_isr(
+        &mut self,
+        min_insync_replicas: usize,
+        offsets: &LogOffsets,
+        brokers: &dyn Brokers,
+        effects: &mut Effects<A, F>,
+    ) {
+        self.min_insync_replicas = min_insync_replicas;
+        self.advance(offsets, brokers, effects);
+    }
+
+    /// A follower received the leader's high watermark.
+    pub fn on_leader_high_watermark(&mut self, high_watermark: i64, offsets: &LogOffsets, effects: &mut Effects<A, F>) {
+        if matches!(self.role, Role::Follower { .. }) && high_watermark.min(offsets.end) > self.high_watermark {
+            self.high_watermark = high_watermark.min(offsets.end);
+            self.waiting.wake_fetches(Awaits::HighWatermark, effects);
+        }
+    }
+
+    /// A follower truncated its log.
+    pub fn on_truncated(&mut self, offsets: &LogOffsets) {
+        self.high_watermark = self.high_watermark.clamp(offsets.start.min(offsets.end), offsets.end);
+    }
+
+    /// Registers an append that waits until the high watermark reaches `end_offset`; returns it with its result if there
+    /// is nothing to wait for.
+    pub fn await_ack(&mut self, end_offset: i64, ack: A) -> Option<(A, ErrorCode)> {
+        match self.ack_result(end_offset) {
+            Some(code) => Some((ack, code)),
+            None => {
+                self.waiting.push_ack(end_offset, ack);
+                None
+            }
+        }
+    }
+
+    /// The result of an append with acks=all that ends at `end_offset`; `None` while it must wait.
+    pub fn ack_result(&self, end_offset: i64) -> Option<ErrorCode> {
+        match self.leader() {
+            Err(code) => Some(code),
+            Ok(_) if self.high_watermark < end_offset => None,
+            Ok(leader) => Some(self.acked_code(leader)),
+        }
+    }
+
+    fn acked_code(&self, leader: &Leader) -> ErrorCode {
+        if leader.isr.maximal_len() >= self.min_isr() {
+            ErrorCode::NONE
+        } else {
+            ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        }
+    }
+
+    /// Registers a fetch; returns it if this replica does not serve. The caller looks once more at the log after this,
+    /// because earlier changes are not notified.
+    pub fn await_data(&mut self, awaits: Awaits, fetch: F) -> Option<F> {
+        if let Role::Offline(_) = self.role {
+            return Some(fetch);
+        }
+        self.waiting.push_fetch(awaits, fetch);
+        None
+    }
+
+    fn leader(&self) -> Result<&Leader, ErrorCode> {
+        match &self.role {
+            Role::Leader(leader) => Ok(leader),
+            Role::Follower { .. } => Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),
+            Role::Offline(code) => Err(*code),
+        }
+    }
+
+    fn leader_mut(&mut self) -> Result<&mut Leader, ErrorCode> {
+        match &mut self.role {
+            Role::Leader(leader) => Ok(leader),
+            Role::Follower { .. } => Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),
+            Role::Offline(code) => Err(*code),
+        }
+    }
+
+    fn context<'a>(&self, brokers: &'a dyn Brokers) -> Context<'a> {
+        Context { now_ms: self.now_ms, brokers, lag_max_ms: self.lag_max_ms }
+    }
+
+    /// The effective min ISR (KIP-966): at most the number of replicas.
+    fn min_isr(&self) -> usize {
+        self.min_insync_replicas.min(self.replicas.len())
+    }
+
+    /// Advances the leader's high watermark, and notifies what waited for it.
+    fn advance(&mut self, offsets: &LogOffsets, brokers: &dyn Brokers, effects: &mut Effects<A, F>) {
+        let (min_isr, context) = (self.min_isr(), self.context(brokers));
+        let Role::Leader(leader) = &self.role else { return };
+        // KIP-966: below the min ISR nothing is committed, so that each committed record is on that many replicas.
+        if leader.isr.committed().len() < min_isr {
+            return;
+        }
+        let held_by_all = leader.held_by_all(offsets, context);
+        if held_by_all <= self.high_watermark {
+            return;
+        }
+        assert!(held_by_all <= offsets.end, "{held_by_all} > {}", offsets.end);
+        self.high_watermark = held_by_all;
+        let code = self.acked_code(leader);
+        self.waiting.reach(held_by_all, code, effects);
+        self.waiting.wake_fetches(Awaits::HighWatermark, effects);
+    }
+}

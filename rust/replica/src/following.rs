@@ -1,0 +1,214 @@
+//! A follower's operations: appends of fetched batches and truncations, each only while it follows in the leader epoch of the
+//! fetch.
+//!
+//! Source: `Partition.appendRecordsToFollower`, `ReplicaFetcherThread` and `AbstractFetcherThread` of Apache Kafka 4.3, KIP-101,
+//! KIP-279, KIP-595.
+
+use std::sync::Arc;
+
+use klamm_base::ErrorCode;
+use klamm_log::{AppendError, Log};
+use klamm_records::header::Header;
+
+use super::fetch_waiter::FetchWaiter;
+use super::partition::{Partition, State};
+
+/// The leader that a replica follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Following {
+    pub leader: i32,
+    pub leader_epoch: i32,
+}
+
+/// Where a follower continues to fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The end of the log.
+    pub fetch_offset: i64,
+    /// The newest epoch in the log; -1: the log has none, and the leader cannot compare.
+    pub last_fetched_epoch: i32,
+    pub log_start_offset: i64,
+    pub high_watermark: i64,
+    /// Whether all of the log is on the disk, as far as it has to be before the leader counts it.
+    pub is_flushed: bool,
+}
+
+/// What a leader returned for a partition.
+#[derive(Clone, Copy, Debug)]
+pub struct FetchedBatches<'a> {
+    pub records: &'a [u8],
+    pub high_watermark: i64,
+    pub log_start_offset: i64,
+}
+
+impl Partition {
+    /// `None` unless this broker follows a leader.
+    pub fn following(&self) -> Option<Following> {
+        let state = self.state.lock();
+        let leader = state.core.following()?;
+        Some(Following { leader, leader_epoch: state.core.leader_epoch() })
+    }
+
+    /// Prepares to fetch in this leader epoch. A log without epochs is truncated to its high watermark, because the leader cannot
+    /// find where it diverges.
+    pub fn begin_following(&self, leader_epoch: i32, now_ms: i64) -> Result<Position, ErrorCode> {
+        let position = self.follow(leader_epoch, |state| {
+            let high_watermark = state.core.high_watermark();
+            if state.log.latest_epoch().is_none() && high_watermark < state.log.log_end_offset() {
+                state.log.truncate_to(high_watermark.max(state.log.log_start_offset()), now_ms)?;
+            }
+            Ok(())
+        });
+        self.mark_dirty_unless_flushed(&position);
+        position
+    }
+
+    /// Appends what the leader returned, and applies its high watermark and its log start offset.
+    pub fn append_fetched(
+        &self,
+        leader_epoch: i32,
+        fetched: &FetchedBatches<'_>,
+        now_ms: i64,
+    ) -> Result<Position, ErrorCode> {
+        let mut effects = self.effects();
+        let position = self.follow(leader_epoch, |state| {
+            append(&mut state.log, fetched.records, leader_epoch, now_ms)?;
+            let offsets = state.offsets(self.durability);
+            state.core.on_leader_high_watermark(fetched.high_watermark, &offsets, &mut effects);
+            state.log.advance_log_start(fetched.log_start_offset.min(state.core.high_watermark()));
+            Ok(())
+        });
+        self.carry_out(effects);
+        self.mark_dirty_unless_flushed(&position);
+        position
+    }
+
+    /// Truncates at the end of the largest epoch that both logs have. `diverging` is the leader's largest epoch up to the one that
+    /// was fetched with, and its end offset. The next fetch finds whether the logs still differ.
+    pub fn truncate_diverging(
+        &self,
+        leader_epoch: i32,
+        diverging: (i32, i64),
+        now_ms: i64,
+    ) -> Result<Position, ErrorCode> {
+        self.follow(leader_epoch, |state| {
+            let (epoch, leader_end) = diverging;
+            let (log, high_watermark) = (&mut state.log, state.core.high_watermark());
+            let end = match log.end_offset_for_epoch(epoch) {
+                _ if leader_end < 0 => high_watermark,
+                Some((_, own_end)) => own_end.min(leader_end),
+                None => leader_end,
+            };
+            let end = end.clamp(0, log.log_end_offset());
+            log.truncate_to(end, now_ms)?;
+            let offsets = state.offsets(self.durability);
+            state.core.on_truncated(&offsets);
+            Ok(())
+        })
+    }
+
+    /// Continues within the leader's log, which does not have the offset that was fetched: truncates to its end, or begins at its
+    /// start after removing everything.
+    pub fn move_into(
+        &self,
+        leader_epoch: i32,
+        leader_start: i64,
+        leader_end: i64,
+        now_ms: i64,
+    ) -> Result<Position, ErrorCode> {
+        self.follow(leader_epoch, |state| {
+            if leader_end < state.log.log_end_offset() {
+                state.log.truncate_to(leader_end.max(0), now_ms)?;
+            } else if leader_start > state.log.log_end_offset() {
+                state.log.truncate_fully_and_start_at(leader_start, now_ms)?;
+            }
+            let offsets = state.offsets(self.durability);
+            state.core.on_truncated(&offsets);
+            Ok(())
+        })
+    }
+
+    /// Wakes `waiter` at the next flush, or when the replica stops. The caller looks once more after this, because earlier flushes
+    /// are not notified.
+    pub fn watch_flush(&self, waiter: Arc<FetchWaiter>) {
+        self.state.lock().flush_waiters.push(waiter);
+    }
+
+    /// Whether all of this replica's log is flushed as far as the leader requires; true if it follows no leader any more.
+    pub fn is_flushed(&self) -> bool {
+        let state = self.state.lock();
+        state.core.following().is_none() || state.is_flushed(self.durability)
+    }
+
+    /// Changes the log while this replica follows in this epoch; NOT_LEADER_OR_FOLLOWER if it no longer does.
+    fn follow(
+        &self,
+        leader_epoch: i32,
+        change: impl FnOnce(&mut State) -> Result<(), AppendError>,
+    ) -> Result<Position, ErrorCode> {
+        let mut state = self.state.lock();
+        if state.core.following().is_none() || state.core.leader_epoch() != leader_epoch {
+            return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+        }
+        let changed = change(&mut state);
+        let position = Position {
+            fetch_offset: state.log.log_end_offset(),
+            last_fetched_epoch: state.log.latest_epoch().unwrap_or(-1),
+            log_start_offset: state.log.log_start_offset(),
+            high_watermark: state.core.high_watermark(),
+            is_flushed: state.is_flushed(self.durability),
+        };
+        drop(state);
+        changed.map(|()| position).map_err(|error| {
+            if let AppendError::Log(error) = &error {
+                self.report(error);
+            }
+            error.code()
+        })
+    }
+
+    fn mark_dirty_unless_flushed(&self, position: &Result<Position, ErrorCode>) {
+        if position.as_ref().is_ok_and(|position| !position.is_flushed) {
+            self.mark_dirty();
+        }
+    }
+}
+
+/// Appends batches of the leader. An answer may be larger than a segment, so it is appended in parts.
+fn append(log: &mut Log, mut records: &[u8], leader_epoch: i32, now_ms: i64) -> Result<(), AppendError> {
+    while !records.is_empty() {
+        let (part, rest) = records.split_at(part_len(records, log.config().segment_bytes as usize));
+        let appended = match log.append_as_follower(part, leader_epoch, now_ms) {
+            Err(AppendError::UnexpectedOffset { offset, .. }) if begins_inside(log, part, offset) => {
+                log.truncate_fully_and_start_at(offset, now_ms)?;
+                log.append_as_follower(part, leader_epoch, now_ms)
+            }
+            appended => appended,
+        };
+        if appended?.is_none() {
+            // An incomplete batch, or one of a newer epoch: the next fetch returns it.
+            return Ok(());
+        }
+        records = rest;
+    }
+    Ok(())
+}
+
+/// How many of these bytes to append together: complete batches up to the size of a segment, at least one.
+fn part_len(records: &[u8], bytes_max: usize) -> usize {
+    let mut len = 0;
+    while let Some(size) = Header::at_start_of(&records[len..]).and_then(|header| header.size()) {
+        if size > records.len() - len || (len > 0 && len + size > bytes_max) {
+            break;
+        }
+        len += size;
+    }
+    if len == 0 { records.len() } else { len }
+}
+
+/// Whether the log is empty and begins inside this batch: the leader's log begins inside it too, after DeleteRecords.
+fn begins_inside(log: &Log, batches: &[u8], offset: i64) -> bool {
+    let end = log.log_end_offset();
+    let last = Header::at_start_of(batches).map(|header| header.last_offset());
+    log.log_start_offset() == end && offset < end && last.is_some_and(|last| last >= end)
+}

@@ -1,0 +1,320 @@
+//! A leader and its follower, with the exchange between them done by hand.
+
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use klamm_base::{ErrorCode, Uuid};
+use klamm_config::Settings;
+use klamm_log::testing::{BatchSpec, batch, read_all};
+use klamm_log::{FileSlice, LockedDir, LogContext, LogManager, ManagerConfig, Origin};
+use klamm_metadata::MetadataImage;
+use klamm_metadata::records::{PartitionChangeRecord, PartitionRecord, Record, RegisterBrokerRecord, TopicRecord};
+use klamm_records::header::set_position;
+use tempfile::{TempDir, tempdir};
+
+use super::{Durability, Fetched, FetchedBatches, Partition, PartitionFetch, Position, Replicas, ReplicasOptions};
+
+const LEADER: i32 = 1;
+const FOLLOWER: i32 = 2;
+const TOPIC: Uuid = Uuid([7; 16]);
+const TIMEOUT: Duration = Duration::from_secs(30);
+const BYTES_MAX: usize = 1 << 20;
+
+fn changed(image: &MetadataImage, records: &[Record<'_>]) -> Arc<MetadataImage> {
+    let encoded: Vec<Vec<u8>> = records.iter().map(|record| record.encode(0).expect("a record")).collect();
+    Arc::new(image.apply(encoded.iter().map(Vec::as_slice)).expect("records that fit"))
+}
+
+/// Two brokers with a replica each of one partition.
+struct Pair {
+    brokers: [Replicas; 2],
+    image: Arc<MetadataImage>,
+    _dirs: [TempDir; 2],
+}
+
+impl Pair {
+    fn new() -> Self {
+        Self::with_settings(&[])
+    }
+
+    fn with_settings(settings: &[(&str, &str)]) -> Self {
+        let dirs = [(); 2].map(|()| tempdir().expect("a folder"));
+        let broker = |node_id: i32| {
+            let dir = &dirs[usize::try_from(node_id - 1).expect("a broker")];
+            let locked = vec![LockedDir::open(dir.path(), Uuid([9; 16])).expect("free")];
+            let logs = LogManager::start(locked, ManagerConfig::default(), LogContext::new(64), 0, Arc::new(drop));
+            let values = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+            Replicas::new(ReplicasOptions {
+                node_id,
+                durability: Durability::Flushed,
+                settings: Settings::new(values).expect("valid values"),
+                logs: logs.expect("start"),
+                is_missing_dirs: false,
+                clock: || 0,
+            })
+        };
+        let brokers = [broker(LEADER), broker(FOLLOWER)];
+        let nodes = [LEADER, FOLLOWER];
+        let partition = PartitionRecord {
+            topic_id: TOPIC,
+            partition_id: 0,
+            replicas: (&nodes[..]).into(),
+            isr: (&nodes[..]).into(),
+            leader: LEADER,
+            leader_epoch: 0,
+            ..PartitionRecord::default()
+        };
+        let registered = |id: i32| {
+            Record::RegisterBroker(RegisterBrokerRecord { broker_id: id, broker_epoch: 10, ..Default::default() })
+        };
+        let topic = Record::Topic(TopicRecord { name: "t", topic_id: TOPIC });
+        let records = [registered(LEADER), registered(FOLLOWER), topic, Record::Partition(partition)];
+        let mut pair = Self { brokers, image: Arc::default(), _dirs: dirs };
+        pair.publish(&records);
+        pair
+    }
+
+    fn publish(&mut self, records: &[Record<'_>]) {
+        self.image = changed(&self.image, records);
+        for broker in &self.brokers {
+            assert!(broker.publish(self.image.clone()).errors.is_empty());
+        }
+    }
+
+    fn elect(&mut self, leader: i32, isr: &[i32]) {
+        let isr = Some(isr.into());
+        let change = PartitionChangeRecord { topic_id: TOPIC, partition_id: 0, leader, isr, ..Default::default() };
+        self.publish(&[Record::PartitionChange(change)]);
+    }
+
+    fn on(&self, broker: i32) -> Arc<Partition> {
+        self.brokers[usize::try_from(broker - 1).expect("a broker")].get(TOPIC, 0).expect("a replica")
+    }
+
+    fn leader_epoch(&self) -> i32 {
+        let topic = self.image.topics().by_id(TOPIC).expect("the topic");
+        topic.partition(0).expect("the partition").leader_epoch()
+    }
+
+    /// The follower's fetch from `leader` at `position`.
+    fn fetch(&self, leader: i32, position: Position) -> Fetched {
+        self.on(leader).fetch(&PartitionFetch {
+            fetch_offset: position.fetch_offset,
+            max_bytes: BYTES_MAX,
+            current_leader_epoch: self.leader_epoch(),
+            last_fetched_epoch: position.last_fetched_epoch,
+            read_committed: false,
+            replica_id: 3 - leader,
+            replica_epoch: 10,
+            log_start_offset: position.log_start_offset,
+            is_first_look: true,
+            at_least_one: true,
+        })
+    }
+
+    /// Exchanges until the follower has all of the leader's log and its high watermark.
+    fn catch_up(&self, leader: i32) -> Position {
+        let (follower, epoch) = (self.on(3 - leader), self.leader_epoch());
+        let mut position = follower.begin_following(epoch, 0).expect("it follows");
+        for _ in 0..100 {
+            while !follower.is_flushed() {
+                std::thread::yield_now();
+            }
+            let fetched = self.fetch(leader, position);
+            assert_eq!(fetched.error, ErrorCode::NONE);
+            let next = match fetched.diverging {
+                Some(diverging) => follower.truncate_diverging(epoch, diverging, 0),
+                None => {
+                    let records = fetched.records.map_or(Vec::new(), |slice| read(&slice));
+                    let (high_watermark, log_start_offset) = (fetched.high_watermark, fetched.log_start_offset);
+                    follower.append_fetched(
+                        epoch,
+                        &FetchedBatches { records: &records, high_watermark, log_start_offset },
+                        0,
+                    )
+                }
+            };
+            let next = next.expect("it follows");
+            if next == position {
+                return position;
+            }
+            position = next;
+        }
+        panic!("the follower does not catch up: {position:?}");
+    }
+
+    fn end(self) {
+        self.brokers.iter().for_each(|broker| broker.shutdown(1));
+    }
+}
+
+fn append(partition: &Partition, count: i32) -> i64 {
+    append_of(partition, count, BatchSpec::default().value_bytes)
+}
+
+/// Appends batches of one record each; returns the end of the log.
+fn append_of(partition: &Partition, count: i32, value_bytes: usize) -> i64 {
+    let mut end = 0;
+    for _ in 0..count {
+        let mut bytes = batch(&BatchSpec { value_bytes, ..BatchSpec::default() });
+        end = partition.append(&mut bytes, 1, Origin::Client, 0).expect("it leads").end_offset;
+    }
+    end
+}
+
+fn bytes_of(partition: &Partition) -> Vec<u8> {
+    partition.with(|log| read_all(log, 0))
+}
+
+fn read(slice: &FileSlice) -> Vec<u8> {
+    let mut bytes = vec![0; slice.len];
+    slice.file.file().read_exact_at(&mut bytes, slice.position).expect("readable");
+    bytes
+}
+
+fn high_watermark(partition: &Partition) -> i64 {
+    klamm_log::LogOwner::high_watermark(partition)
+}
+
+#[test]
+fn an_append_is_acknowledged_when_the_follower_fetches_after_it() {
+    let pair = Pair::new();
+    let leader = pair.on(LEADER);
+    let end = append(&leader, 1);
+    let (sender, acked) = channel();
+    leader.when_acked(end, Box::new(move |code| sender.send(code).expect("the test listens")));
+    assert!(acked.recv_timeout(Duration::from_millis(50)).is_err(), "the follower has nothing yet");
+    let position = pair.catch_up(LEADER);
+    assert_eq!(acked.recv_timeout(TIMEOUT), Ok(ErrorCode::NONE));
+    let follower = pair.on(FOLLOWER);
+    assert_eq!((position.fetch_offset, high_watermark(&leader), high_watermark(&follower)), (end, end, end));
+    assert_eq!(bytes_of(&leader), bytes_of(&follower));
+    pair.end();
+}
+
+#[test]
+fn a_replica_that_lost_the_leadership_truncates_what_the_new_leader_lacks() {
+    let mut pair = Pair::new();
+    append(&pair.on(LEADER), 3);
+    pair.catch_up(LEADER);
+    // These are on the first leader only.
+    append(&pair.on(LEADER), 2);
+    pair.elect(FOLLOWER, &[FOLLOWER]);
+    append(&pair.on(FOLLOWER), 4);
+    let position = pair.catch_up(FOLLOWER);
+    assert_eq!((position.fetch_offset, position.last_fetched_epoch), (7, 1));
+    assert_eq!(bytes_of(&pair.on(LEADER)), bytes_of(&pair.on(FOLLOWER)));
+    // And back again, several times, so that the logs diverge in several epochs.
+    for round in 0..3 {
+        append(&pair.on(FOLLOWER), 1 + round);
+        pair.elect(LEADER, &[LEADER]);
+        append(&pair.on(LEADER), 2);
+        pair.elect(FOLLOWER, &[FOLLOWER]);
+        append(&pair.on(FOLLOWER), 1);
+        pair.catch_up(FOLLOWER);
+        assert_eq!(bytes_of(&pair.on(LEADER)), bytes_of(&pair.on(FOLLOWER)));
+    }
+    pair.end();
+}
+
+#[test]
+fn what_was_fetched_in_an_older_leader_epoch_changes_nothing() {
+    let mut pair = Pair::new();
+    append(&pair.on(LEADER), 1);
+    let follower = pair.on(FOLLOWER);
+    let position = follower.begin_following(0, 0).expect("it follows");
+    let fetched = pair.fetch(LEADER, position);
+    let records = read(&fetched.records.expect("a batch"));
+    pair.elect(LEADER, &[LEADER, FOLLOWER]);
+    // A newer epoch of the same leader: a change record with a leader counts the epoch up.
+    assert_eq!(pair.leader_epoch(), 1);
+    let stale = FetchedBatches { records: &records, high_watermark: 1, log_start_offset: 0 };
+    assert_eq!(follower.append_fetched(0, &stale, 0), Err(ErrorCode::NOT_LEADER_OR_FOLLOWER));
+    assert_eq!(follower.truncate_diverging(0, (0, 0), 0), Err(ErrorCode::NOT_LEADER_OR_FOLLOWER));
+    assert_eq!(follower.with(|log| log.log_end_offset()), 0);
+    pair.elect(FOLLOWER, &[FOLLOWER]);
+    assert_eq!(follower.append_fetched(2, &stale, 0), Err(ErrorCode::NOT_LEADER_OR_FOLLOWER));
+    pair.end();
+}
+
+#[test]
+fn an_answer_larger_than_a_segment_is_appended_in_parts() {
+    let pair = Pair::with_settings(&[("log.segment.bytes", "1048576")]);
+    let leader = pair.on(LEADER);
+    append_of(&leader, 40, 100_000);
+    let answer = bytes_of(&leader);
+    assert!(answer.len() > 3 << 20);
+    let follower = pair.on(FOLLOWER);
+    follower.begin_following(0, 0).expect("it follows");
+    let fetched = FetchedBatches { records: &answer, high_watermark: 0, log_start_offset: 0 };
+    follower.append_fetched(0, &fetched, 0).expect("it follows");
+    assert_eq!(bytes_of(&follower), answer);
+    pair.end();
+}
+
+#[test]
+fn a_follower_begins_where_its_leaders_log_begins_inside_a_batch() {
+    let pair = Pair::new();
+    let leader = pair.on(LEADER);
+    let mut three = batch(&BatchSpec { records: 3, ..BatchSpec::default() });
+    leader.append(&mut three, 1, Origin::Client, 0).expect("it leads");
+    let answer = bytes_of(&leader);
+    let follower = pair.on(FOLLOWER);
+    follower.begin_following(0, 0).expect("it follows");
+    let moved = follower.move_into(0, 1, 3, 0).expect("it follows");
+    assert_eq!((moved.fetch_offset, moved.log_start_offset), (1, 1));
+    let fetched = FetchedBatches { records: &answer, high_watermark: 3, log_start_offset: 1 };
+    let position = follower.append_fetched(0, &fetched, 0).expect("it follows");
+    assert_eq!((position.fetch_offset, position.high_watermark, position.log_start_offset), (3, 3, 1));
+    pair.end();
+}
+
+#[test]
+fn fetches_of_others_than_replicas_of_a_stale_broker_and_beyond_the_log_are_refused() {
+    let pair = Pair::new();
+    append(&pair.on(LEADER), 2);
+    let fetch = |replica_id, replica_epoch, fetch_offset, current_leader_epoch| {
+        let fetched = pair.on(LEADER).fetch(&PartitionFetch {
+            fetch_offset,
+            max_bytes: BYTES_MAX,
+            current_leader_epoch,
+            last_fetched_epoch: -1,
+            read_committed: false,
+            replica_id,
+            replica_epoch,
+            log_start_offset: 0,
+            is_first_look: true,
+            at_least_one: true,
+        });
+        fetched.error
+    };
+    assert_eq!(fetch(3, -1, 0, 0), ErrorCode::UNKNOWN_LEADER_EPOCH);
+    assert_eq!(fetch(3, -1, 0, -1), ErrorCode::NOT_LEADER_OR_FOLLOWER);
+    assert_eq!(fetch(FOLLOWER, 9, 2, 0), ErrorCode::NOT_LEADER_OR_FOLLOWER);
+    assert_eq!(fetch(FOLLOWER, 10, 3, 0), ErrorCode::OFFSET_OUT_OF_RANGE);
+    assert_eq!(fetch(FOLLOWER, 10, -1, 0), ErrorCode::OFFSET_OUT_OF_RANGE);
+    assert_eq!(fetch(FOLLOWER, 10, 2, 1), ErrorCode::UNKNOWN_LEADER_EPOCH);
+    assert_eq!(high_watermark(&pair.on(LEADER)), 0, "none of them counts");
+    assert_eq!(fetch(FOLLOWER, 10, 2, 0), ErrorCode::NONE);
+    pair.end();
+}
+
+#[test]
+fn a_follower_without_epochs_in_its_log_truncates_to_its_high_watermark() {
+    let mut pair = Pair::new();
+    let without_epoch = |offset| {
+        let mut bytes = batch(&BatchSpec::default());
+        set_position(&mut bytes, offset, -1);
+        bytes
+    };
+    let old = [without_epoch(0), without_epoch(1)].concat();
+    let follower = pair.on(FOLLOWER);
+    let fetched = FetchedBatches { records: &old, high_watermark: 1, log_start_offset: 0 };
+    assert_eq!(follower.append_fetched(0, &fetched, 0).expect("it follows").fetch_offset, 2);
+    pair.elect(LEADER, &[LEADER, FOLLOWER]);
+    let position = follower.begin_following(1, 0).expect("it follows");
+    assert_eq!((position.fetch_offset, position.last_fetched_epoch), (1, -1));
+    pair.end();
+}

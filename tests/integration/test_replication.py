@@ -1,0 +1,167 @@
+"""Three brokers: partitions are replicated, survive the loss of a broker, and are whole again when it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Message, Producer
+
+from klamm import Cluster
+from klamm.embedded.cluster import Broker
+from tests.support.waiting import wait_until
+
+RF = 3
+
+
+@pytest.fixture(params=["all", "none"])
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """Three nodes of both roles, durable before they acknowledge or not."""
+    config = {"klamm.flush.before.ack": request.param, "offsets.topic.num.partitions": "3"}
+    with Cluster(brokers=3, config=config) as running:
+        yield running
+
+
+def produce(cluster: Cluster, topic: str, values: list[bytes], **settings: Any) -> None:
+    """Produce with acks=all and wait for each acknowledgement."""
+    refused: list[KafkaError] = []
+
+    def on_delivery(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            refused.append(error)
+
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "linger.ms": 1, **settings})
+    for value in values:
+        producer.produce(topic, value, on_delivery=on_delivery)
+    assert producer.flush(30) == 0
+    assert refused == []
+
+
+def numbers(first: int, count: int) -> list[bytes]:
+    """Distinct values."""
+    return [b"%d" % number for number in range(first, first + count)]
+
+
+def isr(cluster: Cluster, topic: str, partition: int = 0) -> set[int]:
+    """The ISR in the committed metadata."""
+    return set(described(cluster, topic, partition).isr)
+
+
+def leader(cluster: Cluster, topic: str, partition: int = 0) -> Broker:
+    """The broker that leads."""
+    found = described(cluster, topic, partition).leader
+    return next(broker for broker in cluster.brokers if broker.id == found)
+
+
+def described(cluster: Cluster, topic: str, partition: int) -> Any:
+    image = cluster._image()
+    topic_id = image.topic_id(topic)
+    assert topic_id is not None
+    return image.partition(topic_id, partition)
+
+
+def values(cluster: Cluster, topic: str) -> list[bytes | None]:
+    """What the leaders have below their high watermarks."""
+    return [record.value for record in cluster.records(topic)]
+
+
+def test_records_are_on_every_replica_before_they_are_acknowledged(cluster: Cluster) -> None:
+    cluster.create_topic("t", replication_factor=RF)
+    produce(cluster, "t", numbers(0, 1_000))
+    assert values(cluster, "t") == numbers(0, 1_000)
+    assert isr(cluster, "t") == {1, 2, 3}
+
+
+def test_a_killed_leader_costs_no_record_and_returns_to_the_isr(cluster: Cluster) -> None:
+    cluster.create_topic("t", replication_factor=RF, config={"min.insync.replicas": "2"})
+    produce(cluster, "t", numbers(0, 1_000))
+    killed = leader(cluster, "t")
+    killed.kill()
+    produce(cluster, "t", numbers(1_000, 1_000))
+    assert leader(cluster, "t").id != killed.id
+    assert values(cluster, "t") == numbers(0, 2_000)
+    killed.start()
+    wait_until(lambda: isr(cluster, "t") == {1, 2, 3})
+    # The one that returned holds everything: it is the last one that can lead.
+    for other in cluster.brokers:
+        if other.id != killed.id and leader(cluster, "t").id != killed.id:
+            leader(cluster, "t").stop()
+            wait_until(lambda: leader(cluster, "t").is_running)
+            break
+    assert values(cluster, "t") == numbers(0, 2_000)
+
+
+def test_each_broker_stops_and_returns_in_turn_while_records_are_written(cluster: Cluster) -> None:
+    cluster.create_topic("t", 3, replication_factor=RF, config={"min.insync.replicas": "2"})
+    written = 0
+    for broker in cluster.brokers:
+        broker.stop()
+        produce(cluster, "t", numbers(written, 500))
+        written += 500
+        broker.start()
+        wait_until(lambda: all(isr(cluster, "t", index) == {1, 2, 3} for index in range(3)))
+    assert sorted(values(cluster, "t"), key=lambda value: int(value or b"")) == numbers(0, written)
+
+
+def test_a_group_keeps_its_offsets_when_its_coordinator_is_killed(cluster: Cluster) -> None:
+    cluster.create_topic("t", replication_factor=RF)
+    produce(cluster, "t", numbers(0, 10))
+    settings = {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "group.id": "g",
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+    }
+    consumer = Consumer(settings)
+    consumer.subscribe(["t"])
+    for _ in range(4):
+        message = consumer.poll(20)
+        assert message is not None
+        assert message.error() is None
+    consumer.commit(message=message, asynchronous=False)
+    consumer.close()
+    coordinator = cluster._coordinator_of("g").config.node_id
+    next(broker for broker in cluster.brokers if broker.id == coordinator).kill()
+    consumer = Consumer(settings)
+    consumer.subscribe(["t"])
+    message = consumer.poll(20)
+    assert message is not None
+    assert message.error() is None
+    assert message.value() == b"4"
+    consumer.close()
+
+
+def test_with_too_few_in_sync_replicas_acks_all_is_refused_and_acks_1_is_not(cluster: Cluster) -> None:
+    cluster.create_topic("t", replication_factor=RF, config={"min.insync.replicas": "3"})
+    produce(cluster, "t", numbers(0, 10))
+    follower = next(broker for broker in cluster.brokers if broker.id != leader(cluster, "t").id)
+    follower.kill()
+    wait_until(lambda: len(isr(cluster, "t")) == 2)
+    refused: list[KafkaError] = []
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "message.timeout.ms": 1500})
+    producer.produce("t", b"refused", on_delivery=lambda error, _: refused.append(error))
+    producer.flush(20)
+    assert len(refused) == 1
+    produce(cluster, "t", [b"alone"], acks="1")
+    follower.start()
+    wait_until(lambda: isr(cluster, "t") == {1, 2, 3})
+    wait_until(lambda: values(cluster, "t")[-1] == b"alone")
+    assert values(cluster, "t")[:10] == numbers(0, 10)
+
+
+def test_a_crashed_broker_is_fenced_without_waiting_for_its_session(tmp_path: Path) -> None:
+    """No session ends within the test, so only evidence can fence, and lets the broker register again."""
+    config = {"broker.session.timeout.ms": "600000"}
+    with Cluster(tmp_path / "data", brokers=3, config=config) as cluster:
+        cluster.create_topic("t", replication_factor=RF, config={"min.insync.replicas": "2"})
+        produce(cluster, "t", numbers(0, 10))
+        for _ in range(3):
+            killed = leader(cluster, "t")
+            killed.kill()
+            wait_until(lambda: leader(cluster, "t").id != killed.id)  # noqa: B023
+            produce(cluster, "t", numbers(0, 10))
+            killed.start()
+            wait_until(lambda: isr(cluster, "t") == {1, 2, 3})
+        assert len(values(cluster, "t")) == 40

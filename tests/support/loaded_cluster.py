@@ -1,0 +1,192 @@
+"""A cluster under load, for tests that break a part of it while clients work."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+import time
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from klamm.embedded.cluster import Cluster
+from klamm.embedded.members import ELECTION_TIMEOUT_MS
+from klamm.node.groups import GROUPS_TOPIC
+from klamm.node.node import Node
+from klamm.protocol import errors
+from klamm.protocol.errors import ErrorCode
+
+from .raw_connection import RawConnection
+from .waiting import wait_until
+
+NUMBERS = itertools.count()
+TOPIC = "load"
+PAUSE_S = 1.5
+CONFIG = {
+    "group.initial.rebalance.delay.ms": "0",
+    # A pause is found by a timer that is late by a second.
+    "broker.heartbeat.interval.ms": "100",
+    "offsets.topic.num.partitions": "5",
+    # A snapshot after every few topics, and no log before it: a replica that was away needs one.
+    "metadata.log.max.record.bytes.between.snapshots": "2000",
+    "metadata.max.retention.bytes": "1",
+    "controller.quorum.fetch.snapshot.max.bytes": "200",
+}
+
+
+class Load:
+    """A producer that waits for acknowledgements, and groups that come, read, commit and go, until it is stopped."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.acknowledged = self.commits = 0
+        self._is_over = threading.Event()
+        self._threads = [threading.Thread(target=work, daemon=True) for work in (self._produce, self._commit)]
+        for thread in self._threads:
+            thread.start()
+
+    def _produce(self) -> None:
+        producer = Producer({"bootstrap.servers": self.bootstrap, "acks": "all", "linger.ms": 1, "log_level": 0})
+        while not self._is_over.is_set():
+            producer.produce(TOPIC, b"x" * 100, on_delivery=self._note)
+            producer.flush(10)
+
+    def _note(self, error: object, message: object) -> None:
+        self.acknowledged += error is None
+
+    def _commit(self) -> None:
+        while not self._is_over.is_set():
+            with contextlib.suppress(KafkaException):
+                commit_in_a_new_group(self.bootstrap)
+                self.commits += 1
+
+    def assert_goes_on(self) -> None:
+        """More of everything is done."""
+        acknowledged, commits = self.acknowledged, self.commits
+        wait_until(lambda: self.acknowledged > acknowledged + 10, bound_s=60)
+        wait_until(lambda: self.commits > commits + 1, bound_s=60)
+
+    def stop(self) -> None:
+        self._is_over.set()
+        for thread in self._threads:
+            thread.join(60)
+
+
+def commit_in_a_new_group(bootstrap: str) -> None:
+    """A new group joins, reads a record, commits its offset and leaves. Raises KafkaException."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": f"g{next(NUMBERS)}", "log_level": 0}
+    settings |= {"auto.offset.reset": "earliest", "enable.auto.commit": "false"}
+    consumer = Consumer(settings)
+    try:
+        consumer.subscribe([TOPIC])
+        for _ in range(300):
+            message = consumer.poll(0.1)
+            if message is not None and message.error() is None:
+                consumer.commit(message, asynchronous=False)
+                return
+    finally:
+        consumer.close()
+
+
+class LoadedCluster:
+    """A cluster under load, and what its tests do to it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        try:
+            cluster.create_topic(TOPIC)
+        except errors.KafkaError as error:  # a request that is repeated after a change of the leader
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+        self.load = Load(cluster.bootstrap_servers)
+        self.load.assert_goes_on()
+
+    @property
+    def nodes(self) -> list[Node]:
+        return [member.node for member in self.cluster._members.all]
+
+    def create_topic(self) -> None:
+        """By a client; where the controller changes meanwhile, the client asks again."""
+        admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers, "log_level": 0})
+
+        def is_created() -> bool:
+            name = f"t{next(NUMBERS)}"
+            try:
+                admin.create_topics([NewTopic(name, 5, 1)])[name].result(30)
+            except KafkaException:
+                return False
+            return True
+
+        wait_until(is_created, bound_s=60)
+
+    def resign(self) -> None:
+        """The active controller leads no more."""
+
+        async def resign() -> None:
+            for node in self.nodes:
+                if node.metadata.is_active.is_set():
+                    node.metadata.raft.resign(node.metadata.raft.epoch)
+
+        self.cluster.run(resign())
+        wait_until(self.has_active_controller)
+
+    def come_back(self) -> None:
+        """A controller is away for so long that it comes back by a snapshot."""
+        away = next(one for one in self.cluster.controllers if not one.is_active)
+        away.stop()
+        for _ in range(30):
+            self.create_topic()
+        away.start()
+
+    def come_back_alone(self) -> None:
+        """A controller starts while the others refuse its connections."""
+        for controller in self.cluster.controllers:
+            controller.kill()
+        for controller in self.cluster.controllers:
+            controller.start()
+            time.sleep(10 * ELECTION_TIMEOUT_MS / 1000)
+
+    def delete_groups_topic(self) -> None:
+        """What new groups join by goes away while they do, and comes back."""
+        admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers, "log_level": 0})
+
+        def is_deleted() -> bool:
+            try:
+                admin.delete_topics([GROUPS_TOPIC])[GROUPS_TOPIC].result(30)
+            except KafkaException as error:  # it is being made, or the connection met what a test injected
+                return error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+            return True
+
+        wait_until(is_deleted, bound_s=60)
+
+    def auto_create_topic(self) -> None:
+        producer = Producer({"bootstrap.servers": self.cluster.bootstrap_servers, "log_level": 0})
+        producer.produce(f"auto{next(NUMBERS)}", b"x")
+        assert producer.flush(30) == 0
+
+    def pause(self) -> None:
+        """The process does not run for so long that it notices."""
+
+        async def pause() -> None:
+            time.sleep(PAUSE_S)  # noqa: ASYNC251 - the loop is to stand still
+
+        self.cluster.run(pause())
+
+    def ask_controller(self, api_key: int, values: dict[str, Any] | None = None) -> Any:
+        """The answer of the active controller to a request on its own listener; see `RawConnection.ask`."""
+        wait_until(self.has_active_controller)
+        active = next(node for node in self.nodes if node.metadata.is_active.is_set())
+        with RawConnection(*active.metadata.endpoints[0][1:]) as connection:
+            return connection.ask(api_key, values)
+
+    def has_active_controller(self) -> bool:
+        """Whether one of the nodes decides."""
+        return any(node.metadata.is_active.is_set() for node in self.nodes)
+
+    def assert_serves(self) -> None:
+        """Every node runs, and each kind of request is answered."""
+        assert not any(node.failed.done() for node in self.nodes)
+        self.create_topic()
+        self.load.assert_goes_on()

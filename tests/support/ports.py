@@ -7,12 +7,12 @@ import os
 import random
 import socket
 import tempfile
+from functools import cache
 from pathlib import Path
 
 _LOWEST = 10_000
 _GIVEN_AWAY = Path("/proc/sys/net/ipv4/ip_local_port_range")
-_held: dict[int, int] = {}
-"""Ports that this process took, with the lock that tells the others."""
+_held: set[int] = set()
 
 
 def free_port() -> int:
@@ -26,24 +26,32 @@ def free_port() -> int:
         if port not in _held and _take(port):
             if _is_free(port):
                 return port
-            os.close(_held.pop(port))
+            _give_back(port)
 
 
 def _below() -> int:
     return int(_GIVEN_AWAY.read_text().split()[0]) if _GIVEN_AWAY.exists() else 32_768
 
 
+@cache
+def _locks() -> int:
+    """A file whose byte N is locked by the process that has port N: one descriptor, however many ports."""
+    path = Path(tempfile.gettempdir()) / f"klamm-ports-{os.getuid()}.lock"
+    return os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+
+
 def _take(port: int) -> bool:
-    folder = Path(tempfile.gettempdir()) / f"klamm-ports-{os.getuid()}"
-    folder.mkdir(exist_ok=True)
-    lock = os.open(folder / str(port), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(_locks(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
     except OSError:
-        os.close(lock)
         return False
-    _held[port] = lock
+    _held.add(port)
     return True
+
+
+def _give_back(port: int) -> None:
+    fcntl.lockf(_locks(), fcntl.LOCK_UN, 1, port)
+    _held.discard(port)
 
 
 def _is_free(port: int) -> bool:

@@ -1,8 +1,8 @@
 """Runs the blocks of a page from top to bottom, as a reader would, on free ports and in a folder of its own.
 
 - A `python` block sees the names of the blocks before it in its section. One with test functions is run by pytest.
-- A `sh` block is run by bash. `klamm start` goes on in the background until the page ends; a command that would go on
-  until Ctrl-C gets Ctrl-C after it has printed something. Every command must exit with 0.
+- A `sh` block is run by bash. `klamm start` and `klamm cluster up` go on in the background until the page ends; a
+  command that would go on until Ctrl-C gets Ctrl-C after it has printed something. Every command must exit with 0.
 - A block with a title is written to a file of that name.
 - A `text` block below is what must be printed; `...` stands for any text.
 """
@@ -28,6 +28,7 @@ from tests.support.ports import free_port
 
 PORT: Final = re.compile(r"(?<=:)(?:9|19|29)\d{3}\b(?!-)")
 GOES_ON: Final = re.compile(r"^klamm (?!start).*--follow")
+CLUSTER_PORTS: Final = (1, 10, 11, 20, 21, 30, 31)
 HERE: Final = Path(__file__).resolve().parent
 SHIM: Final = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {{}} "$@"\n'
 
@@ -109,15 +110,17 @@ class PageRunner:
     def _shell(self, block: Block) -> str:
         lines = []
         for line in self.here(block.text).splitlines():
-            if line.startswith("klamm start"):
+            if line.startswith(("klamm start", "klamm cluster up")):
                 lines.append(f"in_background {self._start(line)}")
             else:
                 lines.append(f"until_output {line}" if GOES_ON.match(line) else line)
         return self._bash(block, "\n".join(lines))
 
     def _start(self, line: str) -> str:
-        """`klamm start` without a configuration, on the port that takes the place of 9092."""
+        """A node or a cluster without a configuration, on the port that takes the place of 9092."""
         words = line.partition("#")[0].rstrip(" &")
+        if "cluster" in words:
+            self._ports.setdefault("9092", free_port(*CLUSTER_PORTS))
         return words if ".properties" in words else f"{words} --port {self.port(9092)}"
 
     def _bash(self, block: Block, script: str) -> str:

@@ -15,18 +15,21 @@ _GIVEN_AWAY = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _held: set[int] = set()
 
 
-def free_port() -> int:
+def free_port(*further: int) -> int:
     """A port that nobody listens on, and that is this process's until it ends.
+
+    `further`: how far above it there are more ports that must be the same.
 
     It is below those that the system itself gives to connections and to who binds port 0, so that what was free stays
     free until a node binds it. Other processes that ask here are told apart by locks.
     """
     while True:
-        port = random.randrange(_LOWEST, _below())
-        if port not in _held and _take(port):
-            if _is_free(port):
-                return port
-            _give_back(port)
+        port = random.randrange(_LOWEST, _below() - max(further, default=0))
+        taken = [each for each in (port, *(port + above for above in further)) if each not in _held and _take(each)]
+        if len(taken) == 1 + len(further) and all(map(_is_free, taken)):
+            return port
+        for each in taken:
+            _give_back(each)
 
 
 def _below() -> int:

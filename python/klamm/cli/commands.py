@@ -23,6 +23,10 @@ commands: Final = Group(
     HELP,
     {
         "start": Elsewhere("klamm.cli.commands:start", "Run a node until Ctrl-C or SIGTERM."),
+        "cluster": Elsewhere(
+            "klamm.cli.cluster.cluster_commands:group",
+            "Run a cluster on this machine, each node in a process of its own.",
+        ),
         "topics": Elsewhere(
             "klamm.cli.admin.topic_commands:group", "List, create, describe, alter, reassign and delete topics."
         ),

@@ -17,19 +17,24 @@ errors: Final = Console(stderr=True, highlight=False)
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str | None) -> None:
-    """A table; columns whose name begins with `#` stand to the right."""
+    """Print a table."""
     if not console.is_terminal:
         console.width = PIPED_WIDTH
+    console.print(table(columns, rows, title=title))
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str | None = None) -> Table:
+    """A table; columns whose name begins with `#` stand to the right."""
     # Text, not str: what a broker sent is shown and not taken for markup or for the names of emojis.
     heading = None if title is None else Text(title, style="table.title")
-    table = Table(title=heading, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    styled = Table(title=heading, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for column in columns:
         is_number = column.startswith("#")
         heading = Text(column.removeprefix("#"))
-        table.add_column(heading, justify="right" if is_number else "left", overflow="fold")
+        styled.add_column(heading, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
-        table.add_row(*map(Text, row))
-    console.print(table)
+        styled.add_row(*map(Text, row))
+    return styled
 
 
 def show_error(text: str) -> None:

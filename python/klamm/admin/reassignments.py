@@ -118,6 +118,7 @@ class Plan:
             while len(kept) < wanted[place]:
                 self._add(kept)
         self._even_out()
+        self._spread_leaders(current)
 
     def _add(self, replicas: list[int]) -> None:
         chosen = self._best(replicas, self._brokers.keys() - set(replicas))
@@ -149,6 +150,17 @@ class Plan:
                     self.replicas[place][at] = new
                     self._load[old] -= 1
                     self._load[new] += 1
+
+    def _spread_leaders(self, current: Mapping[TopicPartition, Replicas]) -> None:
+        """Of each partition that changes, let the replica lead whose broker leads the fewest."""
+        changed = [place for place, replicas in self.replicas.items() if tuple(replicas) != current[place]]
+        led = Counter(self.replicas[place][0] for place in self.replicas.keys() - set(changed))
+        for place in changed:
+            replicas = self.replicas[place]
+            leader = min(replicas, key=lambda each: (led[each], replicas.index(each)))
+            led[leader] += 1
+            replicas.remove(leader)
+            replicas.insert(0, leader)
 
 
 def planned(

@@ -60,6 +60,13 @@ def test_a_new_broker_gets_its_share() -> None:
     assert moved == 6
 
 
+def test_a_new_broker_does_not_lead_all_that_it_gets() -> None:
+    before = topic((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3, 2))
+    after = before | planned(before, RACKLESS)
+    assert sum(4 in replicas for replicas in after.values()) == 3
+    assert Counter(replicas[0] for replicas in after.values()) == {1: 1, 2: 1, 3: 1, 4: 1}
+
+
 def test_more_replicas_than_brokers_cannot_be() -> None:
     with pytest.raises(ClientError, match="5 replicas of a partition need as many brokers, and there are 4"):
         planned(topic((1,)), RACKLESS, 5)

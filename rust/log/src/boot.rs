@@ -6,8 +6,11 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use klamm_base::LogError;
+
+use super::files::FileCache;
 
 /// Name of the file in a log directory.
 pub const BOOT_ID: &str = "klamm-boot-id";
@@ -26,12 +29,9 @@ pub(super) fn is_kept(dir: &Path) -> bool {
 }
 
 /// Records that klamm runs in this boot.
-pub(super) fn note(dir: &Path) -> Result<(), LogError> {
+pub(super) fn note(cache: &Arc<FileCache>, dir: &Path) -> Result<(), LogError> {
     match running() {
-        Some(id) if !is_kept(dir) => {
-            let path = dir.join(BOOT_ID);
-            fs::write(&path, id).map_err(LogError::io("cannot write", &path))
-        }
+        Some(id) if !is_kept(dir) => cache.write_whole(&dir.join(BOOT_ID), &id, false),
         _ => Ok(()),
     }
 }

@@ -6,8 +6,9 @@
 //! may be torn. Of later name changes in a directory, any prefix may survive.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::recorder::Change;
 
@@ -110,55 +111,83 @@ impl Content {
     }
 }
 
-/// A change to the names in one directory.
-enum NameChange {
-    Put { path: PathBuf, inode: usize },
-    Dir { path: PathBuf },
-    Rename { from: PathBuf, to: PathBuf },
-    Remove { path: PathBuf },
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Entry {
+/// A file or a directory, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Node {
     File(usize),
-    Dir,
+    Dir(usize),
 }
 
+/// The number of `/`.
+const ROOT: usize = 0;
+
+/// A name in a directory: it moves with the directory.
+type Name = (usize, OsString);
+
+/// The names of all directories.
 #[derive(Clone, Default)]
-struct Names(BTreeMap<PathBuf, Entry>);
+struct Names(BTreeMap<Name, Node>);
 
 impl Names {
-    fn apply(&mut self, naming: &NameChange) {
-        match naming {
-            NameChange::Put { path, inode } => drop(self.0.insert(path.clone(), Entry::File(*inode))),
-            NameChange::Dir { path } => drop(self.0.insert(path.clone(), Entry::Dir)),
-            NameChange::Remove { path } => drop(self.0.remove(path)),
-            NameChange::Rename { from, to } => {
-                let moved: Vec<PathBuf> = self.0.keys().filter(|path| path.starts_with(from)).cloned().collect();
-                for path in moved {
-                    let entry = self.0.remove(&path).expect("listed");
-                    let rest = path.strip_prefix(from).expect("filtered");
-                    let target = if rest.as_os_str().is_empty() { to.clone() } else { to.join(rest) };
-                    self.0.insert(target, entry);
-                }
+    fn apply(&mut self, changes: &[(Name, Option<Node>)]) {
+        for (name, node) in changes {
+            match node {
+                Some(node) => drop(self.0.insert(name.clone(), *node)),
+                None => drop(self.0.remove(name)),
             }
         }
     }
+
+    fn node(&self, path: &Path) -> Option<Node> {
+        let mut found = Node::Dir(ROOT);
+        for name in names_of(path) {
+            let Node::Dir(dir) = found else { return None };
+            found = *self.0.get(&(dir, name.to_owned()))?;
+        }
+        Some(found)
+    }
+
+    /// Calls `found` for everything below a directory, with its path from there; a directory before what it contains.
+    fn walk(&self, dir: usize, path: &Path, found: &mut impl FnMut(PathBuf, Node)) {
+        for ((_, name), node) in self.0.range((dir, OsString::new())..(dir + 1, OsString::new())) {
+            let path = path.join(name);
+            found(path.clone(), *node);
+            if let Node::Dir(dir) = node {
+                self.walk(*dir, &path, found);
+            }
+        }
+    }
+}
+
+fn names_of(path: &Path) -> impl Iterator<Item = &OsStr> {
+    path.components().filter_map(|component| match component {
+        Component::Normal(name) => Some(name),
+        _ => None,
+    })
+}
+
+/// A change of names that is not durable yet.
+struct Naming {
+    /// Its number among all changes.
+    at: usize,
+    /// The directory that must be synced for it.
+    dir: usize,
+    changes: Vec<(Name, Option<Node>)>,
 }
 
 /// The simulated disk.
 #[derive(Default)]
 pub struct Disk {
     inodes: Vec<Content>,
+    /// The number of directories besides `/`.
+    dirs: usize,
     /// Maps an id of the recorder to a file.
     ids: HashMap<u64, usize>,
     /// The names as a running process sees them.
     now: Names,
     /// The names that are durable.
     durable: Names,
-    /// Name changes that are not durable yet, each with its number among all changes and the directory that must be
-    /// synced for it.
-    pending: Vec<(usize, PathBuf, NameChange)>,
+    pending: Vec<Naming>,
     /// The number of changes replayed.
     played: usize,
 }
@@ -170,31 +199,63 @@ impl Disk {
         let mut disk = Self::default();
         let mut folders = vec![root.to_owned()];
         while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(&folder).expect("list") {
-                let path = entry.expect("entry").path();
-                let entry = if path.is_dir() {
-                    folders.push(path.clone());
-                    Entry::Dir
-                } else {
-                    let durable = fs::read(&path).expect("read");
-                    disk.inodes.push(Content { durable, pending: Vec::new() });
-                    Entry::File(disk.inodes.len() - 1)
-                };
-                disk.now.0.insert(path, entry);
+            let dir = disk.dir(&folder);
+            let mut paths: Vec<_> =
+                fs::read_dir(&folder).expect("list").map(|entry| entry.expect("entry").path()).collect();
+            paths.sort_unstable();
+            for path in paths {
+                if path.is_dir() {
+                    folders.push(path);
+                    continue;
+                }
+                let durable = fs::read(&path).expect("read");
+                disk.inodes.push(Content { durable, pending: Vec::new() });
+                let name = (dir, path.file_name().expect("listed").to_owned());
+                disk.now.0.insert(name, Node::File(disk.inodes.len() - 1));
             }
         }
         disk.durable = disk.now.clone();
         disk
     }
 
-    fn name(&mut self, naming: NameChange) {
-        let of = match &naming {
-            NameChange::Put { path, .. } | NameChange::Dir { path } | NameChange::Remove { path } => path,
-            NameChange::Rename { to, .. } => to,
-        };
-        let dir = of.parent().expect("no change to the root").to_owned();
-        self.now.apply(&naming);
-        self.pending.push((self.played, dir, naming));
+    /// The number of a directory; one whose creation is not recorded existed before, and is durable.
+    fn dir(&mut self, path: &Path) -> usize {
+        let mut dir = ROOT;
+        for name in names_of(path) {
+            let name = (dir, name.to_owned());
+            dir = match self.now.0.get(&name) {
+                Some(Node::Dir(dir)) => *dir,
+                _ => {
+                    self.dirs += 1;
+                    self.now.0.insert(name.clone(), Node::Dir(self.dirs));
+                    self.durable.0.insert(name, Node::Dir(self.dirs));
+                    self.dirs
+                }
+            };
+        }
+        dir
+    }
+
+    fn name(&mut self, path: &Path) -> Name {
+        let dir = self.dir(path.parent().expect("no change to the root"));
+        (dir, path.file_name().expect("no change to the root").to_owned())
+    }
+
+    fn change_names(&mut self, dir: usize, changes: Vec<(Name, Option<Node>)>) {
+        self.now.apply(&changes);
+        self.pending.push(Naming { at: self.played, dir, changes });
+    }
+
+    fn put(&mut self, path: &Path, node: Option<Node>) {
+        let name = self.name(path);
+        self.change_names(name.0, vec![(name, node)]);
+    }
+
+    fn rename(&mut self, from: &Path, to: &Path) {
+        let (from, to) = (self.name(from), self.name(to));
+        if let Some(node) = self.now.0.get(&from).copied() {
+            self.change_names(to.0, vec![(from, None), (to, Some(node))]);
+        }
     }
 
     /// The number of changes replayed.
@@ -205,15 +266,18 @@ impl Disk {
     /// Replays one change; a sync makes durable what was replayed before change number `begun`.
     pub fn play(&mut self, change: &Change, begun: usize) {
         match change {
-            Change::Create { id, path } | Change::Open { id, path } => match self.now.0.get(path) {
-                Some(Entry::File(inode)) => drop(self.ids.insert(*id, *inode)),
-                _ => {
-                    let inode = self.inodes.len();
-                    self.inodes.push(Content::default());
-                    self.ids.insert(*id, inode);
-                    self.name(NameChange::Put { path: path.clone(), inode });
-                }
-            },
+            Change::Create { id, path } | Change::Open { id, path } => {
+                let inode = match self.now.node(path) {
+                    Some(Node::File(inode)) => inode,
+                    _ => {
+                        self.inodes.push(Content::default());
+                        let inode = self.inodes.len() - 1;
+                        self.put(path, Some(Node::File(inode)));
+                        inode
+                    }
+                };
+                self.ids.insert(*id, inode);
+            }
             Change::Write { id, position, bytes } => {
                 let write = Pending::Write { position: *position, bytes: bytes.clone() };
                 self.inodes[self.ids[id]].pending.push((self.played, write));
@@ -226,21 +290,29 @@ impl Disk {
                 self.inodes.iter_mut().for_each(|inode| inode.sync(begun));
                 self.settle(begun, |_| true);
             }
-            Change::Rename { from, to } => self.name(NameChange::Rename { from: from.clone(), to: to.clone() }),
-            Change::Remove { path } => self.name(NameChange::Remove { path: path.clone() }),
-            Change::CreateDir { path } if self.now.0.contains_key(path) => {}
-            Change::CreateDir { path } => self.name(NameChange::Dir { path: path.clone() }),
-            Change::SyncDir { path } => self.settle(begun, |dir| dir == path),
+            Change::Rename { from, to } => self.rename(from, to),
+            Change::Remove { path } => self.put(path, None),
+            Change::CreateDir { path } if self.now.node(path).is_some() => {}
+            Change::CreateDir { path } => {
+                self.dirs += 1;
+                let node = Node::Dir(self.dirs);
+                self.put(path, Some(node));
+            }
+            Change::SyncDir { path } => {
+                if let Some(Node::Dir(synced)) = self.now.node(path) {
+                    self.settle(begun, |dir| dir == synced);
+                }
+            }
         }
         self.played += 1;
     }
 
-    fn settle(&mut self, begun: usize, is_synced: impl Fn(&Path) -> bool) {
-        for (at, dir, naming) in std::mem::take(&mut self.pending) {
-            if at < begun && is_synced(&dir) {
-                self.durable.apply(&naming);
+    fn settle(&mut self, begun: usize, is_synced: impl Fn(usize) -> bool) {
+        for naming in std::mem::take(&mut self.pending) {
+            if naming.at < begun && is_synced(naming.dir) {
+                self.durable.apply(&naming.changes);
             } else {
-                self.pending.push((at, dir, naming));
+                self.pending.push(naming);
             }
         }
     }
@@ -256,17 +328,17 @@ impl Disk {
             _ => None,
         };
         // Of each directory, a prefix of the unsynced name changes survives.
-        let mut left: HashMap<PathBuf, u64> = HashMap::new();
-        for (_, dir, _) in &self.pending {
-            *left.entry(dir.clone()).or_default() += 1;
+        let mut left: BTreeMap<usize, u64> = BTreeMap::new();
+        for naming in &self.pending {
+            *left.entry(naming.dir).or_default() += 1;
         }
         left.values_mut().for_each(|count| *count = rng.below(*count + 1));
         let mut names = self.durable.clone();
-        for (_, dir, naming) in &self.pending {
-            let count = left.get_mut(dir).expect("counted");
+        for naming in &self.pending {
+            let count = left.get_mut(&naming.dir).expect("counted");
             if *count > 0 {
                 *count -= 1;
-                names.apply(naming);
+                names.apply(&naming.changes);
             }
         }
         self.leave(&names, root, target, |inode| {
@@ -282,13 +354,17 @@ impl Disk {
     }
 
     fn leave(&self, names: &Names, root: &Path, target: &Path, mut content: impl FnMut(usize) -> Vec<u8>) {
-        for (path, entry) in &names.0 {
-            let to = target.join(path.strip_prefix(root).expect("everything is below the root"));
-            match entry {
-                Entry::Dir => fs::create_dir_all(&to).expect("create"),
-                Entry::File(_) if to.parent().is_none_or(|parent| !parent.exists()) => {}
-                Entry::File(inode) => fs::write(&to, content(*inode)).expect("write"),
-            }
+        // The names above the root, and its own, are not part of the record: it is there in any case.
+        let Some(Node::Dir(root)) = self.now.node(root) else { return };
+        let mut files = Vec::new();
+        names.walk(root, target, &mut |path, node| match node {
+            Node::Dir(_) => fs::create_dir_all(&path).expect("create"),
+            Node::File(inode) => files.push((inode, path)),
+        });
+        // Names may be random: the order of the files must not depend on them, so that a seed replays.
+        files.sort_unstable();
+        for (inode, path) in files {
+            fs::write(&path, content(inode)).expect("write");
         }
     }
 }

@@ -61,11 +61,6 @@ impl FileCache {
         })
     }
 
-    /// Whether nothing is synced.
-    pub fn is_volatile(&self) -> bool {
-        self.is_volatile
-    }
-
     /// The number of open files.
     pub fn open_count(&self) -> usize {
         self.open.load(Ordering::Relaxed)
@@ -131,6 +126,28 @@ impl FileCache {
                 Ok(())
             }
         }
+    }
+
+    /// Removes a directory and everything in it.
+    pub fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir_all(path)?;
+        self.record(|| Change::Remove { path: path.to_owned() });
+        Ok(())
+    }
+
+    /// Makes the content of a small file durable; it may be missing.
+    pub fn sync_if_there(&self, path: &Path) -> Result<(), LogError> {
+        if self.is_volatile {
+            return Ok(());
+        }
+        match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            result => result.and_then(|file| file.sync_data()).map_err(LogError::io("cannot sync", path))?,
+        }
+        let id = self.next_id();
+        self.record(|| Change::Open { id, path: path.to_owned() });
+        self.record(|| Change::Sync { id });
+        Ok(())
     }
 
     /// Makes the names in a directory durable.

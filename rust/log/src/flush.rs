@@ -1,6 +1,5 @@
 //! Making a log durable: a job is taken under the partition's lock, runs without it, and is completed under it.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -99,9 +98,7 @@ impl FlushJob {
                 file.sync()?;
             }
         }
-        if !self.cache.is_volatile() {
-            self.paths.iter().try_for_each(|path| sync_if_there(path))?;
-        }
+        self.paths.iter().try_for_each(|path| self.cache.sync_if_there(path))?;
         if self.names {
             self.dir.ignore_if_away(self.dir.at("", |path| self.cache.sync_dir(path)))?;
         }
@@ -135,13 +132,6 @@ impl FlushJob {
     /// How far the log is durable once this job is done.
     pub fn end(&self) -> FlushEnd {
         self.end
-    }
-}
-
-fn sync_if_there(path: &Path) -> Result<(), LogError> {
-    match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        result => result.and_then(|file| file.sync_data()).map_err(LogError::io("cannot sync", path)),
     }
 }
 
@@ -299,9 +289,7 @@ impl MarkJob {
                 file.sync()?;
             }
         }
-        if !self.cache.is_volatile() {
-            self.snapshots.iter().try_for_each(|path| sync_if_there(path))?;
-        }
+        self.snapshots.iter().try_for_each(|path| self.cache.sync_if_there(path))?;
         match &self.dir {
             Some(dir) => dir.ignore_if_away(dir.at("", |path| self.cache.sync_dir(path))),
             None => Ok(()),

@@ -64,7 +64,7 @@ impl Inventory {
             CleanStop::remove(cache, path)?;
             cache.sync_dir(path)?;
         }
-        boot::note(path)?;
+        boot::note(cache, path)?;
         Ok(inventory)
     }
 

@@ -1,6 +1,5 @@
 //! Files and directories that are removed after a delay.
 
-use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -60,7 +59,7 @@ impl Trash {
             match item {
                 Item::Files(files) => errors.extend(files.iter().filter_map(|file| file.remove(cache).err())),
                 Item::Path(path) => errors.extend(cache.remove(&path).err()),
-                Item::Dir(path) => match fs::remove_dir_all(&path) {
+                Item::Dir(path) => match cache.remove_dir(&path) {
                     // A user that started earlier, such as the cleaner, created a file there: retry later.
                     Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => self.push_dir(now_ms, path),
                     Err(error) if error.kind() != io::ErrorKind::NotFound => {

@@ -20,6 +20,7 @@ from klamm._engine.quorum import StorageError
 from klamm.cli.main import run
 from klamm.cli.node.storage_examination import examine, findings_of
 from klamm.formats.directories import METADATA_FOLDER
+from tests.support.waiting import wait_until
 
 CONFIG = {
     "metadata.log.segment.ms": "100",
@@ -186,12 +187,18 @@ def test_the_loss_is_accepted_by_the_command_that_the_message_names(
     assert "never start" not in said
     [kept] = [line.removeprefix("kept: ") for line in said.splitlines() if line.startswith("kept: ")]
     assert (Path(kept) / damaged.name).exists()
+
+    def warnings() -> list[str]:
+        return [record.getMessage() for record in caplog.records if "is a stray" in record.getMessage()]
+
     for _ in range(2):
         with klamm.Cluster(data, config=CONFIG) as cluster:
             found = cluster.topics()
             assert found == sorted(left["closed"].topics[: len(found)]), "a first part of them"
             assert 0 < len(found) < len(left["closed"].topics)
-    warnings = [record.getMessage() for record in caplog.records if "is a stray" in record.getMessage()]
+        reported = len(warnings())
+        assert len(list(data.glob("*-stray"))) == reported, "each folder that was set aside was reported"
     lost = set(left["closed"].topics) - set(found)
-    assert len(warnings) == len(lost)
-    assert all(f"the metadata has no topic {name}." in "".join(warnings) for name in lost)
+    with klamm.Cluster(data, config=CONFIG):
+        wait_until(lambda: len(warnings()) == len(lost))
+    assert all(f"the metadata has no topic {name}." in "".join(warnings()) for name in lost)

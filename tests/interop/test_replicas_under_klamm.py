@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from klamm._engine.metadata import Image, PartitionInfo
 from klamm.cli.main import run
 from klamm.formats.storage import random_cluster_id
 from klamm.metadata.log.history import History
+from klamm.protocol.errors import ErrorCode
 from klamm.protocol.resource_types import ResourceType
 from tests.interop.apache_kafka import KafkaNode, Tools
 from tests.interop.test_roles import properties
@@ -153,10 +154,26 @@ class Writer:
         self._thread.join()
 
 
+def end_of(consumer: Consumer, place: TopicPartition) -> int:
+    """The high watermark, once a leader that was just elected knows it: this call of librdkafka does not repeat."""
+    ends: list[int] = []
+
+    def is_known() -> bool:
+        try:
+            ends.append(consumer.get_watermark_offsets(place, BOUND_S)[1])
+        except KafkaException as error:
+            if error.args[0].code() != ErrorCode.OFFSET_NOT_AVAILABLE:
+                raise
+        return bool(ends)
+
+    wait_until(is_known, bound_s=BOUND_S)
+    return ends[0]
+
+
 def read_all(bootstrap: str, topic: str, partitions: int) -> list[bytes]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False})
     places = [TopicPartition(topic, each) for each in range(partitions)]
-    ends = {each.partition: consumer.get_watermark_offsets(each, BOUND_S)[1] for each in places}
+    ends = {each.partition: end_of(consumer, each) for each in places}
     found: list[bytes] = []
     for place in places:
         consumer.assign([TopicPartition(topic, place.partition, 0)])

@@ -169,7 +169,10 @@ def commit(
 
 def list_offsets(client: Client, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """The offset of each partition for a timestamp in ms or a special one; the log end offset after the last record."""
-    offsets = retried(lambda: _list_of_leaders(client, wanted), attempts=10, passing=LEADER_MOVED)
+    # A topic that does not exist is an error after a second; a leader that is about to answer has five.
+    offsets = retried(
+        lambda: retried(lambda: _list_of_leaders(client, wanted), attempts=10, passing=LEADER_MOVED), attempts=5
+    )
     past_end = {where: LATEST for where, offset in offsets.items() if offset < 0 and wanted[where] != LATEST}
     return offsets | list_offsets(client, past_end) if past_end else offsets
 

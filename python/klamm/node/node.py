@@ -402,6 +402,7 @@ class Node:
             self._publisher.close()  # later commits are applied by the next start
             self._engine = None
             await asyncio.to_thread(engine.shutdown, broker_epoch)
+            _log_rest(engine)
             self.metadata.close()
         finally:
             self._publisher.close()
@@ -423,6 +424,14 @@ class Node:
             booted.log.close()
         # A clean shutdown found at the start is recorded again.
         engine.shutdown(engine.previous_broker_epoch)
+
+
+def _log_rest(engine: Engine) -> None:
+    """Log what the engine reported on its way down. Nothing else of it can be answered any more."""
+    while events := engine.drain(EVENTS_AT_ONCE):
+        for event in events:
+            if isinstance(event, LogEvent):
+                log.log(LOG_LEVELS[event.level], event.message)
 
 
 def _context_of(event: RequestEvent) -> RequestContext:

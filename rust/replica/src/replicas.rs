@@ -335,6 +335,11 @@ impl Replicas {
                 None if topic.is_some() => format!("topic {} has no partition {}", found.topic, found.partition),
                 None => format!("the metadata has no topic {}", found.topic),
             };
+            // `shutdown` waits for it: a folder is set aside with its warning, or left for the next start.
+            let _opening = self.opening[0].lock();
+            if self.is_stopping.load(Ordering::Acquire) {
+                return errors;
+            }
             if self.on_disk.lock().remove(&(found.topic.clone(), found.partition)).is_some()
                 && let Err(error) = self.logs.set_aside(&found.topic, found.partition, &stray_because)
             {

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from klamm.admin.client import Client
 from klamm.cli.records.produce import Producer
 
@@ -20,3 +22,20 @@ def test_a_test_that_asks_gets_a_node(klamm_cluster: Cluster) -> None:
 
 def test_each_test_gets_a_node_of_its_own(klamm_cluster: Cluster) -> None:
     assert klamm_cluster.topics() == []
+
+
+@pytest.mark.klamm_cluster(brokers=2, config={"num.partitions": "5"})
+class TestSized:
+    def test_a_marker_says_how_large_it_is(self, klamm_cluster: Cluster) -> None:
+        assert [broker.id for broker in klamm_cluster.brokers] == [1, 2]
+        assert klamm_cluster.controllers == ()
+
+    @pytest.mark.klamm_cluster(controllers=1)
+    def test_the_closest_marker_wins_for_each_argument(self, klamm_cluster: Cluster) -> None:
+        assert (len(klamm_cluster.brokers), len(klamm_cluster.controllers)) == (2, 1)
+
+
+def test_arguments_without_a_name_are_refused(request: pytest.FixtureRequest) -> None:
+    request.node.add_marker(pytest.mark.klamm_cluster(3))
+    with pytest.raises(pytest.UsageError, match="by name"):
+        request.getfixturevalue("klamm_cluster")

@@ -100,6 +100,7 @@ def test_a_cell_gives_its_figures(bench: Bench, cell: Cell, kind: str, figures: 
     assert all(math.isfinite(value) and value >= 0 for value in found.values()), found
 
 
+@pytest.mark.slow  # It compiles librdkafka.
 @pytest.mark.parametrize("kind", [KLAMM, CEILING])
 def test_librdkafka_measures_both(bench: Bench, kind: str) -> None:
     reason = rdkafka.why_not()

@@ -20,6 +20,11 @@ _NOT_YET: Final[Mapping[str, tuple[str, str]]] = {
     "remote.log.storage.system.enable": ("false", "tiered storage"),
 }
 """Keys whose silent loss would change what a cluster promises: the value that is accepted, and what is missing."""
+REPLICA_SELECTORS: Final = (
+    "org.apache.kafka.common.replica.LeaderSelector",
+    "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+)
+"""The values of `replica.selector.class`, besides none (KIP-392)."""
 
 
 def checked(given: Mapping[str, str]) -> NodeConfig:
@@ -38,6 +43,11 @@ def check_supported(config: NodeConfig) -> None:
             raise NodeConfigError(
                 f"listener {listener} speaks {listener.protocol}: TLS and SASL are not supported yet, use PLAINTEXT"
             )
+    selector = config.optional_text("replica.selector.class")
+    if selector and selector not in REPLICA_SELECTORS:
+        raise NodeConfigError(
+            f"replica.selector.class={selector}: klamm runs no Java class, use {' or '.join(REPLICA_SELECTORS)}"
+        )
     for name, (accepted, what) in _NOT_YET.items():
         value = format_config("node", name, config.given.get(name, accepted))
         if value != accepted:

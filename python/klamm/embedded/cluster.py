@@ -98,6 +98,13 @@ class Broker(_ClusterNode):
         """Its first listener for clients: host:port."""
         return "{}:{}".format(*_client_address(self._member.node))
 
+    def counters(self) -> dict[str, int]:
+        """What it has done since its start, by name; see `klamm.node.counters`.
+
+        Raises NodeFailedError unless it runs.
+        """
+        return self._member.node.counters()
+
 
 class Controller(_ClusterNode):
     """A controller of a cluster that is not a broker."""
@@ -125,7 +132,7 @@ class Cluster:
 
     `with Cluster() as cluster:` or `async with Cluster() as cluster:`; `Cluster()` alone starts too, and `close()` ends
     it. Without `data` the folder is temporary: removed on close, and nothing in it is flushed to the disk unless
-    `flush=True`. `config` are server.properties keys of every node.
+    `flush=True`. `config` are server.properties keys of every node, `racks` the rack of each broker in turn.
     """
 
     def __init__(
@@ -134,6 +141,7 @@ class Cluster:
         *,
         brokers: int = 1,
         controllers: int | None = None,
+        racks: Sequence[str] | None = None,
         flush: bool | None = None,
         config: Mapping[str, str] | None = None,
     ) -> None:
@@ -143,7 +151,7 @@ class Cluster:
         self._process_id = os.getpid()
         self._nodes = nodes = NodesThread(
             None if data is None else Path(data),
-            lambda folder: plan(folder, brokers, controllers, given),
+            lambda folder: plan(folder, brokers, controllers, given, racks),
             is_volatile=data is None and not durable,
         )
         # A cluster that is dropped without being closed. At the process's end nothing can be closed any more.

@@ -23,11 +23,15 @@ CONTROLLER_LISTENER: Final = "CONTROLLER"
 ELECTION_TIMEOUT_MS: Final = 50
 
 
-def plan(data: Path, brokers: int, controllers: int | None, given: Mapping[str, str]) -> list[NodeConfig]:
+def plan(
+    data: Path, brokers: int, controllers: int | None, given: Mapping[str, str], racks: Sequence[str] | None = None
+) -> list[NodeConfig]:
     """The configurations of the nodes: of both roles, or brokers 1, 2 ... and then the controllers.
 
     Raises ValueError, NodeConfigError.
     """
+    if racks is not None and len(racks) != brokers:
+        raise ValueError(f"each of the {brokers} brokers needs a rack, not {racks=}")
     if brokers < 1 or (controllers is not None and controllers < 1):
         raise ValueError(f"a cluster has a broker and a controller at least, not brokers={brokers}, {controllers=}")
     if controllers is not None:
@@ -36,6 +40,8 @@ def plan(data: Path, brokers: int, controllers: int | None, given: Mapping[str, 
         planned = _combined(data, brokers, given)
     else:
         planned = [embedded_default(data, 0, HOST) | dict(given)]
+    for keys, rack in zip(planned, racks or (), strict=False):
+        keys["broker.rack"] = rack
     configs = list(map(checked, planned))
     for config in configs:
         check_supported(config)

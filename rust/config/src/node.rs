@@ -669,7 +669,8 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .doc("How often the high watermarks are written."),
     node("replica.lag.time.max.ms", Long).default("30000").high()
         .doc("The time, in milliseconds, after which a follower that has not caught up leaves the ISR."),
-    node("replica.selector.class", String),
+    node("replica.selector.class", String)
+        .doc("The class that chooses the replica from which a consumer reads (KIP-392). Empty: the leader."),
     node("replica.socket.receive.buffer.bytes", Int).default("65536").high(),
     node("replica.socket.timeout.ms", Int).default("30000").high()
         .doc("The longest time, in milliseconds, that a replica fetcher waits for a connection or an answer."),

@@ -282,8 +282,6 @@ const NODE: &[(&str, &str)] = &[
      "Whether closed segments may be kept in remote storage (KIP-405)."),
     ("replica.alter.log.dirs.io.max.bytes.per.second",
      "The most bytes a second that moves between log directories may copy."),
-    ("replica.selector.class",
-     "The class that chooses the replica from which a consumer reads (KIP-392)."),
     ("replica.socket.receive.buffer.bytes",
      "The size, in bytes, of the receive buffers of connections that replicate."),
     ("replication.quota.window.num",

@@ -27,7 +27,7 @@ pub trait Partition: Send + Sync {
     /// longer possible.
     fn when_acked(&self, end_offset: i64, done: Box<dyn FnOnce(ErrorCode) + Send>);
 
-    fn fetch(&self, request: &PartitionFetch) -> Fetched;
+    fn fetch(&self, request: &PartitionFetch<'_>) -> Fetched;
 
     /// Wakes `waiter` at the next change that is visible to a fetch that waits for `awaits`. The caller must read once more after this call.
     fn watch(&self, awaits: Awaits, waiter: Arc<FetchWaiter>);
@@ -57,7 +57,7 @@ impl Partition for klamm_replica::Partition {
         klamm_replica::Partition::when_acked(self, end_offset, done);
     }
 
-    fn fetch(&self, request: &PartitionFetch) -> Fetched {
+    fn fetch(&self, request: &PartitionFetch<'_>) -> Fetched {
         klamm_replica::Partition::fetch(self, request)
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use klamm_base::{ErrorCode, Uuid};
 use klamm_log::FileSlice;
-use klamm_replica::{Awaits, Fetched, PartitionFetch};
+use klamm_replica::{Awaits, CONSUMER, Fetched, PartitionFetch};
 use klamm_wire::fetch::{FetchRequest, FetchResult};
 
 use super::backend::Partition;
@@ -13,17 +13,21 @@ use super::pipeline::{Topics, id_with_partition};
 use super::session::{TopicKey, Wanted};
 
 /// The limits and the minimum of a fetch.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Limits {
     max_bytes: usize,
     min_bytes: usize,
     read_committed: bool,
     replica_id: i32,
     replica_epoch: i64,
+    client_rack: Option<Box<str>>,
 }
 
+/// From this version on a consumer names its rack, and may read from followers (KIP-392).
+const CLIENT_RACK_VERSION: i16 = 11;
+
 impl Limits {
-    pub fn of(request: &FetchRequest<'_>, max_bytes: i32) -> Self {
+    pub fn of(request: &FetchRequest<'_>, version: i16, max_bytes: i32) -> Self {
         let max_bytes = request.max_bytes.min(max_bytes);
         let at_least_0 = |bytes: i32| usize::try_from(bytes).unwrap_or(0);
         Self {
@@ -32,12 +36,13 @@ impl Limits {
             read_committed: request.isolation_level == 1 && !request.is_from_follower(),
             replica_id: request.replica_id,
             replica_epoch: request.replica_epoch,
+            client_rack: (version >= CLIENT_RACK_VERSION).then(|| request.rack_id.as_ref().into()),
         }
     }
 
     /// What a fetch that finds too little waits for.
     pub fn awaits(&self) -> Awaits {
-        if self.replica_id >= 0 { Awaits::LogEnd } else { Awaits::HighWatermark }
+        if self.replica_id == CONSUMER { Awaits::HighWatermark } else { Awaits::LogEnd }
     }
 }
 
@@ -105,7 +110,7 @@ impl Gathered {
         PartitionResult { turn: 0, topic: wanted.topic.clone(), index, result, records }
     }
 
-    fn request(&self, wanted: &Wanted, limits: &Limits) -> PartitionFetch {
+    fn request<'l>(&self, wanted: &Wanted, limits: &'l Limits) -> PartitionFetch<'l> {
         let max_bytes = usize::try_from(wanted.partition.max_bytes).unwrap_or(0);
         PartitionFetch {
             fetch_offset: wanted.partition.fetch_offset,
@@ -114,6 +119,7 @@ impl Gathered {
             last_fetched_epoch: wanted.partition.last_fetched_epoch,
             read_committed: limits.read_committed,
             replica_id: limits.replica_id,
+            client_rack: limits.client_rack.as_deref(),
             replica_epoch: limits.replica_epoch,
             log_start_offset: wanted.partition.log_start_offset,
             is_first_look: self.is_first_look,
@@ -127,6 +133,7 @@ impl Gathered {
         self.bytes += records_len;
         self.bytes_left = self.bytes_left.saturating_sub(records_len);
         self.is_urgent |= fetched.error.is_error() || fetched.diverging.is_some();
+        self.is_urgent |= fetched.preferred_read_replica.is_some();
         let result = FetchResult {
             error: fetched.error,
             high_watermark: fetched.high_watermark,
@@ -135,7 +142,7 @@ impl Gathered {
             aborted: fetched.aborted,
             diverging: fetched.diverging,
             current_leader: None,
-            preferred_read_replica: -1,
+            preferred_read_replica: fetched.preferred_read_replica.unwrap_or(-1),
             records_len,
         };
         (result, records)

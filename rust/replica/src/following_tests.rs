@@ -14,7 +14,9 @@ use klamm_metadata::records::{PartitionChangeRecord, PartitionRecord, Record, Re
 use klamm_records::header::set_position;
 use tempfile::{TempDir, tempdir};
 
-use super::{Durability, Fetched, FetchedBatches, Partition, PartitionFetch, Position, Replicas, ReplicasOptions};
+use super::{
+    CONSUMER, Durability, Fetched, FetchedBatches, Partition, PartitionFetch, Position, Replicas, ReplicasOptions,
+};
 
 const LEADER: i32 = 1;
 const FOLLOWER: i32 = 2;
@@ -67,7 +69,10 @@ impl Pair {
             ..PartitionRecord::default()
         };
         let registered = |id: i32| {
-            Record::RegisterBroker(RegisterBrokerRecord { broker_id: id, broker_epoch: 10, ..Default::default() })
+            let rack = Some(if id == LEADER { "a" } else { "b" });
+            let record =
+                RegisterBrokerRecord { broker_id: id, broker_epoch: 10, rack, fenced: false, ..Default::default() };
+            Record::RegisterBroker(record)
         };
         let topic = Record::Topic(TopicRecord { name: "t", topic_id: TOPIC });
         let records = [registered(LEADER), registered(FOLLOWER), topic, Record::Partition(partition)];
@@ -107,6 +112,7 @@ impl Pair {
             last_fetched_epoch: position.last_fetched_epoch,
             read_committed: false,
             replica_id: 3 - leader,
+            client_rack: None,
             replica_epoch: 10,
             log_start_offset: position.log_start_offset,
             is_first_look: true,
@@ -116,33 +122,35 @@ impl Pair {
 
     /// Exchanges until the follower has all of the leader's log and its high watermark.
     fn catch_up(&self, leader: i32) -> Position {
-        let (follower, epoch) = (self.on(3 - leader), self.leader_epoch());
-        let mut position = follower.begin_following(epoch, 0).expect("it follows");
+        let mut position = self.on(3 - leader).begin_following(self.leader_epoch(), 0).expect("it follows");
         for _ in 0..100 {
-            while !follower.is_flushed() {
-                std::thread::yield_now();
-            }
-            let fetched = self.fetch(leader, position);
-            assert_eq!(fetched.error, ErrorCode::NONE);
-            let next = match fetched.diverging {
-                Some(diverging) => follower.truncate_diverging(epoch, diverging, 0),
-                None => {
-                    let records = fetched.records.map_or(Vec::new(), |slice| read(&slice));
-                    let (high_watermark, log_start_offset) = (fetched.high_watermark, fetched.log_start_offset);
-                    follower.append_fetched(
-                        epoch,
-                        &FetchedBatches { records: &records, high_watermark, log_start_offset },
-                        0,
-                    )
-                }
-            };
-            let next = next.expect("it follows");
+            let next = self.exchange(leader, position);
             if next == position {
                 return position;
             }
             position = next;
         }
         panic!("the follower does not catch up: {position:?}");
+    }
+
+    /// One fetch of the follower, and what it does about the answer.
+    fn exchange(&self, leader: i32, position: Position) -> Position {
+        let (follower, epoch) = (self.on(3 - leader), self.leader_epoch());
+        while !follower.is_flushed() {
+            std::thread::yield_now();
+        }
+        let fetched = self.fetch(leader, position);
+        assert_eq!(fetched.error, ErrorCode::NONE);
+        let next = match fetched.diverging {
+            Some(diverging) => follower.truncate_diverging(epoch, diverging, 0),
+            None => {
+                let records = fetched.records.map_or(Vec::new(), |slice| read(&slice));
+                let (high_watermark, log_start_offset) = (fetched.high_watermark, fetched.log_start_offset);
+                let batches = FetchedBatches { records: &records, high_watermark, log_start_offset };
+                follower.append_fetched(epoch, &batches, 0)
+            }
+        };
+        next.expect("it follows")
     }
 
     fn end(self) {
@@ -283,6 +291,7 @@ fn fetches_of_others_than_replicas_of_a_stale_broker_and_beyond_the_log_are_refu
             last_fetched_epoch: -1,
             read_committed: false,
             replica_id,
+            client_rack: None,
             replica_epoch,
             log_start_offset: 0,
             is_first_look: true,
@@ -299,6 +308,59 @@ fn fetches_of_others_than_replicas_of_a_stale_broker_and_beyond_the_log_are_refu
     assert_eq!(high_watermark(&pair.on(LEADER)), 0, "none of them counts");
     assert_eq!(fetch(FOLLOWER, 10, 2, 0), ErrorCode::NONE);
     pair.end();
+}
+
+const RACK_AWARE: (&str, &str) = ("replica.selector.class", "org.apache.kafka.common.replica.RackAwareReplicaSelector");
+
+fn consume(partition: &Partition, client_rack: Option<&str>, fetch_offset: i64) -> Fetched {
+    partition.fetch(&PartitionFetch {
+        fetch_offset,
+        max_bytes: BYTES_MAX,
+        current_leader_epoch: -1,
+        last_fetched_epoch: -1,
+        read_committed: false,
+        replica_id: CONSUMER,
+        client_rack,
+        replica_epoch: -1,
+        log_start_offset: -1,
+        is_first_look: true,
+        at_least_one: true,
+    })
+}
+
+#[test]
+fn a_consumer_that_names_a_rack_reads_committed_records_from_a_follower() {
+    let pair = Pair::new();
+    append(&pair.on(LEADER), 3);
+    let position = pair.catch_up(LEADER);
+    let follower = pair.on(FOLLOWER);
+    append(&pair.on(LEADER), 2);
+    // The follower holds them, and does not know yet that they are committed.
+    pair.exchange(LEADER, position);
+    let fetched = consume(&follower, Some(""), 0);
+    assert_eq!((fetched.error, fetched.high_watermark), (ErrorCode::NONE, 3));
+    let committed = consume(&pair.on(LEADER), None, 0);
+    assert!(read(&committed.records.expect("records")).starts_with(&read(&fetched.records.expect("records"))));
+    let ahead = consume(&follower, Some(""), 4);
+    assert_eq!((ahead.error, ahead.records.is_none()), (ErrorCode::NONE, true));
+    assert_eq!(consume(&follower, Some(""), 6).error, ErrorCode::OFFSET_OUT_OF_RANGE);
+    assert_eq!(consume(&follower, None, 0).error, ErrorCode::NOT_LEADER_OR_FOLLOWER);
+}
+
+#[test]
+fn a_leader_sends_a_consumer_to_the_replica_in_its_rack_if_it_is_configured_to() {
+    for (settings, preferred) in [(&[][..], None), (&[RACK_AWARE][..], Some(FOLLOWER))] {
+        let pair = Pair::with_settings(settings);
+        append(&pair.on(LEADER), 3);
+        pair.catch_up(LEADER);
+        let fetched = consume(&pair.on(LEADER), Some("b"), 0);
+        assert_eq!((fetched.preferred_read_replica, fetched.records.is_none()), (preferred, preferred.is_some()));
+        assert_eq!((fetched.error, fetched.high_watermark), (ErrorCode::NONE, 3));
+        for rack in [None, Some(""), Some("a"), Some("elsewhere")] {
+            let fetched = consume(&pair.on(LEADER), rack, 0);
+            assert_eq!((fetched.preferred_read_replica, fetched.records.is_some()), (None, true), "{rack:?}");
+        }
+    }
 }
 
 #[test]

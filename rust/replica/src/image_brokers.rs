@@ -4,22 +4,34 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
+use klamm_config::Settings;
 use klamm_metadata::MetadataImage;
 
 use super::core::{BrokerStanding, Brokers};
+
+/// The value of `replica.selector.class` with which consumers read from the replica in their rack.
+const RACK_AWARE_SELECTOR: &str = "org.apache.kafka.common.replica.RackAwareReplicaSelector";
 
 /// Shared by all partitions of a broker: the image, and what does not change while the broker runs.
 pub struct ImageBrokers {
     pub(super) node_id: i32,
     /// `replica.lag.time.max.ms`
     pub(super) lag_max_ms: i64,
+    /// `replica.selector.class` is the rack-aware one.
+    pub(super) consumers_read_in_their_rack: bool,
     pub(super) image: ArcSwap<MetadataImage>,
     started: Instant,
 }
 
 impl ImageBrokers {
-    pub(super) fn new(node_id: i32, lag_max_ms: i64) -> Arc<Self> {
-        Arc::new(Self { node_id, lag_max_ms, image: ArcSwap::default(), started: Instant::now() })
+    pub(super) fn new(node_id: i32, settings: &Settings) -> Arc<Self> {
+        Arc::new(Self {
+            node_id,
+            lag_max_ms: settings.number("replica.lag.time.max.ms"),
+            consumers_read_in_their_rack: settings.text("replica.selector.class") == RACK_AWARE_SELECTOR,
+            image: ArcSwap::default(),
+            started: Instant::now(),
+        })
     }
 
     /// Monotonic.
@@ -29,6 +41,10 @@ impl ImageBrokers {
 }
 
 impl Brokers for ImageBrokers {
+    fn is_in_rack(&self, broker_id: i32, rack: &str) -> bool {
+        self.image.load().brokers().get(&broker_id).is_some_and(|broker| broker.rack.as_deref() == Some(rack))
+    }
+
     fn standing(&self, broker_id: i32) -> Option<BrokerStanding> {
         let image = self.image.load();
         let broker = image.brokers().get(&broker_id)?;

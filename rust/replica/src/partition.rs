@@ -72,6 +72,12 @@ impl State {
         Ok((&mut self.log, &self.core))
     }
 
+    /// The log, whoever leads; otherwise the error to return.
+    pub(super) fn serving(&mut self) -> Result<(&mut Log, &PartitionCore<OnAck, Arc<FetchWaiter>>), ErrorCode> {
+        self.core.check_online()?;
+        Ok((&mut self.log, &self.core))
+    }
+
     pub(super) fn is_flushed(&self, durability: Durability) -> bool {
         durability == Durability::PageCache || self.log.flushed_offset() >= self.log.log_end_offset()
     }

@@ -6,7 +6,7 @@ use klamm_log::{FileSlice, Log, Slice, Unverified};
 
 use super::core::FollowerFetch;
 use super::partition::{Partition, State};
-use super::results::{Fetched, FoundOffset, OffsetQuery, PartitionFetch};
+use super::results::{CONSUMER, DEBUGGING, Fetched, FoundOffset, OffsetQuery, PartitionFetch};
 
 /// Special timestamps of ListOffsets (`ListOffsetsRequest`).
 pub const LATEST: i64 = -1;
@@ -20,12 +20,13 @@ pub const EARLIEST_PENDING_UPLOAD: i64 = -6;
 pub const UP_TO_HIGH_WATERMARK: i64 = -1;
 
 impl Partition {
-    /// Reads committed records for a consumer, or all records for a follower, whose progress is recorded; or returns the error.
-    pub fn fetch(&self, fetch: &PartitionFetch) -> Fetched {
+    /// Reads committed records for a consumer, or all records for a follower, whose progress is recorded; or returns the
+    /// error.
+    pub fn fetch(&self, fetch: &PartitionFetch<'_>) -> Fetched {
         let mut counts = fetch.is_first_look;
         loop {
             let read = if fetch.replica_id < 0 {
-                read_for_consumer(&mut self.state.lock(), fetch)
+                self.read_for_client(&mut self.state.lock(), fetch)
             } else {
                 self.read_for_follower(fetch, std::mem::take(&mut counts))
             };
@@ -42,7 +43,7 @@ impl Partition {
     }
 
     /// The progress is recorded first, so that the follower receives the high watermark that results from it.
-    fn read_for_follower(&self, fetch: &PartitionFetch, counts: bool) -> Result<Read, ReadError> {
+    fn read_for_follower(&self, fetch: &PartitionFetch<'_>, counts: bool) -> Result<Read, ReadError> {
         let now_ms = self.brokers.now_ms();
         self.event(|state, effects| {
             let (log, core) = state.leading()?;
@@ -71,10 +72,34 @@ impl Partition {
         })
     }
 
+    /// What a consumer is told or given: records below the high watermark, or the replica in its rack.
+    fn read_for_client(&self, state: &mut State, fetch: &PartitionFetch<'_>) -> Result<Read, ReadError> {
+        let (log, core) = match fetch.client_rack {
+            None if fetch.replica_id == CONSUMER => state.leading()?,
+            _ => state.serving()?,
+        };
+        core.check_epoch(fetch.current_leader_epoch)?;
+        let high_watermark = core.high_watermark();
+        if let Some(rack) = fetch.client_rack.filter(|_| self.brokers.consumers_read_in_their_rack)
+            && let Some(preferred) = core.replica_in_rack(rack, fetch.fetch_offset, &*self.brokers)
+        {
+            return Ok((Fetched { preferred_read_replica: Some(preferred), ..empty(log, high_watermark) }, None));
+        }
+        if let Some(diverging) = divergence(log, fetch)? {
+            return Ok((Fetched { diverging: Some(diverging), ..empty(log, high_watermark) }, None));
+        }
+        let upto = match fetch.replica_id {
+            DEBUGGING => log.log_end_offset(),
+            _ if fetch.read_committed => log.last_stable_offset(high_watermark),
+            _ => high_watermark,
+        };
+        Ok(read(log, high_watermark, upto, fetch)?)
+    }
+
     /// Finds an offset by its timestamp, or by a special timestamp (ListOffsets).
     pub fn find_offset(&self, query: &OffsetQuery) -> Result<FoundOffset, ErrorCode> {
         let mut state = self.state.lock();
-        let (log, core) = state.leading()?;
+        let (log, core) = if query.only_from_leader { state.leading()? } else { state.serving()? };
         core.check_epoch(query.current_leader_epoch)?;
         if query.read_committed.is_some()
             && core.epoch_start_offset().is_some_and(|start| core.high_watermark() < start)
@@ -154,19 +179,8 @@ impl From<LogError> for ReadError {
     }
 }
 
-fn read_for_consumer(state: &mut State, fetch: &PartitionFetch) -> Result<Read, ReadError> {
-    let (log, core) = state.leading()?;
-    core.check_epoch(fetch.current_leader_epoch)?;
-    let high_watermark = core.high_watermark();
-    if let Some(diverging) = divergence(log, fetch)? {
-        return Ok((Fetched { diverging: Some(diverging), ..empty(log, high_watermark) }, None));
-    }
-    let upto = if fetch.read_committed { log.last_stable_offset(high_watermark) } else { high_watermark };
-    Ok(read(log, high_watermark, upto, fetch)?)
-}
-
 /// The epoch and its end offset at which the reader's log diverges (KIP-595, Fetch v12).
-fn divergence(log: &Log, fetch: &PartitionFetch) -> Result<Option<(i32, i64)>, ErrorCode> {
+fn divergence(log: &Log, fetch: &PartitionFetch<'_>) -> Result<Option<(i32, i64)>, ErrorCode> {
     if fetch.last_fetched_epoch < 0 {
         return Ok(None);
     }
@@ -187,10 +201,11 @@ fn empty(log: &Log, high_watermark: i64) -> Fetched {
         aborted: None,
         diverging: None,
         records: None,
+        preferred_read_replica: None,
     }
 }
 
-fn read(log: &mut Log, high_watermark: i64, upto: i64, fetch: &PartitionFetch) -> Result<Read, LogError> {
+fn read(log: &mut Log, high_watermark: i64, upto: i64, fetch: &PartitionFetch<'_>) -> Result<Read, LogError> {
     let mut answer = empty(log, high_watermark);
     let mut slice = log.read(fetch.fetch_offset, fetch.max_bytes, upto, fetch.at_least_one)?;
     let unverified = slice.unverified.take();

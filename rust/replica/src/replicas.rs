@@ -86,14 +86,13 @@ impl Replicas {
     pub fn new(options: ReplicasOptions) -> Self {
         let found = options.logs.found().into_iter();
         let on_disk = found.map(|found| ((found.topic.clone(), found.partition), found)).collect();
-        let lag_max_ms = options.settings.number("replica.lag.time.max.ms");
         Self {
             node_id: options.node_id,
             durability: options.durability,
             clock: options.clock,
             logs: options.logs,
+            brokers: ImageBrokers::new(options.node_id, &options.settings),
             settings: ArcSwap::from_pointee(options.settings),
-            brokers: ImageBrokers::new(options.node_id, lag_max_ms),
             changes: Arc::default(),
             to_open: Mutex::default(),
             open: RwLock::default(),

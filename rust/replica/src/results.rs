@@ -26,9 +26,14 @@ pub struct Refused {
     pub log_start_offset: i64,
 }
 
+/// The replica id of a consumer.
+pub const CONSUMER: i32 = -1;
+/// The replica id of a tool that compares replicas: every replica returns all that it has.
+pub const DEBUGGING: i32 = -2;
+
 /// One partition of a Fetch request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PartitionFetch {
+pub struct PartitionFetch<'a> {
     pub fetch_offset: i64,
     pub max_bytes: usize,
     /// -1: not checked.
@@ -36,8 +41,10 @@ pub struct PartitionFetch {
     /// -1: the reader does not check for divergence.
     pub last_fetched_epoch: i32,
     pub read_committed: bool,
-    /// -1: a consumer.
+    /// A follower, [`CONSUMER`], or [`DEBUGGING`].
     pub replica_id: i32,
+    /// The rack of a consumer that may read from followers, "" if it is in none; `None`: only leaders answer it.
+    pub client_rack: Option<&'a str>,
     /// The broker epoch of a follower; -1: it sends none.
     pub replica_epoch: i64,
     /// Log start offset of a follower; -1 for others.
@@ -60,6 +67,8 @@ pub struct Fetched {
     /// The epoch and its end offset at which the reader's log diverges.
     pub diverging: Option<(i32, i64)>,
     pub records: Option<FileSlice>,
+    /// The replica from which the consumer shall read instead.
+    pub preferred_read_replica: Option<i32>,
 }
 
 impl Fetched {
@@ -73,6 +82,7 @@ impl Fetched {
             aborted: None,
             diverging: None,
             records: None,
+            preferred_read_replica: None,
         }
     }
 }

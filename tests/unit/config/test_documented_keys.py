@@ -68,7 +68,7 @@ def test_every_honoured_key_is_read(read: frozenset[str]) -> None:
 
 
 def test_keys_that_cannot_mean_anything_yet_are_not_honoured() -> None:
-    for name in ("replica.selector.class", "unstable.api.versions.enable", "ssl.protocol"):
+    for name in ("unstable.api.versions.enable", "ssl.protocol"):
         key = find_config_key("node", name)
         assert key is not None
         assert not key.is_honoured

@@ -70,7 +70,7 @@ pub fn handle(call: Call<'_>, header: ResponseHeader, waker: &Waker, body: &[u8]
         header,
         connection: call.context.connection.clone(),
         context,
-        limits: Limits::of(&request, call.core.config.fetch_bytes_max),
+        limits: Limits::of(&request, call.context.version, call.core.config.fetch_bytes_max),
         deadline: now + Duration::from_millis(request.max_wait_ms.max(0) as u64),
         waiter: None,
         watched: 0,

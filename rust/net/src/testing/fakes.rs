@@ -120,7 +120,7 @@ impl Partition for FakePartition {
         state.waiting.push((end_offset, done));
     }
 
-    fn fetch(&self, request: &PartitionFetch) -> Fetched {
+    fn fetch(&self, request: &PartitionFetch<'_>) -> Fetched {
         let state = self.state.lock();
         if let Some(code) = state.fetch_error {
             return Fetched::error(code);

@@ -99,6 +99,14 @@ impl Leader {
         self.others.iter().fold(offsets.counted, behind)
     }
 
+    /// The follower that is furthest, of those in the ISR that hold this offset.
+    pub(super) fn most_caught_up(&self, offset: i64, is_wanted: impl Fn(i32) -> bool) -> Option<i32> {
+        let holds = |progress: &&Progress| (progress.start_offset..=progress.end_offset).contains(&offset);
+        let in_sync = self.others.iter().filter(|progress| self.isr.committed().contains(&progress.id));
+        let found = in_sync.filter(holds).filter(|progress| is_wanted(progress.id));
+        found.max_by_key(|progress| (progress.end_offset, progress.caught_up_ms, progress.id)).map(|found| found.id)
+    }
+
     pub(super) fn low_watermark(&self, offsets: &LogOffsets, context: Context<'_>) -> i64 {
         let is_alive = |id| context.brokers.standing(id).is_some_and(|broker| broker.is_active);
         let others = self.others.iter().filter(|progress| is_alive(progress.id));

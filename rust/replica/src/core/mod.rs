@@ -49,6 +49,8 @@ pub struct BrokerStanding {
 pub trait Brokers {
     /// `None` if the broker is not registered.
     fn standing(&self, broker_id: i32) -> Option<BrokerStanding>;
+
+    fn is_in_rack(&self, broker_id: i32, rack: &str) -> bool;
 }
 
 /// The time and the brokers of the image at an event.
@@ -201,6 +203,22 @@ impl<A, F: Waiter> PartitionCore<A, F> {
     /// Whether this broker leads; otherwise the error to return.
     pub fn check_leader(&self) -> Result<(), ErrorCode> {
         self.leader().map(drop)
+    }
+
+    /// Whether this replica has a log to read from; otherwise the error to return.
+    pub fn check_online(&self) -> Result<(), ErrorCode> {
+        if let Role::Offline(code) = self.role { Err(code) } else { Ok(()) }
+    }
+
+    /// The replica that a consumer in `rack` reads from instead of this leader (KIP-392, `RackAwareReplicaSelector`).
+    pub fn replica_in_rack(&self, rack: &str, fetch_offset: i64, brokers: &dyn Brokers) -> Option<i32> {
+        let leader = self.leader().ok()?;
+        if rack.is_empty() || brokers.is_in_rack(self.node_id, rack) {
+            return None;
+        }
+        leader.most_caught_up(fetch_offset, |id| {
+            brokers.is_in_rack(id, rack) && brokers.standing(id).is_some_and(|broker| broker.is_active)
+        })
     }
 
     /// Checks the leader epoch that a request expects (-1: none).

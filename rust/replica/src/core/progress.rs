@@ -18,7 +18,7 @@ pub(super) struct Progress {
     leader_end_offset: i64,
     last_fetch_ms: Option<i64>,
     /// When it last held everything that the leader held.
-    caught_up_ms: Option<i64>,
+    pub(super) caught_up_ms: Option<i64>,
 }
 
 impl Progress {

@@ -18,12 +18,17 @@ impl Waiter for Fetch {
     }
 }
 
+/// Broker 0 is in rack "a", brokers 1 and 2 are in rack "b".
 #[derive(Clone, Default)]
 struct Cluster(HashMap<i32, BrokerStanding>);
 
 impl Brokers for Cluster {
     fn standing(&self, broker_id: i32) -> Option<BrokerStanding> {
         self.0.get(&broker_id).copied()
+    }
+
+    fn is_in_rack(&self, broker_id: i32, rack: &str) -> bool {
+        rack == if broker_id == 0 { "a" } else { "b" }
     }
 }
 
@@ -298,6 +303,28 @@ fn a_new_leader_begins_at_its_own_high_watermark_and_waits_for_every_member() {
     assert_eq!((rig.core.high_watermark(), rig.core.epoch_start_offset()), (6, Some(10)));
     rig.fetch(1, 8).expect("a replica");
     assert_eq!(rig.core.high_watermark(), 8);
+}
+
+#[test]
+fn a_consumer_reads_from_the_furthest_replica_of_its_rack_that_is_in_sync_and_alive() {
+    let mut rig = Rig::leading(&[0, 1, 2]);
+    rig.append(10);
+    rig.fetch(1, 6).expect("a replica");
+    rig.fetch(2, 8).expect("a replica");
+    let choose = |rig: &Rig, rack, offset| rig.core.replica_in_rack(rack, offset, &rig.cluster);
+    assert_eq!(choose(&rig, "b", 5), Some(2));
+    assert_eq!(choose(&rig, "b", 8), Some(2));
+    assert_eq!(choose(&rig, "b", 9), None, "no replica of the rack has it");
+    assert_eq!(choose(&rig, "a", 5), None, "the leader is in the rack");
+    assert_eq!((choose(&rig, "", 5), choose(&rig, "c", 5)), (None, None));
+    rig.cluster.0.insert(2, BrokerStanding { epoch: 102, is_active: false });
+    assert_eq!(choose(&rig, "b", 5), Some(1));
+    rig.fetch(1, 8).expect("a replica");
+    rig.cluster.0.insert(2, BrokerStanding { epoch: 102, is_active: true });
+    rig.assign(0, 1, 2, &[0, 1]);
+    assert_eq!(choose(&rig, "b", 5), Some(1), "not in the ISR");
+    rig.assign(1, 2, 3, &[0, 1]);
+    assert_eq!(choose(&rig, "b", 5), None, "a follower sends a consumer nowhere");
 }
 
 #[test]

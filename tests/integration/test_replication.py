@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from klamm import Cluster
 from klamm.embedded.cluster import Broker
@@ -131,6 +132,34 @@ def test_a_group_keeps_its_offsets_when_its_coordinator_is_killed(cluster: Clust
     assert message.error() is None
     assert message.value() == b"4"
     consumer.close()
+
+
+def test_records_are_deleted_on_all_live_replicas_before_the_answer(cluster: Cluster) -> None:
+    cluster.create_topic("t", replication_factor=3)
+    produce(cluster, "t", [b"%d" % n for n in range(100)])
+
+    def delete(offset: int) -> int:
+        # A new one each time: librdkafka would send the request to the leader that it knows, and wait for it.
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        place = TopicPartition("t", 0, offset)
+        return admin.delete_records([place])[place].result(30).low_watermark
+
+    assert delete(60) == 60
+    leads = leader(cluster, "t")
+    leads.kill()
+    wait_until(lambda: leader(cluster, "t").id != leads.id)
+    assert [record.offset for record in cluster.records("t")] == list(range(60, 100)), (
+        "the next leader deleted them too"
+    )
+    assert delete(80) == 80, "a broker that is away is not waited for"
+    leads.start()
+    wait_until(lambda: len(described(cluster, "t", 0).isr) == 3)
+    for broker in cluster.brokers:
+        if broker.id != leads.id:
+            broker.kill()
+            break
+    wait_until(lambda: leader(cluster, "t").is_running)
+    assert [record.offset for record in cluster.records("t")] == list(range(80, 100))
 
 
 def test_with_too_few_in_sync_replicas_acks_all_is_refused_and_acks_1_is_not(cluster: Cluster) -> None:

@@ -238,7 +238,9 @@ class Engine:
         Of a control record the key is its type as two bytes; the producer id is -1 outside transactions.
         """
     def delete_records(self, topic_id: bytes, partition: int, offset: int) -> int:
-        """Move the log start; -1 means the high watermark. The new log start."""
+        """Move the log start; -1 means the high watermark. What the low watermark reaches if all replicas follow."""
+    def low_watermark(self, topic_id: bytes, partition: int) -> int:
+        """The smallest log start of all live replicas."""
     def high_watermark(self, topic_id: bytes, partition: int) -> int: ...
     def producers(self, topic_id: bytes, partition: int) -> list[tuple[int, int, int, int, int, int]]:
         """Producer id, epoch, last sequence, last timestamp in ms, coordinator epoch, open transaction's start."""

@@ -46,6 +46,17 @@ impl Limits {
     }
 }
 
+/// What the last response of a session said about a partition; -1: there was none.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    pub high_watermark: i64,
+    pub log_start_offset: i64,
+}
+
+impl Sent {
+    pub const NOTHING: Self = Self { high_watermark: -1, log_start_offset: -1 };
+}
+
 /// One partition's part of the response.
 pub struct PartitionResult {
     /// The partition's turn in its session.
@@ -79,15 +90,14 @@ impl Gathered {
         self.is_urgent || self.partitions.is_empty() || self.bytes >= limits.min_bytes
     }
 
-    /// Reads one partition. The caller sets its turn in the session. `sent_high_watermark` is the one in the last response of the
-    /// session.
+    /// Reads one partition. The caller sets its turn in the session, whose last response said `sent`.
     pub fn read(
         &mut self,
         core: &Core,
         topics: Topics<'_>,
         wanted: &Wanted,
         limits: &Limits,
-        sent_high_watermark: i64,
+        sent: Sent,
     ) -> PartitionResult {
         let index = wanted.partition.index;
         let (result, records) = match find(topics, wanted) {
@@ -96,9 +106,11 @@ impl Gathered {
                 let fetched = match core.backend.partition(topic, index) {
                     Ok(partition) => {
                         let fetched = partition.fetch(&self.request(wanted, limits));
-                        // A follower receives a higher high watermark at once (KIP-1166).
-                        let known = wanted.partition.high_watermark.max(sent_high_watermark);
-                        self.is_urgent |= limits.replica_id >= 0 && fetched.high_watermark > known;
+                        // A follower receives a higher high watermark (KIP-1166) and a higher log start at once.
+                        let known = wanted.partition.high_watermark.max(sent.high_watermark);
+                        let known_start = wanted.partition.log_start_offset.max(sent.log_start_offset);
+                        let is_news = fetched.high_watermark > known || fetched.log_start_offset > known_start;
+                        self.is_urgent |= limits.replica_id >= 0 && is_news;
                         self.partitions.push(partition);
                         fetched
                     }

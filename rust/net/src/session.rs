@@ -7,6 +7,8 @@ use std::sync::Arc;
 use klamm_base::{ErrorCode, Uuid};
 use klamm_wire::fetch::{FetchPartition, FetchResult};
 
+use crate::fetch_read::Sent;
+
 /// A topic by name or by id; all topics of a session use the same kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TopicKey {
@@ -138,9 +140,9 @@ impl SessionPartitions {
 }
 
 impl Cached {
-    /// The high watermark in the last response; -1: there was none.
-    pub fn high_watermark(&self) -> i64 {
-        self.high_watermark
+    /// What the last response said.
+    pub fn sent(&self) -> Sent {
+        Sent { high_watermark: self.high_watermark, log_start_offset: self.log_start_offset }
     }
 
     /// Whether the response must include the partition.

@@ -10,7 +10,9 @@ use klamm_config::Settings;
 use klamm_log::testing::{BatchSpec, batch, read_all};
 use klamm_log::{FileSlice, LockedDir, LogContext, LogManager, ManagerConfig, Origin};
 use klamm_metadata::MetadataImage;
-use klamm_metadata::records::{PartitionChangeRecord, PartitionRecord, Record, RegisterBrokerRecord, TopicRecord};
+use klamm_metadata::records::{
+    BrokerRegistrationChangeRecord, PartitionChangeRecord, PartitionRecord, Record, RegisterBrokerRecord, TopicRecord,
+};
 use klamm_records::header::set_position;
 use tempfile::{TempDir, tempdir};
 
@@ -345,6 +347,28 @@ fn a_consumer_that_names_a_rack_reads_committed_records_from_a_follower() {
     assert_eq!((ahead.error, ahead.records.is_none()), (ErrorCode::NONE, true));
     assert_eq!(consume(&follower, Some(""), 6).error, ErrorCode::OFFSET_OUT_OF_RANGE);
     assert_eq!(consume(&follower, None, 0).error, ErrorCode::NOT_LEADER_OR_FOLLOWER);
+}
+
+#[test]
+fn records_are_deleted_when_every_live_replica_has_moved_its_log_start() {
+    let mut pair = Pair::new();
+    append(&pair.on(LEADER), 5);
+    let position = pair.catch_up(LEADER);
+    let leader = pair.on(LEADER);
+    assert_eq!(leader.delete_records(6), Err(ErrorCode::OFFSET_OUT_OF_RANGE));
+    assert_eq!((leader.delete_records(3), leader.low_watermark()), (Ok(3), Ok(0)));
+    let next = pair.exchange(LEADER, position);
+    assert_eq!(next.log_start_offset, 3);
+    assert_eq!(leader.low_watermark(), Ok(0), "the follower has it, and has not fetched since");
+    pair.exchange(LEADER, next);
+    assert_eq!(leader.low_watermark(), Ok(3));
+    assert_eq!(pair.on(FOLLOWER).low_watermark(), Err(ErrorCode::NOT_LEADER_OR_FOLLOWER));
+
+    assert_eq!((leader.delete_records(4), leader.low_watermark()), (Ok(4), Ok(3)));
+    let fenced =
+        BrokerRegistrationChangeRecord { broker_id: FOLLOWER, broker_epoch: 10, fenced: 1, ..Default::default() };
+    pair.publish(&[Record::BrokerRegistrationChange(fenced)]);
+    assert_eq!(leader.low_watermark(), Ok(4), "a broker that is away is not waited for");
 }
 
 #[test]

@@ -133,20 +133,29 @@ impl Partition {
         Ok(true)
     }
 
-    /// Moves the log start offset up to `offset` (-1: the high watermark) and returns the new log start offset.
+    /// Moves the log start offset up to `offset` (-1: the high watermark), and returns what [`Self::low_watermark`] reaches
+    /// when all live replicas have done the same.
     pub fn delete_records(&self, offset: i64) -> Result<i64, ErrorCode> {
-        let mut state = self.state.lock();
-        let (log, core) = state.leading()?;
-        if !log.config().delete {
-            return Err(ErrorCode::POLICY_VIOLATION);
-        }
-        let high_watermark = core.high_watermark();
-        let offset = if offset == UP_TO_HIGH_WATERMARK { high_watermark } else { offset };
-        if offset < 0 || offset > high_watermark {
-            return Err(ErrorCode::OFFSET_OUT_OF_RANGE);
-        }
-        log.advance_log_start(offset);
-        Ok(log.log_start_offset())
+        self.event(|state, effects| {
+            let (log, core) = state.leading()?;
+            if !log.config().delete {
+                return Err(ErrorCode::POLICY_VIOLATION);
+            }
+            let high_watermark = core.high_watermark();
+            let offset = if offset == UP_TO_HIGH_WATERMARK { high_watermark } else { offset };
+            if offset < 0 || offset > high_watermark {
+                return Err(ErrorCode::OFFSET_OUT_OF_RANGE);
+            }
+            log.advance_log_start(offset);
+            state.core.on_log_start(effects);
+            Ok(offset)
+        })
+    }
+
+    /// The smallest log start offset of all live replicas.
+    pub fn low_watermark(&self) -> Result<i64, ErrorCode> {
+        let state = self.state.lock();
+        state.core.low_watermark(&state.offsets(self.durability), &*self.brokers)
     }
 }
 

@@ -28,8 +28,11 @@ HIGH_WATERMARK: Final = -1
 class Partitions(Protocol):
     """What these handlers need of the local partitions. Topics go by name; every method raises KafkaError."""
 
-    async def delete_records(self, topic: str, partition: int, offset: int) -> int:
-        """Move the log start to `offset` (-1: to the high watermark); the new log start."""
+    async def delete_records(self, topic: str, partition: int, offset: int, timeout_ms: int) -> tuple[int, bool]:
+        """Move the log start to `offset` (-1: to the high watermark) on all live replicas.
+
+        The low watermark, and whether it was reached in time.
+        """
         ...
 
     async def producers(self, topic: str, partition: int) -> Sequence[tuple[int, int, int, int, int, int]]:
@@ -51,20 +54,22 @@ class RecordHandlers:
         for topic in request.topics:
             found = offsets.setdefault(topic.name, {})
             found |= {item.partition_index: item.offset for item in topic.partitions}
+        timeout_ms = round(request.timeout.total_seconds() * 1000)
         topics = []
         for name, partitions in offsets.items():
             if not partitions:
                 continue
-            work = (self._delete(name, partition, offset) for partition, offset in partitions.items())
+            work = (self._delete(name, partition, offset, timeout_ms) for partition, offset in partitions.items())
             topics.append({"name": name, "partitions": await asyncio.gather(*work)})
         return encode_response(build(response_class(ApiKey.DELETE_RECORDS, version), topics=topics))
 
-    async def _delete(self, topic: str, partition: int, offset: int) -> dict[str, Any]:
+    async def _delete(self, topic: str, partition: int, offset: int, timeout_ms: int) -> dict[str, Any]:
         try:
-            low_watermark = await self._partitions.delete_records(topic, partition, offset)
+            low_watermark, is_done = await self._partitions.delete_records(topic, partition, offset, timeout_ms)
         except KafkaError as error:
             return {"partition_index": partition, "low_watermark": -1, "error_code": error.code}
-        return {"partition_index": partition, "low_watermark": low_watermark, "error_code": ErrorCode.NONE}
+        code = ErrorCode.NONE if is_done else ErrorCode.REQUEST_TIMED_OUT
+        return {"partition_index": partition, "low_watermark": low_watermark, "error_code": code}
 
     async def init_producer_id(self, context: RequestContext, version: int, body: bytes) -> bytes:
         """A fresh producer id with epoch 0. Transactions are refused while klamm has none."""

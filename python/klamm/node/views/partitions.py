@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from klamm._engine.metadata import Image
 from klamm._engine.node import Engine
+from klamm.broker.request import monotonic_ms
 from klamm.protocol.errors import ErrorCode, KafkaError
+
+LOOK_S: Final = 0.005
 
 
 async def opened(engine: Engine, topic_id: bytes, partition: int) -> None:
@@ -29,11 +33,21 @@ class LocalPartitions:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{topic}'.")
         return topic_id
 
-    async def delete_records(self, topic: str, partition: int, offset: int) -> int:
-        """Advance the log start offset; returns the new one."""
+    async def delete_records(self, topic: str, partition: int, offset: int, timeout_ms: int) -> tuple[int, bool]:
+        """Advance the log start offset, and wait until all live replicas have advanced theirs.
+
+        Returns the low watermark, and whether that is so; if not, the time is over.
+        """
         topic_id = self._topic_id(topic)
         await opened(self._engine, topic_id, partition)
-        return self._engine.delete_records(topic_id, partition, offset)
+        required = self._engine.delete_records(topic_id, partition, offset)
+        deadline_ms = monotonic_ms() + timeout_ms
+        # A broker that leaves ends the wait as well as a fetch does. So rare a request looks instead of being notified.
+        while (low_watermark := self._engine.low_watermark(topic_id, partition)) < required:
+            if monotonic_ms() >= deadline_ms:
+                return low_watermark, False
+            await asyncio.sleep(LOOK_S)
+        return low_watermark, True
 
     async def producers(self, topic: str, partition: int) -> Sequence[tuple[int, int, int, int, int, int]]:
         """The producers whose state the partition keeps."""

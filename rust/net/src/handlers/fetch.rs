@@ -19,7 +19,7 @@ use super::{Call, Outcome};
 use crate::answer::Answer;
 use crate::core::Core;
 use crate::fetch_context::Context;
-use crate::fetch_read::{Gathered, Limits, PartitionResult};
+use crate::fetch_read::{Gathered, Limits, PartitionResult, Sent};
 use crate::link::Link;
 use crate::pipeline::Topics;
 use crate::session::TopicKey;
@@ -125,14 +125,13 @@ impl WaitingFetch {
         match &self.context {
             Context::Sessionless(wanted) | Context::Full { wanted, .. } => {
                 for wanted in wanted {
-                    let partition = found.read(core, topics, wanted, &self.limits, -1);
+                    let partition = found.read(core, topics, wanted, &self.limits, Sent::NOTHING);
                     found.results.push(PartitionResult { turn: 0, ..partition });
                 }
             }
             Context::Session { session, .. } => {
                 for (turn, cached) in session.lock().partitions.iter() {
-                    let sent = cached.high_watermark();
-                    let partition = found.read(core, topics, &cached.wanted, &self.limits, sent);
+                    let partition = found.read(core, topics, &cached.wanted, &self.limits, cached.sent());
                     if cached.must_send(&partition.result) {
                         found.results.push(PartitionResult { turn, ..partition });
                     }

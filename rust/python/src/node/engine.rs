@@ -221,6 +221,10 @@ impl Engine {
         partition.delete_records(offset).map_err(|code| self.refused(py, code, None))
     }
 
+    fn low_watermark(&self, py: Python<'_>, topic_id: &Bound<'_, PyAny>, partition: i32) -> PyResult<i64> {
+        self.partition(py, topic_id, partition)?.low_watermark().map_err(|code| self.refused(py, code, None))
+    }
+
     fn high_watermark(&self, py: Python<'_>, topic_id: &Bound<'_, PyAny>, partition: i32) -> PyResult<i64> {
         use klamm_log::LogOwner;
         Ok(self.partition(py, topic_id, partition)?.high_watermark())

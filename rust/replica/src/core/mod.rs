@@ -342,6 +342,11 @@ impl<A, F: Waiter> PartitionCore<A, F> {
         self.advance(offsets, brokers, effects);
     }
 
+    /// The log start moved up: followers learn it at once, because a deletion waits for them.
+    pub fn on_log_start(&mut self, effects: &mut Effects<A, F>) {
+        self.waiting.wake_fetches(Awaits::LogEnd, effects);
+    }
+
     /// More of the log is flushed.
     pub fn on_flushed(&mut self, offsets: &LogOffsets, brokers: &dyn Brokers, effects: &mut Effects<A, F>) {
         self.advance(offsets, brokers, effects);

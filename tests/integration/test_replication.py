@@ -162,6 +162,36 @@ def test_records_are_deleted_on_all_live_replicas_before_the_answer(cluster: Clu
     assert [record.offset for record in cluster.records("t")] == list(range(80, 100))
 
 
+def test_metrics_show_what_is_not_replicated(cluster: Cluster) -> None:
+    cluster.create_topic("t", partitions=6, replication_factor=3, config={"min.insync.replicas": "2"})
+    produce(cluster, "t", [b"x" * 1000] * 60)
+    [first, *others] = cluster.brokers
+
+    def total(name: str) -> int:
+        found = (broker.gauges() | broker.counters() for broker in cluster.brokers if broker.is_running)
+        return sum(metrics[name] for metrics in found)
+
+    manager, topics = "kafka.server:type=ReplicaManager,name=", "kafka.server:type=BrokerTopicMetrics,name="
+    assert (total(f"{manager}LeaderCount"), total(f"{manager}PartitionCount")) == (6, 18)
+    wait_until(lambda: total(f"{topics}ReplicationBytesInPerSec") >= 2 * 60 * 1000)
+    assert total(f"{topics}ReplicationBytesOutPerSec") == total(f"{topics}ReplicationBytesInPerSec")
+    assert total(f"{topics}ReplicationBytesInPerSec") == 2 * total(f"{topics}BytesInPerSec")
+    states = ("UnderReplicatedPartitions", "AtMinIsrPartitionCount", "UnderMinIsrPartitionCount")
+
+    def states_are(*expected: int) -> bool:
+        return [total(f"{manager}{name}") for name in states] == list(expected)
+
+    assert states_are(0, 0, 0)
+    first.kill()
+    wait_until(lambda: states_are(6, 6, 0))
+    assert total(f"{manager}OfflineReplicaCount") == 0
+    first.start()
+    wait_until(lambda: states_are(0, 0, 0))
+    assert sum(broker.counters()[f"{manager}IsrExpandsPerSec"] for broker in others) >= 4, (
+        "the others lead some of them"
+    )
+
+
 def test_with_too_few_in_sync_replicas_acks_all_is_refused_and_acks_1_is_not(cluster: Cluster) -> None:
     cluster.create_topic("t", replication_factor=RF, config={"min.insync.replicas": "3"})
     produce(cluster, "t", numbers(0, 10))

@@ -249,6 +249,8 @@ class Engine:
     @property
     def previous_broker_epoch(self) -> int:
         """The broker epoch of the last clean shutdown, else -1."""
+    def gauges(self) -> dict[str, int]:
+        """The numbers of partitions that this broker has and leads, by state. It visits every partition."""
     def measure_requests(self, is_on: bool) -> None:
         """Measure the requests that arrive from now on, or stop; at first only their number is counted."""
     def request_metrics(self) -> dict[str, Distribution]:

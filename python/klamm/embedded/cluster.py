@@ -105,6 +105,10 @@ class Broker(_ClusterNode):
         """
         return self._member.node.counters()
 
+    def gauges(self) -> dict[str, int]:
+        """The numbers of its partitions by state; see `klamm.node.counters`. Raises NodeFailedError unless it runs."""
+        return self._member.node.gauges()
+
 
 class Controller(_ClusterNode):
     """A controller of a cluster that is not a broker."""

@@ -4,6 +4,10 @@ Where Apache Kafka has a metric, the name is its MBean's and the value is its Co
 
     kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec      records appended
     kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec         bytes of their batches
+    kafka.server:type=BrokerTopicMetrics,name=BytesOutPerSec        bytes of batches that consumers fetched
+    kafka.server:type=BrokerTopicMetrics,name=N                     ReplicationBytesInPerSec, ReplicationBytesOutPerSec
+    kafka.server:type=ReplicaManager,name=N                         IsrShrinksPerSec, IsrExpandsPerSec,
+                                                                    FailedIsrUpdatesPerSec
     kafka.network:type=RequestMetrics,name=RequestsPerSec,request=R,version=V
                                                                     requests received, per API and version
     kafka.network:type=RequestMetrics,name=ErrorsPerSec,request=R,error=E
@@ -28,6 +32,12 @@ Klamm's own:
                                             DeletedBytes
 
 Each value is exact, but values of one reading may be from slightly different moments.
+
+`Engine.gauges` are numbers of the moment:
+
+    kafka.server:type=ReplicaManager,name=N PartitionCount, LeaderCount, OfflineReplicaCount; of the partitions that
+                                            the broker leads UnderReplicatedPartitions, UnderMinIsrPartitionCount,
+                                            AtMinIsrPartitionCount, ReassigningPartitions
 """
 
 from __future__ import annotations

@@ -252,6 +252,10 @@ class Node:
         groups = {} if self._broker is None else self._broker.groups.counters()
         return counters(self._running(), self.metadata.log.native) | groups
 
+    def gauges(self) -> dict[str, int]:
+        """The numbers of a broker's partitions by state; see `klamm.node.counters`. It visits every partition."""
+        return self._running().gauges()
+
     def _running(self) -> Engine:
         if self._engine is None:
             raise NodeFailedError("the node is not running")

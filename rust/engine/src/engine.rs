@@ -96,10 +96,11 @@ impl Engine {
         &self.replicas
     }
 
-    /// The counters of the network and the partitions' logs since the start, by name.
+    /// The counters of the network, the partitions' logs and their replication since the start, by name.
     pub fn counters(&self) -> Vec<Named> {
         let logs = self.replicas.logs().context().counters.of_partitions();
-        self.server.counters().named().chain(self.server.request_metrics().named()).chain(logs).collect()
+        let network = self.server.counters().named().chain(self.server.request_metrics().named());
+        network.chain(logs).chain(self.replicas.changes().counters.named()).collect()
     }
 
     /// Publishes a newly committed image; disk errors that occur meanwhile are logged. Returns the partitions whose

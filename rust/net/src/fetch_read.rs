@@ -40,6 +40,10 @@ impl Limits {
         }
     }
 
+    pub fn is_from_follower(&self) -> bool {
+        self.replica_id >= 0
+    }
+
     /// What a fetch that finds too little waits for.
     pub fn awaits(&self) -> Awaits {
         if self.replica_id == CONSUMER { Awaits::HighWatermark } else { Awaits::LogEnd }
@@ -110,7 +114,7 @@ impl Gathered {
                         let known = wanted.partition.high_watermark.max(sent.high_watermark);
                         let known_start = wanted.partition.log_start_offset.max(sent.log_start_offset);
                         let is_news = fetched.high_watermark > known || fetched.log_start_offset > known_start;
-                        self.is_urgent |= limits.replica_id >= 0 && is_news;
+                        self.is_urgent |= limits.is_from_follower() && is_news;
                         self.partitions.push(partition);
                         fetched
                     }

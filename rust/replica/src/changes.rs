@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
+use super::metrics::ReplicaCounters;
 use super::partition::Partition;
 
 /// Partitions in the order in which they were added. Nothing is kept before [`ChangedPartitions::notify`] is called.
@@ -36,11 +37,12 @@ impl ChangedPartitions {
     }
 }
 
-/// What partitions ask of their broker.
+/// What partitions ask of their broker, and report to it.
 #[derive(Default)]
 pub struct Changes {
     /// The role or the leader changed: see [`Partition::following`].
     pub roles: ChangedPartitions,
     /// The leader proposes an ISR: see [`Partition::pending_isr`].
     pub isr: ChangedPartitions,
+    pub counters: ReplicaCounters,
 }

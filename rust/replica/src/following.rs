@@ -73,6 +73,7 @@ impl Partition {
         let mut effects = self.effects();
         let position = self.follow(leader_epoch, |state| {
             append(&mut state.log, fetched.records, leader_epoch, now_ms)?;
+            self.counters().replication_bytes_in.add(fetched.records.len() as u64);
             let offsets = state.offsets(self.durability);
             state.core.on_leader_high_watermark(fetched.high_watermark, &offsets, &mut effects);
             state.log.advance_log_start(fetched.log_start_offset.min(state.core.high_watermark()));

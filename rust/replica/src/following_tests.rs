@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use klamm_base::{ErrorCode, Uuid};
 use klamm_config::Settings;
@@ -16,6 +16,7 @@ use klamm_metadata::records::{
 use klamm_records::header::set_position;
 use tempfile::{TempDir, tempdir};
 
+use super::core::IsrAnswer;
 use super::{
     CONSUMER, Durability, Fetched, FetchedBatches, Partition, PartitionFetch, Position, Replicas, ReplicasOptions,
 };
@@ -96,6 +97,13 @@ impl Pair {
         self.publish(&[Record::PartitionChange(change)]);
     }
 
+    /// Without a new leader epoch.
+    fn change_isr(&mut self, isr: &[i32]) {
+        let isr = Some(isr.into());
+        let change = PartitionChangeRecord { topic_id: TOPIC, partition_id: 0, isr, ..Default::default() };
+        self.publish(&[Record::PartitionChange(change)]);
+    }
+
     fn on(&self, broker: i32) -> Arc<Partition> {
         self.brokers[usize::try_from(broker - 1).expect("a broker")].get(TOPIC, 0).expect("a replica")
     }
@@ -125,9 +133,12 @@ impl Pair {
     /// Exchanges until the follower has all of the leader's log and its high watermark.
     fn catch_up(&self, leader: i32) -> Position {
         let mut position = self.on(3 - leader).begin_following(self.leader_epoch(), 0).expect("it follows");
-        for _ in 0..100 {
+        let deadline = Instant::now() + TIMEOUT;
+        while Instant::now() < deadline {
             let next = self.exchange(leader, position);
-            if next == position {
+            let end = self.on(leader).with(|log| log.log_end_offset());
+            // The leader's flusher advances the high watermark after the flush.
+            if next == position && [1, 2].iter().all(|&broker| high_watermark(&self.on(broker)) == end) {
                 return position;
             }
             position = next;
@@ -310,6 +321,42 @@ fn fetches_of_others_than_replicas_of_a_stale_broker_and_beyond_the_log_are_refu
     assert_eq!(high_watermark(&pair.on(LEADER)), 0, "none of them counts");
     assert_eq!(fetch(FOLLOWER, 10, 2, 0), ErrorCode::NONE);
     pair.end();
+}
+
+#[test]
+fn changes_of_the_isr_are_counted_by_the_answer_or_the_image_and_so_are_refusals() {
+    let mut pair = Pair::new();
+    append(&pair.on(LEADER), 1);
+    let gauges = |pair: &Pair| {
+        let gauges = pair.brokers[0].gauges();
+        [gauges.leaders, gauges.under_replicated, gauges.at_min_isr, gauges.under_min_isr]
+    };
+    assert_eq!(gauges(&pair), [1, 0, 0, 0]);
+    assert_eq!((pair.brokers[1].gauges().partitions, pair.brokers[1].gauges().leaders), (1, 0));
+    pair.elect(LEADER, &[LEADER]);
+    assert_eq!(gauges(&pair), [1, 1, 1, 0]);
+    let leader = pair.on(LEADER);
+    pair.catch_up(LEADER);
+    let proposal = leader.pending_isr().expect("the follower is in sync again");
+    assert!(!leader.on_isr_answer(&proposal, Err(ErrorCode::INELIGIBLE_REPLICA)));
+    assert!(!leader.on_isr_answer(&proposal, Err(ErrorCode::INELIGIBLE_REPLICA)), "it is not pending any more");
+    pair.catch_up(LEADER);
+    let proposal = leader.pending_isr().expect("proposed again");
+    let epochs = (proposal.leader_epoch, proposal.partition_epoch + 1);
+    let answer = IsrAnswer { leader_epoch: epochs.0, partition_epoch: epochs.1, isr: vec![LEADER, FOLLOWER] };
+    assert!(!leader.on_isr_answer(&proposal, Ok(&answer)));
+    let counts = |pair: &Pair| {
+        let counters = &pair.brokers[0].changes().counters;
+        [&counters.isr_expands, &counters.isr_shrinks, &counters.failed_isr_updates].map(|it| it.get())
+    };
+    assert_eq!(counts(&pair), [1, 0, 1]);
+    // The controller removes the follower, and the image that returns it comes before the answer.
+    pair.elect(LEADER, &[LEADER]);
+    pair.elect(LEADER, &[LEADER]);
+    pair.catch_up(LEADER);
+    assert!(leader.pending_isr().is_some());
+    pair.change_isr(&[LEADER, FOLLOWER]);
+    assert_eq!((leader.pending_isr(), counts(&pair)), (None, [2, 0, 1]));
 }
 
 const RACK_AWARE: (&str, &str) = ("replica.selector.class", "org.apache.kafka.common.replica.RackAwareReplicaSelector");

@@ -15,6 +15,7 @@ mod following;
 mod following_tests;
 mod image_brokers;
 mod isr_changes;
+mod metrics;
 mod partition;
 mod planned;
 mod reading;
@@ -31,6 +32,7 @@ pub use core::Awaits;
 pub use fetch_waiter::FetchWaiter;
 pub use following::{FetchedBatches, Following, Position};
 pub use isr_changes::{AnsweredIsr, IsrChanges};
+pub use metrics::{Gauges, ReplicaCounters};
 pub use partition::{Durability, OnAck, Partition, PartitionId};
 pub use reading::{
     EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST, LATEST_TIERED, MAX_TIMESTAMP, UP_TO_HIGH_WATERMARK,

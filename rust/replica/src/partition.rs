@@ -19,6 +19,7 @@ use super::config::PartitionConfig;
 use super::core::{self, Assignment, Awaits, IsrAnswer, IsrProposal, LogOffsets, PartitionCore, RoleChange};
 use super::fetch_waiter::FetchWaiter;
 use super::image_brokers::ImageBrokers;
+use super::metrics::ReplicaCounters;
 use super::results::{Appended, Refused};
 
 /// Called once with the result of an append, without the partition's lock.
@@ -72,7 +73,7 @@ impl State {
         Ok((&mut self.log, &self.core))
     }
 
-    /// The log, whoever leads; otherwise the error to return.
+    /// The log, of a leader or a follower; otherwise the error to return.
     pub(super) fn serving(&mut self) -> Result<(&mut Log, &PartitionCore<OnAck, Arc<FetchWaiter>>), ErrorCode> {
         self.core.check_online()?;
         Ok((&mut self.log, &self.core))
@@ -229,7 +230,12 @@ impl Partition {
         let now_ms = self.brokers.now_ms();
         self.event(|state, effects| {
             let offsets = state.offsets(self.durability);
+            let (proposed, before) = (state.core.pending_isr().map(|isr| isr.members.len()), state.core.isr().len());
             state.core.on_assignment(assignment, &offsets, now_ms, &*self.brokers, effects);
+            if state.core.pending_isr().is_none() && proposed == Some(state.core.isr().len()) {
+                // The image came before the answer.
+                self.counters().isr_changed(before, state.core.isr().len());
+            }
             if effects.role.is_some() {
                 effects.fetches.append(&mut state.flush_waiters);
             }
@@ -246,11 +252,21 @@ impl Partition {
         self.state.lock().core.pending_isr().cloned()
     }
 
+    pub(super) fn counters(&self) -> &ReplicaCounters {
+        &self.changes.counters
+    }
+
     /// Applies the controller's answer to a proposal; true if it must be sent again.
     pub fn on_isr_answer(&self, proposal: &IsrProposal, answer: Result<&IsrAnswer, ErrorCode>) -> bool {
+        let counters = self.counters();
         self.event(|state, effects| {
             let offsets = state.offsets(self.durability);
-            state.core.on_isr_answer(proposal, answer, &offsets, &*self.brokers, effects)
+            let (is_pending, before) = (state.core.is_pending(proposal), state.core.isr().len());
+            let must_repeat = state.core.on_isr_answer(proposal, answer, &offsets, &*self.brokers, effects);
+            let after = state.core.isr().len();
+            counters.failed_isr_updates.add(u64::from(is_pending && answer.is_err()));
+            counters.isr_changed(before, after);
+            must_repeat
         })
     }
 

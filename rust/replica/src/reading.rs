@@ -72,7 +72,7 @@ impl Partition {
         })
     }
 
-    /// What a consumer is told or given: records below the high watermark, or the replica in its rack.
+    /// Records below the high watermark, or the replica in the consumer's rack.
     fn read_for_client(&self, state: &mut State, fetch: &PartitionFetch<'_>) -> Result<Read, ReadError> {
         let (log, core) = match fetch.client_rack {
             None if fetch.replica_id == CONSUMER => state.leading()?,

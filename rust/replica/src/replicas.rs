@@ -295,7 +295,7 @@ impl Replicas {
         self.is_missing_dirs && self.at_start.get().is_none_or(was_there)
     }
 
-    fn config_of(&self, image: &MetadataImage, topic: &str) -> super::PartitionConfig {
+    pub(super) fn config_of(&self, image: &MetadataImage, topic: &str) -> super::PartitionConfig {
         let own = |key: &str| image.configs().value(TOPIC_RESOURCE, topic, key).map(str::to_owned);
         super::PartitionConfig::of_topic(&self.settings.load(), &own)
     }

@@ -174,4 +174,6 @@ class PeerTransport:
     def _log_once(self, node_id: int, why: str) -> None:
         if self._logged.get(node_id) != why:
             self._logged[node_id] = why
-            logger.info("node %d could not be asked: %s", node_id, why)
+            # A server of controller.quorum.bootstrap.servers has a negative id; the reason names its address.
+            who = f"node {node_id}" if node_id >= 0 else "a bootstrap server"
+            logger.info("%s could not be asked: %s", who, why)

@@ -182,6 +182,8 @@ impl WaitingFetch {
             out.end_topic();
         }
         out.end(&leaders.into_endpoints());
+        let bytes: usize = results.iter().map(|partition| partition.result.records_len).sum();
+        core.counters.fetched(self.limits.is_from_follower(), bytes);
         slices.into_iter().for_each(|(position, slice)| answer.add_slice(position, slice));
     }
 }

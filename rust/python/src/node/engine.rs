@@ -259,6 +259,10 @@ impl Engine {
         self.engine.counters().into_iter().collect()
     }
 
+    fn gauges(&self, py: Python<'_>) -> HashMap<String, u64> {
+        py.detach(|| self.engine.replicas().gauges().named().collect())
+    }
+
     fn measure_requests(&self, is_on: bool) {
         self.engine.server().request_metrics().measure(is_on);
     }

@@ -1,0 +1,100 @@
+//! What a broker's replicas count and what they measure, under the names of Apache Kafka's MBeans.
+
+use klamm_base::counters::{Counter, Named};
+
+use super::replicas::Replicas;
+
+/// Counters of replication since the start.
+#[derive(Default)]
+pub struct ReplicaCounters {
+    pub isr_shrinks: Counter,
+    pub isr_expands: Counter,
+    /// Partitions whose proposed ISR the controller refused.
+    pub failed_isr_updates: Counter,
+    /// Bytes of batches that followers appended.
+    pub replication_bytes_in: Counter,
+}
+
+impl ReplicaCounters {
+    /// An ISR that this broker proposed is committed.
+    pub(super) fn isr_changed(&self, before: usize, after: usize) {
+        self.isr_shrinks.add(u64::from(after < before));
+        self.isr_expands.add(u64::from(after > before));
+    }
+
+    /// All of them.
+    pub fn named(&self) -> impl Iterator<Item = Named> + '_ {
+        let own = [
+            ("kafka.server:type=ReplicaManager,name=IsrShrinksPerSec", &self.isr_shrinks),
+            ("kafka.server:type=ReplicaManager,name=IsrExpandsPerSec", &self.isr_expands),
+            ("kafka.server:type=ReplicaManager,name=FailedIsrUpdatesPerSec", &self.failed_isr_updates),
+            ("kafka.server:type=BrokerTopicMetrics,name=ReplicationBytesInPerSec", &self.replication_bytes_in),
+        ];
+        own.into_iter().map(|(name, counter)| (name.to_owned(), counter.get()))
+    }
+}
+
+/// The partitions of a broker, as the image describes them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gauges {
+    /// Replicas on this broker.
+    pub partitions: u64,
+    /// Those in a log directory that failed.
+    pub offline_replicas: u64,
+    /// Partitions that this broker leads, and of these:
+    pub leaders: u64,
+    /// a replica is not in sync,
+    pub under_replicated: u64,
+    /// fewer replicas than `min.insync.replicas` are in sync,
+    pub under_min_isr: u64,
+    /// exactly as many are,
+    pub at_min_isr: u64,
+    /// replicas are being added or removed.
+    pub reassigning: u64,
+}
+
+impl Gauges {
+    /// All of them.
+    pub fn named(&self) -> impl Iterator<Item = Named> {
+        let own = [
+            ("PartitionCount", self.partitions),
+            ("OfflineReplicaCount", self.offline_replicas),
+            ("LeaderCount", self.leaders),
+            ("UnderReplicatedPartitions", self.under_replicated),
+            ("UnderMinIsrPartitionCount", self.under_min_isr),
+            ("AtMinIsrPartitionCount", self.at_min_isr),
+            ("ReassigningPartitions", self.reassigning),
+        ];
+        own.into_iter().map(|(name, value)| (format!("kafka.server:type=ReplicaManager,name={name}"), value))
+    }
+}
+
+impl Replicas {
+    /// Visits every partition of the image.
+    pub fn gauges(&self) -> Gauges {
+        let (image, node_id) = (self.image(), self.node_id());
+        let failed = self.logs().dirs().iter().filter(|dir| dir.check_online().is_err());
+        let failed: Vec<u32> = failed.filter_map(|dir| image.topics().directory_table().find(dir.id())).collect();
+        let mut gauges = Gauges::default();
+        for topic in image.topics().iter() {
+            let mut min_insync_replicas = None;
+            for (_, partition) in topic.partitions() {
+                let Some(directory) = partition.directory_of(node_id) else { continue };
+                gauges.partitions += 1;
+                gauges.offline_replicas += u64::from(failed.contains(&directory));
+                if partition.leader() != node_id {
+                    continue;
+                }
+                let (in_sync, replicas) = (partition.isr().len(), partition.replicas().len());
+                let least = *min_insync_replicas
+                    .get_or_insert_with(|| self.config_of(&image, topic.name()).min_insync_replicas);
+                gauges.leaders += 1;
+                gauges.under_replicated += u64::from(in_sync < replicas);
+                gauges.under_min_isr += u64::from(in_sync < least.min(replicas));
+                gauges.at_min_isr += u64::from(in_sync == least.min(replicas));
+                gauges.reassigning += u64::from(!partition.adding().is_empty() || !partition.removing().is_empty());
+            }
+        }
+        gauges
+    }
+}

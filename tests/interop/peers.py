@@ -64,6 +64,8 @@ NAMES = (
     "key",
     "producer_id",
     "partition_id",
+    "entity_type",
+    "entity",
 )
 Fields = Mapping[str, Any]
 """A request's fields; a value may be a function of the peer that is asked."""
@@ -195,7 +197,9 @@ class Both:
 
     @staticmethod
     def _named(peer: Peer, value: Any) -> Any:
-        """An id as what it is the id of."""
+        """An id as what it is the id of, and the parts of a quota's entity in one order."""
+        if isinstance(value, list):
+            return sorted(map(str, value))
         if not isinstance(value, uuid.UUID):
             return value
         return next((name for name, known in peer.topic_ids.items() if known == value), "an id")

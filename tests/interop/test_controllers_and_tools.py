@@ -37,6 +37,7 @@ def test_apache_kafkas_tools(tools: Tools, tmp_path: Path) -> None:
         by_broker = "--bootstrap-server", quorum.broker.bootstrap
         features_change(tools, by_broker)
         configs_change(tools, by_broker, BROKER)
+        quotas_change(tools, by_broker)
         check_tools_show_cluster(tools, by_broker, quorum, [quorum.broker.port])
         files_are_read(tools, quorum, tmp_path)
         quorum.broker.stop()
@@ -120,6 +121,35 @@ def features_change(tools: Tools, at: tuple[str, str]) -> None:
     for refused in ("kraft.version=0", "metadata.version=25"):
         output = tools("features", *at, "downgrade", "--feature", refused, check=False)
         assert "Could not downgrade" in output.stdout, output
+
+
+def quotas_change(tools: Tools, at: tuple[str, str]) -> None:
+    """kafka-configs with quotas."""
+
+    def alter(entity: tuple[str, ...], *change: str, check: bool = True) -> str:
+        done = tools("configs", *at, "--alter", *entity, *change, check=check)
+        return done.stdout + done.stderr
+
+    def shown(*entity: str) -> str:
+        printed: str = tools("configs", *at, "--describe", *entity).stdout
+        return printed
+
+    user = "--entity-type", "users", "--entity-name", "alice"
+    client = "--entity-type", "clients", "--entity-default"
+    address = "--entity-type", "ips", "--entity-name", "10.1.2.3"
+    alter(user, "--add-config", "producer_byte_rate=1000,request_percentage=12.5")
+    alter((*user, *client), "--add-config", "consumer_byte_rate=2000")
+    alter(address, "--add-config", "connection_creation_rate=30")
+    wait_until(lambda: "connection_creation_rate=30.0" in shown(*address))
+    assert "for user-principal 'alice' are producer_byte_rate=1000.0, request_percentage=12.5" in shown(*user)
+    both = "for user-principal 'alice', the default client-id are consumer_byte_rate=2000.0"
+    assert both in shown(*user, *client)
+    assert "must be greater than 0" in alter(user, "--add-config", "producer_byte_rate=-1", check=False)
+    alter(user, "--delete-config", "producer_byte_rate,request_percentage")
+    alter((*user, *client), "--delete-config", "consumer_byte_rate")
+    alter(address, "--delete-config", "connection_creation_rate")
+    wait_until(lambda: "connection_creation_rate" not in shown(*address))
+    assert "producer_byte_rate" not in shown(*user)
 
 
 def check_tools_show_cluster(tools: Tools, at: tuple[str, str], quorum: DynamicQuorum, ports: list[int]) -> None:

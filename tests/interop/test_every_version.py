@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.interop.apache_kafka import KafkaNode
-from tests.interop.every_version import cluster, configs, groups, records, repeats, topics
+from tests.interop.every_version import cluster, configs, groups, quotas, records, repeats, topics
 from tests.interop.peers import Both, Peer
 from tests.support.foreign import require
 from tests.support.node_process import NodeProcess
@@ -41,6 +41,9 @@ def test_every_version_is_answered_as_by_apache_kafka(tmp_path: Path) -> None:
             part(both)
         on_controllers = Both(Peer(cluster.controller_port(both.kafka)), Peer(cluster.controller_port(both.klamm)))
         cluster.controllers(on_controllers)
+        # The last, because Apache Kafka enforces them.
+        quotas.quotas(both)
+        quotas.alterations(on_controllers, "at a controller")
         both.differences |= on_controllers.differences
     listing = "\n".join(f"{what} (versions {which})" for what, which in both.differences.items())
     assert not listing, f"{len(both.differences)} differences in {both.count} requests:\n{listing}"

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from klamm.controller.configs.configs import ConfigManager
     from klamm.controller.features import Supporters
     from klamm.controller.topics.topics import TopicManager
+    from klamm.protocol.messages.client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
     from klamm.protocol.messages.configs import (
         AlterConfigsRequest,
         AlterConfigsResponse,
@@ -202,7 +203,7 @@ class Decisions:
 
         return reassignments.list_reassignments(self._active(), request)
 
-    # Configs and features
+    # Configs, quotas and features
 
     def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest
@@ -219,6 +220,12 @@ class Decisions:
 
         result = self._configs.alter_legacy(self._active(), request)
         return Result(AlterConfigsResponse(result.answer), result.records)
+
+    def alter_client_quotas(self, request: AlterClientQuotasRequest) -> Result[AlterClientQuotasResponse]:
+        """AlterClientQuotas."""
+        from klamm.controller.client_quotas import alter_client_quotas
+
+        return alter_client_quotas(self._active(), request)
 
     def update_features(self, request: UpdateFeaturesRequest) -> Result[UpdateFeaturesResponse]:
         """UpdateFeatures."""

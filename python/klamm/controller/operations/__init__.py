@@ -23,6 +23,7 @@ MODULES: Final[Mapping[str, tuple[ApiKey, ...]]] = {
     ),
     "configs": (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS),
     "features": (ApiKey.UPDATE_FEATURES,),
+    "client_quotas": (ApiKey.ALTER_CLIENT_QUOTAS,),
     "nodes": (
         ApiKey.BROKER_REGISTRATION,
         ApiKey.BROKER_HEARTBEAT,

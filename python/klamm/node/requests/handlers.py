@@ -240,6 +240,11 @@ class Handlers:
 
         return {ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: ScramHandlers(self._image).describe_user_scram_credentials}
 
+    def _quota_apis(self) -> dict[int, Handler | InlineHandler]:
+        from klamm.broker.handlers.client_quotas import QuotaHandlers
+
+        return {ApiKey.DESCRIBE_CLIENT_QUOTAS: QuotaHandlers(self._image).describe_client_quotas}
+
     def _config_changes(self, ask: AskController) -> ConfigChangeHandlers:
         from klamm.broker.handlers.config_changes import ConfigChangeHandlers
         from klamm.node.dynamic_listeners import check_listeners
@@ -279,6 +284,7 @@ CONTROLLER_FAMILIES: Final = _by_key(
         partial(Handlers._operations, module="topics"): MODULES["topics"],
         partial(Handlers._operations, module="replicas"): MODULES["replicas"],
         partial(Handlers._operations, module="features"): MODULES["features"],
+        partial(Handlers._operations, module="client_quotas"): MODULES["client_quotas"],
         partial(Handlers._operations, module="nodes"): MODULES["nodes"],
         Handlers._config_change_operations: MODULES["configs"],
         Handlers._quorum_apis: (ApiKey.DESCRIBE_QUORUM,),
@@ -311,6 +317,7 @@ BROKER_FAMILIES: Final = _by_key(
         Handlers._config_apis: (ApiKey.DESCRIBE_CONFIGS, ApiKey.LIST_CONFIG_RESOURCES),
         Handlers._acl_apis: (ApiKey.DESCRIBE_ACLS,),
         Handlers._scram_apis: (ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,),
+        Handlers._quota_apis: (ApiKey.DESCRIBE_CLIENT_QUOTAS,),
         Handlers._config_change_apis: _CHANGES_OF_CONFIGS,
     }
 )

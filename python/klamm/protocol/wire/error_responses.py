@@ -103,6 +103,7 @@ def _item_maker(item: Any, source: Field[Any]) -> Make | None:
         there = {field.name for field in fields(asked)}
         sources = {field.name: (field.name, _NAMED_OTHERWISE.get(field.name)) for field in named}
         carried = {ours: theirs for ours, names in sources.items() for theirs in names if theirs in there}
+        carried |= {name: name for name, parts in _arrays_of(item).items() if parts == _arrays_of(asked).get(name)}
         return _struct_maker(item, asked, carried) if carried else None
     kind = source.metadata["kafka_type"]
     key = next((field.name for field in named if field.metadata["kafka_type"] == kind), None)
@@ -116,6 +117,12 @@ def _names_its_item(field: Field[Any]) -> bool:
     """Whether a field says which item this is: results have defaults in the schema."""
     is_plain = not _is_array(field) and not is_dataclass(item_of(field.type))
     return is_plain and field.default is MISSING and not field.name.startswith("error_")
+
+
+def _arrays_of(structure: MessageClass) -> dict[str, frozenset[str]]:
+    """The arrays of structures, which may name an item as well: the fields of their items by the array's name."""
+    arrays = ((field.name, item_of(field.type)) for field in fields(structure) if _is_array(field))
+    return {name: frozenset(field.name for field in fields(item)) for name, item in arrays if is_dataclass(item)}
 
 
 def _is_array(field: Field[Any]) -> bool:

@@ -98,8 +98,8 @@ apis! {
     46 LIST_PARTITION_REASSIGNMENTS "ListPartitionReassignments" 0..=0 0 ByPython ByPython forwarded closed
         [Describe Cluster] Request;
     47 OFFSET_DELETE "OffsetDelete" 0..=0 NEVER ByPython Not local closed [Delete Group, Read Topic] Request;
-    48 DESCRIBE_CLIENT_QUOTAS "DescribeClientQuotas" 0..=1 1 NotYet Not local closed [DescribeConfigs Cluster] Request;
-    49 ALTER_CLIENT_QUOTAS "AlterClientQuotas" 0..=1 1 NotYet NotYet forwarded closed [AlterConfigs Cluster] Request;
+    48 DESCRIBE_CLIENT_QUOTAS "DescribeClientQuotas" 0..=1 1 ByPython Not local closed [DescribeConfigs Cluster] Request;
+    49 ALTER_CLIENT_QUOTAS "AlterClientQuotas" 0..=1 1 ByPython ByPython forwarded closed [AlterConfigs Cluster] Request;
     50 DESCRIBE_USER_SCRAM_CREDENTIALS "DescribeUserScramCredentials" 0..=0 0 ByPython NotYet local closed
         [Describe Cluster] Request;
     51 ALTER_USER_SCRAM_CREDENTIALS "AlterUserScramCredentials" 0..=0 0 NotYet NotYet forwarded closed

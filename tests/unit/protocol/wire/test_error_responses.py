@@ -115,3 +115,11 @@ def test_an_election_has_it_in_every_partition(version: int) -> None:
     if version >= 1:
         assert int(found.error_code) == -1
     assert answer_to(43, version, topic_partitions=None).replica_election_results == ()
+
+
+def test_an_item_that_an_array_names_is_named_by_it() -> None:
+    entity = [{"entity_type": "user", "entity_name": "a"}, {"entity_type": "client-id", "entity_name": None}]
+    found = answer_to(49, 1, entries=[{"entity": entity, "ops": []}])
+    [entry] = found.entries
+    assert [(part.entity_type, part.entity_name) for part in entry.entity] == [("user", "a"), ("client-id", None)]
+    assert int(entry.error_code) == -1

@@ -1,0 +1,29 @@
+"""The operation on client quotas."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from klamm.controller.operations.operation import Operation
+from klamm.protocol.api_key import ApiKey
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    AlterClientQuotasResult,
+)
+
+
+def _refused(request: AlterClientQuotasRequest, code: ErrorCode, message: str | None) -> AlterClientQuotasResponse:
+    return AlterClientQuotasResponse(
+        tuple(AlterClientQuotasResult(code, message, entry.entity) for entry in request.entries)
+    )
+
+
+ALTER_CLIENT_QUOTAS: Final = Operation(
+    ApiKey.ALTER_CLIENT_QUOTAS,
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    lambda decisions, asked: decisions.alter_client_quotas(asked.request),
+    _refused,
+)

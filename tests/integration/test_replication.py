@@ -210,6 +210,18 @@ def test_with_too_few_in_sync_replicas_acks_all_is_refused_and_acks_1_is_not(clu
     assert values(cluster, "t")[:10] == numbers(0, 10)
 
 
+def test_a_new_active_controller_finds_a_broker_that_crashed_with_the_one_before(tmp_path: Path) -> None:
+    """Neither a session nor the next image is waited for."""
+    config = {"broker.session.timeout.ms": "600000", "metadata.max.idle.interval.ms": "600000"}
+    with Cluster(tmp_path / "data", brokers=3, config=config) as cluster:
+        cluster.create_topic("t", partitions=3, replication_factor=RF)
+        wait_until(lambda: all(len(described(cluster, "t", each).isr) == RF for each in range(3)))
+        [active] = [member for member in cluster._members.all if member.is_active]
+        killed = next(broker for broker in cluster.brokers if broker.id == active.id)
+        killed.kill()
+        wait_until(lambda: all(leader(cluster, "t", each).id != killed.id for each in range(3)))
+
+
 def test_a_crashed_broker_is_fenced_without_waiting_for_its_session(tmp_path: Path) -> None:
     """No session ends within the test, so only evidence can fence, and lets the broker register again."""
     config = {"broker.session.timeout.ms": "600000"}

@@ -100,6 +100,8 @@ class Metadata:
         self.is_alone = node.replica.voters.is_only_voter(key)
         """Whether this node was the only voter when it started, and so becomes leader at once."""
         self.is_active = asyncio.Event()
+        self.on_active: Callable[[], object] = lambda: None
+        """Called in the loop after this node has become the active controller."""
         self.controller: ControllerDriver | None = None
         """The controller of this process, active or not; None on a node that is only a broker."""
         if config.is_controller:
@@ -166,6 +168,7 @@ class Metadata:
         bootstrap = self._bootstrap() if self.image.metadata_version is None else []
         self.controller.on_leader(epoch, self.image, self.log.end_offset, bootstrap, self.kraft_version)
         self.is_active.set()
+        asyncio.get_running_loop().call_soon(self.on_active)
 
     def _bootstrap(self) -> Sequence[bytes]:
         if self._bootstrap_file.exists():

@@ -186,7 +186,13 @@ class Node:
             if self._broker_probes is not None:
                 self._broker_probes.on_published(image)
 
+        def on_active() -> None:
+            # A broker may have crashed together with the controller before.
+            if self._broker_probes is not None:
+                self._broker_probes.on_published(self.image)
+
         self._publisher.follow("broker probes", on_published)
+        self.metadata.on_active = on_active
 
     def _register_controller(self) -> None:
         """Register the controller in the background after the start."""

@@ -1,0 +1,258 @@
+"""Four nodes are killed, stopped, paused and their partitions moved while clients write and read: no client sees what
+no correct log can show it (`tests/support/log_history.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from klamm.admin import reassignments
+from klamm.admin.client import Client
+from klamm.cli.cluster.cluster_folder import ClusterFolder, NodeFolder, addresses
+from klamm.client import ClientError
+from klamm.protocol.topic_partition import TopicPartition as Place
+from tests.support.log_history import LogHistory
+from tests.support.node_process import NodeProcess
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
+
+NODES: Final = 4
+PARTITIONS: Final = 6
+PRODUCERS: Final = 3
+CONSUMERS: Final = 2
+TOPIC: Final = "t"
+FAULTS: Final = 6
+FAULTS_IN_SLOW: Final = 60
+LIVES_IN_SLOW: Final = 10
+BOUND_S: Final = 120.0
+SEED: Final = int(os.environ.get("KLAMM_HISTORY_SEED", str(random.SystemRandom().randrange(1 << 30))))
+CONFIG: Final = {
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "replica.lag.time.max.ms": "3000",
+    "offsets.topic.num.partitions": "4",
+    "log.segment.bytes": "1048576",
+}
+
+
+class Node(NodeProcess):
+    """A node of the folder."""
+
+    def __init__(self, files: NodeFolder) -> None:
+        super().__init__(files.path, port=files.config().client_listeners[0].port)
+        self._file = files.properties
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "klamm", "start", str(self._file)]
+
+
+class Nodes:
+    """The processes, and what is done to them. Each fault ends before the test does."""
+
+    def __init__(self, folder: Path, rng: random.Random) -> None:
+        cluster = ClusterFolder(folder)
+        cluster.create(NODES, None, free_port(*(10 * n + m for n in range(NODES) for m in (0, 1) if n + m)), CONFIG)
+        self._rng = rng
+        self.all = [Node(files) for files in cluster.nodes()]
+        self.bootstrap = addresses([files.config() for files in cluster.nodes()])
+        self.said: list[str] = []
+        for node in self.all:
+            node.launch()
+
+    def fault(self) -> None:
+        """One fault of one node, and its end; or replicas that move meanwhile."""
+        node, seconds = self._rng.choice(self.all), self._rng.uniform(0.2, 2.0)
+        kind = self._rng.choice((self._kill, self._kill, self._pause, self._stop, self._move))
+        self.said.append(f"{kind.__name__.strip('_')} {node.data.name} {seconds:.1f} s")
+        kind(node, seconds)
+
+    def _kill(self, node: Node, seconds: float) -> None:
+        node.kill()
+        time.sleep(seconds)
+        node.launch()
+
+    def _stop(self, node: Node, seconds: float) -> None:
+        node.stop(BOUND_S)
+        time.sleep(seconds / 4)
+        node.launch()
+
+    def _pause(self, node: Node, seconds: float) -> None:
+        os.kill(node.pid, signal.SIGSTOP)
+        time.sleep(2 * seconds)  # longer than a session, sometimes
+        os.kill(node.pid, signal.SIGCONT)
+
+    def _move(self, _node: Node, seconds: float) -> None:
+        """It goes on while the next fault happens."""
+        ids = range(1, NODES + 1)
+        wanted = {
+            Place(TOPIC, at): tuple(self._rng.sample(ids, 3)) for at in range(PARTITIONS) if self._rng.random() < 0.5
+        }
+        with contextlib.suppress(ClientError), Client(self.bootstrap, timeout_s=10) as client:
+            reassignments.reassign(client, wanted)
+        time.sleep(seconds / 4)
+
+    def log(self) -> str:
+        return "\n".join([f"seed {SEED}", *self.said, *(node.log()[-2000:] for node in self.all)])
+
+
+def produce(nodes: Nodes, history: LogHistory, number: int, stop: threading.Event) -> None:
+    """Idempotent, to every partition in turn."""
+    producer = Producer(
+        {"bootstrap.servers": nodes.bootstrap, "enable.idempotence": True, "linger.ms": 1, "log_level": 0}
+    )
+
+    def on_delivery(error: KafkaError | None, message: Message) -> None:
+        value, partition, offset = message.value(), message.partition(), message.offset()
+        if error is None and value is not None and partition is not None and offset is not None:
+            history.on_acknowledged(partition, offset, value.decode())
+
+    count = 0
+    while not stop.is_set():
+        value, partition = f"{number}-{count}", count % PARTITIONS
+        history.on_send(partition, value)
+        producer.produce(TOPIC, value, partition=partition, on_delivery=on_delivery)
+        count += 1
+        producer.poll(0.002)
+    producer.flush(BOUND_S)
+
+
+def consume(nodes: Nodes, history: LogHistory, number: int, stop: threading.Event) -> None:
+    """A member of a group. After each assignment it may get again what was not committed."""
+    assignments = 0
+
+    def on_assign(_: Consumer, __: list[TopicPartition]) -> None:
+        nonlocal assignments
+        assignments += 1
+
+    settings = {
+        "bootstrap.servers": nodes.bootstrap,
+        "group.id": "readers",
+        "auto.offset.reset": "earliest",
+        "auto.commit.interval.ms": 200,
+        "session.timeout.ms": 6000,
+        "log_level": 0,
+    }
+    consumer = Consumer(settings)
+    consumer.subscribe([TOPIC], on_assign=on_assign)
+    while not stop.is_set():
+        message = consumer.poll(0.1)
+        if message is None or message.error() is not None:
+            continue
+        partition, offset, value = message.partition(), message.offset(), message.value()
+        assert partition is not None
+        assert offset is not None
+        assert value is not None
+        history.on_poll(f"{number}.{assignments}", partition, offset, value.decode())
+    consumer.close()
+
+
+def read_log(nodes: Nodes) -> dict[int, list[tuple[int, str]]]:
+    """Every partition from its first record to its end."""
+    settings = {"bootstrap.servers": nodes.bootstrap, "group.id": "log", "enable.partition.eof": True, "log_level": 0}
+    consumer = Consumer({**settings, "enable.auto.commit": False})
+    consumer.assign([TopicPartition(TOPIC, at, 0) for at in range(PARTITIONS)])
+    log: dict[int, list[tuple[int, str]]] = defaultdict(list)
+    ended: set[int] = set()
+    deadline = time.monotonic() + BOUND_S
+    while len(ended) < PARTITIONS:
+        assert time.monotonic() < deadline, f"only {ended} came to their end"
+        message = consumer.poll(1)
+        if message is None:
+            continue
+        partition, offset, value = message.partition(), message.offset(), message.value()
+        assert partition is not None
+        assert offset is not None
+        error = message.error()
+        if error is None and isinstance(value, bytes):
+            log[partition].append((offset, value.decode()))
+        elif error is not None and error.code() == KafkaError._PARTITION_EOF:
+            ended.add(partition)
+    consumer.close()
+    return log
+
+
+@contextlib.contextmanager
+def running(target: object, nodes: Nodes, history: LogHistory, count: int) -> Iterator[threading.Event]:
+    """Threads of clients, until the block ends."""
+    stop = threading.Event()
+    threads = [threading.Thread(target=target, args=(nodes, history, n, stop)) for n in range(count)]  # type: ignore[arg-type]
+    for thread in threads:
+        thread.start()
+    try:
+        yield stop
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def create_topic(nodes: Nodes) -> None:
+    """As soon as the brokers are there."""
+    admin = AdminClient({"bootstrap.servers": nodes.bootstrap, "log_level": 0})
+
+    def is_created() -> bool:
+        try:
+            brokers = admin.list_topics(timeout=5).brokers
+            if len(brokers) == NODES:
+                admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(30)
+        except KafkaException:
+            return False
+        return len(brokers) == NODES
+
+    wait_until(is_created, nodes.log, bound_s=BOUND_S)
+
+
+def hold_to_history(folder: Path, faults: int, seed: int) -> None:
+    nodes, history = Nodes(folder, random.Random(seed)), LogHistory()
+    try:
+        create_topic(nodes)
+        with running(consume, nodes, history, CONSUMERS):
+            with running(produce, nodes, history, PRODUCERS):
+                wait_until(lambda: len(history.acknowledged) > 100, nodes.log, bound_s=BOUND_S)
+                for _ in range(faults):
+                    nodes.fault()
+                count = len(history.acknowledged)
+                wait_until(lambda: len(history.acknowledged) > count + 100, nodes.log, bound_s=BOUND_S)
+            log = read_log(nodes)
+            last = {(partition, value) for partition, records in log.items() for _, value in records}
+
+            def are_polled() -> bool:
+                polls = list(history.polled.values())
+                return last <= {(partition, value) for one in polls for partition, _, value in list(one)}
+
+            with contextlib.suppress(TimeoutError):  # what is missing is a finding
+                wait_until(are_polled, bound_s=BOUND_S)
+        findings = history.findings(log)
+        assert not findings, "\n".join(
+            [f"{len(findings)} anomalies, replay: KLAMM_HISTORY_SEED={seed}", *map(str, findings[:20]), nodes.log()]
+        )
+    finally:
+        for node in nodes.all:
+            with contextlib.suppress(ProcessLookupError):
+                node.kill()
+
+
+@pytest.mark.timeout(600)
+def test_no_client_sees_an_impossible_history(tmp_path: Path) -> None:
+    hold_to_history(tmp_path / "cluster", FAULTS, SEED)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("life", range(1, LIVES_IN_SLOW + 1))
+def test_nor_in_many_lives(tmp_path: Path, life: int) -> None:
+    hold_to_history(tmp_path / "cluster", FAULTS_IN_SLOW, SEED + life)

@@ -91,9 +91,13 @@ class Controller:
 
     # The log
 
-    def replay(self, records: Sequence[bytes], first_offset: int) -> None:
-        """The records of an `Append`, now in the log from `first_offset` on."""
-        self._decisions.replay(records, first_offset)
+    def applied(self, records: Sequence[bytes]) -> Image:
+        """The image after the records of an `Append`. Raises MetadataReplayError if there can be none."""
+        return self._decisions.applied(records)
+
+    def replay(self, records: Sequence[bytes], first_offset: int, after: Image | None = None) -> None:
+        """The records of an `Append`, now in the log from `first_offset` on; `after` is the image with them."""
+        self._decisions.replay(records, first_offset, self.applied(records) if after is None else after)
 
     def on_kraft_version(self, level: int) -> None:
         """The quorum has written that level to the log."""

@@ -139,10 +139,14 @@ class Decisions:
         """The quorum has written that level to the log."""
         self._kraft_version = level
 
-    def replay(self, records: Sequence[bytes], first_offset: int) -> None:
-        """Records of a result, now in the log from `first_offset` on."""
+    def applied(self, records: Sequence[bytes]) -> Image:
+        """The image after the records of a result. Raises MetadataReplayError if there can be none."""
+        return self._active().image.apply(records)
+
+    def replay(self, records: Sequence[bytes], first_offset: int, after: Image) -> None:
+        """Records of a result, now in the log from `first_offset` on; `after` is the image with them."""
         assert self._state is not None, "only an active controller appends"
-        self._state.replay(records, first_offset)
+        self._state.replay(records, first_offset, after)
 
     def _active(self) -> Speculation:
         if self._state is None:

@@ -143,8 +143,10 @@ class ControllerDriver:
 
     def _append(self, records: Sequence[bytes]) -> None:
         assert self._epoch is not None, "an inactive controller returns no records"
+        # Before they are in the log: no node could start with records that cannot be applied.
+        after = self._controller.applied(records)
         last_offset = self._quorum.propose(records, self._epoch)
-        self._controller.replay(records, last_offset + 1 - len(records))
+        self._controller.replay(records, last_offset + 1 - len(records), after)
         self._appended = last_offset
 
     def _reply(self, reply: Reply) -> None:

@@ -120,9 +120,8 @@ class Speculation:
         """What is stored for a resource."""
         return self.image.configs(resource_type, name)
 
-    def replay(self, records: Sequence[bytes], first_offset: int) -> None:
-        """Apply `records`, which are in the log from `first_offset` on."""
-        after = self.image.apply(records)
+    def replay(self, records: Sequence[bytes], first_offset: int, after: Image) -> None:
+        """Apply `records`, which are in the log from `first_offset` on; `after` is the image with them."""
         for offset, record in enumerate(records, first_offset):
             # Frame version and type are one byte each: no type is above 127.
             if record[1] in _WATCHED:

@@ -9,16 +9,17 @@ from typing import Any
 
 import pytest
 from tests.support.simulated_time import simulated
-from tests.unit.controller.cluster import CLUSTER_ID, LATEST, bootstrap, registration
+from tests.unit.controller.cluster import CLUSTER_ID, LATEST, bootstrap, registration, uuid
 
 from klamm._engine.metadata import Image
 from klamm.controller.controller import Controller, appends
 from klamm.controller.decisions import Decisions
 from klamm.controller.driver import ControllerDriver
 from klamm.controller.effects import Append
+from klamm.controller.nodes import controllers
 from klamm.controller.operations.configs import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from klamm.controller.operations.features import UPDATE_FEATURES
-from klamm.controller.operations.nodes import BROKER_HEARTBEAT, BROKER_REGISTRATION
+from klamm.controller.operations.nodes import BROKER_HEARTBEAT, BROKER_REGISTRATION, CONTROLLER_REGISTRATION
 from klamm.controller.operations.topics import CREATE_TOPICS
 from klamm.controller.result import MAX_BATCH_SIZE, MAX_RECORDS_PER_BATCH, Result
 from klamm.controller.settings import ControllerSettings
@@ -32,7 +33,11 @@ from klamm.protocol.messages.configs import (
     IncrementalAlterConfigsRequest,
 )
 from klamm.protocol.messages.feature_updates import FeatureUpdateKey, UpdateFeaturesRequest, UpgradeType
-from klamm.protocol.messages.registration import BrokerHeartbeatRequest
+from klamm.protocol.messages.registration import (
+    BrokerHeartbeatRequest,
+    ControllerRegistrationRequest,
+    Listener,
+)
 from klamm.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from klamm.protocol.resource_types import ResourceType
 from klamm.raft.ports import NotLeaderError
@@ -306,3 +311,16 @@ async def test_a_request_without_time_is_not_begun() -> None:
         assert (await rig.driver.run(CREATE_TOPICS, request)).topics[0].error_code is ErrorCode.REQUEST_TIMED_OUT
     assert (rig.log.end, rig.log.resigned) == (end, [])
     rig.driver.close()
+
+
+async def test_records_that_cannot_be_applied_do_not_reach_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every node would fail to apply them at each start."""
+    monkeypatch.setattr(controllers, "check_listeners", lambda listeners: None)
+    rig = Rig()
+    await rig.with_broker()
+    before = rig.log.end
+    request = ControllerRegistrationRequest(7, uuid(7), (Listener("", "host", 9093),), ())
+    answer = await rig.driver.run(CONTROLLER_REGISTRATION, request)
+    assert answer.error_code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert rig.log.end == before
+    assert rig.log.resigned == [3]

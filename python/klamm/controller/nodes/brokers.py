@@ -14,6 +14,7 @@ from klamm.controller.nodes.heartbeats import BrokerControlState, BrokerHeartbea
 from klamm.controller.nodes.registration import (
     BrokerSettings,
     check_identity,
+    check_listeners,
     check_log_dirs,
     ranges_of,
     registration_record,
@@ -95,6 +96,7 @@ class BrokerManager:
         """
         existing = state.image.broker(request.broker_id)
         check_identity(self._settings, request, existing, has_session=self._has_session(existing, now_ms))
+        check_listeners(request.listeners)
         check_log_dirs(state, request)
         check_broker_features(ranges_of(request), {**state.image.features(), KRAFT_VERSION: kraft_version})
         if existing is not None and existing.incarnation_id == request.incarnation_id:

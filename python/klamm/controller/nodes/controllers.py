@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from klamm.controller.nodes.registration import check_listeners
 from klamm.controller.result import Result
 from klamm.controller.speculation import Speculation
 from klamm.protocol.errors import ErrorCode, KafkaError
@@ -17,10 +18,11 @@ log = logging.getLogger("klamm.controller")
 def register_controller(
     state: Speculation, request: ControllerRegistrationRequest
 ) -> Result[ControllerRegistrationResponse]:
-    """Register a controller, in place of a former one of its id. Raises UNSUPPORTED_VERSION."""
+    """Register a controller, in place of a former one of its id. Raises UNSUPPORTED_VERSION, INVALID_REGISTRATION."""
     if state.metadata_version < CONTROLLER_REGISTRATION_LEVEL:
         text = f"Controllers register from metadata.version {CONTROLLER_REGISTRATION_LEVEL} on."
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
+    check_listeners(request.listeners)
     log.info("Controller %d registers", request.controller_id)
     record = RegisterControllerRecord(
         controller_id=request.controller_id,

@@ -1,5 +1,6 @@
 """The checks on a broker registration, and its record (`ClusterControlManager.registerBroker`)."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from klamm._engine.metadata import BrokerInfo
@@ -7,7 +8,7 @@ from klamm.controller.speculation import Speculation
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.features import DIRECTORY_ASSIGNMENT_LEVEL, VersionRange
 from klamm.protocol.generated.metadata_records import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
-from klamm.protocol.messages.registration import BrokerRegistrationRequest
+from klamm.protocol.messages.registration import BrokerRegistrationRequest, Listener
 
 
 class BrokerSettings(NamedTuple):
@@ -53,6 +54,12 @@ def ranges_of(request: BrokerRegistrationRequest) -> dict[str, VersionRange]:
 def _is_reserved(directory_id: bytes) -> bool:
     """The first hundred directory ids are reserved (KIP-858, `DirectoryId`)."""
     return int.from_bytes(directory_id, "big") < 100
+
+
+def check_listeners(listeners: Sequence[Listener]) -> None:
+    """Raises INVALID_REGISTRATION for a listener without a name, which no record may have."""
+    if not all(listener.name for listener in listeners):
+        raise KafkaError(ErrorCode.INVALID_REGISTRATION, "A listener of the registration has no name.")
 
 
 def check_log_dirs(state: Speculation, request: BrokerRegistrationRequest) -> None:

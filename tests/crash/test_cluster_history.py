@@ -1,5 +1,5 @@
-"""Four nodes are killed, stopped, paused and their partitions moved while clients write and read: no client sees what
-no correct log can show it (`tests/support/log_history.py`).
+"""Four nodes are killed, stopped, paused and cut off, and partitions are moved, while clients write and read: no client
+sees what no correct log can show it (`tests/support/log_history.py`).
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from klamm.admin import reassignments
 from klamm.admin.client import Client
-from klamm.cli.cluster.cluster_folder import ClusterFolder, NodeFolder, addresses
+from klamm.cli.cluster.cluster_folder import ClusterFolder, NodeFolder
 from klamm.client import ClientError
 from klamm.protocol.topic_partition import TopicPartition as Place
 from tests.support.log_history import LogHistory
 from tests.support.node_process import NodeProcess
 from tests.support.ports import free_port
+from tests.support.proxy import HOST, Proxy
 from tests.support.waiting import wait_until
 
 NODES: Final = 4
@@ -55,6 +56,9 @@ class Node(NodeProcess):
     def __init__(self, files: NodeFolder) -> None:
         super().__init__(files.path, port=files.config().client_listeners[0].port)
         self._file = files.properties
+        self.proxy = Proxy(self.port)
+        with self._file.open("a") as file:
+            file.write(f"advertised.listeners=PLAINTEXT://{HOST}:{self.proxy.port}\n")
 
     def command(self) -> list[str]:
         return [sys.executable, "-m", "klamm", "start", str(self._file)]
@@ -68,7 +72,7 @@ class Nodes:
         cluster.create(NODES, None, free_port(*(10 * n + m for n in range(NODES) for m in (0, 1) if n + m)), CONFIG)
         self._rng = rng
         self.all = [Node(files) for files in cluster.nodes()]
-        self.bootstrap = addresses([files.config() for files in cluster.nodes()])
+        self.bootstrap = ",".join(f"{HOST}:{node.proxy.port}" for node in self.all)
         self.said: list[str] = []
         for node in self.all:
             node.launch()
@@ -76,7 +80,7 @@ class Nodes:
     def fault(self) -> None:
         """One fault of one node, and its end; or replicas that move meanwhile."""
         node, seconds = self._rng.choice(self.all), self._rng.uniform(0.2, 2.0)
-        kind = self._rng.choice((self._kill, self._kill, self._pause, self._stop, self._move))
+        kind = self._rng.choice((self._kill, self._kill, self._pause, self._stop, self._cut, self._move))
         self.said.append(f"{kind.__name__.strip('_')} {node.data.name} {seconds:.1f} s")
         kind(node, seconds)
 
@@ -95,6 +99,12 @@ class Nodes:
         time.sleep(2 * seconds)  # longer than a session, sometimes
         os.kill(node.pid, signal.SIGCONT)
 
+    def _cut(self, node: Node, seconds: float) -> None:
+        """Clients and followers do not reach it. It reaches the others, and the controllers reach it."""
+        node.proxy.cut()
+        time.sleep(2 * seconds)
+        node.proxy.heal()
+
     def _move(self, _node: Node, seconds: float) -> None:
         """It goes on while the next fault happens."""
         ids = range(1, NODES + 1)
@@ -111,9 +121,16 @@ class Nodes:
 
 def produce(nodes: Nodes, history: LogHistory, number: int, stop: threading.Event) -> None:
     """Idempotent, to every partition in turn."""
-    producer = Producer(
-        {"bootstrap.servers": nodes.bootstrap, "enable.idempotence": True, "linger.ms": 1, "log_level": 0}
-    )
+    settings = {
+        "bootstrap.servers": nodes.bootstrap,
+        "enable.idempotence": True,
+        # With more of them librdkafka may write records twice: when NOT_ENOUGH_REPLICAS of one request makes the next
+        # one out of order, it begins a new producer epoch and sends again whatever is not acknowledged.
+        "max.in.flight.requests.per.connection": 1,
+        "linger.ms": 1,
+        "log_level": 0,
+    }
+    producer = Producer(settings)
 
     def on_delivery(error: KafkaError | None, message: Message) -> None:
         value, partition, offset = message.value(), message.partition(), message.offset()
@@ -244,6 +261,7 @@ def hold_to_history(folder: Path, faults: int, seed: int) -> None:
         for node in nodes.all:
             with contextlib.suppress(ProcessLookupError):
                 node.kill()
+            node.proxy.close()
 
 
 @pytest.mark.timeout(600)

@@ -64,6 +64,25 @@ impl EpochCache {
         true
     }
 
+    /// Applies the epoch of a batch that is in the log. Entries that contradict it are of records that were truncated
+    /// before the file was written again.
+    pub fn confirm(&mut self, epoch: i32, base_offset: i64, last_offset: i64) {
+        if self.entries.last().is_some_and(|&(latest, start)| latest == epoch && start <= base_offset) {
+            return;
+        }
+        let known = self.entries.len();
+        self.entries.retain(|&(other, start)| match other > epoch {
+            true => start > last_offset,
+            false => start < base_offset || (other, start) == (epoch, base_offset),
+        });
+        self.dirty |= self.entries.len() < known;
+        if self.epoch_for(base_offset) != Some(epoch) {
+            let at = self.entries.partition_point(|&(_, start)| start <= base_offset);
+            self.entries.insert(at, (epoch, base_offset));
+            self.dirty = true;
+        }
+    }
+
     /// The largest epoch up to `epoch` and the offset after its last record; `None` if it is not known
     /// (OffsetForLeaderEpoch, KIP-101, KIP-279).
     pub fn end_offset_for(&self, epoch: i32, log_end_offset: i64) -> Option<(i32, i64)> {
@@ -176,6 +195,27 @@ mod tests {
         assert_eq!(epochs.entries(), [(1, 0), (4, 10)]);
         epochs.assign(2, 30);
         assert_eq!(epochs.entries(), [(1, 0), (2, 30)]);
+    }
+
+    #[test]
+    fn a_batch_refutes_the_epochs_of_another_history() {
+        let confirmed = |entries: &[(i32, i64)], (epoch, base_offset, last_offset)| {
+            let mut epochs = cache(entries);
+            epochs.confirm(epoch, base_offset, last_offset);
+            assert_eq!(epochs.is_dirty(), epochs.entries() != entries);
+            epochs.entries().to_vec()
+        };
+        let known = [(1, 0), (3, 40), (5, 60)];
+        for batch in [(1, 0, 39), (3, 40, 40), (3, 50, 59), (5, 60, 80), (5, 70, 80)] {
+            assert_eq!(confirmed(&known, batch), known, "{batch:?}");
+        }
+        assert_eq!(confirmed(&known, (4, 50, 55)), [(1, 0), (3, 40), (4, 50), (5, 60)]);
+        assert_eq!(confirmed(&known, (3, 50, 60)), [(1, 0), (3, 40)]);
+        assert_eq!(confirmed(&known, (4, 40, 45)), [(1, 0), (4, 40), (5, 60)]);
+        assert_eq!(confirmed(&known, (2, 30, 39)), [(1, 0), (2, 30), (3, 40), (5, 60)]);
+        assert_eq!(confirmed(&known, (1, 39, 45)), [(1, 0), (5, 60)]);
+        assert_eq!(confirmed(&known, (7, 30, 39)), [(1, 0), (7, 30)]);
+        assert_eq!(confirmed(&[], (0, 3, 3)), [(0, 3)]);
     }
 
     #[test]

@@ -165,7 +165,7 @@ impl Log {
             self.log_end_offset = next_offset;
         }
         self.epochs.truncate_from_end(self.log_end_offset);
-        self.epochs.truncate_from_start(at.log_start_offset);
+        self.epochs.truncate_from_start(self.log_start_offset);
         self.flushed_offset =
             if clean_end.is_some() { self.log_end_offset } else { at.recovery_point.min(self.log_end_offset) };
         self.flushed_offset = self.flushed_offset.max(self.log_start_offset);
@@ -391,8 +391,8 @@ impl Log {
             };
             let header = Header::at_start_of(batch).expect("a whole batch");
             segment.note_batch(&cache, &header, position, batch.len())?;
-            if header.leader_epoch() >= 0 && self.epochs.latest().is_none_or(|latest| header.leader_epoch() > latest) {
-                self.epochs.assign(header.leader_epoch(), header.base_offset());
+            if header.leader_epoch() >= 0 {
+                self.epochs.confirm(header.leader_epoch(), header.base_offset(), header.last_offset());
             }
             if let Some(aborted) = self.producers.replay(batch, &header) {
                 segment.txns().push(&cache, aborted)?;

@@ -170,7 +170,12 @@ impl Examination {
         let by_name = "the directory is taken for the topic of its name";
         match read_partition_metadata(&self.path) {
             Ok(Some(id)) => self.check.topic_id = Some(id),
-            Ok(None) => self.find(Finding::missing(&self.path.join(PARTITION_METADATA), "it is gone", by_name)),
+            Ok(None) => {
+                // It is durable with the first flush.
+                let may_be_unwritten = !self.was_clean && self.at.proven_end == 0;
+                let kind = if may_be_unwritten { FindingKind::Note } else { FindingKind::Missing };
+                self.find(Finding::new(kind, &self.path.join(PARTITION_METADATA), "it is gone", by_name));
+            }
             Err(LogError::Corrupt { path, reason, .. }) => self.find(Finding::damaged(&path, reason, by_name)),
             Err(error) => return Err(error),
         }
@@ -181,11 +186,14 @@ impl Examination {
         };
         let has_snapshot = |files: &&Files| files.kinds.contains(&Kind::Snapshot);
         let with_snapshot = self.segments.iter().filter(|(_, files)| has_snapshot(files));
-        let snapshots: Vec<PathBuf> = with_snapshot.map(|(&base, _)| self.file(base, Kind::Snapshot)).collect();
-        for file in snapshots {
+        for base_offset in with_snapshot.map(|(&base_offset, _)| base_offset).collect::<Vec<_>>() {
+            let file = self.file(base_offset, Kind::Snapshot);
             let bytes = fs::read(&file).map_err(LogError::io("cannot read", &file))?;
             if let Err(reason) = decode_snapshot(&bytes) {
-                self.find(Finding::damaged(&file, reason, "the producers are read from the log instead"));
+                // Those from the recovery point on may be unsynced.
+                let is_unsynced = !self.was_clean && base_offset >= self.at.recovery_point;
+                let kind = if is_unsynced { FindingKind::Note } else { FindingKind::Damaged };
+                self.find(Finding::new(kind, &file, reason, "the producers are read from the log instead"));
             }
         }
         Ok(())
@@ -263,19 +271,21 @@ impl Examination {
             walked.take(header);
             on_batch(position, header)
         };
-        let (next_offset, damage) = match self.deep || is_read_by_start && !self.at.clean {
+        let (next_offset, mut damage) = match self.deep || is_read_by_start && !self.at.clean {
             true => read_batches(&file, size, bounds, &mut take)?,
             false => read_headers(&file, size, bounds, &mut take)?,
         };
         walked.next_offset = next_offset;
-        walked.stays =
-            damage.iter().map(|damage| !is_read_by_start || keeps(damage, &self.at, &bounds, size)).collect();
-        walked.damage = damage;
-        // The log ends where a start truncates it.
-        let cut = walked.damage.iter().zip(&walked.stays).find(|&(_, &stays)| !stays).map(|(damage, _)| damage);
-        if let Some(cut) = cut.filter(|_| next_base.is_none()) {
-            walked.next_offset = cut.first_offset;
+        let stays = |damage: &Damage| !is_read_by_start || keeps(damage, &self.at, &bounds, size);
+        // A start truncates the segment there, whatever follows.
+        if let Some(cut) = damage.iter().position(|damage| !stays(damage)) {
+            damage.truncate(cut + 1);
+            if next_base.is_none() {
+                walked.next_offset = damage[cut].first_offset;
+            }
         }
+        walked.stays = damage.iter().map(stays).collect();
+        walked.damage = damage;
         Ok(walked)
     }
 
@@ -325,7 +335,8 @@ impl Examination {
                     false => format!("the log ends at offset {end}"),
                 };
                 let reason = format!("it ends at offset {end}, and the next segment begins at {next_base}");
-                self.find(Finding::missing(&file, reason, action).at(size).of(end, next_base));
+                let kind = if stays { FindingKind::Missing } else { FindingKind::Note };
+                self.find(Finding::new(kind, &file, reason, action).at(size).of(end, next_base));
             }
         }
         let (last, size) = bases[bases.len() - 1];

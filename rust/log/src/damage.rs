@@ -200,6 +200,16 @@ impl Search<'_> {
         Ok((read == HEADER_LEN).then_some(header))
     }
 
+    /// The header of the batch at `next`, which says something about the batch before it unless it is torn: a power cut
+    /// may leave the last sector of a header, with its magic, and zeroes before it.
+    fn following(&self, next: u64) -> Result<Option<[u8; HEADER_LEN]>, LogError> {
+        let header = self.header_at(next)?;
+        Ok(header.filter(|bytes| {
+            let header = Header::at_start_of(bytes).expect("a whole header");
+            header.magic() == 2 && header.length() > 0
+        }))
+    }
+
     /// Describes what is wrong with the fields of a batch that the checksum does not cover; `None` if nothing is.
     fn wrong(&self, header: &Header<'_>, next: u64) -> Result<Option<String>, LogError> {
         match self.misplaced(header, next)? {
@@ -213,10 +223,9 @@ impl Search<'_> {
         if epoch == before || epoch == -1 {
             return Ok(None);
         }
-        let following = self.header_at(next)?;
+        let following = self.following(next)?;
         let following = following.as_ref().and_then(|bytes| Header::at_start_of(bytes));
-        let following = following.filter(|header| header.magic() == 2).map(|header| header.leader_epoch());
-        let following = following.or(self.bounds.next_epoch);
+        let following = following.map(|header| header.leader_epoch()).or(self.bounds.next_epoch);
         let is_not_cached = self.bounds.cached_upto.is_some_and(|(upto, newest)| {
             following.is_none() && header.next_offset() <= upto && newest == before && before >= 0
         });
@@ -242,10 +251,9 @@ impl Search<'_> {
             return Ok(None);
         }
         let as_expected = expected + i64::from(header.last_offset_delta()) + 1;
-        let following = self.header_at(next)?;
+        let following = self.following(next)?;
         let following = following.as_ref().and_then(|bytes| Header::at_start_of(bytes));
-        let following = following.filter(|header| header.magic() == 2).map(|header| header.base_offset());
-        match following.or(self.bounds.next_base) {
+        match following.map(|header| header.base_offset()).or(self.bounds.next_base) {
             // The batch after continues without a gap, so the gap before this batch is not real.
             Some(following) if following < header.next_offset() && following >= as_expected => wrong(),
             Some(following) if following == header.next_offset() || self.bounds.has_gaps => Ok(None),
@@ -284,7 +292,8 @@ impl Search<'_> {
         let is_cut = end == self.end && claimed_end.is_none_or(|claimed| claimed > self.end);
         let ends_unwritten = end == self.end && self.ends_with_zero_sector(claimed_end.unwrap_or(end))?;
         let may_be_cut_short = !is_whole && (is_cut || ends_unwritten);
-        let may_be_torn = !is_whole && (is_cut || self.has_zero_sector(position, end)?);
+        let is_torn = self.has_zero_sector(position, end)? || self.ends_with_zeroes(claimed_end.unwrap_or(end))?;
+        let may_be_torn = !is_whole && (is_cut || is_torn);
         let is_zero_tail = end == self.end && super::scan::is_zero(self.file, position, end)?;
         let next_offset = next_offset.max(first_offset);
         Ok(Damage { position, end, first_offset, next_offset, reason, may_be_torn, may_be_cut_short, is_zero_tail })
@@ -297,6 +306,14 @@ impl Search<'_> {
     /// Whether the part of the last sector before `end` contains only zeroes.
     fn ends_with_zero_sector(&self, end: u64) -> Result<bool, LogError> {
         self.has_zero_sector(end.saturating_sub(1) / SECTOR * SECTOR, end)
+    }
+
+    /// Whether more bytes before `end` are zero than the one with which most records end: a write stopped before, within
+    /// a prepared tail.
+    fn ends_with_zeroes(&self, end: u64) -> Result<bool, LogError> {
+        let mut last = [0xff; 2];
+        let read = self.file.read_up_to(&mut last, end.min(self.end).saturating_sub(2))?;
+        Ok(read == 2 && last == [0, 0])
     }
 
     /// The offset after the last batch according to its damaged header, if the header is plausible.

@@ -236,7 +236,7 @@ impl Producers {
                     return Ok(());
                 }
                 Err(warning) => {
-                    warnings.push(warning);
+                    warnings.extend(warning);
                     self.remove_snapshot(cache, dir, offset)?;
                 }
             }
@@ -310,13 +310,22 @@ pub(super) fn snapshot_path(dir: &PartitionDir, offset: i64) -> std::path::PathB
     dir.join(FileName::live(offset, Kind::Snapshot).to_string())
 }
 
-/// Reads the producers from a snapshot file; the inner error explains why they cannot be used.
-fn read_snapshot(path: &Path) -> Result<Result<Vec<(i64, Entry)>, String>, LogError> {
+type SnapshotRead = Result<Vec<(i64, Entry)>, Option<String>>;
+
+/// Reads the producers from a snapshot file; the inner error explains why they cannot be used. An empty file, which a
+/// power cut leaves of one that was not synced, needs no explanation.
+fn read_snapshot(path: &Path) -> Result<SnapshotRead, LogError> {
     let bytes = match fs::read(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Err(format!("{} is gone", path.display()))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(Err(Some(format!("{} is gone", path.display()))));
+        }
         result => result.map_err(LogError::io("cannot read", path))?,
     };
-    Ok(decode_snapshot(&bytes).map_err(|reason| format!("{} is damaged: {reason}; it is not used", path.display())))
+    if bytes.is_empty() {
+        return Ok(Err(None));
+    }
+    let explained = |reason| Some(format!("{} is damaged: {reason}; it is not used", path.display()));
+    Ok(decode_snapshot(&bytes).map_err(explained))
 }
 
 /// Parses a snapshot; the error describes what is wrong.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use klamm_base::LogError;
 use klamm_records::header::Header;
 
-use super::checkpoint::LOG_START_OFFSET;
+use super::checkpoint::{LOG_START_OFFSET, PARTITION_METADATA};
 use super::clean_stop::ClosedLog;
 use super::config::LogConfig;
 use super::damage::{Bounds, Damage, Piece, Pieces, first_epoch, offsets};
@@ -21,7 +21,7 @@ use super::files::PartitionDir;
 use super::listing::{finish_swaps, list, load_segments, note_missing, snapshots_of};
 use super::names::{FileName, Kind};
 use super::partition_log::{Log, LogContext, Remade};
-use super::producers::Producers;
+use super::producers::{Producers, snapshot_path};
 use super::replay::read_epochs;
 use super::segment::Segment;
 use super::stray_segment::find_strays;
@@ -122,9 +122,14 @@ impl Log {
             is_new: false,
             dir_dirty: false,
         };
-        let is_clean = at.clean;
+        let (is_clean, recovery_point) = (at.clean, at.recovery_point);
         log.recover(at, rebuild_epochs, now_ms, &mut recovery)?;
         if !is_clean {
+            // A killed process may have written and named files that it did not sync.
+            log.unsynced.push(path.join(PARTITION_METADATA));
+            let snapshots = log.producers.snapshots().range(recovery_point..);
+            log.unsynced.extend(snapshots.map(|&offset| snapshot_path(&dir, offset)));
+            (log.is_new, log.dir_dirty) = (true, true);
             context.counters.recoveries.add(1);
             context.counters.recovered_bytes.add(recovery.bytes_checked);
             context.counters.truncated_bytes.add(recovery.bytes_truncated);
@@ -374,7 +379,8 @@ impl Log {
         let bounds = self.bounds(at, from_offset, open_at)?;
         let segment = &mut self.segments[at];
         let size = segment.size();
-        segment.dirty |= size > from;
+        // A killed process may have truncated it.
+        segment.dirty = true;
         let file = segment.open(&cache)?;
         let mut pieces = Pieces::new(&file, from, size, bounds);
         let why = loop {

@@ -147,19 +147,26 @@ pub fn format_partition_metadata(topic_id: Uuid) -> String {
     format!("version: {VERSION}\ntopic_id: {topic_id}")
 }
 
-/// The topic id that a partition's directory belongs to, `None` if there is no `partition.metadata`.
+/// The topic id that a partition's directory belongs to, `None` if there is no `partition.metadata`, or an empty one,
+/// which a power cut leaves of a file that was not synced.
 pub fn read_partition_metadata(dir: &Path) -> Result<Option<Uuid>, LogError> {
     let path = dir.join(PARTITION_METADATA);
     match read_if_there(&path)? {
         None => Ok(None),
+        Some(text) if text.is_empty() => Ok(None),
         Some(text) => parse_partition_metadata(&text).map(Some).map_err(|reason| corrupt(&path, reason)),
     }
 }
 
-/// Writes the topic id into a partition's directory, without a sync.
-pub fn write_partition_metadata(cache: &Arc<FileCache>, dir: &Path, topic_id: Uuid) -> Result<(), LogError> {
+/// Writes the topic id into a partition's directory.
+pub fn write_partition_metadata(
+    cache: &Arc<FileCache>,
+    dir: &Path,
+    topic_id: Uuid,
+    durable: bool,
+) -> Result<(), LogError> {
     assert!(!topic_id.is_zero(), "a topic id is never zero");
-    cache.replace(&dir.join(PARTITION_METADATA), format_partition_metadata(topic_id).as_bytes(), false)
+    cache.replace(&dir.join(PARTITION_METADATA), format_partition_metadata(topic_id).as_bytes(), durable)
 }
 
 /// The content of `.kafka_cleanshutdown`.

@@ -240,7 +240,7 @@ impl LogManager {
     }
 
     /// Explains why a partition's directory belongs to an earlier topic with the same name instead of `topic_id`;
-    /// `None` if it belongs to `topic_id`.
+    /// `None` if it belongs to `topic_id`. If the directory contains no topic id, it is written.
     ///
     /// `is_live`: whether another topic of the cluster has a given id.
     pub fn topic_mismatch(
@@ -249,12 +249,18 @@ impl LogManager {
         topic_id: Uuid,
         is_live: impl FnOnce(Uuid) -> bool,
     ) -> Result<Option<String>, LogError> {
-        let Some(stored) = self.topic_id(found)?.filter(|&stored| stored != topic_id) else { return Ok(None) };
+        let Some(stored) = self.topic_id(found)? else {
+            // The process that created the directory ended before the id was written, or durable.
+            self.store_topic_id(found, topic_id)?;
+            return Ok(None);
+        };
+        if stored == topic_id {
+            return Ok(None);
+        }
         let path = found.path.join(PARTITION_METADATA);
         let (file, name) = (path.display(), format!("{}-{}", found.topic, found.partition));
         if differing_bits(stored, topic_id) <= BITS_OF_A_BYTE {
-            let written = write_partition_metadata(&self.context.cache, &found.path, topic_id);
-            self.fail_dir_on_error(found.dir, written)?;
+            self.store_topic_id(found, topic_id)?;
             self.report_once(
                 &path,
                 format!(
@@ -276,6 +282,11 @@ impl LogManager {
              belongs to this topic nevertheless, stop the node, correct that file, and give the folder its name again",
             found.topic
         )))
+    }
+
+    fn store_topic_id(&self, found: &LogOnDisk, topic_id: Uuid) -> Result<(), LogError> {
+        let written = write_partition_metadata(&self.context.cache, &found.path, topic_id, true);
+        self.fail_dir_on_error(found.dir, written)
     }
 
     fn report_once(&self, path: &Path, message: String) {

@@ -266,7 +266,7 @@ impl Log {
     /// Writes the topic id into the directory; durable with the next flush.
     pub fn write_topic_id(&mut self, topic_id: Uuid) -> Result<(), LogError> {
         let path = self.dir.path();
-        write_partition_metadata(&self.context.cache, &path, topic_id)?;
+        write_partition_metadata(&self.context.cache, &path, topic_id, false)?;
         self.unsynced.push(path.join(PARTITION_METADATA));
         self.dir_dirty = true;
         Ok(())

@@ -39,6 +39,7 @@ pub(super) struct Inventory {
     pub(super) clean: bool,
     /// The machine did not reboot since klamm last used the directory: no write is torn.
     pub(super) kept_power: bool,
+    is_boot_noted: bool,
     /// The closed state of the logs that were not opened since; known after a clean stop of klamm.
     pub(super) closed: BTreeMap<(String, i32), Arc<ClosedLog>>,
     /// The broker epoch of the clean shutdown, -1 if there was none or it is not known.
@@ -58,14 +59,24 @@ pub(super) struct Inventory {
 impl Inventory {
     /// Reads a log directory and removes the mark of the clean shutdown.
     pub(super) fn take(cache: &Arc<FileCache>, path: &Path, dir: usize) -> Result<Self, LogError> {
-        let inventory = Self::read(path, dir)?;
+        let mut inventory = Self::read(path, dir)?;
         if inventory.clean {
             cache.remove(&path.join(CLEAN_SHUTDOWN))?;
             CleanStop::remove(cache, path)?;
             cache.sync_dir(path)?;
         }
-        boot::note(cache, path)?;
+        inventory.note_boot(cache, path)?;
         Ok(inventory)
+    }
+
+    /// Records the boot once no log waits for its recovery: after a power cut, a log that was not opened may be torn
+    /// still when the next process starts in the same boot.
+    pub(super) fn note_boot(&mut self, cache: &Arc<FileCache>, path: &Path) -> Result<(), LogError> {
+        if !self.is_boot_noted && (self.kept_power || self.is_settled()) {
+            boot::note(cache, path)?;
+            self.is_boot_noted = true;
+        }
+        Ok(())
     }
 
     /// Reads a log directory.

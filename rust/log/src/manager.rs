@@ -367,6 +367,14 @@ impl LogManager {
         let key = (topic.to_owned(), partition);
         self.places.lock().insert(key.clone(), dir);
         self.dirs[dir].adopt(key, owner);
+        self.note_boot(dir);
+    }
+
+    /// Records the boot if the last log that waited was opened or moved away.
+    fn note_boot(&self, dir: usize) {
+        let path = self.dirs[dir].path();
+        let noted = self.dirs[dir].with_inventory(|inventory| inventory.note_boot(&self.context.cache, path));
+        let _ = self.fail_dir_on_error(dir, noted);
     }
 
     /// The directory of a partition's log, if it is open.
@@ -411,8 +419,10 @@ impl LogManager {
             Some(owner) => with_log(&*owner, |log| log.move_away(&to)),
             None => self.context.cache.rename(&from, &to).map(|()| true),
         };
-        // Not synced: if a crash undoes the rename, it is repeated when the image has no such partition.
+        // Not synced before the next log is created: if a crash undoes the rename, it is repeated when the image has no
+        // such partition.
         let was_there = self.fail_dir_on_error(dir, renamed)?;
+        self.note_boot(dir);
         // A new log of the same name must not inherit the cleaner's checkpoint.
         self.fail_dir_on_error(dir, log_dir.forget_cleaned(&self.context.cache, &key))?;
         Ok(was_there.then_some(to))

@@ -45,20 +45,23 @@ struct State {
     owners: BTreeMap<Key, Arc<dyn LogOwner>>,
     /// Logs that were removed, and which of the checkpoints may still contain them, one bit each.
     gone: HashMap<Key, u8>,
+    /// Whether a log was moved away and its new name is not durable.
+    has_moved: bool,
 }
 
 /// The contents of the checkpoint files, so that an idle node writes nothing.
 #[derive(Default)]
 struct Written {
-    recovery_points: Option<String>,
-    log_starts: Option<String>,
-    high_watermarks: Option<String>,
-    cleaner: Option<String>,
+    recovery_points: Option<Offsets>,
+    log_starts: Option<Offsets>,
+    high_watermarks: Option<Offsets>,
+    cleaner: Option<Offsets>,
 }
 
 impl LogDir {
     pub(super) fn new(locked: LockedDir, inventory: Inventory) -> Self {
-        let state = Mutex::new(State { inventory, owners: BTreeMap::new(), gone: HashMap::new() });
+        let (owners, gone, has_moved) = (BTreeMap::new(), HashMap::new(), false);
+        let state = Mutex::new(State { inventory, owners, gone, has_moved });
         let (cause, flusher) = (OnceLock::new(), OnceLock::new());
         Self { locked, cause, flusher, state, writing: Mutex::default() }
     }
@@ -165,6 +168,7 @@ impl LogDir {
         inventory.log_starts.remove(key);
         inventory.high_watermarks.remove(key);
         inventory.closed.remove(key);
+        state.has_moved = true;
         state.gone.insert(key.clone(), CHECKPOINTS.iter().fold(0, |bits, name| bits | bit_of(name)));
         state.owners.remove(key)
     }
@@ -179,6 +183,15 @@ impl LogDir {
             named > 0 || state.gone.contains_key(key)
         };
         if was_known { self.checkpoint_all(cache) } else { Ok(()) }
+    }
+
+    /// Makes the new names of logs that were moved away durable: a crash must not bring one back beside a new log of
+    /// the same name.
+    pub(super) fn sync_moved(&self, cache: &FileCache) -> Result<(), LogError> {
+        if !std::mem::take(&mut self.state.lock().has_moved) {
+            return Ok(());
+        }
+        cache.sync_dir(self.path())
     }
 
     /// How many logs are open.
@@ -269,7 +282,10 @@ impl LogDir {
         let offsets = || {
             self.collect(
                 |inventory| inventory.log_starts.clone(),
-                |owner| with_log(owner, |log| log.starts_above_first_segment().then(|| log.log_start_offset())),
+                |owner| {
+                    let start = |log: &mut Log| log.log_start_offset().min(log.checkpoint_limit);
+                    with_log(owner, |log| log.starts_above_first_segment().then(|| start(log)))
+                },
             )
         };
         self.write(cache, LOG_START_OFFSET, offsets, |written| &mut written.log_starts)
@@ -280,7 +296,10 @@ impl LogDir {
         let offsets = || {
             self.collect(
                 |inventory| inventory.high_watermarks.clone(),
-                |owner| (!with_log(owner, |log| log.is_planned())).then(|| owner.high_watermark()),
+                |owner| {
+                    let limit = with_log(owner, |log| (!log.is_planned()).then_some(log.checkpoint_limit));
+                    limit.map(|limit| owner.high_watermark().min(limit))
+                },
             )
         };
         self.write(cache, HIGH_WATERMARK, offsets, |written| &mut written.high_watermarks)
@@ -319,12 +338,41 @@ impl LogDir {
         self.write(cache, CLEANER_OFFSET, offsets, |written| &mut written.cleaner)
     }
 
-    /// Limits the cleaner's checkpoint to the active segment's base offset: what follows is not clean, whatever was
-    /// there before.
-    pub(super) fn cap_cleaner_checkpoint(&self, cache: &Arc<FileCache>, key: &Key) -> Result<(), LogError> {
+    /// Lowers the checkpoints of a log to `offset` before everything from there on is removed: after a crash they must
+    /// not state what the truncation removed.
+    pub(super) fn begin_truncation(&self, cache: &Arc<FileCache>, key: &Key, offset: i64) -> Result<(), LogError> {
         let owner = self.state.lock().owners.get(key).cloned();
         let Some(owner) = owner else { return Ok(()) };
-        let limit = with_log(&*owner, |log| log.active_base_offset());
+        with_log(&*owner, |log| log.begin_truncation(offset));
+        self.lower_cleaner_checkpoint(cache, key, offset)?;
+        let is_above = |offsets: &Option<Offsets>| {
+            offsets.as_ref().is_none_or(|offsets| offsets.get(key).is_some_and(|&stored| stored > offset))
+        };
+        let above = {
+            let written = self.writing.lock();
+            [&written.recovery_points, &written.log_starts, &written.high_watermarks].map(is_above)
+        };
+        if above[0] {
+            self.checkpoint_recovery_points(cache)?;
+        }
+        if above[1] {
+            self.checkpoint_log_starts(cache)?;
+        }
+        if above[2] {
+            self.checkpoint_high_watermarks(cache)?;
+        }
+        Ok(())
+    }
+
+    /// The log was truncated, or was not after all. Limits the cleaner's checkpoint to the active segment's base
+    /// offset: what follows is not clean, whatever was there before.
+    pub(super) fn end_truncation(&self, cache: &Arc<FileCache>, key: &Key) -> Result<(), LogError> {
+        let owner = self.state.lock().owners.get(key).cloned();
+        let Some(owner) = owner else { return Ok(()) };
+        let limit = with_log(&*owner, |log| {
+            log.end_truncation();
+            log.active_base_offset()
+        });
         self.lower_cleaner_checkpoint(cache, key, limit)
     }
 
@@ -355,17 +403,17 @@ impl LogDir {
         cache: &Arc<FileCache>,
         name: &str,
         offsets: impl FnOnce() -> Offsets,
-        slot: impl FnOnce(&mut Written) -> &mut Option<String>,
+        slot: impl FnOnce(&mut Written) -> &mut Option<Offsets>,
     ) -> Result<(), LogError> {
         self.check_online()?;
         let mut written = self.writing.lock();
         let gone: Vec<Key> = self.state.lock().gone.keys().cloned().collect();
         // Collect the values under the lock: older values must not replace newer ones.
-        let text = format_offsets(&offsets());
+        let offsets = offsets();
         let before = slot(&mut written);
-        if before.as_ref() != Some(&text) {
-            cache.replace(&self.path().join(name), text.as_bytes(), true)?;
-            *before = Some(text);
+        if before.as_ref() != Some(&offsets) {
+            cache.replace(&self.path().join(name), format_offsets(&offsets).as_bytes(), true)?;
+            *before = Some(offsets);
         }
         if !gone.is_empty() {
             let mut state = self.state.lock();

@@ -346,6 +346,9 @@ impl LogManager {
     ) -> Result<Log, LogError> {
         self.dirs[dir].check_online()?;
         let key = (topic.to_owned(), partition);
+        for (at, dir) in self.online() {
+            self.fail_dir_on_error(at, dir.sync_moved(&self.context.cache))?;
+        }
         self.fail_dir_on_error(dir, self.dirs[dir].forget_earlier(&self.context.cache, &key))?;
         let path = self.dirs[dir].partition_path(&partition_dir(topic, partition, DirStage::Live, ""));
         Ok(Log::plan(&path, topic, partition, topic_id, config, &self.context))
@@ -466,13 +469,19 @@ impl LogManager {
         self.dirs.iter().position(|dir| path.starts_with(dir.path()))
     }
 
-    /// Limits the checkpoints after a log was truncated at its end (not its start).
-    pub fn after_truncation(&self, topic: &str, partition: i32) -> Result<(), LogError> {
+    /// Lowers the checkpoints of a log before everything from `offset` on is removed from it. Acquires locks: must not
+    /// be called under the log's. [`LogManager::end_truncation`] follows.
+    pub fn begin_truncation(&self, topic: &str, partition: i32, offset: i64) -> Result<(), LogError> {
+        let Some(dir) = self.place_of(topic, partition) else { return Ok(()) };
         let key = (topic.to_owned(), partition);
-        let Some(at) = self.place_of(topic, partition) else { return Ok(()) };
-        let dir = &self.dirs[at];
-        let written = dir.cap_cleaner_checkpoint(&self.context.cache, &key);
-        self.fail_dir_on_error(at, written.and_then(|()| dir.checkpoint_recovery_points(&self.context.cache)))
+        self.fail_dir_on_error(dir, self.dirs[dir].begin_truncation(&self.context.cache, &key, offset))
+    }
+
+    /// Ends a truncation, whether the log was truncated or not.
+    pub fn end_truncation(&self, topic: &str, partition: i32) -> Result<(), LogError> {
+        let Some(dir) = self.place_of(topic, partition) else { return Ok(()) };
+        let key = (topic.to_owned(), partition);
+        self.fail_dir_on_error(dir, self.dirs[dir].end_truncation(&self.context.cache, &key))
     }
 
     /// The directories that are in use.

@@ -75,6 +75,8 @@ pub struct Log {
     pub(super) log_end_offset: i64,
     pub(super) flushed_offset: i64,
     pub(super) generation: u64,
+    /// No checkpoint contains a larger offset: the log is being truncated to it.
+    pub(super) checkpoint_limit: i64,
     /// Base offset of the oldest inactive segment whose indexes no flush has included yet.
     pub(super) rolled_offset: Option<i64>,
     /// The same for the indexes in the flush in progress.
@@ -156,6 +158,7 @@ impl Log {
             log_end_offset: start_offset,
             flushed_offset: start_offset,
             generation: 0,
+            checkpoint_limit: i64::MAX,
             rolled_offset: None,
             marks: Vec::new(),
             remade: None,
@@ -241,14 +244,15 @@ impl Log {
     /// one.
     pub fn recovery_point(&self) -> i64 {
         let durable = self.durable_offset();
-        self.active_mark(durable).unwrap_or(durable)
+        self.active_mark(durable).unwrap_or(durable).min(self.checkpoint_limit)
     }
 
     /// The same without a new mark: never within the active segment unless at a mark, because its indexes may be
     /// lost.
     pub(super) fn rolled_recovery_point(&self) -> i64 {
         let durable = self.durable_offset();
-        self.active_mark(durable).unwrap_or(durable.min(self.active_base_offset()))
+        let point = self.active_mark(durable).unwrap_or(durable.min(self.active_base_offset()));
+        point.min(self.checkpoint_limit)
     }
 
     /// Everything below is durable, with the indexes and producer snapshots of rolled segments.

@@ -110,6 +110,7 @@ impl Log {
             log_end_offset: at.log_start_offset,
             flushed_offset: 0,
             generation: 0,
+            checkpoint_limit: i64::MAX,
             rolled_offset: None,
             marks: Vec::new(),
             remade: None,

@@ -8,8 +8,18 @@ use super::recovery::Recovery;
 use super::segment::Segment;
 
 impl Log {
+    /// Announces that everything from `offset` on is about to be removed: no checkpoint may state more.
+    pub(super) fn begin_truncation(&mut self, offset: i64) {
+        self.checkpoint_limit = offset;
+    }
+
+    /// Ends the announcement.
+    pub(super) fn end_truncation(&mut self) {
+        self.checkpoint_limit = i64::MAX;
+    }
+
     /// Removes every record at or above `offset`; `false` if there is none. A batch that contains `offset` is removed
-    /// completely.
+    /// completely. The removal is durable: nothing of it may come back beside what is appended next.
     pub fn truncate_to(&mut self, offset: i64, now_ms: i64) -> Result<bool, LogError> {
         assert!(offset >= 0, "truncation to {offset}");
         if offset >= self.log_end_offset {
@@ -27,8 +37,10 @@ impl Log {
         let opened = files.into_iter().map(|file| open_if_there(&self.context.cache, file));
         let _held: Vec<_> = opened.collect::<Result<_, _>>()?;
         self.drop_segments_from(keep, now_ms)?;
+        self.sync_names()?;
         let active = self.segments.last_mut().expect("the first segment begins at or below the offset");
         active.truncate_to(&self.context.cache, offset, now_ms)?;
+        active.open(&self.context.cache)?.sync()?;
         self.epochs.truncate_from_end(offset);
         self.end_at(offset);
         self.log_start_offset = self.log_start_offset.min(offset);
@@ -36,7 +48,11 @@ impl Log {
         Ok(true)
     }
 
-    /// Removes everything; the log continues at `offset`.
+    fn sync_names(&self) -> Result<(), LogError> {
+        self.dir.ignore_if_away(self.dir.at("", |path| self.context.cache.sync_dir(path)))
+    }
+
+    /// Removes everything, durably; the log continues at `offset`.
     pub fn truncate_fully_and_start_at(&mut self, offset: i64, now_ms: i64) -> Result<(), LogError> {
         self.make_if_planned(now_ms)?;
         let cache = self.context.cache.clone();
@@ -44,6 +60,7 @@ impl Log {
         self.segments.push(Segment::create(&cache, &self.dir, offset, &self.config, now_ms)?);
         self.epochs.clear();
         self.producers.truncate_fully(&cache, &self.dir, offset)?;
+        self.sync_names()?;
         self.log_start_offset = offset;
         self.end_at(offset);
         Ok(())

@@ -41,6 +41,15 @@ pub struct FetchedBatches<'a> {
     pub log_start_offset: i64,
 }
 
+/// What a truncation leaves.
+#[derive(Clone, Copy)]
+enum Truncation {
+    /// Everything below this offset.
+    To(i64),
+    /// Nothing: the log continues at this offset.
+    StartAt(i64),
+}
+
 impl Partition {
     /// `None` unless this broker follows a leader.
     pub fn following(&self) -> Option<Following> {
@@ -52,12 +61,10 @@ impl Partition {
     /// Prepares to fetch in this leader epoch. A log without epochs is truncated to its high watermark, because the leader cannot
     /// find where it diverges.
     pub fn begin_following(&self, leader_epoch: i32, now_ms: i64) -> Result<Position, ErrorCode> {
-        let position = self.follow(leader_epoch, |state| {
-            let high_watermark = state.core.high_watermark();
-            if state.log.latest_epoch().is_none() && high_watermark < state.log.log_end_offset() {
-                state.log.truncate_to(high_watermark.max(state.log.log_start_offset()), now_ms)?;
-            }
-            Ok(())
+        let position = self.truncate(leader_epoch, now_ms, |state| {
+            let (log, high_watermark) = (&state.log, state.core.high_watermark());
+            let diverges = log.latest_epoch().is_none() && high_watermark < log.log_end_offset();
+            diverges.then(|| Truncation::To(high_watermark.max(log.log_start_offset())))
         });
         self.mark_dirty_unless_flushed(&position);
         position
@@ -70,6 +77,7 @@ impl Partition {
         fetched: &FetchedBatches<'_>,
         now_ms: i64,
     ) -> Result<Position, ErrorCode> {
+        self.truncate(leader_epoch, now_ms, |state| begin_inside(&state.log, fetched.records))?;
         let mut effects = self.effects();
         let position = self.follow(leader_epoch, |state| {
             append(&mut state.log, fetched.records, leader_epoch, now_ms)?;
@@ -92,19 +100,14 @@ impl Partition {
         diverging: (i32, i64),
         now_ms: i64,
     ) -> Result<Position, ErrorCode> {
-        self.follow(leader_epoch, |state| {
+        self.truncate(leader_epoch, now_ms, |state| {
             let (epoch, leader_end) = diverging;
-            let (log, high_watermark) = (&mut state.log, state.core.high_watermark());
-            let end = match log.end_offset_for_epoch(epoch) {
-                _ if leader_end < 0 => high_watermark,
+            let end = match state.log.end_offset_for_epoch(epoch) {
+                _ if leader_end < 0 => state.core.high_watermark(),
                 Some((_, own_end)) => own_end.min(leader_end),
                 None => leader_end,
             };
-            let end = end.clamp(0, log.log_end_offset());
-            log.truncate_to(end, now_ms)?;
-            let offsets = state.offsets(self.durability);
-            state.core.on_truncated(&offsets);
-            Ok(())
+            Some(Truncation::To(end.clamp(0, state.log.log_end_offset())))
         })
     }
 
@@ -117,16 +120,47 @@ impl Partition {
         leader_end: i64,
         now_ms: i64,
     ) -> Result<Position, ErrorCode> {
-        self.follow(leader_epoch, |state| {
-            if leader_end < state.log.log_end_offset() {
-                state.log.truncate_to(leader_end.max(0), now_ms)?;
-            } else if leader_start > state.log.log_end_offset() {
-                state.log.truncate_fully_and_start_at(leader_start, now_ms)?;
+        self.truncate(leader_epoch, now_ms, |state| {
+            let end = state.log.log_end_offset();
+            match (leader_end < end, leader_start > end) {
+                (true, _) => Some(Truncation::To(leader_end.max(0))),
+                (false, true) => Some(Truncation::StartAt(leader_start)),
+                (false, false) => None,
+            }
+        })
+    }
+
+    /// Truncates the log as `plan` decides. The checkpoints are lowered first, without the partition's lock, so that a crash at
+    /// any point finds none that states what the truncation removes.
+    fn truncate(
+        &self,
+        leader_epoch: i32,
+        now_ms: i64,
+        plan: impl FnOnce(&State) -> Option<Truncation>,
+    ) -> Result<Position, ErrorCode> {
+        let mut planned = None;
+        let position = self.follow(leader_epoch, |state| {
+            planned = plan(state);
+            Ok(())
+        })?;
+        let Some(truncation) = planned else { return Ok(position) };
+        let (logs, topic, index) = (&self.place.logs, &self.id.topic, self.id.index);
+        let first_removed = match truncation {
+            Truncation::To(offset) => offset,
+            Truncation::StartAt(_) => 0,
+        };
+        logs.begin_truncation(topic, index, first_removed).map_err(|error| error.code())?;
+        let position = self.follow(leader_epoch, |state| {
+            match truncation {
+                Truncation::To(offset) => drop(state.log.truncate_to(offset, now_ms)?),
+                Truncation::StartAt(offset) => state.log.truncate_fully_and_start_at(offset, now_ms)?,
             }
             let offsets = state.offsets(self.durability);
             state.core.on_truncated(&offsets);
             Ok(())
-        })
+        });
+        logs.end_truncation(topic, index).map_err(|error| error.code())?;
+        position
     }
 
     /// Wakes `waiter` at the next flush, or when the replica stops. The caller looks once more after this, because earlier flushes
@@ -179,14 +213,7 @@ impl Partition {
 fn append(log: &mut Log, mut records: &[u8], leader_epoch: i32, now_ms: i64) -> Result<(), AppendError> {
     while !records.is_empty() {
         let (part, rest) = records.split_at(part_len(records, log.config().segment_bytes as usize));
-        let appended = match log.append_as_follower(part, leader_epoch, now_ms) {
-            Err(AppendError::UnexpectedOffset { offset, .. }) if begins_inside(log, part, offset) => {
-                log.truncate_fully_and_start_at(offset, now_ms)?;
-                log.append_as_follower(part, leader_epoch, now_ms)
-            }
-            appended => appended,
-        };
-        if appended?.is_none() {
+        if log.append_as_follower(part, leader_epoch, now_ms)?.is_none() {
             // An incomplete batch, or one of a newer epoch: the next fetch returns it.
             return Ok(());
         }
@@ -207,9 +234,9 @@ fn part_len(records: &[u8], bytes_max: usize) -> usize {
     if len == 0 { records.len() } else { len }
 }
 
-/// Whether the log is empty and begins inside this batch: the leader's log begins inside it too, after DeleteRecords.
-fn begins_inside(log: &Log, batches: &[u8], offset: i64) -> bool {
-    let end = log.log_end_offset();
-    let last = Header::at_start_of(batches).map(|header| header.last_offset());
-    log.log_start_offset() == end && offset < end && last.is_some_and(|last| last >= end)
+/// An empty log that begins inside the first batch begins with it: the leader's log begins inside it too, after DeleteRecords.
+fn begin_inside(log: &Log, batches: &[u8]) -> Option<Truncation> {
+    let (header, end) = (Header::at_start_of(batches)?, log.log_end_offset());
+    let is_inside = log.log_start_offset() == end && header.base_offset() < end && header.last_offset() >= end;
+    is_inside.then(|| Truncation::StartAt(header.base_offset()))
 }

@@ -261,6 +261,29 @@ fn what_was_fetched_in_an_older_leader_epoch_changes_nothing() {
 }
 
 #[test]
+fn the_checkpoints_state_nothing_that_a_truncation_removes() {
+    let mut pair = Pair::new();
+    append(&pair.on(LEADER), 5);
+    pair.catch_up(LEADER);
+    let logs = pair.brokers[1].logs().clone();
+    let checkpoint = |name: &str| {
+        let text = std::fs::read_to_string(logs.dirs()[0].path().join(name)).expect("a checkpoint");
+        text.trim_end().rsplit(' ').next().and_then(|offset| offset.parse::<i64>().ok()).expect("an offset")
+    };
+    logs.checkpoint();
+    assert_eq!(checkpoint("recovery-point-offset-checkpoint"), 5);
+    pair.elect(LEADER, &[LEADER]);
+    let position = pair.on(FOLLOWER).truncate_diverging(1, (0, 3), 0).expect("it follows");
+    assert_eq!(position.fetch_offset, 3);
+    assert!(checkpoint("recovery-point-offset-checkpoint") <= 3);
+    assert!(checkpoint("replication-offset-checkpoint") <= 3);
+    let position = pair.on(FOLLOWER).move_into(1, 9, 9, 0).expect("it follows");
+    assert_eq!((position.log_start_offset, position.fetch_offset), (9, 9));
+    assert_eq!(checkpoint("recovery-point-offset-checkpoint"), 0, "the log before is gone");
+    pair.end();
+}
+
+#[test]
 fn an_answer_larger_than_a_segment_is_appended_in_parts() {
     let pair = Pair::with_settings(&[("log.segment.bytes", "1048576")]);
     let leader = pair.on(LEADER);

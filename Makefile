@@ -98,7 +98,7 @@ test-python: .set-up
 
 ## make slow     the long proofs that `make test` leaves out
 slow: $(VENV)/dev $(VENV)/native
-	$(SAY) "cutting the power of single logs, 10 240 times"
+	$(SAY) "cutting the power of logs and of whole nodes, more than 10 240 times"
 	@KLAMM_CRASH_SEEDS=160 KLAMM_CRASH_CUTS=32 cargo test --locked --quiet -p klamm-log -p klamm-quorum --lib power_cut
 	$(SAY) "running the Rust property tests on $(SLOW_PROPTEST_CASES) new cases each"
 	@PROPTEST_CASES=$(SLOW_PROPTEST_CASES) cargo test --locked --quiet --workspace

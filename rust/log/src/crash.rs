@@ -36,13 +36,14 @@ impl Rng {
     }
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Content {
     durable: Vec<u8>,
     /// Writes that are not synced yet, each with its number among all changes.
     pending: Vec<(usize, Pending)>,
 }
 
+#[derive(Clone)]
 enum Pending {
     Write { position: u64, bytes: Vec<u8> },
     SetLen(u64),
@@ -167,6 +168,7 @@ fn names_of(path: &Path) -> impl Iterator<Item = &OsStr> {
 }
 
 /// A change of names that is not durable yet.
+#[derive(Clone)]
 struct Naming {
     /// Its number among all changes.
     at: usize,
@@ -176,7 +178,7 @@ struct Naming {
 }
 
 /// The simulated disk.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Disk {
     inodes: Vec<Content>,
     /// The number of directories besides `/`.
@@ -215,6 +217,17 @@ impl Disk {
             }
         }
         disk.durable = disk.now.clone();
+        disk
+    }
+
+    /// The same disk with everything below `root` at `target`, where a process goes on.
+    #[cfg(test)]
+    pub fn at(&self, root: &Path, target: &Path) -> Self {
+        let mut disk = self.clone();
+        let name = disk.name(target);
+        let moved = disk.now.node(root).expect("it is there");
+        disk.now.0.insert(name.clone(), moved);
+        disk.durable.0.insert(name, moved);
         disk
     }
 

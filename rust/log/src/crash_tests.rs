@@ -269,7 +269,7 @@ fn sorted_producers(log: &Log) -> Vec<(i64, i32)> {
     producers
 }
 
-fn number(variable: &str, default: u64) -> u64 {
+pub(super) fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 

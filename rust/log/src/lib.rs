@@ -62,6 +62,8 @@ mod manager_tests;
 #[cfg(test)]
 mod model_tests;
 #[cfg(test)]
+mod power_cut_tests;
+#[cfg(test)]
 mod seeds;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -69,6 +69,11 @@ impl Recorder {
         self.len() == 0
     }
 
+    /// Removes all changes so far and returns them.
+    pub fn take(&self) -> Vec<Change> {
+        std::mem::take(&mut self.changes.lock())
+    }
+
     /// All changes so far.
     pub fn changes(&self) -> Vec<Change> {
         self.changes.lock().clone()

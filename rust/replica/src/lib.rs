@@ -15,6 +15,8 @@ mod following;
 mod following_tests;
 mod image_brokers;
 mod isr_changes;
+#[cfg(test)]
+mod isr_changes_tests;
 mod metrics;
 mod partition;
 mod planned;

@@ -74,7 +74,8 @@ Fields = Mapping[str, Any]
 class Peer:
     """A connection to one of the two, with the ids that it gave to topics."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, client_id: bytes = b"me") -> None:
+        self._client_id = client_id
         self._socket = socket.create_connection(("127.0.0.1", port), 30)
         self.topic_ids: dict[str, uuid.UUID] = {}
         self.last: dict[str, Any] = {}
@@ -86,7 +87,7 @@ class Peer:
         request, response = request_class(key, version), response_class(key, version)
         body = encode(build(request, **values))
         tags = b"\0" if request.__flexible__ else b""
-        frame = struct.pack(">hhih", key, version, 7, 2) + b"me" + tags + body
+        frame = struct.pack(">hhih", key, version, 7, len(self._client_id)) + self._client_id + tags + body
         send_frame(self._socket, frame)
         answer = read_frame(self._socket)
         # ApiVersions answers with the old header in every version, so that any client can read it (KIP-511).

@@ -14,7 +14,7 @@ use klamm_config::Settings;
 use klamm_fetcher::{FetcherOptions, Fetchers};
 use klamm_log::{CleanerConfig, Event as LogEvent, Intervals, LockedDir, LogContext, LogManager, ManagerConfig};
 use klamm_metadata::MetadataImage;
-use klamm_net::{ConnectionLimitsConfig, LogLevel, NetConfig, Pipeline, Server};
+use klamm_net::{ConnectionLimitsConfig, LogLevel, NetConfig, Pipeline, Quotas, Server, Windows};
 use klamm_replica::{Durability, Published, Replicas, ReplicasOptions, Unassigned};
 use tokio::runtime::Handle;
 
@@ -81,7 +81,8 @@ impl Engine {
         };
         let replicas = ReplicasOptions { node_id, durability, settings, logs, is_missing_dirs, clock: now_ms };
         let replicas = Arc::new(Replicas::new(replicas));
-        let server = Arc::new(Server::new(runtime.clone(), net, cluster_id, replicas.clone(), Pipeline::default())?);
+        let pipeline = Pipeline { quotas: Quotas::new(net.connections.quota_windows), ..Pipeline::default() };
+        let server = Arc::new(Server::new(runtime.clone(), net, cluster_id, replicas.clone(), pipeline)?);
         notices.connect(&server);
         let appender = Appender::new(replicas.clone(), server.clone());
         let isr = IsrUpdates::new(replicas.clone());
@@ -106,6 +107,7 @@ impl Engine {
     /// Publishes a newly committed image; disk errors that occur meanwhile are logged. Returns the partitions whose
     /// directory differs from the image.
     pub fn publish(&self, image: Arc<MetadataImage>) -> Vec<Unassigned> {
+        self.server.set_quotas(&image);
         let Published { unassigned, errors, has_to_open } = self.replicas.publish(image);
         if has_to_open {
             let replicas = self.replicas.clone();
@@ -305,8 +307,10 @@ fn connection_limits(settings: &Settings) -> ConnectionLimitsConfig {
         per_ip_max: count("max.connections.per.ip"),
         per_ip_overrides: overrides.split(',').filter_map(address_limit).collect(),
         creation_rate: count("max.connection.creation.rate"),
-        quota_windows: count("quota.window.num"),
-        quota_window_ms: 1000 * settings.number("quota.window.size.seconds"),
+        quota_windows: Windows {
+            count: count("quota.window.num"),
+            window_ms: 1000 * settings.number("quota.window.size.seconds"),
+        },
     }
 }
 

@@ -16,7 +16,7 @@ use crate::records::{
     PartitionChangeRecord, PartitionRecord, Record, RemoveTopicRecord, UnregisterBrokerRecord,
 };
 use crate::replay_error::ReplayError;
-use crate::security::{Acl, DelegationToken, QuotaEntity, Quotas, ScramCredential, ScramKey};
+use crate::security::{Acl, ClientQuotas, DelegationToken, QuotaEntity, ScramCredential, ScramKey};
 use crate::topics::TopicsImage;
 use crate::usual_change::UsualChange;
 use crate::usual_partition::UsualPartition;
@@ -47,7 +47,7 @@ pub struct MetadataImage {
     controllers: imbl::OrdMap<i32, Arc<ControllerRegistration>>,
     topics: TopicsImage,
     configs: ConfigsImage,
-    quotas: imbl::OrdMap<QuotaEntity, Arc<Quotas>>,
+    quotas: ClientQuotas,
     next_producer_id: Option<i64>,
     acls: imbl::OrdMap<Uuid, Arc<Acl>>,
     scram: imbl::OrdMap<ScramKey, Arc<ScramCredential>>,
@@ -65,7 +65,7 @@ impl Default for MetadataImage {
             controllers: imbl::OrdMap::new(),
             topics: TopicsImage::default(),
             configs: ConfigsImage::default(),
-            quotas: imbl::OrdMap::new(),
+            quotas: ClientQuotas::new(),
             next_producer_id: None,
             acls: imbl::OrdMap::new(),
             scram: imbl::OrdMap::new(),
@@ -131,7 +131,7 @@ impl MetadataImage {
     }
 
     /// Client quotas.
-    pub fn quotas(&self) -> &imbl::OrdMap<QuotaEntity, Arc<Quotas>> {
+    pub fn quotas(&self) -> &ClientQuotas {
         &self.quotas
     }
 

@@ -1,5 +1,6 @@
 //! Client quotas, ACLs, SCRAM credentials and delegation tokens in the image.
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::records::{AccessControlEntryRecord, DelegationTokenRecord, EntityData, UserScramCredentialRecord};
 
@@ -15,6 +16,9 @@ impl QuotaEntity {
 
 /// The quotas of an entity by key.
 pub type Quotas = BTreeMap<String, f64>;
+
+/// The quotas of every entity that has any.
+pub type ClientQuotas = imbl::OrdMap<QuotaEntity, Arc<Quotas>>;
 
 /// One ACL. The numbers are those of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

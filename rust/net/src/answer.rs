@@ -10,13 +10,15 @@ pub struct Answer {
     start: usize,
     /// Slices in ascending order; each belongs before the byte at its position in the writer.
     slices: Vec<(usize, FileSlice)>,
+    /// The throttle time that the response names: how long its connection takes no further request.
+    pub throttle_ms: i32,
 }
 
 impl Answer {
     /// Starts a frame after `bytes`.
     pub fn after(bytes: Vec<u8>) -> Self {
         let start = bytes.len();
-        Self { writer: Writer::append_to(bytes), start, slices: Vec::new() }
+        Self { writer: Writer::append_to(bytes), start, slices: Vec::new(), throttle_ms: 0 }
     }
 
     /// Starts with the frame's length and header.
@@ -50,7 +52,7 @@ impl Answer {
         let mut before = self.writer.into_bytes();
         let bytes = before.split_off(self.start);
         let slices = self.slices.into_iter().map(|(position, slice)| (position - self.start, slice)).collect();
-        (before, Frame { bytes, slices })
+        (before, Frame { bytes, slices, throttle_ms: self.throttle_ms })
     }
 }
 
@@ -59,4 +61,6 @@ impl Answer {
 pub struct Frame {
     pub bytes: Vec<u8>,
     pub slices: Vec<(usize, FileSlice)>,
+    /// The throttle time that it names.
+    pub throttle_ms: i32,
 }

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use super::rate::Windows;
+
 /// Configuration of a server. Sizes in bytes, durations in ms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetConfig {
@@ -84,10 +86,8 @@ pub struct ConnectionLimitsConfig {
     pub per_ip_overrides: HashMap<IpAddr, usize>,
     /// `max.connection.creation.rate`: connections per second, over the windows below; further ones wait.
     pub creation_rate: usize,
-    /// `quota.window.num`.
-    pub quota_windows: usize,
-    /// `quota.window.size.seconds`, in ms.
-    pub quota_window_ms: i64,
+    /// The windows of the rates.
+    pub quota_windows: Windows,
 }
 
 /// Limits of single listeners by their names: `listener.name.<listener>.<key>`.
@@ -109,8 +109,7 @@ impl Default for ConnectionLimitsConfig {
             per_ip_max: unlimited,
             per_ip_overrides: HashMap::new(),
             creation_rate: unlimited,
-            quota_windows: 11,
-            quota_window_ms: 1000,
+            quota_windows: Windows::default(),
         }
     }
 }

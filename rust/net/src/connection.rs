@@ -24,7 +24,6 @@ use super::link::Link;
 use super::listener::Listener;
 use super::output::Output;
 use super::pending::{Asked, Pending, PendingQueue};
-use super::pipeline::Usage;
 use super::sending::Sending;
 use super::transport::{PeerEnd, Transport};
 use taking::Step;
@@ -151,11 +150,10 @@ impl<T: Transport> Connection<T> {
     }
 
     /// The pipeline steps after a response of `answer_bytes`, which are the last bytes of the output.
-    fn settle(&mut self, asked: Asked, answer_bytes: usize) {
-        let usage = Usage { request_bytes: asked.request_bytes, answer_bytes };
-        let throttle = self.core.pipeline.quotas.count(&self.link, asked.api, usage);
+    fn settle(&mut self, asked: Asked, answer_bytes: usize, throttle_ms: i32) {
+        let throttle = Duration::from_millis(u64::try_from(throttle_ms).unwrap_or(0));
         if !throttle.is_zero() {
-            self.muted_until = Some(Instant::now() + throttle);
+            self.muted_until = self.muted_until.max(Some(Instant::now() + throttle));
         }
         if let Some(mut measured) = asked.measured {
             measured.queued(throttle);
@@ -183,7 +181,7 @@ impl<T: Transport> Connection<T> {
     fn send(&mut self, frame: Frame, asked: Asked) {
         let unsent = self.output.len();
         self.output.push(&frame.bytes, frame.slices);
-        self.settle(asked, self.output.len() - unsent);
+        self.settle(asked, self.output.len() - unsent, frame.throttle_ms);
     }
 
     /// Receives if that is allowed; returns whether the loop should continue.

@@ -86,6 +86,7 @@ impl Routed {
         arrived: Instant,
         frame: &'a mut [u8],
     ) -> (RequestContext<'a>, &'a mut [u8]) {
+        let request_bytes = frame.len();
         let (head, body) = frame.split_at_mut(self.header_len);
         let client_id = RequestHeader::parse(head).map_or(Cow::Borrowed(""), |(header, _)| header.client_id);
         let context = RequestContext {
@@ -94,6 +95,7 @@ impl Routed {
             correlation_id: self.correlation_id,
             client_id,
             listener,
+            request_bytes,
             connection,
             arrived,
         };

@@ -77,6 +77,18 @@ impl Context {
         Ok(Self::Session { session: found, epoch })
     }
 
+    /// The error and session id of a response that contains nothing, which opens no session.
+    pub fn without_partitions(&self) -> (ErrorCode, i32) {
+        match self {
+            Self::Sessionless(_) | Self::Full { .. } => (ErrorCode::NONE, NO_SESSION),
+            Self::Session { session, epoch } => {
+                let session = session.lock();
+                let is_current = session.epoch == *epoch;
+                (if is_current { ErrorCode::NONE } else { ErrorCode::INVALID_FETCH_SESSION_EPOCH }, session.id)
+            }
+        }
+    }
+
     /// Records what the response contains; returns its error and session id. After an error the response has no
     /// partitions.
     pub fn record(&self, sessions: &Sessions, results: &[PartitionResult]) -> (ErrorCode, i32) {

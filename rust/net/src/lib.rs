@@ -48,5 +48,6 @@ pub use counters::Counters;
 pub use events::{Event, EventQueue, LogLevel, Priority, Request};
 pub use link::Reply;
 pub use os::block_broken_pipe_signal;
-pub use pipeline::{Distribution, Pipeline, Principal, RequestDistribution, RequestMetrics};
+pub use pipeline::{Distribution, Pipeline, Principal, Quotas, RequestDistribution, RequestMetrics};
+pub use rate::Windows;
 pub use server::{ListenerOptions, Server, bind};

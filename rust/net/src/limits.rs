@@ -120,8 +120,11 @@ impl ConnectionLimits {
     pub fn wait_for_turn(&self, listener: &str) -> Duration {
         let now_ms = i64::try_from(self.begun.elapsed().as_millis()).unwrap_or(i64::MAX);
         let config = self.config.load();
-        let wait_ms =
-            |created: &mut Rate, rate| created.record(now_ms, rate, config.quota_windows, config.quota_window_ms);
+        let kept = config.quota_windows;
+        let wait_ms = |created: &mut Rate, rate: usize| {
+            created.add(now_ms, 1.0, kept);
+            created.wait_ms(now_ms, rate.max(1) as f64, kept).min(kept.window_ms)
+        };
         let of_all = match self.is_protected(listener) {
             true => 0,
             false => wait_ms(&mut self.created.lock(), config.creation_rate),

@@ -22,7 +22,6 @@ pub struct Owed {
 /// The properties of a request that the steps after the response need.
 pub struct Asked {
     pub api: &'static Api,
-    pub request_bytes: usize,
     /// Present while requests are measured.
     pub measured: Option<Box<Measured>>,
 }

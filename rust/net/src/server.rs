@@ -144,6 +144,11 @@ impl Server {
         self.core.all_limits().into_iter().for_each(|limits| limits.set_own(own.clone()));
     }
 
+    /// Applies the client quotas of a new image.
+    pub fn set_quotas(&self, image: &MetadataImage) {
+        self.core.pipeline.quotas.apply(image);
+    }
+
     /// Readable while [`Server::drain`] has events.
     pub fn event_fd(&self) -> Option<RawFd> {
         self.core.events.fd()

@@ -205,14 +205,30 @@ pub struct FetchResponseWriter<'a> {
 
 impl<'a> FetchResponseWriter<'a> {
     pub fn begin(writer: &'a mut Writer, version: i16, error: ErrorCode, session_id: i32, topics: usize) -> Self {
+        Self::begin_throttled(writer, version, 0, error, session_id, topics)
+    }
+
+    fn begin_throttled(
+        writer: &'a mut Writer,
+        version: i16,
+        throttle_ms: i32,
+        error: ErrorCode,
+        session_id: i32,
+        topics: usize,
+    ) -> Self {
         let mut out = VersionedWriter::new(writer, is_flexible(version));
-        out.i32(0);
+        out.i32(throttle_ms);
         if version >= 7 {
             out.error_code(error);
             out.i32(session_id);
         }
         out.array_len(topics);
         Self { out, version }
+    }
+
+    /// The whole response to a fetch that its client's quota does not allow now.
+    pub fn throttled(writer: &'a mut Writer, version: i16, throttle_ms: i32, error: ErrorCode, session_id: i32) {
+        Self::begin_throttled(writer, version, throttle_ms, error, session_id, 0).end(&[]);
     }
 
     pub fn begin_topic(&mut self, name: &str, id: Uuid, partitions: usize) {

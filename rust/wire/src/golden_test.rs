@@ -95,7 +95,7 @@ fn produce_answers() {
                 positions.push(out.partition(index, &result));
             }
             out.end_topic();
-            out.end(&[node(None)]);
+            out.end(0, &[node(None)]);
         });
         assert_eq!(bytes, answer, "v{version}");
         let codes = positions.iter().map(|&at| i16::from_be_bytes([bytes[at], bytes[at + 1]]));

@@ -216,8 +216,8 @@ impl<'a> ProduceResponseWriter<'a> {
         self.out.no_tags();
     }
 
-    pub fn end(mut self, endpoints: &[NodeEndpoint]) {
-        self.out.i32(0);
+    pub fn end(mut self, throttle_ms: i32, endpoints: &[NodeEndpoint]) {
+        self.out.i32(throttle_ms);
         write_node_endpoints(&mut self.out, self.version >= LEADER_VERSION, endpoints);
     }
 }

@@ -44,7 +44,7 @@ impl<T: Transport> Connection<T> {
         let is_measured = self.core.pipeline.metrics.is_on();
         let measured = is_measured
             .then(|| Measured::begin(routed.api, routed.version(), routed.body(frame), len, self.received_at));
-        let asked = Asked { api: routed.api, request_bytes: len, measured };
+        let asked = Asked { api: routed.api, measured };
         let step = match routed.route {
             Route::Outside | Route::Commit => self.take_outside(&routed, asked, waker),
             _ => self.take_own(&routed, asked, waker),
@@ -126,13 +126,14 @@ impl<T: Transport> Connection<T> {
         unsent: usize,
         asked: Asked,
     ) -> Option<String> {
+        let throttle_ms = answer.throttle_ms;
         let needs_length = matches!(outcome, Outcome::Answered | Outcome::Acks(_));
         let too_long = if needs_length { answer.finish().err() } else { None };
         if matches!(outcome, Outcome::Answered) && too_long.is_none() && is_next {
             let (bytes, slices) = answer.into_parts();
             self.output.restore(bytes);
             slices.into_iter().for_each(|(position, slice)| self.output.insert_slice(position, slice));
-            self.settle(asked, self.output.len() - unsent);
+            self.settle(asked, self.output.len() - unsent, throttle_ms);
             return None;
         }
         let (before, frame) = answer.split();
@@ -142,7 +143,7 @@ impl<T: Transport> Connection<T> {
         match outcome {
             _ if too_long.is_some() => return too_long.map(|error| error.to_string()),
             Outcome::Answered => self.pending.push(Pending::Ready(frame), asked),
-            Outcome::Silent => self.settle(asked, 0),
+            Outcome::Silent => self.settle(asked, 0, throttle_ms),
             Outcome::Acks(waiting) => self.pending.push(Pending::Acks(frame, waiting), asked),
             Outcome::Fetch(waiting) => self.pending.push(Pending::Fetch(waiting), asked),
             Outcome::Close(reason) => return Some(reason),

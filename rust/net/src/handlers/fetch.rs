@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use klamm_base::ErrorCode;
 use klamm_base::Uuid;
 use klamm_base::os::read_if_cached;
+use klamm_base::primitives::Writer;
 use klamm_metadata::MetadataImage;
 use klamm_replica::FetchWaiter;
 use klamm_wire::api::Api;
@@ -21,7 +22,7 @@ use crate::core::Core;
 use crate::fetch_context::Context;
 use crate::fetch_read::{Gathered, Limits, PartitionResult, Sent};
 use crate::link::Link;
-use crate::pipeline::Topics;
+use crate::pipeline::{QuotaClient, Topics};
 use crate::session::TopicKey;
 
 /// Records of up to this many bytes are copied into the response: one `send` is cheaper than `send` and `sendfile`.
@@ -41,6 +42,8 @@ pub struct WaitingFetch {
     connection: Arc<Link>,
     context: Context,
     limits: Limits,
+    /// Whom it counts for, if quotas exist; a follower's fetch counts for nobody.
+    client: Option<QuotaClient>,
     pub deadline: Instant,
     waiter: Option<Arc<FetchWaiter>>,
     /// The number of readable partitions when the fetch began to wait.
@@ -64,13 +67,18 @@ pub fn handle(call: Call<'_>, header: ResponseHeader, waker: &Waker, body: &[u8]
             return Outcome::Answered;
         }
     };
+    let quotas = &call.core.pipeline.quotas;
+    let client = if request.is_from_follower() { None } else { quotas.client(&call.context) };
+    let bytes_max = call.core.config.fetch_bytes_max;
+    let bytes_max = client.as_ref().map_or(bytes_max, |client| quotas.fetch_bytes_max(client).min(bytes_max));
     let mut fetch = Box::new(WaitingFetch {
         api: call.context.api,
         version: call.context.version,
         header,
         connection: call.context.connection.clone(),
         context,
-        limits: Limits::of(&request, call.context.version, call.core.config.fetch_bytes_max),
+        limits: Limits::of(&request, call.context.version, bytes_max),
+        client,
         deadline: now + Duration::from_millis(request.max_wait_ms.max(0) as u64),
         waiter: None,
         watched: 0,
@@ -142,6 +150,9 @@ impl WaitingFetch {
     }
 
     fn write(&mut self, core: &Core, image: &MetadataImage, mut found: Gathered, answer: &mut Answer) {
+        if self.is_throttled(core, &found, answer) {
+            return;
+        }
         if self.version <= NO_STORAGE_ERROR_VERSION {
             for partition in &mut found.results {
                 if partition.result.error == ErrorCode::KAFKA_STORAGE_ERROR {
@@ -159,32 +170,34 @@ impl WaitingFetch {
         }
         let (error, session_id) = self.context.record(&core.sessions, &found.results);
         let results = if error.is_error() { &[][..] } else { &found.results[..] };
-        let topics = results.chunk_by(|one, next| one.topic == next.topic);
         let mut slices = Vec::new();
-        let out = &mut answer.writer;
-        let mut out = FetchResponseWriter::begin(out, self.version, error, session_id, topics.clone().count());
         let mut inline_left = INLINE_BYTES_MAX_OF_ANSWER;
-        for partitions in topics {
-            let (name, id) = match &partitions[0].topic {
-                TopicKey::Name(name) => (&**name, Uuid::ZERO),
-                TopicKey::Id(id) => ("", *id),
-            };
-            out.begin_topic(name, id, partitions.len());
-            for partition in partitions {
-                out.partition(partition.index, &partition.result);
-                if let Some(records) = &partition.records
-                    && !write_inline(&mut out, partition, &mut inline_left)
-                {
-                    slices.push((out.position(), records.clone()));
-                }
-                out.end_partition(&partition.result);
+        let mut out = FetchResponseWriter::begin(&mut answer.writer, self.version, error, session_id, topics(results));
+        write_topics(&mut out, results, |out, partition| {
+            if let Some(records) = &partition.records
+                && !write_inline(out, partition, &mut inline_left)
+            {
+                slices.push((out.position(), records.clone()));
             }
-            out.end_topic();
-        }
+        });
         out.end(&leaders.into_endpoints());
         let bytes: usize = results.iter().map(|partition| partition.result.records_len).sum();
         core.counters.fetched(self.limits.is_from_follower(), bytes);
         slices.into_iter().for_each(|(position, slice)| answer.add_slice(position, slice));
+    }
+}
+
+impl WaitingFetch {
+    /// Counts what was found. If the client's quota does not allow it, writes a response without it.
+    fn is_throttled(&self, core: &Core, found: &Gathered, answer: &mut Answer) -> bool {
+        let Some(client) = &self.client else { return false };
+        answer.throttle_ms = core.pipeline.quotas.fetched(client, || counted_bytes(self.version, &found.results));
+        if answer.throttle_ms == 0 {
+            return false;
+        }
+        let (error, session_id) = self.context.without_partitions();
+        FetchResponseWriter::throttled(&mut answer.writer, self.version, answer.throttle_ms, error, session_id);
+        true
     }
 }
 
@@ -193,6 +206,42 @@ impl Drop for WaitingFetch {
         if let Some(waiter) = &self.waiter {
             waiter.end();
         }
+    }
+}
+
+/// The bytes of a response that count, as in Apache Kafka: those of its body, and four.
+fn counted_bytes(version: i16, results: &[PartitionResult]) -> usize {
+    let mut around = Writer::new();
+    let mut records_len = 0;
+    let mut out = FetchResponseWriter::begin(&mut around, version, ErrorCode::NONE, 0, topics(results));
+    write_topics(&mut out, results, |_, partition| records_len += partition.result.records_len);
+    out.end(&[]);
+    4 + around.len() + records_len
+}
+
+/// The number of topics of a response: results of the same topic follow each other.
+fn topics(results: &[PartitionResult]) -> usize {
+    results.chunk_by(|one, next| one.topic == next.topic).count()
+}
+
+/// Writes the results; `write_records` adds the records of each, or notes where they belong.
+fn write_topics(
+    out: &mut FetchResponseWriter<'_>,
+    results: &[PartitionResult],
+    mut write_records: impl FnMut(&mut FetchResponseWriter<'_>, &PartitionResult),
+) {
+    for partitions in results.chunk_by(|one, next| one.topic == next.topic) {
+        let (name, id) = match &partitions[0].topic {
+            TopicKey::Name(name) => (&**name, Uuid::ZERO),
+            TopicKey::Id(id) => ("", *id),
+        };
+        out.begin_topic(name, id, partitions.len());
+        for partition in partitions {
+            out.partition(partition.index, &partition.result);
+            write_records(out, partition);
+            out.end_partition(&partition.result);
+        }
+        out.end_topic();
     }
 }
 

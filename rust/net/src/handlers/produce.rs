@@ -68,13 +68,14 @@ pub(super) struct Answered {
 /// The unacknowledged partitions and the end of a response that is being written.
 struct ResponseProgress<'a> {
     leaders: Leaders<'a>,
+    throttle_ms: i32,
     unacknowledged: Vec<Unacknowledged>,
     first_error: Option<ErrorCode>,
 }
 
 impl<'a> ResponseProgress<'a> {
-    fn new(leaders: Leaders<'a>) -> Self {
-        Self { leaders, unacknowledged: Vec::new(), first_error: None }
+    fn new(leaders: Leaders<'a>, throttle_ms: i32) -> Self {
+        Self { leaders, throttle_ms, unacknowledged: Vec::new(), first_error: None }
     }
 
     fn write(&mut self, out: &mut ProduceResponseWriter<'_>, topic: Result<&Topic, ErrorCode>, answered: Answered) {
@@ -90,7 +91,7 @@ impl<'a> ResponseProgress<'a> {
     }
 
     fn end(self, out: ProduceResponseWriter<'_>) -> (Vec<Unacknowledged>, Option<ErrorCode>) {
-        out.end(&self.leaders.into_endpoints());
+        out.end(self.throttle_ms, &self.leaders.into_endpoints());
         (self.unacknowledged, self.first_error)
     }
 }
@@ -102,6 +103,7 @@ struct Produce<'a> {
     acks: i16,
     now_ms: i64,
     refusals: Refusals,
+    throttle_ms: i32,
 }
 
 /// Errors of a request as a whole.
@@ -119,9 +121,14 @@ pub fn handle(call: Call<'_>, body: &mut [u8]) -> Outcome {
         Err(error) => return call.malformed(error),
     };
     let image = call.core.backend.image();
+    let client = call.core.pipeline.quotas.client(&call.context);
+    let throttle_ms =
+        client.map_or(0, |client| call.core.pipeline.quotas.produced(&client, call.context.request_bytes));
+    call.answer.throttle_ms = throttle_ms;
     let mut writer = std::mem::take(&mut call.answer.writer);
     let refusals = Refusals::of(&request, body);
-    let produce = Produce { call: &call, topics: call.topics(&image), acks: request.acks, now_ms: now_ms(), refusals };
+    let (topics, acks, now_ms) = (call.topics(&image), request.acks, now_ms());
+    let produce = Produce { call: &call, topics, acks, now_ms, refusals, throttle_ms };
     let (unacknowledged, first_error) = produce.append_all(&request, body, &mut writer);
     call.answer.writer = writer;
     match first_error {
@@ -169,7 +176,8 @@ impl Produce<'_> {
         body: &mut [u8],
         writer: &mut Writer,
     ) -> (Vec<Unacknowledged>, Option<ErrorCode>) {
-        let progress = ResponseProgress::new(Leaders::new(self.topics.image, &self.call.context.listener.name));
+        let progress =
+            ResponseProgress::new(Leaders::new(self.topics.image, &self.call.context.listener.name), self.throttle_ms);
         match Repeats::of(request, body, self.call.context.version) {
             None => self.append_each(request, body, writer, progress),
             Some(repeats) => self.append_merged(request, body, writer, progress, &repeats),

@@ -21,6 +21,8 @@ pub struct RequestContext<'a> {
     pub correlation_id: i32,
     pub client_id: Cow<'a, str>,
     pub listener: &'a Arc<Listener>,
+    /// The bytes of its frame, without the length.
+    pub request_bytes: usize,
     /// Its principal and address are those of the request.
     pub connection: &'a Arc<Link>,
     /// When its last byte was received.

@@ -14,7 +14,7 @@ pub use authorization::Authorizer;
 pub use context::RequestContext;
 pub use histogram::Distribution;
 pub use principal::Principal;
-pub use quotas::{Quotas, Usage};
+pub use quotas::{QuotaClient, Quotas};
 pub use request_metrics::{Measured, RequestDistribution, RequestMetrics};
 pub use topics::{Topics, id_with_partition};
 

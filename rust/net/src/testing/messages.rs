@@ -148,6 +148,7 @@ pub fn fetch(spec: &FetchSpec<'_>) -> Vec<u8> {
 /// A response to [`fetch`].
 #[derive(Debug)]
 pub struct FetchAnswer {
+    pub throttle_ms: i32,
     pub error: ErrorCode,
     pub session_id: i32,
     /// Partition, error, high watermark and records, in the order of the response.
@@ -156,8 +157,8 @@ pub struct FetchAnswer {
 
 pub fn fetched(answer: &[u8]) -> FetchAnswer {
     let mut reader = Reader::new(&answer[1..]);
-    reader.i32().expect("throttle time");
     let mut parsed = FetchAnswer {
+        throttle_ms: reader.i32().expect("throttle time"),
         error: ErrorCode(reader.i16().expect("error")),
         session_id: reader.i32().expect("session"),
         partitions: Vec::new(),

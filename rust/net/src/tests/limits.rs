@@ -9,7 +9,7 @@ use klamm_base::ErrorCode;
 use klamm_wire::api::{FETCH, LEAVE_GROUP, ListenerKind, METADATA, PRODUCE};
 
 use crate::testing::{Client, FetchSpec, Fixture, NAMED, batch, fetch, fetched, frame, produce, produced};
-use crate::{ConnectionLimitsConfig, ListenerLimits, ListenerOptions, NetConfig, Reply};
+use crate::{ConnectionLimitsConfig, ListenerLimits, ListenerOptions, NetConfig, Reply, Windows};
 
 #[test]
 fn an_idle_connection_is_closed_and_a_waiting_one_is_not() {
@@ -86,7 +86,8 @@ fn limits_change_while_connections_wait() {
 
 #[test]
 fn connections_that_come_too_fast_are_late_but_served() {
-    let windows = ConnectionLimitsConfig { quota_windows: 1, quota_window_ms: 50, ..ConnectionLimitsConfig::default() };
+    let quota_windows = Windows { count: 1, window_ms: 50 };
+    let windows = ConnectionLimitsConfig { quota_windows, ..ConnectionLimitsConfig::default() };
     let fixture = limited(ConnectionLimitsConfig { creation_rate: 20, ..windows });
     for _ in 0..4 {
         fixture.client().call(METADATA, 1, b"\0\0\0\0");

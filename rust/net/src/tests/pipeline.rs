@@ -5,9 +5,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use klamm_base::ErrorCode;
+use klamm_metadata::MetadataImage;
+use klamm_metadata::records::{ClientQuotaRecord, EntityData, Record};
 use klamm_wire::api::{API_VERSIONS, CREATE_TOPICS, FETCH, METADATA, PRODUCE, Resource};
 
-use crate::pipeline::{Authorizer, Pipeline, Quotas};
+use crate::pipeline::{Authorizer, Pipeline};
 use crate::testing::{FetchSpec, Fixture, INTERNAL, NAMED, batch, fetch, fetched, produce, produce_to, produced};
 use crate::{NetConfig, Reply};
 
@@ -31,17 +33,44 @@ fn a_topic_without_the_right_to_it_is_refused_and_others_are_not() {
 
 #[test]
 fn a_throttled_connection_takes_no_further_request_and_others_go_on() {
-    let throttle = Duration::from_millis(300);
-    let quotas = Quotas::Fixed(METADATA, throttle);
-    let fixture = Fixture::of(NetConfig::default(), Pipeline { quotas, ..Pipeline::default() });
+    let fixture = Fixture::new();
+    fixture.server.set_quotas(&quota("producer_byte_rate", 100.0));
     let (mut client, mut other) = (fixture.client(), fixture.client());
-    client.call(METADATA, 1, &[0, 0, 0, 0]);
+    // A burst of ten seconds is free.
+    let throttle_ms = throttled_ms(&client.call(PRODUCE, 9, &produce(1, 1000, &[(0, &batch(1, 700))])));
     let begun = Instant::now();
+    assert_eq!(throttle_ms, 0);
+    let throttle_ms = throttled_ms(&client.call(PRODUCE, 9, &produce(1, 1000, &[(0, &batch(1, 150))])));
+    assert!((1..2000).contains(&throttle_ms), "{throttle_ms} ms");
     other.call(API_VERSIONS, 0, &[]);
-    assert!(begun.elapsed() < throttle, "{:?}", begun.elapsed());
     client.call(API_VERSIONS, 0, &[]);
-    // The response may have been sent a moment before the time started.
-    assert!(begun.elapsed() > throttle / 2, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() > Duration::from_millis(throttle_ms as u64) / 2, "{:?}", begun.elapsed());
+    fixture.server.set_quotas(&quota("consumer_byte_rate", 100.0));
+    assert_eq!(throttled_ms(&client.call(PRODUCE, 9, &produce(1, 1000, &[(0, &batch(1, 1000))]))), 0);
+}
+
+#[test]
+fn a_fetch_beyond_its_quota_is_empty_and_keeps_its_session() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    let records = batch(1, 439);
+    assert_eq!(records.len(), 500);
+    (0..3).for_each(|_| drop(client.call(PRODUCE, 9, &produce(1, 1000, &[(0, &records)]))));
+    fixture.server.set_quotas(&quota("consumer_byte_rate", 120.0));
+    // The most is what ten seconds allow.
+    let all = FetchSpec { partitions: &[(0, 0, LIMIT)], session: (0, 0), ..FetchSpec::default() };
+    let first = fetched(&client.call(FETCH, 13, &fetch(&all)));
+    assert_eq!((first.throttle_ms, first.partitions[0].3.len()), (0, 1000));
+    let rest = FetchSpec { partitions: &[(0, 2, LIMIT)], session: (first.session_id, 1), ..FetchSpec::default() };
+    let second = fetched(&client.call(FETCH, 13, &fetch(&rest)));
+    assert!((1..=5000).contains(&second.throttle_ms), "{} ms", second.throttle_ms);
+    assert_eq!((second.error, second.session_id), (ErrorCode::NONE, first.session_id));
+    assert!(second.partitions.is_empty());
+    fixture.server.set_quotas(&quota("consumer_byte_rate", 1e9));
+    let mut other = fixture.client();
+    let next = FetchSpec { session: (first.session_id, 2), ..FetchSpec::default() };
+    let third = fetched(&other.call(FETCH, 13, &fetch(&next)));
+    assert_eq!((third.throttle_ms, third.partitions[0].3.len()), (0, 500));
 }
 
 #[test]
@@ -87,4 +116,18 @@ fn found(fixture: &Fixture) -> HashMap<String, (u64, f64)> {
     let found = fixture.server.request_metrics().distributions().into_iter();
     let short = |name: String| name.split_once("name=").expect("a name").1.to_owned();
     found.map(|metric| (short(metric.name), (metric.values.count, metric.values.sum as f64 * metric.unit))).collect()
+}
+
+/// An image in which every client without a more specific quota has this one.
+fn quota(key: &str, value: f64) -> MetadataImage {
+    let parts = [EntityData { entity_type: "client-id", entity_name: None }];
+    let record = ClientQuotaRecord { entity: (&parts[..]).into(), key, value, remove: false };
+    let record = Record::ClientQuota(record).encode(0).expect("a record");
+    MetadataImage::default().apply([record.as_slice()]).expect("records that fit")
+}
+
+/// The throttle time in a response to Produce v9: the last field before the tags.
+fn throttled_ms(answer: &[u8]) -> i32 {
+    let field = answer[..answer.len() - 1].last_chunk().expect("a response");
+    i32::from_be_bytes(*field)
 }

@@ -1,0 +1,129 @@
+//! The step that counts a request against its client's quotas (KIP-13, KIP-55): the response names the throttle time,
+//! is sent at once, and its connection takes no further request for that time (KIP-219).
+
+mod limits;
+mod usage;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use arc_swap::ArcSwap;
+use klamm_metadata::MetadataImage;
+use klamm_metadata::security::ClientQuotas;
+use parking_lot::Mutex;
+
+use self::limits::{Found, QuotaLimits};
+use self::usage::Rates;
+use super::context::RequestContext;
+use crate::rate::Windows;
+
+/// The client quotas of a node.
+#[derive(Debug)]
+pub struct Quotas {
+    /// Whether any limit exists. Without one, this is all that a request looks at.
+    is_any_set: AtomicBool,
+    produce: Quota,
+    fetch: Quota,
+    windows: Windows,
+    /// What was applied last. Most images have the same.
+    applied: Mutex<ClientQuotas>,
+    /// The origin of the rates' times.
+    begun: Instant,
+}
+
+/// The limits of one quota, and what was used of it.
+#[derive(Debug, Default)]
+struct Quota {
+    limits: ArcSwap<QuotaLimits>,
+    rates: Mutex<Rates>,
+}
+
+/// The client of a request as quotas see it.
+#[derive(Debug)]
+pub struct QuotaClient {
+    /// The name of the principal; its type does not count.
+    user: Box<str>,
+    client_id: Box<str>,
+}
+
+impl Default for Quotas {
+    fn default() -> Self {
+        Self::new(Windows::default())
+    }
+}
+
+impl Quotas {
+    /// Without limits.
+    pub fn new(windows: Windows) -> Self {
+        Self {
+            is_any_set: AtomicBool::new(false),
+            produce: Quota::default(),
+            fetch: Quota::default(),
+            windows,
+            applied: Mutex::default(),
+            begun: Instant::now(),
+        }
+    }
+
+    /// Applies the limits of an image. What was used before still counts.
+    pub fn apply(&self, image: &MetadataImage) {
+        let mut applied = self.applied.lock();
+        if applied.ptr_eq(image.quotas()) || applied.is_empty() && image.quotas().is_empty() {
+            return;
+        }
+        *applied = image.quotas().clone();
+        let quotas = [(&self.produce, "producer_byte_rate"), (&self.fetch, "consumer_byte_rate")];
+        let mut is_any_set = false;
+        for (quota, key) in quotas {
+            let limits = QuotaLimits::of(&applied, key);
+            is_any_set |= !limits.is_empty();
+            quota.limits.store(limits.into());
+        }
+        self.is_any_set.store(is_any_set, Ordering::Release);
+    }
+
+    /// Whom the request counts for; `None` while there is no quota.
+    #[inline]
+    pub fn client(&self, context: &RequestContext<'_>) -> Option<QuotaClient> {
+        self.is_any_set.load(Ordering::Acquire).then(|| QuotaClient {
+            user: context.principal().name.as_ref().into(),
+            client_id: context.client_id.as_ref().into(),
+        })
+    }
+
+    /// Counts a produce of `bytes`; returns the throttle time in ms.
+    pub fn produced(&self, client: &QuotaClient, bytes: usize) -> i32 {
+        let count =
+            |limit: Found<'_>| self.produce.rates.lock().count(self.now_ms(), limit, bytes as f64, self.windows);
+        self.produce.throttle_ms(client, count)
+    }
+
+    /// Counts what a fetch found; returns the throttle time in ms, and then it must not be sent.
+    pub fn fetched(&self, client: &QuotaClient, bytes: impl FnOnce() -> usize) -> i32 {
+        let count = |limit: Found<'_>| {
+            let bytes = bytes();
+            self.fetch.rates.lock().count_unless_over(self.now_ms(), limit, bytes as f64, self.windows)
+        };
+        self.fetch.throttle_ms(client, count)
+    }
+
+    /// The most that a fetch may return: with more it would be throttled even after a quiet time.
+    pub fn fetch_bytes_max(&self, client: &QuotaClient) -> i32 {
+        let limits = self.fetch.limits.load();
+        let found = limits.find(&client.user, &client.client_id);
+        // A cast of a float saturates.
+        found.map_or(i32::MAX, |limit| self.windows.burst(limit.per_second) as i32)
+    }
+
+    fn now_ms(&self) -> i64 {
+        i64::try_from(self.begun.elapsed().as_millis()).unwrap_or(i64::MAX)
+    }
+}
+
+impl Quota {
+    fn throttle_ms(&self, client: &QuotaClient, count: impl FnOnce(Found<'_>) -> i64) -> i32 {
+        let limits = self.limits.load();
+        let wait_ms = limits.find(&client.user, &client.client_id).map_or(0, count);
+        i32::try_from(wait_ms).unwrap_or(i32::MAX)
+    }
+}

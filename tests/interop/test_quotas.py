@@ -1,0 +1,128 @@
+"""Client quotas as Apache Kafka 4.3.1 enforces them: which limit applies to whom, and the throttle time to the ms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from klamm import records
+from klamm.protocol.api_key import ApiKey
+from tests.interop.apache_kafka import KafkaNode
+from tests.interop.every_version.topics import new_topic
+from tests.interop.peers import Peer
+from tests.support.foreign import require
+from tests.support.node_process import NodeProcess
+from tests.support.waiting import wait_until
+
+Entity = dict[str, str | None]
+USER = "ANONYMOUS"
+TOPIC = "t"
+BYTES = 4_000
+
+
+class Node:
+    """One of the two."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._admin = Peer(port)
+        self.ask(ApiKey.CREATE_TOPICS, 7, topics=[new_topic(TOPIC)], timeout_ms=9_000)
+        wait_until(lambda: self.produce("anybody", 1)["error_code"] == "NONE")
+        self._markers = 0
+
+    def ask(self, key: int, version: int, **fields: Any) -> dict[str, Any]:
+        return self._admin.ask(key, version, fields)
+
+    def set_quotas(self, key: str, *entities: tuple[Entity, float | None]) -> None:
+        """Set or remove (None) them, and wait until the broker enforces it."""
+        self._alter([_entry(entity, key, value) for entity, value in entities])
+        self._markers += 1
+        marker = f"marker-{self._markers}"
+        # Nothing is more specific, and changes apply in their order.
+        self._alter([_entry({"user": USER, "client-id": marker}, "producer_byte_rate", 1.0)])
+        wait_until(lambda: self.produce(marker, 1)["throttle_time"] > 0)
+
+    def _alter(self, entries: list[dict[str, Any]]) -> None:
+        answer = self.ask(ApiKey.ALTER_CLIENT_QUOTAS, 1, entries=entries, validate_only=False)
+        assert {entry["error_code"] for entry in answer["entries"]} == {"NONE"}
+
+    def produce(self, client_id: str, size: int) -> dict[str, Any]:
+        """A produce on a connection of its own, because a throttled one is muted: its throttle time and error."""
+        batch = records.encode([records.NewRecord(b"v" * size)])
+        topics = [{"name": TOPIC, "partition_data": [{"index": 0, "records": batch}]}]
+        asked = {"acks": 1, "timeout_ms": 9_000, "topic_data": topics}
+        answer = Peer(self._port, client_id.encode()).ask(ApiKey.PRODUCE, 9, asked)
+        [topic] = answer["responses"]
+        [partition] = topic["partition_responses"]
+        return {"throttle_time": answer["throttle_time"], "error_code": partition["error_code"]}
+
+    def fetch(self, client_id: str) -> tuple[int, int]:
+        """A fetch from the beginning, as `produce`: its throttle time and the number of its records' bytes."""
+        wanted = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20, "current_leader_epoch": -1}
+        topics = [{"topic": TOPIC, "partitions": [wanted]}]
+        asked = {"replica_id": -1, "max_wait": 0, "max_bytes": 1 << 20, "session_epoch": -1, "topics": topics}
+        answer = Peer(self._port, client_id.encode()).ask(ApiKey.FETCH, 11, asked)
+        found = [one["records"] or b"" for topic in answer["responses"] for one in topic["partitions"]]
+        return answer["throttle_time"], sum(map(len, found))
+
+
+def _entry(entity: Entity, key: str, value: float | None) -> dict[str, Any]:
+    parts = [{"entity_type": kind, "entity_name": name} for kind, name in entity.items()]
+    return {"entity": parts, "ops": [{"key": key, "value": value or 0.0, "remove": value is None}]}
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Node, Node]]:
+    """Kafka and klamm."""
+    require("java", "mvn")
+    folder = tmp_path_factory.mktemp("nodes")
+    kafka = KafkaNode(folder / "kafka")
+    kafka.format("4L6g3nShT-eMCtK--X86sw")
+    with kafka, NodeProcess(folder / "klamm") as klamm:
+        yield Node(kafka.port), Node(klamm.port)
+
+
+def entities(client_id: str) -> list[Entity]:
+    """From the most specific one of this client to the least."""
+    return [
+        {"user": USER, "client-id": client_id},
+        {"user": USER, "client-id": None},
+        {"user": USER},
+        {"user": None, "client-id": client_id},
+        {"user": None, "client-id": None},
+        {"user": None},
+        {"client-id": client_id},
+        {"client-id": None},
+    ]
+
+
+def test_the_most_specific_limit_applies_and_the_throttle_time_is_kafkas(nodes: tuple[Node, Node]) -> None:
+    for first in range(8):
+        client_id = f"client-{first}"
+        found = []
+        for node in nodes:
+            limits = [(entity, 100.0 + at if at >= first else None) for at, entity in enumerate(entities(client_id))]
+            node.set_quotas("producer_byte_rate", *limits)
+            found.append(node.produce(client_id, BYTES))
+        theirs, ours = found
+        assert theirs["throttle_time"] > 0
+        if entities(client_id)[first] != {"user": None}:  # counts what {"user": USER} has counted, at another time
+            assert ours == theirs, client_id
+        assert nodes[1].produce("client-nobody-named", 1)["error_code"] == "NONE"
+    for node in nodes:
+        node.set_quotas("producer_byte_rate", ({"client-id": None}, None))
+        assert node.produce("client-unlimited", BYTES)["throttle_time"] == 0
+
+
+def test_a_fetch_beyond_its_quota_is_empty(nodes: tuple[Node, Node]) -> None:
+    for node in nodes:
+        node.produce("anybody", BYTES)
+        node.set_quotas("consumer_byte_rate", ({"client-id": "reader"}, 50.0))
+        # Records of a burst of ten seconds, which is free, and 67 bytes around them.
+        assert node.fetch("reader") == (1340, 0)
+        throttle_ms, size = node.fetch("other-reader")
+        assert (throttle_ms, size > BYTES) == (0, True)
+        node.set_quotas("consumer_byte_rate", ({"client-id": "reader"}, 1e9))
+        assert node.fetch("reader")[1] > BYTES

@@ -6,6 +6,8 @@ The engine locks the log directories when it opens them. What is left to lock is
 import errno
 import fcntl
 import os
+import struct
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +26,12 @@ RECOVERY_FOLDER: Final = ".klamm-recovery"
 """In the metadata log's directory while `klamm quorum recover` puts another log in the place of its log."""
 BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
 _BEFORE_FORMATTED: Final = {BOOTSTRAP_FILE, f"{BOOTSTRAP_FILE}.tmp", f"{meta_properties.FILE_NAME}.tmp"}
+
+# C's `struct flock`.
+_FLOCK: Final = "qqihh" if sys.platform == "darwin" else "hhqqi4x"
+_FLOCK_FIELDS: Final = (
+    ("start", "len", "pid", "type", "whence") if sys.platform == "darwin" else ("type", "whence", "start", "len", "pid")
+)
 
 _held: Final[set[Path]] = set()
 """What this process has locked: the kernel's lock does not guard a process against itself."""
@@ -85,6 +93,25 @@ class DirectoryLocks:
             raise StorageError(f"cannot lock {directory}: {error.strerror}: {path}") from None
         self._files[directory] = file
         _held.add(directory)
+
+
+def lock_holder(directory: Path) -> int | None:
+    """The process that has locked the directory, which is this one or another; None if none has.
+
+    It takes no lock, so that a node which starts meanwhile is not refused. Raises OSError.
+    """
+    if directory.resolve() in _held:
+        return os.getpid()
+    try:
+        file = os.open(directory / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        asked = struct.pack(_FLOCK, *(fcntl.F_WRLCK if name == "type" else 0 for name in _FLOCK_FIELDS))
+        found = dict(zip(_FLOCK_FIELDS, struct.unpack(_FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, asked)), strict=True))
+    finally:
+        os.close(file)
+    return None if found["type"] == fcntl.F_UNLCK else int(found["pid"])
 
 
 class OpenedDirectories(NamedTuple):

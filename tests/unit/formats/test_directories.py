@@ -12,7 +12,7 @@ from klamm._engine.quorum import StorageError
 from klamm.config import sources
 from klamm.config.node_config import NodeConfig
 from klamm.formats import meta_properties
-from klamm.formats.directories import DirectoryLocks, OpenedDirectories, new_directory_id, open_directories
+from klamm.formats.directories import DirectoryLocks, OpenedDirectories, lock_holder, new_directory_id, open_directories
 from klamm.formats.meta_properties import MetaProperties, is_reserved
 from klamm.formats.storage import FormatRequest, format_storage
 from klamm.protocol.uuids import parse_uuid, uuid_text
@@ -96,6 +96,24 @@ def test_another_process_is_refused(tmp_path: Path) -> None:
         )
     assert done.returncode != 0
     assert f"{tmp_path} is used by another process" in done.stderr
+
+
+def test_who_holds_a_directory_is_found_without_locking_it(tmp_path: Path) -> None:
+    assert lock_holder(tmp_path / "missing") is None
+    assert lock_holder(tmp_path) is None
+    program = (
+        "import sys, pathlib; from klamm.formats.directories import DirectoryLocks;"
+        "locks = DirectoryLocks([pathlib.Path(sys.argv[1])]); print('locked', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"locked\n"
+        assert lock_holder(tmp_path) == other.pid
+        other.communicate()
+    assert lock_holder(tmp_path) is None
+    with DirectoryLocks([tmp_path]):
+        assert lock_holder(tmp_path) == os.getpid()
 
 
 def test_when_one_directory_is_locked_none_is(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 from klamm.admin.client import Client
 from klamm.admin.cluster import ClusterState, cluster_state
 from klamm.cli.cluster import status_table
-from klamm.cli.cluster.cluster_folder import DEFAULT_FOLDER, ClusterFolder, addresses, is_locked
+from klamm.cli.cluster.cluster_folder import DEFAULT_FOLDER, ClusterFolder, addresses
 from klamm.cli.cluster.status_table import SERVING, NodeView, Row
 from klamm.cli.framework.command_group import Elsewhere, Group
 from klamm.cli.framework.options import Option
@@ -102,8 +102,7 @@ def down(data: Data = DEFAULT_FOLDER) -> None:
         return
     for one in pids:
         os.kill(one, signal.SIGTERM)
-    held = [folder.path, *(node.config().metadata_log_dir for node in nodes)]
-    while any(map(is_locked, held)):
+    while folder.pid() is not None or any(node.pid() is not None for node in nodes):
         time.sleep(_LOOK_S)
     say(f"stopped: {len(nodes)} nodes")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -14,7 +13,7 @@ from klamm.config.listeners import check_ports
 from klamm.config.node_config import NodeConfig, NodeConfigError
 from klamm.config.rules import check_supported, checked
 from klamm.formats import meta_properties
-from klamm.formats.directories import DirectoryLocks, new_directory_id, write_atomically
+from klamm.formats.directories import DirectoryLocks, lock_holder, new_directory_id, write_atomically
 from klamm.formats.storage import FormatRequest, InitialController, format_storage, random_cluster_id
 
 HOST: Final = "localhost"
@@ -25,7 +24,6 @@ PORTS_PER_NODE: Final = 10
 PORT_MAX: Final = 65_535
 PROPERTIES: Final = "server.properties"
 _PREFIX: Final = "node-"
-_PID: Final = "pid"
 _REPLICAS_MAX: Final = 3
 
 
@@ -52,13 +50,9 @@ class NodeFolder(NamedTuple):
         except NodeConfigError as error:
             raise ClientError(f"node {self.id}: {error}") from None
 
-    def write_pid(self, pid: int) -> None:
-        """Note the process."""
-        (self.path / _PID).write_text(f"{pid}\n")
-
     def pid(self) -> int | None:
         """The process that runs the node; None if none does."""
-        return _pid(self.path) if is_locked(self.config().metadata_log_dir) else None
+        return lock_holder(self.config().metadata_log_dir)
 
 
 class ClusterFolder:
@@ -113,18 +107,17 @@ class ClusterFolder:
 
     def lock(self) -> DirectoryLocks:
         """Hold the folder while its nodes run. Raises ClientError if another process does."""
-        if is_locked(self.path):
+        try:
+            return DirectoryLocks([self.path])
+        except StorageError:
             raise ClientError(
                 f"the cluster in {self.path} runs already, under process {self.pid()}: "
                 f"`klamm cluster status --data {self.path}` shows it, `klamm cluster down` ends it"
-            )
-        locks = DirectoryLocks([self.path])
-        (self.path / _PID).write_text(f"{os.getpid()}\n")
-        return locks
+            ) from None
 
     def pid(self) -> int | None:
         """The process of `klamm cluster up`; None if there is none."""
-        return _pid(self.path) if is_locked(self.path) else None
+        return lock_holder(self.path)
 
     def _write(self, node_id: int, given: Mapping[str, str]) -> NodeFolder:
         """Make the node part of the cluster, which it is from when its configuration is there."""
@@ -166,17 +159,6 @@ def plan(
     return planned
 
 
-def is_locked(directory: Path) -> bool:
-    """Whether a process holds the directory."""
-    if not directory.exists():
-        return False
-    try:
-        DirectoryLocks([directory]).release()
-    except StorageError:
-        return True
-    return False
-
-
 def addresses(configs: Sequence[NodeConfig]) -> str:
     """Where clients connect: host:port, with commas between."""
     return ",".join(
@@ -214,10 +196,3 @@ def _format(config: NodeConfig, request: FormatRequest) -> None:
         format_storage(config, asked)
     except (StorageError, NodeConfigError) as error:
         raise ClientError(str(error)) from None
-
-
-def _pid(folder: Path) -> int | None:
-    try:
-        return int((folder / _PID).read_text())
-    except (OSError, ValueError):
-        return None

@@ -30,7 +30,6 @@ class NodeProcess:
                 start_new_session=True,
             )
         self.pid: Final = self._process.pid
-        node.write_pid(self.pid)
 
     @property
     def exit_code(self) -> int | None:

@@ -14,7 +14,7 @@ from klamm.client import ClientError
 from klamm.config.node_config import CONTROLLER, NodeConfigError, parse
 from klamm.config.sources import read_file
 from klamm.formats import meta_properties
-from klamm.formats.directories import LOCK_FILE, METADATA_FOLDER, DirectoryLocks
+from klamm.formats.directories import METADATA_FOLDER, lock_holder
 from klamm.formats.meta_properties import message_of
 from klamm.metadata.errors import HistoryError
 from klamm.metadata.log.history import History
@@ -108,22 +108,12 @@ def _with_disk(found: Directory, problems: list[str], *, probe_disk: bool) -> Di
             free_bytes=usage.free,
             total_bytes=usage.total,
             is_writable=os.access(found.path, os.W_OK),
-            is_running=_is_locked(found.path),
+            is_running=lock_holder(found.path) is not None,
         )
         return found._replace(fsync_ms=_fsync_ms(found.path)) if probe_disk else found
     except OSError as error:
         problems.append(message_of(error))
         return found
-
-
-def _is_locked(directory: Path) -> bool:
-    if not (directory / LOCK_FILE).exists() or not os.access(directory / LOCK_FILE, os.W_OK):
-        return False
-    try:
-        DirectoryLocks([directory]).release()
-    except StorageError:
-        return True
-    return False
 
 
 def _fsync_ms(directory: Path) -> float:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +15,7 @@ from klamm.client import ClientError
 from klamm.config.node_config import NodeConfigError, parse
 from klamm.config.sources import read_file
 from klamm.formats import meta_properties
-from klamm.formats.directories import BOOTSTRAP_FILE, LOCK_FILE, METADATA_FOLDER
+from klamm.formats.directories import BOOTSTRAP_FILE, METADATA_FOLDER, lock_holder
 from klamm.metadata.errors import HistoryError
 from klamm.metadata.log.history import History
 from klamm.protocol.uuids import uuid_text
@@ -84,16 +82,11 @@ def check_stopped(directories: Sequence[Path]) -> None:
     """Raises ClientError if a running node uses one of them, because its files would change during the check."""
     for directory in directories:
         try:
-            file = os.open(directory / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+            pid = lock_holder(directory)
         except OSError:
-            continue  # never used by a node, or missing: a missing directory is reported later
-        try:
-            fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in (errno.EACCES, errno.EAGAIN):
-                raise ClientError(f"{directory} is used by a running node: stop it first, or check a copy") from None
-        finally:
-            os.close(file)
+            continue  # a directory that cannot be read is reported later
+        if pid is not None:
+            raise ClientError(f"{directory} is used by a running node, process {pid}: stop it first, or check a copy")
 
 
 def examine(

@@ -261,9 +261,12 @@ def test_a_configuration_names_its_directories(
 
 
 def test_a_running_node_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with NodeProcess(tmp_path / "data"):
+    with NodeProcess(tmp_path / "data") as node:
         assert run(["storage", "check", str(tmp_path / "data")]) == 2
-        assert f"{tmp_path / 'data'} is used by a running node: stop it first" in capsys.readouterr().err
+        assert (
+            f"{tmp_path / 'data'} is used by a running node, process {node.pid}: stop it first"
+            in capsys.readouterr().err
+        )
     assert run(["storage", "check", str(tmp_path / "none")]) == 2
     assert "does not exist" in capsys.readouterr().err
 

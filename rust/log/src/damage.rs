@@ -9,7 +9,7 @@
 use klamm_base::LogError;
 use klamm_records::header::{HEADER_LEN, Header, LENGTH_PREFIX, compute_crc};
 
-use super::extent::{claimed_offsets, end_by_checksum};
+use super::extent::{CHECKED_FROM, claimed_offsets, end_by_checksum};
 use super::files::OpenFile;
 use super::scan::{Batches, checked_size};
 
@@ -293,7 +293,7 @@ impl Search<'_> {
         let ends_unwritten = end == self.end && self.ends_with_zero_sector(claimed_end.unwrap_or(end))?;
         let may_be_cut_short = !is_whole && (is_cut || ends_unwritten);
         let is_torn = self.has_zero_sector(position, end)? || self.ends_with_zeroes(claimed_end.unwrap_or(end))?;
-        let may_be_torn = !is_whole && (is_cut || is_torn);
+        let may_be_torn = (!is_whole || self.has_lost_start(position)?) && (is_cut || is_torn);
         let is_zero_tail = end == self.end && super::scan::is_zero(self.file, position, end)?;
         let next_offset = next_offset.max(first_offset);
         Ok(Damage { position, end, first_offset, next_offset, reason, may_be_torn, may_be_cut_short, is_zero_tail })
@@ -386,6 +386,16 @@ impl Search<'_> {
             at += (read - HEADER_LEN + 1) as u64;
         }
         Ok(self.end)
+    }
+
+    /// Whether a sector ends within the bytes of a header that the checksum does not cover, and what is in it is zero:
+    /// the rest of the batch may be whole.
+    fn has_lost_start(&self, position: u64) -> Result<bool, LogError> {
+        let sector_end = (position / SECTOR + 1) * SECTOR;
+        if sector_end - position >= CHECKED_FROM {
+            return Ok(false);
+        }
+        super::scan::is_zero(self.file, position, sector_end.min(self.end))
     }
 
     /// Whether some sector's part of `[position, end)` contains only zeroes.

@@ -10,7 +10,7 @@ use klamm_records::header::{HEADER_LEN, Header};
 use super::files::OpenFile;
 
 /// The first byte that the checksum covers.
-const CHECKED_FROM: u64 = 21;
+pub(super) const CHECKED_FROM: u64 = 21;
 /// Bound on trailing zeroes that may belong to the batch or to a prepared tail.
 const ZEROES_MAX: u64 = 1 << 20;
 /// Size of the smallest record.

@@ -1,11 +1,17 @@
 //! One history for each fault that a power cut or a kill showed once.
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
 use tempfile::tempdir;
 
 use super::history::History;
 use super::{End, leave};
 use crate::crash::{Disk, Rng};
 use crate::log_dir::Key;
+use crate::testing::{BatchSpec, batch, config, create};
+use crate::{Log, LogContext, OpenAt, Origin};
 
 /// How many outcomes of one power cut are checked: what was not synced survives in part.
 const OUTCOMES: u64 = 12;
@@ -103,6 +109,27 @@ fn a_torn_header_says_nothing_about_the_batch_before_it() {
         history.append_many(&key, 8, &mut rng);
         cut_power(&mut history);
     }
+}
+
+#[test]
+fn a_batch_that_lost_the_first_sector_of_its_header_is_torn() {
+    let dir = tempdir().expect("temporary directory");
+    let path = dir.path().join("t-0");
+    let mut log = create(&path, config());
+    // The second batch begins ten bytes before the end of a sector.
+    let spec = |value_bytes| BatchSpec { value_bytes, ..BatchSpec::default() };
+    let first = (1..512).map(|bytes| batch(&spec(bytes))).find(|batch| batch.len() == 502).expect("a size");
+    for mut bytes in [first, batch(&spec(300))] {
+        log.append_as_leader(&mut bytes, 7, 0, Origin::Client).expect("append");
+    }
+    log.flush().expect("flush");
+    drop(log);
+    let file = OpenOptions::new().write(true).open(path.join("00000000000000000000.log")).expect("there");
+    file.write_all_at(&[0; 10], 502).expect("write");
+    let at = OpenAt { recovery_point: 1, keeps_damage: true, ..OpenAt::default() };
+    let opened = Log::open(&path, "t", 0, Arc::new(config()), &LogContext::new(16), at, 0);
+    let (log, recovery) = opened.expect("open");
+    assert_eq!((log.log_end_offset(), recovery.damage), (1, Vec::new()));
 }
 
 #[test]

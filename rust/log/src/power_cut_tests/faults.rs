@@ -11,7 +11,7 @@ use super::{End, leave};
 use crate::crash::{Disk, Rng};
 use crate::log_dir::Key;
 use crate::testing::{BatchSpec, batch, config, create};
-use crate::{Log, LogContext, OpenAt, Origin};
+use crate::{Log, LogContext, OpenAt, Origin, Recovery, with_log};
 
 /// How many outcomes of one power cut are checked: what was not synced survives in part.
 const OUTCOMES: u64 = 12;
@@ -111,25 +111,32 @@ fn a_torn_header_says_nothing_about_the_batch_before_it() {
     }
 }
 
-#[test]
-fn a_batch_that_lost_the_first_sector_of_its_header_is_torn() {
+/// Opens a log of two batches after a power cut that took the last sector of the first one with these many bytes of
+/// the second one's header.
+fn open_without(lost: usize) -> (Log, Recovery) {
     let dir = tempdir().expect("temporary directory");
     let path = dir.path().join("t-0");
     let mut log = create(&path, config());
-    // The second batch begins ten bytes before the end of a sector.
     let spec = |value_bytes| BatchSpec { value_bytes, ..BatchSpec::default() };
-    let first = (1..512).map(|bytes| batch(&spec(bytes))).find(|batch| batch.len() == 502).expect("a size");
+    let first = (1..512).map(|bytes| batch(&spec(bytes))).find(|batch| batch.len() == 512 - lost).expect("a size");
     for mut bytes in [first, batch(&spec(300))] {
         log.append_as_leader(&mut bytes, 7, 0, Origin::Client).expect("append");
     }
     log.flush().expect("flush");
     drop(log);
     let file = OpenOptions::new().write(true).open(path.join("00000000000000000000.log")).expect("there");
-    file.write_all_at(&[0; 10], 502).expect("write");
-    let at = OpenAt { recovery_point: 1, keeps_damage: true, ..OpenAt::default() };
-    let opened = Log::open(&path, "t", 0, Arc::new(config()), &LogContext::new(16), at, 0);
-    let (log, recovery) = opened.expect("open");
-    assert_eq!((log.log_end_offset(), recovery.damage), (1, Vec::new()));
+    file.write_all_at(&vec![0; lost], 512 - lost as u64).expect("write");
+    let at = OpenAt { keeps_damage: true, ..OpenAt::default() };
+    Log::open(&path, "t", 0, Arc::new(config()), &LogContext::new(16), at, 0).expect("open")
+}
+
+#[test]
+fn a_batch_that_lost_the_first_sector_of_its_header_is_torn() {
+    // Its base offset; its leader epoch too; its magic too.
+    for lost in [10, 14, 16, 20] {
+        let (log, recovery) = open_without(lost);
+        assert_eq!((log.log_end_offset(), recovery.damage), (1, Vec::new()), "{lost} bytes");
+    }
 }
 
 #[test]
@@ -143,12 +150,43 @@ fn a_write_that_stops_within_a_prepared_tail_is_no_damage() {
 
 #[test]
 fn a_deleted_log_does_not_come_back_beside_a_new_one_of_its_name() {
+    for seed in 0..6 {
+        // In the same directory, or in the other one.
+        let (mut history, key, rng) = (History::new(), key("a"), &mut Rng::new(seed));
+        history.create(key.clone(), rng);
+        history.append_many(&key, 2, rng);
+        history.flush(&key);
+        history.delete(&key, rng);
+        history.create(key.clone(), rng);
+        history.append_many(&key, 2, rng);
+        history.flush(&key);
+        cut_power(&mut history);
+    }
+}
+
+#[test]
+fn segments_that_a_truncation_removed_do_not_come_back() {
     let (mut history, key, mut rng) = with_log_of("a");
-    history.append_many(&key, 2, &mut rng);
+    history.append_many(&key, 30, &mut rng);
     history.flush(&key);
-    history.delete(&key, &mut rng);
-    history.create(key.clone(), &mut rng);
-    history.append_many(&key, 2, &mut rng);
-    history.flush(&key);
-    cut_power_at_each_change(&mut history);
+    history.truncate_at(&key, 3);
+    // Of a newer epoch than the segments that would follow it.
+    history.append_many(&key, 1, &mut rng);
+    cut_power(&mut history);
+}
+
+#[test]
+fn a_snapshot_of_a_killed_process_is_durable_once_the_next_one_has_flushed_it() {
+    let (mut history, key, mut rng) = with_log_of("a");
+    let segments = |history: &mut History| with_log(&*history.owner(&key), |log| log.segment_count());
+    // The log rolls where its recovery point is.
+    while segments(&mut history) < 2 {
+        history.flush(&key);
+        history.checkpoint_all();
+        history.append_many(&key, 1, &mut rng);
+    }
+    history.restart_unopened(false, false);
+    history.open_and_flush(&key);
+    history.checkpoint_all();
+    cut_power(&mut history);
 }

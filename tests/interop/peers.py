@@ -95,6 +95,10 @@ class Peer:
         found: dict[str, Any] = self._plain(decode_response(key, version, answer[header_len:]))
         return found
 
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
     def topic(self, name: str) -> uuid.UUID:
         """Its id here; of an unknown topic one that nobody has."""
         return self.topic_ids.get(name, uuid.UUID(int=9))

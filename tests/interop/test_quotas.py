@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,7 +27,7 @@ class Node:
     """One of the two."""
 
     def __init__(self, port: int) -> None:
-        self._port = port
+        self.port = port
         self._admin = Peer(port)
         self.ask(ApiKey.CREATE_TOPICS, 7, topics=[new_topic(TOPIC)], timeout_ms=9_000)
         wait_until(lambda: self.produce("anybody", 1)["error_code"] == "NONE")
@@ -48,12 +49,16 @@ class Node:
         answer = self.ask(ApiKey.ALTER_CLIENT_QUOTAS, 1, entries=entries, validate_only=False)
         assert {entry["error_code"] for entry in answer["entries"]} == {"NONE"}
 
+    def alter(self, key: str, entity: Entity, value: float | None) -> None:
+        """Set or remove one, without waiting."""
+        self._alter([_entry(entity, key, value)])
+
     def produce(self, client_id: str, size: int) -> dict[str, Any]:
         """A produce on a connection of its own, because a throttled one is muted: its throttle time and error."""
         batch = records.encode([records.NewRecord(b"v" * size)])
         topics = [{"name": TOPIC, "partition_data": [{"index": 0, "records": batch}]}]
         asked = {"acks": 1, "timeout_ms": 9_000, "topic_data": topics}
-        answer = Peer(self._port, client_id.encode()).ask(ApiKey.PRODUCE, 9, asked)
+        answer = Peer(self.port, client_id.encode()).ask(ApiKey.PRODUCE, 9, asked)
         [topic] = answer["responses"]
         [partition] = topic["partition_responses"]
         return {"throttle_time": answer["throttle_time"], "error_code": partition["error_code"]}
@@ -63,7 +68,7 @@ class Node:
         wanted = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20, "current_leader_epoch": -1}
         topics = [{"topic": TOPIC, "partitions": [wanted]}]
         asked = {"replica_id": -1, "max_wait": 0, "max_bytes": 1 << 20, "session_epoch": -1, "topics": topics}
-        answer = Peer(self._port, client_id.encode()).ask(ApiKey.FETCH, 11, asked)
+        answer = Peer(self.port, client_id.encode()).ask(ApiKey.FETCH, 11, asked)
         found = [one["records"] or b"" for topic in answer["responses"] for one in topic["partitions"]]
         return answer["throttle_time"], sum(map(len, found))
 
@@ -126,3 +131,52 @@ def test_a_fetch_beyond_its_quota_is_empty(nodes: tuple[Node, Node]) -> None:
         assert (throttle_ms, size > BYTES) == (0, True)
         node.set_quotas("consumer_byte_rate", ({"client-id": "reader"}, 1e9))
         assert node.fetch("reader")[1] > BYTES
+
+
+def changed(answer: dict[str, Any], results: str) -> tuple[int, set[str]]:
+    return answer["throttle_time"], {result["error_code"] for result in answer[results]}
+
+
+@pytest.mark.parametrize(("versions", "then"), [((5, 2, 4), "NONE"), ((7, 3, 6), "THROTTLING_QUOTA_EXCEEDED")])
+def test_changes_of_partitions_count_by_version(
+    nodes: tuple[Node, Node], versions: tuple[int, int, int], then: str
+) -> None:
+    create, grow, delete = versions
+    client_id = f"changes-by-{create}"
+    for node in nodes:
+        node.set_quotas("controller_mutation_rate", ({"client-id": client_id}, 1.0))
+
+        def ask(key: int, version: int, **fields: Any) -> dict[str, Any]:
+            peer = Peer(node.port, client_id.encode())  # noqa: B023 - called before the next
+            return peer.ask(key, version, {"timeout_ms": 9_000, **fields})
+
+        # The controller enforces it as soon as its own image has it, which may be a moment after the broker's.
+        name = client_id
+        first = ask(ApiKey.CREATE_TOPICS, create, topics=[new_topic(name, 60)])
+        assert changed(first, "topics")[1] == {"NONE"}
+        later = [
+            changed(ask(ApiKey.CREATE_TOPICS, create, topics=[new_topic(f"{name}-more", 1)]), "topics"),
+            changed(ask(ApiKey.CREATE_PARTITIONS, grow, topics=[{"name": name, "count": 61}]), "results"),
+        ]
+        named = {"topic_names": [name]} if delete < 6 else {"topics": [{"name": name, "topic_id": None}]}
+        later.append(changed(ask(ApiKey.DELETE_TOPICS, delete, **named), "responses"))
+        assert [codes for _, codes in later] == [{then}] * 3
+        # 60 of which 11 were saved, and what was charged since.
+        assert all(30_000 < throttle_ms < 120_000 for throttle_ms, _ in later), later
+
+
+def test_an_address_that_connects_too_often_is_not_served(nodes: tuple[Node, Node]) -> None:
+    entity: Entity = {"ip": "127.0.0.1"}
+    for node in nodes:
+        node.alter("connection_creation_rate", entity, 1.0)
+        wait_until(lambda: not is_served(node), "a refusal")  # noqa: B023 - called before the next
+        node.alter("connection_creation_rate", entity, None)
+        wait_until(lambda: is_served(node))  # noqa: B023 - called before the next
+
+
+def is_served(node: Node) -> bool:
+    try:
+        with contextlib.closing(Peer(node.port)) as peer:
+            return bool(peer.ask(ApiKey.API_VERSIONS, 0, {})["api_keys"])
+    except (OSError, AssertionError):
+        return False

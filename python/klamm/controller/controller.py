@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from klamm._engine.metadata import Image
 from klamm.controller.decisions import Decisions
 from klamm.controller.effects import Append, Effect, Reply, Ticket, UpgradeKraftVersion
+from klamm.controller.mutation_quotas import Requester
 from klamm.controller.operations.operation import PendingRequest
 from klamm.controller.periodic import PeriodicSchedule, PeriodicTask, stale_look_ms
 from klamm.controller.result import MAX_BATCH_SIZE, MAX_RECORDS_PER_BATCH, Result
@@ -118,9 +119,19 @@ class Controller:
         self._decisions.set_quorum(voters, kraft_refusal)
 
     def on_request(
-        self, now_ms: int, ticket: Ticket, operation: Operation[Q, T], request: Q, api_version: int
+        self,
+        now_ms: int,
+        ticket: Ticket,
+        operation: Operation[Q, T],
+        request: Q,
+        api_version: int,
+        *,
+        requester: Requester | None = None,
     ) -> list[Effect]:
-        """Decide a request, or take it in to decide it when the operation of its broker is done."""
+        """Decide a request, or take it in to decide it when the operation of its broker is done.
+
+        `requester` is None for the cluster's own requests, which no quota counts.
+        """
         if operation.timeout_ms(request) <= 0:
             # As in Kafka, the timeout bounds the wait for the turn, not the write to disk. A caller that forwards a
             # request subtracts the time that the request has already waited.
@@ -129,10 +140,10 @@ class Controller:
         broker_id = operation.broker_id(request)
         if broker_id is not None and self._turns.must_wait(broker_id):
             self._unanswered[ticket] = partial(operation.refuse, request)
-            decide = partial(self._decide, operation, request, api_version)
+            decide = partial(self._decide, operation, request, api_version, requester)
             self._turns.wait(Turn(decide, partial(self._reply, ticket), broker_id))
             return []
-        result = self._decide(operation, request, api_version, now_ms)
+        result = self._decide(operation, request, api_version, requester, now_ms)
         if result.rest is None:
             effects = appends(result)
             effects.append(Reply(ticket, result.answer))
@@ -140,9 +151,12 @@ class Controller:
         self._unanswered[ticket] = partial(operation.refuse, request)
         return self._begin(now_ms, result, partial(self._reply, ticket))
 
-    def _decide(self, operation: Operation[Q, T], request: Q, api_version: int, now_ms: int) -> Result[T]:
+    def _decide(
+        self, operation: Operation[Q, T], request: Q, api_version: int, requester: Requester | None, now_ms: int
+    ) -> Result[T]:
         running_ms = partial(self._begin_turn, now_ms)
-        return operation.decided(self._decisions, PendingRequest(request, api_version, running_ms, self._random_bytes))
+        asked = PendingRequest(request, api_version, running_ms, self._random_bytes, now_ms, requester)
+        return operation.decided(self._decisions, asked)
 
     def _reply(self, ticket: Ticket, now_ms: int, answer: Any) -> list[Effect]:
         del self._unanswered[ticket]

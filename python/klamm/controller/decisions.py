@@ -6,15 +6,17 @@ Nothing here waits, and only `replay` changes the image that requests are held a
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from klamm._engine.metadata import Image
 from klamm.controller.activation import activation_records
 from klamm.controller.features import Supporters, changed_levels
 from klamm.controller.leadership.elections import BrokerEvent, ElectionManager
 from klamm.controller.leadership.moves import Moves, in_parts
+from klamm.controller.mutation_quotas import Charge, MutationQuotas
 from klamm.controller.nodes.brokers import BrokerManager
 from klamm.controller.nodes.controllers import register_controller
 from klamm.controller.result import Result
@@ -33,6 +35,7 @@ from klamm.protocol.messages.feature_updates import UpdatableFeatureResult, Upda
 if TYPE_CHECKING:
     from klamm.controller.configs.configs import ConfigManager
     from klamm.controller.features import Supporters
+    from klamm.controller.operations.operation import PendingRequest
     from klamm.controller.topics.topics import TopicManager
     from klamm.protocol.messages.client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
     from klamm.protocol.messages.configs import (
@@ -74,6 +77,8 @@ if TYPE_CHECKING:
         ElectLeadersResponse,
     )
 
+A = TypeVar("A")
+
 log = logging.getLogger(__name__)
 
 NO_BROKER: Final = -1
@@ -105,6 +110,10 @@ class Decisions:
         from klamm.controller.topics.topics import TopicManager
 
         return TopicManager(self._settings.topics(), self._configs)
+
+    @cached_property
+    def _mutation_quotas(self) -> MutationQuotas:
+        return MutationQuotas(self._settings.mutation_quota_saved_s)
 
     @property
     def is_active(self) -> bool:
@@ -156,23 +165,44 @@ class Decisions:
     # Operations (`klamm.controller.operations`). A KafkaError that they raise refuses the request as a whole.
     # Topics
 
-    def create_topics(self, request: CreateTopicsRequest, random_bytes: bytes) -> Result[CreateTopicsResponse]:
-        """CreateTopics; `random_bytes` are `topics.RANDOM_BYTES_PER_TOPIC` random bytes a topic."""
-        return self._topics.create(self._active(), request, random_bytes)
+    def charged(
+        self, asked: PendingRequest[Any], decide: Callable[[Charge], Result[A]], *, strict_since: int
+    ) -> Result[A]:
+        """What `decide` decides, charged to the quota of who asked.
 
-    def delete_topics(self, request: DeleteTopicsRequest, api_version: int) -> Result[DeleteTopicsResponse]:
+        Strictly from the version of the request on whose clients know THROTTLING_QUOTA_EXCEEDED.
+        """
+        is_strict = asked.api_version >= strict_since
+        who = asked.requester
+        quota = who and self._mutation_quotas.of(self._active().image, who, asked.now_ms, is_strict=is_strict)
+        if not quota:
+            return decide(lambda partition_count: None)
+        result = decide(quota.charge)
+        return result._replace(answer=replace(result.answer, throttle_time_ms=quota.throttle_time_ms))  # type: ignore[type-var]
+
+    def create_topics(
+        self, request: CreateTopicsRequest, random_bytes: bytes, charge: Charge
+    ) -> Result[CreateTopicsResponse]:
+        """CreateTopics; `random_bytes` are `topics.RANDOM_BYTES_PER_TOPIC` random bytes a topic."""
+        return self._topics.create(self._active(), request, random_bytes, charge)
+
+    def delete_topics(
+        self, request: DeleteTopicsRequest, api_version: int, charge: Charge
+    ) -> Result[DeleteTopicsResponse]:
         """DeleteTopics."""
         from klamm.controller.topics import deletions
 
         state = self._active()
         deletions.check_deletion_enabled(self._settings.delete_topic_enable, api_version)
-        return deletions.delete_topics(state, request)
+        return deletions.delete_topics(state, request, charge)
 
-    def create_partitions(self, request: CreatePartitionsRequest, seed: int) -> Result[CreatePartitionsResponse]:
+    def create_partitions(
+        self, request: CreatePartitionsRequest, seed: int, charge: Charge
+    ) -> Result[CreatePartitionsResponse]:
         """CreatePartitions; `seed` is a random 64-bit number."""
         from klamm.controller.topics import partitions
 
-        return partitions.create_partitions(self._active(), request, seed)
+        return partitions.create_partitions(self._active(), request, seed, charge)
 
     def elect_leaders(self, request: ElectLeadersRequest) -> Result[ElectLeadersResponse]:
         """ElectLeaders."""

@@ -16,7 +16,8 @@ from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.raft.ports import NotLeaderError, RaftStoppedError
 
 if TYPE_CHECKING:
-    from klamm.controller.operations.operation import Operation
+    from klamm.controller.mutation_quotas import Requester
+from klamm.controller.operations.operation import Operation
 
 log = logging.getLogger(__name__)
 
@@ -100,14 +101,23 @@ class ControllerDriver:
 
     # Requests
 
-    async def run(self, operation: Operation[Q, T], request: Q, api_version: int | None = None) -> T:
+    async def run(
+        self,
+        operation: Operation[Q, T],
+        request: Q,
+        api_version: int | None = None,
+        requester: Requester | None = None,
+    ) -> T:
         """Decide a request when its turn comes, and answer when that is committed. No version: the newest."""
         version = APIS[operation.api_key].versions[1] if api_version is None else api_version
         ticket: asyncio.Future[tuple[T, int | None]] = self._clock.loop.create_future()
         try:
             if operation.by_quorum:
                 self._controller.on_quorum(self._quorum.voter_ids, self._quorum.kraft_upgrade_refusal())
-            self._carry_out(self._controller.on_request(self._now_ms(), ticket, operation, request, version))
+            decided = self._controller.on_request(
+                self._now_ms(), ticket, operation, request, version, requester=requester
+            )
+            self._carry_out(decided)
             if not ticket.done():
                 self._arm()
             answer, last_offset = await ticket

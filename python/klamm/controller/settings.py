@@ -59,6 +59,11 @@ class ControllerSettings(Value):
             policy=self.create_topic_policy,
         )
 
+    @property
+    def mutation_quota_saved_s(self) -> int:
+        """For how many seconds a client may save its quota of changes."""
+        return self._number("controller.quota.window.num") * self._number("controller.quota.window.size.seconds")
+
     def configs(self) -> ConfigSettings:
         """For changes of configs."""
         from klamm.controller.configs.configs import ConfigSettings

@@ -129,8 +129,16 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "The controllers, as id@host:port,..., when their set is fixed by configuration and not kept in the \
              metadata log.",
     ),
-    node("controller.quota.window.num", Int).default("11").at_least(1).low(),
-    node("controller.quota.window.size.seconds", Int).default("1").at_least(1).low(),
+    node("controller.quota.window.num", Int)
+        .default("11")
+        .at_least(1)
+        .low()
+        .doc("For how many times `controller.quota.window.size.seconds` a client may save its quota of changes by the controller."),
+    node("controller.quota.window.size.seconds", Int)
+        .default("1")
+        .at_least(1)
+        .low()
+        .doc("The time that is multiplied by `controller.quota.window.num`."),
     node("controller.socket.timeout.ms", Int).default("30000"),
     node("cordoned.log.dirs", List).default("").allowed(ANY_LIST).per_broker(),
     node("create.topic.policy.class.name", Class).low(),
@@ -601,7 +609,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .default("11")
         .at_least(1)
         .low()
-        .doc("The number of windows over which `max.connection.creation.rate` is measured."),
+        .doc("The number of windows over which the rates of quotas and of `max.connection.creation.rate` are measured."),
     node("quota.window.size.seconds", Int)
         .default("1")
         .at_least(1)

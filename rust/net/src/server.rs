@@ -281,6 +281,11 @@ async fn accept(core: Arc<Core>, listener: Arc<Listener>, socket: TcpListener) {
         match socket.accept().await {
             Ok((stream, peer)) => {
                 has_failed = false;
+                let throttle = core.pipeline.quotas.connected(listener.kind, peer.ip());
+                if !throttle.is_zero() {
+                    tokio::spawn(close_after(stream, throttle));
+                    continue;
+                }
                 let wait = limits.wait_for_turn(&listener.name);
                 if !wait.is_zero() {
                     tokio::time::sleep(wait).await;
@@ -296,6 +301,12 @@ async fn accept(core: Arc<Core>, listener: Arc<Listener>, socket: TcpListener) {
             }
         }
     }
+}
+
+/// Closes a connection of an address that connects too often, later, so that its client does not try again at once.
+async fn close_after(stream: TcpStream, throttle: Duration) {
+    tokio::time::sleep(throttle).await;
+    drop(stream);
 }
 
 fn start(core: &Arc<Core>, listener: &Arc<Listener>, stream: TcpStream, peer: SocketAddr) {

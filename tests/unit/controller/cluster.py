@@ -10,6 +10,7 @@ from typing import Any, assert_never
 from klamm._engine.metadata import Image
 from klamm.controller.controller import Controller
 from klamm.controller.effects import Append, Effect, Reply, UpgradeKraftVersion
+from klamm.controller.mutation_quotas import Requester
 from klamm.controller.operations import MODULES, operations_in
 from klamm.controller.operations.operation import Operation
 from klamm.controller.settings import ControllerSettings
@@ -67,6 +68,7 @@ class Cluster:
         self.kraft_levels: list[int] = []
         self.image = Image()
         self.now_ms = 1_000_000
+        self.requester: Requester | None = None
         self.is_followed = True
         self.incarnations: Iterator[int] = count(1)
         self.epochs: dict[int, int] = {}
@@ -108,7 +110,9 @@ class Cluster:
         """The ticket of a request, which may not be decided as a whole yet."""
         operation, ticket = OPERATIONS[type(request)], object()
         version = APIS[operation.api_key].versions[1] if api_version is None else api_version
-        self.carry_out(self.controller.on_request(self.now_ms, ticket, operation, request, version))
+        self.carry_out(
+            self.controller.on_request(self.now_ms, ticket, operation, request, version, requester=self.requester)
+        )
         return ticket
 
     def ask(self, request: Any, api_version: int | None = None) -> Any:

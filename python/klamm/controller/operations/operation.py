@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from klamm.controller.mutation_quotas import Requester
 from klamm.controller.result import Result
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode, KafkaError
@@ -23,6 +24,9 @@ class PendingRequest(NamedTuple, Generic[Q]):
     """The time by which sessions are counted."""
     random_bytes: Callable[[int], bytes]
     """That many random bytes."""
+    now_ms: int = 0
+    requester: Requester | None = None
+    """Whose quota is charged; None for the cluster's own requests."""
 
 
 class Wire(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from klamm.controller.operations.operation import Operation
@@ -53,8 +54,14 @@ CREATE_TOPICS: Final = Operation(
     ApiKey.CREATE_TOPICS,
     topics.CreateTopicsRequest,
     topics.CreateTopicsResponse,
-    lambda decisions, asked: decisions.create_topics(
-        asked.request, asked.random_bytes(RANDOM_BYTES_PER_TOPIC * len(asked.request.topics))
+    lambda decisions, asked: decisions.charged(
+        asked,
+        partial(
+            decisions.create_topics,
+            asked.request,
+            asked.random_bytes(RANDOM_BYTES_PER_TOPIC * len(asked.request.topics)),
+        ),
+        strict_since=6,
     ),
     _refuse_create_topics,
     timeout_ms=lambda request: request.timeout_ms,
@@ -63,7 +70,9 @@ DELETE_TOPICS: Final = Operation(
     ApiKey.DELETE_TOPICS,
     topics.DeleteTopicsRequest,
     topics.DeleteTopicsResponse,
-    lambda decisions, asked: decisions.delete_topics(asked.request, asked.api_version),
+    lambda decisions, asked: decisions.charged(
+        asked, partial(decisions.delete_topics, asked.request, asked.api_version), strict_since=5
+    ),
     _refuse_delete_topics,
     timeout_ms=lambda request: request.timeout_ms,
 )
@@ -71,7 +80,11 @@ CREATE_PARTITIONS: Final = Operation(
     ApiKey.CREATE_PARTITIONS,
     topics.CreatePartitionsRequest,
     topics.CreatePartitionsResponse,
-    lambda decisions, asked: decisions.create_partitions(asked.request, int.from_bytes(asked.random_bytes(8), "big")),
+    lambda decisions, asked: decisions.charged(
+        asked,
+        partial(decisions.create_partitions, asked.request, int.from_bytes(asked.random_bytes(8), "big")),
+        strict_since=3,
+    ),
     _refuse_create_partitions,
     timeout_ms=lambda request: request.timeout_ms,
 )

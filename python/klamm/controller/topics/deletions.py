@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from klamm.controller.mutation_quotas import Charge
 from klamm.controller.result import Result, check_record_count
 from klamm.controller.speculation import Speculation
 from klamm.protocol.errors import ErrorCode, KafkaError
@@ -15,9 +16,10 @@ FIRST_VERSION_WITH_DELETION_DISABLED: Final = 3
 """DeleteTopics before this has no code for a cluster that deletes nothing."""
 
 
-def delete_topics(state: Speculation, request: DeleteTopicsRequest) -> Result[DeleteTopicsResponse]:
+def delete_topics(state: Speculation, request: DeleteTopicsRequest, charge: Charge) -> Result[DeleteTopicsResponse]:
     """Delete topics, all that are right, in one batch."""
     wanted = WantedDeletions(state, request)
+    wanted.charge(charge)
     records = [state.encode(RemoveTopicRecord(topic_id=topic_id)) for topic_id in wanted.topics]
     check_record_count(records)
     return Result(DeleteTopicsResponse(wanted.results()), records)
@@ -85,6 +87,15 @@ class WantedDeletions:
                 self._refuse(name, topic_id, "The topic of this name is in the request by its id as well.")
             else:
                 self.topics[topic_id] = name
+
+    def charge(self, charge: Charge) -> None:
+        """Refuse what the client's quota does not allow."""
+        for topic_id, name in list(self.topics.items()):
+            try:
+                charge(self._state.image.topic_partition_count(topic_id))
+            except KafkaError as error:
+                del self.topics[topic_id]
+                self._answers.append(DeletableTopicResult(name, topic_id, error.code, error.message))
 
     def results(self) -> tuple[DeletableTopicResult, ...]:
         """The answer for every topic of the request."""

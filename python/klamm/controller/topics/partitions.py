@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from klamm._engine.controller import partition_records
+from klamm.controller.mutation_quotas import Charge
 from klamm.controller.result import MAX_RECORDS_PER_BATCH, Result, check_record_count
 from klamm.controller.speculation import Speculation
 from klamm.controller.topics.placement import Assignments, check_assignment, place
@@ -18,7 +19,7 @@ from klamm.protocol.messages.topics import (
 
 
 def create_partitions(
-    state: Speculation, request: CreatePartitionsRequest, seed: int
+    state: Speculation, request: CreatePartitionsRequest, seed: int, charge: Charge
 ) -> Result[CreatePartitionsResponse]:
     """Add partitions, to all topics for which that is right, in one batch."""
     counts = Counter(topic.name for topic in request.topics)
@@ -28,7 +29,7 @@ def create_partitions(
         try:
             if counts[topic.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            records += _records(state, topic, seed + at)
+            records += _records(state, topic, seed + at, charge)
             results[topic.name] = CreatePartitionsTopicResult(topic.name)
         except KafkaError as error:
             results[topic.name] = CreatePartitionsTopicResult(topic.name, error.code, error.message)
@@ -37,7 +38,7 @@ def create_partitions(
     return Result(answer, () if request.validate_only else records)
 
 
-def _records(state: Speculation, topic: CreatePartitionsTopic, seed: int) -> list[bytes]:
+def _records(state: Speculation, topic: CreatePartitionsTopic, seed: int, charge: Charge) -> list[bytes]:
     topic_id = state.image.topic_id(topic.name)
     first = None if topic_id is None else state.image.partition(topic_id, 0)
     if topic_id is None or first is None:
@@ -45,6 +46,7 @@ def _records(state: Speculation, topic: CreatePartitionsTopic, seed: int) -> lis
     start = state.image.topic_partition_count(topic_id)
     additional = topic.count - start
     _check_count(topic, start, additional)
+    charge(additional)
     factor = len(first.replicas)
     if topic.assignments is None:
         assignments = place(state, additional, factor, seed)

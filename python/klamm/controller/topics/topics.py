@@ -10,6 +10,7 @@ from klamm._engine.controller import topic_records
 from klamm.config.values import NodeLayers
 from klamm.controller.configs.configs import ConfigManager
 from klamm.controller.configs.effective_configs import DefaultEntries
+from klamm.controller.mutation_quotas import Charge
 from klamm.controller.result import MAX_RECORDS_PER_BATCH, Result, check_record_count
 from klamm.controller.speculation import Speculation
 from klamm.controller.topics.placement import check_assignment, place
@@ -59,7 +60,7 @@ class TopicManager:
         self._defaults = DefaultEntries(NodeLayers())
 
     def create(
-        self, state: Speculation, request: CreateTopicsRequest, random_bytes: bytes
+        self, state: Speculation, request: CreateTopicsRequest, random_bytes: bytes, charge: Charge
     ) -> Result[CreateTopicsResponse]:
         """Create topics, all that are right, in one batch.
 
@@ -80,7 +81,7 @@ class TopicManager:
             try:
                 _check_allowed(topic.name, counts[topic.name])
                 results[topic.name] = self._create_one(
-                    state, topic, random_bytes[start : start + RANDOM_BYTES_PER_TOPIC], records
+                    state, topic, random_bytes[start : start + RANDOM_BYTES_PER_TOPIC], records, charge
                 )
             except KafkaError as error:
                 results[topic.name] = _refused(topic.name, error)
@@ -89,7 +90,7 @@ class TopicManager:
         return Result(answer, () if request.validate_only else records)
 
     def _create_one(
-        self, state: Speculation, topic: CreatableTopic, random_bytes: bytes, records: list[bytes]
+        self, state: Speculation, topic: CreatableTopic, random_bytes: bytes, records: list[bytes], charge: Charge
     ) -> CreatableTopicResult:
         self._check_new_name(state, topic.name)
         configs = _configs_of(topic)
@@ -100,6 +101,7 @@ class TopicManager:
             self._ask_policy(lambda: NewTopic(topic.name, None, None, by_partition, configs))
         else:
             assignments = self._placed(state, topic, configs, int.from_bytes(random_bytes[16:24], "big"))
+        charge(len(assignments))
         topic_id = new_topic_id(random_bytes[:16])
         topic_record, *partition_records = topic_records(state.image, topic.name, topic_id, (), assignments)
         records += (topic_record, *config_records, *partition_records)

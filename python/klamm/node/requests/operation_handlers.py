@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from klamm.broker.request import Handler, RequestContext
+from klamm.controller.mutation_quotas import Requester
 from klamm.controller.operations.operation import Operation
 from klamm.protocol.wire.codec import read, write
 
@@ -16,7 +17,9 @@ T = TypeVar("T")
 class Run(Protocol):
     """`ControllerDriver.run`."""
 
-    def __call__(self, operation: Operation[Any, Any], request: Any, api_version: int) -> Awaitable[Any]:
+    def __call__(
+        self, operation: Operation[Any, Any], request: Any, api_version: int, requester: Requester
+    ) -> Awaitable[Any]:
         """The response to a request of that version; errors are part of it."""
 
 
@@ -27,7 +30,8 @@ def operation_handler(operation: Operation[Any, Any], run: Run) -> Handler:
     async def handle(context: RequestContext, version: int, body: bytes) -> bytes:
         message = read(operation.request if wire is None else wire.request, version, body)
         request = message if wire is None else wire.read_request(message)
-        answer = await run(operation, _with_time_left(context, request), version)
+        requester = Requester(context.principal.name, context.client_id or "")
+        answer = await run(operation, _with_time_left(context, request), version, requester)
         return write(answer if wire is None else wire.write_response(request, answer), version)
 
     return handle

@@ -5,6 +5,7 @@ use std::task::Waker;
 use std::time::Instant;
 
 use klamm_quorum::Looked;
+use klamm_wire::api::{Api, Quota};
 use klamm_wire::header::ResponseHeader;
 
 use super::{Connection, Ending};
@@ -59,13 +60,14 @@ impl<T: Transport> Connection<T> {
 
 impl Answering<'_> {
     fn due(&self, owed: &mut Owed) -> Result<Due, Ending> {
+        let api = owed.asked.api;
         let measured = owed.asked.measured.as_deref_mut();
         match &mut owed.pending {
             Pending::Ready(frame) => Ok(Due::Answered(std::mem::take(frame))),
             Pending::Acks(frame, waiting) => Ok(produced(frame, waiting, measured)),
             Pending::Fetch(waiting) => self.fetched(waiting, measured),
             Pending::Replica(_) => self.fetched_by_replica(&mut owed.pending, measured),
-            Pending::Outside { handle, header } => self.replied(*handle, *header, measured),
+            Pending::Outside { handle, header } => self.replied(api, *handle, *header, measured),
         }
     }
 
@@ -110,12 +112,21 @@ impl Answering<'_> {
     }
 
     /// The response of Python, if there is one.
-    fn replied(&self, handle: u64, header: ResponseHeader, measured: Option<&mut Measured>) -> Result<Due, Ending> {
+    fn replied(
+        &self,
+        api: &Api,
+        handle: u64,
+        header: ResponseHeader,
+        measured: Option<&mut Measured>,
+    ) -> Result<Due, Ending> {
         let Some(reply) = self.link.take_reply(handle) else { return Ok(Due::Waits) };
         measured.into_iter().for_each(|measured| measured.answered_outside(self.link.take_begun(handle)));
         match reply {
             Reply::Close => Ok(Due::Close),
-            Reply::Body(body) => whole(header, &body).map(Due::Answered),
+            Reply::Body(body) => {
+                let throttle_ms = throttle_ms(api, &body);
+                whole(header, &body).map(|frame| Due::Answered(Frame { throttle_ms, ..frame }))
+            }
             Reply::BodyWithSlices(body, slices) => {
                 let mut answer = Answer::after(Vec::new());
                 answer.begin(header);
@@ -125,6 +136,15 @@ impl Answering<'_> {
                 finished(answer).map(Due::Answered)
             }
         }
+    }
+}
+
+/// The throttle time that a response of Python names, where the controller may set one (KIP-599).
+fn throttle_ms(api: &Api, body: &[u8]) -> i32 {
+    match (api.quota, body.first_chunk()) {
+        // It is the first field in every version.
+        (Quota::ControllerMutation, Some(field)) => i32::from_be_bytes(*field),
+        _ => 0,
     }
 }
 

@@ -50,6 +50,33 @@ fn a_throttled_connection_takes_no_further_request_and_others_go_on() {
 }
 
 #[test]
+fn a_throttle_time_of_the_controller_mutes_the_connection() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    client.send(CREATE_TOPICS, 5, 6, b"body");
+    fixture.server.answer(fixture.request().handle, Reply::Body(Bytes::from_static(&[0, 0, 1, 44])));
+    client.receive();
+    let begun = Instant::now();
+    client.call(API_VERSIONS, 0, &[]);
+    assert!(begun.elapsed() > Duration::from_millis(150), "{:?} of 300 ms", begun.elapsed());
+}
+
+#[test]
+fn an_address_that_connects_too_often_is_kept_waiting_and_closed() {
+    let fixture = Fixture::new();
+    fixture.server.set_quotas(&image_with(&[("ip", None)], "connection_creation_rate", 1000.0));
+    fixture.client().call(API_VERSIONS, 0, &[]);
+    fixture.server.set_quotas(&image_with(&[("ip", Some("127.0.0.1"))], "connection_creation_rate", 0.2));
+    // Ten seconds allow two connections, of which one was counted before.
+    let mut second = fixture.client();
+    second.call(API_VERSIONS, 0, &[]);
+    assert!(fixture.client().is_closed());
+    second.call(API_VERSIONS, 0, &[]);
+    fixture.server.set_quotas(&MetadataImage::default());
+    fixture.client().call(API_VERSIONS, 0, &[]);
+}
+
+#[test]
 fn a_fetch_beyond_its_quota_is_empty_and_keeps_its_session() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
@@ -120,7 +147,13 @@ fn found(fixture: &Fixture) -> HashMap<String, (u64, f64)> {
 
 /// An image in which every client without a more specific quota has this one.
 fn quota(key: &str, value: f64) -> MetadataImage {
-    let parts = [EntityData { entity_type: "client-id", entity_name: None }];
+    image_with(&[("client-id", None)], key, value)
+}
+
+/// An image with one quota.
+fn image_with(entity: &[(&str, Option<&str>)], key: &str, value: f64) -> MetadataImage {
+    let part = |&(entity_type, entity_name)| EntityData { entity_type, entity_name };
+    let parts: Vec<_> = entity.iter().map(part).collect();
     let record = ClientQuotaRecord { entity: (&parts[..]).into(), key, value, remove: false };
     let record = Record::ClientQuota(record).encode(0).expect("a record");
     MetadataImage::default().apply([record.as_slice()]).expect("records that fit")

@@ -8,6 +8,7 @@ import pytest
 from tests.support.request_contexts import REQUEST_TIMEOUT_MS, request_context
 
 from klamm.broker.request import monotonic_ms
+from klamm.controller.mutation_quotas import Requester
 from klamm.controller.operations.operation import Operation
 from klamm.controller.operations.topics import CREATE_TOPICS as OPERATION
 from klamm.node.requests.operation_handlers import operation_handler
@@ -34,7 +35,9 @@ HOUR_MS = 3_600_000
 async def test_a_time_that_is_over_is_none(timeout_ms: int, waited_ms: int, left_ms: int) -> None:
     asked: list[CreateTopicsRequest] = []
 
-    async def run(operation: Operation[Any, Any], request: CreateTopicsRequest, api_version: int) -> Any:
+    async def run(
+        operation: Operation[Any, Any], request: CreateTopicsRequest, api_version: int, requester: Requester
+    ) -> Any:
         assert (operation, api_version) == (OPERATION, VERSION)
         asked.append(request)
         return CreateTopicsResponse(())

@@ -1,17 +1,21 @@
 //! The step that counts a request against its client's quotas (KIP-13, KIP-55): the response names the throttle time,
 //! is sent at once, and its connection takes no further request for that time (KIP-219).
 
+mod addresses;
 mod limits;
 mod usage;
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use klamm_metadata::MetadataImage;
 use klamm_metadata::security::ClientQuotas;
+use klamm_wire::api::ListenerKind;
 use parking_lot::Mutex;
 
+use self::addresses::AddressLimits;
 use self::limits::{Found, QuotaLimits};
 use self::usage::Rates;
 use super::context::RequestContext;
@@ -24,6 +28,8 @@ pub struct Quotas {
     is_any_set: AtomicBool,
     produce: Quota,
     fetch: Quota,
+    connections: ArcSwap<AddressLimits>,
+    connected: Mutex<Rates>,
     windows: Windows,
     /// What was applied last. Most images have the same.
     applied: Mutex<ClientQuotas>,
@@ -59,6 +65,8 @@ impl Quotas {
             is_any_set: AtomicBool::new(false),
             produce: Quota::default(),
             fetch: Quota::default(),
+            connections: ArcSwap::default(),
+            connected: Mutex::default(),
             windows,
             applied: Mutex::default(),
             begun: Instant::now(),
@@ -73,7 +81,9 @@ impl Quotas {
         }
         *applied = image.quotas().clone();
         let quotas = [(&self.produce, "producer_byte_rate"), (&self.fetch, "consumer_byte_rate")];
-        let mut is_any_set = false;
+        let connections = AddressLimits::of(&applied);
+        let mut is_any_set = !connections.is_empty();
+        self.connections.store(connections.into());
         for (quota, key) in quotas {
             let limits = QuotaLimits::of(&applied, key);
             is_any_set |= !limits.is_empty();
@@ -113,6 +123,20 @@ impl Quotas {
         let found = limits.find(&client.user, &client.client_id);
         // A cast of a float saturates.
         found.map_or(i32::MAX, |limit| self.windows.burst(limit.per_second) as i32)
+    }
+
+    /// Counts a new connection on a listener of this kind; returns how long it is kept unserved before it is closed,
+    /// zero if it is served.
+    pub fn connected(&self, kind: ListenerKind, address: IpAddr) -> Duration {
+        if !self.is_any_set.load(Ordering::Acquire) {
+            return Duration::ZERO;
+        }
+        let address = address.to_canonical();
+        let Some(per_second) = self.connections.load().find(address) else { return Duration::ZERO };
+        let (kind, address) = (format!("{kind:?}"), address.to_string());
+        let limit = Found { per_second, user: &kind, client_id: &address };
+        let wait_ms = self.connected.lock().count_unless_over(self.now_ms(), limit, 1.0, self.windows);
+        Duration::from_millis(u64::try_from(wait_ms.min(self.windows.window_ms)).unwrap_or(0))
     }
 
     fn now_ms(&self) -> i64 {

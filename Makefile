@@ -20,10 +20,11 @@ PYTEST_ARGS ?=
 FUZZ_SECONDS ?= 60
 DIST ?= dist
 SMOKE_CASES ?= 2000
-# Simulated runs of the quorum that `make test` plays, with static voters and with voters that change, and those of each
-# kind that `make simulate` plays.
+# Simulated runs that `make test` plays, of quorums with static voters, of those with voters that change, and of brokers, and
+# those of each kind that `make simulate` plays.
 SIMULATION_SEEDS ?= 2000
 SIMULATION_DYNAMIC_SEEDS ?= 1000
+SIMULATION_BROKER_SEEDS ?= 100
 SEEDS ?= 2000
 FIRST_SEED ?= 1
 # `make test` tries the same cases each time, so that it fails for a change and not by luck; `make slow` draws new ones.
@@ -89,7 +90,8 @@ test-python: .set-up
 	@status=0; $(TOGETHER) .test-python-alone .test-python-with-spark || status=$$?; cat target/spark-tests.log; exit $$status
 
 .test-python-alone:
-	@KLAMM_SIMULATION_SEEDS=$(SIMULATION_SEEDS) KLAMM_SIMULATION_DYNAMIC_SEEDS=$(SIMULATION_DYNAMIC_SEEDS) $(BIN)/python -m pytest -m "not slow and not spark" \
+	@KLAMM_SIMULATION_SEEDS=$(SIMULATION_SEEDS) KLAMM_SIMULATION_DYNAMIC_SEEDS=$(SIMULATION_DYNAMIC_SEEDS) \
+		KLAMM_SIMULATION_BROKER_SEEDS=$(SIMULATION_BROKER_SEEDS) $(BIN)/python -m pytest -m "not slow and not spark" \
 		-n $(PYTEST_WORKERS) --dist worksteal $(PYTEST_ARGS) $(NONE_IS_FINE)
 
 .test-python-with-spark:
@@ -105,12 +107,13 @@ slow: $(VENV)/dev $(VENV)/native
 	$(SAY) "running the slow Python tests"
 	@$(BIN)/python -m pytest -m slow --timeout 7200 $(PYTEST_ARGS)
 
-## make simulate   the quorum through SEEDS=2000 simulated runs with static voters and as many with voters that change, from
-##                 FIRST_SEED=1 on, each with faults of its own; a failing one prints its replay, Ctrl-C how far it came
+## make simulate   SEEDS=2000 simulated runs of quorums with static voters, as many with voters that change, and as many of
+##                 brokers, from FIRST_SEED=1 on, each with faults of its own; a failing one prints its replay, Ctrl-C how far it came
 .PHONY: simulate
 simulate: $(VENV)/dev $(VENV)/native
 	@$(BIN)/python -m klamm.testing.simulator --seeds $(SEEDS) --first $(FIRST_SEED)
 	@$(BIN)/python -m klamm.testing.simulator --dynamic --seeds $(SEEDS) --first $(FIRST_SEED)
+	@$(BIN)/python -m klamm.testing.simulator --brokers --seeds $(SEEDS) --first $(FIRST_SEED)
 
 ## make fix      format and repair what can be repaired by itself
 .PHONY: fix

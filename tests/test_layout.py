@@ -36,6 +36,7 @@ ROOMS_THAT_KNOW_THE_ENGINE: dict[str, set[str]] = {
     "raft": {"__version__", "quorum"},
     "records.py": {"records"},
     "spark": {"client", "config", "spark"},
+    "testing": {"metadata", "records", "simulation"},
 }
 """Folders and files under klamm, and the submodules of klamm._engine that each imports. The core of `raft` has none."""
 

@@ -13,6 +13,7 @@ from klamm._engine import node as node
 from klamm._engine import protocol as protocol
 from klamm._engine import quorum as quorum
 from klamm._engine import records as records
+from klamm._engine import simulation as simulation
 from klamm._engine import spark as spark
 from klamm._engine import tools as tools
 

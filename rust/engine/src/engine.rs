@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use klamm_base::LogError;
-use klamm_base::clock::now_ms;
+use klamm_base::clock::{SystemClock, now_ms};
 use klamm_base::counters::Named;
 use klamm_base::os;
 use klamm_base::{ErrorCode, Uuid};
@@ -75,11 +75,9 @@ impl Engine {
         let on_event = Arc::new(move |event| sender.push(event));
         let logs = LogManager::start(locked, manager_config(&settings), context, now_ms(), on_event)?;
         let net = net_config(&settings);
-        let durability = match settings.text("klamm.flush.before.ack").as_str() {
-            "none" => Durability::PageCache,
-            _ => Durability::Flushed,
-        };
-        let replicas = ReplicasOptions { node_id, durability, settings, logs, is_missing_dirs, clock: now_ms };
+        let durability = Durability::of(&settings);
+        let clock = Arc::new(SystemClock::default());
+        let replicas = ReplicasOptions { node_id, durability, settings, logs, is_missing_dirs, clock };
         let replicas = Arc::new(Replicas::new(replicas));
         let pipeline = Pipeline { quotas: Quotas::new(net.connections.quota_windows), ..Pipeline::default() };
         let server = Arc::new(Server::new(runtime.clone(), net, cluster_id, replicas.clone(), pipeline)?);
@@ -250,7 +248,7 @@ fn open_files_of(descriptors: u64) -> usize {
 fn manager_config(settings: &Settings) -> ManagerConfig {
     ManagerConfig {
         recovery_threads: settings.number("num.recovery.threads.per.data.dir") as usize,
-        intervals: Intervals {
+        intervals: Some(Intervals {
             recovery_point_checkpoint_ms: settings.number("log.flush.offset.checkpoint.interval.ms"),
             log_start_checkpoint_ms: settings.number("log.flush.start.offset.checkpoint.interval.ms"),
             high_watermark_checkpoint_ms: settings.number("replica.high.watermark.checkpoint.interval.ms"),
@@ -259,7 +257,7 @@ fn manager_config(settings: &Settings) -> ManagerConfig {
             initial_delay_ms: settings.number("log.initial.task.delay.ms"),
             producer_expiration_check_ms: settings.number("producer.id.expiration.check.interval.ms"),
             ..Intervals::default()
-        },
+        }),
         file_delete_delay_ms: settings.number("log.segment.delete.delay.ms"),
         cleaner: settings.is_true("log.cleaner.enable").then(|| cleaner_config(settings)),
         ..ManagerConfig::default()

@@ -14,8 +14,9 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
+use super::assignments::{Assignments, FetcherId};
 use super::core::Key;
-use super::source::{Change, Source};
+use super::source::Source;
 
 /// The parts from which fetchers are created.
 pub struct FetcherOptions {
@@ -61,9 +62,6 @@ impl Environment {
     }
 }
 
-/// A leader, and which of its fetchers.
-type FetcherId = (i32, u64);
-
 /// The fetchers, and the tasks that keep them up to date. Dropping it ends them.
 pub struct Fetchers {
     shared: Arc<Shared>,
@@ -79,8 +77,8 @@ struct Shared {
 
 #[derive(Default)]
 struct Assigned {
-    fetchers: HashMap<FetcherId, (Source, usize)>,
-    of_partition: HashMap<Key, FetcherId>,
+    fetchers: HashMap<FetcherId, Source>,
+    assignments: Assignments,
 }
 
 impl Drop for Fetchers {
@@ -138,31 +136,14 @@ impl Shared {
     /// Moves partitions to the fetchers of their leaders. A fetcher without partitions ends.
     fn assign(&self, partitions: Vec<Arc<Partition>>) {
         let mut assigned = self.assigned.lock();
-        let mut changes: HashMap<FetcherId, Vec<Change>> = HashMap::new();
-        for partition in partitions {
-            let key = (partition.id.topic_id, partition.id.index);
-            let wanted = partition.following().map(|following| (following.leader, self.fetcher_of(key)));
-            let before = assigned.of_partition.get(&key).copied();
-            if let Some(before) = before.filter(|before| Some(*before) != wanted) {
-                assigned.of_partition.remove(&key);
-                changes.entry(before).or_default().push(Change::Remove(key));
-                if let Some((_, count)) = assigned.fetchers.get_mut(&before) {
-                    *count -= 1;
-                }
-            }
-            let Some(wanted) = wanted else { continue };
-            if before != Some(wanted) {
-                assigned.of_partition.insert(key, wanted);
-                assigned.fetchers.entry(wanted).or_insert_with(|| (self.start_fetcher(wanted), 0)).1 += 1;
-            }
-            changes.entry(wanted).or_default().push(Change::Add(partition));
-        }
+        let changes = assigned.assignments.assign(partitions, |key| self.fetcher_of(key));
         for (id, changes) in changes {
-            if let Some((source, _)) = assigned.fetchers.get(&id) {
-                source.change(changes);
+            if assigned.assignments.is_used(id) {
+                assigned.fetchers.entry(id).or_insert_with(|| self.start_fetcher(id)).change(changes);
+            } else {
+                assigned.fetchers.remove(&id);
             }
         }
-        assigned.fetchers.retain(|_, (_, count)| *count > 0);
     }
 
     fn start_fetcher(&self, id: FetcherId) -> Source {
@@ -178,7 +159,7 @@ impl Shared {
     fn restart(&self, id: FetcherId) {
         let mut assigned = self.assigned.lock();
         assigned.fetchers.remove(&id);
-        assigned.of_partition.retain(|_, of| *of != id);
+        assigned.assignments.forget(id);
         drop(assigned);
         self.assign(self.environment.replicas.opened());
     }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use klamm_base::primitives::WireError;
 use klamm_base::{ErrorCode, Uuid};
 use klamm_client::messages::Request;
+use klamm_replica::Replicas;
 use klamm_wire::api::FETCH;
 use klamm_wire::versioned::{VersionedReader, VersionedWriter};
 
@@ -42,6 +43,23 @@ pub struct FetchedPartition {
     pub diverging: Option<(i32, i64)>,
     /// A part of the response frame, not copied.
     pub records: Bytes,
+}
+
+impl<'a> ReplicaFetch<'a> {
+    /// The request of a broker, with its configuration.
+    pub fn of(replicas: &Replicas, plan: &'a Plan) -> Self {
+        let settings = replicas.settings();
+        let bounded = |name| i32::try_from(settings.number(name)).unwrap_or(i32::MAX);
+        Self {
+            replica_id: replicas.node_id(),
+            broker_epoch: replicas.broker_epoch(),
+            max_wait_ms: bounded("replica.fetch.wait.max.ms"),
+            min_bytes: bounded("replica.fetch.min.bytes"),
+            max_bytes: bounded("replica.fetch.response.max.bytes"),
+            partition_max_bytes: bounded("replica.fetch.max.bytes"),
+            plan,
+        }
+    }
 }
 
 impl Request for ReplicaFetch<'_> {

@@ -3,36 +3,29 @@
 //! It sends one request at a time. What it appended is flushed before the next request, whose offsets acknowledge it
 //! (`klamm.flush.before.ack`); flushes of all fetchers share the flusher of each log directory.
 
-use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use klamm_base::ErrorCode;
 use klamm_base::clock::now_ms as wall_ms;
 use klamm_client::messages::list_offsets::{EARLIEST_LOCAL, LATEST, ListOffsetsRequest, OffsetQuery};
 use klamm_client::{Connection, LinkError};
-use klamm_replica::{FetchWaiter, FetchedBatches, Partition, Position};
+use klamm_replica::FetchWaiter;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, block_in_place};
 
-use super::core::{FetcherCore, Key, Plan, Step, step};
+use super::core::{Key, Plan};
 use super::fetchers::Environment;
-use super::messages::{FetchedPartition, ReplicaFetch, ReplicaFetchAnswer};
+use super::followed::{Change, FollowedPartitions, Times};
+use super::messages::{ReplicaFetch, ReplicaFetchAnswer};
 
 /// The first pause after a failed connection; it doubles up to `replica.fetch.backoff.ms`.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
 /// The pause before a fetcher that failed starts again.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
-
-/// A change of the partitions of a fetcher.
-pub enum Change {
-    Add(Arc<Partition>),
-    Remove(Key),
-}
 
 /// The side of a fetcher that its manager sees. Dropping it ends the fetcher.
 pub struct Source {
@@ -69,12 +62,10 @@ impl Source {
     pub fn start(environment: Arc<Environment>, leader: i32, on_failed: impl FnOnce() + Send + 'static) -> Self {
         let inbox: Arc<Inbox> = Arc::default();
         let fetcher = Fetcher {
-            core: FetcherCore::new(environment.setting("replica.fetch.backoff.ms")),
+            followed: FollowedPartitions::new(leader, environment.setting("replica.fetch.backoff.ms")),
             environment: environment.clone(),
             leader,
             inbox: inbox.clone(),
-            partitions: HashMap::new(),
-            unflushed: Vec::new(),
             connection: None,
             pause: FIRST_PAUSE,
             has_reported: false,
@@ -106,10 +97,7 @@ struct Fetcher {
     environment: Arc<Environment>,
     leader: i32,
     inbox: Arc<Inbox>,
-    core: FetcherCore,
-    partitions: HashMap<Key, Arc<Partition>>,
-    /// Partitions whose log must be flushed before the next request.
-    unflushed: Vec<Arc<Partition>>,
+    followed: FollowedPartitions,
     connection: Option<Connection>,
     pause: Duration,
     /// The current failure of the connection is logged.
@@ -123,8 +111,8 @@ impl Fetcher {
         loop {
             block_in_place(|| self.take_changes());
             self.flush().await;
-            let Some(plan) = self.core.next_plan(self.now_ms()) else {
-                let left = self.core.due_at_ms().map(|due| u64::try_from(due - self.now_ms()).unwrap_or(0).max(1));
+            let Some(plan) = self.followed.next_plan(self.now_ms()) else {
+                let left = self.followed.due_at_ms().map(|due| u64::try_from(due - self.now_ms()).unwrap_or(0).max(1));
                 // Without a delayed partition only a change can bring something to fetch.
                 let left = left.map_or(Duration::MAX, Duration::from_millis);
                 let _ = tokio::time::timeout(left, inbox.changed()).await;
@@ -151,46 +139,18 @@ impl Fetcher {
         i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX)
     }
 
+    fn times(&self) -> Times {
+        Times { now_ms: self.now_ms(), wall_ms: wall_ms() }
+    }
+
     fn take_changes(&mut self) {
         let changes = std::mem::take(&mut *self.inbox.changes.lock());
-        for change in changes {
-            match change {
-                Change::Remove(key) => self.remove(key),
-                Change::Add(partition) => self.add(partition),
-            }
-        }
-    }
-
-    fn remove(&mut self, key: Key) {
-        self.core.remove(key);
-        self.partitions.remove(&key);
-    }
-
-    fn add(&mut self, partition: Arc<Partition>) {
-        let key = key_of(&partition);
-        let Some(following) = partition.following().filter(|following| following.leader == self.leader) else {
-            return self.remove(key);
-        };
-        match partition.begin_following(following.leader_epoch, wall_ms()) {
-            Ok(position) => {
-                self.note_unflushed(&partition, position);
-                self.core.add(key, following.leader_epoch, position);
-                self.partitions.insert(key, partition);
-            }
-            // Its role changed again, of which it notifies, or its directory failed.
-            Err(_) => self.remove(key),
-        }
-    }
-
-    fn note_unflushed(&mut self, partition: &Arc<Partition>, position: Position) {
-        if !position.is_flushed {
-            self.unflushed.push(partition.clone());
-        }
+        changes.into_iter().for_each(|change| self.followed.change(change, wall_ms()));
     }
 
     /// Waits until everything that was appended is flushed.
     async fn flush(&mut self) {
-        for partition in self.unflushed.drain(..) {
+        for partition in self.followed.take_unflushed() {
             poll_fn(|context| {
                 if partition.is_flushed() {
                     return Poll::Ready(());
@@ -203,17 +163,7 @@ impl Fetcher {
     }
 
     async fn fetch(&mut self, plan: &Plan) -> Result<ReplicaFetchAnswer, LinkError> {
-        let environment = self.environment.clone();
-        let bounded = |name| i32::try_from(environment.setting(name)).unwrap_or(i32::MAX);
-        let request = ReplicaFetch {
-            replica_id: environment.replicas.node_id(),
-            broker_epoch: environment.replicas.broker_epoch(),
-            max_wait_ms: bounded("replica.fetch.wait.max.ms"),
-            min_bytes: bounded("replica.fetch.min.bytes"),
-            max_bytes: bounded("replica.fetch.response.max.bytes"),
-            partition_max_bytes: bounded("replica.fetch.max.bytes"),
-            plan,
-        };
+        let request = ReplicaFetch::of(&self.environment.replicas, plan);
         self.call(&request).await
     }
 
@@ -231,7 +181,7 @@ impl Fetcher {
 
     fn disconnect(&mut self) {
         self.connection = None;
-        self.core.on_lost_connection();
+        self.followed.on_lost_connection();
     }
 
     async fn fail(&mut self, error: &LinkError) {
@@ -250,60 +200,16 @@ impl Fetcher {
 
     async fn take_answer(&mut self, answer: ReplicaFetchAnswer) {
         (self.pause, self.has_reported) = (FIRST_PAUSE, false);
-        if !self.core.on_session(answer.error, answer.session_id) {
-            return;
-        }
-        let mut lost = Vec::new();
-        block_in_place(|| {
-            for fetched in answer.partitions {
-                match step(fetched.error, fetched.diverging) {
-                    Step::FindOffsets => lost.push(fetched.key),
-                    step => self.take(&fetched, step),
-                }
-            }
-        });
+        let times = self.times();
+        let lost = block_in_place(|| self.followed.on_answer(answer, times));
         for key in lost {
             self.find_offsets(key).await;
         }
     }
 
-    fn take(&mut self, fetched: &FetchedPartition, step: Step) {
-        let key = fetched.key;
-        let (Some(partition), Some(epoch)) = (self.partitions.get(&key).cloned(), self.core.leader_epoch(key)) else {
-            return;
-        };
-        let moved = match step {
-            Step::Append => {
-                let FetchedPartition { records, high_watermark, log_start_offset, .. } = fetched;
-                let (high_watermark, log_start_offset) = (*high_watermark, *log_start_offset);
-                let batches = FetchedBatches { records, high_watermark, log_start_offset };
-                partition.append_fetched(epoch, &batches, wall_ms())
-            }
-            Step::Truncate(at, end_offset) => partition.truncate_diverging(epoch, (at, end_offset), wall_ms()),
-            Step::Delay | Step::FindOffsets => Err(fetched.error),
-            Step::Stop => return self.remove(key),
-        };
-        self.moved(&partition, moved);
-    }
-
-    fn moved(&mut self, partition: &Arc<Partition>, moved: Result<Position, ErrorCode>) {
-        let key = key_of(partition);
-        match moved {
-            Ok(position) => {
-                self.note_unflushed(partition, position);
-                self.core.moved(key, position);
-            }
-            // The directory has failed.
-            Err(ErrorCode::KAFKA_STORAGE_ERROR) => self.remove(key),
-            Err(_) => self.core.delay(key, self.now_ms()),
-        }
-    }
-
-    /// The leader's log does not contain the offset that was fetched.
+    /// Asks where the leader's log begins and ends: it does not contain the offset that was fetched.
     async fn find_offsets(&mut self, key: Key) {
-        let (Some(partition), Some(epoch)) = (self.partitions.get(&key).cloned(), self.core.leader_epoch(key)) else {
-            return;
-        };
+        let Some((partition, epoch)) = self.followed.followed(key) else { return };
         let mut ends = [0; 2];
         for (end, timestamp) in ends.iter_mut().zip([EARLIEST_LOCAL, LATEST]) {
             let query = OffsetQuery { partition: key.1, leader_epoch: epoch, timestamp };
@@ -315,16 +221,11 @@ impl Fetcher {
             };
             match self.call(&request).await.as_deref() {
                 Ok([found]) if !found.error.is_error() && found.offset >= 0 => *end = found.offset,
-                Ok(_) => return self.core.delay(key, self.now_ms()),
+                Ok(_) => return self.followed.on_leader_offsets(key, None, self.times()),
                 Err(error) => return self.fail(error).await,
             }
         }
-        let [leader_start, leader_end] = ends;
-        let moved = block_in_place(|| partition.move_into(epoch, leader_start, leader_end, wall_ms()));
-        self.moved(&partition, moved);
+        let ([start, end], times) = (ends, self.times());
+        block_in_place(|| self.followed.on_leader_offsets(key, Some((start, end)), times));
     }
-}
-
-fn key_of(partition: &Partition) -> Key {
-    (partition.id.topic_id, partition.id.index)
 }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use klamm_log::recorder::{self, Change};
 
+#[allow(dead_code, reason = "the example needs a part of it")]
 #[path = "../src/crash.rs"]
 mod crash;
 

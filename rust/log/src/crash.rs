@@ -196,7 +196,7 @@ pub struct Disk {
 
 impl Disk {
     /// A disk on which everything below `root` is durable.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub fn of(root: &Path) -> Self {
         let mut disk = Self::default();
         let mut folders = vec![root.to_owned()];

@@ -34,6 +34,16 @@ const CHECKPOINT_BYTES: u64 = 64 << 20;
 type OnError = Box<dyn Fn(&LogError) + Send + Sync>;
 type OnRolled = Box<dyn Fn() + Send + Sync>;
 
+/// The flushes of some owners; one that has nothing to flush is left out.
+type Jobs = Vec<(Arc<dyn LogOwner>, FlushJob)>;
+
+/// A flush that was begun by a caller without workers. If it is not ended, the process has crashed in it.
+pub struct OneFlush {
+    owners: Vec<Arc<dyn LogOwner>>,
+    jobs: Jobs,
+    written: Result<(), LogError>,
+}
+
 struct Shared {
     state: Mutex<State>,
     wake: Condvar,
@@ -62,7 +72,8 @@ pub struct Flusher {
 }
 
 impl Flusher {
-    /// Starts `threads` workers. `on_error` receives the error that stops the directory; it is called once.
+    /// Starts `threads` workers; without any, the caller flushes with [`Flusher::begin_one`] and [`Flusher::end_one`].
+    /// `on_error` receives the error that stops the directory; it is called once.
     /// `on_rolled` is called after enough bytes of inactive segments were flushed for a checkpoint to be worthwhile.
     pub fn start(
         threads: usize,
@@ -78,7 +89,7 @@ impl Flusher {
             let thread = thread::Builder::new().name(format!("klamm-flush-{at}"));
             thread.spawn(move || shared.work()).expect("the system has a thread for the flusher")
         };
-        let threads = Mutex::new((0..threads.max(1)).map(start).collect());
+        let threads = Mutex::new((0..threads).map(start).collect());
         Self { shared, threads }
     }
 
@@ -94,6 +105,25 @@ impl Flusher {
         let marked: Vec<_> = owners.filter(|owner| owner.flush_state().mark()).collect();
         if !marked.is_empty() {
             self.shared.push_all(marked);
+        }
+    }
+
+    /// Begins the next flush of a flusher without workers, and writes what must be written before its sync; `None` if
+    /// nothing is queued.
+    pub fn begin_one(&self) -> Option<OneFlush> {
+        let owner = self.shared.state.lock().queue.pop_front()?;
+        let owners = vec![owner];
+        let jobs = begin_jobs(&owners);
+        let written = self.shared.write(&jobs);
+        Some(OneFlush { owners, jobs, written })
+    }
+
+    /// Syncs and completes a flush that was begun.
+    pub fn end_one(&self, flush: OneFlush) {
+        let OneFlush { owners, jobs, written } = flush;
+        match written.and_then(|()| self.shared.sync_and_complete(&jobs)) {
+            Ok(()) => self.shared.finish(owners, false),
+            Err(error) => self.shared.fail(&error),
         }
     }
 
@@ -185,11 +215,9 @@ impl Shared {
     fn work(&self) {
         request_short_time_slices();
         while let Some(owners) = self.next() {
-            if let Err(error) = self.flush(&owners) {
-                if self.stop() {
-                    (self.on_error)(&error);
-                }
-                return;
+            let jobs = begin_jobs(&owners);
+            if let Err(error) = self.write(&jobs).and_then(|()| self.sync_and_complete(&jobs)) {
+                return self.fail(&error);
             }
             let is_checkpoint_due = self.rolled_bytes.load(Ordering::Relaxed) >= CHECKPOINT_BYTES
                 && self.rolled_bytes.swap(0, Ordering::Relaxed) >= CHECKPOINT_BYTES;
@@ -200,33 +228,35 @@ impl Shared {
         }
     }
 
-    fn flush(&self, owners: &[Arc<dyn LogOwner>]) -> Result<(), LogError> {
-        owners.iter().for_each(|owner| owner.flush_state().take());
-        let jobs: Vec<(&Arc<dyn LogOwner>, FlushJob)> =
-            owners.iter().filter_map(|owner| Some((owner, owner.begin_flush()?))).collect();
-        let begun = Instant::now();
-        for (_, job) in &jobs {
-            self.retry_at_file_limit(|| job.write())?;
+    fn fail(&self, error: &LogError) {
+        if self.stop() {
+            (self.on_error)(error);
         }
+    }
+
+    /// Writes what must be written before the sync.
+    fn write(&self, jobs: &Jobs) -> Result<(), LogError> {
+        jobs.iter().try_for_each(|(_, job)| self.retry_at_file_limit(|| job.write()))
+    }
+
+    fn sync_and_complete(&self, jobs: &Jobs) -> Result<(), LogError> {
+        let begun = Instant::now();
         let synced = self.retry_at_file_limit(|| sync_together(jobs.iter().map(|(_, job)| job)))?;
-        for (_, job) in &jobs {
+        for (_, job) in jobs {
             if !synced {
                 self.retry_at_file_limit(|| job.sync())?;
             }
             self.retry_at_file_limit(|| job.check_there())?;
         }
         // Complete all without a system call in between, so that waiting requests are notified immediately.
-        for (owner, job) in &jobs {
+        for (owner, job) in jobs {
             self.counters.flushes.add(1);
             owner.complete_flush(job.end());
             self.rolled_bytes.fetch_add(job.rolled_bytes(), Ordering::Relaxed);
         }
         self.counters.flush_us.add_time(begun.elapsed());
         // No request waits any more.
-        for (_, job) in jobs.iter().filter(|_| !synced) {
-            self.retry_at_file_limit(|| job.prepare())?;
-        }
-        Ok(())
+        jobs.iter().filter(|_| !synced).try_for_each(|(_, job)| self.retry_at_file_limit(|| job.prepare()))
     }
 
     /// Runs `work`, and retries after a pause while too many files are open, so that waiting requests do not fail
@@ -245,6 +275,11 @@ impl Shared {
             }
         }
     }
+}
+
+fn begin_jobs(owners: &[Arc<dyn LogOwner>]) -> Jobs {
+    owners.iter().for_each(|owner| owner.flush_state().take());
+    owners.iter().filter_map(|owner| Some((owner.clone(), owner.begin_flush()?))).collect()
 }
 
 /// Syncs many jobs of one file system with one call; `false` if there are few jobs or the system has no such call.

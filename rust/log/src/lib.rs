@@ -71,6 +71,7 @@ pub mod testing;
 mod tests;
 
 pub use append::Appended;
+pub use boot::BOOT_ID;
 pub use compaction::CleanerConfig;
 pub use config::{LogConfig, TimestampType};
 pub use counters::LogCounters;
@@ -78,7 +79,7 @@ pub use dirs::LockedDir;
 pub use error::AppendError;
 pub use file_slice::FileSlice;
 pub use flush::{FlushEnd, FlushJob, MarkJob};
-pub use flusher::Flusher;
+pub use flusher::{Flusher, OneFlush};
 pub use found::{LogOnDisk, METADATA_TOPIC};
 pub use index::TimestampOffset;
 pub use log_dir::{Key, LogDir};

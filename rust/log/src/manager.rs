@@ -43,11 +43,12 @@ pub type OnEvent = Arc<dyn Fn(Event) + Send + Sync>;
 /// Configuration of the logs of a node.
 #[derive(Clone, Debug)]
 pub struct ManagerConfig {
-    /// Flush threads for each directory.
+    /// Flush threads for each directory; 0: the caller flushes, see [`Flusher::begin_one`].
     pub flush_threads: usize,
     /// Threads that open and close logs, for each directory (`num.recovery.threads.per.data.dir`).
     pub recovery_threads: usize,
-    pub intervals: Intervals,
+    /// `None`: no periodic tasks.
+    pub intervals: Option<Intervals>,
     /// Delay in ms before the files of a deleted partition are removed (`log.segment.delete.delay.ms`).
     pub file_delete_delay_ms: i64,
     /// `None`: compacted logs are not cleaned (`log.cleaner.enable=false`).
@@ -59,7 +60,7 @@ impl Default for ManagerConfig {
         Self {
             flush_threads: 2,
             recovery_threads: 2,
-            intervals: Intervals::default(),
+            intervals: Some(Intervals::default()),
             file_delete_delay_ms: 60_000,
             cleaner: Some(CleanerConfig::default()),
         }
@@ -129,7 +130,7 @@ impl LogManager {
             }
         }
         let config = manager.config.load_full();
-        *manager.tasks.lock() = Some(Tasks::start(&manager, config.intervals.clone()));
+        *manager.tasks.lock() = config.intervals.clone().map(|intervals| Tasks::start(&manager, intervals));
         manager.restart_cleaner(config.cleaner.as_ref());
         Ok(manager)
     }

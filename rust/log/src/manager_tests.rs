@@ -474,7 +474,8 @@ fn an_empty_checkpoint_holds_nothing() {
 fn what_waits_too_long_is_flushed_when_the_nodes_check_comes() {
     let dir = tempdir().expect("temporary directory");
     let intervals = Intervals { initial_delay_ms: 1, flush_check_ms: 1, ..Intervals::default() };
-    let (manager, _events) = start_with(&[dir.path()], ManagerConfig { intervals, ..ManagerConfig::default() });
+    let (manager, _events) =
+        start_with(&[dir.path()], ManagerConfig { intervals: Some(intervals), ..ManagerConfig::default() });
     let settings = LogConfig { flush_before_ack: false, flush_ms: 1, ..config() };
     let (owner, flushed) = create_with(&manager, 0, "a", settings);
     owner.append();

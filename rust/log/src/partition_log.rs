@@ -44,7 +44,7 @@ impl LogContext {
         Self::over(FileCache::volatile(open_files_max))
     }
 
-    pub(super) fn over(cache: Arc<FileCache>) -> Self {
+    pub fn over(cache: Arc<FileCache>) -> Self {
         Self { cache, trash: Arc::default(), counters: Arc::default() }
     }
 }

@@ -40,6 +40,12 @@ impl LogManager {
         self.dirs.iter().for_each(|dir| dir.release());
     }
 
+    /// Ends as a process that is killed does: nothing is written, and the directories are free for the next user.
+    pub fn abandon(&self) {
+        self.stop_threads();
+        self.dirs.iter().for_each(|dir| dir.release());
+    }
+
     fn close_dir(&self, at: usize, broker_epoch: i64) -> Result<(), LogError> {
         let dir = &self.dirs[at];
         let (owners, closing) = (dir.owners(), Mutex::new(Vec::new()));

@@ -13,6 +13,7 @@ mod protocol;
 mod quorum;
 mod records;
 mod runtime;
+mod simulation;
 mod spark;
 mod tools;
 
@@ -22,7 +23,7 @@ use pyo3::types::PyDict;
 /// Adds what a folder or file defines to its module.
 type Register = fn(&Bound<'_, PyModule>) -> PyResult<()>;
 
-const SUBMODULES: [(&str, Register); 11] = [
+const SUBMODULES: [(&str, Register); 12] = [
     ("client", client::register),
     ("config", config::register),
     ("controller", controller::register),
@@ -32,6 +33,7 @@ const SUBMODULES: [(&str, Register); 11] = [
     ("protocol", protocol::register),
     ("quorum", quorum::register),
     ("records", records::register),
+    ("simulation", simulation::register),
     ("spark", spark::register),
     ("tools", tools::register),
 ];

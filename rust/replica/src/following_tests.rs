@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
+use klamm_base::clock::SystemClock;
 use klamm_base::{ErrorCode, Uuid};
 use klamm_config::Settings;
 use klamm_log::testing::{BatchSpec, batch, read_all};
@@ -57,7 +58,7 @@ impl Pair {
                 settings: Settings::new(values).expect("valid values"),
                 logs: logs.expect("start"),
                 is_missing_dirs: false,
-                clock: || 0,
+                clock: Arc::new(SystemClock::default()),
             })
         };
         let brokers = [broker(LEADER), broker(FOLLOWER)];

@@ -1,9 +1,9 @@
 //! The brokers of the committed image, for the partitions of this one.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use arc_swap::ArcSwap;
+use klamm_base::clock::Clock;
 use klamm_config::Settings;
 use klamm_metadata::MetadataImage;
 
@@ -20,23 +20,23 @@ pub struct ImageBrokers {
     /// `replica.selector.class` is the rack-aware one.
     pub(super) consumers_read_in_their_rack: bool,
     pub(super) image: ArcSwap<MetadataImage>,
-    started: Instant,
+    clock: Arc<dyn Clock>,
 }
 
 impl ImageBrokers {
-    pub(super) fn new(node_id: i32, settings: &Settings) -> Arc<Self> {
+    pub(super) fn new(node_id: i32, settings: &Settings, clock: Arc<dyn Clock>) -> Arc<Self> {
         Arc::new(Self {
             node_id,
             lag_max_ms: settings.number("replica.lag.time.max.ms"),
             consumers_read_in_their_rack: settings.text("replica.selector.class") == RACK_AWARE_SELECTOR,
             image: ArcSwap::default(),
-            started: Instant::now(),
+            clock,
         })
     }
 
     /// Monotonic.
     pub(super) fn now_ms(&self) -> i64 {
-        i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX)
+        self.clock.monotonic_ms()
     }
 }
 

@@ -37,7 +37,7 @@ impl Broker {
             settings: Settings::new(HashMap::new()).expect("valid values"),
             logs: logs.expect("start"),
             is_missing_dirs: false,
-            clock: || 0,
+            clock: Arc::new(klamm_base::clock::SystemClock::default()),
         });
         let registered = |id: i32| {
             let (broker_id, broker_epoch) = (id, BROKER_EPOCH);

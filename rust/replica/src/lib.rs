@@ -40,4 +40,6 @@ pub use reading::{
     EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST, LATEST_TIERED, MAX_TIMESTAMP, UP_TO_HIGH_WATERMARK,
 };
 pub use replicas::{Published, Replicas, ReplicasOptions};
-pub use results::{Appended, CONSUMER, DEBUGGING, Fetched, FoundOffset, OffsetQuery, PartitionFetch, Refused};
+pub use results::{
+    Appended, CONSUMER, DEBUGGING, Fetched, FoundOffset, OffsetQuery, PartitionFetch, Refused, Standing,
+};

@@ -10,6 +10,7 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 use klamm_base::LogError;
 use klamm_base::{ErrorCode, Uuid};
+use klamm_config::Settings;
 use klamm_log::{AppendError, FlushEnd, FlushJob, FlushState, Log, LogManager, LogOwner, Origin};
 use klamm_records::{ProduceRules, RecordsError, convert, validate_produced};
 use parking_lot::Mutex;
@@ -20,7 +21,7 @@ use super::core::{self, Assignment, Awaits, IsrAnswer, IsrProposal, LogOffsets, 
 use super::fetch_waiter::FetchWaiter;
 use super::image_brokers::ImageBrokers;
 use super::metrics::ReplicaCounters;
-use super::results::{Appended, Refused};
+use super::results::{Appended, Refused, Standing};
 
 /// Called once with the result of an append, without the partition's lock.
 pub type OnAck = Box<dyn FnOnce(ErrorCode) + Send>;
@@ -34,6 +35,16 @@ pub enum Durability {
     Flushed,
     /// The records are in the page cache of every member of the ISR (`none`, as Apache Kafka).
     PageCache,
+}
+
+impl Durability {
+    /// What a node's configuration asks for.
+    pub fn of(settings: &Settings) -> Self {
+        match settings.text("klamm.flush.before.ack").as_str() {
+            "none" => Self::PageCache,
+            _ => Self::Flushed,
+        }
+    }
 }
 
 /// Identifies a partition.
@@ -210,6 +221,11 @@ impl Partition {
         }
     }
 
+    /// The topic's id and the partition's index.
+    pub fn key(&self) -> (Uuid, i32) {
+        (self.id.topic_id, self.id.index)
+    }
+
     /// The index of its log directory.
     pub(super) fn dir(&self) -> usize {
         self.place.dir
@@ -245,6 +261,18 @@ impl Partition {
                 state.log.assign_epoch(epoch, start_offset);
             }
         });
+    }
+
+    /// Its current role and epochs.
+    pub fn standing(&self) -> Standing {
+        let state = self.state.lock();
+        Standing {
+            is_leader: state.core.check_leader().is_ok(),
+            leader_epoch: state.core.leader_epoch(),
+            partition_epoch: state.core.partition_epoch(),
+            isr: state.core.isr().to_vec(),
+            high_watermark: state.core.high_watermark(),
+        }
     }
 
     /// The ISR that this leader proposes.

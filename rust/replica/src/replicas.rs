@@ -2,13 +2,14 @@
 //! used, those that it follows in the background. A partition that was
 //! never written is not on disk.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use klamm_base::LogError;
+use klamm_base::clock::Clock;
 use klamm_base::{ErrorCode, Uuid};
 use klamm_config::Settings;
 use klamm_log::{LogManager, LogOnDisk, LogOwner};
@@ -40,8 +41,7 @@ pub struct ReplicasOptions {
     pub logs: Arc<LogManager>,
     /// A configured directory could not be opened: partitions that are not on disk may be in it.
     pub is_missing_dirs: bool,
-    /// Returns the time in ms since 1970.
-    pub clock: fn() -> i64,
+    pub clock: Arc<dyn Clock>,
 }
 
 /// The result of publishing a new image.
@@ -59,7 +59,7 @@ pub struct Published {
 pub struct Replicas {
     pub(super) node_id: i32,
     durability: Durability,
-    clock: fn() -> i64,
+    clock: Arc<dyn Clock>,
     logs: Arc<LogManager>,
     settings: ArcSwap<Settings>,
     brokers: Arc<ImageBrokers>,
@@ -68,7 +68,7 @@ pub struct Replicas {
     pub(super) opening: Box<[Mutex<()>]>,
     hasher: RandomState,
     /// Logs on disk that were not opened yet, by partition.
-    pub(super) on_disk: Mutex<HashMap<(String, i32), LogOnDisk>>,
+    pub(super) on_disk: Mutex<BTreeMap<(String, i32), LogOnDisk>>,
     pub(super) planned: Mutex<Planned>,
     /// Partitions that this broker follows and that are not open yet.
     to_open: Mutex<Vec<Key>>,
@@ -89,9 +89,9 @@ impl Replicas {
         Self {
             node_id: options.node_id,
             durability: options.durability,
-            clock: options.clock,
+            clock: options.clock.clone(),
             logs: options.logs,
-            brokers: ImageBrokers::new(options.node_id, &options.settings),
+            brokers: ImageBrokers::new(options.node_id, &options.settings, options.clock),
             settings: ArcSwap::from_pointee(options.settings),
             changes: Arc::default(),
             to_open: Mutex::default(),
@@ -227,7 +227,7 @@ impl Replicas {
         index: i32,
         record: &PartitionRecord,
     ) -> Result<Arc<Partition>, LogError> {
-        let now_ms = (self.clock)();
+        let now_ms = self.clock.wall_ms();
         let config = Arc::new(self.config_of(image, topic.name()));
         let name = topic.name().to_string();
         let found = self.on_disk.lock().get(&(name.clone(), index)).cloned();
@@ -462,7 +462,7 @@ impl Replicas {
             partition.stop(code);
         }
         let is_there = open.is_some() || on_disk;
-        is_there.then(|| self.logs.delete(topic.name(), index, (self.clock)()).err()).flatten()
+        is_there.then(|| self.logs.delete(topic.name(), index, self.clock.wall_ms()).err()).flatten()
     }
 
     /// Applies a new node configuration: every open partition recomputes its own.
@@ -484,7 +484,7 @@ impl Replicas {
         if self.opens_rest.load(Ordering::Acquire) {
             let image = self.image();
             let config = |found: &LogOnDisk| self.config_of(&image, &found.topic).log;
-            self.logs.recover_the_rest(config, (self.clock)());
+            self.logs.recover_the_rest(config, self.clock.wall_ms());
         }
         self.logs.shutdown(broker_epoch);
         self.open.write().clear();

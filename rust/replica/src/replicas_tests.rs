@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use klamm_base::clock::SystemClock;
 use klamm_base::{ErrorCode, Uuid};
 use klamm_config::Settings;
 use klamm_log::testing::{BatchSpec, batch, read_all};
@@ -41,7 +42,7 @@ fn leading_with_events(dir: &Path, on_event: OnEvent) -> Replicas {
         settings: Settings::default(),
         logs: logs.expect("start"),
         is_missing_dirs: false,
-        clock: || 0,
+        clock: Arc::new(SystemClock::default()),
     });
     let nodes = [NODE, OTHER_NODE];
     let partition = PartitionRecord {

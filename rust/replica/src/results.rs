@@ -3,6 +3,17 @@
 use klamm_base::ErrorCode;
 use klamm_log::FileSlice;
 
+/// The role of a replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    pub is_leader: bool,
+    pub leader_epoch: i32,
+    pub partition_epoch: i32,
+    /// The committed ISR; empty unless it leads.
+    pub isr: Vec<i32>,
+    pub high_watermark: i64,
+}
+
 /// The result of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from klamm.testing.simulator.brokers import command
 from klamm.testing.simulator.run import Outcome, SimulationFailedError, play, play_dynamic
 
 SEEDS_AT_ONCE = 10
@@ -37,9 +38,14 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=200, help="play so many seeds (200)")
     parser.add_argument("--first", type=int, default=1, help="the first of them (1)")
     parser.add_argument("--dynamic", action="store_true", help="play quorums whose voters change (KIP-853)")
+    parser.add_argument("--brokers", action="store_true", help="play brokers and their replicas instead of a quorum")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes (one a core)")
     parser.add_argument("--trace", action="store_true", help="print all that happens")
     options = parser.parse_args()
+    if options.brokers and options.seed is not None:
+        return command.show(options.seed, is_whole=options.trace)
+    if options.brokers:
+        return command.play_all(options.first, options.seeds, options.jobs)
     if options.seed is not None:
         return show(options.seed, is_whole=options.trace, dynamic=options.dynamic)
     return play_all(options.first, options.seeds, options.jobs, dynamic=options.dynamic)

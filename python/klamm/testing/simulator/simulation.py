@@ -1,58 +1,26 @@
-"""What the parts of a simulated quorum share: time, scheduled events, random numbers, faults, replicas, the trace."""
+"""What the parts of a simulated quorum share: a timeline, faults and replicas."""
 
 import abc
 import random
 from collections.abc import Callable
-from heapq import heappop, heappush
 
 from klamm.raft.election.roles import Role
 from klamm.testing.simulator.faults import Faults
 from klamm.testing.simulator.simulated_replica import SimulatedReplica
+from klamm.testing.simulator.timeline import Timeline
 
 
-class Simulation(abc.ABC):
-    """Runs scheduled events in the order of simulated time. `world.World` decides what a step of a replica leads to."""
+class Simulation(Timeline, abc.ABC):
+    """The events of a quorum. `world.World` decides what a step of a replica leads to."""
 
     def __init__(self, rng: random.Random, faults: Faults) -> None:
-        self.rng, self.faults = rng, faults
-        self.now_us = 0
-        self.event_count = 0
-        self.trace: list[str] | None = None
+        super().__init__(rng)
+        self.faults = faults
         self.replicas: dict[int, SimulatedReplica] = {}
-        self._queue: list[tuple[int, int, Callable[[], None]]] = []
-        self._next_entry = 0
 
     @abc.abstractmethod
     def step(self, replica: SimulatedReplica, act: Callable[[], None]) -> None:
         """Run a step of a running replica, which may crash in it, and handle the results."""
-
-    def run(self, until_us: int, done: Callable[[], bool] = lambda: False) -> bool:
-        """Advance the time to `until_us` or until `done`; returns whether it is done."""
-        queue = self._queue
-        while queue and queue[0][0] <= until_us:
-            self.now_us, _, happen = heappop(queue)
-            happen()
-            self.event_count += 1
-            if done():
-                return True
-        self.now_us = max(self.now_us, until_us)
-        return done()
-
-    def at(self, delay_us: int, happen: Callable[[], None]) -> None:
-        """Schedule an event in so many microseconds."""
-        self._next_entry += 1
-        heappush(self._queue, (self.now_us + delay_us, self._next_entry, happen))
-
-    def every(self, period_us: Callable[[], int], happen: Callable[[], None]) -> None:
-        """Schedule an event again and again, on average once in a period; a period of 0 ends it."""
-
-        def again() -> None:
-            if period_us():
-                happen()
-                self.at(1 + self.rng.randrange(2 * period_us()), again)
-
-        if period_us():
-            self.at(1 + self.rng.randrange(2 * period_us()), again)
 
     def while_alive(self, replica: SimulatedReplica, act: Callable[[], None]) -> Callable[[], None]:
         """A step of the replica, skipped if its current life has ended by then."""
@@ -67,8 +35,3 @@ class Simulation(abc.ABC):
     def leaders(self) -> list[SimulatedReplica]:
         """The replicas that are leader, each in its epoch."""
         return [replica for replica in self.replicas.values() if replica.role is Role.LEADER]
-
-    def say(self, text: str) -> None:
-        """Add a line to the trace, if it is recorded."""
-        if self.trace is not None and text:
-            self.trace.append(f"{self.now_us / 1000:12.3f} ms  {text}")

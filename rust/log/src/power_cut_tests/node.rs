@@ -86,7 +86,12 @@ impl Node {
         };
         // Nothing becomes due by the clock.
         let file_delete_delay_ms = i64::MAX;
-        let config = ManagerConfig { intervals, file_delete_delay_ms, cleaner: None, ..ManagerConfig::default() };
+        let config = ManagerConfig {
+            intervals: Some(intervals),
+            file_delete_delay_ms,
+            cleaner: None,
+            ..ManagerConfig::default()
+        };
         let context = LogContext::over(FileCache::with_recorder(24, Some(recorder)));
         let manager = LogManager::start(locked, config, context, i64::MAX, on_event).expect("start");
         Self { manager, owners: BTreeMap::new(), warnings }

@@ -1,0 +1,131 @@
+"""Brokers of the simulator: the engine's replicas, logs and fetchers, without threads, sockets and clock.
+
+Every method is a step. The caller decides their order and their times, and equal steps have equal results.
+RuntimeError: the step failed, as no step does in the product without a failure of the disk.
+"""
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import final
+
+from klamm._engine.metadata import Image
+
+Key = tuple[bytes, int]  # topic id and partition; in the stub only
+
+@final
+class ReplicaGauges:
+    """The state of a replica."""
+
+    @property
+    def is_leader(self) -> bool: ...
+    @property
+    def leader_epoch(self) -> int: ...
+    @property
+    def partition_epoch(self) -> int: ...
+    @property
+    def isr(self) -> list[int]:
+        """The committed ISR; empty unless it leads."""
+    @property
+    def high_watermark(self) -> int: ...
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def flushed_offset(self) -> int: ...
+    @property
+    def log_end_offset(self) -> int: ...
+    @property
+    def epochs(self) -> list[tuple[int, int]]:
+        """Leader epochs of the log with their start offsets."""
+
+@final
+class SimulatedBroker:
+    """A broker with one log directory, stopped at first."""
+
+    def __new__(
+        cls, node_id: int, directory_id: bytes, folder: str | PathLike[str], settings: Mapping[str, str]
+    ) -> SimulatedBroker:
+        """Its disk is below `folder`, empty."""
+    # Lives
+    def start(self, now_ms: int) -> int:
+        """Begin a life; the broker epoch of a clean shutdown before it, otherwise -1."""
+
+    def kill(self) -> None:
+        """End the process: what it wrote stays."""
+
+    def cut_power(self, seed: int) -> None:
+        """End the process, if it runs; of what was not synced, `seed` decides what survives."""
+
+    def shut_down(self, broker_epoch: int) -> None:
+        """End cleanly."""
+
+    def open_the_rest(self, now_ms: int) -> None:
+        """The image says what this life leads: open the logs on disk, fetch, and propose ISRs from now on."""
+
+    def publish(self, image: Image, now_ms: int) -> list[tuple[bytes, Key]]:
+        """A newer `Image`. Returns the directories that it does not have of this broker's replicas."""
+    # Clients
+    def produce(self, partition: Key, batches: bytes, acks: int, ticket: int, now_ms: int) -> tuple[int, int]:
+        """Error code and end offset. The result of acks -1 follows by `take_acks`."""
+
+    def take_acks(self) -> list[tuple[int, int]]:
+        """Ticket and error code of each append whose result has become known."""
+
+    def consume(self, partition: Key, offset: int, leader_epoch: int, now_ms: int) -> tuple[int, int, bytes]:
+        """Error code, high watermark and committed batches."""
+    # The disk
+    def begin_flush(self) -> int | None:
+        """Begin the next flush that is due; its number."""
+
+    def end_flush(self, number: int, now_ms: int) -> None:
+        """What was written before that flush began is durable."""
+
+    def checkpoint(self) -> None:
+        """Write the checkpoints of the log directory."""
+    # The ISR
+    def check_lag(self, now_ms: int) -> None:
+        """Let leaders propose to remove replicas that lag."""
+
+    def alter_partition_request(self, broker_epoch: int) -> bytes | None:
+        """The body of the next AlterPartition; None while one is in flight or nothing is proposed."""
+
+    def on_alter_partition_response(self, body: bytes | None) -> None:
+        """The body of its answer; None: there was none."""
+    # Following
+    def follow_roles(self, now_ms: int) -> list[int]:
+        """Move partitions to the fetchers of their leaders; the leaders whose request in flight is given up."""
+
+    def leaders(self) -> list[int]:
+        """The leaders that this broker fetches from."""
+
+    def fetch_request(self, leader: int, now_ms: int) -> bytes | None:
+        """The body of the next Fetch; None while a flush is awaited, or when nothing is to be fetched now."""
+
+    def fetch_due_ms(self, leader: int) -> int | None:
+        """When a partition is due that was delayed after an error."""
+
+    def on_fetch_response(self, leader: int, body: bytes, now_ms: int) -> list[tuple[Key, int]]:
+        """Append and truncate; the partitions, with leader epochs, whose offsets are to be asked for."""
+
+    def on_fetch_failed(self, leader: int) -> None:
+        """The request was not answered."""
+
+    def on_leader_offsets(self, leader: int, partition: Key, found: tuple[int, int] | None, now_ms: int) -> None:
+        """Where the leader's log begins and ends; None: it did not say."""
+    # Leading
+    def answer_fetch(self, number: int, body: bytes, now_ms: int) -> bytes | None:
+        """The body of the answer; None: the fetch waits under this number."""
+
+    def woken_fetches(self) -> list[int]:
+        """The waiting fetches that should look again."""
+
+    def look_again(self, number: int, is_late: bool, now_ms: int) -> bytes | None:
+        """The body of the answer; None: it waits on, or was answered. One that is late is answered in any case."""
+
+    def leader_offsets(self, partition: Key, leader_epoch: int) -> tuple[int, int] | None:
+        """Where this leader's log begins and ends; None: it does not lead in this epoch."""
+    # Checks
+    def gauges(self, partition: Key) -> ReplicaGauges | None:
+        """None: the replica is not open."""
+
+    def batches(self, partition: Key, offset: int) -> bytes:
+        """Complete batches from `offset` on, committed or not."""

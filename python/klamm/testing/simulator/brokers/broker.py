@@ -1,0 +1,316 @@
+"""One simulated broker: its life cycle, its engine, and the requests by which it takes part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, assert_never
+
+from klamm._engine.metadata import Image
+from klamm._engine.simulation import SimulatedBroker
+from klamm.broker.lifecycle import (
+    BrokerLifecycle,
+    BrokerState,
+    Effect,
+    Heartbeat,
+    LogDirFailureOverdue,
+    Register,
+    RegistrationOverdue,
+    StateChanged,
+)
+from klamm.controller.operations.nodes import BROKER_HEARTBEAT, BROKER_REGISTRATION
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.features import SUPPORTED_FEATURES
+from klamm.protocol.messages.registration import (
+    BrokerHeartbeatRequest,
+    BrokerRegistrationRequest,
+    Listener,
+    supported,
+)
+from klamm.testing.simulator.brokers.controller import CLUSTER_ID, Asked
+from klamm.testing.simulator.brokers.network import Reply, Request
+from klamm.testing.simulator.brokers.replication import Replication
+
+if TYPE_CHECKING:
+    from klamm.testing.simulator.brokers.history import Key
+    from klamm.testing.simulator.brokers.scene import Scene
+
+REGISTRATION_VERSION: Final = 4
+HEARTBEAT_VERSION: Final = 1
+
+
+class Broker:
+    """A broker that is down, or in one of its lives."""
+
+    def __init__(self, scene: Scene, node_id: int, folder: Path, settings: Mapping[str, str]) -> None:
+        self._scene = scene
+        self.id = node_id
+        self.settings = settings
+        self.directory_id = (1000 + node_id).to_bytes(16, "big")
+        self.engine = SimulatedBroker(node_id, self.directory_id, folder, settings)
+        self.life = 0
+        self.is_up = False
+        self.paused_until_us = 0
+        self.is_serving = False
+        self._previous_epoch = -1
+        self._lifecycle: BrokerLifecycle | None = None
+        self._armed_ms: int | None = None
+        self.applied_end = 0
+        self.image = Image()
+        self.replication = Replication(scene, self)
+
+    # Lives
+
+    def while_alive(self, act: Callable[[], None]) -> Callable[[], None]:
+        """`act`, skipped if this life has ended by then, later if the process is paused then."""
+        life = self.life
+
+        def happen() -> None:
+            if not self.is_up or self.life != life:
+                return
+            if self._scene.now_us < self.paused_until_us:
+                self._scene.at(self.paused_until_us - self._scene.now_us, happen)
+                return
+            act()
+            if self.is_up and self.life == life:
+                self.replication.pump()
+                self._scene.check(self.id)
+
+        return happen
+
+    def later(self, delay_us: int, act: Callable[[], None]) -> None:
+        """Schedule a step of this life."""
+        self._scene.at(delay_us, self.while_alive(act))
+
+    @property
+    def now_ms(self) -> int:
+        """Its clock."""
+        return self._scene.now_us // 1000
+
+    def number(self, key: str) -> int:
+        """A number of its configuration."""
+        return int(self.settings[key])
+
+    @property
+    def epoch(self) -> int:
+        """The broker epoch; -1 before it is registered."""
+        return -1 if self._lifecycle is None else self._lifecycle.broker_epoch
+
+    def start(self) -> None:
+        """Begin a life."""
+        self.life += 1
+        self.is_up, self.is_serving, self.paused_until_us = True, False, 0
+        self.replication = Replication(self._scene, self)
+        self._armed_ms = None
+        self._previous_epoch = self.engine.start(self.now_ms)
+        self._scene.say(f"broker {self.id} starts" + (" after a clean shutdown" if self._previous_epoch >= 0 else ""))
+        self.engine.publish(self.image, self.now_ms)  # its own metadata log ends where it ended before
+        self._incarnation = self._scene.rng.randbytes(16)
+        self._lifecycle = BrokerLifecycle(
+            self.number("broker.heartbeat.interval.ms"),
+            self.number("broker.session.timeout.ms"),
+            60_000_000,
+            60_000_000,
+            self._scene.rng.random,
+        )
+        self.while_alive(self._begin)()
+
+    def _begin(self) -> None:
+        assert self._lifecycle is not None
+        self._carry_out(self._lifecycle.on_start(self.now_ms))
+        self._poll_metadata()
+        self._check_lag()
+        self._checkpoint()
+
+    def kill(self) -> None:
+        """End the process; its files stay."""
+        self._scene.say(f"broker {self.id} is killed")
+        self._end()
+        self.engine.kill()
+
+    def cut_power(self) -> None:
+        """End the machine; what was not synced is lost in part."""
+        self._scene.say(f"the power of broker {self.id} is cut")
+        self._end()
+        self.engine.cut_power(self._scene.rng.randrange(1 << 60))
+
+    def _end(self) -> None:
+        self.is_up = False
+        self._scene.on_ended(self.id)
+
+    def begin_shutdown(self) -> None:
+        """Ask for a controlled shutdown."""
+
+        def begin() -> None:
+            assert self._lifecycle is not None
+            self._carry_out(self._lifecycle.on_shutdown_asked(self.now_ms))
+
+        self.while_alive(begin)()
+
+    def _stop(self) -> None:
+        self._scene.say(f"broker {self.id} stops")
+        epoch = self.epoch
+        self._end()
+        self.engine.shut_down(epoch)
+        self._scene.on_stopped(self.id)
+
+    # The life cycle
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Register():
+                    self._register()
+                case Heartbeat():
+                    self._send_heartbeat(effect)
+                case StateChanged(BrokerState.SHUTTING_DOWN):
+                    self.later(0, self._stop)
+                case StateChanged():
+                    pass
+                case RegistrationOverdue() | LogDirFailureOverdue():
+                    raise AssertionError(f"broker {self.id} gives up: {effect}")
+                case _:
+                    assert_never(effect)
+        self._arm()
+
+    def _arm(self) -> None:
+        assert self._lifecycle is not None
+        due_ms = self._lifecycle.deadline_ms
+        if due_ms is None or due_ms == self._armed_ms:
+            return
+        self._armed_ms = due_ms
+
+        def wake() -> None:
+            if self._armed_ms == due_ms and self._lifecycle is not None:
+                self._armed_ms = None
+                self._carry_out(self._lifecycle.on_timer(self.now_ms))
+
+        self.later(max(0, 1000 * due_ms - self._scene.now_us), wake)
+
+    def ask_controller(
+        self,
+        asked: Asked,
+        on_answer: Callable[[Any], None],
+        on_failure: Callable[[], None],
+        is_lost: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Send a request to the controller."""
+        controller = self._scene.controller
+
+        def ask(reply: Reply) -> None:
+            if not is_lost():
+                controller.ask(asked, reply)
+
+        timeout_us = 1000 * self.number("broker.heartbeat.interval.ms")
+        self._scene.network.call(self, controller, Request(ask, on_answer, on_failure, timeout_us))
+
+    def _register(self) -> None:
+        lifecycle = self._lifecycle
+        assert lifecycle is not None
+        request = BrokerRegistrationRequest(
+            broker_id=self.id,
+            cluster_id=CLUSTER_ID,
+            incarnation_id=self._incarnation,
+            listeners=(Listener("PLAINTEXT", f"broker{self.id}", 9092),),
+            features=supported(SUPPORTED_FEATURES),
+            log_dirs=(self.directory_id,),
+            previous_broker_epoch=self._previous_epoch,
+        )
+
+        def answered(answer: Any) -> None:
+            if answer.error_code is not ErrorCode.NONE:
+                self._carry_out(lifecycle.on_failure(self.now_ms))
+                return
+            self._scene.say(f"broker {self.id} is registered with epoch {answer.broker_epoch}")
+            self._carry_out(lifecycle.on_registered(self.now_ms, answer.broker_epoch))
+            self._carry_out(lifecycle.on_ready(self.now_ms))
+
+        life = self.life
+        self.ask_controller(
+            Asked(BROKER_REGISTRATION, request, REGISTRATION_VERSION),
+            answered,
+            lambda: self._carry_out(lifecycle.on_failure(self.now_ms)),
+            # A known weakness, as in Apache Kafka: a registration that arrives after that of the broker's next
+            # incarnation replaces it, if no heartbeat has come yet.
+            is_lost=lambda: self.life != life,
+        )
+
+    def _send_heartbeat(self, beat: Heartbeat) -> None:
+        lifecycle = self._lifecycle
+        assert lifecycle is not None
+        request = BrokerHeartbeatRequest(
+            self.id, beat.broker_epoch, self.applied_end - 1, beat.want_fence, beat.want_shut_down
+        )
+
+        def answered(answer: Any) -> None:
+            if answer.error_code is not ErrorCode.NONE:
+                self._carry_out(lifecycle.on_failure(self.now_ms))
+                return
+            self._carry_out(
+                lifecycle.on_heartbeat_answer(
+                    self.now_ms,
+                    caught_up=answer.is_caught_up,
+                    fenced=answer.is_fenced,
+                    should_shut_down=answer.should_shut_down,
+                )
+            )
+            self._maybe_serve()
+
+        asked = Asked(BROKER_HEARTBEAT, request, HEARTBEAT_VERSION)
+        self.ask_controller(asked, answered, lambda: self._carry_out(lifecycle.on_failure(self.now_ms)))
+
+    # Metadata
+
+    def _poll_metadata(self) -> None:
+        """Fetch the metadata log again and again."""
+        self.later(1 + self._scene.rng.randrange(2 * self._scene.metadata_poll_us), self._poll_metadata)
+        self.fetch_metadata()
+
+    def fetch_metadata(self) -> None:
+        """Fetch what is committed of the metadata log."""
+        controller = self._scene.controller
+        if controller.committed[0] > self.applied_end:
+            request = Request(lambda reply: reply(controller.committed), self._apply, lambda: None, 100_000)
+            self._scene.network.call(self, controller, request)
+
+    def _apply(self, found: Any) -> None:
+        end, image = found
+        if end <= self.applied_end:
+            return
+        self.applied_end, self.image = end, image
+        unassigned = self.engine.publish(image, self.now_ms)
+        assert not unassigned, f"broker {self.id} has one directory, which the controller assigns: {unassigned}"
+        lifecycle = self._lifecycle
+        assert lifecycle is not None
+        leaving = [image.broker(each) for each in image.broker_ids() if each != self.id]
+        is_another_leaving = any(one is not None and one.in_controlled_shutdown and not one.fenced for one in leaving)
+        self._carry_out(lifecycle.on_published(self.now_ms, is_another_leaving=is_another_leaving))
+        self._maybe_serve()
+
+    def _maybe_serve(self) -> None:
+        own, lifecycle = self.image.broker(self.id), self._lifecycle
+        if self.is_serving or lifecycle is None or lifecycle.state is not BrokerState.RUNNING:
+            return
+        if own is not None and own.epoch == self.epoch and not own.fenced:
+            self.is_serving = True
+            self.engine.open_the_rest(self.now_ms)
+
+    # Leading
+
+    def on_fetch(self, body: bytes, reply: Reply) -> None:
+        """A follower's fetch has arrived."""
+        self.replication.on_fetch(body, reply)
+
+    def leader_offsets(self, key: Key, leader_epoch: int) -> tuple[int, int] | None:
+        """A follower asks where this log begins and ends."""
+        return self.replication.leader_offsets(key, leader_epoch)
+
+    # Periodic work
+
+    def _check_lag(self) -> None:
+        self.later(500 * self.number("replica.lag.time.max.ms"), self._check_lag)
+        self.engine.check_lag(self.now_ms)
+
+    def _checkpoint(self) -> None:
+        self.later(500_000 + self._scene.rng.randrange(2_000_000), self._checkpoint)
+        self.engine.checkpoint()

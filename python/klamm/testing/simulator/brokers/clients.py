@@ -1,0 +1,83 @@
+"""Clients: they produce, and consume what is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from klamm._engine.records import encode_batch
+from klamm.testing.simulator.brokers.history import Key, PartitionHistory, batches_of
+from klamm.testing.simulator.brokers.network import CLIENT, Reply, Request
+from klamm.testing.simulator.invariants import InvariantViolatedError
+
+if TYPE_CHECKING:
+    from klamm._engine.metadata import PartitionInfo
+    from klamm.testing.simulator.brokers.broker import Broker
+    from klamm.testing.simulator.brokers.scene import Scene
+
+TIMEOUT_US: Final = 1_000_000
+
+
+class Clients:
+    """All clients together: each request is independent of the others."""
+
+    id = CLIENT
+
+    def __init__(self, scene: Scene, brokers: dict[int, Broker], histories: dict[Key, PartitionHistory]) -> None:
+        self._scene, self._brokers, self._histories = scene, brokers, histories
+        self._count = 0
+        self.produce_every_us = scene.rng.choice([5_000, 20_000, 100_000])
+
+    def while_alive(self, act: Callable[[], None]) -> Callable[[], None]:
+        """They always live."""
+        return act
+
+    def begin(self) -> None:
+        """Send requests from now on."""
+        self._scene.every(lambda: self.produce_every_us, self._produce)
+        self._scene.every(lambda: 5 * self.produce_every_us, self._consume)
+
+    def _partition(self, key: Key) -> PartitionInfo | None:
+        """The partition, as some broker knows it."""
+        image = self._scene.rng.choice(list(self._brokers.values())).image
+        return image.partition(*key)
+
+    def _produce(self) -> None:
+        scene, rng = self._scene, self._scene.rng
+        key = rng.choice(list(self._histories))
+        partition = self._partition(key)
+        if partition is None or partition.leader < 0:
+            return
+        self._count += 1
+        rows = [(scene.now_us // 1000, None, b"%d.%d" % (self._count, at)) for at in range(rng.randint(1, 3))]
+        batch = encode_batch(rows)
+        acks = rng.choice([-1, -1, -1, 1])
+        broker = self._brokers[partition.leader]
+        self._send(broker, lambda reply: broker.replication.on_produce(key, batch, acks, reply))
+
+    def _send(self, broker: Broker, handle: Callable[[Reply], None]) -> None:
+        request = Request(handle, lambda answer: None, lambda: None, TIMEOUT_US)
+        self._scene.network.call(self, broker, request)
+
+    def _consume(self) -> None:
+        rng = self._scene.rng
+        key = rng.choice(list(self._histories))
+        partition, history = self._partition(key), self._histories[key]
+        if partition is None:
+            return
+        offset = rng.randint(0, history.committed_end)
+        broker = self._brokers[rng.choice(partition.replicas)]  # the leader, or a follower in its rack (KIP-392)
+
+        def consume(reply: Reply) -> None:
+            if not broker.is_serving:
+                return
+            code, _, data = broker.engine.consume(key, offset, -1, broker.now_ms)
+            if code == 0:
+                for batch in batches_of(data):
+                    if batch not in history.committed:
+                        raise InvariantViolatedError(
+                            f"{history.name}: broker {broker.id} returns {batch} to a consumer"
+                        )
+            reply(code)
+
+        self._send(broker, consume)

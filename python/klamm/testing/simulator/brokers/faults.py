@@ -1,0 +1,51 @@
+"""The faults of a simulated cluster of brokers, drawn from the seed so that runs differ (swarm testing)."""
+
+import random
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class BrokerFaults:
+    """Chances are per message or flush; times are in microseconds of simulated time."""
+
+    drop_chance: float = 0.0
+    delay_us_max: int = 2_000
+    slow_message_chance: float = 0.0
+    slow_message_us_max: int = 1_000_000
+    partition_every_us: int = 0  # 0: never
+    crash_every_us: int = 0
+    power_cut_share: float = 0.5  # of the crashes; the others keep the page cache
+    away_us_max: int = 2_000_000  # of a crashed broker
+    pause_every_us: int = 0  # a broker does not run for a while
+    pause_us_max: int = 2_000_000
+    slow_flush_chance: float = 0.0
+    slow_flush_us_max: int = 1_000_000
+    shutdown_every_us: int = 0  # a broker is stopped orderly, and starts again
+    reassign_every_us: int = 0
+    elect_every_us: int = 0  # preferred leaders are elected
+
+    def stop(self) -> None:
+        """Stop all faults; ordinary delays stay."""
+        self.__init__(delay_us_max=min(self.delay_us_max, 20_000))  # type: ignore[misc]
+
+
+def draw(rng: random.Random) -> BrokerFaults:
+    """Faults for a run: each kind is left out in about half of the runs."""
+
+    def maybe(value: float) -> float:
+        return value if rng.random() < 0.5 else 0.0
+
+    return BrokerFaults(
+        drop_chance=maybe(rng.uniform(0.005, 0.1)),
+        delay_us_max=rng.choice([500, 2_000, 20_000, 100_000]),
+        slow_message_chance=maybe(0.02),
+        partition_every_us=int(maybe(rng.uniform(1e6, 5e6))),
+        crash_every_us=int(maybe(rng.uniform(3e5, 3e6))),
+        power_cut_share=rng.random(),
+        away_us_max=rng.choice([20_000, 300_000, 2_000_000]),
+        pause_every_us=int(maybe(rng.uniform(1e6, 5e6))),
+        slow_flush_chance=maybe(rng.uniform(0.01, 0.3)),
+        shutdown_every_us=int(maybe(rng.uniform(1e6, 5e6))),
+        reassign_every_us=int(maybe(rng.uniform(3e5, 3e6))),
+        elect_every_us=int(maybe(rng.uniform(3e5, 3e6))),
+    )

@@ -1,0 +1,98 @@
+"""Requests between nodes: delayed, lost, cut off, or unanswered because a process ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from klamm.testing.simulator.brokers.faults import BrokerFaults
+    from klamm.testing.simulator.timeline import Timeline
+
+CONTROLLER = 0
+CLIENT = -1
+
+Reply = Callable[[Any], None]
+
+
+class Request(NamedTuple):
+    """A request, and what follows. Exactly one of `on_answer` and `on_failure` is called while the sender lives.
+
+    A request that fails may have been handled, and may be handled later.
+    """
+
+    handle: Callable[[Reply], None]
+    """At the target; it may reply later, or never."""
+    on_answer: Callable[[Any], None]
+    on_failure: Callable[[], None]
+    timeout_us: int
+
+
+class Node(Protocol):
+    """A process that sends or receives."""
+
+    id: int
+
+    def while_alive(self, act: Callable[[], None]) -> Callable[[], None]:
+        """`act`, skipped if the process has ended by then."""
+
+
+class Network:
+    """Decides about the fate of each message."""
+
+    def __init__(self, timeline: Timeline, faults: BrokerFaults) -> None:
+        self._timeline, self._faults = timeline, faults
+        self.cut: set[tuple[int, int]] = set()  # (from, to) that messages do not pass
+
+    def call(self, source: Node, target: Node, request: Request) -> None:
+        """Send a request."""
+        done = False
+
+        def end(act: Callable[[], None]) -> None:
+            nonlocal done
+            if not done:
+                done = True
+                act()
+
+        def fail() -> None:
+            end(request.on_failure)
+
+        def reply(answer: Any) -> None:
+            self._carry(
+                target.id, source.id, source.while_alive(lambda: end(lambda: request.on_answer(answer))), broken
+            )
+
+        def broken() -> None:
+            # The connection breaks, which the sender notices soon, or only by its timeout.
+            if self._timeline.rng.random() < 0.5:
+                self._timeline.at(self._delay_us(), source.while_alive(fail))
+
+        self._timeline.at(request.timeout_us, source.while_alive(fail))
+        self._carry(source.id, target.id, target.while_alive(lambda: request.handle(reply)), broken)
+
+    def _carry(self, source_id: int, target_id: int, arrive: Callable[[], None], lose: Callable[[], None]) -> None:
+        if (source_id, target_id) in self.cut or self._timeline.rng.random() < self._faults.drop_chance:
+            lose()
+        else:
+            self._timeline.at(self._delay_us(), arrive)
+
+    def _delay_us(self) -> int:
+        rng, faults = self._timeline.rng, self._faults
+        is_slow = rng.random() < faults.slow_message_chance
+        return 50 + rng.randrange(faults.slow_message_us_max if is_slow else faults.delay_us_max)
+
+    def change_partition(self, ids: list[int]) -> None:
+        """Heal, split into two parts, cut one node off, or cut single directions."""
+        rng = self._timeline.rng
+        kind = rng.randrange(4)
+        if kind == 0:
+            self.cut = set()
+        elif kind == 1:
+            side = {node_id for node_id in ids if rng.random() < 0.5}
+            self.cut = {(a, b) for a in ids for b in ids if (a in side) != (b in side)}
+        elif kind == 2:
+            alone = rng.choice(ids)
+            self.cut = {(a, b) for a in ids for b in ids if a != b and alone in (a, b)}
+        else:
+            self.cut = {(a, b) for a in ids for b in ids if a != b and rng.random() < 0.3}
+        self._timeline.say("messages pass " + ("everywhere" if not self.cut else f"not {sorted(self.cut)}"))

@@ -1,0 +1,118 @@
+"""Runs one seed of simulated brokers: a phase with faults, then one without.
+
+`python -m klamm.testing.simulator --brokers`
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from klamm.testing.simulator.brokers import faults
+from klamm.testing.simulator.brokers.world import BrokerWorld, ClusterPlan
+from klamm.testing.simulator.invariants import InvariantViolatedError
+from klamm.testing.simulator.run import SimulationFailedError
+
+SAFETY_US: Final = 12_000_000
+LIVENESS_US: Final = 60_000_000
+TRACE_LINES_SHOWN: Final = 60
+MEMORY: Final = Path("/dev/shm")  # files of a run need no disk
+SETTINGS: Final = {
+    "broker.heartbeat.interval.ms": "200",
+    "broker.session.timeout.ms": "900",
+    "leader.imbalance.check.interval.seconds": "1",
+    "metadata.max.idle.interval.ms": "2000",
+    "replica.fetch.backoff.ms": "100",
+    "replica.fetch.wait.max.ms": "50",
+    "replica.lag.time.max.ms": "1000",
+    "unclean.leader.election.interval.ms": "1000",
+}
+"""A tenth or less of the defaults, for as many events in less time."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerOutcome:
+    """The result of a run."""
+
+    seed: int
+    broker_count: int
+    event_count: int
+    committed_count: int
+    acknowledged_count: int
+    lives: int
+    highest_epoch: int
+
+
+def play(seed: int, *, directed: faults.BrokerFaults | None = None, trace: list[str] | None = None) -> BrokerOutcome:
+    """Run a seed, with the faults that it draws or with `directed` ones. Raises SimulationFailedError."""
+    rng = random.Random(f"brokers {seed}")
+    drawn = faults.draw(rng)
+    if directed is not None:
+        drawn = replace(directed)
+    plan = _draw_plan(rng)
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
+        world = BrokerWorld(rng, drawn, Path(folder), plan)
+        world.trace = trace
+        world.say(f"seed {seed}: {plan}, {drawn}")
+        logger = logging.getLogger("klamm.controller")
+        level = logger.level
+        logger.setLevel(logging.CRITICAL + 1)  # it warns of the simulated faults
+        try:
+            world.begin()
+            world.run(world.now_us + SAFETY_US)
+            _settle(world)
+        except Exception as error:  # an invariant, or a step that fails
+            raise SimulationFailedError(_report(seed, world, error)) from error
+        finally:
+            logger.setLevel(level)
+            for broker in world.brokers.values():
+                if broker.is_up:
+                    broker.engine.kill()
+    image = world.controller.image
+    partitions = [partition for key in world.keys if (partition := image.partition(*key)) is not None]
+    return BrokerOutcome(
+        seed=seed,
+        broker_count=plan.broker_count,
+        event_count=world.event_count,
+        committed_count=sum(len(history.committed) for history in world.looks.histories.values()),
+        acknowledged_count=world.acknowledged_count,
+        lives=sum(broker.life for broker in world.brokers.values()),
+        highest_epoch=max(partition.leader_epoch for partition in partitions),
+    )
+
+
+def _draw_plan(rng: random.Random) -> ClusterPlan:
+    broker_count = rng.choice([1, 2, 3, 3, 3, 4])
+    replica_count = min(broker_count, rng.choice([1, 2, 3, 3, 3]))
+    return ClusterPlan(
+        broker_count,
+        partition_count=rng.choice([1, 2, 3]),
+        replica_count=replica_count,
+        min_insync_replicas=rng.randint(1, max(1, replica_count - 1)),
+        settings=SETTINGS,
+        features={"metadata.version": 30, "eligible.leader.replicas.version": rng.choice([0, 1])},
+    )
+
+
+def _settle(world: BrokerWorld) -> None:
+    """Without faults every replica joins the ISR, appends are acknowledged, and all logs become equal."""
+    world.heal()
+    wanted = world.acknowledged_count + 10
+    if not world.run(world.now_us + LIVENESS_US, lambda: world.acknowledged_count >= wanted):
+        raise InvariantViolatedError("no append is acknowledged after all faults ended")
+    world.clients.produce_every_us = 0
+    if not world.run(world.now_us + LIVENESS_US, world.is_settled):
+        raise InvariantViolatedError("the replicas do not become equal after all faults ended")
+
+
+def _report(seed: int, world: BrokerWorld, error: Exception) -> str:
+    lines = [
+        f"seed {seed}: {error!r}",
+        f"replay: python -m klamm.testing.simulator --brokers --seed {seed} --trace",
+    ]
+    lines += (world.trace or [])[-TRACE_LINES_SHOWN:]
+    return "\n".join(lines)

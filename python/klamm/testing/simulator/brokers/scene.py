@@ -1,0 +1,58 @@
+"""What the parts of a simulated cluster share: time, random numbers, faults, the network and the controller."""
+
+from __future__ import annotations
+
+import abc
+import random
+from typing import TYPE_CHECKING, Protocol
+
+from klamm.testing.simulator.brokers.network import Network, Node, Reply
+from klamm.testing.simulator.timeline import Timeline
+
+if TYPE_CHECKING:
+    from klamm.testing.simulator.brokers.controller import SimulatedController
+    from klamm.testing.simulator.brokers.faults import BrokerFaults
+    from klamm.testing.simulator.brokers.history import Key
+
+
+class Leader(Node, Protocol):
+    """A broker as its followers see it."""
+
+    def on_fetch(self, body: bytes, reply: Reply) -> None:
+        """A follower's fetch has arrived."""
+
+    def leader_offsets(self, key: Key, leader_epoch: int) -> tuple[int, int] | None:
+        """A follower asks where this log begins and ends."""
+
+
+class Scene(Timeline, abc.ABC):
+    """Everything of a run but the brokers, which report to it by their ids. `world.BrokerWorld` is it."""
+
+    controller: SimulatedController
+
+    def __init__(self, rng: random.Random, faults: BrokerFaults) -> None:
+        super().__init__(rng)
+        self.faults = faults
+        self.network = Network(self, faults)
+        self.metadata_poll_us = rng.choice([2_000, 20_000, 100_000])
+        self.request_timeout_us = 1_000_000
+
+    @abc.abstractmethod
+    def leader(self, broker_id: int) -> Leader:
+        """The broker with this id."""
+
+    @abc.abstractmethod
+    def check(self, broker_id: int) -> None:
+        """A broker took a step: check the invariants."""
+
+    @abc.abstractmethod
+    def on_acked(self, broker_id: int, key: Key, batch: bytes, code: int, end_offset: int) -> None:
+        """A leader answers an append with acks=all."""
+
+    @abc.abstractmethod
+    def on_ended(self, broker_id: int) -> None:
+        """A life of a broker has ended."""
+
+    @abc.abstractmethod
+    def on_stopped(self, broker_id: int) -> None:
+        """A controlled shutdown has ended."""

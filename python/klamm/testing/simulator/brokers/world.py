@@ -1,0 +1,193 @@
+"""A simulated cluster: brokers, a controller, clients, the network between them, and what befalls them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from klamm.controller.operations.topics import CREATE_TOPICS
+from klamm.protocol.apis import APIS
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from klamm.testing.simulator.brokers.broker import Broker
+from klamm.testing.simulator.brokers.clients import Clients
+from klamm.testing.simulator.brokers.controller import Asked, SimulatedController
+from klamm.testing.simulator.brokers.looks import Looks
+from klamm.testing.simulator.brokers.network import CONTROLLER
+from klamm.testing.simulator.brokers.scene import Leader, Scene
+
+if TYPE_CHECKING:
+    from klamm.testing.simulator.brokers.faults import BrokerFaults
+    from klamm.testing.simulator.brokers.history import Key
+
+TOPIC: Final = "t"
+SERVING_US: Final = 60_000_000
+
+
+class ClusterPlan(NamedTuple):
+    """What a run begins with."""
+
+    broker_count: int
+    partition_count: int
+    replica_count: int
+    min_insync_replicas: int
+    settings: Mapping[str, str]
+    features: Mapping[str, int]
+
+
+class BrokerWorld(Scene):
+    """Everything of one run."""
+
+    def __init__(
+        self,
+        rng: random.Random,
+        faults: BrokerFaults,
+        folder: Path,
+        plan: ClusterPlan,
+    ) -> None:
+        super().__init__(rng, faults)
+        self._plan = plan
+        self._folder = folder
+        self.looks = Looks()
+        self.brokers: dict[int, Broker] = {}
+        self.acknowledged_count = 0
+        self._are_faults_over = False
+
+    def begin(self) -> None:
+        """Start everything without faults, and create a topic."""
+        self.controller = SimulatedController(self, self._plan.settings, self._plan.features)
+        self.controller.on_committed = self._on_committed
+        self.clients = Clients(self, self.brokers, self.looks.histories)
+        for node_id in range(1, self._plan.broker_count + 1):
+            self.brokers[node_id] = Broker(self, node_id, self._folder / str(node_id), self._plan.settings)
+            self.brokers[node_id].start()
+        if not self.run(SERVING_US, lambda: all(broker.is_serving for broker in self.brokers.values())):
+            raise AssertionError("the brokers do not serve")
+        config = CreatableTopicConfig("min.insync.replicas", str(self._plan.min_insync_replicas))
+        topic = CreatableTopic(TOPIC, self._plan.partition_count, self._plan.replica_count, configs=(config,))
+        version = APIS[CREATE_TOPICS.api_key].versions[1]
+        self.controller.ask(Asked(CREATE_TOPICS, CreateTopicsRequest((topic,)), version), self._created)
+        self.run(self.now_us + 1_000_000, lambda: bool(self.looks.histories))
+        self.clients.begin()
+        self._begin_faults()
+
+    def _created(self, answer: object) -> None:
+        (result,) = answer.topics  # type: ignore[attr-defined]
+        assert result.error_code is ErrorCode.NONE, result
+        image = self.controller.image
+        topic_id = image.topic_id(TOPIC)
+        assert topic_id is not None
+        for partition in image.partitions(topic_id):
+            self.looks.add((topic_id, partition.index), f"{TOPIC}-{partition.index}")
+
+    @property
+    def keys(self) -> list[Key]:
+        """All partitions."""
+        return list(self.looks.histories)
+
+    # Faults
+
+    def _begin_faults(self) -> None:
+        faults = self.faults
+        self.every(lambda: faults.partition_every_us, self._change_partition)
+        self.every(lambda: faults.crash_every_us, self._crash)
+        self.every(lambda: faults.pause_every_us, self._pause)
+        self.every(lambda: faults.shutdown_every_us, self._shut_down)
+
+    def _change_partition(self) -> None:
+        self.network.change_partition([CONTROLLER, *self.brokers])
+
+    def _running(self) -> Broker | None:
+        up = [broker for broker in self.brokers.values() if broker.is_up]
+        return self.rng.choice(up) if up else None
+
+    def _crash(self) -> None:
+        broker = self._running()
+        if broker is None:
+            return
+        if self.rng.random() < self.faults.power_cut_share:
+            broker.cut_power()
+        else:
+            broker.kill()
+        self._restart_later(broker)
+
+    def _restart_later(self, broker: Broker) -> None:
+        away_us = 1 + (0 if self._are_faults_over else self.rng.randrange(max(1, self.faults.away_us_max)))
+
+        def restart() -> None:
+            if not broker.is_up:
+                broker.start()
+
+        self.at(away_us, restart)
+
+    def _pause(self) -> None:
+        broker = self._running()
+        if broker is not None:
+            broker.paused_until_us = self.now_us + self.rng.randrange(self.faults.pause_us_max)
+            self.say(f"broker {broker.id} is paused until {broker.paused_until_us / 1000:.3f} ms")
+
+    def _shut_down(self) -> None:
+        broker = self._running()
+        if broker is not None and broker.is_serving:
+            broker.begin_shutdown()
+
+    def on_stopped(self, broker_id: int) -> None:
+        """A controlled shutdown has ended."""
+        self._restart_later(self.brokers[broker_id])
+
+    def heal(self) -> None:
+        """End all faults."""
+        self.say("all faults end")
+        self.faults.stop()
+        self._are_faults_over = True
+        self.network.cut = set()
+        for broker in self.brokers.values():
+            if not broker.is_up:
+                broker.start()
+
+    # Events
+
+    def _on_committed(self) -> None:
+        for broker in self.brokers.values():
+            if broker.is_serving:
+                self.at(self.rng.randrange(self.metadata_poll_us), broker.while_alive(broker.fetch_metadata))
+
+    def leader(self, broker_id: int) -> Leader:
+        """The broker with this id."""
+        return self.brokers[broker_id]
+
+    def on_ended(self, broker_id: int) -> None:
+        """A life of a broker has ended."""
+        self.looks.forget(broker_id)
+
+    def on_acked(self, broker_id: int, key: Key, batch: bytes, code: int, end_offset: int) -> None:
+        """A leader answers an append with acks=all."""
+        if code == 0:
+            self.check(broker_id)
+            self.looks.histories[key].check_acked(broker_id, batch, end_offset)
+            self.acknowledged_count += 1
+
+    def check(self, broker_id: int) -> None:
+        """A broker took a step: check the invariants."""
+        self.looks.check(self.brokers[broker_id], self.controller.committed[1])
+
+    # Liveness
+
+    def is_settled(self) -> bool:
+        """Whether every replica is in the ISR, and holds what its leader holds, all of it committed."""
+        image = self.controller.committed[1]
+        for key in self.keys:
+            partition = image.partition(*key)
+            if partition is None or partition.leader < 0 or set(partition.isr) != set(partition.replicas):
+                return False
+            found = [
+                self.brokers[replica].engine.gauges(key)
+                for replica in partition.replicas
+                if self.brokers[replica].is_up
+            ]
+            ends = {(one.log_end_offset, one.high_watermark, one.flushed_offset) for one in found if one is not None}
+            if None in found or len(found) < len(partition.replicas) or len(ends) != 1 or len(set(*ends)) != 1:
+                return False
+        return True

@@ -1,0 +1,166 @@
+//! The partitions that one fetcher follows, with their logs: what to fetch, and what an answer does to them. The connection, the
+//! clock and the waiting for flushes are the caller's.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use klamm_base::ErrorCode;
+use klamm_replica::{FetchedBatches, Partition, Position};
+
+use super::core::{FetcherCore, Key, Plan, Step, step};
+use super::messages::{FetchedPartition, ReplicaFetchAnswer};
+
+/// A change of the partitions of a fetcher.
+pub enum Change {
+    Add(Arc<Partition>),
+    Remove(Key),
+}
+
+/// The time of an event.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// Monotonic.
+    pub now_ms: i64,
+    /// Since 1970.
+    pub wall_ms: i64,
+}
+
+/// The partitions of a fetcher of one leader.
+pub struct FollowedPartitions {
+    leader: i32,
+    core: FetcherCore,
+    partitions: HashMap<Key, Arc<Partition>>,
+    /// Partitions whose log must be flushed before the next request.
+    unflushed: Vec<Arc<Partition>>,
+}
+
+impl FollowedPartitions {
+    /// `backoff_ms`: the longest pause after an error of a partition (`replica.fetch.backoff.ms`).
+    pub fn new(leader: i32, backoff_ms: i64) -> Self {
+        Self { leader, core: FetcherCore::new(backoff_ms), partitions: HashMap::new(), unflushed: Vec::new() }
+    }
+
+    pub fn change(&mut self, change: Change, wall_ms: i64) {
+        match change {
+            Change::Remove(key) => self.remove(key),
+            Change::Add(partition) => self.add(partition, wall_ms),
+        }
+    }
+
+    fn remove(&mut self, key: Key) {
+        self.core.remove(key);
+        self.partitions.remove(&key);
+    }
+
+    fn add(&mut self, partition: Arc<Partition>, wall_ms: i64) {
+        let key = partition.key();
+        let Some(following) = partition.following().filter(|following| following.leader == self.leader) else {
+            return self.remove(key);
+        };
+        match partition.begin_following(following.leader_epoch, wall_ms) {
+            Ok(position) => {
+                self.note_unflushed(&partition, position);
+                self.core.add(key, following.leader_epoch, position);
+                self.partitions.insert(key, partition);
+            }
+            // Its role changed again, of which it notifies, or its directory failed.
+            Err(_) => self.remove(key),
+        }
+    }
+
+    fn note_unflushed(&mut self, partition: &Arc<Partition>, position: Position) {
+        if !position.is_flushed {
+            self.unflushed.push(partition.clone());
+        }
+    }
+
+    /// The partitions to wait for before the next request ([`Partition::is_flushed`]).
+    pub fn take_unflushed(&mut self) -> Vec<Arc<Partition>> {
+        std::mem::take(&mut self.unflushed)
+    }
+
+    /// Whether the next request need not wait for a flush.
+    pub fn is_flushed(&mut self) -> bool {
+        self.unflushed.retain(|partition| !partition.is_flushed());
+        self.unflushed.is_empty()
+    }
+
+    /// See [`FetcherCore::next_plan`]. Everything that was appended must be flushed.
+    pub fn next_plan(&mut self, now_ms: i64) -> Option<Plan> {
+        self.core.next_plan(now_ms)
+    }
+
+    /// When the next delayed partition is due.
+    pub fn due_at_ms(&self) -> Option<i64> {
+        self.core.due_at_ms()
+    }
+
+    /// The request was not answered.
+    pub fn on_lost_connection(&mut self) {
+        self.core.on_lost_connection();
+    }
+
+    /// Appends and truncates as the answer says. Returns the partitions whose offset is not in the leader's log: the caller asks
+    /// the leader where its log begins and ends, see [`FollowedPartitions::on_leader_offsets`].
+    pub fn on_answer(&mut self, answer: ReplicaFetchAnswer, times: Times) -> Vec<Key> {
+        if !self.core.on_session(answer.error, answer.session_id) {
+            return Vec::new();
+        }
+        let mut lost = Vec::new();
+        for fetched in answer.partitions {
+            match step(fetched.error, fetched.diverging) {
+                Step::FindOffsets => lost.push(fetched.key),
+                step => self.on_fetched(&fetched, step, times),
+            }
+        }
+        lost
+    }
+
+    fn on_fetched(&mut self, fetched: &FetchedPartition, step: Step, times: Times) {
+        let key = fetched.key;
+        let Some((partition, epoch)) = self.followed(key) else { return };
+        let moved = match step {
+            Step::Append => {
+                let FetchedPartition { records, high_watermark, log_start_offset, .. } = fetched;
+                let (high_watermark, log_start_offset) = (*high_watermark, *log_start_offset);
+                let batches = FetchedBatches { records, high_watermark, log_start_offset };
+                partition.append_fetched(epoch, &batches, times.wall_ms)
+            }
+            Step::Truncate(at, end_offset) => partition.truncate_diverging(epoch, (at, end_offset), times.wall_ms),
+            Step::Delay | Step::FindOffsets => Err(fetched.error),
+            Step::Stop => return self.remove(key),
+        };
+        self.on_moved(&partition, moved, times.now_ms);
+    }
+
+    fn on_moved(&mut self, partition: &Arc<Partition>, moved: Result<Position, ErrorCode>, now_ms: i64) {
+        let key = partition.key();
+        match moved {
+            Ok(position) => {
+                self.note_unflushed(partition, position);
+                self.core.moved(key, position);
+            }
+            // The directory has failed.
+            Err(ErrorCode::KAFKA_STORAGE_ERROR) => self.remove(key),
+            Err(_) => self.core.delay(key, now_ms),
+        }
+    }
+
+    /// The partition, and the leader epoch in which it is fetched; `None` if it is followed no longer.
+    pub fn followed(&self, key: Key) -> Option<(Arc<Partition>, i32)> {
+        Some((self.partitions.get(&key)?.clone(), self.core.leader_epoch(key)?))
+    }
+
+    /// Where the leader's log begins and ends, for a partition that [`FollowedPartitions::on_answer`] returned; `None` if the leader
+    /// did not say.
+    pub fn on_leader_offsets(&mut self, key: Key, found: Option<(i64, i64)>, times: Times) {
+        let Some((partition, epoch)) = self.followed(key) else { return };
+        match found {
+            Some((start, end)) => {
+                let moved = partition.move_into(epoch, start, end, times.wall_ms);
+                self.on_moved(&partition, moved, times.now_ms);
+            }
+            None => self.core.delay(key, times.now_ms),
+        }
+    }
+}

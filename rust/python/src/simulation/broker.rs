@@ -1,0 +1,235 @@
+//! `SimulatedBroker`: see `simulation.pyi`.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use klamm_base::{ErrorCode, Uuid};
+use klamm_config::Settings;
+use klamm_simulation::{BrokerOptions, Gauges, Lookup, Produced, SimulationError};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::id::Id;
+use crate::metadata::image::Image;
+
+type Key = (Id, i32);
+
+fn failed(error: SimulationError) -> PyErr {
+    PyRuntimeError::new_err(error.to_string())
+}
+
+fn key((topic_id, index): Key) -> (Uuid, i32) {
+    (topic_id.0, index)
+}
+
+fn bytes(py: Python<'_>, body: Option<Vec<u8>>) -> Option<Bound<'_, PyBytes>> {
+    body.map(|body| PyBytes::new(py, &body))
+}
+
+/// See `simulation.pyi`.
+#[pyclass(frozen, get_all, module = "klamm._engine.simulation")]
+pub struct ReplicaGauges {
+    is_leader: bool,
+    leader_epoch: i32,
+    partition_epoch: i32,
+    isr: Vec<i32>,
+    high_watermark: i64,
+    log_start_offset: i64,
+    flushed_offset: i64,
+    log_end_offset: i64,
+    epochs: Vec<(i32, i64)>,
+}
+
+impl From<Gauges> for ReplicaGauges {
+    fn from(gauges: Gauges) -> Self {
+        Self {
+            is_leader: gauges.is_leader,
+            leader_epoch: gauges.leader_epoch,
+            partition_epoch: gauges.partition_epoch,
+            isr: gauges.isr,
+            high_watermark: gauges.high_watermark,
+            log_start_offset: gauges.log_start_offset,
+            flushed_offset: gauges.flushed_offset,
+            log_end_offset: gauges.log_end_offset,
+            epochs: gauges.epochs,
+        }
+    }
+}
+
+/// See `simulation.pyi`.
+#[pyclass(unsendable, module = "klamm._engine.simulation")]
+pub struct SimulatedBroker(klamm_simulation::SimulatedBroker);
+
+#[pymethods]
+impl SimulatedBroker {
+    #[new]
+    fn new(node_id: i32, directory_id: Id, folder: PathBuf, settings: HashMap<String, String>) -> PyResult<Self> {
+        let settings = Settings::new(settings).map_err(|error| PyValueError::new_err(format!("{error:?}")))?;
+        let options = BrokerOptions { node_id, directory_id: directory_id.0, settings };
+        klamm_simulation::SimulatedBroker::new(options, &folder).map(Self).map_err(failed)
+    }
+
+    fn start(&mut self, now_ms: i64) -> PyResult<i64> {
+        self.0.start(now_ms).map_err(failed)
+    }
+
+    fn kill(&mut self) -> PyResult<()> {
+        self.0.kill().map_err(failed)
+    }
+
+    fn cut_power(&mut self, seed: u64) -> PyResult<()> {
+        self.0.cut_power(seed).map_err(failed)
+    }
+
+    fn shut_down(&mut self, broker_epoch: i64) -> PyResult<()> {
+        self.0.shut_down(broker_epoch).map_err(failed)
+    }
+
+    fn open_the_rest(&mut self, now_ms: i64) -> PyResult<()> {
+        self.0.open_the_rest(now_ms).map_err(failed)
+    }
+
+    fn publish(&mut self, image: &Image, now_ms: i64) -> PyResult<Vec<(Id, Key)>> {
+        let unassigned = self.0.publish(image.0.clone(), now_ms).map_err(failed)?;
+        Ok(unassigned.iter().map(|it| (Id(it.directory_id), (Id(it.topic_id), it.partition))).collect())
+    }
+
+    fn produce(
+        &mut self,
+        partition: Key,
+        mut batches: Vec<u8>,
+        acks: i16,
+        ticket: u64,
+        now_ms: i64,
+    ) -> PyResult<(i16, i64)> {
+        match self.0.produce(key(partition), &mut batches, acks, ticket, now_ms).map_err(failed)? {
+            Produced::Appended(end_offset) => Ok((ErrorCode::NONE.0, end_offset)),
+            Produced::Refused(code) => Ok((code.0, -1)),
+        }
+    }
+
+    fn take_acks(&mut self) -> PyResult<Vec<(u64, i16)>> {
+        let acks = self.0.take_acks().map_err(failed)?;
+        Ok(acks.into_iter().map(|(ticket, code)| (ticket, code.0)).collect())
+    }
+
+    fn begin_flush(&mut self) -> PyResult<Option<u64>> {
+        self.0.begin_flush().map_err(failed)
+    }
+
+    fn end_flush(&mut self, number: u64, now_ms: i64) -> PyResult<()> {
+        self.0.end_flush(number, now_ms).map_err(failed)
+    }
+
+    fn checkpoint(&mut self) -> PyResult<()> {
+        self.0.checkpoint().map_err(failed)
+    }
+
+    fn check_lag(&mut self, now_ms: i64) -> PyResult<()> {
+        self.0.check_lag(now_ms).map_err(failed)
+    }
+
+    fn alter_partition_request<'py>(
+        &mut self,
+        py: Python<'py>,
+        broker_epoch: i64,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        Ok(bytes(py, self.0.alter_partition_request(broker_epoch).map_err(failed)?))
+    }
+
+    fn on_alter_partition_response(&mut self, body: Option<&[u8]>) -> PyResult<()> {
+        self.0.on_alter_partition_response(body).map_err(failed)
+    }
+
+    fn follow_roles(&mut self, now_ms: i64) -> PyResult<Vec<i32>> {
+        self.0.follow_roles(now_ms).map_err(failed)
+    }
+
+    fn leaders(&mut self) -> PyResult<Vec<i32>> {
+        self.0.leaders().map_err(failed)
+    }
+
+    fn fetch_request<'py>(
+        &mut self,
+        py: Python<'py>,
+        leader: i32,
+        now_ms: i64,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        Ok(bytes(py, self.0.fetch_request(leader, now_ms).map_err(failed)?))
+    }
+
+    fn fetch_due_ms(&mut self, leader: i32) -> PyResult<Option<i64>> {
+        self.0.fetch_due_ms(leader).map_err(failed)
+    }
+
+    fn on_fetch_response(&mut self, leader: i32, body: Vec<u8>, now_ms: i64) -> PyResult<Vec<(Key, i32)>> {
+        let lookups = self.0.on_fetch_response(leader, body, now_ms).map_err(failed)?;
+        Ok(lookups.iter().map(|lookup| ((Id(lookup.topic_id), lookup.index), lookup.leader_epoch)).collect())
+    }
+
+    fn on_fetch_failed(&mut self, leader: i32) -> PyResult<()> {
+        self.0.on_fetch_failed(leader).map_err(failed)
+    }
+
+    fn leader_offsets(&mut self, partition: Key, leader_epoch: i32) -> PyResult<Option<(i64, i64)>> {
+        let lookup = Lookup { topic_id: partition.0.0, index: partition.1, leader_epoch };
+        Ok(self.0.leader_offsets(lookup).map_err(failed)?.ok())
+    }
+
+    fn on_leader_offsets(
+        &mut self,
+        leader: i32,
+        partition: Key,
+        found: Option<(i64, i64)>,
+        now_ms: i64,
+    ) -> PyResult<()> {
+        let lookup = Lookup { topic_id: partition.0.0, index: partition.1, leader_epoch: -1 };
+        self.0.on_leader_offsets(leader, lookup, found, now_ms).map_err(failed)
+    }
+
+    fn answer_fetch<'py>(
+        &mut self,
+        py: Python<'py>,
+        number: u64,
+        body: Vec<u8>,
+        now_ms: i64,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        Ok(bytes(py, self.0.answer_fetch(number, body, now_ms).map_err(failed)?))
+    }
+
+    fn woken_fetches(&mut self) -> PyResult<Vec<u64>> {
+        self.0.woken_fetches().map_err(failed)
+    }
+
+    fn look_again<'py>(
+        &mut self,
+        py: Python<'py>,
+        number: u64,
+        is_late: bool,
+        now_ms: i64,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        Ok(bytes(py, self.0.look_again(number, is_late, now_ms).map_err(failed)?))
+    }
+
+    fn consume<'py>(
+        &mut self,
+        py: Python<'py>,
+        partition: Key,
+        offset: i64,
+        leader_epoch: i32,
+        now_ms: i64,
+    ) -> PyResult<(i16, i64, Bound<'py, PyBytes>)> {
+        let (code, high_watermark, records) =
+            self.0.consume(key(partition), offset, leader_epoch, now_ms).map_err(failed)?;
+        Ok((code.0, high_watermark, PyBytes::new(py, &records)))
+    }
+
+    fn gauges(&mut self, partition: Key) -> PyResult<Option<ReplicaGauges>> {
+        Ok(self.0.gauges(key(partition)).map_err(failed)?.map(ReplicaGauges::from))
+    }
+
+    fn batches<'py>(&mut self, py: Python<'py>, partition: Key, offset: i64) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, &self.0.batches(key(partition), offset).map_err(failed)?))
+    }
+}

@@ -1,0 +1,331 @@
+//! The simulated broker: its lives on one disk, and the steps of the current life.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use klamm_base::{ErrorCode, LogError, Uuid};
+use klamm_config::Settings;
+use klamm_engine::isr::IsrUpdates;
+use klamm_fetcher::{Assignments, FollowedPartitions};
+use klamm_log::{Event, LockedDir, LogManager, ManagerConfig, OneFlush, Origin};
+use klamm_metadata::MetadataImage;
+use klamm_replica::{Durability, Partition, Replicas, ReplicasOptions, Unassigned};
+use parking_lot::Mutex;
+
+use super::clock::SetClock;
+use super::disk::SimulatedDisk;
+use super::serving::WaitingFetch;
+
+/// Why a step failed. The simulation ends: no step fails in the product either.
+#[derive(Debug, thiserror::Error)]
+pub enum SimulationError {
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error("the simulated disk: {0}")]
+    Disk(#[from] io::Error),
+    #[error("broker {0} is not running")]
+    NotRunning(i32),
+    #[error("{0}")]
+    Reported(String),
+    #[error("malformed message: {0}")]
+    Malformed(String),
+}
+
+/// The parts from which a simulated broker is created.
+pub struct BrokerOptions {
+    pub node_id: i32,
+    pub directory_id: Uuid,
+    pub settings: Settings,
+}
+
+/// The result of an append.
+pub enum Produced {
+    /// Its end offset; an acknowledgement by all follows.
+    Appended(i64),
+    Refused(ErrorCode),
+}
+
+/// What a test may see of a replica.
+#[derive(Clone, Debug)]
+pub struct Gauges {
+    pub is_leader: bool,
+    pub leader_epoch: i32,
+    pub partition_epoch: i32,
+    /// The committed ISR; empty unless it leads.
+    pub isr: Vec<i32>,
+    pub high_watermark: i64,
+    pub log_start_offset: i64,
+    pub flushed_offset: i64,
+    pub log_end_offset: i64,
+    /// Leader epochs of the log with their start offsets.
+    pub epochs: Vec<(i32, i64)>,
+}
+
+/// A broker that is stopped, or in one of its lives.
+pub struct SimulatedBroker {
+    pub(super) options: BrokerOptions,
+    pub(super) clock: Arc<SetClock>,
+    disk: SimulatedDisk,
+    life: Option<Life>,
+}
+
+/// What a process has in memory.
+pub(super) struct Life {
+    pub(super) replicas: Arc<Replicas>,
+    isr: IsrUpdates,
+    pub(super) assignments: Assignments,
+    pub(super) followed: BTreeMap<i32, FollowedPartitions>,
+    acks: Arc<Mutex<Vec<(u64, ErrorCode)>>>,
+    pub(super) waiting: BTreeMap<u64, WaitingFetch>,
+    flushes: BTreeMap<u64, (OneFlush, usize)>,
+    next_flush: u64,
+    reported: Arc<Mutex<Vec<String>>>,
+}
+
+impl SimulatedBroker {
+    /// A stopped broker with an empty disk below `folder`.
+    pub fn new(options: BrokerOptions, folder: &Path) -> Result<Self, SimulationError> {
+        Ok(Self { options, clock: Arc::default(), disk: SimulatedDisk::new(folder)?, life: None })
+    }
+
+    pub(super) fn life(&mut self) -> Result<&mut Life, SimulationError> {
+        self.life.as_mut().ok_or(SimulationError::NotRunning(self.options.node_id))
+    }
+
+    /// Starts a life; returns the broker epoch of the last one if that ended with a clean shutdown, otherwise -1.
+    pub fn start(&mut self, now_ms: i64) -> Result<i64, SimulationError> {
+        assert!(self.life.is_none(), "broker {} runs already", self.options.node_id);
+        self.clock.set(now_ms);
+        let reported: Arc<Mutex<Vec<String>>> = Arc::default();
+        let report = reported.clone();
+        let on_event = Arc::new(move |event| {
+            if let Event::DirFailed { cause, .. } = event {
+                report.lock().push(cause);
+            }
+        });
+        let locked = LockedDir::open(self.disk.root(), self.options.directory_id)?;
+        let config = ManagerConfig {
+            flush_threads: 0,
+            recovery_threads: 1,
+            intervals: None,
+            cleaner: None,
+            ..ManagerConfig::default()
+        };
+        let logs = LogManager::start(vec![locked], config, self.disk.context(), now_ms, on_event)?;
+        let previous_epoch = logs.previous_broker_epoch();
+        let settings = self.options.settings.clone();
+        let replicas = Arc::new(Replicas::new(ReplicasOptions {
+            node_id: self.options.node_id,
+            durability: Durability::of(&settings),
+            settings,
+            logs,
+            is_missing_dirs: false,
+            clock: self.clock.clone(),
+        }));
+        self.life = Some(Life {
+            isr: IsrUpdates::new(replicas.clone()),
+            replicas,
+            assignments: Assignments::default(),
+            followed: BTreeMap::new(),
+            acks: Arc::default(),
+            waiting: BTreeMap::new(),
+            flushes: BTreeMap::new(),
+            next_flush: 0,
+            reported,
+        });
+        Ok(previous_epoch)
+    }
+
+    /// The process ends: what it wrote stays.
+    pub fn kill(&mut self) -> Result<(), SimulationError> {
+        let life = self.life.take().ok_or(SimulationError::NotRunning(self.options.node_id))?;
+        let logs = life.replicas.logs().clone();
+        drop(life);
+        logs.abandon();
+        drop(logs);
+        self.disk.settle();
+        Ok(())
+    }
+
+    /// The machine loses power: of what was not synced, `seed` decides what survives.
+    pub fn cut_power(&mut self, seed: u64) -> Result<(), SimulationError> {
+        if self.life.is_some() {
+            self.kill()?;
+        }
+        Ok(self.disk.cut_power(seed)?)
+    }
+
+    /// A clean shutdown.
+    pub fn shut_down(&mut self, broker_epoch: i64) -> Result<(), SimulationError> {
+        let life = self.life.take().ok_or(SimulationError::NotRunning(self.options.node_id))?;
+        life.replicas.shutdown(broker_epoch);
+        self.disk.settle();
+        Ok(())
+    }
+
+    /// The first image of this life is published: opens the logs on disk. From now on this broker fetches what it follows, and
+    /// proposes ISRs.
+    pub fn open_the_rest(&mut self, now_ms: i64) -> Result<(), SimulationError> {
+        self.clock.set(now_ms);
+        let replicas = self.life()?.replicas.clone();
+        replicas.begin_opening();
+        replicas.changes().isr.notify(|| {});
+        replicas.changes().roles.notify(|| {});
+        let opened = replicas.opened();
+        self.assign(opened)?;
+        let errors = replicas.open_the_rest();
+        self.check(errors)
+    }
+
+    /// Publishes a newer image. Returns the partitions whose directory the image does not contain.
+    pub fn publish(&mut self, image: Arc<MetadataImage>, now_ms: i64) -> Result<Vec<Unassigned>, SimulationError> {
+        self.clock.set(now_ms);
+        let replicas = self.life()?.replicas.clone();
+        let published = replicas.publish(image);
+        if published.has_to_open {
+            replicas.open_followed();
+        }
+        self.check(published.errors)?;
+        Ok(published.unassigned)
+    }
+
+    pub(super) fn check(&mut self, errors: Vec<LogError>) -> Result<(), SimulationError> {
+        if let Some(error) = errors.into_iter().next() {
+            return Err(error.into());
+        }
+        match self.life()?.reported.lock().pop() {
+            Some(reported) => Err(SimulationError::Reported(reported)),
+            None => Ok(()),
+        }
+    }
+
+    /// The partition; opens it if necessary.
+    pub(super) fn partition(
+        &mut self,
+        topic_id: Uuid,
+        index: i32,
+    ) -> Result<Result<Arc<Partition>, ErrorCode>, SimulationError> {
+        Ok(self.life()?.replicas.get(topic_id, index))
+    }
+
+    /// Appends batches of a client. The result of acks -1 is in [`SimulatedBroker::take_acks`], with this `ticket`.
+    pub fn produce(
+        &mut self,
+        (topic_id, index): (Uuid, i32),
+        batches: &mut [u8],
+        acks: i16,
+        ticket: u64,
+        now_ms: i64,
+    ) -> Result<Produced, SimulationError> {
+        self.clock.set(now_ms);
+        let partition = match self.partition(topic_id, index)? {
+            Ok(partition) => partition,
+            Err(code) => return Ok(Produced::Refused(code)),
+        };
+        match partition.append(batches, acks, Origin::Client, now_ms) {
+            Ok(appended) => {
+                if acks == -1 {
+                    let acked = self.life()?.acks.clone();
+                    partition.when_acked(appended.end_offset, Box::new(move |code| acked.lock().push((ticket, code))));
+                }
+                Ok(Produced::Appended(appended.end_offset))
+            }
+            Err(refused) => Ok(Produced::Refused(refused.code)),
+        }
+    }
+
+    /// The appends whose result is known by now.
+    pub fn take_acks(&mut self) -> Result<Vec<(u64, ErrorCode)>, SimulationError> {
+        Ok(std::mem::take(&mut *self.life()?.acks.lock()))
+    }
+
+    /// Begins the next flush that is due; returns its number.
+    pub fn begin_flush(&mut self) -> Result<Option<u64>, SimulationError> {
+        let dir = self.life()?.replicas.logs().dirs()[0].clone();
+        let Some(flush) = dir.flusher().begin_one() else { return Ok(None) };
+        let begun = self.disk.settle();
+        let life = self.life()?;
+        life.next_flush += 1;
+        let number = life.next_flush;
+        life.flushes.insert(number, (flush, begun));
+        Ok(Some(number))
+    }
+
+    /// Ends a flush: what was written before it began is durable.
+    pub fn end_flush(&mut self, number: u64, now_ms: i64) -> Result<(), SimulationError> {
+        self.clock.set(now_ms);
+        self.disk.settle();
+        let life = self.life()?;
+        let Some((flush, begun)) = life.flushes.remove(&number) else { return Ok(()) };
+        life.replicas.logs().dirs()[0].flusher().end_one(flush);
+        self.disk.settle_flush(begun);
+        self.check(Vec::new())
+    }
+
+    /// Writes the checkpoints of the log directory, which its periodic tasks do in the product.
+    pub fn checkpoint(&mut self) -> Result<(), SimulationError> {
+        self.life()?.replicas.logs().checkpoint();
+        self.disk.settle();
+        self.check(Vec::new())
+    }
+
+    /// Lets leaders propose to remove replicas that lag.
+    pub fn check_lag(&mut self, now_ms: i64) -> Result<(), SimulationError> {
+        self.clock.set(now_ms);
+        self.life()?.replicas.check_lag();
+        Ok(())
+    }
+
+    /// See [`IsrUpdates::next_request`].
+    pub fn alter_partition_request(&mut self, broker_epoch: i64) -> Result<Option<Vec<u8>>, SimulationError> {
+        Ok(self.life()?.isr.next_request(broker_epoch))
+    }
+
+    /// See [`IsrUpdates::on_response`].
+    pub fn on_alter_partition_response(&mut self, body: Option<&[u8]>) -> Result<(), SimulationError> {
+        self.life()?.isr.on_response(body);
+        Ok(())
+    }
+
+    /// The state of a replica; `None` if it is not open.
+    pub fn gauges(&mut self, key: (Uuid, i32)) -> Result<Option<Gauges>, SimulationError> {
+        let opened = self.life()?.replicas.opened();
+        let partition = opened.into_iter().find(|partition| partition.key() == key);
+        Ok(partition.map(|partition| {
+            let standing = partition.standing();
+            partition.with(|log| Gauges {
+                is_leader: standing.is_leader,
+                leader_epoch: standing.leader_epoch,
+                partition_epoch: standing.partition_epoch,
+                isr: standing.isr,
+                high_watermark: standing.high_watermark,
+                log_start_offset: log.log_start_offset(),
+                flushed_offset: log.flushed_offset(),
+                log_end_offset: log.log_end_offset(),
+                epochs: log.epochs().to_vec(),
+            })
+        }))
+    }
+
+    /// Complete batches of a replica's log from `offset` on, committed or not.
+    pub fn batches(&mut self, key: (Uuid, i32), offset: i64) -> Result<Vec<u8>, SimulationError> {
+        let opened = self.life()?.replicas.opened();
+        let Some(partition) = opened.into_iter().find(|partition| partition.key() == key) else {
+            return Ok(Vec::new());
+        };
+        Ok(partition.with(|log| {
+            let (mut from, end) = (offset.max(log.log_start_offset()), log.log_end_offset());
+            let mut all = Vec::new();
+            while from < end {
+                // One read ends with its segment.
+                let bytes = log.read(from, usize::MAX >> 1, end, true)?.read()?;
+                let Some(Ok(last)) = klamm_records::batches(&bytes).last() else { break };
+                from = last.header().next_offset();
+                all.extend(bytes);
+            }
+            Ok::<_, LogError>(all)
+        })?)
+    }
+}

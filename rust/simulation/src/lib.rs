@@ -1,0 +1,14 @@
+//! A broker of the simulator: the replicas, logs and fetchers of the product, composed without threads, sockets and clock.
+//!
+//! Every step is a call of [`SimulatedBroker`], and the caller decides the order of all steps and the time of each. Its log directory
+//! is a [`SimulatedDisk`], which loses what was not synced when the power is cut. Nothing depends on a random hash, so that the same
+//! calls always have the same results.
+
+mod broker;
+mod clock;
+mod disk;
+mod fetching;
+mod serving;
+
+pub use broker::{BrokerOptions, Gauges, Produced, SimulatedBroker, SimulationError};
+pub use fetching::Lookup;

@@ -1,0 +1,34 @@
+"""Seeds of simulated brokers, each with all invariants after every step, then liveness (goals R1, R2).
+
+`make test` plays `SIMULATION_BROKER_SEEDS=100` of them. More: `python -m klamm.testing.simulator --brokers`.
+"""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from klamm.testing.simulator.brokers.run import play
+
+SEED_COUNT = int(os.environ.get("KLAMM_SIMULATION_BROKER_SEEDS", "40"))
+SEEDS_EACH = 10
+pytestmark = pytest.mark.timeout(900)  # some seconds, on a machine that does nothing else
+
+
+@pytest.mark.parametrize("first", range(1, SEED_COUNT + 1, SEEDS_EACH))
+def test_every_invariant_holds_and_all_replicas_become_equal(first):
+    for seed in range(first, first + SEEDS_EACH):
+        assert play(seed).acknowledged_count >= 10
+
+
+def test_a_seed_decides_everything_in_every_process():
+    command = [sys.executable, "-m", "klamm.testing.simulator", "--brokers", "--seed", "83", "--trace"]
+    traces = [
+        subprocess.run(
+            command, env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert traces[0] == traces[1]
+    assert len(traces[0]) > 10_000

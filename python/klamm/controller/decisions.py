@@ -6,17 +6,16 @@ Nothing here waits, and only `replay` changes the image that requests are held a
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from klamm._engine.metadata import Image
 from klamm.controller.activation import activation_records
 from klamm.controller.features import Supporters, changed_levels
 from klamm.controller.leadership.elections import BrokerEvent, ElectionManager
 from klamm.controller.leadership.moves import Moves, in_parts
-from klamm.controller.mutation_quotas import Charge, MutationQuotas
+from klamm.controller.mutation_quotas import Charge, MutationQuota, MutationQuotas, Requester
 from klamm.controller.nodes.brokers import BrokerManager
 from klamm.controller.nodes.controllers import register_controller
 from klamm.controller.result import Result
@@ -35,7 +34,6 @@ from klamm.protocol.messages.feature_updates import UpdatableFeatureResult, Upda
 if TYPE_CHECKING:
     from klamm.controller.configs.configs import ConfigManager
     from klamm.controller.features import Supporters
-    from klamm.controller.operations.operation import PendingRequest
     from klamm.controller.topics.topics import TopicManager
     from klamm.protocol.messages.client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
     from klamm.protocol.messages.configs import (
@@ -76,8 +74,6 @@ if TYPE_CHECKING:
         ElectLeadersRequest,
         ElectLeadersResponse,
     )
-
-A = TypeVar("A")
 
 log = logging.getLogger(__name__)
 
@@ -165,20 +161,11 @@ class Decisions:
     # Operations (`klamm.controller.operations`). A KafkaError that they raise refuses the request as a whole.
     # Topics
 
-    def charged(
-        self, asked: PendingRequest[Any], decide: Callable[[Charge], Result[A]], *, strict_since: int
-    ) -> Result[A]:
-        """What `decide` decides, charged to the quota of who asked.
-
-        Strictly from the version of the request on whose clients know THROTTLING_QUOTA_EXCEEDED.
-        """
-        is_strict = asked.api_version >= strict_since
-        who = asked.requester
-        quota = who and self._mutation_quotas.of(self._active().image, who, asked.now_ms, is_strict=is_strict)
-        if not quota:
-            return decide(lambda partition_count: None)
-        result = decide(quota.charge)
-        return result._replace(answer=replace(result.answer, throttle_time_ms=quota.throttle_time_ms))  # type: ignore[type-var]
+    def mutation_quota(self, requester: Requester | None, now_ms: int, *, is_strict: bool) -> MutationQuota | None:
+        """What a request is charged to; None without a limit."""
+        if requester is None:
+            return None
+        return self._mutation_quotas.of(self._active().image, requester, now_ms, is_strict=is_strict)
 
     def create_topics(
         self, request: CreateTopicsRequest, random_bytes: bytes, charge: Charge

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from klamm.controller.operations.operation import Operation
+from klamm.controller.mutation_quotas import Charge
+from klamm.controller.operations.operation import Operation, PendingRequest
+from klamm.controller.result import Result
 from klamm.controller.topics.topics import RANDOM_BYTES_PER_TOPIC
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages import topics
+
+if TYPE_CHECKING:
+    from klamm.controller.decisions import Decisions
+
+A = TypeVar("A", topics.CreateTopicsResponse, topics.DeleteTopicsResponse, topics.CreatePartitionsResponse)
 
 
 def _refuse_create_topics(
@@ -50,11 +59,27 @@ def _refuse_elect_leaders(
     return topics.ElectLeadersResponse(results, code)
 
 
+def _charged(
+    decisions: Decisions, asked: PendingRequest[Any], decide: Callable[[Charge], Result[A]], *, strict_since: int
+) -> Result[A]:
+    """What `decide` decides, charged to the quota of who asked.
+
+    Strictly from the version of the request on whose clients know THROTTLING_QUOTA_EXCEEDED.
+    """
+    is_strict = asked.api_version >= strict_since
+    quota = decisions.mutation_quota(asked.requester, asked.now_ms, is_strict=is_strict)
+    if quota is None:
+        return decide(lambda partition_count: None)
+    result = decide(quota.charge)
+    return result._replace(answer=replace(result.answer, throttle_time_ms=quota.throttle_time_ms))
+
+
 CREATE_TOPICS: Final = Operation(
     ApiKey.CREATE_TOPICS,
     topics.CreateTopicsRequest,
     topics.CreateTopicsResponse,
-    lambda decisions, asked: decisions.charged(
+    lambda decisions, asked: _charged(
+        decisions,
         asked,
         partial(
             decisions.create_topics,
@@ -70,8 +95,8 @@ DELETE_TOPICS: Final = Operation(
     ApiKey.DELETE_TOPICS,
     topics.DeleteTopicsRequest,
     topics.DeleteTopicsResponse,
-    lambda decisions, asked: decisions.charged(
-        asked, partial(decisions.delete_topics, asked.request, asked.api_version), strict_since=5
+    lambda decisions, asked: _charged(
+        decisions, asked, partial(decisions.delete_topics, asked.request, asked.api_version), strict_since=5
     ),
     _refuse_delete_topics,
     timeout_ms=lambda request: request.timeout_ms,
@@ -80,7 +105,8 @@ CREATE_PARTITIONS: Final = Operation(
     ApiKey.CREATE_PARTITIONS,
     topics.CreatePartitionsRequest,
     topics.CreatePartitionsResponse,
-    lambda decisions, asked: decisions.charged(
+    lambda decisions, asked: _charged(
+        decisions,
         asked,
         partial(decisions.create_partitions, asked.request, int.from_bytes(asked.random_bytes(8), "big")),
         strict_since=3,

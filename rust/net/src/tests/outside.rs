@@ -21,13 +21,13 @@ fn a_request_comes_out_whole_and_its_answer_goes_back() {
     assert_eq!(request.address, client.stream.local_addr().expect("an address").ip());
     assert_eq!((request.principal, request.is_on_controller), (Principal::ANONYMOUS, false));
     assert_eq!(request.deadline - request.arrived, Duration::from_secs(60));
-    assert!(fixture.server.answer(request.handle, Reply::Body(Bytes::from_static(b"done"))));
-    assert_eq!(client.receive(), (42, b"\x00done".to_vec()));
+    assert!(fixture.server.answer(request.handle, Reply::Body(Bytes::from_static(b"\0\0\0\0done"))));
+    assert_eq!(client.receive(), (42, b"\0\0\0\0\0done".to_vec()));
     // Versions that are not flexible have no tagged fields in the header.
     client.send(CREATE_TOPICS, 4, 43, b"");
     let request = fixture.request();
-    assert!(fixture.server.answer(request.handle, Reply::Body(Bytes::from_static(b"done"))));
-    assert_eq!(client.receive(), (43, b"done".to_vec()));
+    assert!(fixture.server.answer(request.handle, Reply::Body(Bytes::from_static(b"\0\0\0\0done"))));
+    assert_eq!(client.receive(), (43, b"\0\0\0\0done".to_vec()));
     assert!(!fixture.server.answer(request.handle, Reply::Body(Bytes::new())));
 }
 

@@ -115,7 +115,7 @@ fn a_measured_request_is_recorded_under_each_of_its_times_once_its_answer_is_sen
     let spec = FetchSpec { max_wait_ms: 50, partitions: &[(1, 0, LIMIT)], ..FetchSpec::default() };
     client.call(FETCH, 13, &fetch(&spec));
     client.send(CREATE_TOPICS, 5, 6, b"body");
-    fixture.server.answer(fixture.request().handle, Reply::Body(Bytes::from_static(b"done")));
+    fixture.server.answer(fixture.request().handle, Reply::Body(Bytes::from_static(b"\0\0\0\0done")));
     client.receive();
     client.send(PRODUCE, 9, 7, &produce(0, 1000, &[(0, &batch(1, 10))]));
     let count = |name: &str| found(&fixture).get(name).map_or(0, |(count, _)| *count);

@@ -160,6 +160,41 @@ fn a_replica_that_holds_everything_since_the_epoch_began_is_proposed_and_counts_
 }
 
 #[test]
+fn what_is_committed_is_not_enough_to_join() {
+    let mut rig = Rig::new(1);
+    rig.append(10);
+    rig.assign(0, 1, 1, &[0, 2]);
+    rig.effects = Effects::default();
+    rig.fetch(1, 9).expect("a replica");
+    assert_eq!((rig.core.high_watermark(), rig.proposed()), (0, None), "a record of an earlier leader is missing");
+    rig.fetch(1, 10).expect("a replica");
+    assert_eq!(rig.proposed(), Some(vec![0, 2, 1]));
+}
+
+#[test]
+fn the_high_watermark_stays_within_the_log() {
+    let mut rig = Rig::new(1);
+    rig.append(10);
+    rig.assign(1, 1, 1, &[1, 0]);
+    rig.core.on_leader_high_watermark(12, &rig.offsets, &mut rig.effects);
+    assert_eq!(rig.core.high_watermark(), 10, "the leader has more than was fetched");
+    (rig.offsets.end, rig.offsets.counted) = (7, 7);
+    rig.core.on_truncated(&rig.offsets);
+    assert_eq!(rig.core.high_watermark(), 7);
+    rig.offsets = LogOffsets { start: 20, end: 20, counted: 20 };
+    rig.core.on_truncated(&rig.offsets);
+    assert_eq!(rig.core.high_watermark(), 20, "the log begins above it");
+    // A checkpoint may state more than the log of a new leader contains, or less than its start.
+    for (checkpointed, expected) in [(30, 10), (2, 5)] {
+        let mut rig = Rig::new(1);
+        rig.core = PartitionCore::new(0, LAG_MAX_MS, checkpointed, 1);
+        rig.offsets = LogOffsets { start: 5, end: 10, counted: 10 };
+        rig.assign(0, 1, 1, &[0, 1]);
+        assert_eq!(rig.core.high_watermark(), expected);
+    }
+}
+
+#[test]
 fn a_fenced_or_restarted_broker_does_not_join() {
     for (standing, epoch) in [
         (Some(BrokerStanding { epoch: 101, is_active: false }), 101),
@@ -356,6 +391,9 @@ fn an_append_waits_for_the_high_watermark_and_a_shrunk_isr_is_reported() {
     rig.assign(0, 1, 2, &[0]);
     assert_eq!(rig.core.ack_result(5), Some(ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND));
     assert_eq!(rig.core.ack_result(6), None);
+    // A member that is proposed counts, because it holds everything.
+    rig.fetch(1, 5).expect("a replica");
+    assert_eq!(rig.core.ack_result(5), Some(ErrorCode::NONE));
 }
 
 #[test]

@@ -40,6 +40,10 @@ impl Brokers for Active {
     fn standing(&self, _broker_id: i32) -> Option<BrokerStanding> {
         Some(BrokerStanding { epoch: 1, is_active: true })
     }
+
+    fn is_in_rack(&self, _broker_id: i32, _rack: &str) -> bool {
+        false
+    }
 }
 
 /// Nothing waits.

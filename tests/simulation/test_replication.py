@@ -9,10 +9,12 @@ import sys
 
 import pytest
 
+from klamm.testing.simulator.brokers.faults import BrokerFaults
 from klamm.testing.simulator.brokers.run import play
 
 SEED_COUNT = int(os.environ.get("KLAMM_SIMULATION_BROKER_SEEDS", "40"))
 SEEDS_EACH = 10
+CRASHES = BrokerFaults(crash_every_us=400_000, power_cut_share=0.7, away_us_max=20_000, slow_flush_chance=0.2)
 pytestmark = pytest.mark.timeout(900)  # some seconds, on a machine that does nothing else
 
 
@@ -20,6 +22,11 @@ pytestmark = pytest.mark.timeout(900)  # some seconds, on a machine that does no
 def test_every_invariant_holds_and_all_replicas_become_equal(first):
     for seed in range(first, first + SEEDS_EACH):
         assert play(seed).acknowledged_count >= 10
+
+
+def test_crashes_in_quick_succession():
+    """Lives that end before their logs are recovered, and logs that end before a flush."""
+    assert sum(play(seed, directed=CRASHES).lives for seed in range(1, 6)) > 100
 
 
 def test_a_seed_decides_everything_in_every_process():

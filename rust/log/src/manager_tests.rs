@@ -19,13 +19,20 @@ pub(super) struct Owner {
     state: FlushState,
     log: Mutex<Option<Log>>,
     sender: Mutex<Sender<i64>>,
+    /// Its leader has told a follower of a high watermark.
+    high_watermark: Mutex<Option<i64>>,
 }
 
 impl Owner {
     fn new(log: Log) -> (Arc<Self>, Receiver<i64>) {
         let (sender, flushed) = channel();
         (
-            Arc::new(Self { state: FlushState::default(), log: Mutex::new(Some(log)), sender: Mutex::new(sender) }),
+            Arc::new(Self {
+                state: FlushState::default(),
+                log: Mutex::new(Some(log)),
+                sender: Mutex::new(sender),
+                high_watermark: Mutex::default(),
+            }),
             flushed,
         )
     }
@@ -48,7 +55,7 @@ impl LogOwner for Owner {
         let _ = self.sender.lock().send(flushed);
     }
     fn high_watermark(&self) -> i64 {
-        self.log.lock().as_ref().map_or(0, Log::flushed_offset)
+        self.high_watermark.lock().unwrap_or_else(|| self.log.lock().as_ref().map_or(0, Log::flushed_offset))
     }
     fn with_log(&self, work: &mut dyn FnMut(&mut Log)) {
         work(self.log.lock().as_mut().expect("online"));
@@ -172,6 +179,26 @@ fn an_unclean_end_is_checked_from_the_recovery_point_on() {
     assert_eq!(recovery.segments_checked, 1);
     assert_eq!((log.log_end_offset(), log.flushed_offset()), (6, 6));
     assert_eq!(read_all(&mut log, 0), expected);
+}
+
+#[test]
+fn a_checkpointed_high_watermark_is_durable() {
+    let dir = tempdir().expect("temporary directory");
+    let without_threads = ManagerConfig { flush_threads: 0, ..ManagerConfig::default() };
+    let (manager, _events) = start_with(&[dir.path()], without_threads);
+    let (owner, _flushed) = create(&manager, 0, "a");
+    owner.append();
+    *owner.high_watermark.lock() = Some(2);
+    let checkpointed = || {
+        manager.checkpoint();
+        fs::read_to_string(dir.path().join("replication-offset-checkpoint")).expect("written")
+    };
+    // After a power cut, recovery would go on at offset 2 without the records before it.
+    assert_eq!(checkpointed(), "0\n1\na 0 0\n");
+    manager.dirs()[0].flusher().mark_dirty(&(owner.clone() as Arc<dyn LogOwner>));
+    let flush = manager.dirs()[0].flusher().begin_one().expect("it is dirty");
+    manager.dirs()[0].flusher().end_one(flush);
+    assert_eq!(checkpointed(), "0\n1\na 0 2\n");
 }
 
 #[test]

@@ -58,6 +58,8 @@ def _is_of_klamm(name: str) -> bool:
             return True
     except ModuleNotFoundError:
         pass
+    except ValueError:
+        return True  # a module of the engine: it is imported, and has no file of its own
     return any(f'"{name}"' in file.read_text() for file in Path(ROOT / "rust/config/src").rglob("klamm.rs"))
 
 

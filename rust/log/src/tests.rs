@@ -610,3 +610,18 @@ fn a_batch_that_is_repeated_after_a_start_is_recognized_beyond_the_snapshot() {
         assert_eq!(log.producers.get(7).batches().len(), 5);
     }
 }
+
+#[test]
+fn a_truncation_removes_epochs_and_moves_a_start_above_it_back() {
+    for (start, epochs) in [(0, vec![(0, 0), (1, 1)]), (3, Vec::new())] {
+        let dir = tempdir().expect("temporary directory");
+        let mut log = create(&dir.path().join("t-0"), config());
+        for epoch in 0..4 {
+            log.append_as_leader(&mut batch(&BatchSpec::default()), epoch, 0, Origin::Client).expect("append");
+        }
+        log.advance_log_start(start);
+        assert!(log.truncate_to(2, 0).expect("truncate"));
+        assert_eq!((log.log_start_offset(), log.log_end_offset()), (start.min(2), 2));
+        assert_eq!(log.epochs(), epochs);
+    }
+}

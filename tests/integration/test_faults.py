@@ -144,6 +144,7 @@ def upgrade_kraft_version(loaded: LoadedCluster) -> None:
 CONTROLLER: Final[dict[str, Reach]] = {
     "on_leader": LoadedCluster.resign,
     "on_not_leader": LoadedCluster.resign,
+    "applied": LoadedCluster.create_topic,
     "replay": LoadedCluster.create_topic,
     "on_quorum": lambda loaded: loaded.ask_controller(ApiKey.UPDATE_FEATURES),
     "on_kraft_version": upgrade_kraft_version,

@@ -1,4 +1,4 @@
-"""A proxy in front of a node's port, whose connections a test cuts: what is sent is lost, and nobody is told."""
+"""A proxy in front of a node's port, whose connections a test cuts: what is sent is lost, and neither side notices."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ pub(super) struct Owner {
     state: FlushState,
     log: Mutex<Option<Log>>,
     sender: Mutex<Sender<i64>>,
-    /// Its leader has told a follower of a high watermark.
+    /// The high watermark that the leader sent; `None` until then.
     high_watermark: Mutex<Option<i64>>,
 }
 

@@ -241,7 +241,7 @@ fn files_of_an_earlier_topic_of_the_name_are_kept_beside() {
 }
 
 #[test]
-fn in_the_background_strays_are_set_aside_whoever_leads() {
+fn in_the_background_strays_are_set_aside_on_leaders_and_followers() {
     let dir = tempdir().expect("a folder");
     for (name, topic) in [("t-0", OTHER_TEXT), ("t-1", OWN_TEXT), ("gone-0", OTHER_TEXT)] {
         left_behind(dir.path(), name, topic);

@@ -167,7 +167,7 @@ impl History {
     }
 
     /// Continues within the log of a leader that begins above this one's end.
-    pub fn start_anew(&mut self, key: &Key, rng: &mut Rng) {
+    pub fn start_again_empty(&mut self, key: &Key, rng: &mut Rng) {
         let expected = self.expected(key);
         if expected.is_planned() {
             return;

@@ -111,7 +111,7 @@ impl History {
             56..62 => self.flush_meanwhile(key, rng),
             62..66 => self.begin_epoch(key, rng),
             66..72 => self.truncate(key, rng),
-            72 => self.start_anew(key, rng),
+            72 => self.start_again_empty(key, rng),
             73..77 => self.delete_records(key, rng),
             77..84 => self.checkpoint(rng),
             84..88 => self.open_or_create(rng),

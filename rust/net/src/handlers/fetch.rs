@@ -42,7 +42,7 @@ pub struct WaitingFetch {
     connection: Arc<Link>,
     context: Context,
     limits: Limits,
-    /// Whom it counts for, if quotas exist; a follower's fetch counts for nobody.
+    /// The client whose quota counts it; `None` for a follower, and while there are no quotas.
     client: Option<QuotaClient>,
     pub deadline: Instant,
     waiter: Option<Arc<FetchWaiter>>,

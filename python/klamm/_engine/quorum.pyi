@@ -83,7 +83,7 @@ class MetadataLog:
     def read_snapshot(self, end_offset: int, epoch: int, position: int, max_bytes: int) -> bytes | None:
         """Bytes of a finished snapshot; None: there is no such snapshot."""
     def append_snapshot_slice(self, end_offset: int, epoch: int, position: int, data: bytes) -> None:
-        """Keep a slice of the leader's snapshot; position 0 begins anew. ValueError: not the next, nothing kept."""
+        """Keep a slice of the leader's snapshot; position 0 starts over. ValueError: not the next, nothing kept."""
     def check_received_snapshot(self, on_done: Callable[[str | None], None]) -> None:
         """Check every batch of it and make it durable; `on_done(error)` is called on a thread of the engine."""
     def received_snapshot_path(self) -> str | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from klamm.raft.events import PeerRefused
 from klamm.testing.simulator import descriptions as words
 from klamm.testing.simulator.connections import ANY_PORT
+from klamm.testing.simulator.cuts import describe_cut, draw_cut
 
 if TYPE_CHECKING:
     from klamm.testing.simulator.connections import Dialed
@@ -46,19 +47,8 @@ class Network:
 
     def change_partition(self) -> None:
         """Heal, split into two parts, cut one replica off, or cut single directions."""
-        ids, rng = list(self._simulation.replicas), self._simulation.rng
-        kind = rng.randrange(4)
-        if kind == 0:
-            self.cut = set()
-        elif kind == 1:
-            side = {node_id for node_id in ids if rng.random() < 0.5}
-            self.cut = {(a, b) for a in ids for b in ids if (a in side) != (b in side)}
-        elif kind == 2:
-            alone = rng.choice(ids)
-            self.cut = {(a, b) for a in ids for b in ids if a != b and alone in (a, b)}
-        else:
-            self.cut = {(a, b) for a in ids for b in ids if a != b and rng.random() < 0.3}
-        self._simulation.say("messages pass " + ("everywhere" if not self.cut else f"not {sorted(self.cut)}"))
+        self.cut = draw_cut(list(self._simulation.replicas), self._simulation.rng)
+        self._simulation.say(describe_cut(self.cut))
 
     def dial(self, asker: SimulatedReplica, node_id: int, port: int, on_dialed: Dialed) -> None:
         """Try to connect: the process accepts, its host refuses, or there is no reply."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from klamm.testing.simulator.cuts import describe_cut, draw_cut
+
 if TYPE_CHECKING:
     from klamm.testing.simulator.brokers.faults import BrokerFaults
-    from klamm.testing.simulator.timeline import Timeline
+from klamm.testing.simulator.timeline import Timeline
 
 CONTROLLER = 0
 CLIENT = -1
@@ -83,16 +85,5 @@ class Network:
 
     def change_partition(self, ids: list[int]) -> None:
         """Heal, split into two parts, cut one node off, or cut single directions."""
-        rng = self._timeline.rng
-        kind = rng.randrange(4)
-        if kind == 0:
-            self.cut = set()
-        elif kind == 1:
-            side = {node_id for node_id in ids if rng.random() < 0.5}
-            self.cut = {(a, b) for a in ids for b in ids if (a in side) != (b in side)}
-        elif kind == 2:
-            alone = rng.choice(ids)
-            self.cut = {(a, b) for a in ids for b in ids if a != b and alone in (a, b)}
-        else:
-            self.cut = {(a, b) for a in ids for b in ids if a != b and rng.random() < 0.3}
-        self._timeline.say("messages pass " + ("everywhere" if not self.cut else f"not {sorted(self.cut)}"))
+        self.cut = draw_cut(ids, self._timeline.rng)
+        self._timeline.say(describe_cut(self.cut))

@@ -19,6 +19,7 @@ from klamm.broker.lifecycle import (
     StateChanged,
 )
 from klamm.controller.operations.nodes import BROKER_HEARTBEAT, BROKER_REGISTRATION
+from klamm.controller.operations.replicas import ALTER_PARTITION
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.features import SUPPORTED_FEATURES
 from klamm.protocol.messages.registration import (
@@ -202,7 +203,8 @@ class Broker:
                 controller.ask(asked, reply)
 
         timeout_us = 1000 * self.number("broker.heartbeat.interval.ms")
-        self._scene.network.call(self, controller, Request(ask, on_answer, on_failure, timeout_us))
+        may_repeat = asked.operation is ALTER_PARTITION
+        self._scene.network.call(self, controller, Request(ask, on_answer, on_failure, timeout_us, may_repeat))
 
     def _register(self) -> None:
         lifecycle = self._lifecycle
@@ -262,8 +264,8 @@ class Broker:
     # Metadata
 
     def _poll_metadata(self) -> None:
-        """Fetch the metadata log again and again."""
-        self.later(1 + self._scene.rng.randrange(2 * self._scene.metadata_poll_us), self._poll_metadata)
+        """Fetch the metadata log again and again: what is committed is fetched sooner, unless messages are lost."""
+        self.later(50_000 + self._scene.rng.randrange(200_000), self._poll_metadata)
         self.fetch_metadata()
 
     def fetch_metadata(self) -> None:

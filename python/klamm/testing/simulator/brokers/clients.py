@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from klamm._engine.records import encode_batch
 from klamm.testing.simulator.brokers.history import Key, PartitionHistory, batches_of
 from klamm.testing.simulator.brokers.network import CLIENT, Reply, Request
-from klamm.testing.simulator.invariants import InvariantViolatedError
 
 if TYPE_CHECKING:
     from klamm._engine.metadata import PartitionInfo
@@ -73,11 +72,7 @@ class Clients:
                 return
             code, _, data = broker.engine.consume(key, offset, -1, broker.now_ms)
             if code == 0:
-                for batch in batches_of(data):
-                    if batch not in history.committed:
-                        raise InvariantViolatedError(
-                            f"{history.name}: broker {broker.id} returns {batch} to a consumer"
-                        )
+                history.check_consumed(broker.id, batches_of(data))
             reply(code)
 
         self._send(broker, consume)

@@ -42,6 +42,7 @@ class SimulatedController:
         self.images: list[tuple[int, Image]] = [(0, Image())]  # end offset and image, for each batch
         self.committed_count = 1  # of these
         self.on_committed: Callable[[], None] = lambda: None
+        self.on_appended: Callable[[Image, Image], None] = lambda before, after: None
         self._armed_ms: int | None = None
         bootstrap = [encode(FeatureLevelRecord(name=name, feature_level=level), 0) for name, level in features.items()]
         self._carry_out(self.controller.on_leader(self.now_ms, self.image, 0, bootstrap, 0))
@@ -89,7 +90,9 @@ class SimulatedController:
             for record in records:
                 self._timeline.say(f"controller: {decode(record)}")
         self.controller.replay(records, first_offset)
-        self.images.append((first_offset + len(records), image.apply(records)))
+        after = image.apply(records)
+        self.images.append((first_offset + len(records), after))
+        self.on_appended(image, after)
         count = len(self.images)
 
         def commit() -> None:

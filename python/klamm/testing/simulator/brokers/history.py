@@ -6,6 +6,7 @@ Sources: the model of KIP-966 (`kip_966.tla`), KIP-101, KIP-279; `ReplicaManager
 from __future__ import annotations
 
 from bisect import bisect_left
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from klamm._engine.records import record_batches
@@ -43,12 +44,18 @@ class PartitionHistory:
     2. Committed batches are never changed.
     3. Leader completeness: a leader holds all that was committed in earlier epochs.
     4. One leader per leader epoch.
+
+    An unclean election may lose what its leader lacks: from its epoch on, what that leader holds is committed, and what
+    leaders of earlier epochs commit from then on is lost as well.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.committed: list[BatchAt] = []
         self.committed_epoch = -1  # the highest leader epoch that has committed something
+        self.lost: set[BatchAt] = set()
+        self._unclean_epoch = -1  # of the newest unclean election
+        self._survived_epoch = -1  # of the newest one whose leader has been seen
         self._known: dict[tuple[int, int], tuple[bytes, int]] = {}  # by offset and epoch: content, and the batch before
         self._leaders: dict[int, int] = {}
 
@@ -56,6 +63,10 @@ class PartitionHistory:
     def committed_end(self) -> int:
         """The offset after the last committed batch."""
         return self.committed[-1].end_offset if self.committed else 0
+
+    def on_unclean_election(self, leader_epoch: int) -> None:
+        """The controller elects a leader that may lack committed batches."""
+        self._unclean_epoch = leader_epoch
 
     def check_log(self, broker_id: int, chain: list[BatchAt], start: int) -> None:
         """The batches of that broker's log from number `start` on are new, or equal to those elsewhere."""
@@ -75,10 +86,18 @@ class PartitionHistory:
             raise InvariantViolatedError(
                 f"{self.name}: brokers {self._leaders[epoch]} and {broker_id} lead epoch {epoch}"
             )
+        if epoch < self._unclean_epoch:
+            self._lose_of_old_leader(gauges, chain)
+            return
+        if self._survived_epoch < self._unclean_epoch:
+            self._survived_epoch = self._unclean_epoch
+            self._lose_all_but(chain, gauges.flushed_offset)
         if epoch >= self.committed_epoch:
             self._check_complete(f"broker {broker_id}, which leads epoch {epoch},", chain)
+        # Above what it has flushed, a leader only knows of what others have committed before it.
+        committed_end = min(gauges.high_watermark, gauges.flushed_offset)
         for batch in chain[len(self.committed) :]:
-            if batch.end_offset > gauges.high_watermark:
+            if batch.end_offset > committed_end:
                 break
             self.committed.append(batch)
             self.committed_epoch = max(self.committed_epoch, epoch)
@@ -89,6 +108,21 @@ class PartitionHistory:
             raise InvariantViolatedError(
                 f"{self.name}: broker {broker_id} commits {chain[count - 1]} instead of {self.committed[count - 1]}"
             )
+
+    def _lose_of_old_leader(self, gauges: ReplicaGauges, chain: list[BatchAt]) -> None:
+        for at in range(len(chain) - 1, -1, -1):
+            batch = chain[at]
+            if batch in self.lost or (at < len(self.committed) and self.committed[at] == batch):
+                break
+            if batch.end_offset <= gauges.high_watermark:
+                self.lost.add(batch)
+
+    def _lose_all_but(self, chain: list[BatchAt], flushed_offset: int) -> None:
+        count = min(len(chain), len(self.committed))
+        while count and (chain[count - 1] != self.committed[count - 1] or chain[count - 1].end_offset > flushed_offset):
+            count -= 1
+        self.lost.update(self.committed[count:])
+        del self.committed[count:]
 
     def _check_complete(self, who: str, chain: list[BatchAt]) -> None:
         count = len(self.committed)
@@ -102,21 +136,38 @@ class PartitionHistory:
 
     def check_member(self, broker_id: int, gauges: ReplicaGauges) -> None:
         """A member of the ISR holds all that is committed, on its disk."""
-        if gauges.flushed_offset < self.committed_end:
+        if self._survived_epoch == self._unclean_epoch and gauges.flushed_offset < self.committed_end:
             raise InvariantViolatedError(
                 f"{self.name}: broker {broker_id} is in the ISR with {gauges.flushed_offset} flushed, "
                 f"and {self.committed_end} is committed"
             )
 
-    def check_acked(self, broker_id: int, content: bytes, end_offset: int) -> None:
+    def check_acked(self, broker_id: int, gauges: ReplicaGauges, content: bytes, end_offset: int) -> None:
         """What is acknowledged by all is committed."""
-        at = bisect_left(self.committed, end_offset, key=lambda batch: batch.end_offset)
+        if gauges.leader_epoch < self._unclean_epoch:
+            return
+        at = bisect_left(self.committed, end_offset, key=_end)
         found = self.committed[at] if at < len(self.committed) else None
         if found is None or found.end_offset != end_offset or not same_records(found.content, content):
             raise InvariantViolatedError(
                 f"{self.name}: broker {broker_id} acknowledges the batch up to {end_offset}, which is not committed "
                 f"({self.committed_end} is)"
             )
+
+    def check_consumed(self, broker_id: int, batches: list[BatchAt]) -> None:
+        """What a consumer receives is committed, or was committed once and is lost."""
+        if not batches:
+            return
+        at = bisect_left(self.committed, batches[0].end_offset, key=_end)
+        if self.committed[at : at + len(batches)] == batches:
+            return
+        known = self.lost.union(self.committed)
+        for batch in batches:
+            if batch not in known:
+                raise InvariantViolatedError(f"{self.name}: broker {broker_id} returns {batch} to a consumer")
+
+
+_end = attrgetter("end_offset")
 
 
 def same_records(one: bytes, other: bytes) -> bool:

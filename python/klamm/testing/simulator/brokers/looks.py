@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from klamm.testing.simulator.brokers.history import BatchAt, Key, PartitionHistory, batches_of
+from klamm.testing.simulator.invariants import InvariantViolatedError
 
 if TYPE_CHECKING:
-    from klamm._engine.metadata import Image
+    from klamm._engine.metadata import Image, PartitionInfo
     from klamm._engine.simulation import ReplicaGauges
     from klamm.testing.simulator.brokers.broker import Broker
 
@@ -27,11 +28,21 @@ class Looks:
         """A life has ended; the next one reads its logs from the disk."""
         self._chains.pop(broker_id, None)
 
+    def on_appended(self, before: Image, after: Image) -> None:
+        """The controller appended records. Raises InvariantViolatedError."""
+        for key, history in self.histories.items():
+            was, is_ = before.partition(*key), after.partition(*key)
+            if is_ is not None:
+                check_members_are_active(history.name, after, is_)
+            if was is not None and is_ is not None and is_unclean_election(was, is_):
+                history.on_unclean_election(is_.leader_epoch)
+
     def check(self, broker: Broker, committed_image: Image) -> None:
         """A broker took a step. Raises InvariantViolatedError."""
         for key, history in self.histories.items():
             gauges = broker.engine.gauges(key)
             if gauges is None:
+                self._chains.get(broker.id, {}).pop(key, None)  # its log is deleted, or not open yet
                 continue
             chain, start = self._read(broker, key, gauges)
             history.check_log(broker.id, chain, start)
@@ -55,6 +66,24 @@ class Looks:
         start = len(chain)
         chain += read[1 if chain else 0 :]
         return chain, start
+
+
+def is_unclean_election(was: PartitionInfo, partition: PartitionInfo) -> bool:
+    """Whether a change elects a leader that may lack committed records.
+
+    The last known leader of ELR lacks none: what it acknowledged is on its disk.
+    """
+    if partition.leader_epoch == was.leader_epoch or not partition.leader_recovery_state:
+        return False
+    return partition.leader not in (-1, *was.isr, *was.elr, *was.last_known_elr)
+
+
+def check_members_are_active(name: str, image: Image, partition: PartitionInfo) -> None:
+    """No member of an ISR is fenced or shuts down, but for the last one (KIP-841)."""
+    for member in partition.isr if len(partition.isr) > 1 else ():
+        broker = image.broker(member)
+        if broker is None or broker.fenced or broker.in_controlled_shutdown:
+            raise InvariantViolatedError(f"{name}: broker {member} is not active, and in the ISR {partition.isr}")
 
 
 def is_in_sync(broker: Broker, image: Image, key: Key) -> bool:

@@ -28,6 +28,8 @@ class Request(NamedTuple):
     on_answer: Callable[[Any], None]
     on_failure: Callable[[], None]
     timeout_us: int
+    may_repeat: bool = False
+    """It may arrive a second time, and late: senders repeat what is not answered in time."""
 
 
 class Node(Protocol):
@@ -70,7 +72,10 @@ class Network:
                 self._timeline.at(self._delay_us(), source.while_alive(fail))
 
         self._timeline.at(request.timeout_us, source.while_alive(fail))
-        self._carry(source.id, target.id, target.while_alive(lambda: request.handle(reply)), broken)
+        arrive = target.while_alive(lambda: request.handle(reply))
+        self._carry(source.id, target.id, arrive, broken)
+        if request.may_repeat and self._timeline.rng.random() < self._faults.repeat_chance:
+            self._timeline.at(self._timeline.rng.randrange(self._faults.repeat_us_max), arrive)
 
     def _carry(self, source_id: int, target_id: int, arrive: Callable[[], None], lose: Callable[[], None]) -> None:
         if (source_id, target_id) in self.cut or self._timeline.rng.random() < self._faults.drop_chance:

@@ -93,6 +93,7 @@ def _draw_plan(rng: random.Random) -> ClusterPlan:
         partition_count=rng.choice([1, 2, 3]),
         replica_count=replica_count,
         min_insync_replicas=rng.randint(1, max(1, replica_count - 1)),
+        elects_unclean=rng.random() < 0.2,
         settings=SETTINGS,
         features={"metadata.version": 30, "eligible.leader.replicas.version": rng.choice([0, 1])},
     )

@@ -34,7 +34,7 @@ class Scene(Timeline, abc.ABC):
         super().__init__(rng)
         self.faults = faults
         self.network = Network(self, faults)
-        self.metadata_poll_us = rng.choice([2_000, 20_000, 100_000])
+        self.metadata_delay_us = rng.choice([2_000, 20_000, 100_000])
         self.request_timeout_us = 1_000_000
 
     @abc.abstractmethod

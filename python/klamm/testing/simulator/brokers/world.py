@@ -16,6 +16,7 @@ from klamm.testing.simulator.brokers.clients import Clients
 from klamm.testing.simulator.brokers.controller import Asked, SimulatedController
 from klamm.testing.simulator.brokers.looks import Looks
 from klamm.testing.simulator.brokers.network import CONTROLLER
+from klamm.testing.simulator.brokers.operator import Operator
 from klamm.testing.simulator.brokers.scene import Leader, Scene
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class ClusterPlan(NamedTuple):
     partition_count: int
     replica_count: int
     min_insync_replicas: int
+    elects_unclean: bool
     settings: Mapping[str, str]
     features: Mapping[str, int]
 
@@ -59,14 +61,20 @@ class BrokerWorld(Scene):
         """Start everything without faults, and create a topic."""
         self.controller = SimulatedController(self, self._plan.settings, self._plan.features)
         self.controller.on_committed = self._on_committed
+        self.controller.on_appended = self.looks.on_appended
         self.clients = Clients(self, self.brokers, self.looks.histories)
+        self.operator = Operator(self, TOPIC, list(range(1, self._plan.broker_count + 1)))
         for node_id in range(1, self._plan.broker_count + 1):
             self.brokers[node_id] = Broker(self, node_id, self._folder / str(node_id), self._plan.settings)
             self.brokers[node_id].start()
         if not self.run(SERVING_US, lambda: all(broker.is_serving for broker in self.brokers.values())):
             raise AssertionError("the brokers do not serve")
-        config = CreatableTopicConfig("min.insync.replicas", str(self._plan.min_insync_replicas))
-        topic = CreatableTopic(TOPIC, self._plan.partition_count, self._plan.replica_count, configs=(config,))
+        values = {
+            "min.insync.replicas": str(self._plan.min_insync_replicas),
+            "unclean.leader.election.enable": str(self._plan.elects_unclean).lower(),
+        }
+        configs = tuple(CreatableTopicConfig(key, value) for key, value in values.items())
+        topic = CreatableTopic(TOPIC, self._plan.partition_count, self._plan.replica_count, configs=configs)
         version = APIS[CREATE_TOPICS.api_key].versions[1]
         self.controller.ask(Asked(CREATE_TOPICS, CreateTopicsRequest((topic,)), version), self._created)
         self.run(self.now_us + 1_000_000, lambda: bool(self.looks.histories))
@@ -95,6 +103,8 @@ class BrokerWorld(Scene):
         self.every(lambda: faults.crash_every_us, self._crash)
         self.every(lambda: faults.pause_every_us, self._pause)
         self.every(lambda: faults.shutdown_every_us, self._shut_down)
+        self.every(lambda: faults.reassign_every_us, self.operator.reassign)
+        self.every(lambda: faults.elect_every_us, self.operator.elect)
 
     def _change_partition(self) -> None:
         self.network.change_partition([CONTROLLER, *self.brokers])
@@ -151,8 +161,8 @@ class BrokerWorld(Scene):
 
     def _on_committed(self) -> None:
         for broker in self.brokers.values():
-            if broker.is_serving:
-                self.at(self.rng.randrange(self.metadata_poll_us), broker.while_alive(broker.fetch_metadata))
+            if broker.is_up:
+                self.at(self.rng.randrange(self.metadata_delay_us), broker.while_alive(broker.fetch_metadata))
 
     def leader(self, broker_id: int) -> Leader:
         """The broker with this id."""
@@ -166,7 +176,9 @@ class BrokerWorld(Scene):
         """A leader answers an append with acks=all."""
         if code == 0:
             self.check(broker_id)
-            self.looks.histories[key].check_acked(broker_id, batch, end_offset)
+            gauges = self.brokers[broker_id].engine.gauges(key)
+            assert gauges is not None, "it acknowledges as a leader"
+            self.looks.histories[key].check_acked(broker_id, gauges, batch, end_offset)
             self.acknowledged_count += 1
 
     def check(self, broker_id: int) -> None:

@@ -92,6 +92,10 @@ class IsrChangedEvent:
     """Leaders propose ISRs: see `Engine.alter_partition_request`."""
 
 @final
+class DirectoriesChangedEvent:
+    """Replicas move, or have moved, to other log directories: see `Engine.take_directories`."""
+
+@final
 class LogEvent:
     """A line for the log."""
 
@@ -108,6 +112,7 @@ EngineEvent = (  # in the stub only
     | ConnectionClosedEvent
     | DirFailedEvent
     | IsrChangedEvent
+    | DirectoriesChangedEvent
     | LogEvent
 )
 
@@ -244,8 +249,21 @@ class Engine:
     def high_watermark(self, topic_id: bytes, partition: int) -> int: ...
     def producers(self, topic_id: bytes, partition: int) -> list[tuple[int, int, int, int, int, int]]:
         """Producer id, epoch, last sequence, last timestamp in ms, coordinator epoch, open transaction's start."""
-    def log_dirs(self) -> list[tuple[Path, bytes, str | None, list[tuple[str, int, int]]]]:
-        """Path, directory id, why it is out of use, and (topic, partition, bytes) of what it has or would have."""
+    def log_dirs(self) -> list[tuple[Path, bytes, str | None, bool, list[tuple[str, int, int, int, bool]]]]:
+        """Path, directory id, why it is out of use, whether it is cordoned, and its partitions, made or planned.
+
+        Of a partition: topic, index, bytes, the offsets by which it lags, and whether it is a copy that is to replace
+        the log in another directory.
+        """
+    def alter_log_dir(self, topic: str, partition: int, directory_id: bytes) -> int:
+        """Move a partition to a log directory, or cancel its move to another one; AlterReplicaLogDirs' error code.
+
+        It may wait for the disk: call it on a thread.
+        """
+    def take_directories(self) -> list[tuple[bytes, bytes, int]]:
+        """Directory id, topic id and partition of replicas, for the controller."""
+    def on_directories_assigned(self, assigned: Sequence[tuple[bytes, bytes, int]]) -> None:
+        """The controller has these directories of replicas: moves that have waited for this can end."""
     @property
     def previous_broker_epoch(self) -> int:
         """The broker epoch of the last clean shutdown, else -1."""

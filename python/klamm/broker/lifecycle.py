@@ -53,6 +53,8 @@ class Heartbeat(Value):
     want_fence: bool
     want_shut_down: bool
     offline_log_dirs: tuple[bytes, ...] = ()
+    cordoned_log_dirs: tuple[bytes, ...] | None = None
+    """None: not known yet, or the cluster's metadata.version has no such directories."""
 
 
 class StateChanged(Value):
@@ -114,6 +116,7 @@ class BrokerLifecycle:
         self._offline_log_dirs: tuple[bytes, ...] = ()
         self._reported_log_dirs: tuple[bytes, ...] = ()
         """The failed directories of the heartbeat in flight."""
+        self._cordoned_log_dirs: tuple[bytes, ...] | None = None
         self._log_dir_deadlines_ms: dict[bytes, int] = {}
         """By failed directory, until when the controller has to acknowledge it."""
         self._effects: list[Effect] = []
@@ -164,7 +167,9 @@ class BrokerLifecycle:
         want_fence = not self.ready_to_unfence and self.state in (BrokerState.STARTING, BrokerState.RECOVERY)
         want_shut_down = self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
         self._reported_log_dirs = self._offline_log_dirs
-        return Heartbeat(self.broker_epoch, want_fence, want_shut_down, self._offline_log_dirs)
+        # Before the broker has caught up, its dynamic configuration is not known.
+        cordoned = None if self.state is BrokerState.STARTING else self._cordoned_log_dirs
+        return Heartbeat(self.broker_epoch, want_fence, want_shut_down, self._offline_log_dirs, cordoned)
 
     def on_registered(self, now_ms: int, broker_epoch: int) -> list[Effect]:
         """The controller accepted the registration: beat at once."""
@@ -236,6 +241,17 @@ class BrokerLifecycle:
         if self.state is not BrokerState.SHUTTING_DOWN:
             self._log_dir_deadlines_ms[directory_id] = now_ms + self.log_dir_failure_timeout_ms
         return self._beat_now(now_ms)
+
+    def on_cordoned(self, now_ms: int, directory_ids: tuple[bytes, ...] | None) -> list[Effect]:
+        """These log directories receive no new replicas (KIP-1066): the controller learns a change at once.
+
+        None: the metadata.version of the cluster has no such directories.
+        """
+        if directory_ids == self._cordoned_log_dirs:
+            return []
+        self._cordoned_log_dirs = directory_ids
+        is_known = self.broker_epoch >= 0 and self.state is not BrokerState.STARTING and directory_ids is not None
+        return self._beat_now(now_ms) if is_known else []
 
     def _beat_now(self, now_ms: int) -> list[Effect]:
         self._is_due_again = True

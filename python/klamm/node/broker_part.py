@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from klamm.node.controller.registration import Registration, lifecycle
 from klamm.node.groups import GROUPS_TOPIC, NodeGroups
 from klamm.node.publishing import Take
 from klamm.protocol.errors import ErrorCode, KafkaError
-from klamm.protocol.features import SUPPORTED_FEATURES
+from klamm.protocol.features import CORDONED_LOG_DIRS_LEVEL, SUPPORTED_FEATURES
 from klamm.protocol.messages import registration as messages
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class BrokerPart:
         self._is_unfenced_in_image = asyncio.Event()
         """Set when the served image contains this incarnation of the broker, unfenced."""
         self._dynamic_listeners: DynamicListeners | None = None
+        self._cordoned_log_dirs: tuple[bytes, ...] = ()
         self._creating: set[str] = set()
         self._leaving: set[int] = set()
         """Brokers in a controlled shutdown."""
@@ -73,7 +75,12 @@ class BrokerPart:
             on_pause=self.groups.on_pause,
         )
         self._controller.follow_versions(self._on_controller_versions)
-        self._assignments = Assignments(config.node_id, self._controller, lambda: self.broker_epoch)
+        self._assignments = Assignments(
+            config.node_id,
+            self._controller,
+            lambda: self.broker_epoch,
+            booted.engine.on_directories_assigned,
+        )
         self.isr_updates = IsrUpdates(booted.engine, self._controller, lambda: self.broker_epoch)
 
     @property
@@ -116,11 +123,17 @@ class BrokerPart:
             broker = image.broker(broker_id)
             is_leaving = broker is not None and broker.in_controlled_shutdown and not broker.fenced
             (self._leaving.add if is_leaving else self._leaving.discard)(broker_id)
+        is_supported = (image.metadata_version or 0) >= CORDONED_LOG_DIRS_LEVEL
+        self._registration.on_cordoned(self._cordoned_log_dirs if is_supported else None)
         self._registration.on_published(is_another_leaving=bool(self._leaving - {self._config.node_id}))
 
     def assign(self, unassigned: Iterable[tuple[bytes, bytes, int]]) -> None:
         """Report the replicas that `Engine.publish` found outside the directory of the image to the controller."""
         self._assignments.add(unassigned)
+
+    def report_directories(self) -> None:
+        """Report the replicas that move, or have moved, to other log directories to the controller."""
+        self._assignments.add(self._engine.take_directories())
 
     def _check_unfenced(self, image: Image) -> None:
         own = image.broker(self._config.node_id)
@@ -129,6 +142,9 @@ class BrokerPart:
 
     def follow_configs(self, values: Mapping[str, str]) -> None:
         """Apply the node's configuration: the values of the file, and those that were set at run time."""
+        entries = [entry.strip() for entry in values.get("cordoned.log.dirs", "").split(",")]
+        found = (directory_id for path, directory_id in self.directories.items() if path in entries or "*" in entries)
+        self._cordoned_log_dirs = tuple(sorted(directory_id for directory_id in found if directory_id))
         if self._dynamic_listeners is None and not _has_plain_listeners(self._config, values):
             from klamm.node.dynamic_listeners import DynamicListeners
 
@@ -145,6 +161,11 @@ class BrokerPart:
     def _on_controller_versions(self, versions: Versions | None) -> None:
         """Announce in ApiVersions no version of a forwarded API that the active controller does not support."""
         self._engine.set_controller_apis(versions)
+
+    @property
+    def directories(self) -> dict[str, bytes | None]:
+        """The log directories by absolute path, as configured, with their ids; None: it could not be read."""
+        return {os.path.abspath(path): self._directory_ids.get(path) for path in self._config.partition_dirs}
 
     # Requests to the controller
 

@@ -8,6 +8,8 @@ Where Apache Kafka has a metric, the name is its MBean's and the value is its Co
     kafka.server:type=BrokerTopicMetrics,name=N                     ReplicationBytesInPerSec, ReplicationBytesOutPerSec
     kafka.server:type=ReplicaManager,name=N                         IsrShrinksPerSec, IsrExpandsPerSec,
                                                                     FailedIsrUpdatesPerSec
+    kafka.server:type=AlterLogDirsReplication,name=byte-rate        bytes of batches that moves between log directories
+                                                                    have copied
     kafka.network:type=RequestMetrics,name=RequestsPerSec,request=R,version=V
                                                                     requests received, per API and version
     kafka.network:type=RequestMetrics,name=ErrorsPerSec,request=R,error=E

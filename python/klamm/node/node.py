@@ -20,6 +20,7 @@ from klamm._engine.node import (
     AutoCreateEvent,
     CommitEvent,
     ConnectionClosedEvent,
+    DirectoriesChangedEvent,
     DirFailedEvent,
     Engine,
     IsrChangedEvent,
@@ -297,6 +298,8 @@ class Node:
                 self._deadlines.add(LOST_EVENT_PAUSE_MS, partial(self._on_log_dir_failed, event.directory_id))
             case IsrChangedEvent():
                 self._deadlines.add(LOST_EVENT_PAUSE_MS, self.broker.isr_updates.send)
+            case DirectoriesChangedEvent():
+                self._deadlines.add(LOST_EVENT_PAUSE_MS, self.broker.report_directories)
 
     def _on_event(self, event: EngineEvent) -> None:
         match event:
@@ -314,6 +317,8 @@ class Node:
                 self._on_log_dir_failed(event.directory_id)
             case IsrChangedEvent():
                 self.broker.isr_updates.send()
+            case DirectoriesChangedEvent():
+                self.broker.report_directories()
             case ConnectionClosedEvent():
                 if self._broker_probes is not None:
                     self._broker_probes.on_closed(event.connection_id)
@@ -323,7 +328,7 @@ class Node:
     def _on_log_dir_failed(self, directory_id: bytes) -> None:
         """A log directory failed. As in Kafka, the node stops if it held the metadata log or was the last one."""
         self.broker.on_log_dir_failed(directory_id)
-        failures = {found: (path, cause) for path, found, cause, _ in self._running().log_dirs()}
+        failures = {found: (path, cause) for path, found, cause, *_ in self._running().log_dirs()}
         path, cause = failures.get(directory_id, ("", None))
         if directory_id == self._directory_ids[self.config.metadata_log_dir]:
             self._on_fault(NodeFailedError(metadata_directory_failed(path, cause)))

@@ -10,6 +10,7 @@ mod error_code;
 mod log_error;
 pub mod os;
 pub mod primitives;
+pub mod rate;
 mod uuid;
 mod wake_up;
 

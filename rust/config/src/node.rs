@@ -23,8 +23,16 @@ pub(super) const KEYS: &[ConfigKey] = &[
              is refused here because it is not an address to connect to.",
     ),
     node("alter.config.policy.class.name", Class).low(),
-    node("alter.log.dirs.replication.quota.window.num", Int).default("11").at_least(1).low(),
-    node("alter.log.dirs.replication.quota.window.size.seconds", Int).default("1").at_least(1).low(),
+    node("alter.log.dirs.replication.quota.window.num", Int)
+        .default("11")
+        .at_least(1)
+        .low()
+        .doc("The number of samples that the rate limit of moves between log directories keeps."),
+    node("alter.log.dirs.replication.quota.window.size.seconds", Int)
+        .default("1")
+        .at_least(1)
+        .low()
+        .doc("The length, in seconds, of each sample of the rate limit of moves between log directories."),
     node("authorizer.class.name", String).default("").allowed(Allowed::NonNull).low(),
     node("auto.create.topics.enable", Boolean).default("true").high().doc(
         "Whether asking for the metadata of a topic that does not exist creates it, with `num.partitions` \
@@ -140,7 +148,11 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .low()
         .doc("The time that is multiplied by `controller.quota.window.num`."),
     node("controller.socket.timeout.ms", Int).default("30000"),
-    node("cordoned.log.dirs", List).default("").allowed(ANY_LIST).per_broker(),
+    node("cordoned.log.dirs", List)
+        .default("")
+        .allowed(ANY_LIST)
+        .per_broker()
+        .doc("The log directories that receive no new partitions (KIP-1066); * means all."),
     node("create.topic.policy.class.name", Class).low(),
     node("default.replication.factor", Int)
         .default("1")
@@ -530,7 +542,9 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .high()
         .cluster_wide()
         .doc("The number of threads per log directory that recover logs at start and flush them at shutdown."),
-    node("num.replica.alter.log.dirs.threads", Int).high(),
+    node("num.replica.alter.log.dirs.threads", Int)
+        .high()
+        .doc("The number of threads that move replicas between log directories."),
     node("num.replica.fetchers", Int).default("1").at_least(1).high().cluster_wide()
         .doc("The number of connections with which a broker fetches from each other broker."),
     node("offset.metadata.max.bytes", Int)
@@ -660,7 +674,8 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .default("9223372036854775807")
         .at_least(0)
         .cluster_wide()
-        .dynamic_only(),
+        .dynamic_only()
+        .doc("The most bytes a second that moves between log directories may copy."),
     node("replica.fetch.backoff.ms", Int).default("1000").at_least(0)
         .doc("The pause, in milliseconds, of a replica fetcher after a partition's fetch failed."),
     node("replica.fetch.max.bytes", Int).default("1048576").at_least(0)

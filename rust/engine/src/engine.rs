@@ -20,6 +20,7 @@ use tokio::runtime::Handle;
 
 use crate::appender::{Appender, OwnBatch};
 use crate::isr::IsrUpdates;
+use crate::moves::Moves;
 
 /// The minimum for the metadata log and an append beside it.
 const OPEN_FILES_LEAST: usize = 16;
@@ -60,6 +61,9 @@ pub struct Engine {
     /// Until the shutdown: a handle keeps the descriptors of the runtime open.
     runtime: parking_lot::Mutex<Option<Handle>>,
     fetchers: parking_lot::Mutex<Option<Fetchers>>,
+    moves: Arc<Moves>,
+    /// Paths as they are configured.
+    log_dirs: Vec<(PathBuf, Uuid)>,
 }
 
 impl Engine {
@@ -84,7 +88,12 @@ impl Engine {
         notices.connect(&server);
         let appender = Appender::new(replicas.clone(), server.clone());
         let isr = IsrUpdates::new(replicas.clone());
-        Ok(Self { replicas, server, appender, isr, runtime: Some(runtime).into(), fetchers: None.into() })
+        let report = notices.clone();
+        let moves = Moves::new(&replicas, move |message| report.push(LogEvent::Warning(message)));
+        let (runtime, fetchers) = (Some(runtime).into(), None.into());
+        let engine = Self { replicas, server, appender, isr, runtime, fetchers, moves, log_dirs };
+        engine.set_cordoned();
+        Ok(engine)
     }
 
     pub fn server(&self) -> &Server {
@@ -125,6 +134,15 @@ impl Engine {
         self.server.set_limits(connection_limits(&settings));
         self.replicas.logs().reconfigure(manager_config(&settings));
         self.replicas.set_settings(settings);
+        self.set_cordoned();
+    }
+
+    fn set_cordoned(&self) {
+        let cordoned = self.replicas.settings().text("cordoned.log.dirs");
+        let is_named =
+            |path: &PathBuf| cordoned.split(',').map(str::trim).any(|name| name == "*" || path.as_os_str() == name);
+        let ids: Vec<Uuid> = self.log_dirs.iter().filter(|(path, _)| is_named(path)).map(|(_, id)| *id).collect();
+        self.replicas.logs().set_cordoned(&ids);
     }
 
     /// Opens the logs on disk that are not open yet, on a separate thread; strays are set aside. From now on this broker fetches
@@ -138,6 +156,13 @@ impl Engine {
                 server.events().push_isr_changed();
             }
         });
+        let server = Arc::downgrade(&self.server);
+        self.replicas.changes().directories.notify(move || {
+            if let Some(server) = server.upgrade() {
+                server.events().push_directories_changed();
+            }
+        });
+        self.moves.start();
         let server = Arc::downgrade(&self.server);
         let report = Box::new(move |message| {
             if let Some(server) = server.upgrade() {
@@ -202,6 +227,7 @@ impl Engine {
     /// clean.
     pub fn shutdown(&self, broker_epoch: i64) {
         *self.fetchers.lock() = None;
+        self.moves.stop();
         self.runtime.lock().take();
         self.server.finish();
         let deadline = Instant::now() + LAST_ANSWERS;

@@ -10,3 +10,4 @@ pub mod appender;
 pub mod boot;
 pub mod engine;
 pub mod isr;
+mod moves;

@@ -55,7 +55,10 @@ impl DirCheck {
 
     /// Logs that are in the clean-stop record and whose directories are missing.
     pub fn missing(&self) -> impl Iterator<Item = (&str, i32, &ClosedLog)> {
-        let gone = self.inventory.closed.iter().filter(|(key, _)| !self.inventory.live.contains_key(*key));
+        let gone =
+            self.inventory.closed.iter().filter(|(key, _)| {
+                !self.inventory.live.contains_key(*key) && !self.inventory.futures.contains_key(*key)
+            });
         gone.map(|((topic, partition), closed)| (topic.as_str(), *partition, &**closed))
     }
 

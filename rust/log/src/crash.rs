@@ -68,7 +68,6 @@ fn write(content: &mut Vec<u8>, position: u64, bytes: &[u8]) {
 
 impl Content {
     /// The content with all changes.
-    #[cfg(test)]
     fn whole(&self) -> Vec<u8> {
         let mut content = self.durable.clone();
         for (_, pending) in &self.pending {
@@ -361,7 +360,6 @@ impl Disk {
     }
 
     /// Writes what survives a kill of the process into `target`, which stands for `root`: all of its changes.
-    #[cfg(test)]
     pub fn stop(&self, root: &Path, target: &Path) {
         self.leave(&self.now, root, target, |inode| self.inodes[inode].whole());
     }

@@ -122,6 +122,14 @@ impl EpochCache {
         self.dirty = true;
     }
 
+    /// Replaces the entries by those of a log with the same records.
+    pub fn replace(&mut self, entries: &[(i32, i64)]) {
+        if self.entries != entries {
+            self.entries = entries.to_vec();
+            self.dirty = true;
+        }
+    }
+
     /// Removes all entries.
     pub fn clear(&mut self) {
         self.dirty |= !self.entries.is_empty();

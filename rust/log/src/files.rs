@@ -363,6 +363,19 @@ impl PartitionDir {
         Ok(())
     }
 
+    /// Renames the directory of a log that stays in use.
+    pub fn rename(&self, cache: &FileCache, to: &Path) -> Result<(), LogError> {
+        let mut place = self.place.write();
+        cache.rename(&place.path, to)?;
+        place.path = to.to_owned();
+        Ok(())
+    }
+
+    /// Gives a directory that is not on disk another path.
+    pub fn plan_at(&self, path: &Path) {
+        self.place.write().path = path.to_owned();
+    }
+
     /// Whether the directory was moved away: it may be removed at any time.
     pub fn is_away(&self) -> bool {
         self.place.read().is_away

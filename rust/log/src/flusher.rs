@@ -33,6 +33,8 @@ const CHECKPOINT_BYTES: u64 = 64 << 20;
 
 type OnError = Box<dyn Fn(&LogError) + Send + Sync>;
 type OnRolled = Box<dyn Fn() + Send + Sync>;
+/// Receives queued owners whose log has moved to another directory.
+pub(super) type OnMoved = Box<dyn Fn(Vec<Arc<dyn LogOwner>>) + Send + Sync>;
 
 /// The flushes of some owners; one that has nothing to flush is left out.
 type Jobs = Vec<(Arc<dyn LogOwner>, FlushJob)>;
@@ -52,6 +54,8 @@ struct Shared {
     counters: Arc<LogCounters>,
     on_error: OnError,
     on_rolled: OnRolled,
+    /// The index of the directory, and who receives owners that have left it.
+    moved: Option<(usize, OnMoved)>,
     /// Bytes flushed since `on_rolled` was called.
     rolled_bytes: AtomicU64,
 }
@@ -80,10 +84,11 @@ impl Flusher {
         counters: Arc<LogCounters>,
         on_error: impl Fn(&LogError) + Send + Sync + 'static,
         on_rolled: impl Fn() + Send + Sync + 'static,
+        moved: Option<(usize, OnMoved)>,
     ) -> Self {
         let (on_error, on_rolled, rolled_bytes) = (Box::new(on_error), Box::new(on_rolled), AtomicU64::new(0));
         let (state, wake, pause) = (Mutex::default(), Condvar::new(), Condvar::new());
-        let shared = Arc::new(Shared { state, wake, pause, counters, on_error, on_rolled, rolled_bytes });
+        let shared = Arc::new(Shared { state, wake, pause, counters, on_error, on_rolled, moved, rolled_bytes });
         let start = |at| {
             let shared = shared.clone();
             let thread = thread::Builder::new().name(format!("klamm-flush-{at}"));
@@ -108,11 +113,21 @@ impl Flusher {
         }
     }
 
+    /// Queues owners that were queued for the flusher of the directory in which their logs were before.
+    pub(super) fn take_over(&self, owners: Vec<Arc<dyn LogOwner>>) {
+        self.shared.push_all(owners);
+    }
+
     /// Begins the next flush of a flusher without workers, and writes what must be written before its sync; `None` if
     /// nothing is queued.
     pub fn begin_one(&self) -> Option<OneFlush> {
-        let owner = self.shared.state.lock().queue.pop_front()?;
-        let owners = vec![owner];
+        let owners = loop {
+            let owner = self.shared.state.lock().queue.pop_front()?;
+            let owners = self.shared.here(vec![owner]);
+            if !owners.is_empty() {
+                break owners;
+            }
+        };
         let jobs = begin_jobs(&owners);
         let written = self.shared.write(&jobs);
         Some(OneFlush { owners, jobs, written })
@@ -122,7 +137,7 @@ impl Flusher {
     pub fn end_one(&self, flush: OneFlush) {
         let OneFlush { owners, jobs, written } = flush;
         match written.and_then(|()| self.shared.sync_and_complete(&jobs)) {
-            Ok(()) => self.shared.finish(owners, false),
+            Ok(()) => self.shared.finish(owners, false, false),
             Err(error) => self.shared.fail(&error),
         }
     }
@@ -200,9 +215,9 @@ impl Shared {
 
     /// Queues owners again that were appended to during the flush, and lets the other workers continue after a group.
     /// This worker takes the next flush itself unless it is needed for a checkpoint (`is_kept`).
-    fn finish(&self, owners: Vec<Arc<dyn LogOwner>>, is_kept: bool) {
-        let was_group = owners.len() >= TOGETHER_MIN;
+    fn finish(&self, owners: Vec<Arc<dyn LogOwner>>, was_group: bool, is_kept: bool) {
         let again: Vec<_> = owners.into_iter().filter(|owner| owner.flush_state().done()).collect();
+        let again = self.here(again);
         let mut state = self.state.lock();
         if state.stopped {
             return;
@@ -214,18 +229,32 @@ impl Shared {
 
     fn work(&self) {
         request_short_time_slices();
-        while let Some(owners) = self.next() {
+        while let Some(taken) = self.next() {
+            let was_group = taken.len() >= TOGETHER_MIN;
+            let owners = self.here(taken);
             let jobs = begin_jobs(&owners);
             if let Err(error) = self.write(&jobs).and_then(|()| self.sync_and_complete(&jobs)) {
                 return self.fail(&error);
             }
             let is_checkpoint_due = self.rolled_bytes.load(Ordering::Relaxed) >= CHECKPOINT_BYTES
                 && self.rolled_bytes.swap(0, Ordering::Relaxed) >= CHECKPOINT_BYTES;
-            self.finish(owners, is_checkpoint_due);
+            self.finish(owners, was_group, is_checkpoint_due);
             if is_checkpoint_due {
                 (self.on_rolled)();
             }
         }
+    }
+
+    /// The owners whose logs are in this directory; the others are passed on.
+    fn here(&self, owners: Vec<Arc<dyn LogOwner>>) -> Vec<Arc<dyn LogOwner>> {
+        let Some((at, on_moved)) = &self.moved else { return owners };
+        let is_here = |owner: &Arc<dyn LogOwner>| owner.place().is_none_or(|place| place == *at);
+        if owners.iter().all(is_here) {
+            return owners;
+        }
+        let (here, moved) = owners.into_iter().partition(is_here);
+        on_moved(moved);
+        here
     }
 
     fn fail(&self, error: &LogError) {
@@ -341,7 +370,7 @@ mod tests {
     #[test]
     fn everything_appended_is_flushed_sooner_or_later() {
         let dir = tempdir().expect("temporary directory");
-        let flusher = Flusher::start(2, Arc::default(), |error| panic!("{error}"), || {});
+        let flusher = Flusher::start(2, Arc::default(), |error| panic!("{error}"), || {}, None);
         for count in [1, 2 * TOGETHER_MIN] {
             let mut waiting = Vec::new();
             for at in 0..count {
@@ -368,7 +397,7 @@ mod tests {
     #[test]
     fn many_that_are_marked_at_once_are_all_flushed() {
         let dir = tempdir().expect("temporary directory");
-        let flusher = Flusher::start(2, Arc::default(), |error| panic!("{error}"), || {});
+        let flusher = Flusher::start(2, Arc::default(), |error| panic!("{error}"), || {}, None);
         for count in [1, 2, TOGETHER_MIN, 3 * TOGETHER_MIN] {
             let mut notified = Vec::new();
             let owners: Vec<Arc<dyn LogOwner>> = (0..count)
@@ -393,7 +422,7 @@ mod tests {
         let (sender, errors) = channel();
         let sender = Mutex::new(sender);
         let on_error = move |error: &LogError| sender.lock().send(error.to_string()).expect("the test listens");
-        let flusher = Flusher::start(2, Arc::default(), on_error, || {});
+        let flusher = Flusher::start(2, Arc::default(), on_error, || {}, None);
         let log = create(&path, config());
         // A directory at the path of the epoch file makes the write fail.
         std::fs::create_dir(path.join("leader-epoch-checkpoint.tmp")).expect("create");
@@ -427,7 +456,7 @@ mod tests {
             log.read(0, 100, 1, true).expect("read")
         };
         let held: Vec<_> = logs.iter_mut().map(hold).collect();
-        let flusher = Flusher::start(1, Arc::default(), |error| panic!("{error}"), || {});
+        let flusher = Flusher::start(1, Arc::default(), |error| panic!("{error}"), || {}, None);
         let shared: Arc<dyn LogOwner> = owner.clone();
         flusher.mark_dirty(&shared);
         // Every open file is in use: requests are refused, and nothing is lost.

@@ -34,6 +34,8 @@ pub struct LogOnDisk {
 #[derive(Default)]
 pub(super) struct Inventory {
     pub(super) live: BTreeMap<(String, i32), LogOnDisk>,
+    /// Copies of logs of other directories, which a move had begun.
+    pub(super) futures: BTreeMap<(String, i32), LogOnDisk>,
     /// Directories that are to be removed.
     pub(super) deleted: Vec<PathBuf>,
     pub(super) clean: bool,
@@ -99,12 +101,16 @@ impl Inventory {
                 inventory.sort_in(&entry.path(), dir)?;
             }
         }
+        let futures = std::mem::take(&mut inventory.futures).into_iter();
+        let (useless, futures) = futures.partition(|(key, _)| inventory.live.contains_key(key));
+        inventory.futures = futures;
+        useless.into_values().for_each(|found: LogOnDisk| inventory.drop_future(found.path));
         Ok(inventory)
     }
 
     /// Whether no log here without an owner needs recovery.
     pub(super) fn is_settled(&self) -> bool {
-        self.clean || self.live.keys().all(|key| self.closed.contains_key(key))
+        self.clean || self.live.keys().chain(self.futures.keys()).all(|key| self.closed.contains_key(key))
     }
 
     /// Reads the clean-stop record if it belongs to the mark of the clean shutdown.
@@ -148,12 +154,23 @@ impl Inventory {
             }
             Some((_, _, DirStage::Delete)) => self.deleted.push(path.to_owned()),
             Some((_, _, DirStage::Stray)) => {}
-            Some((_, _, DirStage::Future)) => {
-                self.warnings.push(format!("{} is a move that was not finished; it is left alone", path.display()));
+            Some((topic, partition, DirStage::Future)) => {
+                let (topic, path) = (topic.to_owned(), path.to_owned());
+                let key = (topic.clone(), partition);
+                if let Some(second) = self.futures.insert(key, LogOnDisk { topic, partition, path, dir }) {
+                    self.drop_future(second.path);
+                }
             }
             None => self.warnings.push(format!("{} is no partition's directory; it is left alone", path.display())),
         }
         Ok(())
+    }
+
+    /// A copy beside the log itself, or beside another copy, has no use.
+    fn drop_future(&mut self, path: PathBuf) {
+        self.warnings
+            .push(format!("{} is a copy of a log for which this directory has another; it is removed", path.display()));
+        self.deleted.push(path);
     }
 
     /// The checkpointed state with which a partition's log is opened.

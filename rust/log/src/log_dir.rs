@@ -138,6 +138,7 @@ impl LogDir {
         let mut state = self.state.lock();
         let inventory = &mut state.inventory;
         inventory.live.remove(&key);
+        inventory.futures.remove(&key);
         inventory.recovery_points.remove(&key);
         inventory.log_starts.remove(&key);
         inventory.high_watermarks.remove(&key);
@@ -164,6 +165,7 @@ impl LogDir {
         let mut state = self.state.lock();
         let inventory = &mut state.inventory;
         inventory.live.remove(key);
+        inventory.futures.remove(key);
         inventory.recovery_points.remove(key);
         inventory.log_starts.remove(key);
         inventory.high_watermarks.remove(key);
@@ -197,6 +199,10 @@ impl LogDir {
     /// How many logs are open.
     pub fn owner_count(&self) -> usize {
         self.state.lock().owners.len()
+    }
+
+    pub(super) fn owner(&self, key: &Key) -> Option<Arc<dyn LogOwner>> {
+        self.state.lock().owners.get(key).cloned()
     }
 
     /// The partitions whose logs are open.
@@ -328,6 +334,16 @@ impl LogDir {
             if state.owners.get(key).is_some_and(|present| Arc::ptr_eq(present, owner)) {
                 state.inventory.cleaned.insert(key.clone(), offset);
             }
+            state.inventory.cleaned.clone()
+        };
+        self.write(cache, CLEANER_OFFSET, offsets, |written| &mut written.cleaner)
+    }
+
+    /// Records the first dirty offset of a log that is not open yet, or has been copied: its offsets may have gaps.
+    pub(super) fn expect_gaps(&self, cache: &Arc<FileCache>, key: &Key, first_dirty: i64) -> Result<(), LogError> {
+        let offsets = || {
+            let mut state = self.state.lock();
+            state.inventory.cleaned.insert(key.clone(), first_dirty);
             state.inventory.cleaned.clone()
         };
         self.write(cache, CLEANER_OFFSET, offsets, |written| &mut written.cleaner)

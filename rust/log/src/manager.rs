@@ -19,7 +19,7 @@ use super::checkpoint::{PARTITION_METADATA, read_partition_metadata, write_parti
 use super::compaction::{Cleaner, CleanerConfig};
 use super::config::LogConfig;
 use super::dirs::LockedDir;
-use super::flusher::Flusher;
+use super::flusher::{Flusher, OnMoved};
 use super::found::{Inventory, LogOnDisk};
 use super::log_dir::{Key, LogDir};
 use super::names::{DirStage, partition_dir};
@@ -72,9 +72,12 @@ pub struct LogManager {
     pub(super) dirs: Vec<Arc<LogDir>>,
     pub(super) context: LogContext,
     pub(super) on_event: OnEvent,
-    config: ArcSwap<ManagerConfig>,
+    pub(super) config: ArcSwap<ManagerConfig>,
     /// The directory of each open log.
-    places: Mutex<HashMap<Key, usize>>,
+    pub(super) places: Mutex<HashMap<Key, usize>>,
+    /// The directory of each copy that is to replace a log.
+    pub(super) future_places: Mutex<HashMap<Key, usize>>,
+    cordoned: Mutex<HashSet<usize>>,
     broker_epoch: i64,
     /// Damage that was reported already: file and position.
     reported: Mutex<HashSet<(PathBuf, u64)>>,
@@ -116,6 +119,8 @@ impl LogManager {
             on_event,
             config: ArcSwap::from_pointee(config),
             places: Mutex::default(),
+            future_places: Mutex::default(),
+            cordoned: Mutex::default(),
             broker_epoch: agreed.unwrap_or(-1),
             reported: Mutex::default(),
             tasks: Mutex::default(),
@@ -174,7 +179,16 @@ impl LogManager {
                 }
             };
             let counters = self.context.counters.clone();
-            dir.set_flusher(Flusher::start(self.config.load().flush_threads, counters, on_error, on_rolled));
+            let manager = Arc::downgrade(self);
+            let on_moved: OnMoved = Box::new(move |owners| {
+                let Some(manager) = manager.upgrade() else { return };
+                for (at, dir) in manager.dirs.iter().enumerate() {
+                    let there = owners.iter().filter(|owner| owner.place() == Some(at));
+                    dir.flusher().take_over(there.cloned().collect());
+                }
+            });
+            let threads = self.config.load().flush_threads;
+            dir.set_flusher(Flusher::start(threads, counters, on_error, on_rolled, Some((at, on_moved))));
         }
     }
 
@@ -358,7 +372,21 @@ impl LogManager {
     /// Selects the directory for a new partition: the one with the fewest logs, where `more` adds to the count of
     /// each directory; `None` if all are offline.
     pub fn dir_for_new(&self, more: impl Fn(usize) -> usize) -> Option<usize> {
-        self.online().min_by_key(|(at, dir)| dir.owner_count() + more(*at)).map(|(at, _)| at)
+        let open = self.online().filter(|(at, _)| !self.is_cordoned(*at));
+        let fewest = open.min_by_key(|(at, dir)| dir.owner_count() + more(*at));
+        // A replica may be assigned just before all directories are cordoned.
+        fewest.or_else(|| self.online().next()).map(|(at, _)| at)
+    }
+
+    /// Sets the directories that receive no new logs (`cordoned.log.dirs`, KIP-1066).
+    pub fn set_cordoned(&self, directories: &[Uuid]) {
+        *self.cordoned.lock() =
+            self.dirs.iter().enumerate().filter(|(_, dir)| directories.contains(&dir.id())).map(|(at, _)| at).collect();
+    }
+
+    /// Whether a directory receives no new logs.
+    pub fn is_cordoned(&self, dir: usize) -> bool {
+        self.cordoned.lock().contains(&dir)
     }
 
     /// The directory with this `directory.id`.
@@ -375,7 +403,7 @@ impl LogManager {
     }
 
     /// Records the boot if the last log that waited was opened or moved away.
-    fn note_boot(&self, dir: usize) {
+    pub(super) fn note_boot(&self, dir: usize) {
         let path = self.dirs[dir].path();
         let noted = self.dirs[dir].with_inventory(|inventory| inventory.note_boot(&self.context.cache, path));
         let _ = self.fail_dir_on_error(dir, noted);
@@ -460,6 +488,7 @@ impl LogManager {
         let failed = &self.dirs[dir];
         if failed.fail(cause) {
             self.places.lock().retain(|_, place| *place != dir);
+            self.future_places.lock().retain(|_, place| *place != dir);
             let (dir, id, cause) = (failed.path().to_owned(), failed.id(), cause.to_owned());
             (self.on_event)(Event::DirFailed { dir, id, cause });
         }
@@ -525,7 +554,7 @@ fn differing_bits(one: Uuid, other: Uuid) -> u32 {
 }
 
 /// 32 hex digits that are unique: the standard library's hash seeds are random.
-fn random_hex() -> String {
+pub(super) fn random_hex() -> String {
     let half = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", half(), half())
 }

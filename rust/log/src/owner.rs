@@ -18,6 +18,14 @@ pub trait LogOwner: Send + Sync {
     fn with_log(&self, work: &mut dyn FnMut(&mut Log));
     /// The directory failed: the log must not be used any more.
     fn go_offline(&self);
+    /// The index of the directory that the log is in now; `None`: it never moves.
+    fn place(&self) -> Option<usize> {
+        None
+    }
+    /// Whether the log is a copy that is to replace the partition's log.
+    fn is_future(&self) -> bool {
+        false
+    }
 }
 
 /// Runs `work` under the owner's lock and returns its result.

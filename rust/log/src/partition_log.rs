@@ -100,6 +100,17 @@ pub struct Log {
     pub(super) is_new: bool,
     /// Whether the directory has names that were not synced.
     pub(super) dir_dirty: bool,
+    /// Its part in a move to another directory.
+    pub(super) moving: Option<Moving>,
+}
+
+/// A log's part in a move to another directory. Neither is cleaned meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moving {
+    /// It is copied.
+    From,
+    /// It is the copy: it loses only what the log that it copies has lost.
+    To,
 }
 
 impl Log {
@@ -170,6 +181,7 @@ impl Log {
             unsynced: Vec::new(),
             is_new: false,
             dir_dirty: false,
+            moving: None,
         }
     }
 

@@ -122,6 +122,7 @@ impl Log {
             unsynced: Vec::new(),
             is_new: false,
             dir_dirty: false,
+            moving: None,
         };
         let (is_clean, recovery_point) = (at.clean, at.recovery_point);
         log.recover(at, rebuild_epochs, now_ms, &mut recovery)?;

@@ -4,7 +4,7 @@ use std::fs;
 
 use klamm_base::LogError;
 
-use super::partition_log::Log;
+use super::partition_log::{Log, Moving};
 
 /// The result of a round of retention.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,7 +22,7 @@ impl Log {
         self.producers.forget_ended_below(high_watermark);
         let mut expired = Expired::default();
         self.drop_below_log_start(high_watermark, now_ms, &mut expired)?;
-        if self.config.delete {
+        if self.config.delete && self.moving != Some(Moving::To) {
             self.drop_too_many_bytes(high_watermark, now_ms, &mut expired)?;
             self.drop_too_old(high_watermark, now_ms, &mut expired)?;
         }

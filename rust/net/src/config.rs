@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use super::rate::Windows;
+use klamm_base::rate::Windows;
 
 /// Configuration of a server. Sizes in bytes, durations in ms.
 #[derive(Clone, Debug, PartialEq, Eq)]

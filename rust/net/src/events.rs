@@ -43,6 +43,8 @@ pub enum Event {
     },
     /// Leaders propose ISRs to the controller.
     IsrChanged,
+    /// Replicas are in other log directories than the controller knows.
+    DirectoriesChanged,
     /// A log message.
     Log {
         level: LogLevel,
@@ -204,6 +206,11 @@ impl EventQueue {
     /// Reports that leaders propose ISRs.
     pub fn push_isr_changed(&self) {
         self.push_news(Event::IsrChanged);
+    }
+
+    /// Reports that replicas are in other log directories.
+    pub fn push_directories_changed(&self) {
+        self.push_news(Event::DirectoriesChanged);
     }
 
     fn push_news(&self, event: Event) {

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::config::{ConnectionLimitsConfig, ListenerLimits};
-use super::rate::Rate;
+use klamm_base::rate::Rate;
 
 /// Connection counts of a server's listeners of one kind.
 pub struct ConnectionLimits {

@@ -50,7 +50,15 @@ impl Replicas {
     /// The number of the directory that a partition is in or will be in; `None` if it is not known or the directory
     /// failed.
     fn dir_of(&self, key: Key, topic: &str, assigned: Option<usize>) -> Option<usize> {
-        let open = self.open.read().get(&key).map(|partition| partition.dir());
+        let partition = self.open.read().get(&key).cloned();
+        if let Some(partition) = &partition
+            && assigned.is_some()
+            && partition.told_dir() == assigned
+        {
+            // It is about to be there.
+            return assigned;
+        }
+        let open = partition.map(|partition| partition.dir());
         let on_disk = || {
             let found = self.on_disk.lock().get(&(topic.to_owned(), key.1)).cloned()?;
             // If both agree, it does not matter which topic owns the files.
@@ -61,6 +69,10 @@ impl Replicas {
             return self.in_use(open);
         }
         let found = on_disk();
+        if let Some(preferred) = self.planned.lock().preferred(key, self.logs()).filter(|_| found.is_none()) {
+            self.planned.lock().keep(key, preferred);
+            return Some(preferred);
+        }
         if found.is_some() || assigned.is_some() || self.may_be_missing(key) {
             // Not open, and possibly never written: it still counts for its directory.
             let dir = found.or(assigned);

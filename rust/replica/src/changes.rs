@@ -4,36 +4,44 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
+use super::assignments::Unassigned;
 use super::metrics::ReplicaCounters;
 use super::partition::Partition;
 
-/// Partitions in the order in which they were added. Nothing is kept before [`ChangedPartitions::notify`] is called.
-#[derive(Default)]
-pub struct ChangedPartitions {
-    partitions: Mutex<Vec<Arc<Partition>>>,
+/// Changes in the order in which they were added. Nothing is kept before [`Changed::notify`] is called.
+pub struct Changed<T> {
+    items: Mutex<Vec<T>>,
     on_first: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
-impl ChangedPartitions {
-    /// Calls `on_first` from now on when a partition is added and none was there. Only the first call has an effect.
+pub type ChangedPartitions = Changed<Arc<Partition>>;
+
+impl<T> Default for Changed<T> {
+    fn default() -> Self {
+        Self { items: Mutex::default(), on_first: OnceLock::new() }
+    }
+}
+
+impl<T> Changed<T> {
+    /// Calls `on_first` from now on when one is added and none was there. Only the first call has an effect.
     pub fn notify(&self, on_first: impl Fn() + Send + Sync + 'static) {
         let _ = self.on_first.set(Box::new(on_first));
     }
 
-    /// Adds a partition; call it without the partition's lock.
-    pub(super) fn push(&self, partition: Arc<Partition>) {
+    /// Adds one; call it without a partition's lock.
+    pub(super) fn push(&self, item: T) {
         let Some(on_first) = self.on_first.get() else { return };
-        let mut partitions = self.partitions.lock();
-        partitions.push(partition);
-        let is_first = partitions.len() == 1;
-        drop(partitions);
+        let mut items = self.items.lock();
+        items.push(item);
+        let is_first = items.len() == 1;
+        drop(items);
         if is_first {
             on_first();
         }
     }
 
-    pub fn take(&self) -> Vec<Arc<Partition>> {
-        std::mem::take(&mut self.partitions.lock())
+    pub fn take(&self) -> Vec<T> {
+        std::mem::take(&mut self.items.lock())
     }
 }
 
@@ -44,5 +52,9 @@ pub struct Changes {
     pub roles: ChangedPartitions,
     /// The leader proposes an ISR: see [`Partition::pending_isr`].
     pub isr: ChangedPartitions,
+    /// A move to another log directory began: see [`Replicas::step_move`](super::Replicas::step_move).
+    pub moves: ChangedPartitions,
+    /// Directories of replicas to tell the controller.
+    pub directories: Changed<Unassigned>,
     pub counters: ReplicaCounters,
 }

@@ -144,7 +144,7 @@ impl Partition {
             Ok(())
         })?;
         let Some(truncation) = planned else { return Ok(position) };
-        let (logs, topic, index) = (&self.place.logs, &self.id.topic, self.id.index);
+        let (logs, topic, index) = (&self.logs, &self.id.topic, self.id.index);
         let first_removed = match truncation {
             Truncation::To(offset) => offset,
             Truncation::StartAt(_) => 0,
@@ -155,6 +155,7 @@ impl Partition {
                 Truncation::To(offset) => drop(state.log.truncate_to(offset, now_ms)?),
                 Truncation::StartAt(offset) => state.log.truncate_fully_and_start_at(offset, now_ms)?,
             }
+            state.note_truncation(first_removed);
             let offsets = state.offsets(self.durability);
             state.core.on_truncated(&offsets);
             Ok(())
@@ -209,8 +210,8 @@ impl Partition {
     }
 }
 
-/// Appends batches of the leader. An answer may be larger than a segment, so it is appended in parts.
-fn append(log: &mut Log, mut records: &[u8], leader_epoch: i32, now_ms: i64) -> Result<(), AppendError> {
+/// Appends batches of the leader, or of the log that this one copies. An answer may be larger than a segment, so it is appended in parts.
+pub(super) fn append(log: &mut Log, mut records: &[u8], leader_epoch: i32, now_ms: i64) -> Result<(), AppendError> {
     while !records.is_empty() {
         let (part, rest) = records.split_at(part_len(records, log.config().segment_bytes as usize));
         if log.append_as_follower(part, leader_epoch, now_ms)?.is_none() {

@@ -18,6 +18,12 @@ mod isr_changes;
 #[cfg(test)]
 mod isr_changes_tests;
 mod metrics;
+mod moves;
+#[cfg(test)]
+mod moves_power_cut_tests;
+#[cfg(test)]
+mod moves_tests;
+mod moving;
 mod partition;
 mod planned;
 mod reading;
@@ -28,13 +34,14 @@ mod results;
 mod sizes;
 
 pub use assignments::Unassigned;
-pub use changes::{ChangedPartitions, Changes};
+pub use changes::{Changed, ChangedPartitions, Changes};
 pub use config::PartitionConfig;
 pub use core::Awaits;
 pub use fetch_waiter::FetchWaiter;
 pub use following::{FetchedBatches, Following, Position};
 pub use isr_changes::{AnsweredIsr, IsrChanges};
 pub use metrics::{Gauges, ReplicaCounters};
+pub use moves::MoveStep;
 pub use partition::{Durability, OnAck, Partition, PartitionId};
 pub use reading::{
     EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST, LATEST_TIERED, MAX_TIMESTAMP, UP_TO_HIGH_WATERMARK,
@@ -43,3 +50,4 @@ pub use replicas::{Published, Replicas, ReplicasOptions};
 pub use results::{
     Appended, CONSUMER, DEBUGGING, Fetched, FoundOffset, OffsetQuery, PartitionFetch, Refused, Standing,
 };
+pub use sizes::Size;

@@ -13,6 +13,8 @@ pub struct ReplicaCounters {
     pub failed_isr_updates: Counter,
     /// Bytes of batches that followers appended.
     pub replication_bytes_in: Counter,
+    /// Bytes of batches that were copied to other log directories.
+    pub moved_bytes: Counter,
 }
 
 impl ReplicaCounters {
@@ -29,6 +31,7 @@ impl ReplicaCounters {
             ("kafka.server:type=ReplicaManager,name=IsrExpandsPerSec", &self.isr_expands),
             ("kafka.server:type=ReplicaManager,name=FailedIsrUpdatesPerSec", &self.failed_isr_updates),
             ("kafka.server:type=BrokerTopicMetrics,name=ReplicationBytesInPerSec", &self.replication_bytes_in),
+            ("kafka.server:type=AlterLogDirsReplication,name=byte-rate", &self.moved_bytes),
         ];
         own.into_iter().map(|(name, counter)| (name.to_owned(), counter.get()))
     }

@@ -5,6 +5,7 @@
 //! [`Durability::Flushed`] the leader counts itself only up to its flushed offset, so that a power cut cannot undo a commit.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
@@ -21,6 +22,7 @@ use super::core::{self, Assignment, Awaits, IsrAnswer, IsrProposal, LogOffsets, 
 use super::fetch_waiter::FetchWaiter;
 use super::image_brokers::ImageBrokers;
 use super::metrics::ReplicaCounters;
+use super::moving::Move;
 use super::results::{Appended, Refused, Standing};
 
 /// Called once with the result of an append, without the partition's lock.
@@ -55,7 +57,7 @@ pub struct PartitionId {
     pub index: i32,
 }
 
-/// The log directory of a partition: the node's directories, and which of them.
+/// The log directory in which a partition is opened: the node's directories, and which of them.
 #[derive(Clone)]
 pub struct Place {
     pub logs: Arc<LogManager>,
@@ -67,6 +69,9 @@ pub(super) struct State {
     pub(super) core: PartitionCore<OnAck, Arc<FetchWaiter>>,
     /// Woken by the next flush.
     pub(super) flush_waiters: Vec<Arc<FetchWaiter>>,
+    pub(super) moving: Option<Box<Move>>,
+    /// No flush begins: the log is about to be replaced.
+    pub(super) holds_flushes: bool,
 }
 
 /// The requests for which a thread keeps room.
@@ -134,7 +139,9 @@ pub struct Partition {
     pub(super) durability: Durability,
     pub(super) brokers: Arc<ImageBrokers>,
     changes: Arc<Changes>,
-    pub(super) place: Place,
+    pub(super) logs: Arc<LogManager>,
+    /// The index of the log directory.
+    pub(super) dir: AtomicUsize,
     flush_state: FlushState,
     config: ArcSwap<PartitionConfig>,
     pub(super) state: Mutex<State>,
@@ -162,14 +169,15 @@ impl Partition {
         let is_planned = log.is_planned();
         let Shared { durability, brokers, changes } = shared;
         let core = PartitionCore::new(brokers.node_id, brokers.lag_max_ms, high_watermark, config.min_insync_replicas);
-        let state = Mutex::new(State { log, core, flush_waiters: Vec::new() });
+        let state = Mutex::new(State { log, core, flush_waiters: Vec::new(), moving: None, holds_flushes: false });
         let partition = Arc::new_cyclic(|own| Self {
             id,
             own: own.clone(),
             durability,
             brokers,
             changes,
-            place,
+            logs: place.logs,
+            dir: AtomicUsize::new(place.dir),
             flush_state: FlushState::default(),
             config: ArcSwap::new(config),
             state,
@@ -185,7 +193,7 @@ impl Partition {
 
     pub(super) fn mark_dirty(&self) {
         let owner: Arc<dyn LogOwner> = self.arc();
-        self.place.logs.dirs()[self.place.dir].flusher().mark_dirty(&owner);
+        self.logs.dirs()[self.dir()].flusher().mark_dirty(&owner);
     }
 
     /// Runs an event of the core under the lock, and carries its effects out without it.
@@ -228,17 +236,22 @@ impl Partition {
 
     /// The index of its log directory.
     pub(super) fn dir(&self) -> usize {
-        self.place.dir
+        self.dir.load(Ordering::Acquire)
     }
 
     /// A reference to itself.
-    fn arc(&self) -> Arc<Self> {
+    pub(super) fn arc(&self) -> Arc<Self> {
         self.own.upgrade().expect("a method runs on a partition with a reference")
     }
 
     /// Whether this broker leads; otherwise the error to return.
     pub fn check_leader(&self) -> Result<(), ErrorCode> {
         self.state.lock().core.check_leader()
+    }
+
+    /// Whether this replica serves; otherwise the error to return.
+    pub(super) fn check_online(&self) -> Result<(), ErrorCode> {
+        self.state.lock().core.check_online()
     }
 
     /// Applies the partition of a newer image.
@@ -311,6 +324,9 @@ impl Partition {
     pub fn set_config(&self, config: Arc<PartitionConfig>) {
         self.event(|state, effects| {
             state.log.set_config(config.log.clone());
+            if let Some(moving) = &state.moving {
+                moving.set_config(config.log.clone());
+            }
             let min_insync_replicas = config.min_insync_replicas;
             self.config.store(config);
             let offsets = state.offsets(self.durability);
@@ -413,9 +429,14 @@ impl Partition {
 
     /// Reports an error to the log directory, which fails if it must not survive the error, and reports damage.
     pub fn report(&self, error: &LogError) {
-        self.place.logs.report_damage(error);
+        self.logs.report_damage(error);
+        // An error of the directory that the log has left concerns that one.
+        let place = match error {
+            LogError::Io { path, .. } => self.logs.dir_of(path).unwrap_or_else(|| self.dir()),
+            _ => self.dir(),
+        };
         if error.stops_directory() {
-            self.place.logs.fail_dir(self.place.dir, &error.to_string());
+            self.logs.fail_dir(place, &error.to_string());
         }
     }
 
@@ -454,7 +475,8 @@ impl LogOwner for Partition {
     }
 
     fn begin_flush(&self) -> Option<FlushJob> {
-        self.state.lock().log.begin_flush()
+        let mut state = self.state.lock();
+        if state.holds_flushes { None } else { state.log.begin_flush() }
     }
 
     fn complete_flush(&self, end: FlushEnd) {
@@ -476,5 +498,9 @@ impl LogOwner for Partition {
 
     fn go_offline(&self) {
         self.stop(ErrorCode::KAFKA_STORAGE_ERROR);
+    }
+
+    fn place(&self) -> Option<usize> {
+        Some(self.dir())
     }
 }

@@ -12,7 +12,7 @@ use klamm_base::LogError;
 use klamm_base::clock::Clock;
 use klamm_base::{ErrorCode, Uuid};
 use klamm_config::Settings;
-use klamm_log::{LogManager, LogOnDisk, LogOwner};
+use klamm_log::{LogConfig, LogManager, LogOnDisk, LogOwner};
 use klamm_metadata::MetadataImage;
 use klamm_metadata::hash::ByIdAndIndex;
 use klamm_metadata::partition::Partition as PartitionRecord;
@@ -59,7 +59,7 @@ pub struct Published {
 pub struct Replicas {
     pub(super) node_id: i32,
     durability: Durability,
-    clock: Arc<dyn Clock>,
+    pub(super) clock: Arc<dyn Clock>,
     logs: Arc<LogManager>,
     settings: ArcSwap<Settings>,
     brokers: Arc<ImageBrokers>,
@@ -69,10 +69,16 @@ pub struct Replicas {
     hasher: RandomState,
     /// Logs on disk that were not opened yet, by partition.
     pub(super) on_disk: Mutex<BTreeMap<(String, i32), LogOnDisk>>,
+    /// Logs that another directory has, too: the process ended while a copy took the place of its log.
+    doubles: Mutex<BTreeMap<(String, i32), Vec<LogOnDisk>>>,
+    /// Copies on disk of moves that an earlier process had begun.
+    futures: Mutex<BTreeMap<(String, i32), LogOnDisk>>,
+    /// Held while a move begins or is ended.
+    pub(super) altering: Mutex<()>,
     pub(super) planned: Mutex<Planned>,
     /// Partitions that this broker follows and that are not open yet.
     to_open: Mutex<Vec<Key>>,
-    is_missing_dirs: bool,
+    pub(super) is_missing_dirs: bool,
     /// Logs are being opened in the background; a stop ends this.
     opens_rest: AtomicBool,
     /// No log may be opened any more.
@@ -84,8 +90,14 @@ pub struct Replicas {
 impl Replicas {
     /// Reads what is on disk; leads nothing until an image is published.
     pub fn new(options: ReplicasOptions) -> Self {
-        let found = options.logs.found().into_iter();
-        let on_disk = found.map(|found| ((found.topic.clone(), found.partition), found)).collect();
+        let key = |found: &LogOnDisk| (found.topic.clone(), found.partition);
+        let (mut on_disk, mut doubles) = (BTreeMap::new(), BTreeMap::<_, Vec<_>>::new());
+        for found in options.logs.found() {
+            if let Some(other) = on_disk.insert(key(&found), found) {
+                doubles.entry(key(&other)).or_default().push(other);
+            }
+        }
+        let futures = options.logs.futures().into_iter().map(|found| (key(&found), found)).collect();
         Self {
             node_id: options.node_id,
             durability: options.durability,
@@ -99,6 +111,9 @@ impl Replicas {
             opening: (0..OPENING_LOCKS).map(|_| Mutex::default()).collect(),
             hasher: RandomState::new(),
             on_disk: Mutex::new(on_disk),
+            doubles: Mutex::new(doubles),
+            futures: Mutex::new(futures),
+            altering: Mutex::default(),
             planned: Mutex::default(),
             is_missing_dirs: options.is_missing_dirs,
             opens_rest: AtomicBool::new(false),
@@ -181,7 +196,7 @@ impl Replicas {
     /// sync many.
     pub fn mark_dirty(&self, partitions: &[Arc<Partition>]) {
         for (at, dir) in self.logs().dirs().iter().enumerate() {
-            let in_dir = partitions.iter().filter(|partition| partition.place.dir == at);
+            let in_dir = partitions.iter().filter(|partition| partition.dir() == at);
             dir.flusher().mark_all_dirty(in_dir.map(|partition| partition.clone() as Arc<dyn LogOwner>));
         }
     }
@@ -231,6 +246,7 @@ impl Replicas {
         let config = Arc::new(self.config_of(image, topic.name()));
         let name = topic.name().to_string();
         let found = self.on_disk.lock().get(&(name.clone(), index)).cloned();
+        let found = self.without_double(found, topic.id(), &config.log)?;
         let stray_because = found.as_ref().map(|found| self.topic_mismatch(found, topic.id())).transpose()?.flatten();
         self.on_disk.lock().remove(&(name.clone(), index));
         if let Some(reason) = &stray_because {
@@ -238,6 +254,22 @@ impl Replicas {
             self.logs.set_aside(&name, index, reason)?;
         }
         let found = found.filter(|_| stray_because.is_none());
+        let future = self.future_of(&name, index, topic.id());
+        let (found, future) = match (found, future) {
+            // The log is in a directory that is gone, and the controller knows that the copy is to replace it.
+            (None, Some(future)) if self.is_assigned(image, record, future.dir) => {
+                (Some(self.logs.promote_found(&future)?), None)
+            }
+            (None, Some(future)) if self.may_be_missing((topic.id(), index)) => {
+                self.futures.lock().insert((name.clone(), index), future);
+                (None, None)
+            }
+            (None, Some(future)) => {
+                self.logs.set_aside_second(&future, "the log that it copies is gone")?;
+                (None, None)
+            }
+            both => both,
+        };
         let (log, dir, high_watermark) = match found {
             Some(found) => {
                 let (mut log, _) = self.logs.open(&found, config.log.clone(), now_ms)?;
@@ -261,7 +293,59 @@ impl Replicas {
         let partition = Partition::open(id, log, high_watermark, &assignment(record), config, place, shared);
         self.logs.adopt(dir, &name, index, partition.clone());
         self.planned.lock().remove(&(topic.id(), index));
+        if let Some(future) = future {
+            self.resume_move(&partition, &future);
+        }
         Ok(partition)
+    }
+
+    /// The copy of a partition on disk, unless it is of an earlier topic of that name.
+    fn future_of(&self, name: &str, index: i32, topic_id: Uuid) -> Option<LogOnDisk> {
+        let future = self.futures.lock().remove(&(name.to_owned(), index))?;
+        match self.topic_mismatch(&future, topic_id) {
+            Ok(None) => Some(future),
+            Ok(Some(reason)) => {
+                drop(self.logs.set_aside_second(&future, &reason));
+                None
+            }
+            // It was reported to the directory.
+            Err(_) => None,
+        }
+    }
+
+    fn is_assigned(&self, image: &MetadataImage, record: &PartitionRecord, dir: usize) -> bool {
+        let directory = record.directory_of(self.node_id);
+        let found = directory.and_then(|number| image.topics().directory_table().ids([number].into_iter()).pop());
+        found == Some(self.logs.dirs()[dir].id())
+    }
+
+    /// Of the logs of a partition in several directories, the one that is further; the others are set aside.
+    fn without_double(
+        &self,
+        found: Option<LogOnDisk>,
+        topic_id: Uuid,
+        config: &Arc<LogConfig>,
+    ) -> Result<Option<LogOnDisk>, LogError> {
+        let Some(found) = found else { return Ok(None) };
+        let key = (found.topic.clone(), found.partition);
+        let Some(others) = self.doubles.lock().remove(&key) else { return Ok(Some(found)) };
+        let end = |found: &LogOnDisk| {
+            let (log, _) = self.logs.open(found, config.clone(), self.clock.wall_ms())?;
+            let is_own = self.logs.topic_id(found)?.is_none_or(|stored| stored == topic_id);
+            Ok((is_own, log.latest_epoch(), log.log_end_offset()))
+        };
+        let mut best = (end(&found)?, found);
+        for other in others {
+            let (rank, mut left) = (end(&other)?, other);
+            if rank > best.0 {
+                let better = (rank, left);
+                left = std::mem::replace(&mut best, better).1;
+            }
+            let reason = format!("{} has the same partition, and is further", best.1.path.display());
+            self.logs.set_aside_second(&left, &reason)?;
+        }
+        self.on_disk.lock().insert(key, best.1.clone());
+        Ok(Some(best.1))
     }
 
     /// Explains why the files on disk belong to another topic that had the same name; `None` if they belong to this
@@ -281,9 +365,12 @@ impl Replicas {
             let reason = "the log may be in a directory that has failed".to_owned();
             return Err(LogError::Directory { path, reason });
         }
-        wanted.or_else(|| self.planned.lock().dir_for(key, &self.logs)).ok_or_else(|| LogError::Directory {
-            path: self.logs.dirs().first().map(|dir| dir.path().to_owned()).unwrap_or_default(),
-            reason: "every log directory has failed".to_owned(),
+        let preferred = self.planned.lock().preferred(key, &self.logs);
+        preferred.or(wanted).or_else(|| self.planned.lock().dir_for(key, &self.logs)).ok_or_else(|| {
+            LogError::Directory {
+                path: self.logs.dirs().first().map(|dir| dir.path().to_owned()).unwrap_or_default(),
+                reason: "every log directory has failed".to_owned(),
+            }
         })
     }
 
@@ -347,6 +434,31 @@ impl Replicas {
         }
         self.to_open.lock().extend(self.followed(self.image().topics().iter()));
         self.open_followed();
+        errors.extend(self.set_futures_aside());
+        errors
+    }
+
+    /// Copies on disk of partitions that are not open have no log to copy.
+    fn set_futures_aside(&self) -> Vec<LogError> {
+        let left: Vec<LogOnDisk> = self.futures.lock().values().cloned().collect();
+        let mut errors = Vec::new();
+        for found in left {
+            let image = self.image();
+            let topic = image.topics().by_name(&found.topic);
+            let record = topic.and_then(|topic| topic.partition(found.partition));
+            // Its log may be in a directory that is offline, or in use later.
+            if record.is_some_and(|record| record.replicas().contains(&self.node_id)) {
+                continue;
+            }
+            let _opening = self.opening[0].lock();
+            if self.is_stopping.load(Ordering::Acquire) {
+                return errors;
+            }
+            if self.futures.lock().remove(&(found.topic.clone(), found.partition)).is_some() {
+                let reason = "it is a copy of a partition that this broker does not have";
+                errors.extend(self.logs.set_aside_second(&found, reason).err());
+            }
+        }
         errors
     }
 
@@ -460,7 +572,12 @@ impl Replicas {
         self.planned.lock().remove(&(topic.id(), index));
         if let Some(partition) = &open {
             partition.stop(code);
+            let _altering = self.altering.lock();
+            let _ = partition.end_move();
         }
+        self.futures.lock().remove(&(topic.name().to_string(), index));
+        // Its error was reported to the directory.
+        let _ = self.logs.delete_future(topic.name(), index, self.clock.wall_ms());
         let is_there = open.is_some() || on_disk;
         is_there.then(|| self.logs.delete(topic.name(), index, self.clock.wall_ms()).err()).flatten()
     }

@@ -4,28 +4,36 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use klamm_log::{LogOwner, with_log};
+use klamm_log::{Key, LogOwner, with_log};
 
 use super::replicas::Replicas;
 
-/// Topic, partition and bytes of batches.
-pub type Size = (String, i32, u64);
+/// Topic, partition, bytes of batches, the offsets by which it lags, and whether it is a copy that is to replace the
+/// partition's log.
+pub type Size = (String, i32, u64, i64, bool);
 
 impl Replicas {
     /// The partitions of each directory. A partition that was never written has size 0 and the directory where its
     /// files would be created. Offline directories have none.
     pub fn sizes(&self) -> Vec<Vec<Size>> {
         let dirs = self.logs().dirs();
-        let size = |owner: &Arc<dyn LogOwner>| with_log(&**owner, |log| log.size());
-        let mut rows: Vec<Vec<Size>> = dirs
-            .iter()
-            .map(|dir| dir.owners().into_iter().map(|((topic, index), owner)| (topic, index, size(&owner))).collect())
-            .collect();
+        let row = |((topic, index), owner): (Key, Arc<dyn LogOwner>)| {
+            let (size, end) = with_log(&*owner, |log| (log.size(), log.log_end_offset()));
+            let lag = match owner.is_future() {
+                true => {
+                    self.logs().owner_of(&topic, index).map_or(0, |log| with_log(&*log, |log| log.log_end_offset()))
+                        - end
+                }
+                false => owner.high_watermark() - end,
+            };
+            (topic, index, size, lag.max(0), owner.is_future())
+        };
+        let mut rows: Vec<Vec<Size>> = dirs.iter().map(|dir| dir.owners().into_iter().map(row).collect()).collect();
         let waiting: Vec<_> = self.on_disk.lock().values().cloned().collect();
         for found in waiting.iter().filter(|found| dirs[found.dir].offline_cause().is_none()) {
-            rows[found.dir].push((found.topic.clone(), found.partition, bytes_of_logs(&found.path)));
+            rows[found.dir].push((found.topic.clone(), found.partition, bytes_of_logs(&found.path), 0, false));
         }
-        let mut known: HashSet<_> = rows.iter().flatten().map(|(topic, index, _)| (topic.clone(), *index)).collect();
+        let mut known: HashSet<_> = rows.iter().flatten().map(|(topic, index, ..)| (topic.clone(), *index)).collect();
         // Partitions of an offline directory are in no other.
         known.extend(waiting.into_iter().map(|found| (found.topic, found.partition)));
         known.extend(self.opened().iter().map(|open| (open.id.topic.to_string(), open.id.index)));
@@ -45,7 +53,7 @@ impl Replicas {
                     && let Ok(dir) = self.dir_for(&image, (topic.id(), index), record)
                     && self.logs().dirs()[dir].offline_cause().is_none()
                 {
-                    found.push((dir, (name.0, index, 0)));
+                    found.push((dir, (name.0, index, 0, 0, false)));
                 }
             }
         }

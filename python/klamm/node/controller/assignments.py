@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Final
 
@@ -23,7 +23,15 @@ LONGEST_PAUSE_S: Final = 10.0
 class Assignments:
     """Assignments to report to the controller. One request is in flight at a time."""
 
-    def __init__(self, node_id: int, controller: ControllerChannel, broker_epoch: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        controller: ControllerChannel,
+        broker_epoch: Callable[[], int],
+        on_assigned: Callable[[Sequence[tuple[bytes, bytes, int]]], None] = lambda assigned: None,
+    ) -> None:
+        """`on_assigned` receives what the controller has accepted."""
+        self._on_assigned = on_assigned
         self._node_id = node_id
         self._controller = controller
         self._broker_epoch = broker_epoch
@@ -68,6 +76,8 @@ class Assignments:
                 if answer.error_code is ErrorCode.NONE:
                     # A refused partition no longer exists; a new image reports what has replaced it.
                     self._forget(sent)
+                    codes = zip(assignments, answer.partition_errors, strict=False)
+                    self._on_assigned([found for found, code in codes if code is ErrorCode.NONE])
                     pause_s = FIRST_PAUSE_S
                     continue
                 log.info("the controller answered %s to assignments of directories; retrying", answer.error_code.name)

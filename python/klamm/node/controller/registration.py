@@ -107,6 +107,10 @@ class Registration:
         """Report the failed directory to the controller with a heartbeat that is sent now."""
         self._carry_out(self._lifecycle.on_log_dir_failed(self._now_ms(), directory_id))
 
+    def on_cordoned(self, directory_ids: tuple[bytes, ...] | None) -> None:
+        """Report the cordoned log directories to the controller, if they have changed."""
+        self._carry_out(self._lifecycle.on_cordoned(self._now_ms(), directory_ids))
+
     async def shut_down(self, timeout_s: float) -> None:
         """Controlled shutdown: wait up to `timeout_s` for the controller's permission.
 
@@ -210,6 +214,7 @@ class Registration:
             want_fence=beat.want_fence,
             want_shut_down=beat.want_shut_down,
             offline_log_dirs=beat.offline_log_dirs,
+            cordoned_log_dirs=beat.cordoned_log_dirs,
         )
         answer = await self._controller.ask(BROKER_HEARTBEAT, request, self._ask_timeout_ms)
         if self._is_refused(answer):

@@ -217,9 +217,13 @@ class Handlers:
 
     def _log_dir_apis(self) -> dict[int, Handler | InlineHandler]:
         from klamm.broker.handlers.log_dirs import LogDirHandlers
-        from klamm.node.views.log_dirs import describe_log_dirs
+        from klamm.node.views.log_dirs import LogDirs
 
-        return {ApiKey.DESCRIBE_LOG_DIRS: LogDirHandlers(lambda: describe_log_dirs(self._engine)).describe_log_dirs}
+        handlers = LogDirHandlers(LogDirs(self._engine, self._image, self._broker().directories))
+        return {
+            ApiKey.ALTER_REPLICA_LOG_DIRS: handlers.alter_replica_log_dirs,
+            ApiKey.DESCRIBE_LOG_DIRS: handlers.describe_log_dirs,
+        }
 
     def _config_apis(self) -> dict[int, Handler | InlineHandler]:
         from klamm.broker.handlers.configs import ConfigHandlers
@@ -313,7 +317,7 @@ BROKER_FAMILIES: Final = _by_key(
         ),
         Handlers._offset_apis: (ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.OFFSET_DELETE),
         Handlers._record_apis: (ApiKey.DELETE_RECORDS, ApiKey.INIT_PRODUCER_ID, ApiKey.DESCRIBE_PRODUCERS),
-        Handlers._log_dir_apis: (ApiKey.DESCRIBE_LOG_DIRS,),
+        Handlers._log_dir_apis: (ApiKey.ALTER_REPLICA_LOG_DIRS, ApiKey.DESCRIBE_LOG_DIRS),
         Handlers._config_apis: (ApiKey.DESCRIBE_CONFIGS, ApiKey.LIST_CONFIG_RESOURCES),
         Handlers._acl_apis: (ApiKey.DESCRIBE_ACLS,),
         Handlers._scram_apis: (ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,),

@@ -51,7 +51,21 @@ def _response_maker(api_key: int, version: int) -> Make:
     if api_key == ApiKey.DESCRIBE_LOG_DIRS:
         # Versions 1 and 2 have no code for the whole, and Kafka answers no directories.
         return lambda _asked, _code: build(response)
+    if api_key == ApiKey.ALTER_REPLICA_LOG_DIRS:
+        # Its topics are within directories, which the response does not have.
+        return lambda asked, code: build(response, results=_results_of_topics(asked.dirs, code))
     raise NoErrorResponse(f"{response.__name__} v{version} has no place for an error code that the request names")
+
+
+def _results_of_topics(dirs: Any, code: ErrorCode) -> list[dict[str, Any]]:
+    return [
+        {
+            "topic_name": topic.name,
+            "partitions": [{"partition_index": index, "error_code": code} for index in topic.partitions],
+        }
+        for found in dirs
+        for topic in found.topics
+    ]
 
 
 def _has_items_beside_the_code(api_key: int, version: int) -> bool:

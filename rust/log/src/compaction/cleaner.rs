@@ -208,7 +208,7 @@ fn choose(manager: &LogManager, claims: &mut Claims) -> Option<LogToClean> {
             let high_watermark = owner.high_watermark();
             let planned: Result<_, LogError> = with_log(&*owner, |log| {
                 let config = log.config().clone();
-                if !config.compact {
+                if !config.compact || log.is_moving() {
                     return Ok(None);
                 }
                 let plan = log.clean_plan(checkpoint, high_watermark, now_ms())?;

@@ -62,6 +62,7 @@ impl Log {
         let first = self.floor_segment(sources[0].base_offset);
         let range = first..first + sources.len();
         let unchanged = !self.is_away()
+            && self.moving.is_none()
             && range.end < self.segments.len()
             && self.segments[range.clone()].iter().zip(&sources).all(|(segment, source)| {
                 Arc::ptr_eq(segment.log_file(), &source.file) && segment.size() == source.size

@@ -168,6 +168,15 @@ impl Producers {
         self.snapshot_end_offset = self.snapshots.last().copied().unwrap_or(offset);
     }
 
+    /// Replaces the state by that of a log with the same records; the snapshot files stay.
+    pub fn replace(&mut self, other: &Self) {
+        self.map_end_offset = other.map_end_offset;
+        self.entries.clone_from(&other.entries);
+        self.ongoing.clone_from(&other.ongoing);
+        self.unreplicated.clone_from(&other.unreplicated);
+        self.recalled.clone_from(&other.recalled);
+    }
+
     fn clear(&mut self) {
         self.entries.clear();
         self.ongoing.clear();

@@ -12,6 +12,7 @@ use klamm_engine::engine::Engine as NodeEngine;
 use klamm_net::{Event, ListenerLimits, Reply, SupportedFeatures};
 use klamm_records::control::control_kind;
 use klamm_records::{BatchBuilder, BatchFields, Codec, Compression, RecordsError, batches, records};
+use klamm_replica::{Size, Unassigned};
 use klamm_wire::api_versions::ApiRange;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -42,8 +43,8 @@ type NullableBytes<'py> = Option<Bound<'py, PyBytes>>;
 /// Key and value of each record.
 type CoordinatorRecords<'py> = Vec<(NullableBytes<'py>, NullableBytes<'py>)>;
 type ProducerRow = (i64, i32, i32, i64, i32, i64);
-/// Path, directory id, why it is out of use, and its partitions with their sizes.
-type DirRow = (PathBuf, Id, Option<String>, Vec<(String, i32, u64)>);
+/// Path, directory id, why it is out of use, whether it is cordoned, and its partitions with their sizes.
+type DirRow = (PathBuf, Id, Option<String>, bool, Vec<Size>);
 type RecordRow<'py> = (i64, NullableBytes<'py>, NullableBytes<'py>, i64, bool);
 
 fn build(records: &CoordinatorRecords<'_>, timestamp_ms: i64, codec: Codec) -> Result<Vec<u8>, RecordsError> {
@@ -244,10 +245,44 @@ impl Engine {
 
     fn log_dirs(&self, py: Python<'_>) -> Vec<DirRow> {
         let replicas = self.engine.replicas();
-        let row = |(dir, sizes): (&Arc<klamm_log::LogDir>, Vec<(String, i32, u64)>)| {
-            (dir.path().to_owned(), Id(dir.id()), dir.offline_cause().map(str::to_owned), sizes)
+        let row = |((at, dir), sizes): ((usize, &Arc<klamm_log::LogDir>), Vec<Size>)| {
+            let cause = dir.offline_cause().map(str::to_owned);
+            (dir.path().to_owned(), Id(dir.id()), cause, replicas.logs().is_cordoned(at), sizes)
         };
-        py.detach(|| replicas.logs().dirs().iter().zip(replicas.sizes()).map(row).collect())
+        py.detach(|| replicas.logs().dirs().iter().enumerate().zip(replicas.sizes()).map(row).collect())
+    }
+
+    fn alter_log_dir(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        partition: i32,
+        directory_id: &Bound<'_, PyAny>,
+    ) -> PyResult<i16> {
+        let replicas = self.engine.replicas();
+        let Some(dir) = replicas.logs().dir_by_id(extract_uuid(directory_id)?) else {
+            return Ok(ErrorCode::KAFKA_STORAGE_ERROR.0);
+        };
+        Ok(py.detach(|| replicas.alter_dir(topic, partition, dir)).0)
+    }
+
+    fn take_directories(&self) -> Vec<(Id, Id, i32)> {
+        let told = self.engine.replicas().changes().directories.take();
+        told.into_iter().map(|at| (Id(at.directory_id), Id(at.topic_id), at.partition)).collect()
+    }
+
+    fn on_directories_assigned(
+        &self,
+        py: Python<'_>,
+        assigned: Vec<(Bound<'_, PyAny>, Bound<'_, PyAny>, i32)>,
+    ) -> PyResult<()> {
+        let read = |(directory, topic, partition): &(Bound<'_, PyAny>, Bound<'_, PyAny>, i32)| {
+            let (directory_id, topic_id) = (extract_uuid(directory)?, extract_uuid(topic)?);
+            Ok(Unassigned { directory_id, topic_id, partition: *partition })
+        };
+        let assigned: Vec<_> = assigned.iter().map(read).collect::<PyResult<_>>()?;
+        py.detach(|| self.engine.replicas().on_directories_assigned(&assigned));
+        Ok(())
     }
 
     #[getter]

@@ -126,6 +126,10 @@ pub struct IsrChangedEvent;
 
 /// See `node.pyi`.
 #[pyclass(frozen, module = "klamm._engine.node")]
+pub struct DirectoriesChangedEvent;
+
+/// See `node.pyi`.
+#[pyclass(frozen, module = "klamm._engine.node")]
 pub struct LogEvent {
     level: LogLevel,
     #[pyo3(get)]
@@ -153,6 +157,7 @@ pub fn event<'py>(py: Python<'py>, event: Event, image: &MetadataImage) -> PyRes
         Event::Closed { connection_id } => Bound::new(py, ConnectionClosedEvent { connection_id })?.into_any(),
         Event::Acked { token, code } => Bound::new(py, AckedEvent { token, error_code: code.0 })?.into_any(),
         Event::IsrChanged => Bound::new(py, IsrChangedEvent)?.into_any(),
+        Event::DirectoriesChanged => Bound::new(py, DirectoriesChangedEvent)?.into_any(),
         Event::DirFailed { id } => Bound::new(py, DirFailedEvent(Id(id)))?.into_any(),
         Event::Log { level, message } => Bound::new(py, LogEvent { level, message })?.into_any(),
     };
@@ -191,5 +196,6 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ConnectionClosedEvent>()?;
     module.add_class::<DirFailedEvent>()?;
     module.add_class::<IsrChangedEvent>()?;
+    module.add_class::<DirectoriesChangedEvent>()?;
     module.add_class::<LogEvent>()
 }

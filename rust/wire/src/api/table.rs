@@ -79,7 +79,7 @@ apis! {
         [DescribeConfigs Cluster, DescribeConfigs Topic, DescribeConfigs Group] Request;
     33 ALTER_CONFIGS "AlterConfigs" 0..=2 2 ByPython ByPython forwarded closed
         [AlterConfigs Cluster, AlterConfigs Topic, AlterConfigs Group] Request;
-    34 ALTER_REPLICA_LOG_DIRS "AlterReplicaLogDirs" 1..=2 2 NotYet Not local closed [Alter Cluster] Request;
+    34 ALTER_REPLICA_LOG_DIRS "AlterReplicaLogDirs" 1..=2 2 ByPython Not local closed [Alter Cluster] Request;
     35 DESCRIBE_LOG_DIRS "DescribeLogDirs" 1..=5 2 ByPython Not local closed [Describe Cluster] Request;
     36 SASL_AUTHENTICATE "SaslAuthenticate" 0..=2 2 NotYet NotYet local open [] Request;
     37 CREATE_PARTITIONS "CreatePartitions" 0..=3 2 ByPython ByPython forwarded closed [Alter Topic] ControllerMutation;

@@ -19,7 +19,7 @@ use self::addresses::AddressLimits;
 use self::limits::{Found, QuotaLimits};
 use self::usage::Rates;
 use super::context::RequestContext;
-use crate::rate::Windows;
+use klamm_base::rate::Windows;
 
 /// The client quotas of a node.
 #[derive(Debug)]

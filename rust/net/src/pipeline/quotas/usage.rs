@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::limits::Found;
-use crate::rate::{Rate, Windows};
+use klamm_base::rate::{Rate, Windows};
 
 /// From this many rates on, those that are over are dropped.
 const SWEPT_FROM: usize = 64;

@@ -41,13 +41,13 @@ struct Window {
 
 /// The windows of one rate. Times in ms, on any clock.
 #[derive(Debug, Default)]
-pub(super) struct Rate {
+pub struct Rate {
     windows: VecDeque<Window>,
 }
 
 impl Rate {
     /// Counts `value` at `now_ms`.
-    pub(super) fn add(&mut self, now_ms: i64, value: f64, kept: Windows) {
+    pub fn add(&mut self, now_ms: i64, value: f64, kept: Windows) {
         self.forget_old(now_ms, kept);
         match self.windows.back_mut() {
             Some(window) if now_ms - window.begun_ms < kept.window_ms => {
@@ -59,7 +59,7 @@ impl Rate {
     }
 
     /// How long to wait from `now_ms`, in ms, until the rate is at most `per_second`.
-    pub(super) fn wait_ms(&mut self, now_ms: i64, per_second: f64, kept: Windows) -> i64 {
+    pub fn wait_ms(&mut self, now_ms: i64, per_second: f64, kept: Windows) -> i64 {
         self.forget_old(now_ms, kept);
         let oldest_ms = self.windows.front().map_or(now_ms, |window| window.begun_ms);
         let elapsed_ms = now_ms - oldest_ms;
@@ -70,8 +70,17 @@ impl Rate {
         ((sum * 1000.0 / per_second - over_ms as f64).round() as i64).max(0)
     }
 
+    /// The rate per second over the time since the oldest window began, but at least over one window: the measure of the replication
+    /// quotas, which allows no burst (KIP-73).
+    pub fn per_second(&mut self, now_ms: i64, kept: Windows) -> f64 {
+        self.forget_old(now_ms, kept);
+        let oldest_ms = self.windows.front().map_or(now_ms, |window| window.begun_ms);
+        let sum: f64 = self.windows.iter().map(|window| window.sum).sum();
+        sum * 1000.0 / (now_ms - oldest_ms).max(kept.window_ms) as f64
+    }
+
     /// Whether nothing is left that a later look would count.
-    pub(super) fn is_over(&mut self, now_ms: i64, kept: Windows) -> bool {
+    pub fn is_over(&mut self, now_ms: i64, kept: Windows) -> bool {
         self.forget_old(now_ms, kept);
         self.windows.is_empty()
     }
@@ -111,6 +120,17 @@ mod tests {
     fn what_is_slow_enough_never_waits() {
         let mut rate = Rate::default();
         assert!((0..200).all(|at| waits(&mut rate, at * 110, 1) == [0]));
+    }
+
+    #[test]
+    fn a_rate_without_burst_counts_at_least_one_window() {
+        let mut rate = Rate::default();
+        assert_eq!(rate.per_second(0, KEPT), 0.0);
+        rate.add(0, 50.0, KEPT);
+        assert_eq!([0, 1000, 2000].map(|at_ms| rate.per_second(at_ms, KEPT)), [50.0, 50.0, 25.0]);
+        rate.add(2500, 50.0, KEPT);
+        assert_eq!(rate.per_second(2500, KEPT), 40.0);
+        assert_eq!(rate.per_second(3500, KEPT), 50.0, "the first window is over");
     }
 
     #[test]

@@ -2,10 +2,11 @@
 //! writes the rest to a directory.
 //!
 //! Durable are: the bytes of a file written before its last sync (or the file system's) began, and the names that a
-//! directory had then. Of later writes, any subset of 4 KiB pages or 512-byte sectors may survive, and the last write
-//! may be torn. Of later name changes in a directory, any prefix may survive.
+//! directory had then. Of the later writes to each 4 KiB page or 512-byte sector, any prefix may survive, because what reaches
+//! the disk is the page as it was at some time; and the last write may be torn. Of later name changes in a directory, any prefix
+//! may survive.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -90,6 +91,7 @@ impl Content {
         // All, none, or some of the pieces.
         let luck = rng.below(3);
         let piece = if rng.one_in(2) { PAGE } else { SECTOR };
+        let mut ended = BTreeSet::new();
         for pending in self.pending.iter().map(|(_, pending)| pending).chain(torn) {
             match pending {
                 Pending::SetLen(len) if luck > 0 => content.resize(*len as usize, 0),
@@ -98,7 +100,10 @@ impl Content {
                     let (mut at, end) = (*position, *position + bytes.len() as u64);
                     while at < end {
                         let next = end.min((at / piece + 1) * piece);
-                        if luck == 2 || luck == 1 && rng.one_in(2) {
+                        if luck == 1 && rng.one_in(2) {
+                            ended.insert(at / piece);
+                        }
+                        if luck == 2 || luck == 1 && !ended.contains(&(at / piece)) {
                             let from = (at - position) as usize;
                             write(&mut content, at, &bytes[from..from + (next - at) as usize]);
                         }

@@ -297,16 +297,16 @@ impl LogDir {
         self.write(cache, LOG_START_OFFSET, offsets, |written| &mut written.log_starts)
     }
 
-    /// Writes the high watermarks. A recovery takes a shorter log for damaged, so that with a flush before the acknowledgement they
-    /// are limited to what is durable here: a follower's high watermark may be above it.
+    /// Writes the high watermarks, each limited to what is durable here: a recovery takes a shorter log for damaged and goes on
+    /// above what it lacks, and a follower would not fetch that again. Its high watermark may be above its flushed offset, and so
+    /// may a leader's without a flush before the acknowledgement.
     pub fn checkpoint_high_watermarks(&self, cache: &Arc<FileCache>) -> Result<(), LogError> {
         let offsets = || {
             self.collect(
                 |inventory| inventory.high_watermarks.clone(),
                 |owner| {
                     let limit = with_log(owner, |log| {
-                        let durable = if log.config().flush_before_ack { log.flushed_offset() } else { i64::MAX };
-                        (!log.is_planned()).then_some(log.checkpoint_limit.min(durable))
+                        (!log.is_planned()).then_some(log.checkpoint_limit.min(log.flushed_offset()))
                     });
                     limit.map(|limit| owner.high_watermark().min(limit))
                 },

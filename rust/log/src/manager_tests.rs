@@ -183,22 +183,22 @@ fn an_unclean_end_is_checked_from_the_recovery_point_on() {
 
 #[test]
 fn a_checkpointed_high_watermark_is_durable() {
-    let dir = tempdir().expect("temporary directory");
-    let without_threads = ManagerConfig { flush_threads: 0, ..ManagerConfig::default() };
-    let (manager, _events) = start_with(&[dir.path()], without_threads);
-    let (owner, _flushed) = create(&manager, 0, "a");
-    owner.append();
-    *owner.high_watermark.lock() = Some(2);
-    let checkpointed = || {
-        manager.checkpoint();
-        fs::read_to_string(dir.path().join("replication-offset-checkpoint")).expect("written")
-    };
-    // After a power cut, recovery would go on at offset 2 without the records before it.
-    assert_eq!(checkpointed(), "0\n1\na 0 0\n");
-    manager.dirs()[0].flusher().mark_dirty(&(owner.clone() as Arc<dyn LogOwner>));
-    let flush = manager.dirs()[0].flusher().begin_one().expect("it is dirty");
-    manager.dirs()[0].flusher().end_one(flush);
-    assert_eq!(checkpointed(), "0\n1\na 0 2\n");
+    for flush_before_ack in [true, false] {
+        let dir = tempdir().expect("temporary directory");
+        let without_threads = ManagerConfig { flush_threads: 0, ..ManagerConfig::default() };
+        let (manager, _events) = start_with(&[dir.path()], without_threads);
+        let (owner, _flushed) = create_with(&manager, 0, "a", LogConfig { flush_before_ack, ..config() });
+        owner.append();
+        *owner.high_watermark.lock() = Some(2);
+        let checkpointed = || {
+            manager.checkpoint();
+            fs::read_to_string(dir.path().join("replication-offset-checkpoint")).expect("written")
+        };
+        // After a power cut, recovery would go on at offset 2 without the records before it.
+        assert_eq!(checkpointed(), "0\n1\na 0 0\n");
+        with_log(&*owner, Log::flush).expect("flush");
+        assert_eq!(checkpointed(), "0\n1\na 0 2\n");
+    }
 }
 
 #[test]

@@ -42,9 +42,18 @@ class SimulatedBroker:
     """A broker with one log directory, stopped at first."""
 
     def __new__(
-        cls, node_id: int, directory_id: bytes, folder: str | PathLike[str], settings: Mapping[str, str]
+        cls,
+        node_id: int,
+        directory_id: bytes,
+        folder: str | PathLike[str],
+        settings: Mapping[str, str],
+        without: str | None = None,
     ) -> SimulatedBroker:
-        """Its disk is below `folder`, empty."""
+        """Its disk is below `folder`, empty. `without`: the guard that it lacks, of `guards`. Raises ValueError."""
+
+    @staticmethod
+    def guards() -> list[str]:
+        """The guards that a broker can lack."""
     # Lives
     def start(self, now_ms: int) -> int:
         """Begin a life; the broker epoch of a clean shutdown before it, otherwise -1."""
@@ -65,17 +74,19 @@ class SimulatedBroker:
         """A newer `Image`. Returns the directories that it does not have of this broker's replicas."""
     # Clients
     def produce(self, partition: Key, batches: bytes, acks: int, ticket: int, now_ms: int) -> tuple[int, int]:
-        """Error code and end offset. The result of acks -1 follows by `take_acks`."""
-
-    def take_acks(self) -> list[tuple[int, int]]:
-        """Ticket and error code of each append whose result has become known."""
+        """Error code and end offset. The result of acks -1 follows by `take_due`."""
 
     def consume(self, partition: Key, offset: int, leader_epoch: int, now_ms: int) -> tuple[int, int, bytes]:
         """Error code, high watermark and committed batches."""
-    # The disk
-    def begin_flush(self) -> int | None:
-        """Begin the next flush that is due; its number."""
+    # What has become possible
+    def take_due(self, now_ms: int) -> tuple[list[int], list[int], list[int], list[int], list[tuple[int, int]]]:
+        """Give partitions to the fetchers of their leaders, and begin the flushes that are due.
 
+        Returns the leaders whose request in flight is given up, all leaders that this broker fetches from, the waiting
+        fetches that should look again, the flushes that have begun, and ticket and error code of each append whose
+        result is known.
+        """
+    # The disk
     def end_flush(self, number: int, now_ms: int) -> None:
         """What was written before that flush began is durable."""
 
@@ -91,12 +102,6 @@ class SimulatedBroker:
     def on_alter_partition_response(self, body: bytes | None) -> None:
         """The body of its answer; None: there was none."""
     # Following
-    def follow_roles(self, now_ms: int) -> list[int]:
-        """Move partitions to the fetchers of their leaders; the leaders whose request in flight is given up."""
-
-    def leaders(self) -> list[int]:
-        """The leaders that this broker fetches from."""
-
     def fetch_request(self, leader: int, now_ms: int) -> bytes | None:
         """The body of the next Fetch; None while a flush is awaited, or when nothing is to be fetched now."""
 
@@ -115,17 +120,14 @@ class SimulatedBroker:
     def answer_fetch(self, number: int, body: bytes, now_ms: int) -> bytes | None:
         """The body of the answer; None: the fetch waits under this number."""
 
-    def woken_fetches(self) -> list[int]:
-        """The waiting fetches that should look again."""
-
     def look_again(self, number: int, is_late: bool, now_ms: int) -> bytes | None:
         """The body of the answer; None: it waits on, or was answered. One that is late is answered in any case."""
 
     def leader_offsets(self, partition: Key, leader_epoch: int) -> tuple[int, int] | None:
         """Where this leader's log begins and ends; None: it does not lead in this epoch."""
     # Checks
-    def gauges(self, partition: Key) -> ReplicaGauges | None:
-        """None: the replica is not open."""
+    def take_changed(self) -> list[tuple[Key, ReplicaGauges | None]]:
+        """The replicas whose state has changed since the last call; None for one that is not open any more."""
 
     def batches(self, partition: Key, offset: int) -> bytes:
         """Complete batches from `offset` on, committed or not."""

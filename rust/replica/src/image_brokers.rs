@@ -7,7 +7,7 @@ use klamm_base::clock::Clock;
 use klamm_config::Settings;
 use klamm_metadata::MetadataImage;
 
-use super::core::{BrokerStanding, Brokers};
+use super::core::{BrokerStanding, Brokers, Rule};
 
 /// The value of `replica.selector.class` with which consumers read from the replica in their rack.
 const RACK_AWARE_SELECTOR: &str = "org.apache.kafka.common.replica.RackAwareReplicaSelector";
@@ -20,16 +20,19 @@ pub struct ImageBrokers {
     /// `replica.selector.class` is the rack-aware one.
     pub(super) consumers_read_in_their_rack: bool,
     pub(super) image: ArcSwap<MetadataImage>,
+    /// Left out by a simulation.
+    pub(super) without: Option<Rule>,
     clock: Arc<dyn Clock>,
 }
 
 impl ImageBrokers {
-    pub(super) fn new(node_id: i32, settings: &Settings, clock: Arc<dyn Clock>) -> Arc<Self> {
+    pub(super) fn new(node_id: i32, settings: &Settings, clock: Arc<dyn Clock>, without: Option<Rule>) -> Arc<Self> {
         Arc::new(Self {
             node_id,
             lag_max_ms: settings.number("replica.lag.time.max.ms"),
             consumers_read_in_their_rack: settings.text("replica.selector.class") == RACK_AWARE_SELECTOR,
             image: ArcSwap::default(),
+            without,
             clock,
         })
     }

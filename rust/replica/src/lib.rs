@@ -36,7 +36,7 @@ mod sizes;
 pub use assignments::Unassigned;
 pub use changes::{Changed, ChangedPartitions, Changes};
 pub use config::PartitionConfig;
-pub use core::Awaits;
+pub use core::{Awaits, Rule};
 pub use fetch_waiter::FetchWaiter;
 pub use following::{FetchedBatches, Following, Position};
 pub use isr_changes::{AnsweredIsr, IsrChanges};

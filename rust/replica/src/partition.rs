@@ -168,7 +168,8 @@ impl Partition {
     ) -> Arc<Self> {
         let is_planned = log.is_planned();
         let Shared { durability, brokers, changes } = shared;
-        let core = PartitionCore::new(brokers.node_id, brokers.lag_max_ms, high_watermark, config.min_insync_replicas);
+        let core = PartitionCore::new(brokers.node_id, brokers.lag_max_ms, high_watermark, config.min_insync_replicas)
+            .without(brokers.without);
         let state = Mutex::new(State { log, core, flush_waiters: Vec::new(), moving: None, holds_flushes: false });
         let partition = Arc::new_cyclic(|own| Self {
             id,

@@ -21,7 +21,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::assignments::Unassigned;
 use super::changes::Changes;
-use super::core::{Assignment, Brokers};
+use super::core::{Assignment, Brokers, Rule};
 use super::image_brokers::ImageBrokers;
 use super::partition::{Durability, Partition, PartitionId, Place, Shared};
 use super::planned::Planned;
@@ -90,6 +90,11 @@ pub struct Replicas {
 impl Replicas {
     /// Reads what is on disk; leads nothing until an image is published.
     pub fn new(options: ReplicasOptions) -> Self {
+        Self::without(options, None)
+    }
+
+    /// The same without a rule, for a simulation that must notice it.
+    pub fn without(options: ReplicasOptions, rule: Option<Rule>) -> Self {
         let key = |found: &LogOnDisk| (found.topic.clone(), found.partition);
         let (mut on_disk, mut doubles) = (BTreeMap::new(), BTreeMap::<_, Vec<_>>::new());
         for found in options.logs.found() {
@@ -103,7 +108,7 @@ impl Replicas {
             durability: options.durability,
             clock: options.clock.clone(),
             logs: options.logs,
-            brokers: ImageBrokers::new(options.node_id, &options.settings, options.clock),
+            brokers: ImageBrokers::new(options.node_id, &options.settings, options.clock, rule),
             settings: ArcSwap::from_pointee(options.settings),
             changes: Arc::default(),
             to_open: Mutex::default(),

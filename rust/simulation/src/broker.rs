@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 
 use super::clock::SetClock;
 use super::disk::SimulatedDisk;
+use super::guard::Guard;
 use super::serving::WaitingFetch;
 
 /// Why a step failed. The simulation ends: no step fails in the product either.
@@ -38,6 +39,23 @@ pub struct BrokerOptions {
     pub node_id: i32,
     pub directory_id: Uuid,
     pub settings: Settings,
+    /// What this broker lacks.
+    pub without: Option<Guard>,
+}
+
+/// What has become possible.
+#[derive(Default)]
+pub struct Due {
+    /// The leaders whose fetchers have changed: their requests in flight are given up.
+    pub given_up: Vec<i32>,
+    /// The leaders from which this broker fetches.
+    pub leaders: Vec<i32>,
+    /// The waiting fetches that look again.
+    pub woken: Vec<u64>,
+    /// The flushes that have begun.
+    pub flushes: Vec<u64>,
+    /// The appends whose result is known by now.
+    pub acks: Vec<(u64, ErrorCode)>,
 }
 
 /// The result of an append.
@@ -47,8 +65,11 @@ pub enum Produced {
     Refused(ErrorCode),
 }
 
+/// A replica whose state has changed; `None`: it is not open any more.
+pub type ChangedReplica = ((Uuid, i32), Option<Gauges>);
+
 /// What a test may see of a replica.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gauges {
     pub is_leader: bool,
     pub leader_epoch: i32,
@@ -82,6 +103,8 @@ pub(super) struct Life {
     flushes: BTreeMap<u64, (OneFlush, usize)>,
     next_flush: u64,
     reported: Arc<Mutex<Vec<String>>>,
+    /// Of each open replica, as the caller knows it.
+    seen: BTreeMap<(Uuid, i32), Gauges>,
 }
 
 impl SimulatedBroker {
@@ -116,14 +139,19 @@ impl SimulatedBroker {
         let logs = LogManager::start(vec![locked], config, self.disk.context(), now_ms, on_event)?;
         let previous_epoch = logs.previous_broker_epoch();
         let settings = self.options.settings.clone();
-        let replicas = Arc::new(Replicas::new(ReplicasOptions {
+        let durability = match self.options.without {
+            Some(Guard::Flush) => Durability::PageCache,
+            _ => Durability::of(&settings),
+        };
+        let options = ReplicasOptions {
             node_id: self.options.node_id,
-            durability: Durability::of(&settings),
+            durability,
             settings,
             logs,
             is_missing_dirs: false,
             clock: self.clock.clone(),
-        }));
+        };
+        let replicas = Arc::new(Replicas::without(options, self.options.without.and_then(Guard::rule)));
         self.life = Some(Life {
             isr: IsrUpdates::new(replicas.clone()),
             replicas,
@@ -134,6 +162,7 @@ impl SimulatedBroker {
             flushes: BTreeMap::new(),
             next_flush: 0,
             reported,
+            seen: BTreeMap::new(),
         });
         Ok(previous_epoch)
     }
@@ -236,13 +265,24 @@ impl SimulatedBroker {
         }
     }
 
-    /// The appends whose result is known by now.
-    pub fn take_acks(&mut self) -> Result<Vec<(u64, ErrorCode)>, SimulationError> {
-        Ok(std::mem::take(&mut *self.life()?.acks.lock()))
+    /// Moves partitions whose role has changed to the fetchers of their leaders, begins the flushes that are due, and returns
+    /// what has become possible.
+    pub fn take_due(&mut self, now_ms: i64) -> Result<Due, SimulationError> {
+        self.clock.set(now_ms);
+        let given_up = self.follow_roles()?;
+        let woken = self.woken_fetches()?;
+        let mut flushes = Vec::new();
+        while let Some(flush) = self.begin_flush()? {
+            flushes.push(flush);
+        }
+        let life = self.life()?;
+        let leaders = life.followed.keys().copied().collect();
+        let acks = std::mem::take(&mut *life.acks.lock());
+        Ok(Due { given_up, leaders, woken, flushes, acks })
     }
 
     /// Begins the next flush that is due; returns its number.
-    pub fn begin_flush(&mut self) -> Result<Option<u64>, SimulationError> {
+    fn begin_flush(&mut self) -> Result<Option<u64>, SimulationError> {
         let dir = self.life()?.replicas.logs().dirs()[0].clone();
         let Some(flush) = dir.flusher().begin_one() else { return Ok(None) };
         let begun = self.disk.settle();
@@ -289,24 +329,15 @@ impl SimulatedBroker {
         Ok(())
     }
 
-    /// The state of a replica; `None` if it is not open.
-    pub fn gauges(&mut self, key: (Uuid, i32)) -> Result<Option<Gauges>, SimulationError> {
-        let opened = self.life()?.replicas.opened();
-        let partition = opened.into_iter().find(|partition| partition.key() == key);
-        Ok(partition.map(|partition| {
-            let standing = partition.standing();
-            partition.with(|log| Gauges {
-                is_leader: standing.is_leader,
-                leader_epoch: standing.leader_epoch,
-                partition_epoch: standing.partition_epoch,
-                isr: standing.isr,
-                high_watermark: standing.high_watermark,
-                log_start_offset: log.log_start_offset(),
-                flushed_offset: log.flushed_offset(),
-                log_end_offset: log.log_end_offset(),
-                epochs: log.epochs().to_vec(),
-            })
-        }))
+    /// The replicas whose state has changed since the last call.
+    pub fn take_changed(&mut self) -> Result<Vec<ChangedReplica>, SimulationError> {
+        let life = self.life()?;
+        let now: BTreeMap<_, _> = life.replicas.opened().iter().map(|it| (it.key(), gauges(it))).collect();
+        let closed = life.seen.keys().filter(|key| !now.contains_key(key)).map(|key| (*key, None));
+        let changed = now.iter().filter(|(key, gauges)| life.seen.get(key) != Some(*gauges));
+        let changed = closed.chain(changed.map(|(key, gauges)| (*key, Some(gauges.clone())))).collect();
+        life.seen = now;
+        Ok(changed)
     }
 
     /// Complete batches of a replica's log from `offset` on, committed or not.
@@ -328,4 +359,19 @@ impl SimulatedBroker {
             Ok::<_, LogError>(all)
         })?)
     }
+}
+
+fn gauges(partition: &Partition) -> Gauges {
+    let standing = partition.standing();
+    partition.with(|log| Gauges {
+        is_leader: standing.is_leader,
+        leader_epoch: standing.leader_epoch,
+        partition_epoch: standing.partition_epoch,
+        isr: standing.isr,
+        high_watermark: standing.high_watermark,
+        log_start_offset: log.log_start_offset(),
+        flushed_offset: log.flushed_offset(),
+        log_end_offset: log.log_end_offset(),
+        epochs: log.epochs().to_vec(),
+    })
 }

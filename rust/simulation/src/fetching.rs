@@ -12,6 +12,7 @@ use klamm_replica::{EARLIEST_LOCAL, LATEST, OffsetQuery, Partition};
 use klamm_wire::versioned::VersionedWriter;
 
 use super::broker::{SimulatedBroker, SimulationError};
+use super::guard::Guard;
 
 pub(super) const FETCH_VERSION: i16 = ReplicaFetch::VERSION_MAX;
 
@@ -24,10 +25,8 @@ pub struct Lookup {
 }
 
 impl SimulatedBroker {
-    /// Moves partitions whose role has changed to the fetchers of their leaders. Returns the leaders whose fetchers have changed:
-    /// their requests in flight are given up.
-    pub fn follow_roles(&mut self, now_ms: i64) -> Result<Vec<i32>, SimulationError> {
-        self.clock.set(now_ms);
+    /// Moves partitions whose role has changed to the fetchers of their leaders. Returns the leaders whose fetchers have changed.
+    pub(super) fn follow_roles(&mut self) -> Result<Vec<i32>, SimulationError> {
         let changed = self.life()?.replicas.changes().roles.take();
         self.assign(changed)
     }
@@ -51,16 +50,12 @@ impl SimulatedBroker {
         Ok(leaders)
     }
 
-    /// The leaders from which this broker fetches.
-    pub fn leaders(&mut self) -> Result<Vec<i32>, SimulationError> {
-        Ok(self.life()?.followed.keys().copied().collect())
-    }
-
     /// The body of the next Fetch; `None` while a flush is awaited, or if there is nothing to fetch now.
     pub fn fetch_request(&mut self, leader: i32, now_ms: i64) -> Result<Option<Vec<u8>>, SimulationError> {
+        let flushes = self.options.without != Some(Guard::FollowerFlush);
         let life = self.life()?;
         let Some(followed) = life.followed.get_mut(&leader) else { return Ok(None) };
-        if !followed.is_flushed() {
+        if flushes && !followed.is_flushed() {
             return Ok(None);
         }
         let Some(plan) = followed.next_plan(now_ms) else { return Ok(None) };

@@ -8,7 +8,9 @@ mod broker;
 mod clock;
 mod disk;
 mod fetching;
+mod guard;
 mod serving;
 
-pub use broker::{BrokerOptions, Gauges, Produced, SimulatedBroker, SimulationError};
+pub use broker::{BrokerOptions, ChangedReplica, Due, Gauges, Produced, SimulatedBroker, SimulationError};
 pub use fetching::Lookup;
+pub use guard::Guard;

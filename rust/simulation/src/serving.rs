@@ -6,12 +6,13 @@ use std::task::{Wake, Waker};
 
 use klamm_base::primitives::Writer;
 use klamm_base::{ErrorCode, Uuid};
-use klamm_replica::{Awaits, FetchWaiter, Fetched, Partition, PartitionFetch};
+use klamm_replica::{Awaits, CONSUMER, DEBUGGING, FetchWaiter, Fetched, Partition, PartitionFetch};
 use klamm_wire::fetch::{FetchRequest, FetchResponseWriter, FetchResult};
 use klamm_wire::topic::TopicRef;
 
 use super::broker::{SimulatedBroker, SimulationError};
 use super::fetching::FETCH_VERSION;
+use super::guard::Guard;
 
 const CONSUMED_BYTES_MAX: usize = 1 << 16;
 
@@ -71,7 +72,7 @@ impl SimulatedBroker {
     }
 
     /// The fetches that were woken and look again.
-    pub fn woken_fetches(&mut self) -> Result<Vec<u64>, SimulationError> {
+    pub(super) fn woken_fetches(&mut self) -> Result<Vec<u64>, SimulationError> {
         let waiting = self.life()?.waiting.iter();
         Ok(waiting.filter(|(_, fetch)| fetch.woken.0.load(Ordering::Relaxed)).map(|(number, _)| *number).collect())
     }
@@ -108,7 +109,7 @@ impl SimulatedBroker {
             current_leader_epoch,
             last_fetched_epoch: -1,
             read_committed: false,
-            replica_id: -1,
+            replica_id: if self.options.without == Some(Guard::ConsumerLimit) { DEBUGGING } else { CONSUMER },
             replica_epoch: -1,
             log_start_offset: -1,
             is_first_look: true,
@@ -120,6 +121,8 @@ impl SimulatedBroker {
 
     fn gather(&mut self, body: &[u8], is_first_look: bool) -> Result<Gathered, SimulationError> {
         let request = parse(body)?;
+        let without = self.options.without;
+        let unless = |guard, value| if without == Some(guard) { -1 } else { value };
         let is_follower = request.is_from_follower();
         let mut found = Gathered { results: Vec::new(), partitions: Vec::new(), is_urgent: false, bytes: 0 };
         let mut bytes_left = usize::try_from(request.max_bytes).unwrap_or(0);
@@ -132,11 +135,15 @@ impl SimulatedBroker {
                         let fetched = partition.fetch(&PartitionFetch {
                             fetch_offset: wanted.fetch_offset,
                             max_bytes: usize::try_from(wanted.max_bytes).unwrap_or(0).min(bytes_left),
-                            current_leader_epoch: wanted.current_leader_epoch,
-                            last_fetched_epoch: wanted.last_fetched_epoch,
+                            current_leader_epoch: unless(Guard::FetchEpoch, wanted.current_leader_epoch),
+                            last_fetched_epoch: unless(Guard::Divergence, wanted.last_fetched_epoch),
                             read_committed: false,
                             replica_id: request.replica_id,
-                            replica_epoch: request.replica_epoch,
+                            replica_epoch: if without == Some(Guard::FollowerEpoch) {
+                                -1
+                            } else {
+                                request.replica_epoch
+                            },
                             log_start_offset: wanted.log_start_offset,
                             is_first_look,
                             at_least_one: found.bytes == 0,

@@ -1,5 +1,6 @@
 """Replication without one of its guards, for each of them (goals R3).
 
-Each function takes a guard away with `patch`, pytest's monkeypatch; its docstring is the rule that the guard keeps, and
-where it comes from. `guards` says under which faults it is noticed.
+`control`: functions that take a guard of the controller away with `patch`, pytest's monkeypatch; each docstring is the
+rule that the guard keeps, and where it comes from. The guards of brokers have names that the engine knows
+(`SimulatedBroker.guards`). `guards` says how each is noticed.
 """

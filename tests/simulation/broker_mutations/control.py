@@ -1,7 +1,8 @@
 """What the controller checks before it changes a partition or a broker."""
 
-from klamm.controller.leadership import isr_changes
-from klamm.controller.nodes import brokers
+from klamm.controller.leadership import elections, isr_changes
+from klamm.controller.leadership.elections import BrokerEvent
+from klamm.controller.nodes import brokers, heartbeats
 from klamm.controller.speculation import Speculation
 
 
@@ -25,3 +26,60 @@ def a_heartbeat_of_an_earlier_life_counts(patch):
             return heartbeat(self, state, now_ms, request)
 
     patch.setattr(brokers.BrokerManager, "heartbeat", careless)
+
+
+def a_proposal_of_an_earlier_life_counts(patch):
+    """A proposal is of the registered incarnation of its leader (KIP-497)."""
+    alter_partition = isr_changes.alter_partition
+
+    def careless(elections, state, request):
+        with patch.context() as meanwhile:
+            meanwhile.setattr(Speculation, "check_broker_epoch", lambda state, broker_id, epoch: None)
+            return alter_partition(elections, state, request)
+
+    patch.setattr(isr_changes, "alter_partition", careless)
+
+
+def a_member_of_an_earlier_life_joins_an_isr(patch):
+    """A member has fetched in its registered incarnation (KIP-903)."""
+    ineligible = isr_changes._Changes._ineligible
+
+    def careless(self, member):
+        return ineligible(self, isr_changes.BrokerState(member.broker_id))
+
+    patch.setattr(isr_changes._Changes, "_ineligible", careless)
+
+
+def every_shutdown_counts_as_a_clean_one(patch):
+    """A broker that was not stopped in order is no longer eligible (KIP-966)."""
+
+    class Events:
+        FENCED = UNCLEAN_SHUTDOWN = BrokerEvent.FENCED
+
+    patch.setattr(brokers, "BrokerEvent", Events)
+
+
+def leaders_are_elected_from_all_replicas(patch):
+    """Without a request, and without a configuration, a leader comes from the ISR or the ELR."""
+    at = elections.ElectionManager.at
+
+    def careless(self, state):
+        settings = self._settings._replace(unclean_leader_election_enable=True)
+        return at(elections.ElectionManager(settings), state)
+
+    patch.setattr(elections.ElectionManager, "at", careless)
+
+
+def a_broker_that_stops_keeps_its_partitions(patch):
+    """A controlled shutdown ends when other brokers lead what the stopping one has led."""
+    next_state = heartbeats.BrokerHeartbeats.next_state
+
+    def careless(self, request, registered_at, leads_any):
+        return next_state(self, request, registered_at, False)
+
+    patch.setattr(heartbeats.BrokerHeartbeats, "next_state", careless)
+
+
+def a_silent_broker_is_never_fenced(patch):
+    """A broker's session ends when no heartbeat comes (KIP-631)."""
+    patch.setattr(heartbeats.BrokerHeartbeats, "pop_expired", lambda self, now_ms: None)

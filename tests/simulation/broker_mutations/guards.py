@@ -1,22 +1,61 @@
-"""How each removed guard is noticed: the faults of the seeds that are played without it."""
+"""How each removed guard is noticed: by a scenario of `tests/scenarios/replication`, and by seeds."""
+
+from collections.abc import Callable
+from typing import Any
 
 from tests.simulation.broker_mutations import control
 
 from klamm.testing.simulator.brokers.faults import BrokerFaults
 
+Mutation = Callable[[Any], None] | str
+"""A function of `control`, or the name of a broker's guard."""
+
 SEEDS = range(1, 41)
-MODULES = (control,)
 
-CUTS = BrokerFaults(
-    partition_every_us=700_000, repeat_chance=0.5, repeat_us_max=5_000_000, elect_every_us=700_000, unclean_share=0.0
-)
-STOPS = BrokerFaults(delay_us_max=20_000, shutdown_every_us=300_000, crash_every_us=600_000, away_us_max=20_000)
-CRASHES = BrokerFaults(
-    delay_us_max=20_000, slow_message_chance=0.1, crash_every_us=500_000, away_us_max=300_000, elect_every_us=500_000
+SCENARIOS: dict[Mutation, str] = {
+    control.a_broker_that_stops_keeps_its_partitions: "controlled_shutdown",
+    control.a_member_of_an_earlier_life_joins_an_isr: "member_of_an_earlier_life",
+    control.a_proposal_of_an_earlier_life_counts: "proposal_of_an_earlier_life",
+    control.a_silent_broker_is_never_fenced: "failover",
+    control.an_inactive_broker_joins_an_isr: "inactive_member",
+    control.an_isr_is_changed_by_epochs_of_before: "old_proposals",
+    control.every_shutdown_counts_as_a_clean_one: "elr_unclean_shutdown",
+    control.leaders_are_elected_from_all_replicas: "unclean_election",
+    "append-with-min-isr": "min_isr",
+    "commit-with-min-isr": "min_isr",
+    "consumer-limit": "stale_leader",
+    "count-maximal-isr": "maximal_isr",
+    "divergence": "truncation",
+    "fail-acks": "resigned_leader",
+    "fetch-epoch": "unknown_epoch",
+    "flush": "acknowledged_when_flushed",
+    "follower-epoch": "old_fetch",
+    "follower-flush": "acknowledged_when_flushed",
+}
+
+_CUTS = BrokerFaults(partition_every_us=700_000, repeat_chance=0.5, repeat_us_max=5_000_000, elect_every_us=700_000)
+_STOPS = BrokerFaults(delay_us_max=20_000, shutdown_every_us=300_000, crash_every_us=600_000, away_us_max=20_000)
+_CRASHES = BrokerFaults(
+    delay_us_max=20_000,
+    slow_message_chance=0.1,
+    slow_flush_chance=0.1,
+    crash_every_us=500_000,
+    away_us_max=300_000,
+    elect_every_us=500_000,
 )
 
-FAULTS = {
-    control.an_isr_is_changed_by_epochs_of_before: CUTS,
-    control.an_inactive_broker_joins_an_isr: STOPS,
-    control.a_heartbeat_of_an_earlier_life_counts: CRASHES,
+FAULTS: dict[Mutation, BrokerFaults] = {
+    control.an_isr_is_changed_by_epochs_of_before: _CUTS,
+    control.an_inactive_broker_joins_an_isr: _STOPS,
+    control.a_heartbeat_of_an_earlier_life_counts: _CRASHES,
+    control.leaders_are_elected_from_all_replicas: _CUTS,
+    "append-with-min-isr": _CUTS,
+    "commit-with-min-isr": _CUTS,
+    "consumer-limit": _CUTS,
+    "count-maximal-isr": _CUTS,
+    "divergence": _CUTS,
+    "fail-acks": _CUTS,
+    "flush": _CRASHES,
+    "follower-flush": _CRASHES,
+    "join-from-epoch-start": _CRASHES,
 }

@@ -1,6 +1,6 @@
 """The commands of a scenario: their effect on the `stage`, and their output."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -80,7 +80,7 @@ class Commands:
             "agree": self._agree,
         }
 
-    def run(self, commands: list[str]) -> str:
+    def run(self, commands: Sequence[str]) -> str:
         """Execute the commands; returns their output.
 
         One that ends with `quietly` prints nothing. Raises ScenarioError, InvariantViolatedError, and ValueError of a

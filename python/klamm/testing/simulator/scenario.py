@@ -1,9 +1,11 @@
 """Scenario files: a description, commands, and their complete output. They document the rules of raft.
 
 A file consists of blocks, separated by blank lines: `#` lines with a description, then one command per line, `----`,
-and the output. `commands.Commands` executes them, and checks every invariant after each step.
+and the output. `commands.Commands` executes those of a quorum, `brokers.scripted.BrokerCommands` those of brokers, and
+both check every invariant after each step.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,18 +44,22 @@ def render(blocks: list[Block]) -> str:
     return "\n\n".join("\n".join([*block.comments, *block.commands, "----", block.output]) for block in blocks) + "\n"
 
 
-def play(text: str) -> str:
-    """The file with the current output of its commands."""
-    commands, blocks = Commands(), parse(text)
+Run = Callable[[Sequence[str]], str]
+"""Executes commands and returns their output."""
+
+
+def play(text: str, run: Run | None = None) -> str:
+    """The file with the current output of its commands: those of a quorum unless `run` executes others."""
+    run, blocks = run or Commands().run, parse(text)
     for block in blocks:
-        block.output = commands.run(block.commands)
+        block.output = run(block.commands)
     return render(blocks)
 
 
-def play_file(path: Path, *, rewrite: bool) -> tuple[str, str]:
+def play_file(path: Path, *, rewrite: bool, run: Run | None = None) -> tuple[str, str]:
     """The content of the file and its current output; with `rewrite` the file is updated."""
     expected = path.read_text()
-    actual = play(expected)
+    actual = play(expected, run)
     if rewrite:
         path.write_text(actual)
     return expected, actual

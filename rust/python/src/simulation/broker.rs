@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use klamm_base::{ErrorCode, Uuid};
 use klamm_config::Settings;
-use klamm_simulation::{BrokerOptions, Gauges, Lookup, Produced, SimulationError};
+use klamm_simulation::{BrokerOptions, Gauges, Guard, Lookup, Produced, SimulationError};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -14,6 +14,9 @@ use crate::id::Id;
 use crate::metadata::image::Image;
 
 type Key = (Id, i32);
+
+/// See `SimulatedBroker.take_due`.
+type Due = (Vec<i32>, Vec<i32>, Vec<u64>, Vec<u64>, Vec<(u64, i16)>);
 
 fn failed(error: SimulationError) -> PyErr {
     PyRuntimeError::new_err(error.to_string())
@@ -64,9 +67,18 @@ pub struct SimulatedBroker(klamm_simulation::SimulatedBroker);
 #[pymethods]
 impl SimulatedBroker {
     #[new]
-    fn new(node_id: i32, directory_id: Id, folder: PathBuf, settings: HashMap<String, String>) -> PyResult<Self> {
+    #[pyo3(signature = (node_id, directory_id, folder, settings, without=None))]
+    fn new(
+        node_id: i32,
+        directory_id: Id,
+        folder: PathBuf,
+        settings: HashMap<String, String>,
+        without: Option<&str>,
+    ) -> PyResult<Self> {
+        let unknown = |name| PyValueError::new_err(format!("there is no guard {name:?}"));
+        let without = without.map(|name| Guard::named(name).ok_or_else(|| unknown(name))).transpose()?;
         let settings = Settings::new(settings).map_err(|error| PyValueError::new_err(format!("{error:?}")))?;
-        let options = BrokerOptions { node_id, directory_id: directory_id.0, settings };
+        let options = BrokerOptions { node_id, directory_id: directory_id.0, settings, without };
         klamm_simulation::SimulatedBroker::new(options, &folder).map(Self).map_err(failed)
     }
 
@@ -109,13 +121,15 @@ impl SimulatedBroker {
         }
     }
 
-    fn take_acks(&mut self) -> PyResult<Vec<(u64, i16)>> {
-        let acks = self.0.take_acks().map_err(failed)?;
-        Ok(acks.into_iter().map(|(ticket, code)| (ticket, code.0)).collect())
+    #[staticmethod]
+    fn guards() -> Vec<&'static str> {
+        Guard::names().collect()
     }
 
-    fn begin_flush(&mut self) -> PyResult<Option<u64>> {
-        self.0.begin_flush().map_err(failed)
+    fn take_due(&mut self, now_ms: i64) -> PyResult<Due> {
+        let due = self.0.take_due(now_ms).map_err(failed)?;
+        let acks = due.acks.into_iter().map(|(ticket, code)| (ticket, code.0)).collect();
+        Ok((due.given_up, due.leaders, due.woken, due.flushes, acks))
     }
 
     fn end_flush(&mut self, number: u64, now_ms: i64) -> PyResult<()> {
@@ -140,14 +154,6 @@ impl SimulatedBroker {
 
     fn on_alter_partition_response(&mut self, body: Option<&[u8]>) -> PyResult<()> {
         self.0.on_alter_partition_response(body).map_err(failed)
-    }
-
-    fn follow_roles(&mut self, now_ms: i64) -> PyResult<Vec<i32>> {
-        self.0.follow_roles(now_ms).map_err(failed)
-    }
-
-    fn leaders(&mut self) -> PyResult<Vec<i32>> {
-        self.0.leaders().map_err(failed)
     }
 
     fn fetch_request<'py>(
@@ -198,10 +204,6 @@ impl SimulatedBroker {
         Ok(bytes(py, self.0.answer_fetch(number, body, now_ms).map_err(failed)?))
     }
 
-    fn woken_fetches(&mut self) -> PyResult<Vec<u64>> {
-        self.0.woken_fetches().map_err(failed)
-    }
-
     fn look_again<'py>(
         &mut self,
         py: Python<'py>,
@@ -225,8 +227,10 @@ impl SimulatedBroker {
         Ok((code.0, high_watermark, PyBytes::new(py, &records)))
     }
 
-    fn gauges(&mut self, partition: Key) -> PyResult<Option<ReplicaGauges>> {
-        Ok(self.0.gauges(key(partition)).map_err(failed)?.map(ReplicaGauges::from))
+    fn take_changed(&mut self) -> PyResult<Vec<(Key, Option<ReplicaGauges>)>> {
+        let changed = self.0.take_changed().map_err(failed)?;
+        let changed = changed.into_iter();
+        Ok(changed.map(|((topic, index), gauges)| ((Id(topic), index), gauges.map(ReplicaGauges::from))).collect())
     }
 
     fn batches<'py>(&mut self, py: Python<'py>, partition: Key, offset: i64) -> PyResult<Bound<'py, PyBytes>> {

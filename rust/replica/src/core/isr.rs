@@ -52,7 +52,7 @@ impl Isr {
         self.committed.len() + pending.filter(|member| !self.committed.contains(&member.id)).count()
     }
 
-    fn is_proposed(&self, id: i32) -> bool {
+    pub(super) fn is_proposed(&self, id: i32) -> bool {
         self.pending.as_ref().is_some_and(|pending| pending.members.iter().any(|member| member.id == id))
     }
 

@@ -4,7 +4,7 @@ use klamm_base::ErrorCode;
 
 use super::isr::{Isr, IsrMember};
 use super::progress::Progress;
-use super::{Assignment, Context, FollowerFetch, LogOffsets};
+use super::{Assignment, Context, FollowerFetch, LogOffsets, Rule};
 
 pub(super) struct Leader {
     /// The end of the log when this leadership's epoch began.
@@ -60,10 +60,11 @@ impl Leader {
     /// Whether a replica that fetched should join the ISR: it holds everything that is committed, and everything that
     /// existed when this leader began.
     pub(super) fn may_join(&self, id: i32, high_watermark: i64, context: Context<'_>) -> bool {
+        let start_offset = if context.keeps(Rule::JoinFromEpochStart) { self.epoch_start_offset } else { 0 };
         !self.isr.is_pending()
             && !self.isr.committed().contains(&id)
             && self.progress_of(id).is_some_and(|progress| {
-                progress.end_offset >= high_watermark.max(self.epoch_start_offset) && progress.is_eligible(context)
+                progress.end_offset >= high_watermark.max(start_offset) && progress.is_eligible(context)
             })
     }
 
@@ -89,9 +90,12 @@ impl Leader {
     /// The offset below which every replica that counts has the log: the maximal ISR, and replicas that are about to join.
     #[inline]
     pub(super) fn held_by_all(&self, offsets: &LogOffsets, context: Context<'_>) -> i64 {
+        let is_member = |id| match context.keeps(Rule::CountMaximalIsr) {
+            true => self.isr.is_maximal_member(id),
+            false => self.isr.is_proposed(id) || !self.isr.is_pending() && self.isr.committed().contains(&id),
+        };
         let counts = |progress: &Progress| {
-            self.isr.is_maximal_member(progress.id)
-                || (progress.is_caught_up(offsets.end, context) && progress.is_eligible(context))
+            is_member(progress.id) || (progress.is_caught_up(offsets.end, context) && progress.is_eligible(context))
         };
         let behind = |held: i64, progress: &Progress| {
             if progress.end_offset < held && counts(progress) { progress.end_offset } else { held }

@@ -18,6 +18,7 @@ mod events;
 mod isr;
 mod leader;
 mod progress;
+mod rule;
 #[cfg(test)]
 mod tests;
 mod waiting;
@@ -27,6 +28,7 @@ use klamm_base::ErrorCode;
 pub use events::{Assignment, BrokerStanding, Brokers, Effects, FollowerFetch, IsrAnswer, LogOffsets, RoleChange};
 pub use isr::{IsrMember, IsrProposal};
 use leader::Leader;
+pub use rule::Rule;
 use waiting::Waiting;
 pub use waiting::{Awaits, Waiter};
 
@@ -37,6 +39,13 @@ struct Context<'a> {
     brokers: &'a dyn Brokers,
     /// `replica.lag.time.max.ms`
     lag_max_ms: i64,
+    without: Option<Rule>,
+}
+
+impl Context<'_> {
+    fn keeps(&self, rule: Rule) -> bool {
+        self.without != Some(rule)
+    }
 }
 
 enum Role {
@@ -65,6 +74,7 @@ pub struct PartitionCore<A, F> {
     /// `min.insync.replicas`
     min_insync_replicas: usize,
     waiting: Waiting<A, F>,
+    without: Option<Rule>,
 }
 
 impl<A, F: Waiter> PartitionCore<A, F> {
@@ -81,7 +91,17 @@ impl<A, F: Waiter> PartitionCore<A, F> {
             high_watermark,
             min_insync_replicas,
             waiting: Waiting::default(),
+            without: None,
         }
+    }
+
+    /// The same without a rule, for a simulation that must notice it.
+    pub fn without(self, rule: Option<Rule>) -> Self {
+        Self { without: rule, ..self }
+    }
+
+    fn keeps(&self, rule: Rule) -> bool {
+        self.without != Some(rule)
     }
 
     /// The newest leader epoch of an image.
@@ -149,7 +169,7 @@ impl<A, F: Waiter> PartitionCore<A, F> {
     /// Whether an append with acks=all may begin.
     pub fn check_min_isr(&self) -> Result<(), ErrorCode> {
         let has_min_isr = self.leader()?.isr.committed().len() >= self.min_isr();
-        if has_min_isr { Ok(()) } else { Err(ErrorCode::NOT_ENOUGH_REPLICAS) }
+        if has_min_isr || !self.keeps(Rule::AppendWithMinIsr) { Ok(()) } else { Err(ErrorCode::NOT_ENOUGH_REPLICAS) }
     }
 
     /// The replica of a follower's fetch, or the error: with a leader epoch in its request it knows this leadership, so
@@ -231,7 +251,8 @@ impl<A, F: Waiter> PartitionCore<A, F> {
         if is_same && !is_new_epoch {
             return;
         }
-        self.waiting.fail_acks(ErrorCode::NOT_LEADER_OR_FOLLOWER, effects);
+        let code = if self.keeps(Rule::FailAcks) { ErrorCode::NOT_LEADER_OR_FOLLOWER } else { ErrorCode::NONE };
+        self.waiting.fail_acks(code, effects);
         effects.fetches.extend(self.waiting.take_fetches());
         effects.role = Some(match leader {
             -1 => RoleChange::Stop,
@@ -451,7 +472,7 @@ impl<A, F: Waiter> PartitionCore<A, F> {
     }
 
     fn context<'a>(&self, brokers: &'a dyn Brokers) -> Context<'a> {
-        Context { now_ms: self.now_ms, brokers, lag_max_ms: self.lag_max_ms }
+        Context { now_ms: self.now_ms, brokers, lag_max_ms: self.lag_max_ms, without: self.without }
     }
 
     /// The effective min ISR (KIP-966): at most the number of replicas.
@@ -464,7 +485,7 @@ impl<A, F: Waiter> PartitionCore<A, F> {
         let (min_isr, context) = (self.min_isr(), self.context(brokers));
         let Role::Leader(leader) = &self.role else { return };
         // KIP-966: below the min ISR nothing is committed, so that each committed record is on that many replicas.
-        if leader.isr.committed().len() < min_isr {
+        if leader.isr.committed().len() < min_isr && self.keeps(Rule::CommitWithMinIsr) {
             return;
         }
         let held_by_all = leader.held_by_all(offsets, context);

@@ -29,7 +29,7 @@ from klamm.protocol.messages.registration import (
     supported,
 )
 from klamm.testing.simulator.brokers.controller import CLUSTER_ID, Asked
-from klamm.testing.simulator.brokers.network import Reply, Request
+from klamm.testing.simulator.brokers.network import Repeated, Reply, Request
 from klamm.testing.simulator.brokers.replication import Replication
 
 if TYPE_CHECKING:
@@ -43,12 +43,14 @@ HEARTBEAT_VERSION: Final = 1
 class Broker:
     """A broker that is down, or in one of its lives."""
 
-    def __init__(self, scene: Scene, node_id: int, folder: Path, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, scene: Scene, node_id: int, folder: Path, settings: Mapping[str, str], without: str | None = None
+    ) -> None:
         self._scene = scene
         self.id = node_id
         self.settings = settings
         self.directory_id = (1000 + node_id).to_bytes(16, "big")
-        self.engine = SimulatedBroker(node_id, self.directory_id, folder, settings)
+        self.engine = SimulatedBroker(node_id, self.directory_id, folder, settings, without)
         self.life = 0
         self.is_up = False
         self.paused_until_us = 0
@@ -134,6 +136,7 @@ class Broker:
         self._scene.say(f"the power of broker {self.id} is cut")
         self._end()
         self.engine.cut_power(self._scene.rng.randrange(1 << 60))
+        self._scene.on_power_cut(self.id)
 
     def _end(self) -> None:
         self.is_up = False
@@ -203,8 +206,8 @@ class Broker:
                 controller.ask(asked, reply)
 
         timeout_us = 1000 * self.number("broker.heartbeat.interval.ms")
-        may_repeat = asked.operation is ALTER_PARTITION
-        self._scene.network.call(self, controller, Request(ask, on_answer, on_failure, timeout_us, may_repeat))
+        repeated = Repeated.PROPOSAL if asked.operation is ALTER_PARTITION else None
+        self._scene.network.call(self, controller, Request(ask, on_answer, on_failure, timeout_us, repeated))
 
     def _register(self) -> None:
         lifecycle = self._lifecycle

@@ -22,6 +22,7 @@ class BrokerFaults:
     slow_flush_us_max: int = 1_000_000
     shutdown_every_us: int = 0  # a broker is stopped orderly, and starts again
     repeat_chance: float = 0.0  # an AlterPartition request arrives a second time
+    repeat_fetch_chance: float = 0.0  # a follower's Fetch does
     repeat_us_max: int = 1_000_000
     reassign_every_us: int = 0  # a partition gets other replicas, or its reassignment is cancelled
     elect_every_us: int = 0  # preferred leaders are elected, or unclean ones
@@ -50,6 +51,7 @@ def draw(rng: random.Random) -> BrokerFaults:
         slow_flush_chance=maybe(rng.uniform(0.01, 0.3)),
         shutdown_every_us=int(maybe(rng.uniform(1e6, 5e6))),
         repeat_chance=maybe(0.2),
+        repeat_fetch_chance=maybe(0.05),
         repeat_us_max=rng.choice([20_000, 1_000_000, 5_000_000]),
         reassign_every_us=int(maybe(rng.uniform(3e5, 3e6))),
         elect_every_us=int(maybe(rng.uniform(3e5, 3e6))),

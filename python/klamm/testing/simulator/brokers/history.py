@@ -13,6 +13,7 @@ from klamm._engine.records import record_batches
 from klamm.testing.simulator.invariants import InvariantViolatedError
 
 if TYPE_CHECKING:
+    from klamm._engine.metadata import PartitionInfo
     from klamm._engine.simulation import ReplicaGauges
 
 
@@ -46,11 +47,14 @@ class PartitionHistory:
     4. One leader per leader epoch.
 
     An unclean election may lose what its leader lacks: from its epoch on, what that leader holds is committed, and what
-    leaders of earlier epochs commit from then on is lost as well.
+    leaders of earlier epochs commit from then on is lost as well. Where an acknowledged batch is not flushed, the same
+    begins when no replica that may be elected without a request has kept what is committed through all power cuts.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, is_flushed: bool = True) -> None:
         self.name = name
+        self._is_flushed = is_flushed  # an acknowledged batch is on the disk of each member of the ISR
+        self._keepers: set[int] = set()  # otherwise: the brokers that have kept all that is committed
         self.committed: list[BatchAt] = []
         self.committed_epoch = -1  # the highest leader epoch that has committed something
         self.lost: set[BatchAt] = set()
@@ -67,6 +71,28 @@ class PartitionHistory:
     def on_unclean_election(self, leader_epoch: int) -> None:
         """The controller elects a leader that may lack committed batches."""
         self._unclean_epoch = leader_epoch
+
+    def on_change(self, was: PartitionInfo | None, partition: PartitionInfo) -> None:
+        """The controller changed the partition."""
+        if was is None:
+            self._keepers = set(partition.isr)
+        is_election = was is not None and was.leader_epoch < partition.leader_epoch and partition.leader >= 0
+        self._keepers &= {*partition.isr, *partition.elr}
+        self._maybe_lose(partition.leader_epoch if is_election else partition.leader_epoch + 1)
+
+    def on_power_cut(self, broker_id: int, leader_epoch: int) -> None:
+        """A broker lost what it had not flushed, while this was the leader epoch."""
+        self._keepers.discard(broker_id)
+        self._maybe_lose(leader_epoch + 1)
+
+    def _maybe_lose(self, from_epoch: int) -> None:
+        is_lost = self._survived_epoch < self._unclean_epoch <= from_epoch
+        if not self._is_flushed and not self._keepers and not is_lost:
+            self._unclean_epoch = from_epoch
+
+    def held_end(self, gauges: ReplicaGauges) -> int:
+        """Up to where a replica counts."""
+        return gauges.flushed_offset if self._is_flushed else gauges.log_end_offset
 
     def check_log(self, broker_id: int, chain: list[BatchAt], start: int) -> None:
         """The batches of that broker's log from number `start` on are new, or equal to those elsewhere."""
@@ -91,11 +117,12 @@ class PartitionHistory:
             return
         if self._survived_epoch < self._unclean_epoch:
             self._survived_epoch = self._unclean_epoch
-            self._lose_all_but(chain, gauges.flushed_offset)
+            self._lose_all_but(chain, self.held_end(gauges))
+            self._keepers = {broker_id}
         if epoch >= self.committed_epoch:
             self._check_complete(f"broker {broker_id}, which leads epoch {epoch},", chain)
         # Above what it has flushed, a leader only knows of what others have committed before it.
-        committed_end = min(gauges.high_watermark, gauges.flushed_offset)
+        committed_end = min(gauges.high_watermark, self.held_end(gauges))
         for batch in chain[len(self.committed) :]:
             if batch.end_offset > committed_end:
                 break
@@ -117,9 +144,9 @@ class PartitionHistory:
             if batch.end_offset <= gauges.high_watermark:
                 self.lost.add(batch)
 
-    def _lose_all_but(self, chain: list[BatchAt], flushed_offset: int) -> None:
+    def _lose_all_but(self, chain: list[BatchAt], end: int) -> None:
         count = min(len(chain), len(self.committed))
-        while count and (chain[count - 1] != self.committed[count - 1] or chain[count - 1].end_offset > flushed_offset):
+        while count and (chain[count - 1] != self.committed[count - 1] or chain[count - 1].end_offset > end):
             count -= 1
         self.lost.update(self.committed[count:])
         del self.committed[count:]
@@ -135,12 +162,16 @@ class PartitionHistory:
             raise InvariantViolatedError(f"{self.name}: {who} lacks {self.committed[-1]}: it has {chain[count - 1]}")
 
     def check_member(self, broker_id: int, gauges: ReplicaGauges) -> None:
-        """A member of the ISR holds all that is committed, on its disk."""
-        if self._survived_epoch == self._unclean_epoch and gauges.flushed_offset < self.committed_end:
+        """A member of the ISR holds all that is committed, on its disk if it must be there."""
+        if self._survived_epoch < self._unclean_epoch:
+            return
+        held_end = self.held_end(gauges)
+        if held_end < self.committed_end:
             raise InvariantViolatedError(
-                f"{self.name}: broker {broker_id} is in the ISR with {gauges.flushed_offset} flushed, "
+                f"{self.name}: broker {broker_id} is in the ISR and holds {held_end}, "
                 f"and {self.committed_end} is committed"
             )
+        self._keepers.add(broker_id)
 
     def check_acked(self, broker_id: int, gauges: ReplicaGauges, content: bytes, end_offset: int) -> None:
         """What is acknowledged by all is committed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from klamm.testing.simulator.brokers.history import BatchAt, Key, PartitionHistory, batches_of
@@ -14,46 +15,83 @@ if TYPE_CHECKING:
 
 
 class Looks:
-    """Keeps the batches of each open log, and reads only what was added."""
+    """Keeps the state of each replica and the batches of its log, and reads only what has changed."""
 
-    def __init__(self) -> None:
+    def __init__(self, brokers: Mapping[int, Broker]) -> None:
+        self._brokers = brokers
         self.histories: dict[Key, PartitionHistory] = {}
-        self._chains: dict[int, dict[Key, list[BatchAt]]] = {}
+        self._gauges: dict[int, dict[Key, ReplicaGauges]] = {}
+        self._chains: dict[tuple[int, Key], list[BatchAt]] = {}
+        self._committed_image: Image | None = None
+        self.may_elect_unclean = False
 
-    def add(self, key: Key, name: str) -> None:
+    def add(self, key: Key, history: PartitionHistory) -> None:
         """A partition exists."""
-        self.histories[key] = PartitionHistory(name)
+        self.histories[key] = history
+
+    def gauges(self, broker_id: int, key: Key) -> ReplicaGauges | None:
+        """The state of a replica after the last step of its broker; None if it is not open."""
+        return self._gauges.get(broker_id, {}).get(key)
 
     def forget(self, broker_id: int) -> None:
         """A life has ended; the next one reads its logs from the disk."""
-        self._chains.pop(broker_id, None)
+        for key in self._gauges.pop(broker_id, {}):
+            self._chains.pop((broker_id, key), None)
 
     def on_appended(self, before: Image, after: Image) -> None:
         """The controller appended records. Raises InvariantViolatedError."""
         for key, history in self.histories.items():
             was, is_ = before.partition(*key), after.partition(*key)
-            if is_ is not None:
-                check_members_are_active(history.name, after, is_)
-            if was is not None and is_ is not None and is_unclean_election(was, is_):
-                history.on_unclean_election(is_.leader_epoch)
+            if is_ is None:
+                continue
+            check_members_are_active(history.name, after, is_)
+            history.on_change(was, is_)
+            if was is not None and is_unclean(was, is_):
+                if not self.may_elect_unclean:
+                    raise InvariantViolatedError(f"{history.name}: the ISR becomes {is_.isr} without a request")
+                history.on_unclean_election(is_.leader_epoch if is_.leader >= 0 else is_.leader_epoch + 1)
+
+    def on_power_cut(self, broker_id: int, image: Image) -> None:
+        """A broker lost what it had not flushed."""
+        for key, history in self.histories.items():
+            partition = image.partition(*key)
+            if partition is not None:
+                history.on_power_cut(broker_id, partition.leader_epoch)
 
     def check(self, broker: Broker, committed_image: Image) -> None:
         """A broker took a step. Raises InvariantViolatedError."""
-        for key, history in self.histories.items():
-            gauges = broker.engine.gauges(key)
+        own = self._gauges.setdefault(broker.id, {})
+        members_of: set[Key] = set()
+        if committed_image is not self._committed_image:
+            self._committed_image = committed_image
+            members_of.update(self.histories)
+        for key, gauges in broker.engine.take_changed():
             if gauges is None:
-                self._chains.get(broker.id, {}).pop(key, None)  # its log is deleted, or not open yet
+                own.pop(key, None)
+                self._chains.pop((broker.id, key), None)
+                continue
+            own[key] = gauges
+            history = self.histories.get(key)
+            if history is None:
                 continue
             chain, start = self._read(broker, key, gauges)
             history.check_log(broker.id, chain, start)
             if gauges.is_leader:
                 history.check_leader(broker.id, gauges, chain)
-            if is_in_sync(broker, committed_image, key):
-                history.check_member(broker.id, gauges)
+            members_of.add(key)
+        for key in members_of:
+            self._check_members(key, committed_image)
+
+    def _check_members(self, key: Key, image: Image) -> None:
+        partition = image.partition(*key)
+        for member in partition.isr if partition is not None else ():
+            gauges = self.gauges(member, key)
+            if gauges is not None and is_current(self._brokers[member], image):
+                self.histories[key].check_member(member, gauges)
 
     def _read(self, broker: Broker, key: Key, gauges: ReplicaGauges) -> tuple[list[BatchAt], int]:
         """The batches of a log, and how many of them were there at the last look."""
-        chain = self._chains.setdefault(broker.id, {}).setdefault(key, [])
+        chain = self._chains.setdefault((broker.id, key), [])
         while chain and chain[-1].end_offset > gauges.log_end_offset:
             chain.pop()
         if chain and chain[-1].end_offset == gauges.log_end_offset and gauges.epochs[-1][0] == chain[-1].epoch:
@@ -68,14 +106,16 @@ class Looks:
         return chain, start
 
 
-def is_unclean_election(was: PartitionInfo, partition: PartitionInfo) -> bool:
-    """Whether a change elects a leader that may lack committed records.
+def is_unclean(was: PartitionInfo, partition: PartitionInfo) -> bool:
+    """Whether replicas may lead that may lack committed records: after an election, or a cancelled reassignment.
 
-    The last known leader of ELR lacks none: what it acknowledged is on its disk.
+    The last known leader of ELR lacks none: what it acknowledged is on its disk. Those that remain after a complete
+    reassignment lack none either.
     """
-    if partition.leader_epoch == was.leader_epoch or not partition.leader_recovery_state:
+    is_complete = bool(was.removing_replicas) and {*partition.replicas} == {*was.replicas} - {*was.removing_replicas}
+    if not partition.isr or (is_complete and not partition.leader_recovery_state):
         return False
-    return partition.leader not in (-1, *was.isr, *was.elr, *was.last_known_elr)
+    return {*was.isr, *was.elr, *was.last_known_elr}.isdisjoint(partition.isr)
 
 
 def check_members_are_active(name: str, image: Image, partition: PartitionInfo) -> None:
@@ -86,9 +126,7 @@ def check_members_are_active(name: str, image: Image, partition: PartitionInfo) 
             raise InvariantViolatedError(f"{name}: broker {member} is not active, and in the ISR {partition.isr}")
 
 
-def is_in_sync(broker: Broker, image: Image, key: Key) -> bool:
-    """Whether this life of the broker is in the ISR."""
-    partition, registered = image.partition(*key), image.broker(broker.id)
-    if partition is None or registered is None or registered.epoch != broker.epoch:
-        return False
-    return broker.id in partition.isr
+def is_current(broker: Broker, image: Image) -> bool:
+    """Whether this life of the broker is the registered one."""
+    registered = image.broker(broker.id)
+    return registered is not None and registered.epoch == broker.epoch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -17,6 +18,13 @@ CLIENT = -1
 Reply = Callable[[Any], None]
 
 
+class Repeated(enum.Enum):
+    """Requests that may arrive twice."""
+
+    PROPOSAL = "AlterPartition"
+    FETCH = "Fetch"
+
+
 class Request(NamedTuple):
     """A request, and what follows. Exactly one of `on_answer` and `on_failure` is called while the sender lives.
 
@@ -28,8 +36,8 @@ class Request(NamedTuple):
     on_answer: Callable[[Any], None]
     on_failure: Callable[[], None]
     timeout_us: int
-    may_repeat: bool = False
-    """It may arrive a second time, and late: senders repeat what is not answered in time."""
+    repeated: Repeated | None = None
+    """It may arrive a second time, and late, as what a sender repeats, or what an earlier connection still holds."""
 
 
 class Node(Protocol):
@@ -39,6 +47,13 @@ class Node(Protocol):
 
     def while_alive(self, act: Callable[[], None]) -> Callable[[], None]:
         """`act`, skipped if the process has ended by then."""
+
+
+class Process(Node, Protocol):
+    """A node whose lives end."""
+
+    def later(self, delay_us: int, act: Callable[[], None]) -> None:
+        """Schedule a step of this life."""
 
 
 class Network:
@@ -61,10 +76,13 @@ class Network:
         def fail() -> None:
             end(request.on_failure)
 
+        answers: list[Any] = []
+        # A connection ends with the life that made it.
+        answered = source.while_alive(lambda: end(lambda: request.on_answer(answers[0])))
+
         def reply(answer: Any) -> None:
-            self._carry(
-                target.id, source.id, source.while_alive(lambda: end(lambda: request.on_answer(answer))), broken
-            )
+            answers.append(answer)
+            self._carry(target.id, source.id, answered, broken)
 
         def broken() -> None:
             # The connection breaks, which the sender notices soon, or only by its timeout.
@@ -74,8 +92,15 @@ class Network:
         self._timeline.at(request.timeout_us, source.while_alive(fail))
         arrive = target.while_alive(lambda: request.handle(reply))
         self._carry(source.id, target.id, arrive, broken)
-        if request.may_repeat and self._timeline.rng.random() < self._faults.repeat_chance:
-            self._timeline.at(self._timeline.rng.randrange(self._faults.repeat_us_max), arrive)
+        if request.repeated is not None:
+            self.on_repeatable(request.repeated, source.id, arrive)
+
+    def on_repeatable(self, kind: Repeated, source_id: int, arrive: Callable[[], None]) -> None:
+        """A request was sent that could arrive once more."""
+        faults, rng = self._faults, self._timeline.rng
+        chance = faults.repeat_chance if kind is Repeated.PROPOSAL else faults.repeat_fetch_chance
+        if rng.random() < chance:
+            self._timeline.at(rng.randrange(faults.repeat_us_max), arrive)
 
     def _carry(self, source_id: int, target_id: int, arrive: Callable[[], None], lose: Callable[[], None]) -> None:
         if (source_id, target_id) in self.cut or self._timeline.rng.random() < self._faults.drop_chance:

@@ -39,6 +39,8 @@ class Operator:
         is_unclean = self._scene.rng.random() < self._scene.faults.unclean_share
         election = ElectionType.UNCLEAN if is_unclean else ElectionType.PREFERRED
         self._scene.say(f"an operator elects {election.name.lower()} leaders")
+        if is_unclean:
+            self._scene.on_unclean_election_asked()
         self._ask(Asked(ELECT_LEADERS, ElectLeadersRequest(None, election), 2))
 
     def reassign(self) -> None:

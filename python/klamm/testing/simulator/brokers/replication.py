@@ -10,7 +10,7 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.partition_changes import AlterPartitionRequest, AlterPartitionResponse
 from klamm.protocol.wire import codec
 from klamm.testing.simulator.brokers.controller import Asked
-from klamm.testing.simulator.brokers.network import Node, Reply, Request
+from klamm.testing.simulator.brokers.network import Process, Repeated, Reply, Request
 
 if TYPE_CHECKING:
     from klamm._engine.simulation import SimulatedBroker
@@ -22,7 +22,7 @@ ALTER_PARTITION_PAUSE_US: Final = 50_000
 FIRST_FETCH_PAUSE_MS: Final = 20
 
 
-class Life(Node, Protocol):
+class Life(Process, Protocol):
     """The life of a broker that replicates."""
 
     engine: SimulatedBroker
@@ -38,9 +38,6 @@ class Life(Node, Protocol):
 
     def number(self, key: str) -> int:
         """A number of its configuration."""
-
-    def later(self, delay_us: int, act: Callable[[], None]) -> None:
-        """Schedule a step of this life."""
 
     def ask_controller(self, asked: Asked, on_answer: Callable[[Any], None], on_failure: Callable[[], None]) -> None:
         """Send a request to the controller."""
@@ -62,25 +59,23 @@ class Replication:
         """Take the steps that have become possible."""
         if not self._broker.is_serving:
             return
-        for leader in self._engine.follow_roles(self._broker.now_ms):
+        given_up, leaders, woken, flushes, acks = self._engine.take_due(self._broker.now_ms)
+        for leader in given_up:
             self._fetching.pop(leader, None)
-        for leader in self._engine.leaders():
+        for leader in leaders:
             if leader not in self._fetching:
                 self._fetch(leader)
-        for number in self._engine.woken_fetches():
+        for number in woken:
             self._look_again(number, is_late=False)
-        while (flush := self._engine.begin_flush()) is not None:
+        for flush in flushes:
             self._flush(flush)
-        for ticket, code in self._engine.take_acks():
+        for ticket, code in acks:
             self._acks.pop(ticket)(code)
         if not self._is_proposing:
             self._propose()
 
     def _flush(self, number: int) -> None:
-        rng, faults = self._scene.rng, self._scene.faults
-        is_slow = rng.random() < faults.slow_flush_chance
-        delay_us = 50 + rng.randrange(faults.slow_flush_us_max if is_slow else 1_000)
-        self._broker.later(delay_us, lambda: self._engine.end_flush(number, self._broker.now_ms))
+        self._scene.flush_later(self._broker, lambda: self._engine.end_flush(number, self._broker.now_ms))
 
     # The ISR
 
@@ -133,7 +128,8 @@ class Replication:
     def _ask_leader(
         self, leader: int, request: object, handle: Callable[[Reply], None], answered: Callable[[Any], None]
     ) -> None:
-        sent = Request(handle, answered, lambda: self._fail_fetch(leader, request), self._scene.request_timeout_us)
+        timeout_us = self._scene.request_timeout_us
+        sent = Request(handle, answered, lambda: self._fail_fetch(leader, request), timeout_us, Repeated.FETCH)
         self._scene.network.call(self._broker, self._scene.leader(leader), sent)
 
     def _fail_fetch(self, leader: int, request: object) -> None:
@@ -203,6 +199,8 @@ class Replication:
 
         self._acks[ticket] = acked
         code, end_offset = self._engine.produce(key, batch, acks, ticket, self._broker.now_ms)
+        if code == 0 and acks == -1:
+            self._scene.on_produced(self._broker.id, key)
         if code != 0 or acks != -1:
             del self._acks[ticket]
             reply((code, end_offset))

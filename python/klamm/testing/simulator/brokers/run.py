@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import random
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -47,13 +48,24 @@ class BrokerOutcome:
     highest_epoch: int
 
 
-def play(seed: int, *, directed: faults.BrokerFaults | None = None, trace: list[str] | None = None) -> BrokerOutcome:
-    """Run a seed, with the faults that it draws or with `directed` ones. Raises SimulationFailedError."""
+def play(
+    seed: int,
+    *,
+    directed: faults.BrokerFaults | None = None,
+    settings: Mapping[str, str] | None = None,
+    without: str | None = None,
+    trace: list[str] | None = None,
+) -> BrokerOutcome:
+    """Run a seed, with the faults that it draws or with `directed` ones. Raises SimulationFailedError.
+
+    `settings` replace those of the brokers. `without` is the guard that they lack, of `SimulatedBroker.guards`.
+    """
     rng = random.Random(f"brokers {seed}")
     drawn = faults.draw(rng)
     if directed is not None:
         drawn = replace(directed)
     plan = _draw_plan(rng)
+    plan = plan._replace(settings={**plan.settings, **(settings or {})}, without=without)
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
         world = BrokerWorld(rng, drawn, Path(folder), plan)
         world.trace = trace
@@ -63,6 +75,7 @@ def play(seed: int, *, directed: faults.BrokerFaults | None = None, trace: list[
         logger.setLevel(logging.CRITICAL + 1)  # it warns of the simulated faults
         try:
             world.begin()
+            world.begin_load()
             world.run(world.now_us + SAFETY_US)
             _settle(world)
         except Exception as error:  # an invariant, or a step that fails
@@ -94,7 +107,7 @@ def _draw_plan(rng: random.Random) -> ClusterPlan:
         replica_count=replica_count,
         min_insync_replicas=rng.randint(1, max(1, replica_count - 1)),
         elects_unclean=rng.random() < 0.2,
-        settings=SETTINGS,
+        settings=SETTINGS | ({"klamm.flush.before.ack": "none"} if rng.random() < 0.25 else {}),
         features={"metadata.version": 30, "eligible.leader.replicas.version": rng.choice([0, 1])},
     )
 

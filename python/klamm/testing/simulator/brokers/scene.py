@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import abc
 import random
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from klamm.testing.simulator.brokers.network import Network, Node, Reply
+from klamm.testing.simulator.brokers.network import Network, Node, Process, Reply
 from klamm.testing.simulator.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -37,6 +38,11 @@ class Scene(Timeline, abc.ABC):
         self.metadata_delay_us = rng.choice([2_000, 20_000, 100_000])
         self.request_timeout_us = 1_000_000
 
+    def flush_later(self, process: Process, end: Callable[[], None]) -> None:
+        """A flush has begun: `end` it after a while."""
+        is_slow = self.rng.random() < self.faults.slow_flush_chance
+        process.later(50 + self.rng.randrange(self.faults.slow_flush_us_max if is_slow else 1_000), end)
+
     @abc.abstractmethod
     def leader(self, broker_id: int) -> Leader:
         """The broker with this id."""
@@ -44,6 +50,18 @@ class Scene(Timeline, abc.ABC):
     @abc.abstractmethod
     def check(self, broker_id: int) -> None:
         """A broker took a step: check the invariants."""
+
+    @abc.abstractmethod
+    def on_power_cut(self, broker_id: int) -> None:
+        """The power of a broker was cut."""
+
+    @abc.abstractmethod
+    def on_unclean_election_asked(self) -> None:
+        """An operator asks for unclean elections."""
+
+    @abc.abstractmethod
+    def on_produced(self, broker_id: int, key: Key) -> None:
+        """A leader has appended a batch with acks=all."""
 
     @abc.abstractmethod
     def on_acked(self, broker_id: int, key: Key, batch: bytes, code: int, end_offset: int) -> None:

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klamm.controller.operations.topics import CREATE_TOPICS
 from klamm.protocol.apis import APIS
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from klamm.protocol.messages.topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from klamm.testing.simulator.brokers.broker import Broker
 from klamm.testing.simulator.brokers.clients import Clients
 from klamm.testing.simulator.brokers.controller import Asked, SimulatedController
+from klamm.testing.simulator.brokers.history import PartitionHistory
 from klamm.testing.simulator.brokers.looks import Looks
 from klamm.testing.simulator.brokers.network import CONTROLLER
 from klamm.testing.simulator.brokers.operator import Operator
 from klamm.testing.simulator.brokers.scene import Leader, Scene
+from klamm.testing.simulator.invariants import InvariantViolatedError
 
 if TYPE_CHECKING:
     from klamm.testing.simulator.brokers.faults import BrokerFaults
@@ -37,6 +44,10 @@ class ClusterPlan(NamedTuple):
     elects_unclean: bool
     settings: Mapping[str, str]
     features: Mapping[str, int]
+    without: str | None = None
+    """The guard that all brokers lack."""
+    replicas: Sequence[int] = ()
+    """Of the only partition, the preferred leader first; otherwise the controller places them."""
 
 
 class BrokerWorld(Scene):
@@ -52,34 +63,36 @@ class BrokerWorld(Scene):
         super().__init__(rng, faults)
         self._plan = plan
         self._folder = folder
-        self.looks = Looks()
         self.brokers: dict[int, Broker] = {}
+        self.looks = Looks(self.brokers)
         self.acknowledged_count = 0
         self._are_faults_over = False
 
     def begin(self) -> None:
-        """Start everything without faults, and create a topic."""
+        """Start controller and brokers, and create a topic."""
         self.controller = SimulatedController(self, self._plan.settings, self._plan.features)
         self.controller.on_committed = self._on_committed
         self.controller.on_appended = self.looks.on_appended
         self.clients = Clients(self, self.brokers, self.looks.histories)
         self.operator = Operator(self, TOPIC, list(range(1, self._plan.broker_count + 1)))
         for node_id in range(1, self._plan.broker_count + 1):
-            self.brokers[node_id] = Broker(self, node_id, self._folder / str(node_id), self._plan.settings)
+            folder = self._folder / str(node_id)
+            self.brokers[node_id] = Broker(self, node_id, folder, self._plan.settings, self._plan.without)
             self.brokers[node_id].start()
         if not self.run(SERVING_US, lambda: all(broker.is_serving for broker in self.brokers.values())):
             raise AssertionError("the brokers do not serve")
-        values = {
-            "min.insync.replicas": str(self._plan.min_insync_replicas),
-            "unclean.leader.election.enable": str(self._plan.elects_unclean).lower(),
-        }
+        values = {"min.insync.replicas": str(self._plan.min_insync_replicas)}
+        if self._plan.elects_unclean:
+            values["unclean.leader.election.enable"] = "true"
+            self.looks.may_elect_unclean = True
         configs = tuple(CreatableTopicConfig(key, value) for key, value in values.items())
         topic = CreatableTopic(TOPIC, self._plan.partition_count, self._plan.replica_count, configs=configs)
+        if self._plan.replicas:
+            assignment = CreatableReplicaAssignment(0, tuple(self._plan.replicas))
+            topic = CreatableTopic(TOPIC, -1, -1, (assignment,), configs)
         version = APIS[CREATE_TOPICS.api_key].versions[1]
         self.controller.ask(Asked(CREATE_TOPICS, CreateTopicsRequest((topic,)), version), self._created)
         self.run(self.now_us + 1_000_000, lambda: bool(self.looks.histories))
-        self.clients.begin()
-        self._begin_faults()
 
     def _created(self, answer: object) -> None:
         (result,) = answer.topics  # type: ignore[attr-defined]
@@ -88,7 +101,10 @@ class BrokerWorld(Scene):
         topic_id = image.topic_id(TOPIC)
         assert topic_id is not None
         for partition in image.partitions(topic_id):
-            self.looks.add((topic_id, partition.index), f"{TOPIC}-{partition.index}")
+            is_flushed = self._plan.settings.get("klamm.flush.before.ack") != "none"
+            history = PartitionHistory(f"{TOPIC}-{partition.index}", is_flushed=is_flushed)
+            self.looks.add((topic_id, partition.index), history)
+            history.on_change(None, partition)
 
     @property
     def keys(self) -> list[Key]:
@@ -97,7 +113,9 @@ class BrokerWorld(Scene):
 
     # Faults
 
-    def _begin_faults(self) -> None:
+    def begin_load(self) -> None:
+        """From now on clients send requests, and faults happen."""
+        self.clients.begin()
         faults = self.faults
         self.every(lambda: faults.partition_every_us, self._change_partition)
         self.every(lambda: faults.crash_every_us, self._crash)
@@ -172,11 +190,27 @@ class BrokerWorld(Scene):
         """A life of a broker has ended."""
         self.looks.forget(broker_id)
 
+    def on_power_cut(self, broker_id: int) -> None:
+        """The power of a broker was cut."""
+        self.looks.on_power_cut(broker_id, self.controller.image)
+
+    def on_unclean_election_asked(self) -> None:
+        """An operator asks for unclean elections."""
+        self.looks.may_elect_unclean = True
+
+    def on_produced(self, broker_id: int, key: Key) -> None:
+        """A leader has appended a batch with acks=all."""
+        gauges, partition = self.looks.gauges(broker_id, key), self.brokers[broker_id].image.partition(*key)
+        if gauges is None or partition is None:
+            return
+        if len(gauges.isr) < min(self._plan.min_insync_replicas, len(partition.replicas)):
+            raise InvariantViolatedError(f"broker {broker_id} appends a batch with the ISR {gauges.isr}")
+
     def on_acked(self, broker_id: int, key: Key, batch: bytes, code: int, end_offset: int) -> None:
         """A leader answers an append with acks=all."""
         if code == 0:
             self.check(broker_id)
-            gauges = self.brokers[broker_id].engine.gauges(key)
+            gauges = self.looks.gauges(broker_id, key)
             assert gauges is not None, "it acknowledges as a leader"
             self.looks.histories[key].check_acked(broker_id, gauges, batch, end_offset)
             self.acknowledged_count += 1
@@ -194,12 +228,9 @@ class BrokerWorld(Scene):
             partition = image.partition(*key)
             if partition is None or partition.leader < 0 or set(partition.isr) != set(partition.replicas):
                 return False
-            found = [
-                self.brokers[replica].engine.gauges(key)
-                for replica in partition.replicas
-                if self.brokers[replica].is_up
-            ]
-            ends = {(one.log_end_offset, one.high_watermark, one.flushed_offset) for one in found if one is not None}
+            found = [self.looks.gauges(replica, key) for replica in partition.replicas if self.brokers[replica].is_up]
+            held_end = self.looks.histories[key].held_end
+            ends = {(one.log_end_offset, one.high_watermark, held_end(one)) for one in found if one is not None}
             if None in found or len(found) < len(partition.replicas) or len(ends) != 1 or len(set(*ends)) != 1:
                 return False
         return True

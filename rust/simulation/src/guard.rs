@@ -1,0 +1,53 @@
+//! The guards that a simulated broker can lack, so that the simulator proves that it notices (goals R3).
+
+use klamm_replica::Rule;
+
+/// What a broker does not do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guard {
+    /// A rule of the replication state.
+    Core(Rule),
+    /// A leader compares the leader epoch of a fetch with its own (KIP-320).
+    FetchEpoch,
+    /// A leader refuses fetches of a follower's earlier life (KIP-903).
+    FollowerEpoch,
+    /// A leader finds where a follower's log diverges (KIP-595).
+    Divergence,
+    /// A follower flushes before it fetches on.
+    FollowerFlush,
+    /// Leaders and followers count what they have flushed.
+    Flush,
+    /// Consumers read up to the high watermark.
+    ConsumerLimit,
+}
+
+/// All guards, by the names that a simulation uses.
+const GUARDS: [(&str, Guard); 11] = [
+    ("join-from-epoch-start", Guard::Core(Rule::JoinFromEpochStart)),
+    ("count-maximal-isr", Guard::Core(Rule::CountMaximalIsr)),
+    ("append-with-min-isr", Guard::Core(Rule::AppendWithMinIsr)),
+    ("commit-with-min-isr", Guard::Core(Rule::CommitWithMinIsr)),
+    ("fail-acks", Guard::Core(Rule::FailAcks)),
+    ("fetch-epoch", Guard::FetchEpoch),
+    ("follower-epoch", Guard::FollowerEpoch),
+    ("divergence", Guard::Divergence),
+    ("follower-flush", Guard::FollowerFlush),
+    ("flush", Guard::Flush),
+    ("consumer-limit", Guard::ConsumerLimit),
+];
+
+impl Guard {
+    /// The guard of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        GUARDS.iter().find(|(known, _)| *known == name).map(|(_, guard)| *guard)
+    }
+
+    /// All names.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        GUARDS.iter().map(|(name, _)| *name)
+    }
+
+    pub(super) fn rule(self) -> Option<Rule> {
+        if let Self::Core(rule) = self { Some(rule) } else { None }
+    }
+}

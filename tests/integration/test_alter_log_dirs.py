@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from klamm.admin.client import Client
 from klamm.admin.configs import alter
 from klamm.admin.topics import create
+from klamm.cli.main import run
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.log_dirs import (
     AlterReplicaLogDir,
@@ -213,3 +215,23 @@ def test_cordoned_directories_get_nothing_new(node: Node) -> None:
     with node.client() as client:
         create(client, ["new"], partitions=4)
     assert set(node.where("new").values()) == {three}
+
+
+def test_commands_show_and_move(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    with node.client() as client:
+        broker = node.id(client)
+    before = node.where()
+    to = next(folder for folder in node.folders if folder != before[0])
+    bootstrap = ("--bootstrap", node.process.bootstrap)
+    assert run(["topics", "move-dir", "t", "--to", str(to), "--partition", "0", "--wait", *bootstrap]) == 0
+    assert node.where() == before | {0: to}
+    assert run(["topics", "dirs", "t", "--json", *bootstrap]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(one["broker"], one["path"]) for one in found] == [(broker, str(folder)) for folder in node.folders]
+    assert [[each["partition"] for each in one["replicas"]] for one in found] == [
+        sorted(index for index, path in node.where().items() if path == folder) for folder in node.folders
+    ]
+    assert run(["topics", "dirs", *bootstrap]) == 0
+    assert str(to) in capsys.readouterr().out
+    assert run(["topics", "move-dir", "t", "--to", "/nowhere", *bootstrap]) == 1
+    assert "no broker has the log directory /nowhere" in capsys.readouterr().err

@@ -10,6 +10,8 @@ Where Apache Kafka has a metric, the name is its MBean's and the value is its Co
                                                                     FailedIsrUpdatesPerSec
     kafka.server:type=AlterLogDirsReplication,name=byte-rate        bytes of batches that moves between log directories
                                                                     have copied
+    kafka.server:type=LeaderReplication,name=byte-rate              bytes of throttled replicas that were sent
+    kafka.server:type=FollowerReplication,name=byte-rate            bytes of throttled replicas that were fetched
     kafka.network:type=RequestMetrics,name=RequestsPerSec,request=R,version=V
                                                                     requests received, per API and version
     kafka.network:type=RequestMetrics,name=ErrorsPerSec,request=R,error=E

@@ -177,7 +177,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .default("9223372036854775807")
         .at_least(0)
         .cluster_wide()
-        .dynamic_only(),
+        .dynamic_only().doc("The most bytes a second that this broker fetches for the throttled replicas that it follows."),
     node("group.consumer.assignment.interval.ms", Int).default("1000").at_least(0).cluster_wide(),
     node("group.consumer.assignors", List).default("uniform,range").allowed(SOME_LIST),
     node("group.consumer.heartbeat.interval.ms", Int).default("5000").at_least(1),
@@ -270,7 +270,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .default("9223372036854775807")
         .at_least(0)
         .cluster_wide()
-        .dynamic_only(),
+        .dynamic_only().doc("The most bytes a second that this broker sends for the throttled replicas that it leads."),
     node("listener.security.protocol.map", String)
         .default("SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT")
         .low()
@@ -697,8 +697,8 @@ pub(super) const KEYS: &[ConfigKey] = &[
     node("replica.socket.receive.buffer.bytes", Int).default("65536").high(),
     node("replica.socket.timeout.ms", Int).default("30000").high()
         .doc("The longest time, in milliseconds, that a replica fetcher waits for a connection or an answer."),
-    node("replication.quota.window.num", Int).default("11").at_least(1).low(),
-    node("replication.quota.window.size.seconds", Int).default("1").at_least(1).low(),
+    node("replication.quota.window.num", Int).default("11").at_least(1).low().doc("The number of samples that the replication limits keep."),
+    node("replication.quota.window.size.seconds", Int).default("1").at_least(1).low().doc("The length, in seconds, of each sample of the replication limits."),
     node("request.timeout.ms", Int)
         .default("30000")
         .high()

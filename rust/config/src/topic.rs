@@ -70,7 +70,10 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .at_least(0)
         .synonyms(&[same("log.flush.interval.ms"), same("log.flush.scheduler.interval.ms")])
         .doc("The longest time until the log is flushed."),
-    topic("follower.replication.throttled.replicas", List).default("").allowed(Allowed::ThrottledReplicas),
+    topic("follower.replication.throttled.replicas", List)
+        .default("")
+        .allowed(Allowed::ThrottledReplicas)
+        .doc("The replicas, as partition:broker,..., whose fetches by the follower are throttled; * means all."),
     topic("index.interval.bytes", Int)
         .default("4096")
         .at_least(0)
@@ -79,7 +82,10 @@ pub(super) const KEYS: &[ConfigKey] = &[
     topic("internal.segment.bytes", Int)
         .internal()
         .doc("The size at which a segment rolls, without the lower bound of `segment.bytes`; for tests."),
-    topic("leader.replication.throttled.replicas", List).default("").allowed(Allowed::ThrottledReplicas),
+    topic("leader.replication.throttled.replicas", List)
+        .default("")
+        .allowed(Allowed::ThrottledReplicas)
+        .doc("The replicas, as partition:broker,..., to which the leader's sending is throttled; * means all."),
     topic("local.retention.bytes", Long).default("-2").at_least(-2).synonyms(&[same("log.local.retention.bytes")]),
     topic("local.retention.ms", Long).default("-2").at_least(-2).synonyms(&[same("log.local.retention.ms")]),
     topic("max.compaction.lag.ms", Long)

@@ -108,7 +108,8 @@ impl Engine {
     pub fn counters(&self) -> Vec<Named> {
         let logs = self.replicas.logs().context().counters.of_partitions();
         let network = self.server.counters().named().chain(self.server.request_metrics().named());
-        network.chain(logs).chain(self.replicas.changes().counters.named()).collect()
+        let changes = self.replicas.changes();
+        network.chain(logs).chain(changes.counters.named()).chain(changes.throttles.named()).collect()
     }
 
     /// Publishes a newly committed image; disk errors that occur meanwhile are logged. Returns the partitions whose

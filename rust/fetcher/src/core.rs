@@ -135,7 +135,19 @@ impl FetcherCore {
         let pause_ms =
             FIRST_PAUSE_MS.saturating_mul(1 << followed.failures.min(PAUSE_DOUBLINGS_MAX)).min(self.backoff_ms);
         followed.failures += 1;
-        let until = now_ms.saturating_add(pause_ms);
+        self.leave_until(key, now_ms.saturating_add(pause_ms));
+    }
+
+    /// Does not fetch a partition for some time, which is no failure: its replication is throttled.
+    pub fn pause(&mut self, key: Key, now_ms: i64, pause_ms: i64) {
+        let is_paused = |followed: &Followed| followed.delayed_until.is_some_and(|until| until > now_ms);
+        if self.partitions.get(&key).is_some_and(|followed| !is_paused(followed)) {
+            self.leave_until(key, now_ms.saturating_add(pause_ms));
+        }
+    }
+
+    fn leave_until(&mut self, key: Key, until: i64) {
+        let Some(followed) = self.partitions.get_mut(&key) else { return };
         let was_in_session = std::mem::take(&mut followed.is_in_session);
         let before = followed.delayed_until.replace(until);
         self.leave_session(key, was_in_session, before);

@@ -158,3 +158,20 @@ fn errors_of_partitions_have_their_steps() {
         assert_eq!(step(code, None), Step::Delay, "{code:?}");
     }
 }
+
+#[test]
+fn a_paused_partition_leaves_the_session_for_a_time_and_has_not_failed() {
+    let mut core = in_session(&[0, 1]);
+    core.pause(key(1), 0, 50);
+    core.pause(key(1), 10, 50);
+    let plan = core.next_plan(10).expect("a request");
+    assert_eq!((wanted(&plan), forgotten(&plan), core.due_at_ms()), (vec![], vec![1], Some(50)));
+    assert!(core.on_session(ErrorCode::NONE, 77));
+    core.pause(key(1), 50, 50);
+    assert_eq!(wanted(&core.next_plan(60).expect("a request")), []);
+    assert!(core.on_session(ErrorCode::NONE, 77));
+    let plan = core.next_plan(100).expect("a request");
+    assert_eq!(wanted(&plan), [(1, 0)]);
+    core.delay(key(1), 100);
+    assert_eq!(core.due_at_ms(), Some(100 + FIRST_PAUSE_MS), "as after a first failure");
+}

@@ -1,7 +1,7 @@
 //! The partitions that one fetcher follows, with their logs: what to fetch, and what an answer does to them. The connection, the
 //! clock and the waiting for flushes are the caller's.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use klamm_base::ErrorCode;
@@ -9,6 +9,9 @@ use klamm_replica::{FetchedBatches, Partition, Position};
 
 use super::core::{FetcherCore, Key, Plan, Step, step};
 use super::messages::{FetchedPartition, ReplicaFetchAnswer};
+
+/// How long a throttled partition is not fetched before the rate is looked at again.
+const THROTTLED_PAUSE_MS: i64 = 50;
 
 /// A change of the partitions of a fetcher.
 pub enum Change {
@@ -32,12 +35,20 @@ pub struct FollowedPartitions {
     partitions: HashMap<Key, Arc<Partition>>,
     /// Partitions whose log must be flushed before the next request.
     unflushed: Vec<Arc<Partition>>,
+    /// Partitions that are throttled and not in sync.
+    throttled: BTreeSet<Key>,
 }
 
 impl FollowedPartitions {
     /// `backoff_ms`: the longest pause after an error of a partition (`replica.fetch.backoff.ms`).
     pub fn new(leader: i32, backoff_ms: i64) -> Self {
-        Self { leader, core: FetcherCore::new(backoff_ms), partitions: HashMap::new(), unflushed: Vec::new() }
+        Self {
+            leader,
+            core: FetcherCore::new(backoff_ms),
+            partitions: HashMap::new(),
+            unflushed: Vec::new(),
+            throttled: BTreeSet::new(),
+        }
     }
 
     pub fn change(&mut self, change: Change, wall_ms: i64) {
@@ -50,6 +61,7 @@ impl FollowedPartitions {
     fn remove(&mut self, key: Key) {
         self.core.remove(key);
         self.partitions.remove(&key);
+        self.throttled.remove(&key);
     }
 
     fn add(&mut self, partition: Arc<Partition>, wall_ms: i64) {
@@ -61,6 +73,9 @@ impl FollowedPartitions {
             Ok(position) => {
                 self.note_unflushed(&partition, position);
                 self.core.add(key, following.leader_epoch, position);
+                if partition.is_throttled_follower() {
+                    self.throttled.insert(key);
+                }
                 self.partitions.insert(key, partition);
             }
             // Its role changed again, of which it notifies, or its directory failed.
@@ -87,6 +102,14 @@ impl FollowedPartitions {
 
     /// See [`FetcherCore::next_plan`]. Everything that was appended must be flushed.
     pub fn next_plan(&mut self, now_ms: i64) -> Option<Plan> {
+        let (core, partitions) = (&mut self.core, &self.partitions);
+        self.throttled.retain(|&key| {
+            let partition = partitions.get(&key).filter(|partition| partition.is_throttled_follower());
+            if partition.is_some_and(|partition| partition.is_follower_rate_exceeded()) {
+                core.pause(key, now_ms, THROTTLED_PAUSE_MS);
+            }
+            partition.is_some()
+        });
         self.core.next_plan(now_ms)
     }
 
@@ -124,7 +147,14 @@ impl FollowedPartitions {
                 let FetchedPartition { records, high_watermark, log_start_offset, .. } = fetched;
                 let (high_watermark, log_start_offset) = (*high_watermark, *log_start_offset);
                 let batches = FetchedBatches { records, high_watermark, log_start_offset };
-                partition.append_fetched(epoch, &batches, times.wall_ms)
+                let appended = partition.append_fetched(epoch, &batches, times.wall_ms);
+                let lags = appended.as_ref().is_ok_and(|position| position.fetch_offset < high_watermark);
+                if lags && partition.is_throttled_follower() {
+                    self.throttled.insert(key);
+                } else {
+                    self.throttled.remove(&key);
+                }
+                appended
             }
             Step::Truncate(at, end_offset) => partition.truncate_diverging(epoch, (at, end_offset), times.wall_ms),
             Step::Delay | Step::FindOffsets => Err(fetched.error),

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use super::assignments::Unassigned;
 use super::metrics::ReplicaCounters;
 use super::partition::Partition;
+use super::throttles::Throttles;
 
 /// Changes in the order in which they were added. Nothing is kept before [`Changed::notify`] is called.
 pub struct Changed<T> {
@@ -57,4 +58,5 @@ pub struct Changes {
     /// Directories of replicas to tell the controller.
     pub directories: Changed<Unassigned>,
     pub counters: ReplicaCounters,
+    pub throttles: Throttles,
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::throttles::ThrottledReplicas;
 use klamm_config::{ConfigValue, Settings};
 use klamm_log::LogConfig;
 use klamm_records::{Codec, Compression, ProduceRules, TimestampType};
@@ -13,11 +14,21 @@ pub struct PartitionConfig {
     pub min_insync_replicas: usize,
     /// `compression.type` with its level; `None` keeps the producer's codec.
     pub compression: Option<Compression>,
+    /// Replicas whose leaders are throttled (`leader.replication.throttled.replicas`).
+    pub leader_throttled: ThrottledReplicas,
+    /// Replicas that are throttled as followers (`follower.replication.throttled.replicas`).
+    pub follower_throttled: ThrottledReplicas,
 }
 
 impl Default for PartitionConfig {
     fn default() -> Self {
-        Self { log: Arc::new(LogConfig::default()), min_insync_replicas: 1, compression: None }
+        Self {
+            log: Arc::new(LogConfig::default()),
+            min_insync_replicas: 1,
+            compression: None,
+            leader_throttled: ThrottledReplicas::None,
+            follower_throttled: ThrottledReplicas::None,
+        }
     }
 }
 
@@ -30,6 +41,8 @@ impl PartitionConfig {
             log: Arc::new(topic.log()),
             min_insync_replicas: topic.number("min.insync.replicas") as usize,
             compression: topic.compression(),
+            leader_throttled: ThrottledReplicas::of(&topic.text("leader.replication.throttled.replicas")),
+            follower_throttled: ThrottledReplicas::of(&topic.text("follower.replication.throttled.replicas")),
         }
     }
 

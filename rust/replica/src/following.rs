@@ -82,6 +82,9 @@ impl Partition {
         let position = self.follow(leader_epoch, |state| {
             append(&mut state.log, fetched.records, leader_epoch, now_ms)?;
             self.counters().replication_bytes_in.add(fetched.records.len() as u64);
+            if self.is_throttled_follower() {
+                self.throttles().follower.count(self.brokers.now_ms(), fetched.records.len());
+            }
             let offsets = state.offsets(self.durability);
             state.core.on_leader_high_watermark(fetched.high_watermark, &offsets, &mut effects);
             state.log.advance_log_start(fetched.log_start_offset.min(state.core.high_watermark()));

@@ -12,7 +12,8 @@ use klamm_log::testing::{BatchSpec, batch, read_all};
 use klamm_log::{FileSlice, LockedDir, LogContext, LogManager, ManagerConfig, Origin};
 use klamm_metadata::MetadataImage;
 use klamm_metadata::records::{
-    BrokerRegistrationChangeRecord, PartitionChangeRecord, PartitionRecord, Record, RegisterBrokerRecord, TopicRecord,
+    BrokerRegistrationChangeRecord, ConfigRecord, PartitionChangeRecord, PartitionRecord, Record, RegisterBrokerRecord,
+    TopicRecord,
 };
 use klamm_records::header::set_position;
 use tempfile::{TempDir, tempdir};
@@ -473,5 +474,36 @@ fn a_follower_without_epochs_in_its_log_truncates_to_its_high_watermark() {
     pair.elect(LEADER, &[LEADER, FOLLOWER]);
     let position = follower.begin_following(1, 0).expect("it follows");
     assert_eq!((position.fetch_offset, position.last_fetched_epoch), (1, -1));
+    pair.end();
+}
+
+#[test]
+fn a_throttled_replica_is_held_back_only_while_it_is_not_in_sync() {
+    let mut pair = Pair::with_settings(&[
+        ("leader.replication.throttled.rate", "1000"),
+        ("follower.replication.throttled.rate", "1000"),
+    ]);
+    let config = |name, value| {
+        let record = ConfigRecord { resource_type: 2, resource_name: "t", name, value: Some(value) };
+        Record::Config(record)
+    };
+    pair.publish(&[
+        config("leader.replication.throttled.replicas", "0:1"),
+        config("follower.replication.throttled.replicas", "*"),
+    ]);
+    pair.change_isr(&[LEADER]);
+    append_of(&pair.on(LEADER), 5, 10_000);
+    let position = pair.on(FOLLOWER).begin_following(pair.leader_epoch(), 0).expect("it follows");
+    let position = pair.exchange(LEADER, position);
+    assert_eq!(position.fetch_offset, 5, "the rate was not exceeded before");
+    assert!(pair.on(FOLLOWER).is_throttled_follower() && pair.on(FOLLOWER).is_follower_rate_exceeded());
+    append_of(&pair.on(LEADER), 1, 10_000);
+    let held_back = pair.fetch(LEADER, position);
+    assert!(held_back.error == ErrorCode::NONE && held_back.records.is_none());
+    pair.change_isr(&[LEADER, FOLLOWER]);
+    assert!(pair.fetch(LEADER, position).records.is_some(), "in sync");
+    pair.change_isr(&[LEADER]);
+    pair.publish(&[config("leader.replication.throttled.replicas", "0:2")]);
+    assert!(pair.fetch(LEADER, position).records.is_some(), "another leader is throttled");
     pair.end();
 }

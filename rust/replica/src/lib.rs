@@ -32,6 +32,7 @@ mod replicas;
 mod replicas_tests;
 mod results;
 mod sizes;
+mod throttles;
 
 pub use assignments::Unassigned;
 pub use changes::{Changed, ChangedPartitions, Changes};

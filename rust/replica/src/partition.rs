@@ -24,6 +24,7 @@ use super::image_brokers::ImageBrokers;
 use super::metrics::ReplicaCounters;
 use super::moving::Move;
 use super::results::{Appended, Refused, Standing};
+use super::throttles::Throttles;
 
 /// Called once with the result of an append, without the partition's lock.
 pub type OnAck = Box<dyn FnOnce(ErrorCode) + Send>;
@@ -292,6 +293,20 @@ impl Partition {
     /// The ISR that this leader proposes.
     pub fn pending_isr(&self) -> Option<IsrProposal> {
         self.state.lock().core.pending_isr().cloned()
+    }
+
+    pub(super) fn throttles(&self) -> &Throttles {
+        &self.changes.throttles
+    }
+
+    /// Whether this replica is throttled as a follower.
+    pub fn is_throttled_follower(&self) -> bool {
+        self.config.load().follower_throttled.contains(self.id.index, self.brokers.node_id)
+    }
+
+    /// Whether throttled followers of this broker have fetched more than their rate.
+    pub fn is_follower_rate_exceeded(&self) -> bool {
+        self.throttles().follower.is_exceeded(self.brokers.now_ms())
     }
 
     pub(super) fn counters(&self) -> &ReplicaCounters {

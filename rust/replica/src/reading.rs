@@ -45,6 +45,7 @@ impl Partition {
     /// The progress is recorded first, so that the follower receives the high watermark that results from it.
     fn read_for_follower(&self, fetch: &PartitionFetch<'_>, counts: bool) -> Result<Read, ReadError> {
         let now_ms = self.brokers.now_ms();
+        let throttles = self.config().leader_throttled.contains(self.id.index, self.brokers.node_id);
         self.event(|state, effects| {
             let (log, core) = state.leading()?;
             core.check_epoch(fetch.current_leader_epoch)?;
@@ -67,8 +68,17 @@ impl Partition {
                 state.core.on_follower_fetch(&progress, &offsets, now_ms, &*self.brokers, effects)?;
             }
             let high_watermark = state.core.high_watermark();
+            // A replica in sync is never held back, so that a throttle cannot shrink the ISR.
+            let is_throttled = throttles && !state.core.isr().contains(&fetch.replica_id);
+            if is_throttled && self.throttles().leader.is_exceeded(now_ms) {
+                return Ok((empty(&state.log, high_watermark), None));
+            }
             let upto = state.log.log_end_offset();
-            Ok(read(&mut state.log, high_watermark, upto, fetch)?)
+            let (fetched, unverified) = read(&mut state.log, high_watermark, upto, fetch)?;
+            if throttles && unverified.is_none() {
+                self.throttles().leader.count(now_ms, fetched.records.as_ref().map_or(0, |records| records.len));
+            }
+            Ok((fetched, unverified))
         })
     }
 

@@ -102,6 +102,8 @@ impl Replicas {
                 doubles.entry(key(&other)).or_default().push(other);
             }
         }
+        let changes: Arc<Changes> = Arc::default();
+        changes.throttles.apply(&options.settings);
         let futures = options.logs.futures().into_iter().map(|found| (key(&found), found)).collect();
         Self {
             node_id: options.node_id,
@@ -110,7 +112,7 @@ impl Replicas {
             logs: options.logs,
             brokers: ImageBrokers::new(options.node_id, &options.settings, options.clock, rule),
             settings: ArcSwap::from_pointee(options.settings),
-            changes: Arc::default(),
+            changes,
             to_open: Mutex::default(),
             open: RwLock::default(),
             opening: (0..OPENING_LOCKS).map(|_| Mutex::default()).collect(),
@@ -589,6 +591,7 @@ impl Replicas {
 
     /// Applies a new node configuration: every open partition recomputes its own.
     pub fn set_settings(&self, settings: Settings) {
+        self.changes.throttles.apply(&settings);
         self.settings.store(Arc::new(settings));
         let image = self.image();
         self.opened().iter().for_each(|partition| self.reconfigure(&image, partition));

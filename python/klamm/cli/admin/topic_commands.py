@@ -40,6 +40,14 @@ group = Group(
         "reassignments": Elsewhere(
             "klamm.cli.admin.reassignment_commands:reassignments", "List the partitions that are being reassigned."
         ),
+        "dirs": Elsewhere(
+            "klamm.cli.admin.log_dir_commands:dirs",
+            "Show in which log directories replicas are, how large they are, and which of them move.",
+        ),
+        "move-dir": Elsewhere(
+            "klamm.cli.admin.log_dir_commands:move_dir",
+            "Move replicas to another log directory of their broker, while clients use them.",
+        ),
     },
 )
 

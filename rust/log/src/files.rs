@@ -432,6 +432,22 @@ impl LogFile {
         self.open_with(cache, true)
     }
 
+    /// Runs `work`, which must be short, with the file opened: without a handle of its own, whose counter another
+    /// processor may have changed last.
+    pub fn with_open<T>(
+        self: &Arc<Self>,
+        cache: &Arc<FileCache>,
+        work: impl FnOnce(&OpenFile) -> Result<T, LogError>,
+    ) -> Result<T, LogError> {
+        let state = self.state.lock();
+        if let Some(open) = &state.open {
+            self.used.store(true, Ordering::Relaxed);
+            return work(open);
+        }
+        drop(state);
+        work(&*self.open(cache)?)
+    }
+
     fn open_with(self: &Arc<Self>, cache: &Arc<FileCache>, create: bool) -> Result<Arc<OpenFile>, LogError> {
         self.used.store(true, Ordering::Relaxed);
         let mut state = self.state.lock();

@@ -337,12 +337,14 @@ impl Segment {
         self.load(cache)?;
         let start = self.size;
         let end = start + batches.len() as u64;
-        let file = self.log.open(cache)?;
-        if let Some(prepared) = &self.prepared {
-            prepared.claim(end);
-        }
-        self.dirty = true;
-        file.write_at(batches, start)?;
+        let (prepared, dirty) = (&self.prepared, &mut self.dirty);
+        self.log.with_open(cache, |file| {
+            if let Some(prepared) = prepared {
+                prepared.claim(end);
+            }
+            *dirty = true;
+            file.write_at(batches, start)
+        })?;
         self.written += batches.len() as u64;
         let mut at = 0;
         while at < batches.len() {

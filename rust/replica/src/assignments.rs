@@ -50,7 +50,7 @@ impl Replicas {
     /// The number of the directory that a partition is in or will be in; `None` if it is not known or the directory
     /// failed.
     fn dir_of(&self, key: Key, topic: &str, assigned: Option<usize>) -> Option<usize> {
-        let partition = self.open.read().get(&key).cloned();
+        let partition = self.open.load().get(&key).cloned();
         if let Some(partition) = &partition
             && assigned.is_some()
             && partition.told_dir() == assigned

@@ -152,7 +152,7 @@ impl Replicas {
     /// The controller has these directories of replicas.
     pub fn on_directories_assigned(&self, assigned: &[Unassigned]) {
         for assignment in assigned {
-            let partition = self.open.read().get(&(assignment.topic_id, assignment.partition)).cloned();
+            let partition = self.open.load().get(&(assignment.topic_id, assignment.partition)).cloned();
             let Some(partition) = partition else { continue };
             let is_target = |dir: usize| self.logs().dirs()[dir].id() == assignment.directory_id;
             if partition.told_dir().is_some_and(is_target) {

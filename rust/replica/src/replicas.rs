@@ -2,9 +2,9 @@
 //! used, those that it follows in the background. A partition that was
 //! never written is not on disk.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
@@ -17,7 +17,7 @@ use klamm_metadata::MetadataImage;
 use klamm_metadata::hash::ByIdAndIndex;
 use klamm_metadata::partition::Partition as PartitionRecord;
 use klamm_metadata::topic::Topic;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 
 use super::assignments::Unassigned;
 use super::changes::Changes;
@@ -32,6 +32,7 @@ const TOPIC_RESOURCE: i8 = 2;
 const OPENING_LOCKS: usize = 1024;
 
 pub(super) type Key = (Uuid, i32);
+type OpenPartitions = imbl::GenericHashMap<Key, Arc<Partition>, ByIdAndIndex, imbl::shared_ptr::DefaultSharedPtr>;
 
 /// The parts from which a broker's replicas are created.
 pub struct ReplicasOptions {
@@ -64,7 +65,8 @@ pub struct Replicas {
     settings: ArcSwap<Settings>,
     brokers: Arc<ImageBrokers>,
     changes: Arc<Changes>,
-    pub(super) open: RwLock<HashMap<Key, Arc<Partition>, ByIdAndIndex>>,
+    /// Read without a lock, whose counter would pass between the processors for each partition of a request.
+    pub(super) open: ArcSwap<OpenPartitions>,
     pub(super) opening: Box<[Mutex<()>]>,
     hasher: RandomState,
     /// Logs on disk that were not opened yet, by partition.
@@ -114,7 +116,7 @@ impl Replicas {
             settings: ArcSwap::from_pointee(options.settings),
             changes,
             to_open: Mutex::default(),
-            open: RwLock::default(),
+            open: ArcSwap::default(),
             opening: (0..OPENING_LOCKS).map(|_| Mutex::default()).collect(),
             hasher: RandomState::new(),
             on_disk: Mutex::new(on_disk),
@@ -165,7 +167,7 @@ impl Replicas {
 
     /// The partition; opens it if necessary.
     pub fn get(&self, topic_id: Uuid, index: i32) -> Result<Arc<Partition>, ErrorCode> {
-        if let Some(partition) = self.open.read().get(&(topic_id, index)) {
+        if let Some(partition) = self.open.load().get(&(topic_id, index)) {
             return Ok(partition.clone());
         }
         self.open_one(topic_id, index)
@@ -173,7 +175,7 @@ impl Replicas {
 
     /// The same for a network task: while a log is recovered, the worker's other tasks continue elsewhere.
     pub fn get_in_task(&self, topic_id: Uuid, index: i32) -> Result<Arc<Partition>, ErrorCode> {
-        if let Some(partition) = self.open.read().get(&(topic_id, index)) {
+        if let Some(partition) = self.open.load().get(&(topic_id, index)) {
             return Ok(partition.clone());
         }
         match self.must_recover(topic_id, index) {
@@ -185,7 +187,7 @@ impl Replicas {
     /// Whether getting the partition would wait for a recovery, which may read its whole log.
     pub fn must_recover(&self, topic_id: Uuid, index: i32) -> bool {
         let key = (topic_id, index);
-        if self.open.read().contains_key(&key) {
+        if self.open.load().contains_key(&key) {
             return false;
         }
         // Held while another thread opens this partition, or one with the same lock.
@@ -210,13 +212,13 @@ impl Replicas {
 
     /// The open partitions.
     pub fn opened(&self) -> Vec<Arc<Partition>> {
-        self.open.read().values().cloned().collect()
+        self.open.load().values().cloned().collect()
     }
 
     fn open_one(&self, topic_id: Uuid, index: i32) -> Result<Arc<Partition>, ErrorCode> {
         let key = (topic_id, index);
         let _opening = self.opening[self.opening_of(key)].lock();
-        if let Some(partition) = self.open.read().get(&key) {
+        if let Some(partition) = self.open.load().get(&key) {
             return Ok(partition.clone());
         }
         if self.is_stopping.load(Ordering::Acquire) {
@@ -232,8 +234,9 @@ impl Replicas {
             return Err(code);
         }
         let partition = self.open_log(&image, topic, index, record).map_err(|error| error.code())?;
-        self.open.write().insert(key, partition.clone());
+        self.open.rcu(|open| open.update(key, partition.clone()));
         // The image may have changed while the log was opened, and that change did not find the partition open.
+        fence(Ordering::SeqCst);
         let latest = self.image();
         if !Arc::ptr_eq(&latest, &image) {
             self.follow(&latest, &partition);
@@ -496,6 +499,8 @@ impl Replicas {
     /// Publishes a newly committed image: changes of leadership, configuration and deletions apply immediately.
     pub fn publish(&self, image: Arc<MetadataImage>) -> Published {
         let before = self.brokers.image.swap(image.clone());
+        // A partition that is not found open below finds this image when it has been opened.
+        fence(Ordering::SeqCst);
         let mut deleted = Vec::new();
         let mut changed = Vec::new();
         before.topics().for_each_difference(
@@ -518,10 +523,9 @@ impl Replicas {
         let mut errors: Vec<_> = deleted.iter().flat_map(|topic| self.delete(topic)).collect();
         let mut has_to_open = false;
         if self.opens_rest.load(Ordering::Acquire) {
-            let open = self.open.read();
+            let open = self.open.load();
             let followed = self.followed(changed.iter().copied()).into_iter().filter(|key| !open.contains_key(key));
             let followed: Vec<_> = followed.collect();
-            drop(open);
             has_to_open = !followed.is_empty();
             self.to_open.lock().extend(followed);
             errors.extend(self.remove_unassigned(&image, &changed));
@@ -531,7 +535,7 @@ impl Replicas {
 
     /// The open partitions of these topics: looked up one by one, because few topics change while many are open.
     fn opened_of<'t>(&self, topics: impl Iterator<Item = &'t Arc<Topic>>) -> Vec<Arc<Partition>> {
-        let open = self.open.read();
+        let open = self.open.load();
         if open.is_empty() {
             return Vec::new();
         }
@@ -564,7 +568,7 @@ impl Replicas {
         let mut errors = Vec::new();
         for topic in topics.iter().filter_map(|topic| image.topics().by_id(topic.id())) {
             for (index, record) in topic.partitions() {
-                let is_open = || self.open.read().contains_key(&(topic.id(), index));
+                let is_open = || self.open.load().contains_key(&(topic.id(), index));
                 if !record.replicas().contains(&self.node_id) && is_open() {
                     errors.extend(self.delete_one(topic, index, ErrorCode::NOT_LEADER_OR_FOLLOWER));
                 }
@@ -574,9 +578,10 @@ impl Replicas {
     }
 
     fn delete_one(&self, topic: &Topic, index: i32, code: ErrorCode) -> Option<LogError> {
-        let open = self.open.write().remove(&(topic.id(), index));
+        let key = (topic.id(), index);
+        let open = self.open.rcu(|open| open.without(&key)).get(&key).cloned();
         let on_disk = self.on_disk.lock().remove(&(topic.name().to_string(), index)).is_some();
-        self.planned.lock().remove(&(topic.id(), index));
+        self.planned.lock().remove(&key);
         if let Some(partition) = &open {
             partition.stop(code);
             let _altering = self.altering.lock();
@@ -612,7 +617,7 @@ impl Replicas {
             self.logs.recover_the_rest(config, self.clock.wall_ms());
         }
         self.logs.shutdown(broker_epoch);
-        self.open.write().clear();
+        self.open.store(Arc::default());
     }
 }
 

@@ -4,8 +4,10 @@
 //! itself uses nothing from here.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::AsRawFd;
+
+use socket2::{Domain, Protocol, Socket, Type};
 
 pub mod process;
 pub mod requests;
@@ -176,14 +178,22 @@ pub fn read_frame(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<Op
 
 /// A connection without Nagle's delay and without pacing.
 pub fn connect(address: &str) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect(address)?;
-    stream.set_nodelay(true)?;
-    send_unpaced(&stream);
-    Ok(stream)
+    let mut failure = io::Error::new(io::ErrorKind::NotFound, format!("{address} has no address"));
+    for address in address.to_socket_addrs()? {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        send_unpaced(&socket);
+        socket.set_tcp_nodelay(true)?;
+        match socket.connect(&address.into()) {
+            Ok(()) => return Ok(socket.into()),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
 }
 
 /// Disables the pacing of BBR if that is the system's default: its timers make a measurement vary by a factor of
-/// three.
+/// three. Only before the socket connects, or on the listener before it accepts: a connection that began with BBR is paced
+/// for good, whatever replaces BBR.
 #[cfg(target_os = "linux")]
 pub fn send_unpaced(socket: &impl AsRawFd) {
     const PLAIN: &[u8] = b"reno";

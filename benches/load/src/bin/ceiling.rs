@@ -55,6 +55,7 @@ fn main() -> io::Result<()> {
     };
     let durable = rest.first().is_some_and(|word| word == "durable");
     let listener = TcpListener::bind(format!("127.0.0.1:{port}"))?;
+    send_unpaced(&listener);
     println!("ceiling on {}", listener.local_addr()?);
     let store = Arc::new(Store { dir: dir.into(), durable, logs: Mutex::default() });
     for stream in listener.incoming() {
@@ -70,7 +71,6 @@ fn main() -> io::Result<()> {
 
 fn serve(mut stream: TcpStream, store: &Store) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    send_unpaced(&stream);
     let mut frame = Vec::new();
     while let Some(length) = read_frame(&mut stream, &mut frame)? {
         let body = &mut frame[..length];

@@ -32,9 +32,9 @@ pub fn run<E: Exchange + 'static>(address: &str, inflight: usize, exchanges: Vec
 }
 
 async fn talk<E: Exchange>(address: Rc<str>, inflight: usize, mut exchange: E) -> io::Result<()> {
-    let stream = TcpStream::connect(&*address).await?;
-    stream.set_nodelay(true)?;
-    klamm_load::send_unpaced(&stream);
+    let stream = klamm_load::connect(&address)?;
+    stream.set_nonblocking(true)?;
+    let stream = TcpStream::from_std(stream)?;
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
     let (mut body, mut in_the_air) = (Vec::new(), 0);

@@ -625,3 +625,74 @@ fn a_truncation_removes_epochs_and_moves_a_start_above_it_back() {
         assert_eq!(log.epochs(), epochs);
     }
 }
+
+#[test]
+fn a_flush_that_began_before_a_truncation_says_nothing_of_what_came_after_it() {
+    for whole in [false, true] {
+        let dir = tempdir().expect("temporary directory");
+        let mut log = create(&dir.path().join("t-0"), config());
+        fill(&mut log, 2);
+        log.flush().expect("flush");
+        fill(&mut log, 2);
+        let job = log.begin_flush().expect("something to flush");
+        job.run().expect("sync");
+        if whole {
+            log.truncate_fully_and_start_at(3, 0).expect("truncate");
+        } else {
+            log.truncate_to(3, 0).expect("truncate");
+        }
+        fill(&mut log, 2);
+        assert_eq!(log.complete_flush(job.end()), 3, "{whole}: the batches from 3 on were never synced");
+        assert_eq!(log.flush().expect("flush"), 9);
+    }
+}
+
+#[test]
+fn a_recovery_point_between_two_checkpoints_is_a_mark_of_what_the_log_holds() {
+    let dir = tempdir().expect("temporary directory");
+    let mut log = create(&dir.path().join("t-0"), config());
+    let mark = |log: &mut Log| {
+        let job = log.begin_mark().expect("written").expect("the end has no mark");
+        job.sync().expect("sync");
+        job.end()
+    };
+    fill(&mut log, 2);
+    log.flush().expect("flush");
+    assert_eq!(log.rolled_recovery_point(), 0, "the indexes of the active segment may be lost");
+    let end = mark(&mut log);
+    assert_eq!(log.rolled_recovery_point(), 0, "the mark is not complete");
+    log.complete_mark(end).expect("complete");
+    fill(&mut log, 1);
+    let end = mark(&mut log);
+    log.complete_mark(end).expect("complete");
+    assert_eq!(
+        (log.rolled_recovery_point(), log.recovery_point()),
+        (6, 6),
+        "the records up to the mark are not flushed"
+    );
+    log.flush().expect("flush");
+    assert_eq!((log.rolled_recovery_point(), log.recovery_point()), (9, 9));
+    log.begin_truncation(4);
+    assert_eq!((log.rolled_recovery_point(), log.recovery_point()), (4, 4));
+    log.end_truncation();
+
+    log.truncate_to(3, 0).expect("truncate");
+    fill(&mut log, 1);
+    log.flush().expect("flush");
+    assert_eq!((log.log_end_offset(), log.rolled_recovery_point()), (6, 0), "the mark at 6 was of other batches");
+    let end = mark(&mut log);
+    log.truncate_to(3, 0).expect("truncate");
+    fill(&mut log, 1);
+    log.flush().expect("flush");
+    log.complete_mark(end).expect("complete");
+    assert_eq!(log.rolled_recovery_point(), 0, "the mark was begun before the truncation");
+    let end = mark(&mut log);
+    log.complete_mark(end).expect("complete");
+    assert_eq!(log.rolled_recovery_point(), 6);
+
+    log.roll(6, 0).expect("roll");
+    fill(&mut log, 1);
+    assert_eq!(log.rolled_recovery_point(), 0, "no flush has included the indexes of the rolled segment");
+    log.flush().expect("flush");
+    assert_eq!(log.rolled_recovery_point(), 6);
+}

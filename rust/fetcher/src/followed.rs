@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use klamm_base::ErrorCode;
-use klamm_replica::{FetchedBatches, Partition, Position};
+use klamm_replica::{Diverging, FetchedBatches, Partition, Position, truncate_diverging};
 
 use super::core::{FetcherCore, Key, Plan, Step, step};
 use super::messages::{FetchedPartition, ReplicaFetchAnswer};
@@ -129,12 +129,24 @@ impl FollowedPartitions {
         if !self.core.on_session(answer.error, answer.session_id) {
             return Vec::new();
         }
-        let mut lost = Vec::new();
+        let (mut lost, mut diverging) = (Vec::new(), Vec::new());
         for fetched in answer.partitions {
             match step(fetched.error, fetched.diverging) {
                 Step::FindOffsets => lost.push(fetched.key),
+                Step::Truncate(epoch, end_offset) => {
+                    diverging.extend(self.followed(fetched.key).map(|(partition, leader_epoch)| Diverging {
+                        partition,
+                        leader_epoch,
+                        leader_end: (epoch, end_offset),
+                    }))
+                }
                 step => self.on_fetched(&fetched, step, times),
             }
+        }
+        // Together, because thousands of partitions diverge when a leader fails.
+        let moved = truncate_diverging(&diverging, times.wall_ms);
+        for (Diverging { partition, .. }, moved) in diverging.iter().zip(moved) {
+            self.on_moved(partition, moved, times.now_ms);
         }
         lost
     }
@@ -156,8 +168,7 @@ impl FollowedPartitions {
                 }
                 appended
             }
-            Step::Truncate(at, end_offset) => partition.truncate_diverging(epoch, (at, end_offset), times.wall_ms),
-            Step::Delay | Step::FindOffsets => Err(fetched.error),
+            Step::Delay | Step::FindOffsets | Step::Truncate(..) => Err(fetched.error),
             Step::Stop => return self.remove(key),
         };
         self.on_moved(&partition, moved, times.now_ms);

@@ -10,6 +10,8 @@ pub mod core;
 mod core_tests;
 mod fetchers;
 mod followed;
+#[cfg(test)]
+mod followed_tests;
 mod messages;
 mod source;
 

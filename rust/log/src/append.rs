@@ -112,6 +112,7 @@ impl Log {
         update: &Update,
     ) -> Result<Appended, AppendError> {
         self.make_if_planned(now_ms)?;
+        self.sync_cut()?;
         self.maybe_roll(batches.len(), &summary, now_ms)?;
         self.note_epochs(batches);
         let active = self.segments.last_mut().expect("at least one segment");
@@ -171,6 +172,7 @@ impl Log {
 
     /// Starts a new segment at `next_offset`, or at the log's end if that is later.
     pub fn roll(&mut self, next_offset: i64, now_ms: i64) -> Result<(), LogError> {
+        self.sync_cut()?;
         let cache = self.context.cache.clone();
         let base_offset = next_offset.max(self.log_end_offset);
         let active = self.segments.last_mut().expect("at least one segment");

@@ -173,6 +173,7 @@ impl Log {
     pub fn begin_flush(&mut self) -> Option<FlushJob> {
         let is_due = std::mem::take(&mut self.flush_asked)
             || self.config.flush_before_ack
+            || self.has_unsynced_cut
             || self.log_end_offset - self.flushed_offset >= self.config.flush_messages;
         self.take_dirty(if is_due { Extent::All } else { Extent::Rolled })
     }
@@ -228,6 +229,7 @@ impl Log {
         }
         self.syncing_rolled = self.rolled_offset.take();
         self.is_flushing = true;
+        self.is_syncing_cut = self.has_unsynced_cut && takes_active;
         Some(FlushJob {
             cache: self.context.cache.clone(),
             files,
@@ -254,8 +256,10 @@ impl Log {
     pub fn complete_flush(&mut self, end: FlushEnd) -> i64 {
         self.syncing_rolled = None;
         self.is_flushing = false;
+        let has_synced_cut = std::mem::take(&mut self.is_syncing_cut);
         if end.generation == self.generation {
             self.flushed_offset = self.flushed_offset.max(end.offset.min(self.log_end_offset));
+            self.has_unsynced_cut &= !has_synced_cut;
         }
         self.flushed_offset
     }

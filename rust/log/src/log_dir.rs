@@ -358,15 +358,17 @@ impl LogDir {
         self.write(cache, CLEANER_OFFSET, offsets, |written| &mut written.cleaner)
     }
 
-    /// Lowers the checkpoints of a log to `offset` before everything from there on is removed: after a crash they must
-    /// not state what the truncation removed.
-    pub(super) fn begin_truncation(&self, cache: &Arc<FileCache>, key: &Key, offset: i64) -> Result<(), LogError> {
-        let owner = self.state.lock().owners.get(key).cloned();
-        let Some(owner) = owner else { return Ok(()) };
-        with_log(&*owner, |log| log.begin_truncation(offset));
-        self.lower_cleaner_checkpoint(cache, key, offset)?;
-        let is_above = |offsets: &Option<Offsets>| {
-            offsets.as_ref().is_none_or(|offsets| offsets.get(key).is_some_and(|&stored| stored > offset))
+    /// Lowers the checkpoints of logs before everything from the given offsets on is removed: after a crash they must not
+    /// state what the truncations removed. Each file is written once for all of them.
+    pub(super) fn begin_truncation(&self, cache: &Arc<FileCache>, offsets: &[(Key, i64)]) -> Result<(), LogError> {
+        let open = self.open_of(offsets);
+        for (_, offset, owner) in &open {
+            with_log(&**owner, |log| log.begin_truncation(*offset));
+        }
+        self.lower_cleaner_checkpoint(cache, open.iter().map(|&(key, offset, _)| (key, offset)))?;
+        let is_above = |stored: &Option<Offsets>| {
+            let Some(stored) = stored else { return !open.is_empty() };
+            open.iter().any(|(key, offset, _)| stored.get(*key).is_some_and(|stored| stored > offset))
         };
         let above = {
             let written = self.writing.lock();
@@ -384,28 +386,43 @@ impl LogDir {
         Ok(())
     }
 
-    /// The log was truncated, or was not after all. Limits the cleaner's checkpoint to the active segment's base
-    /// offset: what follows is not clean, whatever was there before.
-    pub(super) fn end_truncation(&self, cache: &Arc<FileCache>, key: &Key) -> Result<(), LogError> {
-        let owner = self.state.lock().owners.get(key).cloned();
-        let Some(owner) = owner else { return Ok(()) };
-        let limit = with_log(&*owner, |log| {
-            log.end_truncation();
-            log.active_base_offset()
-        });
-        self.lower_cleaner_checkpoint(cache, key, limit)
+    fn open_of<'o>(&self, offsets: &'o [(Key, i64)]) -> Vec<(&'o Key, i64, Arc<dyn LogOwner>)> {
+        let state = self.state.lock();
+        offsets.iter().filter_map(|(key, offset)| Some((key, *offset, state.owners.get(key)?.clone()))).collect()
     }
 
-    /// Limits the first dirty offset of a log to `limit`.
-    pub(super) fn lower_cleaner_checkpoint(
+    /// The logs were truncated, or were not after all. Limits the cleaner's checkpoint to their active segments' base
+    /// offsets: what follows is not clean, whatever was there before.
+    pub(super) fn end_truncation(&self, cache: &Arc<FileCache>, offsets: &[(Key, i64)]) -> Result<(), LogError> {
+        let mut limits = Vec::new();
+        for (key, _, owner) in self.open_of(offsets) {
+            with_log(&*owner, |log| {
+                log.end_truncation();
+                limits.push((key, log.active_base_offset()));
+            });
+        }
+        self.lower_cleaner_checkpoint(cache, limits.into_iter())
+    }
+
+    /// Limits the first dirty offset of each of these logs.
+    pub(super) fn lower_cleaner_checkpoint<'k>(
         &self,
         cache: &Arc<FileCache>,
-        key: &Key,
-        limit: i64,
+        limits: impl Iterator<Item = (&'k Key, i64)>,
     ) -> Result<(), LogError> {
-        match self.state.lock().inventory.cleaned.get_mut(key) {
-            Some(offset) if *offset > limit => *offset = limit,
-            _ => return Ok(()),
+        let is_lowered = {
+            let cleaned = &mut self.state.lock().inventory.cleaned;
+            let lowered = limits.filter(|(key, limit)| match cleaned.get_mut(*key) {
+                Some(offset) if *offset > *limit => {
+                    *offset = *limit;
+                    true
+                }
+                _ => false,
+            });
+            lowered.count() > 0
+        };
+        if !is_lowered {
+            return Ok(());
         }
         let offsets = || self.state.lock().inventory.cleaned.clone();
         self.write(cache, CLEANER_OFFSET, offsets, |written| &mut written.cleaner)

@@ -3,7 +3,7 @@
 //! Within the log, only the manager's threads read the clock. Locks: a directory's lock and a partition's lock are
 //! never held together.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -244,7 +244,7 @@ impl LogManager {
         let key = (found.topic.clone(), found.partition);
         self.fail_dir_on_error(
             found.dir,
-            dir.lower_cleaner_checkpoint(&self.context.cache, &key, log.log_end_offset()),
+            dir.lower_cleaner_checkpoint(&self.context.cache, [(&key, log.log_end_offset())].into_iter()),
         )?;
         let found_damage = recovery.damage.iter().map(|(file, damage)| (file.clone(), damage.position));
         self.reported.lock().extend(found_damage);
@@ -499,19 +499,24 @@ impl LogManager {
         self.dirs.iter().position(|dir| path.starts_with(dir.path()))
     }
 
-    /// Lowers the checkpoints of a log before everything from `offset` on is removed from it. Acquires locks: must not
-    /// be called under the log's. [`LogManager::end_truncation`] follows.
-    pub fn begin_truncation(&self, topic: &str, partition: i32, offset: i64) -> Result<(), LogError> {
-        let Some(dir) = self.place_of(topic, partition) else { return Ok(()) };
-        let key = (topic.to_owned(), partition);
-        self.fail_dir_on_error(dir, self.dirs[dir].begin_truncation(&self.context.cache, &key, offset))
+    /// Lowers the checkpoints of logs of a directory before everything from the given offsets on is removed from them.
+    /// Acquires locks: must not be called under a log's. [`LogManager::end_truncation`] follows.
+    pub fn begin_truncation(&self, dir: usize, offsets: &[(Key, i64)]) -> Result<(), LogError> {
+        self.fail_dir_on_error(dir, self.dirs[dir].begin_truncation(&self.context.cache, offsets))
     }
 
-    /// Ends a truncation, whether the log was truncated or not.
-    pub fn end_truncation(&self, topic: &str, partition: i32) -> Result<(), LogError> {
-        let Some(dir) = self.place_of(topic, partition) else { return Ok(()) };
-        let key = (topic.to_owned(), partition);
-        self.fail_dir_on_error(dir, self.dirs[dir].end_truncation(&self.context.cache, &key))
+    /// Ends truncations, whether the logs were truncated or not; a log may be in another directory by now.
+    pub fn end_truncation(&self, offsets: &[(Key, i64)]) -> Result<(), LogError> {
+        let mut by_dir: BTreeMap<usize, Vec<(Key, i64)>> = BTreeMap::new();
+        for (key, offset) in offsets {
+            if let Some(dir) = self.place_of(&key.0, key.1) {
+                by_dir.entry(dir).or_default().push((key.clone(), *offset));
+            }
+        }
+        let end = |(dir, offsets): (usize, Vec<(Key, i64)>)| {
+            self.fail_dir_on_error(dir, self.dirs[dir].end_truncation(&self.context.cache, &offsets))
+        };
+        by_dir.into_iter().map(end).fold(Ok(()), Result::and)
     }
 
     /// The directories that are in use.

@@ -220,13 +220,13 @@ impl LogManager {
         offset: i64,
         change: impl FnOnce(&mut Log) -> Result<(), LogError>,
     ) -> Result<(), LogError> {
-        let (dir, key) = {
+        let (dir, offsets) = {
             let log = future.lock();
-            (&self.dirs[future.dir()], (log.topic.clone(), log.partition))
+            (&self.dirs[future.dir()], [((log.topic.clone(), log.partition), offset)])
         };
-        dir.begin_truncation(&self.context.cache, &key, offset)?;
+        dir.begin_truncation(&self.context.cache, &offsets)?;
         let changed = change(&mut future.lock());
-        dir.end_truncation(&self.context.cache, &key)?;
+        dir.end_truncation(&self.context.cache, &offsets)?;
         changed
     }
 

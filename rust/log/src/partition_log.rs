@@ -75,6 +75,10 @@ pub struct Log {
     pub(super) log_end_offset: i64,
     pub(super) flushed_offset: i64,
     pub(super) generation: u64,
+    /// The active segment was truncated, and neither a flush nor an append has made that durable.
+    pub(super) has_unsynced_cut: bool,
+    /// The flush in progress includes that.
+    pub(super) is_syncing_cut: bool,
     /// No checkpoint contains a larger offset: the log is being truncated to it.
     pub(super) checkpoint_limit: i64,
     /// Base offset of the oldest inactive segment whose indexes no flush has included yet.
@@ -169,6 +173,8 @@ impl Log {
             log_end_offset: start_offset,
             flushed_offset: start_offset,
             generation: 0,
+            has_unsynced_cut: false,
+            is_syncing_cut: false,
             checkpoint_limit: i64::MAX,
             rolled_offset: None,
             marks: Vec::new(),

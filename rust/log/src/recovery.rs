@@ -110,6 +110,8 @@ impl Log {
             log_end_offset: at.log_start_offset,
             flushed_offset: 0,
             generation: 0,
+            has_unsynced_cut: false,
+            is_syncing_cut: false,
             checkpoint_limit: i64::MAX,
             rolled_offset: None,
             marks: Vec::new(),

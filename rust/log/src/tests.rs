@@ -2,6 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use klamm_base::LogError;
 use klamm_records::header::Header;
@@ -695,4 +696,65 @@ fn a_recovery_point_between_two_checkpoints_is_a_mark_of_what_the_log_holds() {
     assert_eq!(log.rolled_recovery_point(), 0, "no flush has included the indexes of the rolled segment");
     log.flush().expect("flush");
     assert_eq!(log.rolled_recovery_point(), 6);
+}
+
+/// The file changes of the log's one segment, as words.
+fn words(changes: &[recorder::Change]) -> Vec<&'static str> {
+    let word = |change: &recorder::Change| match change {
+        recorder::Change::Write { .. } => Some("write"),
+        recorder::Change::SetLen { .. } => Some("cut"),
+        recorder::Change::Sync { .. } => Some("sync"),
+        _ => None,
+    };
+    changes.iter().filter_map(word).collect()
+}
+
+#[test]
+fn a_truncation_is_durable_with_the_next_flush_or_before_the_next_append() {
+    let dir = tempdir().expect("temporary directory");
+    let recorder = Arc::new(recorder::Recorder::default());
+    let context = LogContext::over(files::FileCache::with_recorder(8, Some(recorder.clone())));
+    let mut log = Log::create(&dir.path().join("t-0"), "t", 0, Arc::new(config()), &context, 0, 0).expect("create");
+    fill(&mut log, 4);
+    log.flush().expect("flush");
+    recorder.take();
+
+    log.truncate_to(9, 0).expect("truncate");
+    assert!(log.has_unsynced_cut());
+    assert_eq!(words(&recorder.take()), ["cut"]);
+    let mut bytes = batch(&BatchSpec::default());
+    log.append_as_leader(&mut bytes, 0, 0, Origin::Client).expect("append");
+    assert_eq!(words(&recorder.take()), ["sync", "write"]);
+    assert!(!log.has_unsynced_cut());
+
+    log.truncate_to(6, 0).expect("truncate");
+    recorder.take();
+    let job = log.begin_flush().expect("something to flush");
+    job.sync().expect("sync");
+    assert_eq!(words(&recorder.take()), ["sync"]);
+    log.truncate_to(3, 0).expect("truncate");
+    log.complete_flush(job.end());
+    assert!(log.has_unsynced_cut(), "the flush began before the second truncation");
+    let job = log.begin_flush().expect("something to flush");
+    job.run().expect("sync");
+    log.complete_flush(job.end());
+    assert!(!log.has_unsynced_cut());
+
+    log.truncate_to(0, 0).expect("truncate");
+    recorder.take();
+    log.roll(1, 0).expect("roll");
+    assert_eq!(words(&recorder.take())[0], "sync", "a new segment is a change, too");
+}
+
+#[test]
+fn a_truncation_is_flushed_whatever_an_acknowledgement_waits_for() {
+    let dir = tempdir().expect("temporary directory");
+    let mut log = create(&dir.path().join("t-0"), LogConfig { flush_before_ack: false, ..config() });
+    fill(&mut log, 2);
+    log.flush().expect("flush");
+    log.truncate_to(3, 0).expect("truncate");
+    let job = log.begin_flush().expect("the truncation");
+    job.run().expect("sync");
+    log.complete_flush(job.end());
+    assert!(!log.has_unsynced_cut());
 }

@@ -19,7 +19,10 @@ impl Log {
     }
 
     /// Removes every record at or above `offset`; `false` if there is none. A batch that contains `offset` is removed
-    /// completely. The removal is durable: nothing of it may come back beside what is appended next.
+    /// completely.
+    ///
+    /// Segments are removed durably. The end of the new active segment is durable with the next flush, or before the next
+    /// append: nothing of what was removed may come back beside that.
     pub fn truncate_to(&mut self, offset: i64, now_ms: i64) -> Result<bool, LogError> {
         assert!(offset >= 0, "truncation to {offset}");
         if offset >= self.log_end_offset {
@@ -36,16 +39,34 @@ impl Log {
         let files = self.segments[keep - 1].files();
         let opened = files.into_iter().map(|file| open_if_there(&self.context.cache, file));
         let _held: Vec<_> = opened.collect::<Result<_, _>>()?;
-        self.drop_segments_from(keep, now_ms)?;
-        self.sync_names()?;
+        if keep < self.segments.len() {
+            self.drop_segments_from(keep, now_ms)?;
+            self.sync_names()?;
+        }
+        // Not synced here: thousands of logs are truncated at once when a leader fails, and one flush syncs many.
+        self.has_unsynced_cut = true;
         let active = self.segments.last_mut().expect("the first segment begins at or below the offset");
         active.truncate_to(&self.context.cache, offset, now_ms)?;
-        active.open(&self.context.cache)?.sync()?;
         self.epochs.truncate_from_end(offset);
         self.end_at(offset);
         self.log_start_offset = self.log_start_offset.min(offset);
         self.load_producers(offset, now_ms, &mut Recovery::default())?;
         Ok(true)
+    }
+
+    /// Whether a truncation is not durable yet.
+    pub fn has_unsynced_cut(&self) -> bool {
+        self.has_unsynced_cut
+    }
+
+    /// Makes truncations durable.
+    pub(super) fn sync_cut(&mut self) -> Result<(), LogError> {
+        if self.has_unsynced_cut {
+            let active = self.segments.last().expect("at least one segment");
+            active.open(&self.context.cache)?.sync()?;
+            self.has_unsynced_cut = false;
+        }
+        Ok(())
     }
 
     fn sync_names(&self) -> Result<(), LogError> {
@@ -61,6 +82,7 @@ impl Log {
         self.epochs.clear();
         self.producers.truncate_fully(&cache, &self.dir, offset)?;
         self.sync_names()?;
+        self.has_unsynced_cut = false;
         self.log_start_offset = offset;
         self.end_at(offset);
         Ok(())

@@ -4,14 +4,15 @@
 //! Source: `Partition.appendRecordsToFollower`, `ReplicaFetcherThread` and `AbstractFetcherThread` of Apache Kafka 4.3, KIP-101,
 //! KIP-279, KIP-595.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use klamm_base::ErrorCode;
-use klamm_log::{AppendError, Log};
+use klamm_log::{AppendError, Log, LogOwner};
 use klamm_records::header::Header;
 
 use super::fetch_waiter::FetchWaiter;
-use super::partition::{Partition, State};
+use super::partition::{Partition, PartitionId, State};
 
 /// The leader that a replica follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,43 @@ pub struct FetchedBatches<'a> {
     pub log_start_offset: i64,
 }
 
+/// A log that contains what its leader's log does not.
+pub struct Diverging {
+    pub partition: Arc<Partition>,
+    pub leader_epoch: i32,
+    /// The leader's largest epoch up to the one that was fetched with, and its end offset.
+    pub leader_end: (i32, i64),
+}
+
+/// Truncates each log at the end of the largest epoch that both logs have. The next fetch finds whether they still differ.
+pub fn truncate_diverging(diverging: &[Diverging], now_ms: i64) -> Vec<Result<Position, ErrorCode>> {
+    let mut results = Vec::with_capacity(diverging.len());
+    let mut planned: BTreeMap<usize, Vec<(usize, Planned<'_>)>> = BTreeMap::new();
+    for Diverging { partition, leader_epoch, leader_end: (epoch, leader_end) } in diverging {
+        let (leader_epoch, leader_end) = (*leader_epoch, *leader_end);
+        let plan = partition.plan(leader_epoch, |state| {
+            let end = match state.log.end_offset_for_epoch(*epoch) {
+                _ if leader_end < 0 => state.core.high_watermark(),
+                Some((_, own_end)) => own_end.min(leader_end),
+                None => leader_end,
+            };
+            Some(Truncation::To(end.clamp(0, state.log.log_end_offset())))
+        });
+        if let Ok((_, Some(truncation))) = plan {
+            let entry = (results.len(), Planned { partition, leader_epoch, truncation });
+            planned.entry(partition.dir()).or_default().push(entry);
+        }
+        results.push(plan.map(|(position, _)| position));
+    }
+    for (dir, of_dir) in planned {
+        let (places, of_dir): (Vec<usize>, Vec<Planned<'_>>) = of_dir.into_iter().unzip();
+        for (at, truncated) in places.into_iter().zip(truncate_in_dir(dir, &of_dir, now_ms)) {
+            results[at] = truncated;
+        }
+    }
+    results
+}
+
 /// What a truncation leaves.
 #[derive(Clone, Copy)]
 enum Truncation {
@@ -48,6 +86,56 @@ enum Truncation {
     To(i64),
     /// Nothing: the log continues at this offset.
     StartAt(i64),
+}
+
+/// A truncation that is decided.
+struct Planned<'a> {
+    partition: &'a Partition,
+    leader_epoch: i32,
+    truncation: Truncation,
+}
+
+/// Truncates logs of one directory; their number is at least one. The checkpoints are lowered first, without a partition's
+/// lock, so that a crash at any point finds none that states what a truncation removes.
+fn truncate_in_dir(dir: usize, planned: &[Planned<'_>], now_ms: i64) -> Vec<Result<Position, ErrorCode>> {
+    let logs = &planned[0].partition.logs;
+    let key = |id: &PartitionId| (id.topic.to_string(), id.index);
+    let offsets: Vec<_> = planned.iter().map(|planned| (key(&planned.partition.id), planned.first_removed())).collect();
+    if let Err(error) = logs.begin_truncation(dir, &offsets) {
+        return planned.iter().map(|_| Err(error.code())).collect();
+    }
+    let truncated: Vec<_> = planned.iter().map(|planned| planned.carry_out(now_ms)).collect();
+    // Queued at once, so that one call syncs many.
+    let is_unflushed = |result: &Result<Position, ErrorCode>| result.is_ok_and(|position| !position.is_flushed);
+    let unflushed = planned.iter().zip(&truncated).filter(|(_, result)| is_unflushed(result));
+    let owners = unflushed.map(|(planned, _)| planned.partition.arc() as Arc<dyn LogOwner>);
+    logs.dirs()[dir].flusher().mark_all_dirty(owners);
+    match logs.end_truncation(&offsets) {
+        Ok(()) => truncated,
+        Err(error) => planned.iter().map(|_| Err(error.code())).collect(),
+    }
+}
+
+impl Planned<'_> {
+    fn first_removed(&self) -> i64 {
+        match self.truncation {
+            Truncation::To(offset) => offset,
+            Truncation::StartAt(_) => 0,
+        }
+    }
+
+    fn carry_out(&self, now_ms: i64) -> Result<Position, ErrorCode> {
+        self.partition.follow(self.leader_epoch, |state| {
+            match self.truncation {
+                Truncation::To(offset) => drop(state.log.truncate_to(offset, now_ms)?),
+                Truncation::StartAt(offset) => state.log.truncate_fully_and_start_at(offset, now_ms)?,
+            }
+            state.note_truncation(self.first_removed());
+            let offsets = state.offsets(self.partition.durability);
+            state.core.on_truncated(&offsets);
+            Ok(())
+        })
+    }
 }
 
 impl Partition {
@@ -95,25 +183,6 @@ impl Partition {
         position
     }
 
-    /// Truncates at the end of the largest epoch that both logs have. `diverging` is the leader's largest epoch up to the one that
-    /// was fetched with, and its end offset. The next fetch finds whether the logs still differ.
-    pub fn truncate_diverging(
-        &self,
-        leader_epoch: i32,
-        diverging: (i32, i64),
-        now_ms: i64,
-    ) -> Result<Position, ErrorCode> {
-        self.truncate(leader_epoch, now_ms, |state| {
-            let (epoch, leader_end) = diverging;
-            let end = match state.log.end_offset_for_epoch(epoch) {
-                _ if leader_end < 0 => state.core.high_watermark(),
-                Some((_, own_end)) => own_end.min(leader_end),
-                None => leader_end,
-            };
-            Some(Truncation::To(end.clamp(0, state.log.log_end_offset())))
-        })
-    }
-
     /// Continues within the leader's log, which does not have the offset that was fetched: truncates to its end, or begins at its
     /// start after removing everything.
     pub fn move_into(
@@ -133,38 +202,35 @@ impl Partition {
         })
     }
 
-    /// Truncates the log as `plan` decides. The checkpoints are lowered first, without the partition's lock, so that a crash at
-    /// any point finds none that states what the truncation removes.
+    /// Truncates the log as `plan` decides.
     fn truncate(
         &self,
         leader_epoch: i32,
         now_ms: i64,
         plan: impl FnOnce(&State) -> Option<Truncation>,
     ) -> Result<Position, ErrorCode> {
+        let (position, truncation) = self.plan(leader_epoch, plan)?;
+        match truncation {
+            None => Ok(position),
+            Some(truncation) => {
+                let planned = Planned { partition: self, leader_epoch, truncation };
+                truncate_in_dir(self.dir(), &[planned], now_ms).remove(0)
+            }
+        }
+    }
+
+    /// The truncation that is necessary.
+    fn plan(
+        &self,
+        leader_epoch: i32,
+        plan: impl FnOnce(&State) -> Option<Truncation>,
+    ) -> Result<(Position, Option<Truncation>), ErrorCode> {
         let mut planned = None;
         let position = self.follow(leader_epoch, |state| {
             planned = plan(state);
             Ok(())
         })?;
-        let Some(truncation) = planned else { return Ok(position) };
-        let (logs, topic, index) = (&self.logs, &self.id.topic, self.id.index);
-        let first_removed = match truncation {
-            Truncation::To(offset) => offset,
-            Truncation::StartAt(_) => 0,
-        };
-        logs.begin_truncation(topic, index, first_removed).map_err(|error| error.code())?;
-        let position = self.follow(leader_epoch, |state| {
-            match truncation {
-                Truncation::To(offset) => drop(state.log.truncate_to(offset, now_ms)?),
-                Truncation::StartAt(offset) => state.log.truncate_fully_and_start_at(offset, now_ms)?,
-            }
-            state.note_truncation(first_removed);
-            let offsets = state.offsets(self.durability);
-            state.core.on_truncated(&offsets);
-            Ok(())
-        });
-        logs.end_truncation(topic, index).map_err(|error| error.code())?;
-        position
+        Ok((position, planned))
     }
 
     /// Wakes `waiter` at the next flush, or when the replica stops. The caller looks once more after this, because earlier flushes

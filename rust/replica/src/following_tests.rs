@@ -20,7 +20,8 @@ use tempfile::{TempDir, tempdir};
 
 use super::core::IsrAnswer;
 use super::{
-    CONSUMER, Durability, Fetched, FetchedBatches, Partition, PartitionFetch, Position, Replicas, ReplicasOptions,
+    CONSUMER, Diverging, Durability, Fetched, FetchedBatches, Partition, PartitionFetch, Position, Replicas,
+    ReplicasOptions, truncate_diverging,
 };
 
 const LEADER: i32 = 1;
@@ -32,6 +33,11 @@ const BYTES_MAX: usize = 1 << 20;
 fn changed(image: &MetadataImage, records: &[Record<'_>]) -> Arc<MetadataImage> {
     let encoded: Vec<Vec<u8>> = records.iter().map(|record| record.encode(0).expect("a record")).collect();
     Arc::new(image.apply(encoded.iter().map(Vec::as_slice)).expect("records that fit"))
+}
+
+fn truncate(partition: &Arc<Partition>, leader_epoch: i32, leader_end: (i32, i64)) -> Result<Position, ErrorCode> {
+    let diverging = Diverging { partition: partition.clone(), leader_epoch, leader_end };
+    truncate_diverging(&[diverging], 0).remove(0)
 }
 
 /// Two brokers with a replica each of one partition.
@@ -157,7 +163,7 @@ impl Pair {
         let fetched = self.fetch(leader, position);
         assert_eq!(fetched.error, ErrorCode::NONE);
         let next = match fetched.diverging {
-            Some(diverging) => follower.truncate_diverging(epoch, diverging, 0),
+            Some(diverging) => truncate(&follower, epoch, diverging),
             None => {
                 let records = fetched.records.map_or(Vec::new(), |slice| read(&slice));
                 let (high_watermark, log_start_offset) = (fetched.high_watermark, fetched.log_start_offset);
@@ -255,7 +261,7 @@ fn what_was_fetched_in_an_older_leader_epoch_changes_nothing() {
     assert_eq!(pair.leader_epoch(), 1);
     let stale = FetchedBatches { records: &records, high_watermark: 1, log_start_offset: 0 };
     assert_eq!(follower.append_fetched(0, &stale, 0), Err(ErrorCode::NOT_LEADER_OR_FOLLOWER));
-    assert_eq!(follower.truncate_diverging(0, (0, 0), 0), Err(ErrorCode::NOT_LEADER_OR_FOLLOWER));
+    assert_eq!(truncate(&follower, 0, (0, 0)), Err(ErrorCode::NOT_LEADER_OR_FOLLOWER));
     assert_eq!(follower.with(|log| log.log_end_offset()), 0);
     pair.elect(FOLLOWER, &[FOLLOWER]);
     assert_eq!(follower.append_fetched(2, &stale, 0), Err(ErrorCode::NOT_LEADER_OR_FOLLOWER));
@@ -275,7 +281,7 @@ fn the_checkpoints_state_nothing_that_a_truncation_removes() {
     logs.checkpoint();
     assert_eq!(checkpoint("recovery-point-offset-checkpoint"), 5);
     pair.elect(LEADER, &[LEADER]);
-    let position = pair.on(FOLLOWER).truncate_diverging(1, (0, 3), 0).expect("it follows");
+    let position = truncate(&pair.on(FOLLOWER), 1, (0, 3)).expect("it follows");
     assert_eq!(position.fetch_offset, 3);
     assert!(checkpoint("recovery-point-offset-checkpoint") <= 3);
     assert!(checkpoint("replication-offset-checkpoint") <= 3);

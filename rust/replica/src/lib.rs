@@ -39,7 +39,7 @@ pub use changes::{Changed, ChangedPartitions, Changes};
 pub use config::PartitionConfig;
 pub use core::{Awaits, Rule};
 pub use fetch_waiter::FetchWaiter;
-pub use following::{FetchedBatches, Following, Position};
+pub use following::{Diverging, FetchedBatches, Following, Position, truncate_diverging};
 pub use isr_changes::{AnsweredIsr, IsrChanges};
 pub use metrics::{Gauges, ReplicaCounters};
 pub use moves::MoveStep;

@@ -19,7 +19,9 @@ use klamm_metadata::records::{
 use tempfile::{TempDir, tempdir};
 
 use super::moves::MoveStep;
-use super::{Durability, FetchedBatches, Partition, Replicas, ReplicasOptions, Unassigned};
+use super::{
+    Diverging, Durability, FetchedBatches, Partition, Replicas, ReplicasOptions, Unassigned, truncate_diverging,
+};
 
 const NODE: i32 = 1;
 const OTHER: i32 = 2;
@@ -359,7 +361,8 @@ fn a_follower_that_truncates_or_begins_again_moves_what_is_left() {
     assert_eq!(broker.replicas().alter_dir("t", 0, 1), ErrorCode::NONE);
     broker.begin_move(30, 1000);
     // The copy has what the leader does not.
-    partition.truncate_diverging(0, (0, 25), 0).expect("truncated");
+    let diverging = Diverging { partition: partition.clone(), leader_epoch: 0, leader_end: (0, 25) };
+    assert!(truncate_diverging(&[diverging], 0)[0].is_ok());
     fetch(25, 30, 0, 200);
     broker.begin_move(2, 1000);
     partition.move_into(0, 90, 100, 0).expect("begun again");

@@ -96,8 +96,11 @@ impl State {
         Ok((&mut self.log, &self.core))
     }
 
+    /// Whether a follower may fetch on: what it has is flushed as far as the leader requires, and what it truncated cannot
+    /// come back.
     pub(super) fn is_flushed(&self, durability: Durability) -> bool {
-        durability == Durability::PageCache || self.log.flushed_offset() >= self.log.log_end_offset()
+        let is_durable = durability == Durability::PageCache || self.log.flushed_offset() >= self.log.log_end_offset();
+        is_durable && !self.log.has_unsynced_cut()
     }
 
     pub(super) fn offsets(&self, durability: Durability) -> LogOffsets {

@@ -97,11 +97,11 @@ impl History {
     pub fn flush_meanwhile(&mut self, key: &Key, rng: &mut Rng) {
         let owner = self.owner(key);
         let Some(job) = owner.begin_flush() else { return };
-        let earlier = self.expected(key).earlier.len();
         job.write().expect("write");
         if rng.one_in(2) {
             self.append_as_leader(key, rng);
         }
+        let earlier = self.expected(key).earlier.len();
         job.sync().expect("sync");
         match rng.below(3) {
             0 => self.append_as_follower(key, rng),
@@ -158,12 +158,12 @@ impl History {
         expected.truncate(to);
         let high_watermark = expected.high_watermark;
         self.promise();
-        let (owner, manager) = (self.owner(key), self.node().manager.clone());
-        manager.begin_truncation(&key.0, key.1, to).expect("checkpoint");
+        let (owner, manager, dir) = (self.owner(key), self.node().manager.clone(), self.expected(key).dir);
+        let offsets = [(key.clone(), to)];
+        manager.begin_truncation(dir, &offsets).expect("checkpoint");
         with_log(&*owner, |log| log.truncate_to(to, NOW_MS)).expect("truncate");
         owner.set_high_watermark(high_watermark);
-        manager.end_truncation(&key.0, key.1).expect("checkpoint");
-        self.expected(key).earlier.clear();
+        manager.end_truncation(&offsets).expect("checkpoint");
     }
 
     /// Continues within the log of a leader that begins above this one's end.
@@ -177,11 +177,12 @@ impl History {
         (expected.start, expected.end, expected.flushed, expected.high_watermark) = (offset, offset, 0, offset);
         expected.start_max = offset;
         self.promise();
-        let (owner, manager) = (self.owner(key), self.node().manager.clone());
-        manager.begin_truncation(&key.0, key.1, 0).expect("checkpoint");
+        let (owner, manager, dir) = (self.owner(key), self.node().manager.clone(), self.expected(key).dir);
+        let offsets = [(key.clone(), 0)];
+        manager.begin_truncation(dir, &offsets).expect("checkpoint");
         with_log(&*owner, |log| log.truncate_fully_and_start_at(offset, NOW_MS)).expect("truncate");
         owner.set_high_watermark(offset);
-        manager.end_truncation(&key.0, key.1).expect("checkpoint");
+        manager.end_truncation(&offsets).expect("checkpoint");
         self.expected(key).earlier.clear();
     }
 

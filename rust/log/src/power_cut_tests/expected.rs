@@ -26,7 +26,7 @@ pub struct Expected {
     pub dir: usize,
     /// All batches since the log began, also those below its start.
     pub batches: Vec<Batch>,
-    /// What it contained before truncations that no flush has made durable.
+    /// What it contained before truncations that neither a flush nor an append has made durable.
     pub earlier: Vec<Vec<Batch>>,
     pub start: i64,
     /// The largest start that the log ever had: what is below it may have no epochs.
@@ -77,9 +77,10 @@ impl Expected {
         self.is_created = true;
         self.batches.push(bytes.into());
         self.end = next_offset;
+        self.earlier.clear();
     }
 
-    /// Removes all batches from `to` on; until a flush they may come back.
+    /// Removes all batches from `to` on; until a flush or an append they may come back.
     pub fn truncate(&mut self, to: i64) {
         self.void.extend(self.batches.iter().filter(|batch| offsets_of(batch).0 >= to).map(|batch| epoch_of(batch)));
         self.epoch += 1;

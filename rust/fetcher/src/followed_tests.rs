@@ -1,0 +1,164 @@
+//! Thousands of partitions that become followers at once, as after the loss of a broker.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use klamm_base::clock::SystemClock;
+use klamm_base::{ErrorCode, Uuid};
+use klamm_config::Settings;
+use klamm_log::files::FileCache;
+use klamm_log::recorder::{Change as FileChange, Recorder};
+use klamm_log::testing::{BatchSpec, batch};
+use klamm_log::{LockedDir, LogContext, LogManager, ManagerConfig};
+use klamm_metadata::MetadataImage;
+use klamm_metadata::records::{PartitionChangeRecord, PartitionRecord, Record, TopicRecord};
+use klamm_records::header::set_position;
+use klamm_replica::{Durability, FetchedBatches, Replicas, ReplicasOptions};
+use tempfile::{TempDir, tempdir};
+
+use super::followed::{Change, FollowedPartitions, Times};
+use super::messages::{FetchedPartition, ReplicaFetchAnswer};
+
+const NODE: i32 = 1;
+const LEADER: i32 = 2;
+const TOPIC: Uuid = Uuid([7; 16]);
+const TIMES: Times = Times { now_ms: 0, wall_ms: 0 };
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// A broker that follows every partition of a topic, each with two batches of epoch 0 on the disk; epoch 1 has begun.
+struct Follower {
+    replicas: Replicas,
+    followed: FollowedPartitions,
+    recorder: Arc<Recorder>,
+    partitions: i32,
+    _dir: TempDir,
+}
+
+fn changed(image: &MetadataImage, records: &[Record<'_>]) -> Arc<MetadataImage> {
+    let encoded: Vec<Vec<u8>> = records.iter().map(|record| record.encode(0).expect("a record")).collect();
+    Arc::new(image.apply(encoded.iter().map(Vec::as_slice)).expect("records that fit"))
+}
+
+impl Follower {
+    fn new(partitions: i32) -> Self {
+        let dir = tempdir().expect("a folder");
+        let locked = vec![LockedDir::open(dir.path(), Uuid([9; 16])).expect("free")];
+        let recorder: Arc<Recorder> = Arc::default();
+        let context = LogContext::over(FileCache::with_recorder(64, Some(recorder.clone())));
+        let config = ManagerConfig { intervals: None, cleaner: None, ..ManagerConfig::default() };
+        let logs = LogManager::start(locked, config, context, 0, Arc::new(drop)).expect("start");
+        let replicas = Replicas::new(ReplicasOptions {
+            node_id: NODE,
+            durability: Durability::Flushed,
+            settings: Settings::default(),
+            logs,
+            is_missing_dirs: false,
+            clock: Arc::new(SystemClock::default()),
+        });
+        let nodes = [NODE, LEADER];
+        let partition = |partition_id| {
+            Record::Partition(PartitionRecord {
+                topic_id: TOPIC,
+                partition_id,
+                replicas: (&nodes[..]).into(),
+                isr: (&nodes[..]).into(),
+                leader: LEADER,
+                leader_epoch: 0,
+                ..PartitionRecord::default()
+            })
+        };
+        let topic = Record::Topic(TopicRecord { name: "t", topic_id: TOPIC });
+        let records: Vec<Record<'_>> = [topic].into_iter().chain((0..partitions).map(partition)).collect();
+        assert!(replicas.publish(changed(&MetadataImage::default(), &records)).errors.is_empty());
+        let followed = FollowedPartitions::new(LEADER, 1000);
+        let mut follower = Self { replicas, followed, recorder, partitions, _dir: dir };
+        follower.fetch_two_batches();
+        follower.begin_epoch();
+        follower
+    }
+
+    fn fetch_two_batches(&mut self) {
+        let mut records = Vec::new();
+        for offset in 0..2 {
+            let mut one = batch(&BatchSpec { records: 1, ..BatchSpec::default() });
+            set_position(&mut one, offset, 0);
+            records.extend(one);
+        }
+        for index in 0..self.partitions {
+            let partition = self.replicas.get(TOPIC, index).expect("a replica");
+            let batches = FetchedBatches { records: &records, high_watermark: 1, log_start_offset: 0 };
+            partition.append_fetched(0, &batches, 0).expect("it follows");
+            self.followed.change(Change::Add(partition), 0);
+        }
+        self.wait_for_flushes();
+        self.replicas.logs().checkpoint();
+    }
+
+    fn begin_epoch(&mut self) {
+        let nodes = [NODE, LEADER];
+        let isr = Some((&nodes[..]).into());
+        let change = |partition_id| {
+            Record::PartitionChange(PartitionChangeRecord {
+                topic_id: TOPIC,
+                partition_id,
+                leader: LEADER,
+                isr,
+                ..Default::default()
+            })
+        };
+        let records: Vec<Record<'_>> = (0..self.partitions).map(change).collect();
+        assert!(self.replicas.publish(changed(&self.replicas.image(), &records)).errors.is_empty());
+        for partition in self.replicas.opened() {
+            self.followed.change(Change::Add(partition), 0);
+        }
+        self.wait_for_flushes();
+    }
+
+    fn wait_for_flushes(&mut self) {
+        let deadline = Instant::now() + TIMEOUT;
+        while !self.followed.is_flushed() {
+            assert!(Instant::now() < deadline, "nothing is flushed");
+            std::thread::yield_now();
+        }
+    }
+
+    /// The leader's log ends after the first batch of epoch 0.
+    fn diverge(&mut self) {
+        let diverging = |index| FetchedPartition {
+            key: (TOPIC, index),
+            error: ErrorCode::NONE,
+            high_watermark: 1,
+            log_start_offset: 0,
+            diverging: Some((0, 1)),
+            records: Bytes::new(),
+        };
+        let partitions = (0..self.partitions).map(diverging).collect();
+        let answer = ReplicaFetchAnswer { error: ErrorCode::NONE, session_id: 1, partitions };
+        assert_eq!(self.followed.on_answer(answer, TIMES), []);
+        self.wait_for_flushes();
+    }
+}
+
+#[test]
+fn many_that_diverge_at_once_write_each_checkpoint_once_and_share_syncs() {
+    let mut follower = Follower::new(200);
+    follower.recorder.take();
+    follower.diverge();
+    let changes = follower.recorder.take();
+    let count = |is_it: &dyn Fn(&FileChange) -> bool| changes.iter().filter(|change| is_it(change)).count();
+    let replaced = |name: &'static str| {
+        count(&|change| matches!(change, FileChange::Rename { to, .. } if to.file_name().is_some_and(|to| to == name)))
+    };
+    assert_eq!(replaced("recovery-point-offset-checkpoint"), 1);
+    assert!(replaced("replication-offset-checkpoint") <= 1);
+    assert_eq!(count(&|change| matches!(change, FileChange::SetLen { len: 1.., .. })), 200, "each log is cut");
+    assert_eq!(count(&|change| matches!(change, FileChange::SyncAll)), 1);
+    let syncs = count(&|change| matches!(change, FileChange::Sync { .. } | FileChange::SyncDir { .. }));
+    assert!(syncs <= 4, "{syncs} syncs besides, more than two checkpoints need");
+    for partition in follower.replicas.opened() {
+        let state = partition.with(|log| (log.log_end_offset(), log.flushed_offset(), log.has_unsynced_cut()));
+        assert_eq!(state, (1, 1, false));
+    }
+    follower.replicas.shutdown(1);
+}

@@ -96,3 +96,35 @@ fn a_check_that_is_cancelled_ends() {
     let log = LogToCheck { path: dir.path().to_owned(), is_deep: true, ..LogToCheck::default() };
     assert_eq!(check_logs(&[log], 2, &progress)[0].batches, 0);
 }
+
+/// A segment that is long enough for a thread that reads ahead.
+#[test]
+fn a_long_segment_is_checked_to_its_end() {
+    let dir = tempdir().expect("temporary directory");
+    let mut bytes = Vec::new();
+    for offset in 0..40 {
+        let mut one = batch(&BatchSpec { value_bytes: 500_000, ..BatchSpec::default() });
+        set_position(&mut one, offset, 0);
+        bytes.extend(one);
+    }
+    write(dir.path(), 0, &bytes);
+    let checked = check(dir.path());
+    assert_eq!((checked.batches, wrong(&checked).len()), (40, 0));
+
+    let last = bytes.len() - 1;
+    for at in [last / 2, last] {
+        bytes[at] ^= 1;
+        write(dir.path(), 0, &bytes);
+        let checked = check(dir.path());
+        assert_eq!((checked.batches, wrong(&checked).len()), (39, 1), "byte {at}");
+        bytes[at] ^= 1;
+    }
+
+    write(dir.path(), 0, &bytes);
+    let at = OpenAt { clean: true, ..OpenAt::default() };
+    let log = LogToCheck { path: dir.path().to_owned(), is_deep: true, is_metadata: false, at };
+    let progress = Progress::default();
+    progress.cancel();
+    check_logs(&[log], 2, &progress);
+    assert_eq!(progress.bytes().1, bytes.len() as u64, "a check that is cancelled ends");
+}

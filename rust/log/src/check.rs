@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, Thread};
 
 use klamm_base::LogError;
 use klamm_records::Header;
@@ -424,6 +426,56 @@ fn list_segments(path: &Path) -> Result<BTreeMap<i64, Files>, LogError> {
 type Take<'a> = &'a mut dyn FnMut(&Header<'_>, u64) -> bool;
 
 fn read_batches(file: &OpenFile, size: u64, bounds: Bounds, take: Take<'_>) -> Result<(i64, Vec<Damage>), LogError> {
+    let ahead = ReadAhead::default();
+    thread::scope(|scope| {
+        let reader = (size > 2 * AHEAD_BYTES).then(|| scope.spawn(|| ahead.read(file, size)).thread().clone());
+        let found = walk_batches(file, size, bounds, &mut |header, position| {
+            ahead.reached(position, reader.as_ref());
+            take(header, position)
+        });
+        ahead.reached(u64::MAX, reader.as_ref());
+        found
+    })
+}
+
+/// How far a file is read ahead of the verification.
+const AHEAD_BYTES: u64 = 8 << 20;
+/// Bytes that are read ahead at a time.
+const AHEAD_STEP: usize = 1 << 20;
+
+/// Loads a file into the page cache while another thread verifies it, so that the disk is never idle meanwhile.
+#[derive(Default)]
+struct ReadAhead {
+    /// Where the verification is; the largest value at its end.
+    position: AtomicU64,
+}
+
+impl ReadAhead {
+    /// Reads the whole file, never more than [`AHEAD_BYTES`] ahead. Errors are left to the verification.
+    fn read(&self, file: &OpenFile, size: u64) {
+        let (mut bytes, mut at) = (vec![0; AHEAD_STEP], 0);
+        while at < size {
+            let position = self.position.load(Ordering::Relaxed);
+            if position == u64::MAX || file.read_up_to(&mut bytes, at).is_err() {
+                return;
+            }
+            at += AHEAD_STEP as u64;
+            while at > self.position.load(Ordering::Relaxed).saturating_add(AHEAD_BYTES) {
+                thread::park();
+            }
+        }
+    }
+
+    fn reached(&self, position: u64, reader: Option<&Thread>) {
+        let Some(reader) = reader else { return };
+        let before = self.position.swap(position, Ordering::Relaxed);
+        if before / AHEAD_STEP as u64 != position / AHEAD_STEP as u64 {
+            reader.unpark();
+        }
+    }
+}
+
+fn walk_batches(file: &OpenFile, size: u64, bounds: Bounds, take: Take<'_>) -> Result<(i64, Vec<Damage>), LogError> {
     let mut pieces = Pieces::new(file, 0, size, bounds);
     let mut found = Vec::new();
     while let Some(piece) = pieces.next_piece()? {

@@ -10,7 +10,7 @@ from klamm.testing.simulator.brokers.faults import BrokerFaults
 Mutation = Callable[[Any], None] | str
 """A function of `control`, or the name of a broker's guard."""
 
-SEEDS = range(1, 41)
+SEEDS = range(1, 201)
 
 SCENARIOS: dict[Mutation, str] = {
     control.a_broker_that_stops_keeps_its_partitions: "controlled_shutdown",

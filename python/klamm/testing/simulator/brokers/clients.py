@@ -22,10 +22,12 @@ class Clients:
 
     id = CLIENT
 
-    def __init__(self, scene: Scene, brokers: dict[int, Broker], histories: dict[Key, PartitionHistory]) -> None:
-        self._scene, self._brokers, self._histories = scene, brokers, histories
+    def __init__(
+        self, scene: Scene, topic: str, brokers: dict[int, Broker], histories: dict[Key, PartitionHistory]
+    ) -> None:
+        self._scene, self._topic, self._brokers, self._histories = scene, topic, brokers, histories
         self._count = 0
-        self.produce_every_us = scene.rng.choice([5_000, 20_000, 100_000])
+        self.produce_every_us = scene.rng.choice([10_000, 30_000, 100_000])
 
     def while_alive(self, act: Callable[[], None]) -> Callable[[], None]:
         """They always live."""
@@ -36,17 +38,22 @@ class Clients:
         self._scene.every(lambda: self.produce_every_us, self._produce)
         self._scene.every(lambda: 5 * self.produce_every_us, self._consume)
 
-    def _partition(self, key: Key) -> PartitionInfo | None:
-        """The partition, as some broker knows it."""
-        image = self._scene.rng.choice(list(self._brokers.values())).image
-        return image.partition(*key)
+    def _pick(self) -> tuple[Key, PartitionInfo] | None:
+        """A partition, as some broker knows it."""
+        rng = self._scene.rng
+        image = rng.choice(list(self._brokers.values())).image
+        topic_id = image.topic_id(self._topic)
+        if topic_id is None:
+            return None
+        partition = rng.choice(image.partitions(topic_id))
+        return (topic_id, partition.index), partition
 
     def _produce(self) -> None:
         scene, rng = self._scene, self._scene.rng
-        key = rng.choice(list(self._histories))
-        partition = self._partition(key)
-        if partition is None or partition.leader < 0:
+        picked = self._pick()
+        if picked is None or picked[1].leader < 0:
             return
+        key, partition = picked
         self._count += 1
         rows = [(scene.now_us // 1000, None, b"%d.%d" % (self._count, at)) for at in range(rng.randint(1, 3))]
         batch = encode_batch(rows)
@@ -60,10 +67,11 @@ class Clients:
 
     def _consume(self) -> None:
         rng = self._scene.rng
-        key = rng.choice(list(self._histories))
-        partition, history = self._partition(key), self._histories[key]
-        if partition is None:
+        picked = self._pick()
+        if picked is None:
             return
+        key, partition = picked
+        history = self._histories[key]
         offset = rng.randint(0, history.committed_end)
         broker = self._brokers[rng.choice(partition.replicas)]  # the leader, or a follower in its rack (KIP-392)
 

@@ -25,6 +25,8 @@ class BrokerFaults:
     repeat_fetch_chance: float = 0.0  # a follower's Fetch does
     repeat_us_max: int = 1_000_000
     reassign_every_us: int = 0  # a partition gets other replicas, or its reassignment is cancelled
+    recreate_every_us: int = 0  # the topic is deleted, and created again under the same name
+    min_isr_every_us: int = 0  # its min ISR is changed
     elect_every_us: int = 0  # preferred leaders are elected, or unclean ones
     unclean_share: float = 0.0  # of these elections
 
@@ -54,6 +56,8 @@ def draw(rng: random.Random) -> BrokerFaults:
         repeat_fetch_chance=maybe(0.05),
         repeat_us_max=rng.choice([20_000, 1_000_000, 5_000_000]),
         reassign_every_us=int(maybe(rng.uniform(3e5, 3e6))),
+        recreate_every_us=int(rng.uniform(1e6, 5e6)) if rng.random() < 0.2 else 0,
+        min_isr_every_us=int(rng.uniform(3e5, 3e6)) if rng.random() < 0.2 else 0,
         elect_every_us=int(maybe(rng.uniform(3e5, 3e6))),
         unclean_share=maybe(0.5),
     )

@@ -65,33 +65,10 @@ class Network:
 
     def call(self, source: Node, target: Node, request: Request) -> None:
         """Send a request."""
-        done = False
-
-        def end(act: Callable[[], None]) -> None:
-            nonlocal done
-            if not done:
-                done = True
-                act()
-
-        def fail() -> None:
-            end(request.on_failure)
-
-        answers: list[Any] = []
-        # A connection ends with the life that made it.
-        answered = source.while_alive(lambda: end(lambda: request.on_answer(answers[0])))
-
-        def reply(answer: Any) -> None:
-            answers.append(answer)
-            self._carry(target.id, source.id, answered, broken)
-
-        def broken() -> None:
-            # The connection breaks, which the sender notices soon, or only by its timeout.
-            if self._timeline.rng.random() < 0.5:
-                self._timeline.at(self._delay_us(), source.while_alive(fail))
-
-        self._timeline.at(request.timeout_us, source.while_alive(fail))
-        arrive = target.while_alive(lambda: request.handle(reply))
-        self._carry(source.id, target.id, arrive, broken)
+        call = _Call(self, source, target, request)
+        self._timeline.at(request.timeout_us, call.fail)
+        arrive = target.while_alive(call.handle)
+        self.carry(source.id, target.id, arrive, call)
         if request.repeated is not None:
             self.on_repeatable(request.repeated, source.id, arrive)
 
@@ -102,18 +79,55 @@ class Network:
         if rng.random() < chance:
             self._timeline.at(rng.randrange(faults.repeat_us_max), arrive)
 
-    def _carry(self, source_id: int, target_id: int, arrive: Callable[[], None], lose: Callable[[], None]) -> None:
+    def carry(self, source_id: int, target_id: int, arrive: Callable[[], None], call: _Call) -> None:
+        """Deliver a message after a while, or lose it."""
         if (source_id, target_id) in self.cut or self._timeline.rng.random() < self._faults.drop_chance:
-            lose()
+            # The connection breaks, which the sender notices soon, or only by its timeout.
+            if self._timeline.rng.random() < 0.5:
+                self._timeline.at(self._delay_us(), call.fail)
         else:
             self._timeline.at(self._delay_us(), arrive)
 
     def _delay_us(self) -> int:
-        rng, faults = self._timeline.rng, self._faults
-        is_slow = rng.random() < faults.slow_message_chance
-        return 50 + rng.randrange(faults.slow_message_us_max if is_slow else faults.delay_us_max)
+        random, faults = self._timeline.rng.random, self._faults
+        is_slow = random() < faults.slow_message_chance
+        return 50 + int(random() * (faults.slow_message_us_max if is_slow else faults.delay_us_max))
 
     def change_partition(self, ids: list[int]) -> None:
         """Heal, split into two parts, cut one node off, or cut single directions."""
         self.cut = draw_cut(ids, self._timeline.rng)
         self._timeline.say(describe_cut(self.cut))
+
+
+class _Call:
+    """A request on its way, and its answer."""
+
+    __slots__ = ("_answer", "_deliver", "_is_done", "_network", "_request", "_source_id", "_target_id", "fail")
+
+    def __init__(self, network: Network, source: Node, target: Node, request: Request) -> None:
+        self._network, self._request = network, request
+        self._source_id, self._target_id = source.id, target.id
+        self._is_done = False
+        self._answer: Any = None
+        # A connection ends with the life that made it.
+        self._deliver = source.while_alive(self._end_with_answer)
+        self.fail = source.while_alive(self._end_with_failure)
+
+    def handle(self) -> None:
+        """The request has arrived."""
+        self._request.handle(self._reply)
+
+    def _reply(self, answer: Any) -> None:
+        if self._answer is None:  # of a request that arrived twice, the first answer counts
+            self._answer = answer
+        self._network.carry(self._target_id, self._source_id, self._deliver, self)
+
+    def _end_with_answer(self) -> None:
+        if not self._is_done:
+            self._is_done = True
+            self._request.on_answer(self._answer)
+
+    def _end_with_failure(self) -> None:
+        if not self._is_done:
+            self._is_done = True
+            self._request.on_failure()

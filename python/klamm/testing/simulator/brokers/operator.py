@@ -5,14 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from klamm.controller.operations.configs import INCREMENTAL_ALTER_CONFIGS
 from klamm.controller.operations.replicas import ALTER_PARTITION_REASSIGNMENTS
-from klamm.controller.operations.topics import ELECT_LEADERS
+from klamm.controller.operations.topics import CREATE_TOPICS, DELETE_TOPICS, ELECT_LEADERS
+from klamm.protocol.apis import APIS
+from klamm.protocol.messages.configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from klamm.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from klamm.protocol.messages.topics import ElectionType, ElectLeadersRequest
+from klamm.protocol.messages.topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+    ElectionType,
+    ElectLeadersRequest,
+)
+from klamm.protocol.resource_types import ResourceType
 from klamm.testing.simulator.brokers.controller import Asked
 from klamm.testing.simulator.brokers.network import CLIENT, Request
 
@@ -27,19 +38,36 @@ class Operator:
 
     id = CLIENT
 
-    def __init__(self, scene: Scene, topic: str, broker_ids: Sequence[int]) -> None:
+    def __init__(self, scene: Scene, topic: CreatableTopic, broker_ids: Sequence[int]) -> None:
         self._scene, self._topic, self._broker_ids = scene, topic, broker_ids
 
     def while_alive(self, act: Callable[[], None]) -> Callable[[], None]:
         """It always lives."""
         return act
 
-    def elect(self) -> None:
+    def create(self) -> None:
+        """Create the topic, unless it exists."""
+        self._ask(Asked(CREATE_TOPICS, CreateTopicsRequest((self._topic,)), APIS[CREATE_TOPICS.api_key].versions[1]))
+
+    def recreate(self) -> None:
+        """Delete the topic, and create one with the same name."""
+        self._scene.say("an operator deletes the topic and creates it again")
+        state = DeleteTopicState(self._topic.name)
+        version = APIS[DELETE_TOPICS.api_key].versions[1]
+        self._ask(Asked(DELETE_TOPICS, DeleteTopicsRequest((state,)), version), self.create)
+
+    def change_min_isr(self) -> None:
+        """Set another min.insync.replicas."""
+        value = str(self._scene.rng.randint(1, len(self._broker_ids)))
+        self._scene.say(f"an operator sets min.insync.replicas to {value}")
+        changed = AlterableConfig("min.insync.replicas", value)
+        resource = AlterConfigsResource(ResourceType.TOPIC, self._topic.name, (changed,))
+        self._ask(Asked(INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest((resource,)), 1))
+
+    def elect(self, election: ElectionType) -> None:
         """Elect the preferred leaders of all partitions, or unclean leaders."""
-        is_unclean = self._scene.rng.random() < self._scene.faults.unclean_share
-        election = ElectionType.UNCLEAN if is_unclean else ElectionType.PREFERRED
         self._scene.say(f"an operator elects {election.name.lower()} leaders")
-        if is_unclean:
+        if election is ElectionType.UNCLEAN:
             self._scene.on_unclean_election_asked()
         self._ask(Asked(ELECT_LEADERS, ElectLeadersRequest(None, election), 2))
 
@@ -47,7 +75,7 @@ class Operator:
         """Assign a partition to other replicas, or cancel its reassignment."""
         rng = self._scene.rng
         image = self._scene.controller.image
-        topic_id = image.topic_id(self._topic)
+        topic_id = image.topic_id(self._topic.name)
         if topic_id is None:
             return
         index = rng.choice([partition.index for partition in image.partitions(topic_id)])
@@ -55,14 +83,15 @@ class Operator:
         if rng.random() < 0.8:
             replicas = tuple(rng.sample(self._broker_ids, rng.randint(1, len(self._broker_ids))))
         self._scene.say(f"an operator assigns partition {index} to {replicas or 'what it was'}")
-        topic = ReassignableTopic(self._topic, (ReassignablePartition(index, replicas),))
+        topic = ReassignableTopic(self._topic.name, (ReassignablePartition(index, replicas),))
         self._ask(Asked(ALTER_PARTITION_REASSIGNMENTS, AlterPartitionReassignmentsRequest((topic,)), 1))
 
-    def _ask(self, asked: Asked) -> None:
+    def _ask(self, asked: Asked, then: Callable[[], None] = lambda: None) -> None:
+        """Send a request; what follows it is done after any answer, and without one."""
         controller = self._scene.controller
 
-        def ignore(answer: Any) -> None:
-            pass
+        def answered(answer: Any) -> None:
+            then()
 
-        request = Request(lambda reply: controller.ask(asked, reply), ignore, lambda: None, TIMEOUT_US)
+        request = Request(lambda reply: controller.ask(asked, reply), answered, then, TIMEOUT_US)
         self._scene.network.call(self, controller, request)

@@ -18,7 +18,7 @@ from klamm.testing.simulator.brokers.world import BrokerWorld, ClusterPlan
 from klamm.testing.simulator.invariants import InvariantViolatedError
 from klamm.testing.simulator.run import SimulationFailedError
 
-SAFETY_US: Final = 12_000_000
+SAFETY_US: Final = 10_000_000
 LIVENESS_US: Final = 60_000_000
 TRACE_LINES_SHOWN: Final = 60
 MEMORY: Final = Path("/dev/shm")  # files of a run need no disk

@@ -195,7 +195,9 @@ class BrokerCommands:
     def _note_refusals(self, reply: Callable[[Any], None]) -> Callable[[Any], None]:
         def answer(answered: Any) -> None:
             codes = [answered.error_code, *(part.error_code for topic in answered.topics for part in topic.partitions)]
-            self._lines += [f"proposal: {code.name}" for code in codes if code is not ErrorCode.NONE]
+            for line in [f"proposal: {code.name}" for code in codes if code is not ErrorCode.NONE]:
+                if line not in self._lines[-1:]:  # a proposal is repeated again and again
+                    self._lines.append(line)
             reply(answered)
 
         return answer

@@ -7,18 +7,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from klamm.controller.operations.topics import CREATE_TOPICS
-from klamm.protocol.apis import APIS
-from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
-    CreateTopicsRequest,
+    ElectionType,
 )
+from klamm.protocol.resource_types import ResourceType
 from klamm.testing.simulator.brokers.broker import Broker
 from klamm.testing.simulator.brokers.clients import Clients
-from klamm.testing.simulator.brokers.controller import Asked, SimulatedController
+from klamm.testing.simulator.brokers.controller import SimulatedController
 from klamm.testing.simulator.brokers.history import PartitionHistory
 from klamm.testing.simulator.brokers.looks import Looks
 from klamm.testing.simulator.brokers.network import CONTROLLER
@@ -27,6 +25,7 @@ from klamm.testing.simulator.brokers.scene import Leader, Scene
 from klamm.testing.simulator.invariants import InvariantViolatedError
 
 if TYPE_CHECKING:
+    from klamm._engine.metadata import Image
     from klamm.testing.simulator.brokers.faults import BrokerFaults
     from klamm.testing.simulator.brokers.history import Key
 
@@ -72,44 +71,45 @@ class BrokerWorld(Scene):
         """Start controller and brokers, and create a topic."""
         self.controller = SimulatedController(self, self._plan.settings, self._plan.features)
         self.controller.on_committed = self._on_committed
-        self.controller.on_appended = self.looks.on_appended
-        self.clients = Clients(self, self.brokers, self.looks.histories)
-        self.operator = Operator(self, TOPIC, list(range(1, self._plan.broker_count + 1)))
+        self.controller.on_appended = self._on_appended
+        self.clients = Clients(self, TOPIC, self.brokers, self.looks.histories)
+        self.operator = Operator(self, self._topic(), list(range(1, self._plan.broker_count + 1)))
         for node_id in range(1, self._plan.broker_count + 1):
             folder = self._folder / str(node_id)
             self.brokers[node_id] = Broker(self, node_id, folder, self._plan.settings, self._plan.without)
             self.brokers[node_id].start()
         if not self.run(SERVING_US, lambda: all(broker.is_serving for broker in self.brokers.values())):
             raise AssertionError("the brokers do not serve")
+        while not self.keys:
+            self.operator.create()  # the request may be lost
+            self.run(self.now_us + 1_000_000, lambda: bool(self.keys))
+
+    def _topic(self) -> CreatableTopic:
         values = {"min.insync.replicas": str(self._plan.min_insync_replicas)}
         if self._plan.elects_unclean:
             values["unclean.leader.election.enable"] = "true"
             self.looks.may_elect_unclean = True
         configs = tuple(CreatableTopicConfig(key, value) for key, value in values.items())
-        topic = CreatableTopic(TOPIC, self._plan.partition_count, self._plan.replica_count, configs=configs)
         if self._plan.replicas:
             assignment = CreatableReplicaAssignment(0, tuple(self._plan.replicas))
-            topic = CreatableTopic(TOPIC, -1, -1, (assignment,), configs)
-        version = APIS[CREATE_TOPICS.api_key].versions[1]
-        self.controller.ask(Asked(CREATE_TOPICS, CreateTopicsRequest((topic,)), version), self._created)
-        self.run(self.now_us + 1_000_000, lambda: bool(self.looks.histories))
+            return CreatableTopic(TOPIC, -1, -1, (assignment,), configs)
+        return CreatableTopic(TOPIC, self._plan.partition_count, self._plan.replica_count, configs=configs)
 
-    def _created(self, answer: object) -> None:
-        (result,) = answer.topics  # type: ignore[attr-defined]
-        assert result.error_code is ErrorCode.NONE, result
-        image = self.controller.image
-        topic_id = image.topic_id(TOPIC)
-        assert topic_id is not None
-        for partition in image.partitions(topic_id):
+    def _on_appended(self, before: Image, after: Image) -> None:
+        topic_id = after.topic_id(TOPIC)
+        if topic_id is not None and before.topic_id(TOPIC) != topic_id:
             is_flushed = self._plan.settings.get("klamm.flush.before.ack") != "none"
-            history = PartitionHistory(f"{TOPIC}-{partition.index}", is_flushed=is_flushed)
-            self.looks.add((topic_id, partition.index), history)
-            history.on_change(None, partition)
+            for partition in after.partitions(topic_id):
+                history = PartitionHistory(f"{TOPIC}-{partition.index}", is_flushed=is_flushed)
+                self.looks.add((topic_id, partition.index), history)
+        self.looks.on_appended(before, after)
 
     @property
     def keys(self) -> list[Key]:
-        """All partitions."""
-        return list(self.looks.histories)
+        """All partitions of the topic."""
+        image = self.controller.image
+        topic_id = image.topic_id(TOPIC)
+        return [] if topic_id is None else [(topic_id, partition.index) for partition in image.partitions(topic_id)]
 
     # Faults
 
@@ -122,7 +122,13 @@ class BrokerWorld(Scene):
         self.every(lambda: faults.pause_every_us, self._pause)
         self.every(lambda: faults.shutdown_every_us, self._shut_down)
         self.every(lambda: faults.reassign_every_us, self.operator.reassign)
-        self.every(lambda: faults.elect_every_us, self.operator.elect)
+        self.every(lambda: faults.recreate_every_us, self.operator.recreate)
+        self.every(lambda: faults.min_isr_every_us, self.operator.change_min_isr)
+        self.every(lambda: faults.elect_every_us, self._elect)
+
+    def _elect(self) -> None:
+        is_unclean = self.rng.random() < self.faults.unclean_share
+        self.operator.elect(ElectionType.UNCLEAN if is_unclean else ElectionType.PREFERRED)
 
     def _change_partition(self) -> None:
         self.network.change_partition([CONTROLLER, *self.brokers])
@@ -174,6 +180,16 @@ class BrokerWorld(Scene):
         for broker in self.brokers.values():
             if not broker.is_up:
                 broker.start()
+        self.every(lambda: 500_000, self._repair)
+
+    def _repair(self) -> None:
+        """What an operator has to do by hand."""
+        if not self.keys:  # it was deleted, and too few brokers were there to create it again
+            self.operator.create()
+        partitions = [self.controller.image.partition(*key) for key in self.keys]
+        # As in Apache Kafka, a change of the min ISR clears the ELR, also where no replica is in the ISR.
+        if any(each is not None and not (each.isr or each.elr or each.last_known_elr) for each in partitions):
+            self.operator.elect(ElectionType.UNCLEAN)
 
     # Events
 
@@ -200,10 +216,12 @@ class BrokerWorld(Scene):
 
     def on_produced(self, broker_id: int, key: Key) -> None:
         """A leader has appended a batch with acks=all."""
-        gauges, partition = self.looks.gauges(broker_id, key), self.brokers[broker_id].image.partition(*key)
+        image = self.brokers[broker_id].image
+        gauges, partition = self.looks.gauges(broker_id, key), image.partition(*key)
         if gauges is None or partition is None:
             return
-        if len(gauges.isr) < min(self._plan.min_insync_replicas, len(partition.replicas)):
+        min_isr = image.config(ResourceType.TOPIC, TOPIC, "min.insync.replicas")
+        if len(gauges.isr) < min(int(min_isr or 1), len(partition.replicas)):
             raise InvariantViolatedError(f"broker {broker_id} appends a batch with the ISR {gauges.isr}")
 
     def on_acked(self, broker_id: int, key: Key, batch: bytes, code: int, end_offset: int) -> None:
@@ -224,11 +242,15 @@ class BrokerWorld(Scene):
     def is_settled(self) -> bool:
         """Whether every replica is in the ISR, and holds what its leader holds, all of it committed."""
         image = self.controller.committed[1]
+        if not self.keys:
+            return False
         for key in self.keys:
             partition = image.partition(*key)
             if partition is None or partition.leader < 0 or set(partition.isr) != set(partition.replicas):
                 return False
             found = [self.looks.gauges(replica, key) for replica in partition.replicas if self.brokers[replica].is_up]
+            if partition.replicas == [partition.leader] and self.looks.gauges(partition.leader, key) is None:
+                continue  # it was never used, so that it is not open
             held_end = self.looks.histories[key].held_end
             ends = {(one.log_end_offset, one.high_watermark, held_end(one)) for one in found if one is not None}
             if None in found or len(found) < len(partition.replicas) or len(ends) != 1 or len(set(*ends)) != 1:

@@ -20,6 +20,12 @@ from klamm.protocol.messages.partitions import (
     ProduceResponse,
     TopicProduceData,
 )
+from klamm.protocol.messages.topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 
 PATIENCE_S: Final = 120.0
 POLL_S: Final = 0.001
@@ -40,9 +46,19 @@ def create(address: str, names: Sequence[str], partitions: int = 1, configs: Map
         topic_admin.create(client, names, partitions=partitions, replication_factor=1, configs=configs)
 
 
-def create_when_ready(address: str, name: str) -> None:
-    """A topic, as soon as there is an active controller and a broker for it. Raises ClientError after two minutes."""
-    _until(lambda: create(address, [name]))
+def create_when_ready(address: str, name: str, replicas: int = 1) -> None:
+    """A topic, as soon as there is an active controller and brokers for it. Raises ClientError after two minutes."""
+    assignment = {0: tuple(range(1, replicas + 1))}
+    _until(lambda: create_assigned(address, name, assignment))
+
+
+def create_assigned(address: str, name: str, assignment: Mapping[int, Sequence[int]]) -> None:
+    """A topic whose partitions have these replicas, the leader first. Raises ClientError."""
+    wanted = tuple(CreatableReplicaAssignment(partition, tuple(ids)) for partition, ids in assignment.items())
+    request = CreateTopicsRequest((CreatableTopic(name, -1, -1, wanted),), int(PATIENCE_S * 1000))
+    with Client(address, PATIENCE_S) as client:
+        [created] = client.any.ask(request, CreateTopicsResponse, topic_admin.CREATE_TOPICS_VERSION_MAX).topics
+        check(created.error_code, f"topic {name}", created.error_message)
 
 
 def delete(address: str, name: str) -> None:

@@ -1,4 +1,4 @@
-"""`python -m benches.embedded ROUNDS`: from `Cluster()` to its first acknowledged record, and its end.
+"""`python -m benches.embedded ROUNDS [BROKERS]`: from `Cluster()` to its first acknowledged record, and its end.
 
 Prints a JSON object: medians in ms, everything imported and run once before.
 """
@@ -14,13 +14,13 @@ import klamm
 from benches import client
 
 
-def once() -> dict[str, float]:
-    """Milliseconds of one life."""
+def once(brokers: int) -> dict[str, float]:
+    """Milliseconds of one life. The topic has a replica on each broker."""
     began = time.perf_counter()
-    with klamm.Cluster() as cluster:
+    with klamm.Cluster(brokers=brokers) as cluster:
         ready = time.perf_counter()
-        cluster.create_topic("t")
-        client.until_acknowledged(cluster.bootstrap_servers, "t")
+        cluster.create_topic("t", assignments=[[broker.id for broker in cluster.brokers]])
+        client.until_acknowledged(cluster.brokers[0].address, "t")
         acknowledged = time.perf_counter()
     closed = time.perf_counter()
     return {
@@ -30,12 +30,12 @@ def once() -> dict[str, float]:
     }
 
 
-def main(rounds: int) -> None:
+def main(rounds: int, brokers: int = 1) -> None:
     """Measure and print."""
-    once()
-    lives = [once() for _ in range(rounds)]
+    once(brokers)
+    lives = [once(brokers) for _ in range(rounds)]
     print(json.dumps({name: statistics.median(life[name] for life in lives) for name in lives[0]}))
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(*map(int, sys.argv[1:]))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from benches import rdkafka
-from benches.cells import Cell, codec, data, departures, lives, metadata, quorum, topics
+from benches.cells import Cell, codec, data, departures, lives, metadata, quorum, replicated, topics
 from benches.goals import CEILING, KAFKA, KLAMM, Goal, at_least, at_most, larger_of, times
 from benches.servers import CEILING_DURABLE, KLAMM_DURABLE
 
@@ -42,7 +42,8 @@ class Row:
 def rows(*, quick: bool) -> list[Row]:
     """All of them, in the order in which they are measured."""
     shared = _data(quick) + _librdkafka(quick) + _control(quick)
-    alone = _fresh_topics(quick) + _starts(quick) + _quorum(quick) + _recoveries(quick) + _alone(quick)
+    alone = _fresh_topics(quick) + _starts(quick) + _quorum(quick) + _replicated(quick) + _recoveries(quick)
+    alone += _alone(quick)
     return shared + [replace(row, is_alone=True) for row in alone]
 
 
@@ -251,6 +252,13 @@ def _starts(quick: bool) -> list[Row]:
             (at_most("first acknowledged record ms", 25),),
         ),
         Row(
+            2,
+            "start of three brokers, embedded in a process, replication 3",
+            lives.embedded(3 if quick else 10, 3),
+            (KLAMM,),
+            (at_most("first acknowledged record ms", 250),),
+        ),
+        Row(
             3,
             "6,000 partitions",
             lives.many_partitions(6000),
@@ -284,6 +292,68 @@ def _quorum(quick: bool) -> list[Row]:
             quorum.killed_controller(3 if quick else 20),
             BESIDE_KAFKA,
             (at_most("median ms", 300),),
+            rounds_max=1,
+        ),
+    ]
+
+
+def _replicated(quick: bool) -> list[Row]:
+    """Three brokers, one cluster at a time."""
+    size, seconds = (50_000_000, 1) if quick else (500_000_000, 10)
+    half_cpu = at_most("CPU-s/GB, all three", times(0.5, KAFKA), "K / 2")
+    data_goals = {
+        "page cache": (KAFKA, KLAMM, (at_least("GB/s", times(3, KAFKA), "3 K"),)),
+        "durable (K: page cache)": (
+            *BESIDE_KAFKA,
+            (
+                at_least("GB/s", times(2, KAFKA), "2 K"),
+                half_cpu,
+                at_most("p99 us", times(0.5, KAFKA), "K / 2"),
+            ),
+        ),
+    }
+    return [
+        *[
+            Row(26, f"three brokers, replication 3, 1 KiB, {durability}", replicated.data(size, seconds), kinds, goals)
+            for durability, (*kinds, goals) in data_goals.items()
+        ],
+        Row(
+            20,
+            "three brokers, replication 3, keyed small batches",
+            replicated.keyed(size // 5, (4, 50)),
+            (KAFKA, KLAMM),
+            (
+                at_least("50 producers, M records/s", times(2, KAFKA), "2 K"),
+                at_most("50 producers, CPU-s/GB, all three", times(1, KAFKA), "K"),
+            ),
+        ),
+        Row(
+            25,
+            "three brokers, replication 3, offset commits, durable (K: page cache)",
+            replicated.commits(2 if quick else 5),
+            BESIDE_KAFKA,
+            (
+                at_least("commits/s", times(1, KAFKA), "K"),
+                at_most("CPU us a commit, all three", times(1, KAFKA), "K"),
+            ),
+        ),
+        Row(
+            16,
+            "kill -9 of controller and broker in one of three: last of 12 partitions writable",
+            replicated.failover(2 if quick else 5),
+            BESIDE_KAFKA,
+            (at_most("longest ms", 300),),
+            rounds_max=1,
+        ),
+        Row(
+            3,
+            "three brokers, replication 3, 6,000 partitions",
+            replicated.resident(6000),
+            BESIDE_KAFKA,
+            (
+                at_most("resident MB of all three, idle", 3 * 45),
+                at_most("resident MB of all three", 3 * 100),
+            ),
             rounds_max=1,
         ),
     ]

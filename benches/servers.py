@@ -96,7 +96,7 @@ class Server:
 
     def resident_mb(self) -> float:
         """Resident memory."""
-        return self._status("VmRSS") / 1024
+        return resident_mb(self.pid)
 
     def open_files(self) -> int:
         """Descriptors of regular files and folders; sockets do not count."""
@@ -114,11 +114,13 @@ class Server:
                 return int(value) / 1e9
         raise LookupError(f"/proc/{self.pid}/io has no read_bytes")
 
-    def _status(self, name: str) -> int:
-        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith(f"{name}:"):
-                return int(line.split()[1])
-        raise LookupError(f"/proc/{self.pid}/status has no {name}")
+
+def resident_mb(pid: int) -> float:
+    """Resident memory of a process."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    raise LookupError(f"/proc/{pid}/status has no VmRSS")
 
 
 class Bench:
@@ -181,14 +183,18 @@ def start(kind: str, data: Path, overrides: Mapping[str, str]) -> Server:
         case "kafka":
             process = KafkaProcess(data, overrides)
         case "klamm" | "klamm durable":
-            durability = {"klamm.flush.before.ack": "all" if kind == KLAMM_DURABLE else "none"}
-            process = KlammProcess(data, {**BOTH, **durability, **overrides})
+            process = KlammProcess(data, {**BOTH, **flushing(kind), **overrides})
         case "ceiling" | "ceiling durable":
             process = CeilingProcess(data, durable=kind == CEILING_DURABLE)
         case _:
             raise ValueError(f"there is no server '{kind}'")
     process.start()
     return Server(kind, data, process)
+
+
+def flushing(kind: str) -> dict[str, str]:
+    """The durability of one of klamm's two kinds."""
+    return {"klamm.flush.before.ack": "all" if kind == KLAMM_DURABLE else "none"}
 
 
 def end(server: Server) -> None:

@@ -18,7 +18,7 @@ from tests.support.ports import free_port
 from tests.support.quorum_processes import HOST
 
 from benches.cells import Cell, Figures, settle
-from benches.quorums import KlammNode, cpu_seconds
+from benches.clusters import KlammNode, cpu_seconds
 from benches.servers import KAFKA_CLUSTER_ID, Bench, Server
 from klamm._engine.controller import topic_records
 from klamm._engine.metadata import Image

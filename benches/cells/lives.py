@@ -53,11 +53,11 @@ def _restart(server: Server, topic: str, partitions: list[int]) -> tuple[float, 
     return answered, time.perf_counter() - began
 
 
-def embedded(rounds: int) -> Cell:
-    """`Cluster()` in a process that has imported everything."""
+def embedded(rounds: int, brokers: int = 1) -> Cell:
+    """`Cluster(brokers=...)` in a process that has imported everything."""
 
     def cell(bench: Bench, kind: str) -> Figures:
-        return run_json([*PYTHON, "benches.embedded", str(rounds)], "an embedded cluster")
+        return run_json([*PYTHON, "benches.embedded", str(rounds), str(brokers)], "an embedded cluster")
 
     return cell
 

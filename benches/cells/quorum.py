@@ -7,21 +7,21 @@ import time
 
 from tests.support.mixed_quorum import MixedQuorum
 
-from benches import client, quorums, raft_library
+from benches import client, clusters, raft_library
 from benches.cells import Cell, Figures, load, settle, topics
 from benches.servers import KAFKA, Bench
 
 
 def create_one(count: int, others: int) -> Cell:
     """Creates topics one by one through a broker with three controllers; also with more."""
-    return topics.create_one(count, others, quorums.fresh)
+    return topics.create_one(count, others, clusters.quorum)
 
 
 def creates(seconds: int) -> Cell:
     """50 clients of that broker make topics, one a request and one request in the air each."""
 
     def cell(bench: Bench, kind: str) -> Figures:
-        with quorums.fresh(bench, kind) as server:
+        with clusters.quorum(bench, kind) as server:
             settle(bench)
             before = server.cpu_seconds()
             found = load(server, "create", topic=client.fresh_name("many"), connections=50, seconds=seconds)

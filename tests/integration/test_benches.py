@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from benches import raft_library, rdkafka
-from benches.cells import Cell, codec, data, departures, lives, metadata, quorum, topics
+from benches.cells import Cell, codec, data, departures, lives, metadata, quorum, replicated, topics
 from benches.rows import METADATA, METADATA_OF_TWO_MILLION, rows
 from benches.servers import CEILING, KLAMM, KLAMM_DURABLE, Bench
 
@@ -55,6 +55,7 @@ CELLS: list[tuple[Cell, str, set[str]]] = [
     (topics.commits(1), KLAMM_DURABLE, {"commits/s", "CPU us a commit"}),
     (topics.command(1), KLAMM_DURABLE, {"median ms"}),
     (lives.start, KLAMM_DURABLE, FIGURES_OF_START),
+    (lives.embedded(1, 3), KLAMM, {"Cluster() ms", "first acknowledged record ms", "close ms"}),
     (lives.embedded(1), KLAMM, {"Cluster() ms", "first acknowledged record ms", "close ms"}),
     (
         lives.stalls(MB),
@@ -66,6 +67,23 @@ CELLS: list[tuple[Cell, str, set[str]]] = [
     (quorum.killed_controller(1), KLAMM_DURABLE, {"shortest ms", "median ms", "longest ms"}),
     (quorum.create_one(2, 10), KLAMM_DURABLE, {"p50 ms", "p50 at 10 topics ms"}),
     (quorum.creates(1), KLAMM_DURABLE, {"topics/s", "CPU us a topic, all four"}),
+    (replicated.data(MB, 1), KLAMM, {"GB/s", "M records/s", "CPU-s/GB, all three", "p50 us", "p99 us"}),
+    (
+        replicated.keyed(MB, (4, 50)),
+        KLAMM,
+        {
+            f"{count} producers, {figure}"
+            for count in (4, 50)
+            for figure in ("GB/s", "M records/s", "CPU-s/GB, all three")
+        },
+    ),
+    (replicated.commits(1), KLAMM_DURABLE, {"commits/s", "CPU us a commit, all three"}),
+    (replicated.failover(1), KLAMM_DURABLE, {"shortest ms", "median ms", "longest ms"}),
+    (
+        replicated.resident(6),
+        KLAMM_DURABLE,
+        {"until all are written to s", "resident MB of all three, idle", "resident MB of all three"},
+    ),
     (departures.departures(1000), KLAMM, {f"0.001 M: {figure}" for figure in OF_DEPARTURES}),
     (
         metadata.pause(1000),

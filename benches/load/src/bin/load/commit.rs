@@ -38,6 +38,6 @@ pub fn commit(options: &Options) -> io::Result<String> {
             committed: committed.clone(),
         })
         .collect();
-    run(options.text("address", "127.0.0.1:9092"), options.number("inflight", 5) as usize, committers)?;
+    run(|at| options.address(at), options.number("inflight", 5) as usize, committers)?;
     Ok(format!("\"commits\":{}", committed.get()))
 }

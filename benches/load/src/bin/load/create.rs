@@ -44,6 +44,6 @@ pub fn create(options: &Options) -> io::Result<String> {
             until,
         })
         .collect();
-    run(options.text("address", "127.0.0.1:9092"), options.number("inflight", 1) as usize, creators)?;
+    run(|at| options.address(at), options.number("inflight", 1) as usize, creators)?;
     Ok(format!("\"topics\":{}", created.get()))
 }

@@ -19,7 +19,7 @@ pub fn fetch(options: &Options) -> io::Result<String> {
 
 /// From offset 0 on, over a new connection.
 fn once(options: &Options, wanted: u64) -> io::Result<(u64, i64)> {
-    let mut stream = connect(options.text("address", "127.0.0.1:9092"))?;
+    let mut stream = connect(options.address(0))?;
     let (mut buffer, mut offset, mut bytes, mut records) = (Vec::new(), 0i64, 0u64, 0i64);
     while bytes < wanted {
         let frame = fetch_frame(1, options.text("topic", "bench"), 0, offset, options.number("max", 1 << 20) as i32);

@@ -36,7 +36,7 @@ pub fn idle(options: &Options) -> io::Result<String> {
 fn open(options: &Options, count: u64, connections: &mut Vec<TcpStream>) -> io::Result<()> {
     let (frame, mut buffer) = (api_versions_frame(1), Vec::new());
     while (connections.len() as u64) < count {
-        let mut stream = connect(options.text("address", "127.0.0.1:9092"))?;
+        let mut stream = connect(options.address(0))?;
         send(&mut stream, &frame)?;
         read_frame(&mut stream, &mut buffer)?.ok_or_else(|| io::Error::other("closed by the broker"))?;
         connections.push(stream);

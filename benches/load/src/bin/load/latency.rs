@@ -15,7 +15,7 @@ pub fn latency(options: &Options) -> io::Result<String> {
     let total = rate * options.number("seconds", 10);
     let payload = batch(1, options.number("record", 1024) as usize, now_ms());
     let frame = produce_frame(1, options.text("topic", "bench"), &[0], options.acks(), &payload);
-    let mut writer = connect(options.text("address", "127.0.0.1:9092"))?;
+    let mut writer = connect(options.address(0))?;
     let reader = writer.try_clone()?;
     let start = Instant::now() + Duration::from_millis(5);
     let due = move |index: u64| start + Duration::from_nanos(index * 1_000_000_000 / rate);

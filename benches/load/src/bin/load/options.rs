@@ -13,6 +13,18 @@ impl Options {
         self.0.get(key).map_or(default, String::as_str)
     }
 
+    /// Where the requests of connection `at` go. With several addresses separated by commas, partition `p` is led at
+    /// address `p` modulo their number, and so is what connection `at` writes to.
+    pub fn address(&self, at: usize) -> &str {
+        let addresses = self.text("address", "127.0.0.1:9092");
+        addresses.split(',').nth(at % self.leaders()).unwrap_or(addresses)
+    }
+
+    /// The number of addresses.
+    pub fn leaders(&self) -> usize {
+        self.text("address", "").split(',').count()
+    }
+
     pub fn acks(&self) -> i16 {
         self.text("acks", "-1").parse().unwrap_or_else(|_| usage("acks"))
     }

@@ -1,7 +1,6 @@
 //! Many connections on one thread: with a thread for each, the scheduler would be measured.
 
 use std::io;
-use std::rc::Rc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -14,15 +13,19 @@ pub trait Exchange {
     fn on_answer(&mut self, body: &[u8]) -> io::Result<()>;
 }
 
-/// Runs every exchange on its own connection with `inflight` requests in flight; ends when all have ended.
-pub fn run<E: Exchange + 'static>(address: &str, inflight: usize, exchanges: Vec<E>) -> io::Result<()> {
+/// Runs every exchange on its own connection, to the address of its number, with `inflight` requests in flight; ends when
+/// all have ended.
+pub fn run<'a, E: Exchange + 'static>(
+    address: impl Fn(usize) -> &'a str,
+    inflight: usize,
+    exchanges: Vec<E>,
+) -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_io().build()?;
     let local = LocalSet::new();
-    let address: Rc<str> = address.into();
     local.block_on(&runtime, async {
         let mut tasks = Vec::new();
-        for exchange in exchanges {
-            tasks.push(tokio::task::spawn_local(talk(address.clone(), inflight, exchange)));
+        for (at, exchange) in exchanges.into_iter().enumerate() {
+            tasks.push(tokio::task::spawn_local(talk(address(at).into(), inflight, exchange)));
         }
         for task in tasks {
             task.await.map_err(io::Error::other)??;
@@ -31,7 +34,7 @@ pub fn run<E: Exchange + 'static>(address: &str, inflight: usize, exchanges: Vec
     })
 }
 
-async fn talk<E: Exchange>(address: Rc<str>, inflight: usize, mut exchange: E) -> io::Result<()> {
+async fn talk<E: Exchange>(address: String, inflight: usize, mut exchange: E) -> io::Result<()> {
     let stream = klamm_load::connect(&address)?;
     stream.set_nonblocking(true)?;
     let stream = TcpStream::from_std(stream)?;

@@ -31,7 +31,7 @@ pub fn produce(options: &Options) -> io::Result<String> {
                         .filter(|p| partitions < connections as i32 || *p as u64 % connections == worker)
                         .collect();
                     let own = if own.is_empty() { vec![worker as i32 % partitions] } else { own };
-                    produce_on(options, &own, spread, payload, wanted, acknowledged)
+                    produce_on(options, worker as usize, &own, spread, payload, wanted, acknowledged)
                 })
             })
             .collect();
@@ -51,13 +51,14 @@ pub fn produce(options: &Options) -> io::Result<String> {
 
 fn produce_on(
     options: &Options,
+    worker: usize,
     own: &[i32],
     spread: usize,
     payload: &[u8],
     wanted: u64,
     acknowledged: &AtomicU64,
 ) -> io::Result<()> {
-    let mut writer = connect(options.text("address", "127.0.0.1:9092"))?;
+    let mut writer = connect(options.address(worker))?;
     let mut reader = writer.try_clone()?;
     let spread = spread.min(own.len());
     let (free, slots) = sync_channel::<()>(options.number("inflight", 5) as usize);

@@ -23,7 +23,7 @@ fn exchange(stream: &mut TcpStream, frame: &[u8], buffer: &mut Vec<u8>) -> io::R
 }
 
 pub fn touch(options: &Options) -> io::Result<String> {
-    let mut stream = connect(options.text("address", "127.0.0.1:9092"))?;
+    let mut stream = connect(options.address(0))?;
     let (topic, payload, mut buffer) = (options.text("topic", "bench"), batch(1, 100, now_ms()), Vec::new());
     let partitions: Vec<i32> = (0..options.number("partitions", 1) as i32).collect();
     let ended = || io::Error::other("closed by the broker");

@@ -1,0 +1,196 @@
+"""Three brokers on this machine, replication 3, min ISR 2: what one replica alone does not show."""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from benches import client, clusters
+from benches.cells import GB, Cell, CellError, Figures, load, settle
+from benches.clusters import ClusterServer
+from benches.servers import KAFKA, Bench
+from klamm.admin.quorum import QuorumClient
+
+BROKERS: Final = (1, 2, 3)
+FAILED_OVER: Final = 12
+
+
+def data(size: int, seconds: int) -> Cell:
+    """acks=all: as much as possible into three partitions, one led by each broker; then single records at 1,000/s."""
+
+    def cell(bench: Bench, kind: str) -> Figures:
+        with clusters.replicated(bench, kind) as server:
+            if kind == KAFKA and not bench.quick:
+                _produce(server, GB // 2)
+            settle(bench)
+            figures = _produce(server, size)
+            settle(bench)
+            topic = _topic(server, 1)
+            load(server, "latency", topic=topic, rate=1000, seconds=1)
+            found = load(server, "latency", topic=topic, rate=1000, seconds=seconds)
+            return {**figures, "p50 us": found["p50_us"], "p99 us": found["p99_us"]}
+
+    return cell
+
+
+def keyed(size: int, producers: Sequence[int]) -> Cell:
+    """Ten keyed records of 100 bytes a batch, 20 batches a request; each broker leads a third of 99 partitions."""
+
+    def cell(bench: Bench, kind: str) -> Figures:
+        figures: dict[str, float] = {}
+        with clusters.replicated(bench, kind) as server:
+            if kind == KAFKA and not bench.quick:
+                _keyed(server, GB // 10, producers[0])
+            for count in producers:
+                settle(bench)
+                measured = _keyed(server, size, count)
+                figures |= {f"{count} producers, {figure}": value for figure, value in measured.items()}
+        return figures
+
+    return cell
+
+
+def commits(seconds: int) -> Cell:
+    """50 groups commit single offsets, five in flight each, at one coordinator whose partitions have three replicas."""
+
+    def cell(bench: Bench, kind: str) -> Figures:
+        with clusters.replicated(bench, kind, {"offsets.topic.num.partitions": "1"}) as server:
+            topic = _topic(server, 1)
+            client.until_committed(server.address, "first", topic)
+            address = _coordinator(server)
+            options = {"address": address, "topic": topic, "connections": 50}
+            load(server, "commit", **options, seconds=1 if bench.quick else 5)
+            settle(bench)
+            found, cpu_s = _with_cpu(server, lambda: load(server, "commit", **options, seconds=seconds))
+            return {
+                "commits/s": found["commits"] / found["seconds"],
+                "CPU us a commit, all three": cpu_s / found["commits"] * 1e6,
+            }
+
+    return cell
+
+
+def resident(partitions: int) -> Cell:
+    """Memory: idle, and with so many partitions of three replicas, each written to."""
+
+    def cell(bench: Bench, kind: str) -> Figures:
+        with clusters.replicated(bench, kind) as server:
+            idle = server.resident_mb_of_all()
+            began = time.perf_counter()
+            _topic(server, partitions)
+            return {
+                "until all are written to s": time.perf_counter() - began,
+                "resident MB of all three, idle": idle,
+                "resident MB of all three": server.resident_mb_of_all(),
+            }
+
+    return cell
+
+
+def failover(kills: int) -> Cell:
+    """SIGKILL of the node that is the active controller and leads a third of 12 partitions, so many times.
+
+    Until all 12 have acknowledged a record again, each at the broker that the metadata of the others names.
+    """
+
+    def cell(bench: Bench, kind: str) -> Figures:
+        with clusters.replicated(bench, kind) as server:
+            times_ms = [_kill(server, _topic(server, FAILED_OVER)) for _ in range(kills)]
+        return {
+            "shortest ms": min(times_ms),
+            "median ms": statistics.median(times_ms),
+            "longest ms": max(times_ms),
+        }
+
+    return cell
+
+
+def _kill(server: ClusterServer, topic: str) -> float:
+    with QuorumClient(server.address, is_controller=False) as quorum:
+        active = quorum.describe().leader_id
+    node = next(node for node in server.nodes if node.bootstrap == server.leaders[active - 1])
+    others = ",".join(address for address in server.leaders if address != node.bootstrap)
+    began = time.perf_counter()
+    node.kill()
+    _until_writable(others, topic)
+    taken = time.perf_counter() - began
+    node.start()
+    _until_in_sync(server, topic)
+    return taken * 1000
+
+
+def _until_writable(addresses: str, topic: str) -> None:
+    left, deadline = set(range(FAILED_OVER)), time.monotonic() + client.PATIENCE_S
+    with client.Client(addresses) as connected:
+        while left:
+            if time.monotonic() > deadline:
+                raise CellError(
+                    f"{len(left)} of {FAILED_OVER} partitions were not writable within {client.PATIENCE_S:.0f} s"
+                )
+            leaders = {one.index: one.leader for one in client.topic_admin.topics(connected, [topic])[0].partitions}
+            for partition in list(left):
+                with contextlib.suppress(client.ClientError):
+                    client.produce(connected.broker(leaders[partition]), topic, partition)
+                    left.discard(partition)
+            time.sleep(client.POLL_S)
+
+
+def _until_in_sync(server: ClusterServer, topic: str) -> None:
+    deadline = time.monotonic() + client.PATIENCE_S
+    while True:
+        with contextlib.suppress(client.ClientError), client.Client(",".join(server.leaders)) as connected:
+            [found] = client.topic_admin.topics(connected, [topic])
+            if all(len(one.isr) == len(BROKERS) for one in found.partitions):
+                break
+        if time.monotonic() > deadline:
+            raise CellError(f"a node that returned was not in sync within {client.PATIENCE_S:.0f} s")
+        time.sleep(0.05)
+
+
+def _topic(server: ClusterServer, partitions: int) -> str:
+    """A new topic of three replicas. Partition `p` is led by the broker at `leaders[p % 3]`."""
+    name = client.fresh_name("bench")
+    rotated = [BROKERS[at:] + BROKERS[:at] for at in range(len(BROKERS))]
+    client.create_assigned(server.address, name, {at: rotated[at % len(BROKERS)] for at in range(partitions)})
+    for at, address in enumerate(server.leaders[:partitions]):
+        client.until_acknowledged(address, name, range(at, partitions, len(BROKERS)))
+    return name
+
+
+def _produce(server: ClusterServer, size: int) -> dict[str, float]:
+    topic = _topic(server, len(BROKERS))
+    return _rates(server, "produce", topic, size, connections=len(BROKERS), partitions=len(BROKERS))
+
+
+def _keyed(server: ClusterServer, size: int, connections: int) -> dict[str, float]:
+    return _rates(server, "keyed", _topic(server, 99), size, connections=connections, partitions=99)
+
+
+def _rates(server: ClusterServer, mode: str, topic: str, size: int, **options: int) -> dict[str, float]:
+    """What the load measured; the topic is deleted after it."""
+    address = ",".join(server.leaders)
+    found, cpu_s = _with_cpu(server, lambda: load(server, mode, address=address, topic=topic, bytes=size, **options))
+    client.delete(server.address, topic)
+    gigabytes = found["bytes"] / GB
+    return {
+        "GB/s": gigabytes / found["seconds"],
+        "M records/s": found["records"] / found["seconds"] / 1e6,
+        "CPU-s/GB, all three": cpu_s / gigabytes,
+    }
+
+
+def _with_cpu(server: ClusterServer, work: Callable[[], Mapping[str, float]]) -> tuple[Mapping[str, float], float]:
+    """What the work returns, and the processor time of all nodes meanwhile, in seconds."""
+    before = server.cpu_seconds()
+    found = work()
+    return found, server.cpu_seconds() - before
+
+
+def _coordinator(server: ClusterServer) -> str:
+    """The broker that leads the only partition of the offsets topic."""
+    with client.Client(server.address) as connected:
+        [topic] = client.topic_admin.topics(connected, ["__consumer_offsets"])
+    return server.leaders[topic.partitions[0].leader - 1]

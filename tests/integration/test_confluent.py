@@ -58,7 +58,7 @@ def consume(bootstrap: str, partitions: list[TopicPartition], count: int, **sett
     found: list[Message] = []
     try:
         while len(found) < count:
-            message = consumer.poll(10)
+            message = consumer.poll(60)
             assert message is not None, f"{len(found)} of {count} records came"
             assert message.error() is None, message.error()
             found.append(message)
@@ -122,14 +122,14 @@ def test_seek_and_offsets_by_time(bootstrap: str, topic: str, admin: AdminClient
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "seeker"})
     try:
         asked = TopicPartition(topic, 0, HOUR_AGO_MS + 41_500)
-        assert consumer.offsets_for_times([asked], timeout=10)[0].offset == 42
+        assert consumer.offsets_for_times([asked], timeout=60)[0].offset == 42
         late = TopicPartition(topic, 0, HOUR_AGO_MS + 1_000_000_000)
-        assert consumer.offsets_for_times([late], timeout=10)[0].offset == OFFSET_END
-        assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10) == (0, 100)
+        assert consumer.offsets_for_times([late], timeout=60)[0].offset == OFFSET_END
+        assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=60) == (0, 100)
         consumer.assign([TopicPartition(topic, 0, 90)])
-        assert consumer.poll(10).value() == b"90"
+        assert consumer.poll(60).value() == b"90"
         consumer.seek(TopicPartition(topic, 0, 7))
-        assert consumer.poll(10).value() == b"7"
+        assert consumer.poll(60).value() == b"7"
     finally:
         consumer.close()
     specials = {OffsetSpec.earliest(): 0, OffsetSpec.latest(): 100, OffsetSpec.max_timestamp(): 99}
@@ -202,10 +202,10 @@ def test_admin_creates_describes_grows_and_deletes(bootstrap: str, admin: AdminC
     topic = name("topic")
     dry = admin.create_topics([NewTopic(topic, 3, 1)], validate_only=True)
     dry[topic].result()
-    assert topic not in admin.list_topics(timeout=10).topics, "validate_only creates nothing"
+    assert topic not in admin.list_topics(timeout=60).topics, "validate_only creates nothing"
     admin.create_topics([NewTopic(topic, 3, 1, config={"retention.ms": "1000"})])[topic].result()
     assert failure(admin.create_topics([NewTopic(topic, 1, 1)])[topic]).code() == KafkaError.TOPIC_ALREADY_EXISTS
-    metadata = admin.list_topics(topic, timeout=10).topics[topic]
+    metadata = admin.list_topics(topic, timeout=60).topics[topic]
     assert sorted(metadata.partitions) == [0, 1, 2]
     assert all(p.leader == 1 and p.replicas == [1] and p.isrs == [1] for p in metadata.partitions.values())
     admin.create_partitions([NewPartitions(topic, 5)])[topic].result()
@@ -275,7 +275,7 @@ def test_auto_creation(bootstrap: str, name: Name) -> None:
 
 
 def test_describe_cluster(admin: AdminClient) -> None:
-    cluster = admin.describe_cluster(request_timeout=10).result()
+    cluster = admin.describe_cluster(request_timeout=60).result()
     assert cluster.controller.id == 1
     assert [n.id for n in cluster.nodes] == [1]
     assert len(cluster.cluster_id) == 22

@@ -38,7 +38,7 @@ def test_validate_only_changes_nothing(admin: AdminClient, topic: str, name: Nam
     admin.create_partitions([NewPartitions(topic, 5)], validate_only=True)[topic].result()
     wish = change(topic, "retention.ms", "1000")
     admin.incremental_alter_configs([wish], validate_only=True)[wish].result()
-    topics = admin.list_topics(timeout=10).topics
+    topics = admin.list_topics(timeout=60).topics
     assert absent not in topics
     assert len(topics[topic].partitions) == 1
     resource = ConfigResource(ResourceType.TOPIC, topic)
@@ -63,7 +63,7 @@ def test_what_is_not_there_is_named_so(admin: AdminClient, name: Name) -> None:
     assert refusal(admin.describe_configs([resource])[resource]) == unknown
     wish = change(absent, "retention.ms", "1000")
     assert refusal(admin.incremental_alter_configs([wish])[wish]) == unknown
-    assert absent not in admin.list_topics(timeout=10).topics, "asking admins create nothing"
+    assert absent not in admin.list_topics(timeout=60).topics, "asking admins create nothing"
 
 
 def test_topics_are_described_by_leader_and_replicas(admin: AdminClient, topic: str) -> None:

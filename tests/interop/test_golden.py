@@ -85,7 +85,7 @@ def test_group_offsets(node: NodeProcess) -> None:
 
 def test_metadata(node: NodeProcess) -> None:
     admin = AdminClient({"bootstrap.servers": node.bootstrap})
-    metadata = admin.list_topics(timeout=10)
+    metadata = admin.list_topics(timeout=60)
     assert metadata.cluster_id == EXPECTED["cluster_id"]
     assert "deleted" not in metadata.topics
     for topic, count in EXPECTED["partitions"].items():

@@ -22,7 +22,7 @@ BROKER = 100
 
 
 class DynamicQuorum:
-    """Controllers from 1 on: the first is formatted as the only voter, the others join later. A broker if wanted.
+    """Controllers from 1 on, and a broker if wanted. The first that starts is formatted as the only voter; others join.
 
     `settings` are all controllers'.
     """
@@ -36,6 +36,7 @@ class DynamicQuorum:
     ) -> None:
         folder.mkdir()
         self.cluster_id = random_cluster_id()
+        self._has_begun = False
         ports = {node_id: free_port() for node_id in range(1, count + 1)}
         self.servers = ",".join(f"{HOST}:{port}" for port in ports.values())
         self.controllers = {
@@ -76,7 +77,7 @@ class DynamicQuorum:
         """Format where that was not done, and start."""
         node = self.controllers[node_id]
         if not (node.data / "meta.properties").exists():
-            first = node_id == 1
+            first, self._has_begun = not self._has_begun, True
             request = FormatRequest(self.cluster_id, standalone=first, no_initial_controllers=not first)
             format_storage(checked(read_file(node.file)), request)
         node.start(request=VERSIONS)

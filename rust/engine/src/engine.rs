@@ -136,6 +136,9 @@ impl Engine {
         self.replicas.logs().reconfigure(manager_config(&settings));
         self.replicas.set_settings(settings);
         self.set_cordoned();
+        if let Some(fetchers) = &*self.fetchers.lock() {
+            fetchers.reconfigure();
+        }
     }
 
     fn set_cordoned(&self) {
@@ -233,6 +236,7 @@ impl Engine {
         self.server.finish();
         let deadline = Instant::now() + LAST_ANSWERS;
         while self.server.connection_count() > 0 && Instant::now() < deadline {
+            self.server.refuse_queued();
             std::thread::sleep(Duration::from_millis(1));
         }
         self.server.close();

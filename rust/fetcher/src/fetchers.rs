@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -39,6 +40,10 @@ impl Environment {
         self.replicas.settings().number(name)
     }
 
+    fn fetchers_per_leader(&self) -> u64 {
+        u64::try_from(self.setting("num.replica.fetchers")).unwrap_or(1).max(1)
+    }
+
     pub fn report(&self, message: String) {
         (self.options.report)(message);
     }
@@ -71,6 +76,7 @@ pub struct Fetchers {
 struct Shared {
     own: Weak<Shared>,
     environment: Arc<Environment>,
+    fetchers_per_leader: AtomicU64,
     assigned: Mutex<Assigned>,
     wake: Notify,
 }
@@ -96,6 +102,7 @@ impl Fetchers {
         let environment = Arc::new(Environment { replicas, runtime, options, security });
         let shared = Arc::new_cyclic(|own| Shared {
             own: own.clone(),
+            fetchers_per_leader: AtomicU64::new(environment.fetchers_per_leader()),
             environment,
             assigned: Mutex::default(),
             wake: Notify::new(),
@@ -114,6 +121,14 @@ impl Fetchers {
             runtime.spawn(check_lag(replicas.clone())).abort_handle(),
         ];
         Self { shared, tasks }
+    }
+
+    /// The configuration changed: moves partitions if there are to be more or fewer fetchers for each leader.
+    pub fn reconfigure(&self) {
+        let count = self.shared.environment.fetchers_per_leader();
+        if self.shared.fetchers_per_leader.swap(count, Ordering::Relaxed) != count {
+            self.shared.assign(self.shared.environment.replicas.opened());
+        }
     }
 }
 
@@ -165,9 +180,8 @@ impl Shared {
     }
 
     fn fetcher_of(&self, key: Key) -> u64 {
-        let count = u64::try_from(self.environment.setting("num.replica.fetchers")).unwrap_or(1).max(1);
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);
-        hasher.finish() % count
+        hasher.finish() % self.fetchers_per_leader.load(Ordering::Relaxed)
     }
 }

@@ -249,6 +249,16 @@ impl EventQueue {
         inner.high.len() + inner.normal.len()
     }
 
+    /// Takes all queued requests, and leaves the other events.
+    pub fn take_requests(&self) -> Vec<Box<Request>> {
+        let mut inner = self.inner.lock();
+        let (high, normal) = (std::mem::take(&mut inner.high), std::mem::take(&mut inner.normal));
+        let waiting = std::mem::take(&mut inner.waiting);
+        drop(inner);
+        waiting.into_iter().for_each(Waker::wake);
+        high.into_iter().chain(normal).collect()
+    }
+
     fn signal(&self, inner: &mut Inner) {
         if !inner.signalled {
             inner.signalled = true;

@@ -185,6 +185,12 @@ impl Server {
         links.iter().for_each(|link| link.wake());
     }
 
+    /// Closes the connections whose requests are still queued, because nobody takes them any more.
+    pub fn refuse_queued(&self) {
+        let queued = self.core.events.take_requests();
+        self.answer_all(queued.into_iter().map(|request| (request.handle, Reply::Close)));
+    }
+
     /// Closes a connection, whatever it is doing; `false` if it is closed already.
     pub fn close_connection(&self, id: u64) -> bool {
         self.core.link(id).map(|link| link.ask_to_close()).is_some()

@@ -155,6 +155,21 @@ fn closing_the_server_closes_everything() {
 }
 
 #[test]
+fn a_connection_whose_request_nobody_takes_is_closed() {
+    let fixture = Fixture::new();
+    let (mut queued, mut taken) = (fixture.client(), fixture.client());
+    taken.send(LEAVE_GROUP, 4, 1, b"leave");
+    let request = fixture.request();
+    queued.send(LEAVE_GROUP, 4, 2, b"leave");
+    fixture.wait_until(|| fixture.server.events().request_count() == 1);
+    fixture.server.finish();
+    fixture.server.refuse_queued();
+    assert!(queued.is_closed());
+    assert!(fixture.server.answer(request.handle, Reply::Body(Bytes::new())));
+    assert_eq!(taken.receive().0, 1);
+}
+
+#[test]
 fn finishing_answers_what_was_taken() {
     let fixture = Fixture::new();
     let (mut reader, mut writer, mut asking) = (fixture.client(), fixture.client(), fixture.client());

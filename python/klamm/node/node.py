@@ -40,7 +40,6 @@ from klamm.node.metadata import Metadata
 from klamm.node.publishing import Publisher
 from klamm.node.requests.dispatch import Dispatcher
 from klamm.node.requests.handlers import Handlers
-from klamm.protocol.api_key import ApiKey
 from klamm.protocol.features import SUPPORTED_FEATURES
 from klamm.protocol.messages.registration import ControllerRegistrationRequest, Listener, supported
 from klamm.protocol.principal import ANONYMOUS, Principal
@@ -304,8 +303,8 @@ class Node:
     def _on_event(self, event: EngineEvent) -> None:
         match event:
             case RequestEvent():
-                if event.on_controller and event.api_key == ApiKey.BROKER_HEARTBEAT and self._broker_probes is not None:
-                    self._broker_probes.on_heartbeat(event.connection_id, event.body)
+                if event.on_controller and self._broker_probes is not None:
+                    self._broker_probes.on_request(event)
                 self._dispatcher.dispatch(event.handle, _context_of(event), event.body)
             case CommitEvent():
                 self._dispatcher.commit(event.handle, event.address, event.request)

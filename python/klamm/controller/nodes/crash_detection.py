@@ -1,4 +1,5 @@
-"""Finds brokers that have crashed before their session ends, by evidence: a lost connection and two refused probes.
+"""Finds brokers that have crashed before their session ends, by evidence: a lost connection and two refused probes, or
+a lost connection and a new process that holds the log directories.
 
 A broker keeps a connection to the active controller for its heartbeats. When its process ends, the connection closes
 and its listener refuses new ones; a broker that is only slow, or cut off, does neither. The evidence never comes from
@@ -40,6 +41,8 @@ class Crashed(NamedTuple):
 
     broker_id: int
     broker_epoch: int
+    has_returned: bool = False
+    """The evidence is its next process."""
 
 
 Effect = Probe | Crashed
@@ -112,6 +115,13 @@ class BrokerCrashDetection:
             return []
         broker.refusals = 0
         return self._probe(broker_id, broker)
+
+    def on_returned(self, broker_id: int) -> list[Effect]:
+        """A new incarnation with the same log directories registers. One process at a time can lock them."""
+        broker = self._brokers.get(broker_id)
+        if broker is None or not self._is_active or self._is_connected(broker_id, broker.epoch):
+            return []
+        return [Crashed(broker_id, broker.epoch, has_returned=True)]
 
     def _drop(self, connection_id: int) -> tuple[int, int] | None:
         """Forget a connection; the broker and the epoch of its last heartbeat."""

@@ -7,9 +7,14 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from klamm.controller.nodes.crash_detection import BrokerCrashDetection, Crashed, Effect, Probe, ProbeOutcome
+from klamm.protocol.api_key import ApiKey
+from klamm.protocol.errors import MalformedRequest
+from klamm.protocol.messages.registration import BrokerRegistrationRequest
+from klamm.protocol.wire import codec
 
 if TYPE_CHECKING:
     from klamm._engine.metadata import BrokerInfo, Image
+    from klamm._engine.node import RequestEvent
     from klamm.controller.driver import ControllerDriver
 
 log = logging.getLogger("klamm.node.broker_probes")
@@ -27,6 +32,7 @@ class BrokerProbes:
         self._node_id, self._controller, self._listener = node_id, controller, inter_broker_listener
         self._detection = BrokerCrashDetection()
         self._addresses: dict[int, tuple[str, int]] = {}
+        self._brokers: dict[int, BrokerInfo] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self._slots = asyncio.Semaphore(PROBES_AT_ONCE)
@@ -35,14 +41,33 @@ class BrokerProbes:
         """A newer image was applied."""
         brokers = [found for each in image.broker_ids() if (found := image.broker(each)) is not None]
         unfenced = {each.id: each.epoch for each in brokers if not each.fenced and each.id != self._node_id}
+        self._brokers = {each.id: each for each in brokers}
         self._addresses = {each.id: self._address_of(each) for each in brokers if each.endpoints}
         self._carry_out(self._detection.on_brokers(unfenced, is_active=self._controller.epoch is not None))
 
-    def on_heartbeat(self, connection_id: int, body: bytes) -> None:
-        """A BrokerHeartbeat, undecoded, came on this connection."""
+    def on_request(self, request: RequestEvent) -> None:
+        """A request to this controller, which is answered elsewhere."""
+        if request.api_key == ApiKey.BROKER_HEARTBEAT:
+            self._on_heartbeat(request.connection_id, request.body)
+        elif request.api_key == ApiKey.BROKER_REGISTRATION:
+            self._on_registration(request.api_version, request.body)
+
+    def _on_heartbeat(self, connection_id: int, body: bytes) -> None:
         if len(body) >= HEARTBEAT_SENDER_BYTES:  # its first fields in every version: broker id and epoch
             broker_id, epoch = int.from_bytes(body[:4], signed=True), int.from_bytes(body[4:12], signed=True)
             self._detection.on_heartbeat(connection_id, broker_id, epoch)
+
+    def _on_registration(self, api_version: int, body: bytes) -> None:
+        broker = self._brokers.get(int.from_bytes(body[:4], signed=True))
+        if broker is None or broker.fenced:
+            return
+        try:
+            request = codec.read(BrokerRegistrationRequest, api_version, body)
+        except MalformedRequest:
+            return
+        has_its_dirs = bool(broker.log_dirs) and set(request.log_dirs) == set(broker.log_dirs)
+        if has_its_dirs and request.incarnation_id != broker.incarnation_id:
+            self._carry_out(self._detection.on_returned(broker.id))
 
     def on_closed(self, connection_id: int) -> None:
         """A connection was closed."""
@@ -69,7 +94,10 @@ class BrokerProbes:
                     self._tasks.add(task)
                     task.add_done_callback(self._tasks.discard)
                 case Crashed() if self._controller.epoch is not None:
-                    log.warning("broker %d has crashed: its listener refuses connections", effect.broker_id)
+                    evidence = (
+                        "its next process registers" if effect.has_returned else "its listener refuses connections"
+                    )
+                    log.warning("broker %d has crashed: %s", effect.broker_id, evidence)
                     self._controller.on_broker_crashed(effect.broker_id, effect.broker_epoch)
 
     async def _probe(self, probe: Probe) -> None:

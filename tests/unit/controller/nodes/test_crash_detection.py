@@ -57,6 +57,22 @@ def test_connections_of_others_say_nothing() -> None:
     assert watching().on_closed(55) == []
 
 
+def test_a_process_that_holds_the_directories_of_one_without_a_connection_is_its_next() -> None:
+    made = watching()
+    assert made.on_returned(1) == [], "the broker is connected: this is a copy of its folder"
+    made.on_closed(CONNECTION)
+    assert made.on_returned(1) == [Crashed(1, EPOCH, has_returned=True)]
+    assert made.on_returned(2) == []
+    made.on_heartbeat(CONNECTION + 1, 1, EPOCH)
+    assert made.on_returned(1) == []
+
+
+def test_a_controller_that_is_not_active_ends_no_session_for_a_process_that_returns() -> None:
+    made = watching(is_active=False)
+    made.on_closed(CONNECTION)
+    assert made.on_returned(1) == []
+
+
 def test_a_listener_that_never_answered_this_controller_does_not_count() -> None:
     made = watching(answers=_R)
     assert made.on_closed(CONNECTION) == []

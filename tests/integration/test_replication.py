@@ -11,7 +11,10 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from confluent_kafka.admin import AdminClient
 
 from klamm import Cluster
+from klamm.admin import configs
+from klamm.admin.client import Client
 from klamm.embedded.cluster import Broker
+from klamm.node.node import Node
 from tests.support.waiting import wait_until
 
 RF = 3
@@ -61,6 +64,16 @@ def described(cluster: Cluster, topic: str, partition: int) -> Any:
     topic_id = image.topic_id(topic)
     assert topic_id is not None
     return image.partition(topic_id, partition)
+
+
+def coordinator(cluster: Cluster, group: str) -> Broker:
+    async def find() -> Node | None:
+        return cluster._coordinator_of(group)
+
+    node = cluster.run(find())
+    assert node is not None
+    node_id = node.config.node_id
+    return next(broker for broker in cluster.brokers if broker.id == node_id)
 
 
 def values(cluster: Cluster, topic: str) -> list[bytes | None]:
@@ -123,8 +136,7 @@ def test_a_group_keeps_its_offsets_when_its_coordinator_is_killed(cluster: Clust
         assert message.error() is None
     consumer.commit(message=message, asynchronous=False)
     consumer.close()
-    coordinator = cluster._coordinator_of("g").config.node_id
-    next(broker for broker in cluster.brokers if broker.id == coordinator).kill()
+    coordinator(cluster, "g").kill()
     consumer = Consumer(settings)
     consumer.subscribe(["t"])
     message = consumer.poll(20)
@@ -132,6 +144,35 @@ def test_a_group_keeps_its_offsets_when_its_coordinator_is_killed(cluster: Clust
     assert message.error() is None
     assert message.value() == b"4"
     consumer.close()
+
+
+def test_records_and_offsets_are_shown_at_once_after_a_failure(cluster: Cluster) -> None:
+    cluster.create_topic("t", replication_factor=RF)
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g", "enable.auto.commit": False}
+    consumer = Consumer(settings)
+    for count in range(1, 4):
+        produce(cluster, "t", numbers(count - 1, 1))
+        consumer.commit(offsets=[TopicPartition("t", 0, count)], asynchronous=False)
+        killed = [leader(cluster, "t"), coordinator(cluster, "g")]
+        killed[0].kill()
+        assert values(cluster, "t") == numbers(0, count)
+        killed[0].start()
+        wait_until(lambda: isr(cluster, "t") == {1, 2, 3})
+        killed[1].kill()
+        assert set(cluster.committed("g").values()) == {count}
+        killed[1].start()
+        wait_until(lambda: isr(cluster, "t") == {1, 2, 3})
+    consumer.close()
+
+
+def test_the_number_of_fetchers_is_changed_while_records_are_written(cluster: Cluster) -> None:
+    cluster.create_topic("t", 12, replication_factor=RF)
+    for written, fetchers in enumerate((2, 4, 2, 1)):
+        with Client(cluster.bootstrap_servers) as client:
+            configs.alter(client, "broker", "", {"num.replica.fetchers": str(fetchers)})
+        produce(cluster, "t", numbers(written * 100, 100))
+        assert len(values(cluster, "t")) == (written + 1) * 100
+    assert all(isr(cluster, "t", index) == {1, 2, 3} for index in range(12))
 
 
 def test_records_are_deleted_on_all_live_replicas_before_the_answer(cluster: Cluster) -> None:

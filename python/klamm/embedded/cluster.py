@@ -10,8 +10,9 @@ import logging
 import os
 import time
 import weakref
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar
@@ -35,12 +36,13 @@ from klamm.protocol.messages.topics import (
 from klamm.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from klamm.protocol.messages.group_messages import FetchedGroup
+    from klamm.protocol.messages.group_messages import FetchedGroup, FetchedTopic
     from klamm.protocol.messages.topics import CreateTopicsRequest
 
 T = TypeVar("T")
 
 START_TIMEOUT_S = 30.0
+ELECTION_TIMEOUT_S = 10.0
 READ_BYTES = 4 << 20
 HEARD_POLL_S = 0.001
 
@@ -127,6 +129,18 @@ class Controller(_ClusterNode):
 def _client_address(node: Node) -> tuple[str, int]:
     controllers = node.config.controller_listener_names
     return next(address for name, address in node.listeners.items() if name not in controllers)
+
+
+async def _when_elected(ask: Callable[[], Awaitable[T]]) -> T:
+    """The answer, which is asked for again while an election is under way. Raises KafkaError."""
+    end = time.monotonic() + ELECTION_TIMEOUT_S
+    while True:
+        try:
+            return await ask()
+        except KafkaError as error:
+            if not error.code.is_retriable or time.monotonic() > end:
+                raise
+        await asyncio.sleep(HEARD_POLL_S)
 
 
 class Cluster:
@@ -286,7 +300,8 @@ class Cluster:
     ) -> list[StoredRecord]:
         """The records of a topic below the high watermark, partition by partition, in offset order. Raises KafkaError.
 
-        `read_committed` leaves out what aborted transactions wrote, and ends where an open one begins.
+        `read_committed` leaves out what aborted transactions wrote, and ends where an open one begins. After a failure,
+        it waits until the next leader of a partition knows what was acknowledged.
         """
         if isolation_level not in ("read_uncommitted", "read_committed"):
             text = f"isolation_level is '{isolation_level}': it has to be read_uncommitted or read_committed"
@@ -301,7 +316,8 @@ class Cluster:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
         indexes = range(count) if partition is None else [partition]
         with self._until_closed():
-            rows = [(index, self._rows_of(topic_id, index)) for index in indexes]
+            leaders = self.run(self._leaders_of(topic_id, indexes))
+            rows = [(index, self._rows_of(leader, topic_id, index, end)) for index, (leader, end) in leaders.items()]
             if isolation_level == "read_committed":
                 rows = [(index, iter(read_committed(found))) for index, found in rows]
             return [
@@ -311,15 +327,23 @@ class Cluster:
                 if not is_control
             ]
 
-    def _rows_of(self, topic_id: bytes, partition: int) -> Iterator[Row]:
-        engine = self._leader_of(topic_id, partition).engine
-        end, offset = engine.high_watermark(topic_id, partition), 0
+    def _rows_of(self, leader: Node, topic_id: bytes, partition: int, end: int) -> Iterator[Row]:
+        offset = 0
         while offset < end:
-            following, rows = engine.read_records(topic_id, partition, offset, READ_BYTES)
+            following, rows = leader.engine.read_records(topic_id, partition, offset, READ_BYTES)
             if following == offset:
                 return
             yield from (row for row in rows if row[0] < end)
             offset = following
+
+    async def _leaders_of(self, topic_id: bytes, partitions: Sequence[int]) -> dict[int, tuple[Node, int]]:
+        """The leader of each partition, and the high watermark there."""
+
+        async def find(partition: int) -> tuple[Node, int]:
+            leader = self._leader_of(topic_id, partition)
+            return leader, leader.engine.high_watermark(topic_id, partition)
+
+        return {partition: await _when_elected(partial(find, partition)) for partition in partitions}
 
     def _leader_of(self, topic_id: bytes, partition: int) -> Node:
         """The node that leads a partition. Raises KafkaError."""
@@ -330,18 +354,21 @@ class Cluster:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, text)
         return node
 
-    def _coordinator_of(self, group: str) -> Node:
-        """The node that coordinates a group. Raises KafkaError."""
+    def _coordinator_of(self, group: str) -> Node | None:
+        """The node that coordinates a group; None while no group ever committed. Raises KafkaError."""
         node = self._node
         topic_id = node.image.topic_id(GROUPS_TOPIC)
-        return node if topic_id is None else self._leader_of(topic_id, node.groups.partition_for(group))
+        return None if topic_id is None else self._leader_of(topic_id, node.groups.partition_for(group))
 
     def committed(self, group: str) -> dict[TopicPartition, int]:
-        """The committed offsets of a group."""
-        fetched = self.run(self._offsets_of(group))
+        """The committed offsets of a group. Raises KafkaError.
+
+        After a failure it waits until the next coordinator has loaded them.
+        """
+        fetched = self.run(_when_elected(partial(self._offsets_of, group)))
         return {
             TopicPartition(topic.name, partition.partition_index): partition.committed_offset
-            for topic in fetched.topics
+            for topic in fetched
             for partition in topic.partitions
         }
 
@@ -350,10 +377,16 @@ class Cluster:
         self._check_open()
         return self._node.counters()
 
-    async def _offsets_of(self, group: str) -> FetchedGroup:
+    async def _offsets_of(self, group: str) -> tuple[FetchedTopic, ...]:
+        coordinator = self._coordinator_of(group)
+        if coordinator is None:
+            return ()
         fetched: asyncio.Future[FetchedGroup] = asyncio.get_running_loop().create_future()
-        self._coordinator_of(group).groups.offset_fetch(FetchGroup(group, None), into(fetched), require_stable=False)
-        return await fetched
+        coordinator.groups.offset_fetch(FetchGroup(group, None), into(fetched), require_stable=False)
+        answer = await fetched
+        if answer.error_code != ErrorCode.NONE:
+            raise KafkaError(ErrorCode(answer.error_code), f"the committed offsets of group '{group}' cannot be read")
+        return answer.topics
 
     def _image(self) -> Image:
         self._check_open()

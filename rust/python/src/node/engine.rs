@@ -12,7 +12,7 @@ use klamm_engine::engine::Engine as NodeEngine;
 use klamm_net::{Event, ListenerLimits, Reply, SupportedFeatures};
 use klamm_records::control::control_kind;
 use klamm_records::{BatchBuilder, BatchFields, Codec, Compression, RecordsError, batches, records};
-use klamm_replica::{Size, Unassigned};
+use klamm_replica::{OffsetQuery, Size, Unassigned};
 use klamm_wire::api_versions::ApiRange;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -227,8 +227,16 @@ impl Engine {
     }
 
     fn high_watermark(&self, py: Python<'_>, topic_id: &Bound<'_, PyAny>, partition: i32) -> PyResult<i64> {
-        use klamm_log::LogOwner;
-        Ok(self.partition(py, topic_id, partition)?.high_watermark())
+        const LATEST: i64 = -1;
+        let query = OffsetQuery {
+            timestamp: LATEST,
+            current_leader_epoch: -1,
+            read_committed: Some(false),
+            only_from_leader: true,
+        };
+        let partition = self.partition(py, topic_id, partition)?;
+        let found = py.detach(|| partition.find_offset(&query)).map_err(|code| self.refused(py, code, None))?;
+        Ok(found.offset)
     }
 
     fn producers(&self, py: Python<'_>, topic_id: &Bound<'_, PyAny>, partition: i32) -> PyResult<Vec<ProducerRow>> {

@@ -8,7 +8,6 @@ import contextlib
 import os
 import random
 import signal
-import sys
 import threading
 import time
 from collections import defaultdict
@@ -22,12 +21,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from klamm.admin import reassignments
 from klamm.admin.client import Client
-from klamm.cli.cluster.cluster_folder import ClusterFolder, NodeFolder
+from klamm.cli.cluster.cluster_folder import NodeFolder
 from klamm.client import ClientError
 from klamm.protocol.topic_partition import TopicPartition as Place
+from tests.support.broker_processes import BrokerProcess, created
 from tests.support.log_history import LogHistory
-from tests.support.node_process import NodeProcess
-from tests.support.ports import free_port
 from tests.support.proxy import HOST, Proxy
 from tests.support.waiting import wait_until
 
@@ -50,28 +48,21 @@ CONFIG: Final = {
 }
 
 
-class Node(NodeProcess):
-    """A node of the folder."""
+class Node(BrokerProcess):
+    """A node that clients and followers reach through a proxy."""
 
     def __init__(self, files: NodeFolder) -> None:
-        super().__init__(files.path, port=files.config().client_listeners[0].port)
-        self._file = files.properties
+        super().__init__(files)
         self.proxy = Proxy(self.port)
-        with self._file.open("a") as file:
-            file.write(f"advertised.listeners=PLAINTEXT://{HOST}:{self.proxy.port}\n")
-
-    def command(self) -> list[str]:
-        return [sys.executable, "-m", "klamm", "start", str(self._file)]
+        self.advertise(HOST, self.proxy.port)
 
 
 class Nodes:
     """The processes, and what is done to them. Each fault ends before the test does."""
 
     def __init__(self, folder: Path, rng: random.Random) -> None:
-        cluster = ClusterFolder(folder)
-        cluster.create(NODES, None, free_port(*(10 * n + m for n in range(NODES) for m in (0, 1) if n + m)), CONFIG)
         self._rng = rng
-        self.all = [Node(files) for files in cluster.nodes()]
+        self.all = [Node(files) for files in created(folder, NODES, CONFIG)]
         self.bootstrap = ",".join(f"{HOST}:{node.proxy.port}" for node in self.all)
         self.said: list[str] = []
         for node in self.all:

@@ -1,27 +1,36 @@
-"""`python -m tests.suites FOLDER [NAME...]`: the clients' own suites against klamm, beside what Apache Kafka passes.
+"""`python -m tests.suites FOLDER [NAME...] [--brokers N]`: the clients' own suites against klamm.
+
+Each is held against what Apache Kafka passes. With several brokers, topics have three replicas and a min ISR of 2.
 
 FOLDER holds the runners: `NAME.sh HOST:PORT` prints `FAIL test ...` for every failing test and last `NAME: P passed,
 F failed, S skipped`; lines `# BROKER: key=value` in it are settings that the node is started with. Each suite gets a
-fresh node. What may fail, and why, is in exceptions.toml; the exit code is 0 when nothing else does.
+fresh node, or fresh nodes. What may fail, and why, is in exceptions.toml; the exit code is 0 when nothing else does.
 """
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import os
 import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from tests.suites import exceptions
 from tests.suites.exceptions import APACHE_KAFKA, Excused, Outcome
-from tests.support.node_process import NodeProcess
+from tests.support.broker_processes import BrokerProcess, created
+from tests.support.node_process import METADATA, NodeProcess
 from tests.support.ports import free_port
+from tests.support.waiting import wait_until
 
 SUITE_SECONDS_MAX: Final = 3600
+START_S: Final = 60.0
+REPLICATED: Final = {"default.replication.factor": "3", "min.insync.replicas": "2"}
 
 LEFT_OUT: Final = {"librdkafka": {"group.consumer.min.heartbeat.interval.ms": "500"}}
 """What a runner does not say: Apache Kafka 4.3.1 too refuses a heartbeat interval of 500 ms below its own minimum."""
@@ -56,14 +65,30 @@ def settings(script: str) -> dict[str, str]:
     return dict(re.findall(r"^# BROKER: ([^=\s]+)=(.*)$", script, re.MULTILINE))
 
 
-def run(suite: Suite, folder: Path) -> list[str]:
-    """The lines of a suite's run against a fresh node; everything it prints goes through."""
+@contextlib.contextmanager
+def serving(suite: Suite, folder: Path, brokers: int) -> Iterator[str]:
+    """The address of a fresh node, or of one of several. The suites compare it with what they are told."""
+    if brokers == 1:
+        port = free_port()
+        own = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+        with NodeProcess(folder / suite.name, port=port, overrides=own | suite.settings) as node:
+            yield node.bootstrap
+        return
+    with contextlib.ExitStack() as stack:
+        nodes = [BrokerProcess(files) for files in created(folder / suite.name, brokers, REPLICATED | suite.settings)]
+        for node in nodes:
+            node.advertise("127.0.0.1", node.port)
+            node.launch()
+            stack.callback(node.kill)
+        wait_until(lambda: all(node.answers(METADATA) for node in nodes), bound_s=START_S)
+        yield nodes[0].bootstrap
+
+
+def run(suite: Suite, folder: Path, brokers: int) -> list[str]:
+    """The lines of a suite's run; everything it prints goes through."""
     lines: list[str] = []
-    port = free_port()
-    # The suites know their broker by this address, and compare it with what they are told.
-    own = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
-    with NodeProcess(folder / suite.name, port=port, overrides=own | suite.settings) as node:
-        command = ["bash", str(suite.script), node.bootstrap]
+    with serving(suite, folder, brokers) as address:
+        command = ["bash", str(suite.script), address]
         environment = (PATIENCE if suite.name == "librdkafka" else {}) | os.environ
         with subprocess.Popen(
             command, stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL, env=environment
@@ -95,14 +120,16 @@ def report(outcomes: list[Outcome]) -> None:
 
 def main(arguments: list[str]) -> int:
     """Run the suites; 1 when one gave no verdict, or when a test fails that is not excused."""
-    if not arguments:
-        print(__doc__, file=sys.stderr)
-        return 2
+    parser = argparse.ArgumentParser(prog="python -m tests.suites", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--brokers", type=int, default=1)
+    asked = parser.parse_args(arguments)
     excused = exceptions.load(exceptions.FILE.read_text())
     outcomes = []
     with tempfile.TemporaryDirectory(prefix="klamm-suites-") as folder:
-        for suite in suites(Path(arguments[0]), arguments[1:]):
-            lines = run(suite, Path(folder))
+        for suite in suites(asked.folder, asked.names):
+            lines = run(suite, Path(folder), asked.brokers)
             outcomes.append(exceptions.judge(suite.name, lines, excused.get(suite.name, Excused())))
     report(outcomes)
     return 0 if outcomes and all(outcome.is_clean for outcome in outcomes) else 1

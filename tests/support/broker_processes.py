@@ -1,0 +1,36 @@
+"""Nodes of both roles that replicate, each a process of its own, in the folder of a `klamm cluster`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from klamm.cli.cluster.cluster_folder import ClusterFolder, NodeFolder
+from tests.support.node_process import NodeProcess
+from tests.support.ports import free_port
+
+
+class BrokerProcess(NodeProcess):
+    """A node of the folder."""
+
+    def __init__(self, files: NodeFolder) -> None:
+        super().__init__(files.path, port=files.config().client_listeners[0].port)
+        self.properties = files.properties
+
+    def advertise(self, host: str, port: int) -> None:
+        """What clients are told, from the next start on."""
+        with self.properties.open("a") as file:
+            file.write(f"advertised.listeners=PLAINTEXT://{host}:{port}\n")
+
+    def command(self) -> list[str]:
+        """`klamm start FILE`."""
+        return [sys.executable, "-m", "klamm", "start", str(self.properties)]
+
+
+def created(folder: Path, count: int, config: Mapping[str, str]) -> list[NodeFolder]:
+    """The folders of `count` nodes, formatted, on free ports."""
+    cluster = ClusterFolder(folder)
+    first = free_port(*(10 * node + role for node in range(count) for role in (0, 1) if node + role))
+    cluster.create(count, None, first, config)
+    return cluster.nodes()

@@ -231,7 +231,7 @@ EVENTS: Final[dict[str, Reach]] = {
 
 def test_every_kind_of_event_is_among_them() -> None:
     kinds = set(re.findall(r"case (\w+)\(", inspect.getsource(Node._on_event)))
-    assert kinds == EVENTS.keys() | {"DirFailedEvent", "IsrChangedEvent", "LogEvent"}
+    assert kinds == EVENTS.keys() | {"DirFailedEvent", "DirectoriesChangedEvent", "IsrChangedEvent", "LogEvent"}
 
 
 @pytest.mark.parametrize("kind", sorted(EVENTS))
@@ -275,6 +275,7 @@ REACHES: Final[tuple[Reach, ...]] = (
     LoadedCluster.create_topic,
     LoadedCluster.resign,
     LoadedCluster.delete_groups_topic,
+    LoadedCluster.cordon_for_a_moment,
     LoadedCluster.pause,
 )
 REACHES_OF_A_QUORUM: Final[tuple[Reach, ...]] = (

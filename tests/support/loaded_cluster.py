@@ -11,6 +11,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from klamm.admin import configs
+from klamm.admin.client import Client
 from klamm.embedded.cluster import Cluster
 from klamm.embedded.members import ELECTION_TIMEOUT_MS
 from klamm.node.groups import GROUPS_TOPIC
@@ -160,6 +162,13 @@ class LoadedCluster:
             return True
 
         wait_until(is_deleted, bound_s=60)
+
+    def cordon_for_a_moment(self) -> None:
+        """The log directories of each broker take no new replicas, and then they do again."""
+        with Client(self.cluster.bootstrap_servers) as client:
+            for broker in self.cluster.brokers:
+                for cordoned in ("*", None):
+                    configs.alter(client, "broker", str(broker.id), {"cordoned.log.dirs": cordoned})
 
     def auto_create_topic(self) -> None:
         producer = Producer({"bootstrap.servers": self.cluster.bootstrap_servers, "log_level": 0})

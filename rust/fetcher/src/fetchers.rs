@@ -17,6 +17,7 @@ use tokio::task::AbortHandle;
 
 use super::assignments::{Assignments, FetcherId};
 use super::core::Key;
+use super::repairs::Repairs;
 use super::source::Source;
 
 /// The parts from which fetchers are created.
@@ -70,7 +71,7 @@ impl Environment {
 /// The fetchers, and the tasks that keep them up to date. Dropping it ends them.
 pub struct Fetchers {
     shared: Arc<Shared>,
-    tasks: [AbortHandle; 2],
+    tasks: [AbortHandle; 3],
 }
 
 struct Shared {
@@ -119,6 +120,7 @@ impl Fetchers {
         let tasks = [
             runtime.spawn(shared.clone().follow_roles()).abort_handle(),
             runtime.spawn(check_lag(replicas.clone())).abort_handle(),
+            runtime.spawn(Repairs::new(shared.environment.clone()).run()).abort_handle(),
         ];
         Self { shared, tasks }
     }

@@ -13,6 +13,7 @@ mod followed;
 #[cfg(test)]
 mod followed_tests;
 mod messages;
+mod repairs;
 mod source;
 
 pub use assignments::{Assignments, FetcherId};

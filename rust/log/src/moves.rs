@@ -48,6 +48,11 @@ impl Log {
         Ok(())
     }
 
+    /// Whether a truncation was announced to the checkpoints and has not ended.
+    pub fn is_truncating(&self) -> bool {
+        self.checkpoint_limit != i64::MAX
+    }
+
     /// Whether a flush was begun and has not ended.
     pub fn is_flushing(&self) -> bool {
         self.is_flushing

@@ -224,6 +224,17 @@ impl Segment {
         &self.damage
     }
 
+    /// Records that `[from, to)` was damaged and holds its batches again.
+    pub(super) fn note_repaired(&mut self, from: u64, to: u64) {
+        self.damage.retain(|damage| damage.position < from || damage.position >= to);
+        if from == 0 {
+            self.first_crc = None;
+        }
+        // These lack the batches that could not be read.
+        self.recent.clear();
+        self.note_verified(from, to, Vec::new());
+    }
+
     /// Adds damage that was found.
     pub(super) fn note_damage(&mut self, found: Vec<Damage>) {
         found.into_iter().for_each(|damage| damage.note(&mut self.damage));

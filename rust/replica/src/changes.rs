@@ -57,6 +57,8 @@ pub struct Changes {
     pub moves: ChangedPartitions,
     /// Directories of replicas to tell the controller.
     pub directories: Changed<Unassigned>,
+    /// Damage was found: see [`Partition::damaged`].
+    pub damaged: ChangedPartitions,
     pub counters: ReplicaCounters,
     pub throttles: Throttles,
 }

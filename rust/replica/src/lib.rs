@@ -41,6 +41,7 @@ pub use core::{Awaits, Rule};
 pub use fetch_waiter::FetchWaiter;
 pub use following::{Diverging, FetchedBatches, Following, Position, truncate_diverging};
 pub use isr_changes::{AnsweredIsr, IsrChanges};
+pub use klamm_log::DamagedRange;
 pub use metrics::{Gauges, ReplicaCounters};
 pub use moves::MoveStep;
 pub use partition::{Durability, OnAck, Partition, PartitionId};

@@ -233,7 +233,7 @@ impl Partition {
             }
             // A flush that was begun is of the log that is replaced.
             state.holds_flushes = true;
-            if state.log.is_flushing() {
+            if state.log.is_flushing() || state.log.is_truncating() {
                 return Ok(None);
             }
             let is_complete = copy_rest(state, &future, now_ms);

@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 use klamm_base::LogError;
 use klamm_base::{ErrorCode, Uuid};
 use klamm_config::Settings;
-use klamm_log::{AppendError, FlushEnd, FlushJob, FlushState, Log, LogManager, LogOwner, Origin};
+use klamm_log::{AppendError, DamagedRange, FlushEnd, FlushJob, FlushState, Log, LogManager, LogOwner, Origin};
 use klamm_records::{ProduceRules, RecordsError, convert, validate_produced};
 use parking_lot::Mutex;
 
@@ -449,6 +449,9 @@ impl Partition {
     /// Reports an error to the log directory, which fails if it must not survive the error, and reports damage.
     pub fn report(&self, error: &LogError) {
         self.logs.report_damage(error);
+        if let LogError::Corrupt { .. } = error {
+            self.changes.damaged.push(self.arc());
+        }
         // An error of the directory that the log has left concerns that one.
         let place = match error {
             LogError::Io { path, .. } => self.logs.dir_of(path).unwrap_or_else(|| self.dir()),
@@ -457,6 +460,34 @@ impl Partition {
         if error.stops_directory() {
             self.logs.fail_dir(place, &error.to_string());
         }
+    }
+
+    /// Whether this replica leads or follows.
+    pub fn is_serving(&self) -> bool {
+        self.check_online().is_ok()
+    }
+
+    /// The damage of its log that is known.
+    pub fn damaged(&self) -> Vec<DamagedRange> {
+        self.with(|log| log.damaged())
+    }
+
+    /// Replaces damage by the batches of another replica; false if they are not the same ones. It waits for the disk.
+    pub fn repair(&self, range: &DamagedRange, batches: &[u8]) -> bool {
+        self.with(|log| log.repair(range, batches)).unwrap_or_else(|error| {
+            self.report(&error);
+            false
+        })
+    }
+
+    /// Other replicas in sync, the leader first.
+    pub fn others_in_sync(&self) -> Vec<i32> {
+        let image = self.brokers.image.load();
+        let topic = image.topics().by_id(self.id.topic_id);
+        let Some(record) = topic.and_then(|topic| topic.partition(self.id.index)) else { return Vec::new() };
+        let mut others: Vec<i32> = record.isr().iter().copied().filter(|&id| id != self.brokers.node_id).collect();
+        others.sort_by_key(|&id| id != record.leader());
+        others
     }
 
     /// Calls `done` once the high watermark reaches `end_offset`, or with an error if the partition stops leading

@@ -306,6 +306,9 @@ impl Replicas {
         if let Some(future) = future {
             self.resume_move(&partition, &future);
         }
+        if !partition.damaged().is_empty() {
+            self.changes.damaged.push(partition.clone());
+        }
         Ok(partition)
     }
 

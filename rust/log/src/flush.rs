@@ -259,8 +259,10 @@ impl Log {
         let has_synced_cut = std::mem::take(&mut self.is_syncing_cut);
         if end.generation == self.generation {
             self.flushed_offset = self.flushed_offset.max(end.offset.min(self.log_end_offset));
-            self.has_unsynced_cut &= !has_synced_cut;
         }
+        // A later truncation may have cut nothing.
+        let is_cut_again = end.generation != self.generation && self.segments.last().is_none_or(|active| active.dirty);
+        self.has_unsynced_cut &= !has_synced_cut || is_cut_again;
         self.flushed_offset
     }
 

@@ -758,3 +758,23 @@ fn a_truncation_is_flushed_whatever_an_acknowledgement_waits_for() {
     log.complete_flush(job.end());
     assert!(!log.has_unsynced_cut());
 }
+
+#[test]
+fn a_truncation_that_cuts_nothing_needs_no_flush() {
+    let dir = tempdir().expect("temporary directory");
+    let mut log = create(&dir.path().join("t-0"), config());
+    fill(&mut log, 3);
+    log.flush().expect("flush");
+    // It is inside a batch, so that the log ends above its last batch afterwards.
+    log.truncate_to(7, 0).expect("truncate");
+    log.flush().expect("flush");
+    log.truncate_to(6, 0).expect("truncate");
+    assert!(!log.has_unsynced_cut());
+
+    log.truncate_to(4, 0).expect("truncate");
+    let job = log.begin_flush().expect("the truncation");
+    log.truncate_to(3, 0).expect("truncate");
+    job.run().expect("sync");
+    log.complete_flush(job.end());
+    assert!(!log.has_unsynced_cut());
+}

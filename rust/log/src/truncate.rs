@@ -47,6 +47,8 @@ impl Log {
         self.has_unsynced_cut = true;
         let active = self.segments.last_mut().expect("the first segment begins at or below the offset");
         active.truncate_to(&self.context.cache, offset, now_ms)?;
+        // Nothing was cut if the log ended above its last batch, after a truncation inside a batch.
+        self.has_unsynced_cut = active.dirty || self.is_syncing_cut;
         self.epochs.truncate_from_end(offset);
         self.end_at(offset);
         self.log_start_offset = self.log_start_offset.min(offset);

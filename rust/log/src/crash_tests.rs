@@ -9,6 +9,7 @@ use klamm_records::control::end_transaction_marker;
 use klamm_records::{Batch, BatchBuilder, BatchFields, Compression, Header, batches, records};
 use tempfile::tempdir;
 
+use super::checkpoint::read_partition_metadata;
 use super::compaction::OffsetMap;
 use super::crash::{Disk, Rng};
 use super::files::FileCache;
@@ -399,4 +400,25 @@ fn a_power_cut_while_cleaning_takes_no_newest_record() {
             go_on(log, &path, &settings);
         });
     });
+}
+
+#[test]
+fn a_log_that_no_flush_follows_has_its_topic_id_after_a_power_cut() {
+    let dir = tempdir().expect("temporary directory");
+    let (path, topic_id) = (dir.path().join("t-0"), klamm_base::Uuid([7; 16]));
+    let recorder = Arc::new(Recorder::default());
+    let settings = LogConfig { flush_before_ack: false, ..config() };
+    let mut log = Log::plan(&path, "t", 0, topic_id, settings.into(), &context(Some(recorder.clone())));
+    log.append_as_leader(&mut batch(&BatchSpec::default()), 0, 0, Origin::Client).expect("append");
+    let mut disk = Disk::default();
+    for (number, change) in recorder.take().iter().enumerate() {
+        disk.play(change, number);
+    }
+    for seed in 0..50 {
+        let target = tempdir().expect("temporary directory");
+        disk.lose_power(dir.path(), target.path(), None, &mut Rng::new(seed));
+        let left = target.path().join("t-0");
+        // The folder itself may be lost, as Apache Kafka's.
+        assert!(!left.exists() || read_partition_metadata(&left).expect("readable") == Some(topic_id), "seed {seed}");
+    }
 }

@@ -285,11 +285,14 @@ impl Log {
         self.marks.iter().copied().filter(|&mark| mark <= durable && mark > active).max()
     }
 
-    /// Writes the topic id into the directory; durable with the next flush.
+    /// Writes the topic id into the directory, durable with the next flush; or at once, if no flush follows soon: a log that a
+    /// power cut left without an id would be taken for that of a later topic with its name.
     pub fn write_topic_id(&mut self, topic_id: Uuid) -> Result<(), LogError> {
-        let path = self.dir.path();
-        write_partition_metadata(&self.context.cache, &path, topic_id, false)?;
-        self.unsynced.push(path.join(PARTITION_METADATA));
+        let (path, is_durable) = (self.dir.path(), !self.config.flush_before_ack);
+        write_partition_metadata(&self.context.cache, &path, topic_id, is_durable)?;
+        if !is_durable {
+            self.unsynced.push(path.join(PARTITION_METADATA));
+        }
         self.dir_dirty = true;
         Ok(())
     }

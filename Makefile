@@ -24,7 +24,7 @@ SMOKE_CASES ?= 2000
 # those of each kind that `make simulate` plays.
 SIMULATION_SEEDS ?= 2000
 SIMULATION_DYNAMIC_SEEDS ?= 1000
-SIMULATION_BROKER_SEEDS ?= 700
+SIMULATION_BROKER_SEEDS ?= 2000
 SEEDS ?= 2000
 FIRST_SEED ?= 1
 # `make test` tries the same cases each time, so that it fails for a change and not by luck; `make slow` draws new ones.

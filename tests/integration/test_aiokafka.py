@@ -46,7 +46,7 @@ async def test_idempotent_producer_and_group(bootstrap: str, name: Name) -> None
 async def test_keys_headers_tombstones_seek_and_offsets_by_time(bootstrap: str, name: Name) -> None:
     topic, at_ms = name("topic"), HOUR_AGO_MS
     headers = [("a", b"1"), ("a", b"2"), ("empty", b"")]
-    async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap, acks="all") as producer:
         await producer.send_and_wait(topic, None, key=b"k", headers=headers, timestamp_ms=at_ms)
         for n in range(1, 10):
             await producer.send_and_wait(topic, b"%d" % n, timestamp_ms=at_ms + n)

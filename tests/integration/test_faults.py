@@ -35,6 +35,7 @@ from klamm.embedded.cluster import Cluster
 from klamm.node import node as node_module
 from klamm.node import publishing
 from klamm.node.controller import broker_probes
+from klamm.node.controller.broker_probes import BrokerProbes
 from klamm.node.controller.isr_updates import IsrUpdates
 from klamm.node.groups import GROUPS_TOPIC
 from klamm.node.metadata import Metadata
@@ -330,6 +331,7 @@ NOT_UNDER_LOAD: Final[dict[str, str]] = {
     "BrokerLifecycle.on_give_up": "the broker stops",
     "ForwardedRequest._on_outcome": "guards what it calls: unit/node/requests/test_forwarding.py",
     "ControllerDriver.on_broker_crashed": "test_a_crashed_broker_is_fenced_after_a_fault",
+    "BrokerProbes._on_registration": "test_a_crashed_broker_is_fenced_after_a_fault",
     **dict.fromkeys(ON_LOG_DIR_FAILED, "test_a_failed_log_directory_is_reported_after_a_fault"),
     "Node._on_lost_event": "comes after a fault: test_an_event_that_fails_does_not_lose_those_after_it",
     "CoordinatorRuntime._on_load_failed": "comes after a fault: unit/coordinator/runtime/test_faults.py",
@@ -387,6 +389,7 @@ def test_a_failed_log_directory_is_reported_after_a_fault(
 
 CRASH: Final[dict[str, tuple[FunctionType, Callable[..., bool]]]] = {
     "the end of a session": (Controller.on_broker_crashed, lambda *_: True),
+    "the next registration": (BrokerProbes._on_registration, lambda *_: True),
     "an ISR": (Node._on_event, lambda node, event: type(event).__name__ == "IsrChangedEvent"),
     "an answer to proposed ISRs": (IsrUpdates.send, lambda *_: True),
 }

@@ -30,7 +30,7 @@ def test_round_trip(bootstrap: str, name: Name, codec: str | None) -> None:
 
 def test_group_commits(bootstrap: str, name: Name) -> None:
     topic, group = name("topic"), name("group")
-    producer = KafkaProducer(bootstrap_servers=bootstrap)
+    producer = KafkaProducer(bootstrap_servers=bootstrap, acks="all")
     for n in range(10):
         producer.send(topic, b"%d" % n)
     producer.flush(30)
@@ -49,7 +49,7 @@ def test_group_commits(bootstrap: str, name: Name) -> None:
 
 def test_offsets(bootstrap: str, name: Name) -> None:
     topic = name("topic")
-    producer = KafkaProducer(bootstrap_servers=bootstrap)
+    producer = KafkaProducer(bootstrap_servers=bootstrap, acks="all")
     for n in range(10):
         producer.send(topic, b"x", timestamp_ms=HOUR_AGO_MS + n)
     producer.flush(30)
@@ -66,7 +66,7 @@ def test_offsets(bootstrap: str, name: Name) -> None:
 
 def test_keys_headers_tombstones_and_timestamps(bootstrap: str, name: Name) -> None:
     topic, at_ms = name("topic"), HOUR_AGO_MS + 123
-    producer = KafkaProducer(bootstrap_servers=bootstrap)
+    producer = KafkaProducer(bootstrap_servers=bootstrap, acks="all")
     producer.send(topic, key=b"k", value=None, headers=[("a", b"1"), ("a", b"2"), ("empty", b"")], timestamp_ms=at_ms)
     producer.send(topic, key=None, value=b"")
     producer.flush(30)

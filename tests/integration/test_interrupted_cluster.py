@@ -37,6 +37,8 @@ def run_async():
     try:
         is_inside = True
         runner.run(live_async())
+    except asyncio.CancelledError:  # CPython forgets an interrupt between its handler's set-up and its run
+        raise KeyboardInterrupt from None
     finally:
         is_inside = False
         runner.close()

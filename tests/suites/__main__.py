@@ -67,7 +67,7 @@ def settings(script: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def serving(suite: Suite, folder: Path, brokers: int) -> Iterator[str]:
-    """The address of a fresh node, or of one of several. The suites compare it with what they are told."""
+    """The address of a fresh node, or of one of several. The suites compare it with the advertised one."""
     if brokers == 1:
         port = free_port()
         own = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}

@@ -19,7 +19,7 @@ class BrokerProcess(NodeProcess):
         self.properties = files.properties
 
     def advertise(self, host: str, port: int) -> None:
-        """What clients are told, from the next start on."""
+        """Advertise this address to clients from the next start on."""
         with self.properties.open("a") as file:
             file.write(f"advertised.listeners=PLAINTEXT://{host}:{port}\n")
 

@@ -247,7 +247,7 @@ class Engine:
     def low_watermark(self, topic_id: bytes, partition: int) -> int:
         """The smallest log start of all live replicas."""
     def high_watermark(self, topic_id: bytes, partition: int) -> int:
-        """As a consumer is told it by the leader: OFFSET_NOT_AVAILABLE while it may be below what was acknowledged."""
+        """As ListOffsets answers a consumer. Raises OFFSET_NOT_AVAILABLE while a new leader may not know all of it."""
     def producers(self, topic_id: bytes, partition: int) -> list[tuple[int, int, int, int, int, int]]:
         """Producer id, epoch, last sequence, last timestamp in ms, coordinator epoch, open transaction's start."""
     def log_dirs(self) -> list[tuple[Path, bytes, str | None, bool, list[tuple[str, int, int, int, bool]]]]:

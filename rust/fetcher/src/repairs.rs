@@ -37,7 +37,7 @@ pub struct Repairs {
     environment: Arc<Environment>,
     wake: Arc<Notify>,
     waiting: HashMap<Key, Waiting>,
-    /// Damage of which a person was told that it cannot be replaced yet.
+    /// Damage that was logged as not replaceable yet.
     reported: HashSet<(PathBuf, u64)>,
 }
 

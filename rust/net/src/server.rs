@@ -185,7 +185,7 @@ impl Server {
         links.iter().for_each(|link| link.wake());
     }
 
-    /// Closes the connections whose requests are still queued, because nobody takes them any more.
+    /// Closes the connections whose requests are still queued: Python has stopped, and no longer takes them.
     pub fn refuse_queued(&self) {
         let queued = self.core.events.take_requests();
         self.answer_all(queued.into_iter().map(|request| (request.handle, Reply::Close)));

@@ -1,6 +1,6 @@
 //! The moves of a broker's partitions to other log directories (AlterReplicaLogDirs, KIP-113).
 //!
-//! The steps of a move are called from threads that may wait for the disk. The controller is told of the new directory once
+//! The steps of a move are called from threads that may wait for the disk. The new directory is reported to the controller once
 //! the copy has caught up, and the copy replaces the log after it has answered (KIP-858).
 
 use std::sync::Arc;
@@ -112,7 +112,7 @@ impl Replicas {
         is_planned
     }
 
-    /// Ends a move and removes the copy. The controller is told where the log is, if it may know of the move.
+    /// Ends a move and removes the copy. The directory of the log is reported to the controller if it may know of the move.
     pub(super) fn cancel_move(&self, partition: &Arc<Partition>) {
         let Some(was_told) = partition.end_move() else { return };
         let id = &partition.id;
@@ -173,7 +173,7 @@ impl Replicas {
             (Ok(Step::Copied(bytes)), _) => MoveStep::Copied(bytes),
             (Ok(Step::CaughtUp), _) => MoveStep::Waiting,
             (Ok(Step::Promoted), _) => {
-                // It may have been told of another directory meanwhile.
+                // Another directory may have been reported meanwhile.
                 self.report_dir(&self.image(), partition, partition.dir());
                 MoveStep::Ended
             }

@@ -146,7 +146,7 @@ impl Broker {
         self.replicas.take().expect("it runs").shutdown(1);
     }
 
-    /// The controller answers what it was told.
+    /// The controller answers the reports.
     fn answer(&mut self) -> Vec<Unassigned> {
         let told = self.replicas().changes().directories.take();
         for one in &told {
@@ -315,7 +315,7 @@ fn a_move_back_cancels_it() {
     let mut broker = Broker::new(NODE);
     append(&broker.partition(), 30);
     assert_eq!(broker.replicas().alter_dir("t", 0, 1), ErrorCode::NONE);
-    // Up to where the controller has been told.
+    // Up to the report to the controller.
     broker.begin_move(50, 1000);
     assert_eq!(broker.replicas().alter_dir("t", 0, 0), ErrorCode::NONE);
     assert_eq!(broker.folders(), [vec!["live"], vec!["delete"], vec![]]);

@@ -21,7 +21,7 @@ const UNFLUSHED_BYTES_MAX: u64 = 32 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told {
     No,
-    /// It is being told.
+    /// The report is under way.
     Asked,
     Yes,
 }

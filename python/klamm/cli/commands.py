@@ -52,7 +52,7 @@ commands: Final = Group(
             "klamm.cli.admin.config_commands:group", "Describe, set and unset configs of topics, brokers and groups."
         ),
         "features": Elsewhere(
-            "klamm.cli.admin.feature_commands:group", "Look at the levels of a cluster's features, and change them."
+            "klamm.cli.admin.feature_commands:group", "Show and change the feature levels of a cluster."
         ),
         "metadata": Elsewhere(
             "klamm.cli.metadata.metadata_commands:group",
@@ -79,18 +79,22 @@ commands: Final = Group(
 def start(
     *,
     file: Annotated[
-        Path | None, Argument(metavar="[SERVER.PROPERTIES]", help="Apache Kafka's own keys and rules.")
+        Path | None, Argument(metavar="[SERVER.PROPERTIES]", help="The configuration: Apache Kafka's keys and rules.")
     ] = None,
     override: Annotated[
-        list[str] | None, Option("--override", "-o", metavar="KEY=VALUE", help="Set a key. May be repeated.")
+        list[str] | None,
+        Option("--override", "-o", metavar="KEY=VALUE", help="Set a configuration key. May be repeated."),
     ] = None,
-    data: Annotated[Path | None, Option(metavar="DIR", help="The data folder, ./klamm-data without a file.")] = None,
-    port: Annotated[int | None, Option(help="The port of a node without a file, 9092.")] = None,
+    data: Annotated[Path | None, Option(metavar="DIR", help="The data directory; ./klamm-data by default.")] = None,
+    port: Annotated[
+        int | None, Option(help="The client port of a node without a configuration file; 9092 by default.")
+    ] = None,
 ) -> None:
     """Run a node until Ctrl-C or SIGTERM.
 
-    Without a file: one node for this machine alone, which formats its folder
-    by itself. Variables named KAFKA_* are read as in Apache Kafka's image.
+    Without a configuration file it runs one node that listens on localhost
+    and formats its data directory itself. Environment variables named KAFKA_*
+    are read as in Apache Kafka's image.
 
     \b
     [bold]Examples[/bold]

@@ -22,8 +22,10 @@ group = Group(
     )
 )
 
-Kind = Annotated[str, Argument(metavar="KIND", help="topic, broker, group or client-metrics.")]
-Name = Annotated[str, Argument(metavar="NAME", help="A topic, a broker's number, a group; * for all brokers.")]
+Kind = Annotated[str, Argument(metavar="KIND", help="The resource type: topic, broker, group or client-metrics.")]
+Name = Annotated[
+    str, Argument(metavar="NAME", help="The topic, broker id, group or subscription; * means all brokers.")
+]
 
 
 @group.command("describe")
@@ -32,7 +34,7 @@ def describe(
     name: Name,
     *,
     all_keys: Annotated[bool, Option("--all", "-a", help="Include keys with default values.")] = False,
-    documentation: Annotated[bool, Option("--doc", "-d", help="With what each key does.")] = False,
+    documentation: Annotated[bool, Option("--doc", "-d", help="Show what each key does.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
@@ -61,14 +63,16 @@ def describe(
 def set_configs(
     kind: Kind,
     name: Name,
-    pairs: Annotated[list[str], Argument(metavar="KEY=VALUE...", help="What to set.")],
+    pairs: Annotated[list[str], Argument(metavar="KEY=VALUE...", help="The configurations to set.")],
     *,
-    dry_run: Annotated[bool, Option("--dry-run", help="Let the broker check, and change nothing.")] = False,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Let the broker validate the request without changing anything.")
+    ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Set configs; the others stay as they are.
+    """Set configs. Other configs keep their values.
 
     \b
     [bold]Examples[/bold]
@@ -89,13 +93,13 @@ def set_configs(
 def unset(
     kind: Kind,
     name: Name,
-    keys: Annotated[list[str], Argument(metavar="KEY...", help="What to give back to its default.")],
+    keys: Annotated[list[str], Argument(metavar="KEY...", help="The keys to reset to their defaults.")],
     *,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give configs back to their defaults.
+    """Reset configs to their defaults.
 
     \b
     [bold]Examples[/bold]

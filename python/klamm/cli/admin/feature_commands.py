@@ -19,7 +19,7 @@ from klamm.protocol.messages.feature_updates import UpgradeType
 
 group = Group(
     examples(
-        "Look at the levels of a cluster's features, and change them.",
+        "Show and change the feature levels of a cluster.",
         "klamm features describe",
         "klamm features upgrade kraft.version=1 --bootstrap-controller localhost:9093",
         "klamm features upgrade metadata.version=4.3 --dry-run",
@@ -29,10 +29,14 @@ group = Group(
 )
 
 Levels = Annotated[
-    list[str], Argument(metavar="NAME=LEVEL...", help="Levels; metadata.version's also as a release's name.")
+    list[str],
+    Argument(
+        metavar="NAME=LEVEL...",
+        help="Feature levels, FEATURE=LEVEL; metadata.version also takes a release such as 4.3.",
+    ),
 ]
-Unsafe = Annotated[bool, Option("--unsafe", help="Also where metadata would be lost.")]
-Names = Annotated[list[str], Argument(metavar="NAME...", help="Features.")]
+Unsafe = Annotated[bool, Option("--unsafe", help="Allow it even if metadata is lost.")]
+Names = Annotated[list[str], Argument(metavar="NAME...", help="Feature names.")]
 
 
 @group.command("describe")
@@ -42,7 +46,7 @@ def describe(
     bootstrap_controller: BootstrapController = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the levels that the node supports, and the cluster's.
+    """Show the feature levels that the node supports and those of the cluster.
 
     \b
     [bold]Examples[/bold]
@@ -68,7 +72,7 @@ def upgrade(
     bootstrap_controller: BootstrapController = None,
     as_json: AsJson = False,
 ) -> None:
-    """Raise levels, all of those given or none.
+    """Raise feature levels: all that are given, or none.
 
     \b
     [bold]Examples[/bold]
@@ -91,7 +95,7 @@ def downgrade(
     bootstrap_controller: BootstrapController = None,
     as_json: AsJson = False,
 ) -> None:
-    """Lower levels, all of those given or none; kraft.version never goes down.
+    """Lower feature levels: all that are given, or none. kraft.version cannot be lowered.
 
     \b
     [bold]Examples[/bold]

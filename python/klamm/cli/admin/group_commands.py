@@ -34,7 +34,7 @@ group = Group(
     )
 )
 
-GroupName = Annotated[str, Argument(metavar="GROUP", help="The group.")]
+GroupName = Annotated[str, Argument(metavar="GROUP", help="The consumer group.")]
 
 
 @group.command("list")
@@ -86,8 +86,8 @@ def describe(
 
 @group.command("delete")
 def delete(
-    groups: Annotated[list[str], Argument(metavar="GROUP...", help="Groups without members.")],
-    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False,
+    groups: Annotated[list[str], Argument(metavar="GROUP...", help="Groups, which must have no members.")],
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
@@ -110,12 +110,23 @@ def reset_offsets(
     group: GroupName,
     *,
     to: Annotated[
-        str, Option("--to", metavar="POSITION", help="beginning, end, an offset, +N or -N, or an ISO 8601 time.")
+        str,
+        Option(
+            "--to", metavar="POSITION", help="The new position: beginning, end, an offset, +N, -N, or an ISO 8601 time."
+        ),
     ],
     topic: Annotated[
-        list[str] | None, Option("--topic", "-t", metavar="TOPIC[:PARTITION,...]", help="Where. May be repeated.")
+        list[str] | None,
+        Option(
+            "--topic",
+            "-t",
+            metavar="TOPIC[:PARTITION,...]",
+            help="A topic, or a topic's partitions such as orders:0,3. May be repeated.",
+        ),
     ] = None,
-    execute: Annotated[bool, Option("--execute", "-x", help="Commit; without it the plan is shown.")] = False,
+    execute: Annotated[
+        bool, Option("--execute", "-x", help="Commit the new offsets. Without it only the plan is shown.")
+    ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,

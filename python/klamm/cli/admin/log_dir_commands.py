@@ -19,9 +19,9 @@ from klamm.protocol.topic_partition import TopicPartition
 
 LOOK_S: Final = 0.2
 
-Names = Annotated[list[str], Argument(metavar="NAME...", help="Topics.")]
-OptionalNames = Annotated[list[str] | None, Argument(metavar="[NAME...]", help="Topics; else all.")]
-Broker = Annotated[int | None, Option("--broker", min=0, help="Of this broker alone.")]
+Names = Annotated[list[str], Argument(metavar="NAME...", help="Topic names.")]
+OptionalNames = Annotated[list[str] | None, Argument(metavar="[NAME...]", help="Topic names; all topics by default.")]
+Broker = Annotated[int | None, Option("--broker", min=0, help="Limit it to this broker.")]
 
 
 def dirs(
@@ -73,12 +73,12 @@ def dirs(
 def move_dir(
     names: Names,
     *,
-    to: Annotated[str, Option("--to", metavar="PATH", help="The log directory, as log.dirs has it.")],
+    to: Annotated[str, Option("--to", metavar="PATH", help="The target log directory, as in the broker's log.dirs.")],
     partition: Annotated[
-        list[int] | None, Option("--partition", "-P", min=0, help="Only this partition. May be repeated.")
+        list[int] | None, Option("--partition", "-P", min=0, help="Limit it to this partition. May be repeated.")
     ] = None,
     broker: Broker = None,
-    wait: Annotated[bool, Option("--wait", help="Return when they are there.")] = False,
+    wait: Annotated[bool, Option("--wait", help="Wait until the moves are complete.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:

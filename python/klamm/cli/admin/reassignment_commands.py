@@ -19,8 +19,8 @@ from klamm.protocol.topic_partition import TopicPartition
 
 LOOK_S: Final = 0.2
 
-Names = Annotated[list[str], Argument(metavar="NAME...", help="Topics.")]
-OptionalNames = Annotated[list[str] | None, Argument(metavar="[NAME...]", help="Topics; else all.")]
+Names = Annotated[list[str], Argument(metavar="NAME...", help="Topic names.")]
+OptionalNames = Annotated[list[str] | None, Argument(metavar="[NAME...]", help="Topic names; all topics by default.")]
 Current = Mapping[TopicPartition, tuple[int, ...]]
 Wanted = Mapping[TopicPartition, tuple[int, ...] | None]
 
@@ -29,20 +29,28 @@ def reassign(
     names: Names,
     *,
     partition: Annotated[
-        list[int] | None, Option("--partition", "-P", min=0, help="Only this partition. May be repeated.")
+        list[int] | None, Option("--partition", "-P", min=0, help="Limit it to this partition. May be repeated.")
     ] = None,
     to: Annotated[
-        str | None, Option("--to", metavar="IDS", help="The brokers of each partition, as 1,2,3; the first leads.")
+        str | None,
+        Option(
+            "--to",
+            metavar="IDS",
+            help="The brokers of each partition, such as 1,2,3; the first is the preferred leader.",
+        ),
     ] = None,
     replicas: Annotated[
-        int | None, Option("--replicas", "-r", min=1, help="The number of replicas; else it stays.")
+        int | None, Option("--replicas", "-r", min=1, help="The new replication factor; unchanged by default.")
     ] = None,
     brokers: Annotated[
-        str | None, Option("--brokers", metavar="IDS", help="The brokers to spread replicas over; else all that run.")
+        str | None,
+        Option("--brokers", metavar="IDS", help="The brokers to place replicas on; all running brokers by default."),
     ] = None,
-    cancel: Annotated[bool, Option("--cancel", help="Go back to the replicas before a running reassignment.")] = False,
-    wait: Annotated[bool, Option("--wait", help="Return when the new replicas are in sync.")] = False,
-    dry_run: Annotated[bool, Option("--dry-run", help="Show what would change, and change nothing.")] = False,
+    cancel: Annotated[
+        bool, Option("--cancel", help="Cancel a running reassignment: return to the replicas before it.")
+    ] = False,
+    wait: Annotated[bool, Option("--wait", help="Wait until the new replicas are in sync.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Show what would change without changing anything.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,

@@ -51,12 +51,12 @@ group = Group(
     },
 )
 
-Names = Annotated[list[str], Argument(metavar="NAME...", help="Topics.")]
+Names = Annotated[list[str], Argument(metavar="NAME...", help="Topic names.")]
 
 
 @group.command("list")
 def list_topics(
-    internal: Annotated[bool, Option("--internal", help="With internal topics.")] = False,
+    internal: Annotated[bool, Option("--internal", help="Include internal topics.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
@@ -84,16 +84,26 @@ def create(
     names: Names,
     *,
     partitions: Annotated[
-        int | None, Option("--partitions", "-p", min=1, help="Else the broker's num.partitions.")
+        int | None,
+        Option("--partitions", "-p", min=1, help="The number of partitions; the broker's num.partitions by default."),
     ] = None,
     replicas: Annotated[
-        int | None, Option("--replicas", "-r", min=1, help="Else the broker's default.replication.factor.")
+        int | None,
+        Option(
+            "--replicas",
+            "-r",
+            min=1,
+            help="The replication factor; the broker's default.replication.factor by default.",
+        ),
     ] = None,
     config: Annotated[
-        list[str] | None, Option("--config", "-c", metavar="KEY=VALUE", help="A topic config. May be repeated.")
+        list[str] | None,
+        Option("--config", "-c", metavar="KEY=VALUE", help="A topic configuration, KEY=VALUE. May be repeated."),
     ] = None,
-    if_not_exists: Annotated[bool, Option("--if-not-exists", help="Leave topics that exist alone.")] = False,
-    dry_run: Annotated[bool, Option("--dry-run", help="Let the broker check, and create nothing.")] = False,
+    if_not_exists: Annotated[bool, Option("--if-not-exists", help="Skip topics that exist.")] = False,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Let the broker validate the request without creating anything.")
+    ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
@@ -125,9 +135,11 @@ def create(
 
 @group.command("describe")
 def describe(
-    names: Annotated[list[str] | None, Argument(metavar="[NAME...]", help="Topics; else all.")] = None,
+    names: Annotated[
+        list[str] | None, Argument(metavar="[NAME...]", help="Topic names; all topics by default.")
+    ] = None,
     under_replicated: Annotated[
-        bool, Option("--under-replicated", help="Only partitions with a replica that is not in sync.")
+        bool, Option("--under-replicated", help="Only partitions that have a replica which is not in sync.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
@@ -161,8 +173,10 @@ def describe(
 
 @group.command("alter")
 def alter(
-    name: Annotated[str, Argument(help="The topic.")],
-    partitions: Annotated[int, Option("--partitions", "-p", min=1, help="The new number, never a smaller one.")],
+    name: Annotated[str, Argument(help="The topic name.")],
+    partitions: Annotated[
+        int, Option("--partitions", "-p", min=1, help="The new number of partitions, larger than the present one.")
+    ],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
@@ -184,7 +198,7 @@ def alter(
 @group.command("delete")
 def delete(
     names: Names,
-    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,

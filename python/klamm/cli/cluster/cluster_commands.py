@@ -34,7 +34,7 @@ group = Group(
     },
 )
 
-Data = Annotated[Path, Option("--data", metavar="DIR", help="The folder of the cluster.")]
+Data = Annotated[Path, Option("--data", metavar="DIR", help="The directory of the cluster.")]
 ANSWER_S: Final = 5.0
 SERVING_S: Final = 60.0
 _LOOK_S: Final = 0.1
@@ -44,7 +44,7 @@ _LOOK_S: Final = 0.1
 def status(
     *,
     data: Data = DEFAULT_FOLDER,
-    wait: Annotated[bool, Option("--wait", help="Return when every node serves.")] = False,
+    wait: Annotated[bool, Option("--wait", help="Wait until every node serves requests.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the nodes of the cluster, and how its partitions are replicated.

@@ -30,15 +30,18 @@ Show = Callable[[list[Row], str], None]
 
 def up(
     *,
-    brokers: Annotated[int | None, Option("--brokers", min=1, help="The number of brokers, 3.")] = None,
+    brokers: Annotated[int | None, Option("--brokers", min=1, help="The number of brokers; 3 by default.")] = None,
     controllers: Annotated[
-        int | None, Option("--controllers", min=1, help="The number of nodes that are only controllers.")
+        int | None, Option("--controllers", min=1, help="The number of nodes that are controllers only.")
     ] = None,
     data: Data = DEFAULT_FOLDER,
-    port: Annotated[int | None, Option("--port", min=1, help="The first port, 9092; node 2 begins 10 above.")] = None,
+    port: Annotated[
+        int | None,
+        Option("--port", min=1, help="The port of node 1; 9092 by default. Each further node uses ports 10 higher."),
+    ] = None,
     override: Annotated[
         list[str] | None,
-        Option("--override", "-o", metavar="KEY=VALUE", help="Set a key of every node. May be repeated."),
+        Option("--override", "-o", metavar="KEY=VALUE", help="Set a configuration key of every node. May be repeated."),
     ] = None,
 ) -> None:
     """Create a cluster, or start it again, and run it until Ctrl-C.

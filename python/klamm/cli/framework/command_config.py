@@ -15,7 +15,7 @@ CommandConfig = Annotated[
         "--command-config",
         envvar="KLAMM_COMMAND_CONFIG",
         metavar="FILE",
-        help="Keys of Kafka's clients as a properties file: TLS and SASL.",
+        help="A properties file with client configurations: TLS and SASL.",
         panel="Where and how",
     ),
 ]

@@ -79,7 +79,7 @@ Controller = Annotated[
         "--bootstrap-controller",
         "-C",
         metavar="HOST:PORT,...",
-        help="Controllers: the leader's log is fetched, from its latest snapshot on, and --data is not read.",
+        help="Controllers of a running cluster, whose log is fetched from the latest snapshot on, instead of --data.",
         panel="Where and how",
     ),
 ]
@@ -89,13 +89,16 @@ MOMENT_HELP: Final = "An offset, end, end-10, 15m (ago), or a time such as 2026-
 @group.command("tail")
 def tail(
     *,
-    count: Annotated[int, Option("--count", "-n", min=0, help="So many records from the end.")] = 20,
+    count: Annotated[int, Option("--count", "-n", min=0, help="The number of records from the end.")] = 20,
     start: Annotated[str | None, Option("--from", metavar="MOMENT", help=MOMENT_HELP)] = None,
-    follow: Annotated[bool, Option("--follow", "-f", help="Wait for more at the end, until Ctrl-C.")] = False,
+    follow: Annotated[bool, Option("--follow", "-f", help="Wait for new records at the end, until Ctrl-C.")] = False,
     types: Annotated[
-        list[str] | None, Option("--type", "-t", metavar="TYPE", help="Topic, PartitionChange, LeaderChange ...")
+        list[str] | None,
+        Option(
+            "--type", "-t", metavar="TYPE", help="Only records of this type: Topic, PartitionChange, LeaderChange ..."
+        ),
     ] = None,
-    every: Annotated[bool, Option("--all", "-a", help="With records that change nothing (NoOp).")] = False,
+    every: Annotated[bool, Option("--all", "-a", help="Include records that change nothing (NoOp).")] = False,
     data: Data = None,
     bootstrap_server: BootstrapServer = None,
     bootstrap_controller: Controller = None,
@@ -134,7 +137,7 @@ def tail(
 @group.command("at")
 def at(
     moment: Annotated[str, Argument(metavar="OFFSET-or-TIME", help=MOMENT_HELP)] = "end",
-    topic: Annotated[list[str] | None, Option("--topic", help="Only this topic. May be repeated.")] = None,
+    topic: Annotated[list[str] | None, Option("--topic", help="Limit it to this topic. May be repeated.")] = None,
     *,
     data: Data = None,
     bootstrap_server: BootstrapServer = None,
@@ -162,7 +165,7 @@ def at(
 @group.command("diff")
 def diff(
     older: Annotated[str, Argument(metavar="A", help=MOMENT_HELP)],
-    newer: Annotated[str, Argument(metavar="B", help="The same.")] = "end",
+    newer: Annotated[str, Argument(metavar="B", help="The second moment, in the same form.")] = "end",
     *,
     data: Data = None,
     bootstrap_server: BootstrapServer = None,
@@ -193,7 +196,7 @@ def diff(
 
 @group.command("why")
 def why(
-    partition: Annotated[str, Argument(metavar="TOPIC-PARTITION", help="Such as orders-0.")],
+    partition: Annotated[str, Argument(metavar="TOPIC-PARTITION", help="The partition, such as orders-0.")],
     until: Annotated[str, Option(metavar="MOMENT", help=MOMENT_HELP)] = "end",
     *,
     data: Data = None,

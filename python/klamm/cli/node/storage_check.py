@@ -28,7 +28,10 @@ from klamm.client import ClientError
 
 def check(
     place: Annotated[
-        Path, Argument(metavar="DIR|SERVER.PROPERTIES", help="A log directory, one log's folder, or a configuration.")
+        Path,
+        Argument(
+            metavar="DIR|SERVER.PROPERTIES", help="A log directory, the directory of one log, or a configuration file."
+        ),
     ],
     *,
     deep: Annotated[bool, Option("--deep", help="Verify the checksum of every batch.")] = False,
@@ -36,10 +39,10 @@ def check(
 ) -> None:
     """Say what is intact, damaged or missing in the files of a stopped node, and what a start does about it.
 
-    For klamm's files and Apache Kafka's, in place or a copy. Changes nothing.
-    Without --deep it reads every index, and of the logs the headers of all
-    batches; checksums where a start verifies them. Exits with 0 when all is
-    intact, with 1 when something is damaged or missing.
+    Works on files of klamm and of Apache Kafka, in place or copied. Changes
+    nothing. Without --deep it reads every index and the headers of all
+    batches, and verifies the checksums that a start would verify. Exits with
+    0 if everything is intact, with 1 if something is damaged or missing.
 
     \b
     [bold]Examples[/bold]

@@ -35,36 +35,50 @@ group = Group(
     },
 )
 
-ConfigFile = Annotated[Path, Option("--config", "-c", metavar="SERVER.PROPERTIES", help="The node's configuration.")]
+ConfigFile = Annotated[
+    Path, Option("--config", "-c", metavar="SERVER.PROPERTIES", help="The configuration file of the node.")
+]
 
 
 @group.command("format")
 def format_directories(
     *,
     config: ConfigFile,
-    cluster_id: Annotated[str, Option("--cluster-id", "-t", help="The cluster's id, the same on every node.")],
+    cluster_id: Annotated[str, Option("--cluster-id", "-t", help="The cluster id, the same on every node.")],
     release_version: Annotated[
-        str | None, Option("--release-version", "-r", help="The release of Apache Kafka whose metadata to write.")
+        str | None,
+        Option("--release-version", "-r", help="The release of Apache Kafka whose metadata version is used."),
     ] = None,
     feature: Annotated[
         list[str] | None,
-        Option("--feature", "-f", metavar="NAME=LEVEL", help="A feature's level. May be repeated."),
+        Option("--feature", "-f", metavar="NAME=LEVEL", help="A feature level, FEATURE=LEVEL. May be repeated."),
     ] = None,
     ignore_formatted: Annotated[
-        bool, Option("--ignore-formatted", "-g", help="Skip directories that are formatted.")
+        bool, Option("--ignore-formatted", "-g", help="Skip directories that are already formatted.")
     ] = False,
     add_scram: Annotated[
-        list[str] | None, Option("--add-scram", "-S", metavar="CREDENTIAL", help="A user. May be repeated.")
+        list[str] | None,
+        Option("--add-scram", "-S", metavar="CREDENTIAL", help="SCRAM credentials of a user. May be repeated."),
     ] = None,
     standalone: Annotated[
-        bool, Option("--standalone", "-s", help="This controller is the first voter of a dynamic quorum.")
+        bool, Option("--standalone", "-s", help="Format this controller as the only voter of a new dynamic quorum.")
     ] = False,
     no_initial_controllers: Annotated[
-        bool, Option("--no-initial-controllers", "-N", help="Join a dynamic quorum later.")
+        bool,
+        Option(
+            "--no-initial-controllers",
+            "-N",
+            help="Format without voters: this controller joins a dynamic quorum later.",
+        ),
     ] = False,
     initial_controllers: Annotated[
         str | None,
-        Option("--initial-controllers", "-I", metavar="ID@HOST:PORT:DIRECTORY,...", help="The first voters."),
+        Option(
+            "--initial-controllers",
+            "-I",
+            metavar="ID@HOST:PORT:DIRECTORY,...",
+            help="The initial voters of a dynamic quorum.",
+        ),
     ] = None,
 ) -> None:
     """Format the directories of a node. `klamm start` without a file does it by itself.
@@ -125,13 +139,13 @@ def info(config: ConfigFile, as_json: AsJson = False) -> None:
 @group.command("version-mapping")
 def version_mapping(
     release_version: Annotated[
-        str | None, Option("--release-version", "-r", help="A release, or a level's name; the newest without.")
+        str | None, Option("--release-version", "-r", help="A release or metadata version; the latest by default.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the feature levels that Apache Kafka sets for a release.
 
-    `klamm storage format` leaves those at 0 whose APIs are not supported yet.
+    `klamm storage format` leaves a feature at 0 while klamm does not support its APIs.
 
     \b
     [bold]Examples[/bold]
@@ -154,7 +168,8 @@ def version_mapping(
 @group.command("feature-dependencies")
 def feature_dependencies(
     feature: Annotated[
-        list[str], Option("--feature", "-f", metavar="NAME=LEVEL", help="A feature's level. May be repeated.")
+        list[str],
+        Option("--feature", "-f", metavar="NAME=LEVEL", help="A feature level, FEATURE=LEVEL. May be repeated."),
     ],
     as_json: AsJson = False,
 ) -> None:
@@ -184,7 +199,7 @@ def feature_dependencies(
 
 @group.command("random-uuid")
 def random_uuid() -> None:
-    """Print a new id, for a cluster or a directory.
+    """Print a new random id for a cluster or a directory.
 
     \b
     [bold]Examples[/bold]

@@ -15,24 +15,27 @@ if TYPE_CHECKING:
 
 
 def archive(
-    topics: Annotated[list[str] | None, Argument(metavar="[TOPIC]...", help="Topics.")] = None,
+    topics: Annotated[list[str] | None, Argument(metavar="[TOPIC]...", help="Topic names.")] = None,
     *,
-    to: Annotated[Path, Option("--to", metavar="DIR", help="The archive; made where there is none.")],
+    to: Annotated[Path, Option("--to", metavar="DIR", help="The directory of the archive; created if absent.")],
     pattern: Annotated[
         str | None,
-        Option("--pattern", "-p", metavar="REGEX", help="Topics whose whole name matches; no internal ones."),
+        Option("--pattern", "-p", metavar="REGEX", help="Topics whose whole name matches; never internal topics."),
     ] = None,
     verify: Annotated[
-        bool, Option("--verify", help="Read all of the archive back. Without topics: do nothing else.")
+        bool, Option("--verify", help="Read the whole archive back. Without topics, only verify.")
     ] = False,
-    groups: Annotated[bool, Option("--groups", help="Keep the committed offsets of groups, too.")] = False,
+    groups: Annotated[bool, Option("--groups", help="Archive the committed offsets of groups too.")] = False,
     allow_loss: Annotated[
-        bool, Option("--allow-loss", help="Go on where retention was faster than the last runs, and note it.")
+        bool,
+        Option(
+            "--allow-loss", help="Continue when retention deleted records before they were archived, and note the loss."
+        ),
     ] = False,
     records_per_task: Annotated[
-        int, Option(min=1, metavar="N", help="Offsets that one task reads; a file has at most these.")
+        int, Option(min=1, metavar="N", help="The largest number of offsets that a task reads into one file.")
     ] = 1_000_000,
-    compression: Annotated[str, Option(help="zstd, snappy, gzip, lz4 or none.")] = "zstd",
+    compression: Annotated[str, Option(help="The compression of the files: zstd, snappy, gzip, lz4 or none.")] = "zstd",
     client: ClientKeys = None,
     master: Master = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -41,11 +44,12 @@ def archive(
 ) -> None:
     """Keep topics as Parquet files, by topic and day; call it again to add what is new.
 
-    What is committed up to the end that each partition has now is read by
-    Spark, once: a manifest says what the archive has, with a count and a
-    checksum for each file. A call that was killed leaves nothing that counts;
-    the next one goes on. The folder must be the same for all of Spark, and
-    reads as a table with spark.read.parquet. Needs pip install 'klamm\\[spark]'.
+    Spark reads the committed records up to the present end of each partition,
+    each record once. A manifest lists the files of the archive with record
+    counts and checksums. A call that is killed leaves the archive as it was,
+    and the next call continues. All of Spark's executors must see the same
+    directory. spark.read.parquet reads it as a table. Needs
+    pip install 'klamm\\[spark]'.
 
     \b
     [bold]Examples[/bold]

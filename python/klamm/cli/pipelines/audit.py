@@ -34,15 +34,16 @@ _JSON_LIMIT = 1000
 def audit(
     *,
     questions: Annotated[
-        list[str] | None, Argument(metavar="[QUESTION]...", help="Only these; --help lists them.")
+        list[str] | None, Argument(metavar="[QUESTION]...", help="The questions to answer, see below; all by default.")
     ] = None,
-    html: Annotated[Path | None, Option(metavar="FILE", help="Write a report with plots, a single file.")] = None,
+    html: Annotated[Path | None, Option(metavar="FILE", help="Write a report with plots into this file.")] = None,
     sql: Annotated[
         str | None,
-        Option(metavar="QUERY", help="Ask in SQL; views are records, each record type, each question."),
+        Option(metavar="QUERY", help="Run a SQL query. The views are: records, each record type, and each question."),
     ] = None,
     limit: Annotated[
-        int | None, Option("--limit", "-n", min=1, help="Rows of each answer; 10, and 1000 with --json.")
+        int | None,
+        Option("--limit", "-n", min=1, help="The number of rows of each answer; 10 by default, 1000 with --json."),
     ] = None,
     data: Where = DEFAULT_DATA,
     bootstrap_controller: Controller = None,
@@ -51,9 +52,9 @@ def audit(
 ) -> None:
     """Audit a cluster's metadata log: what went wrong, by cause and time, and questions that are answered.
 
-    Reads a node's files, klamm's or Apache Kafka's, while it runs or not, and
-    changes nothing; or copies the log of a live cluster's controllers. Large
-    logs, and --sql, need Spark: pip install 'klamm\\[spark]'.
+    Reads the files of a klamm or Apache Kafka node, running or stopped, and
+    changes nothing; or copies the log from the controllers of a running
+    cluster. Large logs, and --sql, need Spark: pip install 'klamm\\[spark]'.
 
     Questions: incidents, elections, broker_states, leadership,
     unclean_elections, under_replicated, leaderless, isr_churn, isr_changes,

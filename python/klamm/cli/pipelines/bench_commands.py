@@ -28,33 +28,39 @@ group = Group(
 @group.command("spark")
 def spark(
     *,
-    rounds: Annotated[int, Option(min=1, help="How often each job runs on each side, in turn.")] = 3,
-    quick: Annotated[bool, Option("--quick", help="A twentieth of the records.")] = False,
+    rounds: Annotated[int, Option(min=1, help="How often each job runs on each side, alternating.")] = 3,
+    quick: Annotated[bool, Option("--quick", help="Use a twentieth of the records.")] = False,
     job: Annotated[
-        list[str] | None, Option(metavar="read|write|stream", help="Only this one. May be repeated.")
+        list[str] | None, Option(metavar="read|write|stream", help="Run only this job. May be repeated.")
     ] = None,
     bootstrap: Annotated[
         str | None,
-        Option("--bootstrap", "-b", metavar="HOST:PORT,...", help="A cluster; without one a node of klamm's."),
+        Option(
+            "--bootstrap", "-b", metavar="HOST:PORT,...", help="Any broker of a cluster; a new klamm node by default."
+        ),
     ] = None,
     command_config: CommandConfig = None,
-    partitions: Annotated[int, Option(min=1, help="Of each topic.")] = 4,
-    cores: Annotated[int, Option(min=1, help="Tasks that each Spark runs at once.")] = 2,
+    partitions: Annotated[int, Option(min=1, help="The number of partitions of each topic.")] = 4,
+    cores: Annotated[int, Option(min=1, help="The number of tasks that Spark runs at once.")] = 2,
     engine: Annotated[
-        bool, Option("--engine", help="Also Spark's engine alone: the ceiling of a Python data source.")
+        bool, Option("--engine", help="Also measure Spark's engine alone: the ceiling of a Python data source.")
     ] = False,
     connector: Annotated[
-        Path | None, Option(metavar="DIR", help="Where Spark's own connector is kept, in the user's cache.")
+        Path | None,
+        Option(metavar="DIR", help="Where Spark's own connector is stored; the user's cache directory by default."),
     ] = None,
-    conf: Annotated[list[str] | None, Option(metavar="KEY=VALUE", help="Of every Spark. May be repeated.")] = None,
+    conf: Annotated[
+        list[str] | None,
+        Option(metavar="KEY=VALUE", help="A configuration key of every Spark session. May be repeated."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """The same jobs over Spark's own Kafka connector and over klamm's.
+    """Run the same jobs with Spark's own Kafka connector and with klamm's.
 
     Batch read, batch write and a stream that catches up: 10 M records of 100 B
     and 1 M of 1 KiB. Needs klamm\\[spark], a JDK 17 and Maven, and 5 GB of disk.
-    Spark's own connector is whole on Maven at 4.0.0 only, klamm's needs Spark
-    4.2: each side has the Spark that it needs, and the table says which.
+    Spark's own connector is complete on Maven for Spark 4.0.0 only, klamm's
+    needs Spark 4.2: each side runs the version that it needs, shown in the table.
 
     \b
     [bold]Examples[/bold]

@@ -74,12 +74,13 @@ def mirror(
 ) -> None:
     """Copy topics to another cluster, as they come, until Ctrl-C.
 
-    Each record comes at least once to the partition of the same number, in
-    order, with key, value, headers and timestamp. Topics, partitions and
-    configs are made on the target, and followed. With --group, a group that
-    has no members there can go on there: it misses nothing, and may see
-    records again. Started again, it reads on. What is mirrored from the
-    target itself is left out. Needs klamm\\[spark] and a JDK 17.
+    Each record is copied at least once, in order, to the partition with the
+    same number, with key, value, headers and timestamp. Topics, partitions and
+    configs are created on the target and kept up to date. With --group, the
+    offsets of a group without members on the target are translated: it can
+    continue there without missing a record, and may read some again. After a
+    restart the mirror continues. Records that came from the target itself are
+    not copied back. Needs klamm\\[spark] and a JDK 17.
 
     \b
     [bold]Examples[/bold]

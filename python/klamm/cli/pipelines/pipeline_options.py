@@ -16,7 +16,7 @@ Master = Annotated[
     Option(
         metavar="URL",
         envvar="KLAMM_SPARK_MASTER",
-        help="Spark's master; this machine's cores without.",
+        help="Spark's master; the cores of this machine by default.",
         panel="Where and how",
     ),
 ]
@@ -25,7 +25,7 @@ ClientKeys = Annotated[
     Option(
         "--client",
         metavar="KEY=VALUE",
-        help="A key of Kafka's clients. May be repeated.",
+        help="A client configuration key of Apache Kafka. May be repeated.",
         panel="Where and how",
     ),
 ]

@@ -15,25 +15,38 @@ if TYPE_CHECKING:
 
 
 def restore(
-    folder: Annotated[Path, Argument(metavar="DIR", help="The archive.")],
-    topics: Annotated[list[str] | None, Argument(metavar="[TOPIC]...", help="Topics; all without.")] = None,
-    *,
-    apply: Annotated[bool, Option("--apply", help="Do it. Without, only say what would be done.")] = False,
-    rename: Annotated[
-        list[str] | None, Option(metavar="OLD=NEW", help="Another name for a topic. May be repeated.")
+    folder: Annotated[Path, Argument(metavar="DIR", help="The directory of the archive.")],
+    topics: Annotated[
+        list[str] | None, Argument(metavar="[TOPIC]...", help="Topic names; all topics of the archive by default.")
     ] = None,
-    into_existing: Annotated[bool, Option("--into-existing", help="Add to topics that have records already.")] = False,
+    *,
+    apply: Annotated[bool, Option("--apply", help="Apply the changes. Without it they are only shown.")] = False,
+    rename: Annotated[
+        list[str] | None, Option(metavar="OLD=NEW", help="Restore a topic under another name. May be repeated.")
+    ] = None,
+    into_existing: Annotated[bool, Option("--into-existing", help="Allow topics that already have records.")] = False,
     config: Annotated[
         list[str] | None,
-        Option("--config", "-c", metavar="KEY=VALUE", help="A config of topics that are made. May be repeated."),
+        Option("--config", "-c", metavar="KEY=VALUE", help="A configuration of the created topics. May be repeated."),
     ] = None,
     replicas: Annotated[
-        int | None, Option("--replicas", "-r", min=1, help="Else the broker's default.replication.factor.")
+        int | None,
+        Option(
+            "--replicas",
+            "-r",
+            min=1,
+            help="The replication factor; the broker's default.replication.factor by default.",
+        ),
     ] = None,
-    groups: Annotated[bool, Option("--groups", help="Commit the archive's offsets of groups, translated.")] = False,
-    compare: Annotated[bool, Option("--compare", help="Read all back, and compare with the archive.")] = False,
+    groups: Annotated[
+        bool, Option("--groups", help="Commit the archived offsets of groups, translated to the new offsets.")
+    ] = False,
+    compare: Annotated[
+        bool, Option("--compare", help="Read the restored records back and compare them with the archive.")
+    ] = False,
     state: Annotated[
-        Path | None, Option(metavar="DIR", help="Where the table of old and new offsets goes; else the archive.")
+        Path | None,
+        Option(metavar="DIR", help="Where to write the table of old and new offsets; the archive by default."),
     ] = None,
     client: ClientKeys = None,
     master: Master = None,
@@ -43,11 +56,12 @@ def restore(
 ) -> None:
     """Bring archived topics back, to the same cluster or another.
 
-    Keys, values, headers, timestamps, partitions and order stay; offsets are
-    contiguous where the old ones had gaps, and a table of Parquet says
-    which became which. A topic that is absent is made with its partitions and
-    configs; one with records is refused unless --into-existing. Says what it
-    would do; --apply does it, and goes on where an earlier call ended.
+    Keys, values, headers, timestamps, partitions and order are kept. Offsets
+    become contiguous where the old ones had gaps; a Parquet table maps old
+    offsets to new ones. An absent topic is created with its partitions and
+    configs; a topic with records is refused unless --into-existing is given.
+    Shows what it would do. With --apply it does it, and continues where an
+    earlier call ended.
 
     \b
     [bold]Examples[/bold]

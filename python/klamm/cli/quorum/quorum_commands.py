@@ -49,7 +49,9 @@ DirectoryId = Annotated[
 
 @group.command("status")
 def status(
-    replication: Annotated[bool, Option("--replication", "-r", help="How far each voter and observer is.")] = False,
+    replication: Annotated[
+        bool, Option("--replication", "-r", help="Show the progress of each voter and observer.")
+    ] = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     bootstrap_controller: BootstrapController = None,
@@ -79,14 +81,20 @@ def status(
 def add(
     config: Annotated[
         Path | None,
-        Argument(metavar="[CONTROLLER.PROPERTIES]", help="The new controller's configuration, on its machine."),
+        Argument(
+            metavar="[CONTROLLER.PROPERTIES]", help="The configuration file of the new controller, on its machine."
+        ),
     ] = None,
     *,
-    controller_id: Annotated[int | None, Option("--controller-id", "-i", min=0, help="Its node id.")] = None,
+    controller_id: Annotated[
+        int | None, Option("--controller-id", "-i", min=0, help="The node id of the new controller.")
+    ] = None,
     directory_id: DirectoryId = None,
     listener: Annotated[
         list[str] | None,
-        Option("--listener", "-l", metavar="NAME://HOST:PORT", help="Where it listens. May be repeated."),
+        Option(
+            "--listener", "-l", metavar="NAME://HOST:PORT", help="A listener of the new controller. May be repeated."
+        ),
     ] = None,
     dry_run: DryRun = False,
     bootstrap_server: BootstrapServer = None,
@@ -96,8 +104,8 @@ def add(
 ) -> None:
     """Make a controller that runs and follows the log a voter.
 
-    With its configuration at hand the rest is read from there. Elsewhere say
-    its id and its listener; its directory id is then looked up.
+    On the machine of the controller, its configuration file is enough.
+    Elsewhere give its id and its listener; its directory id is looked up.
 
     \b
     [bold]Examples[/bold]
@@ -125,7 +133,7 @@ def remove(
     controller_id: Annotated[int, Argument(metavar="ID", min=0, help="The node id of the voter.")],
     *,
     directory_id: DirectoryId = None,
-    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     dry_run: DryRun = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,

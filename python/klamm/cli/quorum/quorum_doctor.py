@@ -21,20 +21,22 @@ from klamm.client.connection import parse_bootstrap
 def doctor(
     nodes: Annotated[
         list[Path] | None,
-        Argument(metavar="[NODE...]", help="Log directory or server.properties of nodes on this machine."),
+        Argument(metavar="[NODE...]", help="Log directories or configuration files of nodes on this machine."),
     ] = None,
     *,
     bootstrap_server: BootstrapServer = None,
     bootstrap_controller: BootstrapController = None,
-    probe_disk: Annotated[bool, Option("--probe-disk", help="Time a small durable write into each directory.")] = False,
+    probe_disk: Annotated[
+        bool, Option("--probe-disk", help="Measure a small durable write in each directory.")
+    ] = False,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Say why there is no leader, or what is about to go wrong, and what to do. Exits with 1 when something is.
 
-    Asks the controllers that are named and those that they name, and looks into
-    the directories that are named; without either, asks the controllers of the
-    broker's cluster. Changes nothing, whether nodes run or not.
+    Asks the named controllers and all voters that they know, and reads the
+    named directories. Without either it asks the controllers of the broker's
+    cluster. Changes nothing; the nodes may be running or stopped.
 
     \b
     [bold]Examples[/bold]

@@ -19,7 +19,7 @@ BootstrapServer = Annotated[
         "-b",
         envvar="KLAMM_BOOTSTRAP",
         metavar="HOST:PORT,...",
-        help=f"Any broker of the cluster, {DEFAULT_BOOTSTRAP}.",
+        help=f"Any broker of the cluster; {DEFAULT_BOOTSTRAP} by default.",
         panel=_PANEL,
     ),
 ]
@@ -29,11 +29,11 @@ BootstrapController = Annotated[
         "--bootstrap-controller",
         "-C",
         metavar="HOST:PORT,...",
-        help="Any controller of the cluster, asked instead of a broker.",
+        help="Any controller of the cluster, instead of a broker.",
         panel=_PANEL,
     ),
 ]
-DryRun = Annotated[bool, Option("--dry-run", help="Only say what would be asked.")]
+DryRun = Annotated[bool, Option("--dry-run", help="Show the request without sending it.")]
 
 
 def connect(server: str | None, controller: str | None, command_config: Path | None) -> QuorumClient:

@@ -20,29 +20,31 @@ from klamm.metadata.rendering.descriptions import ids_text
 def recover(
     nodes: Annotated[
         list[Path],
-        Argument(metavar="NODE...", help="Log directory or server.properties of every node that is left."),
+        Argument(metavar="NODE...", help="Log directories or configuration files of all remaining nodes."),
     ],
     *,
-    apply: Annotated[bool, Option("--apply", help="Do it. Without, only say what would be done.")] = False,
+    apply: Annotated[bool, Option("--apply", help="Apply the changes. Without it they are only shown.")] = False,
     backup: Annotated[
         Path | None,
-        Option(metavar="DIR", help="Where what is replaced is kept; beside each log directory without it."),
+        Option(
+            metavar="DIR", help="Where to keep a backup of the replaced files; next to each log directory by default."
+        ),
     ] = None,
     accept_loss: Annotated[
-        bool, Option("--accept-loss", help="Give up records that damaged logs have lost; take what is intact.")
+        bool, Option("--accept-loss", help="Accept that records of damaged logs are lost, and use the intact part.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Form a new quorum from the remaining nodes after a majority of the voters is lost permanently.
 
-    With the nodes stopped: takes the longest log of all that are named, by
-    epoch and offset, and makes the voters among them a quorum of their own.
-    Whatever only the lost voters had is lost. Name brokers too: their copy of
-    the log may be the longest. Says what it would do; --apply does it, and
-    ends what an earlier call did not come to the end of.
+    Stop the nodes first. Takes the longest log of all named nodes, by epoch
+    and offset, and makes the voters among them a quorum of their own. Records
+    that only the lost voters had are lost. Name brokers too: their copy of the
+    log may be the longest. Shows what it would do. With --apply it does it,
+    and completes what an interrupted call began.
 
-    A damaged log is refused, unless --accept-loss: then the part before
-    the damage counts. So does a node start again that is the only voter.
+    A damaged log is refused unless --accept-loss is given; then the part
+    before the damage is used. This also makes a damaged sole voter start.
 
     \b
     [bold]Examples[/bold]

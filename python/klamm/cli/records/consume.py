@@ -31,45 +31,49 @@ OUTAGE_PAUSE_S: Final = 0.5
 
 
 def consume(
-    topic: Annotated[str, Argument(help="The topic.")],
+    topic: Annotated[str, Argument(help="The topic name.")],
     *,
     start: Annotated[
         str | None,
         Option(
             "--from",
             metavar="POSITION",
-            help="beginning, end, an offset, -N from the end, or a time; the beginning without it.",
+            help="Where to start: beginning (the default), end, an offset, -N from the end, or a time.",
         ),
     ] = None,
     from_beginning: Annotated[bool, Option("--from-beginning", help="The same as --from beginning.")] = False,
     offset: Annotated[
-        str | None, Option("--offset", metavar="OFFSET", help="earliest, latest or a number, of --partition.")
+        str | None,
+        Option("--offset", metavar="OFFSET", help="The start offset in --partition: earliest, latest or a number."),
     ] = None,
-    count: Annotated[int | None, Option("--count", "-n", min=1, help="Stop after so many records.")] = None,
-    follow: Annotated[bool, Option("--follow", "-f", help="Wait for more at the end, until Ctrl-C.")] = False,
-    partition: Annotated[list[int] | None, Option("--partition", min=0, help="May be repeated.")] = None,
+    count: Annotated[int | None, Option("--count", "-n", min=1, help="Stop after this number of records.")] = None,
+    follow: Annotated[bool, Option("--follow", "-f", help="Wait for new records at the end, until Ctrl-C.")] = False,
+    partition: Annotated[
+        list[int] | None, Option("--partition", min=0, help="Read only this partition. May be repeated.")
+    ] = None,
     group: Annotated[
-        str | None, Option("--group", "-g", help="Be a member of this group: share its work, commit for it.")
+        str | None,
+        Option("--group", "-g", help="Join this consumer group: read the assigned partitions and commit offsets."),
     ] = None,
     instance: Annotated[
         str | None,
         Option(
             "--group-instance-id",
             metavar="ID",
-            help="Be a static member: come back within the session timeout, 45 s, and keep what is assigned.",
+            help="Join as a static member: keep the assignment when returning within the session timeout, 45 s.",
         ),
     ] = None,
-    show_key: Annotated[bool, Option("--key", "-k", help="Print the key before the value.")] = False,
+    show_key: Annotated[bool, Option("--key", "-k", help="Print each key before its value.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the records of a topic: the values, or with --json everything, one record a line.
 
-    With --group it joins the group, reads what it is assigned from the
+    With --group it joins the group, reads the assigned partitions from the
     committed offsets on, commits every 5 seconds and at the end, and leaves.
-    --from then counts where nothing is committed. With --follow it waits for
-    a broker that goes away, and goes on where it was.
+    --from then applies to partitions without a committed offset. With
+    --follow it waits for a broker that is unavailable, then continues.
 
     \b
     [bold]Examples[/bold]

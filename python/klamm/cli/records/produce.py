@@ -36,24 +36,24 @@ _PRODUCE_VERSION_MAX: Final = 9
 
 
 def produce(
-    topic: Annotated[str, Argument(help="The topic.")],
+    topic: Annotated[str, Argument(help="The topic name.")],
     values: Annotated[
-        list[str] | None, Argument(metavar="[VALUE...]", help="Records; without any, lines of stdin.")
+        list[str] | None, Argument(metavar="[VALUE...]", help="Record values; lines of stdin by default.")
     ] = None,
     *,
     key: Annotated[str | None, Option("--key", "-k", help="The key of every record.")] = None,
     separator: Annotated[
-        str | None, Option("--key-separator", "-s", help="What parts key and value in each line.")
+        str | None, Option("--key-separator", "-s", help="The separator between key and value in each line.")
     ] = None,
     header: Annotated[
-        list[str] | None, Option("--header", "-H", metavar="NAME=VALUE", help="A header. May be repeated.")
+        list[str] | None, Option("--header", "-H", metavar="NAME=VALUE", help="A record header. May be repeated.")
     ] = None,
-    file: Annotated[Path | None, Option("--file", "-f", help="Read lines from a file.")] = None,
+    file: Annotated[Path | None, Option("--file", "-f", help="Read lines from a file instead of stdin.")] = None,
     as_json: Annotated[
-        bool, Option("--json", help='Lines are JSON: {"value": ..., "key": ..., "headers": {...}}.')
+        bool, Option("--json", help='Each line is a JSON object: {"value": ..., "key": ..., "headers": {...}}.')
     ] = False,
     compression: Annotated[str, Option("--compression", "-z", help=f"{', '.join(records.CODECS)}.")] = "none",
-    partition: Annotated[int | None, Option("--partition", min=0, help="One partition for all.")] = None,
+    partition: Annotated[int | None, Option("--partition", min=0, help="Write all records to this partition.")] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:

@@ -223,7 +223,7 @@ def test_filters_that_are_pushed_down_change_no_answer(
     ("options", "message"),
     [
         ({"startingoffset": "earliest"}, "did you mean 'startingOffsets'?"),
-        ({"failOnDataLoss": "perhaps"}, "option 'failOnDataLoss' is 'perhaps': say true or false"),
+        ({"failOnDataLoss": "perhaps"}, "option 'failOnDataLoss' is 'perhaps': it must be true or false"),
         (
             {"kafka.security.protocol": "TLS"},
             "kafka.security.protocol=TLS: it must be PLAINTEXT or SSL or SASL_PLAINTEXT",

@@ -97,8 +97,8 @@ def test_a_driver_that_dies_while_it_ends_transactions_is_followed_by_another(ka
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
-        ([b"a", b"c", b"b"], "task 1 wrote 1 rows, and has 1, others now"),
-        ([b"abc"], "task 1 wrote 1 rows, and there is no such task now"),
+        ([b"a", b"c", b"b"], "task 1 wrote 1 rows before, and 1, others now"),
+        ([b"abc"], "task 1 wrote 1 rows, and does not exist now"),
     ],
 )
 def test_a_plan_that_gives_tasks_other_rows_is_refused(
@@ -132,7 +132,7 @@ def test_an_old_checkpoint_is_refused(query: Query) -> None:
     from klamm.spark.sink.sink_tokens import DeliveryError
 
     query.write(query.task(0, 5), b"x")
-    with pytest.raises(DeliveryError, match=r"batch 4 of query .* is to be written, and batch 5 has been"):
+    with pytest.raises(DeliveryError, match=r"batch 4 of query .* is to be written, but batch 5 was written already"):
         query.write(query.task(0, 4, "run2"), b"y")
 
 

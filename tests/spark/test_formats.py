@@ -66,7 +66,7 @@ def test_json_is_columns(read: Callable[..., DataFrame]) -> None:
 def test_bad_values_are_dropped_or_fail(read: Callable[..., DataFrame], orders: str) -> None:
     dropped = read("string", **{"value.onError": "drop"}).select("value").collect()
     assert sorted(str(row.value) for row in dropped) == sorted([GOOD.decode(), "None", "{}", '{"id": '])
-    with pytest.raises(Exception, match=f"the value at offset 3 of partition {orders}-0 is no json: .*"):
+    with pytest.raises(Exception, match=f"the value at offset 3 of partition {orders}-0 is not valid json: .*"):
         read("json", **{"value.schema": SCHEMA}).collect()
 
 

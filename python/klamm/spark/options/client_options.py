@@ -11,8 +11,8 @@ from typing import Final
 DEFAULT_CLIENT_ID: Final = "klamm-spark"
 
 _REFUSED: Final = {
-    "auto.offset.reset": "say startingOffsets instead; a stream that resumes goes on where it was",
-    "enable.auto.commit": "offsets are in the query's checkpoint, and none are committed to the group",
+    "auto.offset.reset": "use startingOffsets; a restarted stream continues from its checkpoint",
+    "enable.auto.commit": "offsets are stored in the query's checkpoint and not committed to the group",
     "interceptor.classes": "there is no Java consumer to intercept",
     "key.deserializer": "keys are bytes; decode the column key",
     "value.deserializer": "values are bytes; decode the column value",
@@ -98,7 +98,7 @@ _REFUSED_OF_A_SINK: Final = {
     "interceptor.classes": "there is no Java producer to intercept",
     "key.serializer": "keys are bytes or text; encode the column key",
     "value.serializer": "values are bytes or text; encode the column value",
-    "transactional.id": "say deliveryGuarantee=exactly-once; transactionalIdPrefix begins the names of all tasks",
+    "transactional.id": "use deliveryGuarantee=exactly-once, and transactionalIdPrefix for the ids of its tasks",
 }
 
 

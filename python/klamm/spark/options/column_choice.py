@@ -30,7 +30,7 @@ def choose(options: Options, formats: Sequence[FormatOptions], *, include_header
         names = [part.strip() for part in value.split(",")]
         for name in names:
             if name.lower() not in known:
-                raise ValueError(f"there is no column '{name}'; there are {', '.join(known.values())}")
+                raise ValueError(f"there is no column '{name}'; the columns are {', '.join(known.values())}")
         chosen = tuple(known[name.lower()] for name in names)
         if twice := [name for name in chosen if chosen.count(name) > 1]:
             raise ValueError(f"it names column '{twice[0]}' twice")
@@ -47,12 +47,16 @@ def _check(options: Options, chosen: Sequence[str], formats: Sequence[FormatOpti
     """Refuse an option of a column that is not selected, because it would have no effect."""
     if "includeHeaders" in options and include_headers != (HEADERS in chosen):
         word = str(include_headers).lower()
-        raise options.error(OPTION, f"includeHeaders is {word}, and that says otherwise; take one of them away")
+        raise options.error(OPTION, f"it contradicts includeHeaders={word}; remove one of the two")
     for one in formats:
         if one.format is not Format.BINARY and one.column not in chosen:
-            raise options.error(OPTION, f"it leaves out '{one.column}', and {one.column}.format is {one.format.value}")
+            raise options.error(
+                OPTION, f"it leaves out '{one.column}', but {one.column}.format={one.format.value} is set"
+            )
     for name in sorted(_corrupt(formats) - set(chosen)):
-        raise options.error(OPTION, f"it leaves out '{name}', where onError=keep has what cannot be decoded")
+        raise options.error(
+            OPTION, f"it leaves out '{name}', the column for values that cannot be decoded with onError=keep"
+        )
 
 
 def _corrupt(formats: Sequence[FormatOptions]) -> set[str]:

@@ -128,10 +128,10 @@ def _registry(options: Options) -> RegistryOptions | None:
     if not urls:
         for name in (_USER_INFO, _TOKEN, _CA_LOCATION):
             if name in options:
-                raise options.missing(REGISTRY_URL, f"{name} is there, and no registry to use it for")
+                raise options.missing(REGISTRY_URL, f"{name} is set, but no registry")
         return None
     if user_info is not None and token is not None:
-        raise options.error(_TOKEN, f"{_USER_INFO} is there, too; say one of them")
+        raise options.error(_TOKEN, f"{_USER_INFO} is set too; set only one of them")
     return RegistryOptions(urls, user_info, token, ca_location)
 
 
@@ -147,10 +147,10 @@ def _check_used(options: Options, parsed: FormatOptions) -> None:
         "framing": (kind in HAVE_SCHEMAS, with_schema),
     }
     if kind is Format.BINARY and f"{column}.onError" in options:
-        raise options.error(f"{column}.onError", f"without a {column}.format no {column} is bad")
+        raise options.error(f"{column}.onError", f"it needs {column}.format")
     for name, (is_used, of) in uses.items():
         if f"{column}.{name}" in options and not is_used:
-            raise options.error(f"{column}.{name}", f"it is for {column}.format={of}, and that is {kind.value}")
+            raise options.error(f"{column}.{name}", f"it applies to {column}.format={of}, not to {kind.value}")
     if kind is Format.JSON and parsed.schema is None:
         raise options.missing(f"{column}.schema", f"{column}.format=json needs fields, such as 'id long, name string'")
     if kind in HAVE_SCHEMAS:
@@ -163,9 +163,9 @@ def _check_schema(options: Options, parsed: FormatOptions) -> None:
     sources = [name for name in ("schema", "schema.file", "schema.subject") if f"{column}.{name}" in options]
     if len(sources) > 1:
         first, second = (f"{column}.{name}" for name in sources[:2])
-        raise options.error(second, f"{first} is there, too, and one schema is what is read")
+        raise options.error(second, f"{first} is set too; set only one schema")
     if registry is None and "schema.subject" in sources:
-        raise options.missing(REGISTRY_URL, f"{column}.schema.subject is there, and no registry that has it")
+        raise options.missing(REGISTRY_URL, f"{column}.schema.subject is set, but no registry")
     if registry is None and not sources:
         raise options.missing(
             f"{column}.schema.file",
@@ -195,5 +195,5 @@ def _urls(value: str) -> tuple[str, ...]:
     urls = tuple(url.strip() for url in value.split(","))
     for url in urls:
         if not re.fullmatch(r"https?://[^\s/]+\S*", url):
-            raise ValueError("say http://host:port or https://host:port, or several of them with commas between")
+            raise ValueError("it must be http://host:port or https://host:port, or several of them separated by commas")
     return urls

@@ -63,7 +63,7 @@ def _offsets(value: str) -> Limit:
     try:
         found = parse_offsets(value)
     except ValueError as error:
-        raise ValueError(f'{error}; say earliest, latest or {{"topic": {{"0": 23, "1": -1}}}}') from None
+        raise ValueError(f'{error}; use earliest, latest or {{"topic": {{"0": 23, "1": -1}}}}') from None
     for partition, offset in found.items():
         if offset < EARLIEST:
             raise ValueError(f"offset {offset} of {partition} is negative; -1 is the latest, -2 the earliest")
@@ -74,7 +74,7 @@ def _timestamps(value: str) -> Offsets:
     try:
         found = parse_offsets(value)
     except ValueError as error:
-        raise ValueError(f'{error}; say {{"topic": {{"0": 1700000000000}}}}, in milliseconds since 1970') from None
+        raise ValueError(f'{error}; use {{"topic": {{"0": 1700000000000}}}}, in milliseconds since 1970') from None
     for partition, timestamp in found.items():
         if timestamp < 0:
             raise ValueError(f"timestamp {timestamp} of {partition} is negative")

@@ -21,21 +21,21 @@ _BYTES: Final = {"": 0, "b": 0, "k": 10, "kb": 10, "m": 20, "mb": 20, "g": 30, "
 def boolean(value: str) -> bool:
     """A boolean."""
     if value.lower() not in ("true", "false"):
-        raise ValueError("say true or false")
+        raise ValueError("it must be true or false")
     return value.lower() == "true"
 
 
 def strategy(value: str) -> bool:
     """Whether a partition without a record at or after the timestamp is an error."""
     if value.lower() not in ("error", "latest"):
-        raise ValueError("say error or latest")
+        raise ValueError("it must be error or latest")
     return value.lower() == "error"
 
 
 def not_negative(value: str) -> int:
     """An integer of 0 or more."""
     if not re.fullmatch(r"\+?[0-9]{1,19}", value) or int(value) >= 2**63:
-        raise ValueError("say a whole number that is not negative")
+        raise ValueError("it must be a whole number of at least 0")
     return int(value)
 
 
@@ -46,7 +46,7 @@ def positive(value: str) -> int | None:
     except ValueError:
         number = 0
     if number == 0:
-        raise ValueError("say a whole number above 0")
+        raise ValueError("it must be a whole number above 0")
     return number
 
 
@@ -54,7 +54,7 @@ def byte_count(value: str) -> int | None:
     """A number of bytes with a unit, as in Spark."""
     found = re.fullmatch(r"([0-9]{1,18})\s*([a-z]*)", value.lower())
     if found is None or found[2] not in _BYTES or not int(found[1]):
-        raise ValueError("say a number above 0, of bytes or with a unit of k, m, g or t, such as 128m")
+        raise ValueError("it must be a number of bytes above 0, with or without a unit of k, m, g or t, such as 128m")
     return int(found[1]) << _BYTES[found[2]]
 
 
@@ -62,5 +62,5 @@ def duration_ms(value: str) -> int:
     """A duration in milliseconds, with a unit as in Spark."""
     found = re.fullmatch(r"([0-9]+)\s*([a-z]*)", value.lower())
     if found is None or found[2] not in _UNITS_MS:
-        raise ValueError("say a number with a unit of us, ms, s, m, h or d, such as 15m")
+        raise ValueError("it must be a number with a unit of us, ms, s, m, h or d, such as 15m")
     return int(int(found[1]) * _UNITS_MS[found[2]])

@@ -140,7 +140,7 @@ def parse_stream(given: Mapping[str, str]) -> SourceOptions:
     options = OptionMap(given, _NAMES)
     for name in _ENDINGS:
         if name in options:
-            raise options.error(name, "a stream has no end; take it away, or read with spark.read")
+            raise options.error(name, "a stream has no end; remove the option, or read with spark.read")
     return _parse(options, default_start=LATEST)
 
 
@@ -191,7 +191,7 @@ def client_keys(given: Mapping[str, str]) -> dict[str, str]:
     prefix = "kafka."
     keys = {name.removeprefix(prefix): text for name, text in given.items() if name.startswith(prefix)}
     if not keys.get("bootstrap.servers", "").strip():
-        raise OptionError("option 'kafka.bootstrap.servers' is missing: host:port of one or more brokers")
+        raise OptionError("option 'kafka.bootstrap.servers' is missing: set it to host:port of one or more brokers")
     return keys
 
 
@@ -204,9 +204,7 @@ def _subscription(options: OptionMap) -> Subscription:
     given = [name for name in kinds if name in options]
     if len(given) != 1:
         found = " and ".join(given) if given else "none"
-        raise OptionError(
-            f"one of the options subscribe, subscribePattern and assign must say what to read: {found} is there"
-        )
+        raise OptionError(f"set exactly one of the options subscribe, subscribePattern and assign (now: {found})")
     subscription = options.get(given[0], kinds[given[0]], None)
     assert subscription is not None
     return subscription
@@ -215,21 +213,21 @@ def _subscription(options: OptionMap) -> Subscription:
 def _subscribe(value: str) -> Subscription:
     topics = tuple(dict.fromkeys(name for part in value.split(",") if (name := part.strip())))
     if not topics:
-        raise ValueError("it names no topic; say topic or topic,topic")
+        raise ValueError("it names no topic; use topic or topic,topic")
     return Subscribe(topics)
 
 
 def _pattern(value: str) -> Subscription:
     if not value:
-        raise ValueError("it matches no topic; say a regular expression such as orders-.*")
+        raise ValueError("it matches no topic; use a regular expression such as orders-.*")
     try:
         return SubscribePattern(re.compile(value))
     except re.error as error:
-        raise ValueError(f"it is no regular expression: {error}") from None
+        raise ValueError(f"it is not a regular expression: {error}") from None
 
 
 def _assign(value: str) -> Subscription:
     partitions = parse_partitions(value)
     if not partitions:
-        raise ValueError('it names no partition; say {"topic": [0, 1]}')
+        raise ValueError('it names no partition; use {"topic": [0, 1]}')
     return Assign(partitions)

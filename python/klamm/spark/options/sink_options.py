@@ -81,12 +81,13 @@ def parse_sink(given: Mapping[str, str], overwrite: bool, *, is_stream: bool) ->
 def _delivery(options: Mapping[str, str], is_stream: bool) -> Delivery:
     word = options.get("deliveryguarantee", Delivery.AT_LEAST_ONCE)
     if word.lower() not in tuple(Delivery):
-        raise OptionError(f"option 'deliveryGuarantee' ('{word}') is not known: say {' or '.join(Delivery)}")
+        raise OptionError(f"option 'deliveryGuarantee' ('{word}') is not known: use {' or '.join(Delivery)}")
     delivery = Delivery(word.lower())
     if delivery is Delivery.EXACTLY_ONCE and not is_stream:
         raise OptionError(
-            f"option 'deliveryGuarantee' ('{word}') is for writeStream: a DataFrame that is written again has no "
-            "number by which it could be known. Write at-least-once, or as a stream with the trigger availableNow"
+            f"option 'deliveryGuarantee' ('{word}') needs writeStream: a DataFrame has no batch "
+            "number by which a repeated write is recognized. Write at-least-once, or as a stream with the "
+            "trigger availableNow"
         )
     return delivery
 
@@ -96,9 +97,7 @@ def _prefix(options: Mapping[str, str], delivery: Delivery) -> str:
     if prefix is None:
         return DEFAULT_PREFIX
     if delivery is not Delivery.EXACTLY_ONCE:
-        raise OptionError(
-            f"option 'transactionalIdPrefix' ('{prefix}') means nothing without deliveryGuarantee=exactly-once"
-        )
+        raise OptionError(f"option 'transactionalIdPrefix' ('{prefix}') needs deliveryGuarantee=exactly-once")
     if not prefix or len(prefix) > PREFIX_CHARS_MAX:
         raise OptionError(f"option 'transactionalIdPrefix' ('{prefix}') must have 1 to {PREFIX_CHARS_MAX} characters")
     return prefix
@@ -107,10 +106,10 @@ def _prefix(options: Mapping[str, str], delivery: Delivery) -> str:
 def check_columns(options: SinkOptions, columns: Mapping[str, str]) -> None:
     """Refuse columns that cannot be written; `columns` has Spark's short type names. Unknown columns are ignored."""
     if "value" not in columns:
-        raise OptionError(f"there is no column 'value' to write; there are {', '.join(columns)}")
+        raise OptionError(f"there is no column 'value' to write; the columns are {', '.join(columns)}")
     if options.topic is None and "topic" not in columns:
         raise OptionError("no topic to write to: set the option topic, or add a column topic")
     for name, allowed in _TYPES.items():
         found = columns.get(name)
         if found is not None and found not in allowed:
-            raise OptionError(f"column '{name}' is {found}; to be written it must be {' or '.join(allowed)}")
+            raise OptionError(f"column '{name}' is {found}; it must be {' or '.join(allowed)}")

@@ -107,12 +107,12 @@ def check_schema(schema: StructType, options: SourceOptions) -> None:
         if name not in schema.names:
             raise OptionError(
                 f"the schema has no column '{name}', and option '{name}.format' is '{one.format.value}': "
-                "take the option away, or add the column"
+                "remove the option, or add the column"
             )
     for field in schema.fields:
         kind = known.get(field.name)
         if kind is None:
-            raise OptionError(f"the schema has column '{field.name}', which there is not; there are {', '.join(known)}")
+            raise OptionError(f"the schema has an unknown column '{field.name}'; the columns are {', '.join(known)}")
         if field.name in decoded:
             _check_decoded(field.dataType, decoded[field.name])
         elif field.dataType != kind:
@@ -166,6 +166,6 @@ def _check_json(kind: DataType, path: str, *, is_root: bool, root: str) -> None:
             pass
         case _:
             raise OptionError(
-                f"option '{root}.schema': {path} is {kind.simpleString()}, which is not read from JSON; it can have "
-                "structs, arrays, booleans, numbers, strings and timestamps"
+                f"option '{root}.schema': {path} is {kind.simpleString()}, which cannot be read from JSON; "
+                "supported are structs, arrays, booleans, numbers, strings and timestamps"
             )

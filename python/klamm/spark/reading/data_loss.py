@@ -21,7 +21,7 @@ def report_loss(lost: Sequence[str], fail: bool) -> None:
     text = "; ".join(lost[:_SHOWN_MAX]) + more
     if fail:
         raise DataLossError(
-            f"some data is lost: {text}. It was deleted by retention, or its topic was; to go on with what there is, "
+            f"some data is lost: {text}. Retention deleted it, or its topic was deleted; to continue without it, "
             "set the option failOnDataLoss to false"
         )
-    _log.warning("some data is lost, and failOnDataLoss is false: %s", text)
+    _log.warning("some data is lost; the query continues because failOnDataLoss is false: %s", text)

@@ -66,7 +66,7 @@ def json_decoder(kind: pa.StructType) -> Decoder:
             return pa.nulls(len(raw), kind)
         # Each value must be an object, so that one value cannot be parsed as several objects.
         if not pc.all(pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}"))).as_py():
-            raise pa.ArrowInvalid("it is no object of JSON")
+            raise pa.ArrowInvalid("it is not a JSON object")
         found = _read(texts, options)
         if len(found) != len(texts):
             raise pa.ArrowInvalid(f"{len(texts)} values have {len(found)} objects of JSON")

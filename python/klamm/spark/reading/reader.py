@@ -62,13 +62,14 @@ def read_range(
                 at, moved = fetched.next_offset, time.monotonic()
             elif (time.monotonic() - moved) * 1000 >= options.poll_timeout_ms:
                 raise DataLossError(
-                    f"nothing came of partition {wanted.partition} from offset {at} on, and {wanted.end} is to be "
-                    f"reached: waited for {options.poll_timeout_ms} ms, the option kafkaConsumer.pollTimeoutMs"
+                    f"partition {wanted.partition} returned no record from offset {at} on, before offset "
+                    f"{wanted.end} was reached, within {options.poll_timeout_ms} ms (the option "
+                    "kafkaConsumer.pollTimeoutMs)"
                 )
 
 
 def _after_the_loss(error: OffsetOutOfRangeError, at: int, wanted: OffsetRange, fail: bool) -> int:
     """The offset at which to continue if `at` is not in the partition."""
     found = f"[{error.earliest}, {error.latest})"
-    report_loss([f"partition {wanted.partition} holds {found}, and [{at}, {wanted.end}) was to be read"], fail)
+    report_loss([f"partition {wanted.partition} holds {found}, but [{at}, {wanted.end}) is needed"], fail)
     return wanted.end if error.latest <= at else max(at, min(error.earliest, wanted.end))

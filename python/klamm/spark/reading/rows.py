@@ -96,8 +96,9 @@ def _settle(
         case OnBad.FAIL:
             column, offset = options.column, columns[OFFSET][found.bad[0]]
             raise CorruptValueError(
-                f"the {column} at offset {offset} of partition {partition} is no {options.format.value}: {found.why}; "
-                f"the option {column}.onError can be drop, or keep to have such {column}s in a column {options.corrupt}"
+                f"the {column} at offset {offset} of partition {partition} is not valid {options.format.value}: "
+                f"{found.why}; set the option {column}.onError to drop, or to keep, which puts such a {column} "
+                f"into the column {options.corrupt}"
             )
 
 

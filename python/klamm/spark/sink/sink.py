@@ -111,7 +111,7 @@ def by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa
         return
     column = batch.column("topic")
     if column.null_count:
-        raise OptionError("the column topic is null in a row: set the option topic, or write no such row")
+        raise OptionError("the column topic is null in a row: set the option topic, or filter such rows")
     names = pc.unique(column).to_pylist()
     for name in names:
         yield name, batch if len(names) == 1 else batch.filter(pc.equal(column, name))

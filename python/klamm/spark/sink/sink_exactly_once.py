@@ -72,8 +72,8 @@ def check_broker(options: SinkOptions) -> None:
             client.check_transactions(options.transactional_id_prefix)
         except NoTransactionsError as error:
             raise OptionError(
-                f"option 'deliveryGuarantee' ('exactly-once') cannot be had of kafka.bootstrap.servers "
-                f"'{options.client['bootstrap.servers']}': {error}. Say deliveryGuarantee=at-least-once"
+                f"option 'deliveryGuarantee' ('exactly-once') is not possible with kafka.bootstrap.servers "
+                f"'{options.client['bootstrap.servers']}': {error}. Use deliveryGuarantee=at-least-once"
             ) from None
 
 
@@ -87,7 +87,7 @@ def identity_of_task() -> TaskIdentity:
     """The identity of the task in this process."""
     context = TaskContext.get()
     if context is None:
-        raise DeliveryError("an exactly-once stream is written by tasks of Spark; this is none")
+        raise DeliveryError("an exactly-once stream can only be written by Spark tasks")
     return identify({name: context.getLocalProperty(name) for name in PROPERTIES}, context.partitionId())
 
 
@@ -220,8 +220,9 @@ def _beyond(client: KafkaClient, options: SinkOptions, task: TaskIdentity, count
         while (found := _find(client, group, options.topic)).is_open:
             if time.monotonic() >= until:
                 raise DeliveryError(
-                    f"a transaction of an earlier attempt is still open for task {partition}, and no task of this one "
-                    "has that number: it ends by itself after kafka.transaction.timeout.ms. Start the query again then"
+                    f"a transaction of an earlier attempt is still open for task {partition}, and this attempt "
+                    "has no task with that number: it is aborted after kafka.transaction.timeout.ms. Restart the "
+                    "query then"
                 )
             time.sleep(_POLL_S)
         if found.token is not None:

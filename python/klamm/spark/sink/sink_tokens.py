@@ -27,7 +27,7 @@ PROPERTIES: Final = (_QUERY, _RUN, BATCH)
 """The local properties of a task that identify it."""
 _NAMED_MAX: Final = 3
 _WAY_OUT: Final = (
-    "Let that batch be written with deliveryGuarantee=at-least-once, which repeats what is there, or start with "
+    "Write that batch with deliveryGuarantee=at-least-once, which may repeat records, or start with "
     "another checkpoint and topic"
 )
 
@@ -130,7 +130,7 @@ def read_tokens(group: str, committed: Iterable[tuple[str, int, int | None, str]
             tokens.append(Token(offset, int(fields["task"]), str(fields["run"]), rows))
         except (ValueError, TypeError, KeyError):
             raise DeliveryError(
-                f"group '{group}' has an offset that is no token of a Spark query ({metadata!r:.80}): something else "
+                f"group '{group}' has an offset without the token of a Spark query ({metadata!r:.80}): another client "
                 "commits there. Set the option transactionalIdPrefix"
             ) from None
     return GroupTokens(max(tokens, key=lambda token: token.batch, default=None), is_open)
@@ -157,8 +157,8 @@ def choose(task: TaskIdentity, own: GroupTokens, of_query: GroupTokens, may_wait
     newest = max((found.token.batch for found in (own, of_query) if found.token), default=task.batch)
     if newest > task.batch:
         raise DeliveryError(
-            f"batch {task.batch} of query {task.query} is to be written, and batch {newest} has been: the checkpoint "
-            f"is older than what is in the topic, or another query runs with a copy of it. {_WAY_OUT}"
+            f"batch {task.batch} of query {task.query} is to be written, but batch {newest} was written already: "
+            f"the checkpoint is older than the topic's contents, or another query runs with a copy of it. {_WAY_OUT}"
         )
     if own.token is not None and own.token.batch == task.batch:
         return TaskAction.COMPARE
@@ -192,15 +192,15 @@ def check_replay(reports: Sequence[Report], beyond: Iterable[Token]) -> None:
         if report.there is not None and report.rows != report.there.rows:
             before, after = report.there.rows.count, report.rows.count
             others = ", others" if before == after else ""
-            different.append(f"task {report.task.partition} wrote {before} rows, and has {after}{others} now")
+            different.append(f"task {report.task.partition} wrote {before} rows before, and {after}{others} now")
     for token in beyond:
         if token.batch == batch:
-            text = f"task {token.partition} wrote {token.rows.count} rows, and there is no such task now"
+            text = f"task {token.partition} wrote {token.rows.count} rows, and does not exist now"
             different.append(text)
     if different:
         more = f" (and {len(different) - _NAMED_MAX} more)" if len(different) > _NAMED_MAX else ""
         raise DeliveryError(
-            f"batch {batch} of query {query} is not what it was when an earlier attempt wrote a part of it: "
+            f"batch {batch} of query {query} differs from what an earlier attempt wrote in part: "
             f"{'; '.join(different[:_NAMED_MAX])}{more}. Nothing more of it was written. Exactly once needs a plan "
             "that gives each task the same rows again: no rand() or uuid() without a seed, as many partitions as "
             f"before, a source that can be read again. {_WAY_OUT}"

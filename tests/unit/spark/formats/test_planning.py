@@ -102,7 +102,9 @@ def test_a_schema_that_is_unknown_or_does_not_fit_makes_its_values_bad(fake: Fak
         (bad[3], "it is 2 bytes long, and a Confluent header alone is 5"),
         (b"{'id': 1}", "its first byte is 123, and a Confluent header begins with 0"),
     ):
-        with pytest.raises(CorruptValueError, match=r"the value at offset 5 of partition orders-0 is no avro: " + why):
+        with pytest.raises(
+            CorruptValueError, match=r"the value at offset 5 of partition orders-0 is not valid avro: " + why
+        ):
             rows_of(failing, one)
 
 
@@ -167,17 +169,20 @@ def test_a_key_has_options_of_its_own(fake: FakeRegistry) -> None:
     [
         ({"value__format": "avor"}, "'value.format' is 'avor': say binary, string, json, avro or protobuf"),
         ({"value__format": "avro"}, "'value.schema.file' is missing: value.format=avro needs a schema"),
-        ({"value__schema__file": "x"}, "'value.schema.file' is 'x': it is for value.format=avro or protobuf"),
-        ({"value__format": "avro", "value__message": "M"}, "'value.message' is 'M': it is for value.format=protobuf"),
-        ({"value__framing": "none"}, "'value.framing' is 'none': it is for"),
-        ({"value__onError": "drop"}, "without a value.format no value is bad"),
+        ({"value__schema__file": "x"}, "'value.schema.file' is 'x': it applies to value.format=avro or protobuf"),
+        (
+            {"value__format": "avro", "value__message": "M"},
+            "'value.message' is 'M': it applies to value.format=protobuf",
+        ),
+        ({"value__framing": "none"}, "'value.framing' is 'none': it applies to"),
+        ({"value__onError": "drop"}, "it needs value.format"),
         ({"value__format": "json"}, "'value.schema' is missing: value.format=json needs fields"),
         (
             {"value__format": "avro", "value__schema": '"int"', "value__schema__file": "x"},
-            "'value.schema.file' is 'x': value.schema is there, too",
+            "'value.schema.file' is 'x': value.schema is set too",
         ),
         ({"value__format": "avro", "value__schema__subject": "s"}, "'schema.registry.url' is missing"),
-        ({"schema__registry__url": "localhost:8081"}, "is 'localhost:8081': say http://host:port"),
+        ({"schema__registry__url": "localhost:8081"}, "is 'localhost:8081': it must be http://host:port"),
         ({"schema__registry__bearer__auth__token": "secret"}, "'schema.registry.url' is missing"),
         ({"schema__registry__basic__auth__userinfo": "secret"}, "did you mean 'schema.registry.basic.auth.user.info'?"),
         (
@@ -186,7 +191,7 @@ def test_a_key_has_options_of_its_own(fake: FakeRegistry) -> None:
                 "schema__registry__bearer__auth__token": "secret",
                 "schema__registry__basic__auth__user__info": "a:secret",
             },
-            "'schema.registry.bearer.auth.token' is (not shown): schema.registry.basic.auth.user.info is there, too",
+            "'schema.registry.bearer.auth.token' is (not shown): schema.registry.basic.auth.user.info is set too",
         ),
     ],
 )

@@ -43,15 +43,15 @@ def test_the_columns_of_a_query(options: dict[str, str], expected: str) -> None:
     [
         (
             {"columns": "value,offsets"},
-            "option 'columns' is 'value,offsets': there is no column 'offsets'; there are key,",
+            "option 'columns' is 'value,offsets': there is no column 'offsets'; the columns are key,",
         ),
         ({"columns": ""}, "option 'columns' is '': there is no column ''"),
         ({"columns": "value,_corrupt"}, "there is no column '_corrupt'"),
         ({"columns": "value,Value"}, "it names column 'value' twice"),
-        ({"columns": "value", "includeHeaders": "true"}, "includeHeaders is true, and that says otherwise"),
-        ({"columns": "headers", "includeHeaders": "false"}, "includeHeaders is false, and that says otherwise"),
-        (JSON | {"columns": "key"}, "it leaves out 'value', and value.format is json"),
-        (JSON | {"columns": "value", "value.onError": "keep"}, "it leaves out '_corrupt', where onError=keep"),
+        ({"columns": "value", "includeHeaders": "true"}, "it contradicts includeHeaders=true"),
+        ({"columns": "headers", "includeHeaders": "false"}, "it contradicts includeHeaders=false"),
+        (JSON | {"columns": "key"}, "it leaves out 'value', but value.format=json is set"),
+        (JSON | {"columns": "value", "value.onError": "keep"}, "it leaves out '_corrupt', the column for values"),
     ],
 )
 def test_what_is_refused(options: dict[str, str], message: str) -> None:

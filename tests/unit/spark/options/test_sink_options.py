@@ -49,12 +49,12 @@ def test_the_options_of_the_query_are_not_the_sink_s() -> None:
         ({"subscribe": "t"}, "option 'subscribe' ('t') is not known; known are kafka.* and topic"),
         (
             {"kafka.transactional.id": "i"},
-            "'kafka.transactional.id' ('i') is not supported: say deliveryGuarantee=exactly-once",
+            "'kafka.transactional.id' ('i') is not supported: use deliveryGuarantee=exactly-once",
         ),
-        ({"includeHeaders": "some"}, "option 'includeHeaders' is 'some': say true or false"),
-        ({"deliveryGuarantee": "once"}, "('once') is not known: say at-least-once or exactly-once"),
-        ({"deliveryGuarantee": "Exactly-Once"}, "('Exactly-Once') is for writeStream"),
-        ({"transactionalIdPrefix": "p"}, "('p') means nothing without deliveryGuarantee=exactly-once"),
+        ({"includeHeaders": "some"}, "option 'includeHeaders' is 'some': it must be true or false"),
+        ({"deliveryGuarantee": "once"}, "('once') is not known: use at-least-once or exactly-once"),
+        ({"deliveryGuarantee": "Exactly-Once"}, "('Exactly-Once') needs writeStream"),
+        ({"transactionalIdPrefix": "p"}, "('p') needs deliveryGuarantee=exactly-once"),
         ({"kafka.key.serializer": "x"}, "'kafka.key.serializer' ('x') is not supported"),
     ],
 )
@@ -72,9 +72,9 @@ def test_nothing_is_overwritten() -> None:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"key": "binary", "topic": "string"}, "there is no column 'value' to write; there are key, topic"),
-        ({"value": "int", "topic": "string"}, "column 'value' is int; to be written it must be binary or string"),
-        ({"value": "binary", "topic": "binary"}, "column 'topic' is binary; to be written it must be string"),
+        ({"key": "binary", "topic": "string"}, "there is no column 'value' to write; the columns are key, topic"),
+        ({"value": "int", "topic": "string"}, "column 'value' is int; it must be binary or string"),
+        ({"value": "binary", "topic": "binary"}, "column 'topic' is binary; it must be string"),
         ({"value": "binary", "topic": "string", "partition": "bigint"}, "column 'partition' is bigint"),
         ({"value": "binary"}, "no topic to write to"),
     ],

@@ -116,7 +116,8 @@ def rows_of(schema: pa.Schema, **options: str) -> pa.RecordBatch:
 
 def test_a_bad_value_fails_and_is_named() -> None:
     with pytest.raises(
-        CorruptValueError, match=r"offset 6 of partition t-0 is no string: .*value\.onError can be drop"
+        CorruptValueError,
+        match=r"offset 6 of partition t-0 is not valid string: .*set the option value\.onError to drop",
     ):
         rows_of(ROWS)
     with pytest.raises(CorruptValueError, match="offset 6"):

@@ -58,7 +58,7 @@ def test_the_newest_token_is_read_as_it_was_written() -> None:
 
 @pytest.mark.parametrize("metadata", ["", "{}", "[]", "7", '{"run": "r", "task": 0, "rows": 1, "digest": "no"}'])
 def test_offsets_of_somebody_else_are_refused(metadata: str) -> None:
-    with pytest.raises(DeliveryError, match=r"group 'g' has an offset that is no token"):
+    with pytest.raises(DeliveryError, match=r"group 'g' has an offset without the token"):
         read_tokens("g", [("t", 0, 7, metadata)])
 
 
@@ -91,7 +91,7 @@ def test_what_a_task_does(own: GroupTokens, of_query: GroupTokens, may_wait: boo
 
 @pytest.mark.parametrize(("own", "of_query"), [(token(8, 1), token(7, 0)), (token(7, 1), token(8, 0))])
 def test_a_checkpoint_older_than_the_topic_is_refused(own: Token, of_query: Token) -> None:
-    with pytest.raises(DeliveryError, match="batch 7 of query q is to be written, and batch 8 has been"):
+    with pytest.raises(DeliveryError, match="batch 7 of query q is to be written, but batch 8 was written already"):
         choose(TASK, GroupTokens(own), GroupTokens(of_query), True)
 
 
@@ -115,9 +115,13 @@ def test_a_replay_that_is_the_same_is_let_through() -> None:
 @pytest.mark.parametrize(
     ("found", "beyond", "message"),
     [
-        ([Rows(9, 0xABC)], [2], "task 0 wrote 10 rows, and has 9 now; task 2 wrote 10 rows, and there is no such"),
-        ([Rows(10, 0xABD), ROWS], [], "task 0 wrote 10 rows, and has 10, others now. Nothing more of it was written"),
-        ([ROWS], [2], "task 2 wrote 10 rows, and there is no such task now"),
+        ([Rows(9, 0xABC)], [2], "task 0 wrote 10 rows before, and 9 now; task 2 wrote 10 rows, and does not exist"),
+        (
+            [Rows(10, 0xABD), ROWS],
+            [],
+            "task 0 wrote 10 rows before, and 10, others now. Nothing more of it was written",
+        ),
+        ([ROWS], [2], "task 2 wrote 10 rows, and does not exist now"),
         ([ROWS], range(2, 7), "(and 2 more)"),
     ],
 )

@@ -59,24 +59,22 @@ def why_not() -> str | None:
 
 
 def libs() -> Path:
-    """The folder with Apache Kafka's jars, fetched by Maven the first time, by one of those who ask at once."""
-    if not (LIBS / MARK).exists():
-        LIBS.mkdir(parents=True, exist_ok=True)
-        with (LIBS / ".lock").open("w") as lock:
+    """The folder with Apache Kafka's jars."""
+    return fetch_jars(POM, LIBS)
+
+
+def fetch_jars(pom: Path, folder: Path) -> Path:
+    """The folder with the jars of a POM, fetched by Maven the first time, by one of those who ask at once."""
+    if not (folder / MARK).exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if not (LIBS / MARK).exists():
-                command = [
-                    "mvn",
-                    "-q",
-                    "-B",
-                    "-f",
-                    str(POM),
-                    "dependency:copy-dependencies",
-                    f"-DoutputDirectory={LIBS}",
-                ]
+            if not (folder / MARK).exists():
+                goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+                command = ["mvn", "-q", "-B", "-f", str(pom), *goal]
                 subprocess.run(command, check=True, timeout=900, stdin=subprocess.DEVNULL)
-                (LIBS / MARK).touch()
-    return LIBS
+                (folder / MARK).touch()
+    return folder
 
 
 def java(*arguments: str, heap: str = "-Xmx256M") -> list[str]:

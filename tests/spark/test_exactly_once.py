@@ -121,7 +121,7 @@ def test_a_transaction_that_nobody_ends_is_not_taken_for_none(kafka: str, query:
     with query.dies_before_commit(query.task(1), b"b"):
         first = query.write(query.task(0, run="run2"), b"a")
         assert first.report.action is TaskAction.PREPARE
-        with pytest.raises(DeliveryError, match="still open for task 1, and no task of this one has that number"):
+        with pytest.raises(DeliveryError, match="still open for task 1, and this attempt has no task with that number"):
             query.finish(first)
         second = query.write(query.task(1, run="run2"), b"b")
         query.finish(first, second)

@@ -143,7 +143,7 @@ def test_exactly_once_is_refused_where_brokers_have_no_transactions(
     with pytest.raises(Exception, match="brokers do not support transactions") as refused:
         patiently(lambda: writer.start().awaitTermination())
     assert f"kafka.bootstrap.servers '{bootstrap}'" in str(refused.value)
-    assert "Say deliveryGuarantee=at-least-once" in str(refused.value)
+    assert "Use deliveryGuarantee=at-least-once" in str(refused.value)
     assert stored(bootstrap, name, 0) == []
 
 

@@ -90,6 +90,10 @@ class NodeProcess:
             return len(connection.recv(4)) == 4
         return False
 
+    def answers_metadata(self) -> bool:
+        """Whether the node serves clients."""
+        return self.answers(METADATA)
+
     def log(self) -> str:
         """The end of what the node printed."""
         return self.output.read_text(errors="replace")[-8000:]

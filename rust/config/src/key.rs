@@ -51,13 +51,6 @@ impl ConfigType {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Importance {
-    High,
-    Medium,
-    Low,
-}
-
 /// Whether a node's key can be changed at run time, and whether per broker or cluster-wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateMode {
@@ -84,7 +77,6 @@ pub struct ConfigKey {
     pub default: Option<&'static str>,
     pub is_required: bool,
     pub allowed: Allowed,
-    pub importance: Importance,
     pub update_mode: UpdateMode,
     /// What the key does; empty while klamm does not honour it (`not_honoured`).
     own_documentation: &'static str,
@@ -128,7 +120,6 @@ impl ConfigKey {
             default: None,
             is_required: false,
             allowed: Allowed::Any,
-            importance: Importance::Medium,
             update_mode: UpdateMode::ReadOnly,
             own_documentation: "",
             is_internal: false,
@@ -162,16 +153,6 @@ impl ConfigKey {
 
     pub(super) const fn one_of(self, values: &'static [&'static str]) -> Self {
         self.allowed(Allowed::OneOf(values))
-    }
-
-    pub(super) const fn high(mut self) -> Self {
-        self.importance = Importance::High;
-        self
-    }
-
-    pub(super) const fn low(mut self) -> Self {
-        self.importance = Importance::Low;
-        self
     }
 
     pub(super) const fn per_broker(mut self) -> Self {

@@ -15,7 +15,7 @@ mod topic;
 mod value;
 
 pub use allowed::Allowed;
-pub use key::{ConfigKey, ConfigType, Importance, Scope, Synonym, UpdateMode};
+pub use key::{ConfigKey, ConfigType, Scope, Synonym, UpdateMode};
 pub use settings::Settings;
 pub use value::{ConfigError, ConfigValue, parse_value};
 

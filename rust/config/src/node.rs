@@ -16,46 +16,43 @@ const fn node(name: &'static str, value_type: ConfigType) -> ConfigKey {
 
 /// Sorted by name.
 pub(super) const KEYS: &[ConfigKey] = &[
-    node("add.partitions.to.txn.retry.backoff.max.ms", Int).default("100").at_least(0).high(),
-    node("add.partitions.to.txn.retry.backoff.ms", Int).default("20").at_least(1).high(),
-    node("advertised.listeners", List).allowed(SOME_LIST).high().doc(
+    node("add.partitions.to.txn.retry.backoff.max.ms", Int).default("100").at_least(0),
+    node("add.partitions.to.txn.retry.backoff.ms", Int).default("20").at_least(1),
+    node("advertised.listeners", List).allowed(SOME_LIST).doc(
         "The addresses that clients and other brokers use to connect. Unset, it equals `listeners`; 0.0.0.0 \
              is refused here because it is not an address to connect to.",
     ),
-    node("alter.config.policy.class.name", Class).low(),
+    node("alter.config.policy.class.name", Class),
     node("alter.log.dirs.replication.quota.window.num", Int)
         .default("11")
         .at_least(1)
-        .low()
         .doc("The number of samples that the rate limit of moves between log directories keeps."),
     node("alter.log.dirs.replication.quota.window.size.seconds", Int)
         .default("1")
         .at_least(1)
-        .low()
         .doc("The length, in seconds, of each sample of the rate limit of moves between log directories."),
-    node("authorizer.class.name", String).default("").allowed(Allowed::NonNull).low(),
-    node("auto.create.topics.enable", Boolean).default("true").high().doc(
+    node("authorizer.class.name", String).default("").allowed(Allowed::NonNull),
+    node("auto.create.topics.enable", Boolean).default("true").doc(
         "Whether asking for the metadata of a topic that does not exist creates it, with `num.partitions` \
              partitions and `default.replication.factor` replicas.",
     ),
-    node("auto.leader.rebalance.enable", Boolean).default("true").high().doc(
+    node("auto.leader.rebalance.enable", Boolean).default("true").doc(
         "Whether the controller moves the leadership of partitions back to their first replica from time to \
              time.",
     ),
-    node("background.threads", Int).default("10").at_least(1).high().cluster_wide(),
+    node("background.threads", Int).default("10").at_least(1).cluster_wide(),
     node("broker.heartbeat.interval.ms", Int)
         .default("2000")
         .doc("How often the broker sends a heartbeat to the controller."),
     node("broker.id", Int)
         .default("-1")
-        .high()
         .doc("The older name of `node.id`. When both are set they must be equal."),
     node("broker.rack", String)
         .doc("The location of this broker, as free text. Replicas of a partition are spread over racks."),
     node("broker.session.timeout.ms", Int)
         .default("9000")
         .doc("How long the controller waits for a heartbeat before it fences a broker."),
-    node("client.quota.callback.class", Class).low(),
+    node("client.quota.callback.class", Class),
     node("compression.gzip.level", Int)
         .default("-1")
         .allowed(Allowed::GzipLevel)
@@ -69,7 +66,6 @@ pub(super) const KEYS: &[ConfigKey] = &[
     node("compression.type", String)
         .default("producer")
         .one_of(&["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"])
-        .high()
         .cluster_wide()
         .doc(
             "How batches are stored. `producer` keeps what the producer chose; any other value converts what \
@@ -80,8 +76,8 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .between(-131072, 22)
         .cluster_wide()
         .doc("The zstd level for batches that are recompressed because `compression.type` is zstd."),
-    node("config.providers", List).default("").allowed(ANY_LIST).low().cluster_wide(),
-    node("connection.failed.authentication.delay.ms", Int).default("100").at_least(0).low(),
+    node("config.providers", List).default("").allowed(ANY_LIST).cluster_wide(),
+    node("connection.failed.authentication.delay.ms", Int).default("100").at_least(0),
     node("connections.max.idle.ms", Long)
         .default("600000")
         .doc("A connection without requests for this long is closed."),
@@ -89,38 +85,35 @@ pub(super) const KEYS: &[ConfigKey] = &[
     node("controlled.shutdown.enable", Boolean)
         .default("true")
         .doc("Whether the broker asks the controller to move its leaders away before it stops."),
-    node("controller.listener.names", List).required().allowed(SOME_LIST).high().doc(
+    node("controller.listener.names", List).required().allowed(SOME_LIST).doc(
         "The names of the listeners that controllers use, first one preferred. A listener named here serves \
              no clients.",
     ),
     node("controller.performance.always.log.threshold.ms", Long).default("2000").at_least(0).internal(),
     node("controller.performance.sample.period.ms", Long).default("60000").at_least(100).internal(),
     node("controller.quorum.append.linger.ms", Int).default("25").at_least(0),
-    node("controller.quorum.auto.join.enable", Boolean).default("false").low().doc(
+    node("controller.quorum.auto.join.enable", Boolean).default("false").doc(
         "Whether a controller that follows the quorum's log makes itself a voter, and with a new disk removes first \
          what it was with the old one (KIP-853).",
     ),
-    node("controller.quorum.bootstrap.servers", List).default("").allowed(Allowed::Servers).high().doc(
+    node("controller.quorum.bootstrap.servers", List).default("").allowed(Allowed::Servers).doc(
         "Addresses, as host:port, at which the quorum of controllers can be found when its voters are kept in \
              the metadata log.",
     ),
     node("controller.quorum.election.backoff.max.ms", Int)
         .default("1000")
         .at_least(0)
-        .high()
         .doc("The longest random wait of a candidate between two elections without a winner."),
     node("controller.quorum.election.timeout.ms", Int)
         .default("1000")
         .at_least(0)
-        .high()
         .doc("How long a candidate waits for votes before it starts another election."),
     node("controller.quorum.fetch.max.bytes", Int)
         .default("1048576")
         .at_least(1)
-        .low()
         .doc("The most bytes of the metadata log in one fetch response between controllers."),
-    node("controller.quorum.fetch.snapshot.max.bytes", Int).default("1048576").at_least(1).low(),
-    node("controller.quorum.fetch.timeout.ms", Int).default("2000").at_least(0).high().doc(
+    node("controller.quorum.fetch.snapshot.max.bytes", Int).default("1048576").at_least(1),
+    node("controller.quorum.fetch.timeout.ms", Int).default("2000").at_least(0).doc(
         "How long a follower waits for its leader, and a leader for a majority of its followers, before it \
              calls an election or resigns.",
     ),
@@ -131,21 +124,18 @@ pub(super) const KEYS: &[ConfigKey] = &[
     node("controller.quorum.retry.backoff.ms", Int)
         .default("20")
         .at_least(0)
-        .low()
         .doc("How long a controller waits before it repeats a request to another that failed."),
-    node("controller.quorum.voters", List).default("").allowed(Allowed::Voters).high().doc(
+    node("controller.quorum.voters", List).default("").allowed(Allowed::Voters).doc(
         "The controllers, as id@host:port,..., when their set is fixed by configuration and not kept in the \
              metadata log.",
     ),
     node("controller.quota.window.num", Int)
         .default("11")
         .at_least(1)
-        .low()
         .doc("For how many times `controller.quota.window.size.seconds` a client may save its quota of changes by the controller."),
     node("controller.quota.window.size.seconds", Int)
         .default("1")
         .at_least(1)
-        .low()
         .doc("The time that is multiplied by `controller.quota.window.num`."),
     node("controller.socket.timeout.ms", Int).default("30000"),
     node("cordoned.log.dirs", List)
@@ -153,20 +143,19 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .allowed(ANY_LIST)
         .per_broker()
         .doc("The log directories that receive no new partitions (KIP-1066); * means all."),
-    node("create.topic.policy.class.name", Class).low(),
+    node("create.topic.policy.class.name", Class),
     node("default.replication.factor", Int)
         .default("1")
         .doc("The number of replicas of a topic whose creator does not specify it."),
-    node("delegation.token.expiry.check.interval.ms", Long).default("3600000").at_least(1).low(),
+    node("delegation.token.expiry.check.interval.ms", Long).default("3600000").at_least(1),
     node("delegation.token.expiry.time.ms", Long).default("86400000").at_least(1),
     node("delegation.token.max.lifetime.ms", Long).default("604800000").at_least(1),
     node("delegation.token.secret.key", Password),
     node("delete.records.purgatory.purge.interval.requests", Int).default("1"),
     node("delete.topic.enable", Boolean)
         .default("true")
-        .high()
         .doc("Whether topics can be deleted. Without it a deletion is answered with TOPIC_DELETION_DISABLED."),
-    node("early.start.listeners", List).allowed(ANY_LIST).high(),
+    node("early.start.listeners", List).allowed(ANY_LIST),
     node("fetch.max.bytes", Int).default("57671680").at_least(1024).doc(
         "The most bytes that one fetch is answered with. The first batch is always returned, even when it is \
              larger.",
@@ -197,12 +186,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
     node("group.consumer.regex.refresh.interval.ms", Int).default("600000").at_least(10000).internal(),
     node("group.consumer.session.timeout.ms", Int).default("45000").at_least(1),
     node("group.coordinator.append.linger.ms", Int).default("-1").at_least(-1),
-    node("group.coordinator.background.threads", Int).default("2").at_least(1).high(),
+    node("group.coordinator.background.threads", Int).default("2").at_least(1),
     node("group.coordinator.cached.buffer.max.bytes", Int).default("1048588").at_least(524288).cluster_wide(),
     node("group.coordinator.rebalance.protocols", List)
         .default("classic,consumer,streams")
         .allowed(Allowed::ListOf { entries: &["consumer", "classic", "share", "streams"], may_be_empty: false }),
-    node("group.coordinator.threads", Int).default("4").at_least(1).high(),
+    node("group.coordinator.threads", Int).default("4").at_least(1),
     node("group.initial.rebalance.delay.ms", Int)
         .default("3000")
         .doc("How long an empty group waits for more members before its first rebalance."),
@@ -217,7 +206,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
     node("group.share.assignors", List).default("simple").allowed(SOME_LIST),
     node("group.share.delivery.count.limit", Int).default("5").between(2, 10),
     node("group.share.heartbeat.interval.ms", Int).default("5000").at_least(1),
-    node("group.share.initialize.retry.interval.ms", Int).default("30000").at_least(1).low().internal(),
+    node("group.share.initialize.retry.interval.ms", Int).default("30000").at_least(1).internal(),
     node("group.share.max.assignment.interval.ms", Int).default("15000").at_least(0),
     node("group.share.max.delivery.count.limit", Int).default("10").between(5, 25),
     node("group.share.max.heartbeat.interval.ms", Int).default("15000").at_least(1),
@@ -256,15 +245,14 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .doc("How long a starting broker tries to register at the controller before it gives up and stops."),
     node("inter.broker.listener.name", String)
         .doc("The listener that brokers use among themselves. Not together with `security.inter.broker.protocol`."),
-    node("internal.metadata.delete.delay.millis", Long).default("60000").low().internal(),
-    node("internal.metadata.log.segment.bytes", Int).low().internal(),
-    node("internal.metadata.max.batch.size.in.bytes", Int).default("8388608").low().internal(),
-    node("kafka.metrics.polling.interval.secs", Int).default("10").at_least(1).low(),
-    node("kafka.metrics.reporters", List).default("").allowed(ANY_LIST).low(),
+    node("internal.metadata.delete.delay.millis", Long).default("60000").internal(),
+    node("internal.metadata.log.segment.bytes", Int).internal(),
+    node("internal.metadata.max.batch.size.in.bytes", Int).default("8388608").internal(),
+    node("kafka.metrics.polling.interval.secs", Int).default("10").at_least(1),
+    node("kafka.metrics.reporters", List).default("").allowed(ANY_LIST),
     node("leader.imbalance.check.interval.seconds", Long)
         .default("300")
         .at_least(1)
-        .high()
         .doc("How often the controller checks whether leaders should move back to the preferred replicas."),
     node("leader.replication.throttled.rate", Long)
         .default("9223372036854775807")
@@ -273,10 +261,9 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .dynamic_only().doc("The most bytes a second that this broker sends for the throttled replicas that it leads."),
     node("listener.security.protocol.map", String)
         .default("SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT")
-        .low()
         .per_broker()
         .doc("The security protocol of each listener name, as NAME:PROTOCOL,...."),
-    node("listeners", List).default("PLAINTEXT://:9092").allowed(SOME_LIST).high().per_broker().doc(
+    node("listeners", List).default("PLAINTEXT://:9092").allowed(SOME_LIST).per_broker().doc(
         "The addresses to listen on, as NAME://host:port,.... An empty host or 0.0.0.0 means every interface; \
              port 0 means a free one.",
     ),
@@ -334,36 +321,30 @@ pub(super) const KEYS: &[ConfigKey] = &[
     node("log.dir", List)
         .default("/tmp/kafka-logs")
         .allowed(SOME_LIST)
-        .high()
         .doc("The folder of the data, when `log.dirs` is not set."),
-    node("log.dir.failure.timeout.ms", Long).default("30000").at_least(1).low().doc(
+    node("log.dir.failure.timeout.ms", Long).default("30000").at_least(1).doc(
         "A broker that leads partitions of a failed log directory stops when it cannot report the failure to its controller for this long.",
     ),
     node("log.dirs", List)
         .allowed(SOME_LIST)
-        .high()
         .doc("The folders of the data, one per disk. A disk that fails takes only its own partitions with it."),
-    node("log.flush.interval.messages", Long).default("9223372036854775807").at_least(1).high().cluster_wide().doc(
+    node("log.flush.interval.messages", Long).default("9223372036854775807").at_least(1).cluster_wide().doc(
         "A log is flushed at the latest after so many records. What was acknowledged is flushed earlier: see \
              `klamm.flush.before.ack`.",
     ),
     node("log.flush.interval.ms", Long)
-        .high()
         .cluster_wide()
         .doc("The longest time until a log is flushed. Unset, `log.flush.scheduler.interval.ms` applies."),
     node("log.flush.offset.checkpoint.interval.ms", Int)
         .default("60000")
         .at_least(0)
-        .high()
         .doc("How often the recovery points are written, from which a crashed node checks its logs."),
     node("log.flush.scheduler.interval.ms", Long)
         .default("9223372036854775807")
-        .high()
         .doc("How often the broker checks whether a log must be flushed."),
     node("log.flush.start.offset.checkpoint.interval.ms", Int)
         .default("60000")
         .at_least(0)
-        .high()
         .doc("How often the log start offsets are written."),
     node("log.index.interval.bytes", Int)
         .default("4096")
@@ -378,7 +359,6 @@ pub(super) const KEYS: &[ConfigKey] = &[
     node("log.initial.task.delay.ms", Long)
         .default("30000")
         .at_least(0)
-        .low()
         .internal()
         .doc("How long after the start the first retention, flush and checkpoint run."),
     node("log.local.retention.bytes", Long).default("-2").at_least(-2).cluster_wide(),
@@ -407,46 +387,39 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .doc("Whether a new segment is given its full size at once."),
     node("log.retention.bytes", Long)
         .default("-1")
-        .high()
         .cluster_wide()
         .doc("The size up to which a partition keeps old segments; -1 is no limit."),
     node("log.retention.check.interval.ms", Long)
         .default("300000")
         .at_least(1)
         .doc("How often the broker checks whether segments can be deleted."),
-    node("log.retention.hours", Int).default("168").high().doc(
+    node("log.retention.hours", Int).default("168").doc(
         "How long segments are kept, in hours, when neither `log.retention.ms` nor `log.retention.minutes` is \
              set.",
     ),
     node("log.retention.minutes", Int)
-        .high()
         .doc("How long segments are kept, in minutes, when `log.retention.ms` is not set."),
-    node("log.retention.ms", Long).high().cluster_wide().doc("How long segments are kept; -1 is no limit."),
+    node("log.retention.ms", Long).cluster_wide().doc("How long segments are kept; -1 is no limit."),
     node("log.roll.hours", Int)
         .default("168")
         .at_least(1)
-        .high()
         .doc("The age of a segment's first record, in hours, at which the segment rolls, when `log.roll.ms` is not set."),
     node("log.roll.jitter.hours", Int)
         .default("0")
         .at_least(0)
-        .high()
         .doc("The largest random reduction of `log.roll.hours`, in hours, so that logs do not all roll at once."),
     node("log.roll.jitter.ms", Long)
-        .high()
         .cluster_wide()
         .doc("The largest random reduction of `log.roll.ms`, so that logs do not all roll at once."),
-    node("log.roll.ms", Long).high().cluster_wide().doc("The age of a segment's first record at which the segment rolls."),
+    node("log.roll.ms", Long).cluster_wide().doc("The age of a segment's first record at which the segment rolls."),
     node("log.segment.bytes", Int)
         .default("1073741824")
         .at_least(1048576)
-        .high()
         .cluster_wide()
         .doc("The size at which a segment rolls."),
     node("log.segment.delete.delay.ms", Long)
         .default("60000")
         .at_least(0)
-        .high()
         .cluster_wide()
         .doc("How long the files of a deleted segment stay before they are removed."),
     node("max.connection.creation.rate", Int)
@@ -479,59 +452,49 @@ pub(super) const KEYS: &[ConfigKey] = &[
     node("message.max.bytes", Int)
         .default("1048588")
         .at_least(0)
-        .high()
         .cluster_wide()
         .doc("The largest batch, after compression, that is accepted. Topics set it as `max.message.bytes`."),
-    node("metadata.log.dir", String).high().doc("The folder of the metadata log; unset, the first of `log.dirs`."),
+    node("metadata.log.dir", String).doc("The folder of the metadata log; unset, the first of `log.dirs`."),
     node("metadata.log.max.record.bytes.between.snapshots", Long)
         .default("20971520")
         .at_least(1)
-        .high()
         .doc("A snapshot of the metadata is written after this many bytes of new records."),
     node("metadata.log.max.snapshot.interval.ms", Long)
         .default("3600000")
         .at_least(0)
-        .high()
         .doc("A snapshot of the metadata is written after this time when there are new records; 0 turns this off."),
     node("metadata.log.segment.bytes", Int)
         .default("1073741824")
         .at_least(8388608)
-        .high()
         .doc("The size at which a segment of the metadata log rolls."),
     node("metadata.log.segment.ms", Long)
         .default("604800000")
-        .high()
         .doc("The age at which a segment of the metadata log rolls."),
     node("metadata.max.idle.interval.ms", Int)
         .default("500")
         .at_least(0)
-        .low()
         .doc("How often the active controller writes an empty record when nothing else happens; 0 for never."),
     node("metadata.max.retention.bytes", Long)
         .default("104857600")
-        .high()
         .doc("The size of metadata log and snapshots above which what a snapshot covers is deleted."),
     node("metadata.max.retention.ms", Long)
         .default("604800000")
-        .high()
         .doc("The age above which metadata log and snapshots that a newer snapshot covers are deleted."),
     node("metric.reporters", List)
         .default("org.apache.kafka.common.metrics.JmxReporter")
         .allowed(ANY_LIST)
-        .low()
         .cluster_wide(),
-    node("metrics.num.samples", Int).default("2").at_least(1).low(),
-    node("metrics.recording.level", String).default("INFO").low(),
-    node("metrics.sample.window.ms", Long).default("30000").at_least(1).low(),
+    node("metrics.num.samples", Int).default("2").at_least(1),
+    node("metrics.recording.level", String).default("INFO"),
+    node("metrics.sample.window.ms", Long).default("30000").at_least(1),
     node("min.insync.replicas", Int)
         .default("1")
         .at_least(1)
-        .high()
         .cluster_wide()
         .doc("The number of in-sync replicas below which a produce with acks=all is refused."),
-    node("node.id", Int).required().at_least(0).high().doc("The number of this node, unique in the cluster."),
-    node("num.io.threads", Int).default("8").at_least(1).high().cluster_wide(),
-    node("num.network.threads", Int).default("3").at_least(1).high().cluster_wide(),
+    node("node.id", Int).required().at_least(0).doc("The number of this node, unique in the cluster."),
+    node("num.io.threads", Int).default("8").at_least(1).cluster_wide(),
+    node("num.network.threads", Int).default("3").at_least(1).cluster_wide(),
     node("num.partitions", Int)
         .default("1")
         .at_least(1)
@@ -539,56 +502,45 @@ pub(super) const KEYS: &[ConfigKey] = &[
     node("num.recovery.threads.per.data.dir", Int)
         .default("2")
         .at_least(1)
-        .high()
         .cluster_wide()
         .doc("The number of threads per log directory that recover logs at start and flush them at shutdown."),
     node("num.replica.alter.log.dirs.threads", Int)
-        .high()
         .doc("The number of threads that move replicas between log directories."),
-    node("num.replica.fetchers", Int).default("1").at_least(1).high().cluster_wide()
+    node("num.replica.fetchers", Int).default("1").at_least(1).cluster_wide()
         .doc("The number of connections with which a broker fetches from each other broker."),
     node("offset.metadata.max.bytes", Int)
         .default("4096")
-        .high()
         .doc("The longest text that may be committed along with an offset."),
     node("offsets.commit.timeout.ms", Int)
         .default("5000")
         .at_least(1)
-        .high()
         .doc("How long a commit of offsets may take until its record is replicated."),
     node("offsets.load.buffer.size", Int)
         .default("5242880")
         .at_least(1)
-        .high()
         .doc("How many bytes are read at a time while the offsets of groups are loaded."),
     node("offsets.retention.check.interval.ms", Long)
         .default("600000")
         .at_least(1)
-        .high()
         .doc("How often the coordinator checks whether committed offsets have expired."),
     node("offsets.retention.minutes", Int)
         .default("10080")
         .at_least(1)
-        .high()
         .doc("How long the offsets of a group are kept after its last member left."),
     node("offsets.topic.compression.codec", Int)
         .default("0")
-        .high()
         .doc("How the records of `__consumer_offsets` are compressed: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."),
     node("offsets.topic.num.partitions", Int)
         .default("50")
         .at_least(1)
-        .high()
         .doc("The number of partitions of `__consumer_offsets`; do not change it once the topic exists."),
     node("offsets.topic.replication.factor", Short)
         .default("3")
         .at_least(1)
-        .high()
         .doc("The number of replicas of `__consumer_offsets`. The topic is not created while fewer brokers are available."),
     node("offsets.topic.segment.bytes", Int)
         .default("104857600")
         .at_least(1)
-        .high()
         .doc("The segment size of `__consumer_offsets`."),
     node("principal.builder.class", Class)
         .default("org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder")
@@ -596,18 +548,15 @@ pub(super) const KEYS: &[ConfigKey] = &[
     node("process.roles", List)
         .required()
         .allowed(Allowed::ListOf { entries: &["broker", "controller"], may_be_empty: false })
-        .high()
         .doc("What this node is: `broker`, `controller`, or both."),
     node("producer.id.expiration.check.interval.ms", Int)
         .default("600000")
         .at_least(1)
-        .low()
         .internal()
         .doc("How often producers that were silent for `producer.id.expiration.ms` are removed."),
     node("producer.id.expiration.ms", Int)
         .default("86400000")
         .at_least(1)
-        .low()
         .cluster_wide()
         .doc("How long the sequence numbers of a silent idempotent producer are remembered."),
     node("producer.purgatory.purge.interval.requests", Int).default("1000"),
@@ -617,22 +566,19 @@ pub(super) const KEYS: &[ConfigKey] = &[
     node("queued.max.requests", Int)
         .default("500")
         .at_least(1)
-        .high()
         .doc("The most requests that wait to be handled before connections are read no further."),
     node("quota.window.num", Int)
         .default("11")
         .at_least(1)
-        .low()
         .doc("The number of windows over which the rates of quotas and of `max.connection.creation.rate` are measured."),
     node("quota.window.size.seconds", Int)
         .default("1")
         .at_least(1)
-        .low()
         .doc("How long each of the windows of `quota.window.num` is."),
     node("remote.fetch.max.wait.ms", Int).default("500").at_least(1).cluster_wide(),
     node("remote.list.offsets.request.timeout.ms", Long).default("30000").at_least(1).cluster_wide(),
-    node("remote.log.index.file.cache.total.size.bytes", Long).default("1073741824").at_least(1).low().cluster_wide(),
-    node("remote.log.index.file.cache.ttl.ms", Long).default("900000").at_least(-1).low().internal(),
+    node("remote.log.index.file.cache.total.size.bytes", Long).default("1073741824").at_least(1).cluster_wide(),
+    node("remote.log.index.file.cache.ttl.ms", Long).default("900000").at_least(-1).internal(),
     node("remote.log.manager.copier.thread.pool.size", Int).default("10").at_least(1).cluster_wide(),
     node("remote.log.manager.copy.max.bytes.per.second", Long)
         .default("9223372036854775807")
@@ -648,16 +594,15 @@ pub(super) const KEYS: &[ConfigKey] = &[
     node("remote.log.manager.fetch.quota.window.num", Int).default("11").at_least(1),
     node("remote.log.manager.fetch.quota.window.size.seconds", Int).default("1").at_least(1),
     node("remote.log.manager.follower.thread.pool.size", Int).default("2").at_least(1).cluster_wide(),
-    node("remote.log.manager.task.interval.ms", Long).default("30000").at_least(1).low(),
-    node("remote.log.manager.task.retry.backoff.max.ms", Long).default("30000").at_least(1).low().internal(),
-    node("remote.log.manager.task.retry.backoff.ms", Long).default("500").at_least(1).low().internal(),
+    node("remote.log.manager.task.interval.ms", Long).default("30000").at_least(1),
+    node("remote.log.manager.task.retry.backoff.max.ms", Long).default("30000").at_least(1).internal(),
+    node("remote.log.manager.task.retry.backoff.ms", Long).default("500").at_least(1).internal(),
     node("remote.log.manager.task.retry.jitter", Double)
         .default("0.2")
         .allowed(Allowed::Fraction(0.0, 0.5))
-        .low()
         .internal(),
     node("remote.log.manager.thread.pool.size", Int).default("2").at_least(1),
-    node("remote.log.metadata.custom.metadata.max.bytes", Int).default("128").at_least(0).low(),
+    node("remote.log.metadata.custom.metadata.max.bytes", Int).default("128").at_least(0),
     node("remote.log.metadata.manager.class.name", String)
         .default("org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager")
         .allowed(Allowed::NonEmpty),
@@ -680,28 +625,26 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .doc("The pause, in milliseconds, of a replica fetcher after a partition's fetch failed."),
     node("replica.fetch.max.bytes", Int).default("1048576").at_least(0)
         .doc("The bytes that a follower asks for in each partition; a larger first batch is returned all the same."),
-    node("replica.fetch.min.bytes", Int).default("1").high()
+    node("replica.fetch.min.bytes", Int).default("1")
         .doc("The fewest bytes for which a follower's fetch is answered before its wait is over."),
     node("replica.fetch.response.max.bytes", Int).default("10485760").at_least(0)
         .doc("The bytes that a follower asks for in one answer; a larger first batch is returned all the same."),
-    node("replica.fetch.wait.max.ms", Int).default("500").high()
+    node("replica.fetch.wait.max.ms", Int).default("500")
         .doc("The longest time, in milliseconds, that a follower's fetch waits for records."),
     node("replica.high.watermark.checkpoint.interval.ms", Long)
         .default("5000")
-        .high()
         .doc("How often the high watermarks are written."),
-    node("replica.lag.time.max.ms", Long).default("30000").high()
+    node("replica.lag.time.max.ms", Long).default("30000")
         .doc("The time, in milliseconds, after which a follower that has not caught up leaves the ISR."),
     node("replica.selector.class", String)
         .doc("The class that chooses the replica from which a consumer reads (KIP-392). Empty: the leader."),
-    node("replica.socket.receive.buffer.bytes", Int).default("65536").high(),
-    node("replica.socket.timeout.ms", Int).default("30000").high()
+    node("replica.socket.receive.buffer.bytes", Int).default("65536"),
+    node("replica.socket.timeout.ms", Int).default("30000")
         .doc("The longest time, in milliseconds, that a replica fetcher waits for a connection or an answer."),
-    node("replication.quota.window.num", Int).default("11").at_least(1).low().doc("The number of samples that the replication limits keep."),
-    node("replication.quota.window.size.seconds", Int).default("1").at_least(1).low().doc("The length, in seconds, of each sample of the replication limits."),
+    node("replication.quota.window.num", Int).default("11").at_least(1).doc("The number of samples that the replication limits keep."),
+    node("replication.quota.window.size.seconds", Int).default("1").at_least(1).doc("The length, in seconds, of each sample of the replication limits."),
     node("request.timeout.ms", Int)
         .default("30000")
-        .high()
         .doc("How long the controller may take to create a topic that the broker itself requests."),
     node("sasl.client.callback.handler.class", Class),
     node("sasl.enabled.mechanisms", List).default("GSSAPI").allowed(ANY_LIST).per_broker(),
@@ -714,24 +657,24 @@ pub(super) const KEYS: &[ConfigKey] = &[
     node("sasl.kerberos.ticket.renew.window.factor", Double).default("0.8").per_broker(),
     node("sasl.login.callback.handler.class", Class),
     node("sasl.login.class", Class),
-    node("sasl.login.connect.timeout.ms", Int).low(),
-    node("sasl.login.read.timeout.ms", Int).low(),
+    node("sasl.login.connect.timeout.ms", Int),
+    node("sasl.login.read.timeout.ms", Int),
     node("sasl.login.refresh.buffer.seconds", Short).default("300").per_broker(),
     node("sasl.login.refresh.min.period.seconds", Short).default("60").per_broker(),
     node("sasl.login.refresh.window.factor", Double).default("0.8").per_broker(),
     node("sasl.login.refresh.window.jitter", Double).default("0.05").per_broker(),
-    node("sasl.login.retry.backoff.max.ms", Long).default("10000").low(),
-    node("sasl.login.retry.backoff.ms", Long).default("100").low(),
-    node("sasl.mechanism.controller.protocol", String).default("GSSAPI").high(),
+    node("sasl.login.retry.backoff.max.ms", Long).default("10000"),
+    node("sasl.login.retry.backoff.ms", Long).default("100"),
+    node("sasl.mechanism.controller.protocol", String).default("GSSAPI"),
     node("sasl.mechanism.inter.broker.protocol", String).default("GSSAPI").per_broker(),
     node("sasl.oauthbearer.assertion.algorithm", String)
         .default("RS256")
         .allowed(Allowed::OneOfIgnoringCase(&["ES256", "RS256"])),
     node("sasl.oauthbearer.assertion.claim.aud", String),
-    node("sasl.oauthbearer.assertion.claim.exp.seconds", Int).default("300").between(0, 86400).low(),
+    node("sasl.oauthbearer.assertion.claim.exp.seconds", Int).default("300").between(0, 86400),
     node("sasl.oauthbearer.assertion.claim.iss", String),
     node("sasl.oauthbearer.assertion.claim.jti.include", Boolean).default("false"),
-    node("sasl.oauthbearer.assertion.claim.nbf.seconds", Int).default("60").between(0, 3600).low(),
+    node("sasl.oauthbearer.assertion.claim.nbf.seconds", Int).default("60").between(0, 3600),
     node("sasl.oauthbearer.assertion.claim.sub", String),
     node("sasl.oauthbearer.assertion.file", String),
     node("sasl.oauthbearer.assertion.private.key.file", String),
@@ -739,20 +682,20 @@ pub(super) const KEYS: &[ConfigKey] = &[
     node("sasl.oauthbearer.assertion.template.file", String),
     node("sasl.oauthbearer.client.credentials.client.id", String),
     node("sasl.oauthbearer.client.credentials.client.secret", Password),
-    node("sasl.oauthbearer.clock.skew.seconds", Int).default("30").low(),
-    node("sasl.oauthbearer.expected.audience", List).default("").allowed(ANY_LIST).high(),
-    node("sasl.oauthbearer.expected.issuer", String).high(),
-    node("sasl.oauthbearer.jwks.endpoint.refresh.ms", Long).default("3600000").low(),
-    node("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", Long).default("10000").low(),
-    node("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", Long).default("100").low(),
+    node("sasl.oauthbearer.clock.skew.seconds", Int).default("30"),
+    node("sasl.oauthbearer.expected.audience", List).default("").allowed(ANY_LIST),
+    node("sasl.oauthbearer.expected.issuer", String),
+    node("sasl.oauthbearer.jwks.endpoint.refresh.ms", Long).default("3600000"),
+    node("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", Long).default("10000"),
+    node("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", Long).default("100"),
     node("sasl.oauthbearer.jwks.endpoint.url", String),
     node("sasl.oauthbearer.jwt.retriever.class", Class)
         .default("org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever"),
     node("sasl.oauthbearer.jwt.validator.class", Class)
         .default("org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator"),
     node("sasl.oauthbearer.scope", String),
-    node("sasl.oauthbearer.scope.claim.name", String).default("scope").low(),
-    node("sasl.oauthbearer.sub.claim.name", String).default("sub").low(),
+    node("sasl.oauthbearer.scope.claim.name", String).default("scope"),
+    node("sasl.oauthbearer.sub.claim.name", String).default("sub"),
     node("sasl.oauthbearer.token.endpoint.url", String),
     node("sasl.server.callback.handler.class", Class),
     node("sasl.server.max.receive.size", Int).default("524288"),
@@ -760,21 +703,21 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .default("PLAINTEXT")
         .one_of(&["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"])
         .doc("The security protocol among brokers, when `inter.broker.listener.name` is not set."),
-    node("security.providers", String).low(),
+    node("security.providers", String),
     node("server.max.startup.time.ms", Long).default("9223372036854775807").at_least(0).internal(),
     node("share.coordinator.append.linger.ms", Int).default("-1").at_least(-1),
     node("share.coordinator.cached.buffer.max.bytes", Int).default("1048588").at_least(524288).cluster_wide(),
-    node("share.coordinator.cold.partition.snapshot.interval.ms", Int).default("300000").at_least(1).low().internal(),
-    node("share.coordinator.load.buffer.size", Int).default("5242880").at_least(1).high(),
+    node("share.coordinator.cold.partition.snapshot.interval.ms", Int).default("300000").at_least(1).internal(),
+    node("share.coordinator.load.buffer.size", Int).default("5242880").at_least(1),
     node("share.coordinator.snapshot.update.records.per.snapshot", Int).default("500").between(0, 500),
-    node("share.coordinator.state.topic.compression.codec", Int).default("0").high(),
-    node("share.coordinator.state.topic.min.isr", Short).default("2").at_least(1).high(),
-    node("share.coordinator.state.topic.num.partitions", Int).default("50").at_least(1).high(),
-    node("share.coordinator.state.topic.prune.interval.ms", Int).default("300000").at_least(1).low().internal(),
-    node("share.coordinator.state.topic.replication.factor", Short).default("3").at_least(1).high(),
-    node("share.coordinator.state.topic.segment.bytes", Int).default("104857600").at_least(1).high(),
+    node("share.coordinator.state.topic.compression.codec", Int).default("0"),
+    node("share.coordinator.state.topic.min.isr", Short).default("2").at_least(1),
+    node("share.coordinator.state.topic.num.partitions", Int).default("50").at_least(1),
+    node("share.coordinator.state.topic.prune.interval.ms", Int).default("300000").at_least(1).internal(),
+    node("share.coordinator.state.topic.replication.factor", Short).default("3").at_least(1),
+    node("share.coordinator.state.topic.segment.bytes", Int).default("104857600").at_least(1),
     node("share.coordinator.threads", Int).default("1").at_least(1),
-    node("share.coordinator.write.timeout.ms", Int).default("5000").at_least(1).high(),
+    node("share.coordinator.write.timeout.ms", Int).default("5000").at_least(1),
     node("share.fetch.purgatory.purge.interval.requests", Int).default("1000"),
     node("socket.connection.setup.timeout.max.ms", Long)
         .default("30000")
@@ -788,24 +731,21 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .doc("The number of connections that the kernel holds until they are accepted."),
     node("socket.receive.buffer.bytes", Int)
         .default("102400")
-        .high()
         .doc("The receive buffer of a connection; -1, and the default, leave it to the kernel."),
     node("socket.request.max.bytes", Int)
         .default("104857600")
         .at_least(1)
-        .high()
         .doc("The largest request that is read. A larger one closes the connection."),
     node("socket.send.buffer.bytes", Int)
         .default("102400")
-        .high()
         .doc("The send buffer of a connection; -1, and the default, leave it to the kernel."),
-    node("ssl.allow.dn.changes", Boolean).default("false").low(),
-    node("ssl.allow.san.changes", Boolean).default("false").low(),
+    node("ssl.allow.dn.changes", Boolean).default("false"),
+    node("ssl.allow.san.changes", Boolean).default("false"),
     node("ssl.cipher.suites", List).default("").allowed(ANY_LIST).per_broker(),
     node("ssl.client.auth", String).default("none").one_of(&["required", "requested", "none"]).per_broker(),
     node("ssl.enabled.protocols", List).default("TLSv1.2,TLSv1.3").allowed(ANY_LIST).per_broker(),
-    node("ssl.endpoint.identification.algorithm", String).default("https").low().per_broker(),
-    node("ssl.engine.factory.class", Class).low().per_broker(),
+    node("ssl.endpoint.identification.algorithm", String).default("https").per_broker(),
+    node("ssl.engine.factory.class", Class).per_broker(),
     node("ssl.key.password", Password).per_broker(),
     node("ssl.keymanager.algorithm", String).default("SunX509").per_broker(),
     node("ssl.keystore.certificate.chain", Password).per_broker(),
@@ -813,30 +753,29 @@ pub(super) const KEYS: &[ConfigKey] = &[
     node("ssl.keystore.location", String).per_broker(),
     node("ssl.keystore.password", Password).per_broker(),
     node("ssl.keystore.type", String).default("JKS").per_broker(),
-    node("ssl.principal.mapping.rules", String).default("DEFAULT").low(),
+    node("ssl.principal.mapping.rules", String).default("DEFAULT"),
     node("ssl.protocol", String).default("TLSv1.3").per_broker(),
     node("ssl.provider", String).per_broker(),
-    node("ssl.secure.random.implementation", String).low().per_broker(),
+    node("ssl.secure.random.implementation", String).per_broker(),
     node("ssl.trustmanager.algorithm", String).default("PKIX").per_broker(),
     node("ssl.truststore.certificates", Password).per_broker(),
     node("ssl.truststore.location", String).per_broker(),
     node("ssl.truststore.password", Password).per_broker(),
     node("ssl.truststore.type", String).default("JKS").per_broker(),
-    node("telemetry.max.bytes", Int).default("1048576").at_least(1).low(),
-    node("transaction.abort.timed.out.transaction.cleanup.interval.ms", Int).default("10000").at_least(1).low(),
-    node("transaction.max.timeout.ms", Int).default("900000").at_least(1).high(),
-    node("transaction.partition.verification.enable", Boolean).default("true").low().cluster_wide(),
-    node("transaction.remove.expired.transaction.cleanup.interval.ms", Int).default("3600000").at_least(1).low(),
-    node("transaction.state.log.load.buffer.size", Int).default("5242880").at_least(1).high(),
-    node("transaction.state.log.min.isr", Int).default("2").at_least(1).high(),
-    node("transaction.state.log.num.partitions", Int).default("50").at_least(1).high(),
-    node("transaction.state.log.replication.factor", Short).default("3").at_least(1).high(),
-    node("transaction.state.log.segment.bytes", Int).default("104857600").at_least(1).high(),
-    node("transaction.two.phase.commit.enable", Boolean).default("false").low(),
-    node("transactional.id.expiration.ms", Int).default("604800000").at_least(1).high(),
+    node("telemetry.max.bytes", Int).default("1048576").at_least(1),
+    node("transaction.abort.timed.out.transaction.cleanup.interval.ms", Int).default("10000").at_least(1),
+    node("transaction.max.timeout.ms", Int).default("900000").at_least(1),
+    node("transaction.partition.verification.enable", Boolean).default("true").cluster_wide(),
+    node("transaction.remove.expired.transaction.cleanup.interval.ms", Int).default("3600000").at_least(1),
+    node("transaction.state.log.load.buffer.size", Int).default("5242880").at_least(1),
+    node("transaction.state.log.min.isr", Int).default("2").at_least(1),
+    node("transaction.state.log.num.partitions", Int).default("50").at_least(1),
+    node("transaction.state.log.replication.factor", Short).default("3").at_least(1),
+    node("transaction.state.log.segment.bytes", Int).default("104857600").at_least(1),
+    node("transaction.two.phase.commit.enable", Boolean).default("false"),
+    node("transactional.id.expiration.ms", Int).default("604800000").at_least(1),
     node("unclean.leader.election.enable", Boolean)
         .default("false")
-        .high()
         .cluster_wide()
         .doc("Whether a replica that is not in sync may become leader when no other is left, losing records."),
     node("unclean.leader.election.interval.ms", Long)
@@ -844,6 +783,6 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .at_least(1)
         .internal()
         .doc("How often the controller checks partitions without a leader, where `unclean.leader.election.enable` is on."),
-    node("unstable.api.versions.enable", Boolean).default("false").high().internal(),
-    node("unstable.feature.versions.enable", Boolean).default("false").high().internal(),
+    node("unstable.api.versions.enable", Boolean).default("false").internal(),
+    node("unstable.feature.versions.enable", Boolean).default("false").internal(),
 ];

@@ -107,6 +107,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
+    use klamm_records::header::set_position;
     use tempfile::tempdir;
 
     use super::*;
@@ -131,6 +132,29 @@ mod tests {
     }
 
     #[test]
+    fn a_range_is_replaced_by_batches_with_exactly_its_offsets() {
+        let dir = tempdir().expect("a folder");
+        let path = dir.path().join("t-0");
+        let whole = write_log(&path);
+        let opened = Log::open(&path, "t", 0, config().into(), &LogContext::new(64), OpenAt::default(), 0);
+        let segment = opened.expect("open").0.segments[0].log_file().clone();
+        let sizes: Vec<usize> =
+            klamm_records::batches(&whole).map(|batch| batch.expect("whole").bytes().len()).collect();
+        let batches = &whole[..sizes[0] + sizes[1]];
+        let range = |first_offset, next_offset| DamagedRange {
+            first_offset,
+            next_offset,
+            bytes: batches.len() as u64,
+            file: path.clone(),
+            position: 0,
+            segment: segment.clone(),
+        };
+        assert!(fits(&range(0, 4), batches, |_| true));
+        assert!(!fits(&range(1, 4), batches, |_| true), "offset 0 was not in the range");
+        assert!(!fits(&range(0, 5), batches, |_| true), "offset 4 would be lost");
+    }
+
+    #[test]
     fn a_damaged_batch_is_replaced_by_the_same_one_and_by_no_other() {
         let dir = tempdir().expect("a folder");
         let path = dir.path().join("t-0");
@@ -147,7 +171,9 @@ mod tests {
         let (intact, before) = (&whole[second.clone()], &whole[..sizes[0]]);
         let mut changed = intact.to_vec();
         changed[100] ^= 1;
-        for wrong in [&[][..], before, &changed, &intact[..intact.len() - 1]] {
+        let mut of_another_epoch = intact.to_vec();
+        set_position(&mut of_another_epoch, 1, 1);
+        for wrong in [&[][..], before, &changed, &intact[..intact.len() - 1], &of_another_epoch] {
             assert!(!log.repair(range, wrong).expect("readable"));
         }
         assert!(log.read(1, 100, 7, true).is_err());

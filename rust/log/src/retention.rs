@@ -102,3 +102,44 @@ impl Log {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tempfile::tempdir;
+
+    use crate::testing::{BatchSpec, batch, config, create};
+    use crate::{Log, LogConfig, Origin};
+
+    /// A log of one-record segments of about 900 bytes.
+    fn log_of(segments: usize, settings: LogConfig, path: &std::path::Path) -> Log {
+        let mut log = create(path, LogConfig { segment_bytes: 1000, ..settings });
+        for _ in 0..segments {
+            let spec = BatchSpec { value_bytes: 800, ..BatchSpec::default() };
+            log.append_as_leader(&mut batch(&spec), 0, 0, Origin::Client).expect("append");
+        }
+        log
+    }
+
+    #[test]
+    fn what_retention_by_size_leaves_is_never_smaller_than_the_limit() {
+        let dir = tempdir().expect("temporary directory");
+        let settings = LogConfig { retention_bytes: 3000, retention_ms: -1, ..config() };
+        let mut log = log_of(10, settings, &dir.path().join("t-0"));
+        let segment = log.size() / 10;
+        let expired = log.delete_expired(log.log_end_offset(), 0).expect("retention");
+        assert!(log.size() >= 3000 && log.size() - segment < 3000, "{} bytes", log.size());
+        assert_eq!((expired.segments, log.log_start_offset()), (6, 6));
+    }
+
+    #[test]
+    fn a_segment_that_reaches_above_the_high_watermark_stays() {
+        let dir = tempdir().expect("temporary directory");
+        let settings = LogConfig { retention_ms: -1, ..config() };
+        let mut log = log_of(10, settings, &dir.path().join("t-0"));
+        // A follower receives the leader's log start before a high watermark that reached it.
+        log.advance_log_start(6);
+        assert_eq!(log.delete_expired(3, 0).expect("retention").segments, 3);
+        assert_eq!(log.delete_expired(8, 0).expect("retention").segments, 3);
+        assert_eq!(log.log_start_offset(), 6);
+    }
+}

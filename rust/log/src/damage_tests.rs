@@ -584,3 +584,23 @@ fn a_killed_process_leaves_no_whole_batch_with_a_wrong_checksum() {
         }
     }
 }
+
+#[test]
+fn a_log_that_lost_its_last_batch_does_not_use_its_offsets_again() {
+    for clean in stops() {
+        let scene = Scene::new(clean);
+        fs::remove_file(scene.root.join("replication-offset-checkpoint")).expect("remove");
+        if clean {
+            fs::remove_file(scene.root.join("recovery-point-offset-checkpoint")).expect("remove");
+        } else {
+            let flushed = format!("0\n1\na 0 {}\n", scene.end);
+            fs::write(scene.root.join("recovery-point-offset-checkpoint"), flushed).expect("write");
+        }
+        let segment = scene.files("log").len() - 1;
+        let file = scene.files("log")[segment].clone();
+        let &(number, position, _) = placed(&scene, segment).last().expect("a batch");
+        let bytes = fs::read(&file).expect("read");
+        fs::write(&file, &bytes[..position]).expect("write");
+        check(&scene, &[number], &name(&file), &format!("clean: {clean}"));
+    }
+}

@@ -69,7 +69,8 @@ impl Replicas {
             return self.in_use(open);
         }
         let found = on_disk();
-        if let Some(preferred) = self.planned.lock().preferred(key, self.logs()).filter(|_| found.is_none()) {
+        let preferred = self.planned.lock().preferred(key, self.logs());
+        if let Some(preferred) = preferred.filter(|_| found.is_none()) {
             self.planned.lock().keep(key, preferred);
             return Some(preferred);
         }

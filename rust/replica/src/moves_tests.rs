@@ -438,6 +438,30 @@ fn a_partition_without_files_moves_at_once() {
     assert_eq!(broker.folders(), [vec![], vec![], vec!["live"]]);
 }
 
+/// The partition gets these replicas, and the other broker leads.
+fn assigned<'a>(replicas: &'a [i32], directories: &'a [Uuid]) -> Record<'a> {
+    Record::PartitionChange(PartitionChangeRecord {
+        topic_id: TOPIC,
+        partition_id: 0,
+        replicas: Some(replicas.into()),
+        directories: Some(directories.into()),
+        isr: Some((&[OTHER][..]).into()),
+        ..Default::default()
+    })
+}
+
+#[test]
+fn a_partition_that_comes_later_is_created_where_it_was_asked_for() {
+    let image = changed(&image_of(OTHER), &[assigned(&[OTHER], &[Uuid([9; 16])])]);
+    let mut broker = Broker { root: tempdir().expect("a folder"), replicas: None, image };
+    broker.start();
+    assert_eq!(broker.replicas().alter_dir("t", 0, 2), ErrorCode::REPLICA_NOT_AVAILABLE);
+    let unassigned = Uuid([0; 16]);
+    let image = changed(&broker.image, &[assigned(&[OTHER, NODE], &[Uuid([9; 16]), unassigned])]);
+    let published = broker.replicas().publish(image);
+    assert_eq!(published.unassigned, [Unassigned { directory_id: IDS[2], topic_id: TOPIC, partition: 0 }]);
+}
+
 #[test]
 fn errors_are_apache_kafkas() {
     let broker = Broker::new(NODE);

@@ -4,7 +4,7 @@ Every method is a step. The caller decides their order and their times, and equa
 RuntimeError: the step failed, as no step does in the product without a failure of the disk.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import final
 
@@ -39,17 +39,20 @@ class ReplicaGauges:
 
 @final
 class SimulatedBroker:
-    """A broker with one log directory, stopped at first."""
+    """A broker, stopped at first."""
 
     def __new__(
         cls,
         node_id: int,
-        directory_id: bytes,
+        directory_ids: Sequence[bytes],
         folder: str | PathLike[str],
         settings: Mapping[str, str],
         without: str | None = None,
     ) -> SimulatedBroker:
-        """Its disk is below `folder`, empty. `without`: the guard that it lacks, of `guards`. Raises ValueError."""
+        """Its disk is below `folder`, empty, with a log directory for each id. Raises ValueError.
+
+        `without`: the guard that it lacks, of `guards`.
+        """
 
     @staticmethod
     def guards() -> list[str]:
@@ -79,19 +82,54 @@ class SimulatedBroker:
     def consume(self, partition: Key, offset: int, leader_epoch: int, now_ms: int) -> tuple[int, int, bytes]:
         """Error code, high watermark and committed batches."""
     # What has become possible
-    def take_due(self, now_ms: int) -> tuple[list[int], list[int], list[int], list[int], list[tuple[int, int]]]:
-        """Give partitions to the fetchers of their leaders, and begin the flushes that are due.
+    def take_due(self, now_ms: int) -> tuple[bool, list[int], list[int], list[int], list[tuple[int, int]]]:
+        """Begin the flushes that are due.
 
-        Returns the leaders whose request in flight is given up, all leaders that this broker fetches from, the waiting
-        fetches that should look again, the flushes that have begun, and ticket and error code of each append whose
-        result is known.
+        Returns whether `follow_roles` is due, all leaders that this broker fetches from, the waiting fetches that
+        should look again, the flushes that have begun, and ticket and error code of each append whose result is known.
         """
+
+    def follow_roles(self, now_ms: int) -> list[int]:
+        """Give partitions to the fetchers of their leaders; the leaders whose request in flight is given up."""
+
+    def end_offset(self, partition: Key, leader_epoch: int, now_ms: int) -> tuple[int, int]:
+        """Error code, and the end offset that consumers get."""
+
+    def delete_records(self, partition: Key, offset: int, now_ms: int) -> tuple[int, int]:
+        """Error code, and what `low_watermark` has to reach."""
+
+    def low_watermark(self, partition: Key) -> tuple[int, int]:
+        """Error code, and the smallest log start of the leader and of all others that are alive."""
     # The disk
     def end_flush(self, number: int, now_ms: int) -> None:
         """What was written before that flush began is durable."""
 
     def checkpoint(self) -> None:
-        """Write the checkpoints of the log directory."""
+        """Write the checkpoints of all log directories."""
+
+    def fail_dir(self, dir: int) -> None:
+        """A log directory fails, until the next life."""
+
+    def flip_bit(self, seed: int) -> str | None:
+        """While it is stopped: change a bit of a complete segment. The folder of its partition; None: there is none."""
+
+    def move_replica(self, topic: str, index: int, dir: int, now_ms: int) -> int:
+        """Begin to move a replica to another log directory; the error code."""
+
+    def step_moves(self, now_ms: int) -> list[tuple[bytes, Key]]:
+        """The next step of each move; the directories of replicas to tell the controller."""
+
+    def on_directories_assigned(self, assigned: Sequence[tuple[bytes, Key]]) -> None:
+        """The controller has these directories of replicas."""
+
+    def damage(self) -> list[tuple[Key, list[tuple[int, int]], list[int]]]:
+        """The damage that was found: first and next offset of each, and other replicas in sync, the leader first."""
+
+    def repair(self, partition: Key, first_offset: int, batches: bytes) -> bool:
+        """Replace damage by what another replica returned from its first offset on; False if it does not fit."""
+
+    def retain(self, now_ms: int) -> None:
+        """Remove what retention allows."""
     # The ISR
     def check_lag(self, now_ms: int) -> None:
         """Let leaders propose to remove replicas that lag."""

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use klamm_base::ErrorCode;
-use klamm_replica::{Diverging, FetchedBatches, Partition, Position, truncate_diverging};
+use klamm_replica::{Diverging, FetchedBatches, Following, Partition, Position, Rule, truncate_diverging};
 
 use super::core::{FetcherCore, Key, Plan, Step, step};
 use super::messages::{FetchedPartition, ReplicaFetchAnswer};
@@ -35,6 +35,8 @@ pub struct FollowedPartitions {
     partitions: HashMap<Key, Arc<Partition>>,
     /// Partitions whose log must be flushed before the next request.
     unflushed: Vec<Arc<Partition>>,
+    /// Those among them since the last request.
+    appended: Vec<Arc<Partition>>,
     /// Partitions that are throttled and not in sync.
     throttled: BTreeSet<Key>,
 }
@@ -47,6 +49,7 @@ impl FollowedPartitions {
             core: FetcherCore::new(backoff_ms),
             partitions: HashMap::new(),
             unflushed: Vec::new(),
+            appended: Vec::new(),
             throttled: BTreeSet::new(),
         }
     }
@@ -86,6 +89,7 @@ impl FollowedPartitions {
     fn note_unflushed(&mut self, partition: &Arc<Partition>, position: Position) {
         if !position.is_flushed {
             self.unflushed.push(partition.clone());
+            self.appended.push(partition.clone());
         }
     }
 
@@ -102,6 +106,7 @@ impl FollowedPartitions {
 
     /// See [`FetcherCore::next_plan`]. Everything that was appended must be flushed.
     pub fn next_plan(&mut self, now_ms: i64) -> Option<Plan> {
+        self.drop_if_not_followed();
         let (core, partitions) = (&mut self.core, &self.partitions);
         self.throttled.retain(|&key| {
             let partition = partitions.get(&key).filter(|partition| partition.is_throttled_follower());
@@ -111,6 +116,18 @@ impl FollowedPartitions {
             partition.is_some()
         });
         self.core.next_plan(now_ms)
+    }
+
+    /// No flush is awaited for a partition that has got another role, of which this fetcher will hear. Its leader of before may not
+    /// know either, and would count what is not flushed.
+    fn drop_if_not_followed(&mut self) {
+        for partition in std::mem::take(&mut self.appended) {
+            let (key, leader) = (partition.key(), self.leader);
+            let expected = self.core.leader_epoch(key).map(|leader_epoch| Following { leader, leader_epoch });
+            if partition.following() != expected && partition.keeps(Rule::FetchInRole) {
+                self.remove(key);
+            }
+        }
     }
 
     /// When the next delayed partition is due.

@@ -1,4 +1,4 @@
-//! Thousands of partitions that become followers at once, as after the loss of a broker.
+//! Partitions whose roles change: thousands that become followers at once, and one that follows no more.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -96,23 +96,27 @@ impl Follower {
     }
 
     fn begin_epoch(&mut self) {
+        self.elect(LEADER);
+        for partition in self.replicas.opened() {
+            self.followed.change(Change::Add(partition), 0);
+        }
+        self.wait_for_flushes();
+    }
+
+    fn elect(&self, leader: i32) {
         let nodes = [NODE, LEADER];
         let isr = Some((&nodes[..]).into());
         let change = |partition_id| {
             Record::PartitionChange(PartitionChangeRecord {
                 topic_id: TOPIC,
                 partition_id,
-                leader: LEADER,
+                leader,
                 isr,
                 ..Default::default()
             })
         };
         let records: Vec<Record<'_>> = (0..self.partitions).map(change).collect();
         assert!(self.replicas.publish(changed(&self.replicas.image(), &records)).errors.is_empty());
-        for partition in self.replicas.opened() {
-            self.followed.change(Change::Add(partition), 0);
-        }
-        self.wait_for_flushes();
     }
 
     fn wait_for_flushes(&mut self) {
@@ -160,5 +164,27 @@ fn many_that_diverge_at_once_write_each_checkpoint_once_and_share_syncs() {
         let state = partition.with(|log| (log.log_end_offset(), log.flushed_offset(), log.has_unsynced_cut()));
         assert_eq!(state, (1, 1, false));
     }
+    follower.replicas.shutdown(1);
+}
+
+#[test]
+fn what_was_appended_before_another_role_is_not_fetched_on() {
+    let mut follower = Follower::new(1);
+    let mut records = batch(&BatchSpec { records: 1, ..BatchSpec::default() });
+    set_position(&mut records, 2, 1);
+    let fetched = FetchedPartition {
+        key: (TOPIC, 0),
+        error: ErrorCode::NONE,
+        high_watermark: 2,
+        log_start_offset: 0,
+        diverging: None,
+        records: records.into(),
+    };
+    let answer = ReplicaFetchAnswer { error: ErrorCode::NONE, session_id: 1, partitions: vec![fetched] };
+    assert_eq!(follower.followed.on_answer(answer, TIMES), []);
+    // This fetcher hears of it later, and waits for no flush of a leader's log.
+    follower.elect(NODE);
+    follower.wait_for_flushes();
+    assert_eq!(follower.followed.next_plan(0), None, "the leader of before would count what is not flushed");
     follower.replicas.shutdown(1);
 }

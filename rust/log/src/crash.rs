@@ -324,6 +324,23 @@ impl Disk {
         self.played += 1;
     }
 
+    /// Changes a bit of what a file contains, in the page cache and on the disk.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn flip_bit(&mut self, path: &Path, position: u64, mask: u8) {
+        let Some(Node::File(inode)) = self.now.node(path) else { return };
+        let (content, position) = (&mut self.inodes[inode], position as usize);
+        if let Some(byte) = content.durable.get_mut(position) {
+            *byte ^= mask;
+        }
+        for (_, pending) in &mut content.pending {
+            if let Pending::Write { position: from, bytes } = pending
+                && let Some(byte) = position.checked_sub(*from as usize).and_then(|at| bytes.get_mut(at))
+            {
+                *byte ^= mask;
+            }
+        }
+    }
+
     fn settle(&mut self, begun: usize, is_synced: impl Fn(usize) -> bool) {
         for naming in std::mem::take(&mut self.pending) {
             if naming.at < begun && is_synced(naming.dir) {

@@ -11,6 +11,7 @@ use klamm_base::ErrorCode;
 use klamm_log::{AppendError, Log, LogOwner};
 use klamm_records::header::Header;
 
+use super::core::Rule;
 use super::fetch_waiter::FetchWaiter;
 use super::partition::{Partition, PartitionId, State};
 
@@ -59,7 +60,8 @@ pub fn truncate_diverging(diverging: &[Diverging], now_ms: i64) -> Vec<Result<Po
         let plan = partition.plan(leader_epoch, |state| {
             let end = match state.log.end_offset_for_epoch(*epoch) {
                 _ if leader_end < 0 => state.core.high_watermark(),
-                Some((_, own_end)) => own_end.min(leader_end),
+                Some((_, own_end)) if partition.brokers.keeps(Rule::TruncateToOwnEnd) => own_end.min(leader_end),
+                Some(_) => leader_end,
                 None => leader_end,
             };
             Some(Truncation::To(end.clamp(0, state.log.log_end_offset())))
@@ -132,7 +134,9 @@ impl Planned<'_> {
             }
             state.note_truncation(self.first_removed());
             let offsets = state.offsets(self.partition.durability);
-            state.core.on_truncated(&offsets);
+            if self.partition.brokers.keeps(Rule::HighWatermarkInLog) {
+                state.core.on_truncated(&offsets);
+            }
             Ok(())
         })
     }
@@ -165,7 +169,9 @@ impl Partition {
         fetched: &FetchedBatches<'_>,
         now_ms: i64,
     ) -> Result<Position, ErrorCode> {
-        self.truncate(leader_epoch, now_ms, |state| begin_inside(&state.log, fetched.records))?;
+        if self.brokers.keeps(Rule::BeginInsideBatch) {
+            self.truncate(leader_epoch, now_ms, |state| begin_inside(&state.log, fetched.records))?;
+        }
         let mut effects = self.effects();
         let position = self.follow(leader_epoch, |state| {
             append(&mut state.log, fetched.records, leader_epoch, now_ms)?;
@@ -196,8 +202,10 @@ impl Partition {
             let end = state.log.log_end_offset();
             match (leader_end < end, leader_start > end) {
                 (true, _) => Some(Truncation::To(leader_end.max(0))),
-                (false, true) => Some(Truncation::StartAt(leader_start)),
-                (false, false) => None,
+                (false, true) if self.brokers.keeps(Rule::BeginAtLeaderStart) => {
+                    Some(Truncation::StartAt(leader_start))
+                }
+                (false, _) => None,
             }
         })
     }
@@ -252,7 +260,8 @@ impl Partition {
         change: impl FnOnce(&mut State) -> Result<(), AppendError>,
     ) -> Result<Position, ErrorCode> {
         let mut state = self.state.lock();
-        if state.core.following().is_none() || state.core.leader_epoch() != leader_epoch {
+        let is_of_epoch = state.core.leader_epoch() == leader_epoch || !self.brokers.keeps(Rule::FollowEpoch);
+        if state.core.following().is_none() || !is_of_epoch {
             return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER);
         }
         let changed = change(&mut state);

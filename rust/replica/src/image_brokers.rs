@@ -37,6 +37,11 @@ impl ImageBrokers {
         })
     }
 
+    /// Whether the product's rule holds here.
+    pub(super) fn keeps(&self, rule: Rule) -> bool {
+        self.without != Some(rule)
+    }
+
     /// Monotonic.
     pub(super) fn now_ms(&self) -> i64 {
         self.clock.monotonic_ms()

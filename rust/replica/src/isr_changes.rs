@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use klamm_base::{ErrorCode, Uuid};
 
-use super::core::{IsrAnswer, IsrProposal};
+use super::core::{IsrAnswer, IsrProposal, Rule};
 use super::partition::{Partition, PartitionId};
 
 /// The controller's answer for one partition.
@@ -59,7 +59,8 @@ impl IsrChanges {
     pub fn on_answer(&mut self, answer: Option<Vec<AnsweredIsr>>) {
         let sent = std::mem::take(&mut self.in_flight);
         let Some(answers) = answer else {
-            self.waiting.extend(sent.into_iter().map(|(partition, _)| partition));
+            let repeated = sent.into_iter().map(|(partition, _)| partition);
+            self.waiting.extend(repeated.filter(|partition| partition.brokers.keeps(Rule::RepeatProposals)));
             return;
         };
         let mut answers: HashMap<_, _> = answers.into_iter().map(|it| ((it.topic_id, it.index), it.result)).collect();

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 
 use super::changes::Changes;
 use super::config::PartitionConfig;
-use super::core::{self, Assignment, Awaits, IsrAnswer, IsrProposal, LogOffsets, PartitionCore, RoleChange};
+use super::core::{self, Assignment, Awaits, IsrAnswer, IsrProposal, LogOffsets, PartitionCore, RoleChange, Rule};
 use super::fetch_waiter::FetchWaiter;
 use super::image_brokers::ImageBrokers;
 use super::metrics::ReplicaCounters;
@@ -460,6 +460,11 @@ impl Partition {
         if error.stops_directory() {
             self.logs.fail_dir(place, &error.to_string());
         }
+    }
+
+    /// Whether the product's rule holds here: a simulation leaves one out.
+    pub fn keeps(&self, rule: Rule) -> bool {
+        self.brokers.keeps(rule)
     }
 
     /// Whether this replica leads or follows.

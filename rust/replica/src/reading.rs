@@ -4,7 +4,7 @@ use klamm_base::ErrorCode;
 use klamm_base::LogError;
 use klamm_log::{FileSlice, Log, Slice, Unverified};
 
-use super::core::FollowerFetch;
+use super::core::{FollowerFetch, Rule};
 use super::partition::{Partition, State};
 use super::results::{CONSUMER, DEBUGGING, Fetched, FoundOffset, OffsetQuery, PartitionFetch};
 
@@ -113,6 +113,7 @@ impl Partition {
         core.check_epoch(query.current_leader_epoch)?;
         if query.read_committed.is_some()
             && core.epoch_start_offset().is_some_and(|start| core.high_watermark() < start)
+            && self.brokers.keeps(Rule::OffsetNotAvailable)
         {
             // A consumer must not receive an end offset below what it may have read already (KIP-207).
             return Err(ErrorCode::OFFSET_NOT_AVAILABLE);
@@ -153,7 +154,8 @@ impl Partition {
             }
             let high_watermark = core.high_watermark();
             let offset = if offset == UP_TO_HIGH_WATERMARK { high_watermark } else { offset };
-            if offset < 0 || offset > high_watermark {
+            let end = if self.brokers.keeps(Rule::DeleteCommitted) { high_watermark } else { log.log_end_offset() };
+            if offset < 0 || offset > end {
                 return Err(ErrorCode::OFFSET_OUT_OF_RANGE);
             }
             log.advance_log_start(offset);

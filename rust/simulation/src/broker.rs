@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use klamm_base::{ErrorCode, LogError, Uuid};
 use klamm_config::Settings;
@@ -11,13 +12,19 @@ use klamm_engine::isr::IsrUpdates;
 use klamm_fetcher::{Assignments, FollowedPartitions};
 use klamm_log::{Event, LockedDir, LogManager, ManagerConfig, OneFlush, Origin};
 use klamm_metadata::MetadataImage;
-use klamm_replica::{Durability, Partition, Replicas, ReplicasOptions, Unassigned};
+use klamm_records::header::{Header, compute_crc};
+use klamm_replica::{Durability, MoveStep, Partition, Replicas, ReplicasOptions, Unassigned};
 use parking_lot::Mutex;
 
 use super::clock::SetClock;
 use super::disk::SimulatedDisk;
 use super::guard::Guard;
 use super::serving::WaitingFetch;
+
+/// Why a directory fails.
+const FAILED: &str = "the simulation";
+/// What a step of a move copies at most.
+const MOVED_BYTES_MAX: usize = 500;
 
 /// Why a step failed. The simulation ends: no step fails in the product either.
 #[derive(Debug, thiserror::Error)]
@@ -37,7 +44,8 @@ pub enum SimulationError {
 /// The parts from which a simulated broker is created.
 pub struct BrokerOptions {
     pub node_id: i32,
-    pub directory_id: Uuid,
+    /// Of its log directories.
+    pub directory_ids: Vec<Uuid>,
     pub settings: Settings,
     /// What this broker lacks.
     pub without: Option<Guard>,
@@ -46,8 +54,8 @@ pub struct BrokerOptions {
 /// What has become possible.
 #[derive(Default)]
 pub struct Due {
-    /// The leaders whose fetchers have changed: their requests in flight are given up.
-    pub given_up: Vec<i32>,
+    /// Roles have changed: [`SimulatedBroker::follow_roles`] is due.
+    pub has_roles: bool,
     /// The leaders from which this broker fetches.
     pub leaders: Vec<i32>,
     /// The waiting fetches that look again.
@@ -63,6 +71,15 @@ pub enum Produced {
     /// Its end offset; an acknowledgement by all follows.
     Appended(i64),
     Refused(ErrorCode),
+}
+
+/// Damage of a replica's log.
+pub struct Damage {
+    pub key: (Uuid, i32),
+    /// First and next offset of each.
+    pub ranges: Vec<(i64, i64)>,
+    /// Other replicas in sync, the leader first.
+    pub others: Vec<i32>,
 }
 
 /// A replica whose state has changed; `None`: it is not open any more.
@@ -92,15 +109,25 @@ pub struct SimulatedBroker {
     life: Option<Life>,
 }
 
+/// A flush that has begun, after so many changes of the disk.
+struct Flush {
+    dir: usize,
+    flush: OneFlush,
+    begun: usize,
+}
+
 /// What a process has in memory.
 pub(super) struct Life {
     pub(super) replicas: Arc<Replicas>,
     isr: IsrUpdates,
     pub(super) assignments: Assignments,
     pub(super) followed: BTreeMap<i32, FollowedPartitions>,
+    has_roles: Arc<AtomicBool>,
     acks: Arc<Mutex<Vec<(u64, ErrorCode)>>>,
     pub(super) waiting: BTreeMap<u64, WaitingFetch>,
-    flushes: BTreeMap<u64, (OneFlush, usize)>,
+    flushes: BTreeMap<u64, Flush>,
+    /// Those whose damage was found.
+    damaged: BTreeMap<(Uuid, i32), Arc<Partition>>,
     next_flush: u64,
     reported: Arc<Mutex<Vec<String>>>,
     /// Of each open replica, as the caller knows it.
@@ -110,7 +137,8 @@ pub(super) struct Life {
 impl SimulatedBroker {
     /// A stopped broker with an empty disk below `folder`.
     pub fn new(options: BrokerOptions, folder: &Path) -> Result<Self, SimulationError> {
-        Ok(Self { options, clock: Arc::default(), disk: SimulatedDisk::new(folder)?, life: None })
+        let disk = SimulatedDisk::new(folder, options.directory_ids.len())?;
+        Ok(Self { options, clock: Arc::default(), disk, life: None })
     }
 
     pub(super) fn life(&mut self) -> Result<&mut Life, SimulationError> {
@@ -124,11 +152,15 @@ impl SimulatedBroker {
         let reported: Arc<Mutex<Vec<String>>> = Arc::default();
         let report = reported.clone();
         let on_event = Arc::new(move |event| {
-            if let Event::DirFailed { cause, .. } = event {
+            if let Event::DirFailed { cause, .. } = event
+                && cause != FAILED
+            {
                 report.lock().push(cause);
             }
         });
-        let locked = LockedDir::open(self.disk.root(), self.options.directory_id)?;
+        let dirs = self.disk.dirs();
+        let dirs = dirs.iter().zip(&self.options.directory_ids);
+        let locked = dirs.map(|(path, id)| LockedDir::open(path, *id)).collect::<Result<Vec<_>, _>>()?;
         let config = ManagerConfig {
             flush_threads: 0,
             recovery_threads: 1,
@@ -136,7 +168,7 @@ impl SimulatedBroker {
             cleaner: None,
             ..ManagerConfig::default()
         };
-        let logs = LogManager::start(vec![locked], config, self.disk.context(), now_ms, on_event)?;
+        let logs = LogManager::start(locked, config, self.disk.context(), now_ms, on_event)?;
         let previous_epoch = logs.previous_broker_epoch();
         let settings = self.options.settings.clone();
         let durability = match self.options.without {
@@ -157,9 +189,11 @@ impl SimulatedBroker {
             replicas,
             assignments: Assignments::default(),
             followed: BTreeMap::new(),
+            has_roles: Arc::default(),
             acks: Arc::default(),
             waiting: BTreeMap::new(),
             flushes: BTreeMap::new(),
+            damaged: BTreeMap::new(),
             next_flush: 0,
             reported,
             seen: BTreeMap::new(),
@@ -201,7 +235,10 @@ impl SimulatedBroker {
         let replicas = self.life()?.replicas.clone();
         replicas.begin_opening();
         replicas.changes().isr.notify(|| {});
-        replicas.changes().roles.notify(|| {});
+        replicas.changes().directories.notify(|| {});
+        replicas.changes().damaged.notify(|| {});
+        let has_roles = self.life()?.has_roles.clone();
+        replicas.changes().roles.notify(move || has_roles.store(true, Ordering::Relaxed));
         let opened = replicas.opened();
         self.assign(opened)?;
         let errors = replicas.open_the_rest();
@@ -265,11 +302,9 @@ impl SimulatedBroker {
         }
     }
 
-    /// Moves partitions whose role has changed to the fetchers of their leaders, begins the flushes that are due, and returns
-    /// what has become possible.
+    /// Begins the flushes that are due, and returns what has become possible.
     pub fn take_due(&mut self, now_ms: i64) -> Result<Due, SimulationError> {
         self.clock.set(now_ms);
-        let given_up = self.follow_roles()?;
         let woken = self.woken_fetches()?;
         let mut flushes = Vec::new();
         while let Some(flush) = self.begin_flush()? {
@@ -278,18 +313,20 @@ impl SimulatedBroker {
         let life = self.life()?;
         let leaders = life.followed.keys().copied().collect();
         let acks = std::mem::take(&mut *life.acks.lock());
-        Ok(Due { given_up, leaders, woken, flushes, acks })
+        let has_roles = life.has_roles.swap(false, Ordering::Relaxed);
+        Ok(Due { has_roles, leaders, woken, flushes, acks })
     }
 
     /// Begins the next flush that is due; returns its number.
     fn begin_flush(&mut self) -> Result<Option<u64>, SimulationError> {
-        let dir = self.life()?.replicas.logs().dirs()[0].clone();
-        let Some(flush) = dir.flusher().begin_one() else { return Ok(None) };
+        let dirs = self.life()?.replicas.logs().dirs().to_vec();
+        let begun = dirs.iter().enumerate().find_map(|(dir, it)| Some((dir, it.flusher().begin_one()?)));
+        let Some((dir, flush)) = begun else { return Ok(None) };
         let begun = self.disk.settle();
         let life = self.life()?;
         life.next_flush += 1;
         let number = life.next_flush;
-        life.flushes.insert(number, (flush, begun));
+        life.flushes.insert(number, Flush { dir, flush, begun });
         Ok(Some(number))
     }
 
@@ -298,15 +335,100 @@ impl SimulatedBroker {
         self.clock.set(now_ms);
         self.disk.settle();
         let life = self.life()?;
-        let Some((flush, begun)) = life.flushes.remove(&number) else { return Ok(()) };
-        life.replicas.logs().dirs()[0].flusher().end_one(flush);
+        let Some(Flush { dir, flush, begun }) = life.flushes.remove(&number) else { return Ok(()) };
+        life.replicas.logs().dirs()[dir].flusher().end_one(flush);
         self.disk.settle_flush(begun);
         self.check(Vec::new())
+    }
+
+    /// A log directory fails, until the next life.
+    pub fn fail_dir(&mut self, dir: usize) -> Result<(), SimulationError> {
+        self.life()?.replicas.logs().fail_dir(dir, FAILED);
+        self.check(Vec::new())
+    }
+
+    /// Changes a bit of a complete segment while the broker is stopped; `seed` decides which. Returns its partition.
+    pub fn flip_bit(&mut self, seed: u64) -> Result<Option<String>, SimulationError> {
+        assert!(self.life.is_none(), "broker {} runs", self.options.node_id);
+        Ok(self.disk.flip_bit(seed)?)
+    }
+
+    /// Begins to move a replica to another log directory.
+    pub fn move_replica(
+        &mut self,
+        topic: &str,
+        index: i32,
+        dir: usize,
+        now_ms: i64,
+    ) -> Result<ErrorCode, SimulationError> {
+        self.clock.set(now_ms);
+        Ok(self.life()?.replicas.alter_dir(topic, index, dir))
+    }
+
+    /// The next step of each move. Returns the directories of replicas to tell the controller.
+    pub fn step_moves(&mut self, now_ms: i64) -> Result<Vec<Unassigned>, SimulationError> {
+        self.clock.set(now_ms);
+        let replicas = self.life()?.replicas.clone();
+        for partition in replicas.moving() {
+            if let MoveStep::Failed(error) = replicas.step_move(&partition, MOVED_BYTES_MAX)
+                && !matches!(error, LogError::Corrupt { .. })
+            {
+                return Err(error.into());
+            }
+            self.disk.settle();
+        }
+        self.check(Vec::new())?;
+        Ok(replicas.changes().directories.take())
+    }
+
+    /// The controller has these directories of replicas.
+    pub fn on_directories_assigned(&mut self, assigned: &[Unassigned]) -> Result<(), SimulationError> {
+        self.life()?.replicas.on_directories_assigned(assigned);
+        Ok(())
+    }
+
+    /// The damage that was found, with other replicas in sync.
+    pub fn damage(&mut self) -> Result<Vec<Damage>, SimulationError> {
+        let life = self.life()?;
+        for partition in life.replicas.changes().damaged.take() {
+            life.damaged.insert(partition.key(), partition);
+        }
+        life.damaged.retain(|_, partition| partition.is_serving() && !partition.damaged().is_empty());
+        let of = |partition: &Arc<Partition>| Damage {
+            key: partition.key(),
+            ranges: partition.damaged().iter().map(|range| (range.first_offset, range.next_offset)).collect(),
+            others: partition.others_in_sync(),
+        };
+        Ok(life.damaged.values().map(of).collect())
+    }
+
+    /// Replaces damage by what another replica returned from its first offset on; false if it does not fit.
+    pub fn repair(&mut self, key: (Uuid, i32), first_offset: i64, batches: &[u8]) -> Result<bool, SimulationError> {
+        let Some(partition) = self.life()?.damaged.get(&key).cloned() else { return Ok(false) };
+        let ranges = partition.damaged();
+        let Some(range) = ranges.iter().find(|range| range.first_offset == first_offset) else { return Ok(false) };
+        let mut found = Vec::new();
+        range.take(batches, &mut found);
+        let is_repaired = partition.repair(range, &found);
+        self.disk.settle();
+        self.check(Vec::new())?;
+        Ok(is_repaired)
     }
 
     /// Writes the checkpoints of the log directory, which its periodic tasks do in the product.
     pub fn checkpoint(&mut self) -> Result<(), SimulationError> {
         self.life()?.replicas.logs().checkpoint();
+        self.disk.settle();
+        self.check(Vec::new())
+    }
+
+    /// Removes what retention allows, which a periodic task does in the product.
+    pub fn retain(&mut self, now_ms: i64) -> Result<(), SimulationError> {
+        self.clock.set(now_ms);
+        for partition in self.life()?.replicas.opened() {
+            let high_watermark = partition.standing().high_watermark;
+            partition.with(|log| log.delete_expired(high_watermark, now_ms))?;
+        }
         self.disk.settle();
         self.check(Vec::new())
     }
@@ -340,7 +462,7 @@ impl SimulatedBroker {
         Ok(changed)
     }
 
-    /// Complete batches of a replica's log from `offset` on, committed or not.
+    /// Complete batches of a replica's log from `offset` on up to its end or damage, committed or not.
     pub fn batches(&mut self, key: (Uuid, i32), offset: i64) -> Result<Vec<u8>, SimulationError> {
         let opened = self.life()?.replicas.opened();
         let Some(partition) = opened.into_iter().find(|partition| partition.key() == key) else {
@@ -351,14 +473,30 @@ impl SimulatedBroker {
             let mut all = Vec::new();
             while from < end {
                 // One read ends with its segment.
-                let bytes = log.read(from, usize::MAX >> 1, end, true)?.read()?;
-                let Some(Ok(last)) = klamm_records::batches(&bytes).last() else { break };
+                let bytes = match log.read(from, usize::MAX >> 1, end, true) {
+                    Err(LogError::Corrupt { .. }) => break,
+                    slice => slice?.read()?,
+                };
+                let whole = whole_len(&bytes);
+                let Some(Ok(last)) = klamm_records::batches(&bytes[..whole]).last() else { break };
                 from = last.header().next_offset();
-                all.extend(bytes);
+                all.extend(&bytes[..whole]);
             }
             Ok::<_, LogError>(all)
         })?)
     }
+}
+
+/// The length of the intact batches before damage.
+fn whole_len(bytes: &[u8]) -> usize {
+    let mut len = 0;
+    while let Some(size) = Header::at_start_of(&bytes[len..]).and_then(|header| header.size())
+        && let Some(batch) = bytes.get(len..len + size)
+        && Header::at_start_of(batch).is_some_and(|header| header.crc() == compute_crc(batch))
+    {
+        len += size;
+    }
+    len
 }
 
 fn gauges(partition: &Partition) -> Gauges {

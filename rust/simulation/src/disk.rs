@@ -1,4 +1,4 @@
-//! The log directory of a simulated broker: real files, and a record of what would survive a power cut.
+//! The log directories of a simulated broker: real files, and a record of what would survive a power cut.
 
 use std::fs;
 use std::io;
@@ -16,24 +16,57 @@ const OPEN_FILES_MAX: usize = 256;
 pub struct SimulatedDisk {
     folder: PathBuf,
     root: PathBuf,
+    dir_count: usize,
     recorder: Arc<Recorder>,
     model: Disk,
     cuts: u32,
 }
 
 impl SimulatedDisk {
-    /// An empty disk below `folder`.
-    pub fn new(folder: &Path) -> io::Result<Self> {
-        let root = folder.join("0");
-        fs::create_dir_all(&root)?;
+    /// An empty disk below `folder`, with so many log directories.
+    pub fn new(folder: &Path, dir_count: usize) -> io::Result<Self> {
+        fs::create_dir_all(folder)?;
         let folder = fs::canonicalize(folder)?;
         let root = folder.join("0");
-        Ok(Self { folder, root, recorder: Arc::default(), model: Disk::default(), cuts: 0 })
+        for dir in 0..dir_count {
+            fs::create_dir_all(root.join(dir.to_string()))?;
+        }
+        let model = Disk::of(&root);
+        Ok(Self { folder, root, dir_count, recorder: Arc::default(), model, cuts: 0 })
     }
 
-    /// The log directory.
-    pub fn root(&self) -> &Path {
-        &self.root
+    /// The log directories.
+    pub fn dirs(&self) -> Vec<PathBuf> {
+        (0..self.dir_count).map(|dir| self.root.join(dir.to_string())).collect()
+    }
+
+    /// Changes a bit of a segment that is complete; `seed` decides which. Returns the partition, `None` if there is no such
+    /// segment. No file of it may be in use.
+    pub fn flip_bit(&mut self, seed: u64) -> io::Result<Option<String>> {
+        let mut rng = Rng::new(seed);
+        let mut found = Vec::new();
+        for dir in self.dirs() {
+            for folder in sorted(&dir)?.into_iter().filter(|path| path.is_dir() && is_partition(path)) {
+                let mut segments = sorted(&folder)?;
+                segments.retain(|path| path.extension().is_some_and(|extension| extension == "log"));
+                segments.pop();
+                found.extend(segments);
+            }
+        }
+        if found.is_empty() {
+            return Ok(None);
+        }
+        let path = &found[rng.below(found.len() as u64) as usize];
+        let mut bytes = fs::read(path)?;
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let (position, mask) = (rng.below(bytes.len() as u64), 1 << rng.below(8));
+        bytes[position as usize] ^= mask;
+        fs::write(path, bytes)?;
+        self.model.flip_bit(path, position, mask);
+        let partition = path.parent().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+        Ok(partition)
     }
 
     /// For the next life of the broker: every change to a file is recorded.
@@ -64,13 +97,27 @@ impl SimulatedDisk {
         fs::create_dir_all(&target)?;
         self.model.lose_power(&self.root, &target, None, &mut Rng::new(seed));
         // The machine has another boot id from now on.
-        match fs::remove_file(target.join(BOOT_ID)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
         fs::remove_dir_all(&self.root)?;
         self.root = target;
+        for dir in self.dirs() {
+            fs::create_dir_all(&dir)?;
+            match fs::remove_file(dir.join(BOOT_ID)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
         self.model = Disk::of(&self.root);
         Ok(())
     }
+}
+
+fn sorted(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut paths = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+    paths.sort_unstable();
+    Ok(paths)
+}
+
+/// Not a folder that is deleted, set aside, or a copy.
+fn is_partition(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| !name.to_string_lossy().contains('.'))
 }

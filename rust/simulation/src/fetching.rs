@@ -25,8 +25,10 @@ pub struct Lookup {
 }
 
 impl SimulatedBroker {
-    /// Moves partitions whose role has changed to the fetchers of their leaders. Returns the leaders whose fetchers have changed.
-    pub(super) fn follow_roles(&mut self) -> Result<Vec<i32>, SimulationError> {
+    /// Moves partitions whose role has changed to the fetchers of their leaders. Returns the leaders whose fetchers have changed:
+    /// their requests in flight are given up.
+    pub fn follow_roles(&mut self, now_ms: i64) -> Result<Vec<i32>, SimulationError> {
+        self.clock.set(now_ms);
         let changed = self.life()?.replicas.changes().roles.take();
         self.assign(changed)
     }

@@ -22,12 +22,29 @@ pub enum Guard {
 }
 
 /// All guards, by the names that a simulation uses.
-const GUARDS: [(&str, Guard); 11] = [
+const GUARDS: [(&str, Guard); 28] = [
     ("join-from-epoch-start", Guard::Core(Rule::JoinFromEpochStart)),
     ("count-maximal-isr", Guard::Core(Rule::CountMaximalIsr)),
     ("append-with-min-isr", Guard::Core(Rule::AppendWithMinIsr)),
     ("commit-with-min-isr", Guard::Core(Rule::CommitWithMinIsr)),
     ("fail-acks", Guard::Core(Rule::FailAcks)),
+    ("newer-assignment", Guard::Core(Rule::NewerAssignment)),
+    ("keep-refused", Guard::Core(Rule::KeepRefused)),
+    ("withdraw-ineligible", Guard::Core(Rule::WithdrawIneligible)),
+    ("repeat-proposals", Guard::Core(Rule::RepeatProposals)),
+    ("join-from-high-watermark", Guard::Core(Rule::JoinFromHighWatermark)),
+    ("join-eligible", Guard::Core(Rule::JoinEligible)),
+    ("shrink-isr", Guard::Core(Rule::ShrinkIsr)),
+    ("forget-progress", Guard::Core(Rule::ForgetProgress)),
+    ("follow-epoch", Guard::Core(Rule::FollowEpoch)),
+    ("fetch-in-role", Guard::Core(Rule::FetchInRole)),
+    ("high-watermark-in-log", Guard::Core(Rule::HighWatermarkInLog)),
+    ("truncate-to-own-end", Guard::Core(Rule::TruncateToOwnEnd)),
+    ("begin-at-leader-start", Guard::Core(Rule::BeginAtLeaderStart)),
+    ("begin-inside-batch", Guard::Core(Rule::BeginInsideBatch)),
+    ("offset-not-available", Guard::Core(Rule::OffsetNotAvailable)),
+    ("delete-committed", Guard::Core(Rule::DeleteCommitted)),
+    ("delete-everywhere", Guard::Core(Rule::DeleteEverywhere)),
     ("fetch-epoch", Guard::FetchEpoch),
     ("follower-epoch", Guard::FollowerEpoch),
     ("divergence", Guard::Divergence),

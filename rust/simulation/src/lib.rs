@@ -11,6 +11,6 @@ mod fetching;
 mod guard;
 mod serving;
 
-pub use broker::{BrokerOptions, ChangedReplica, Due, Gauges, Produced, SimulatedBroker, SimulationError};
+pub use broker::{BrokerOptions, ChangedReplica, Damage, Due, Gauges, Produced, SimulatedBroker, SimulationError};
 pub use fetching::Lookup;
 pub use guard::Guard;

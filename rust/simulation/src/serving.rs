@@ -6,7 +6,9 @@ use std::task::{Wake, Waker};
 
 use klamm_base::primitives::Writer;
 use klamm_base::{ErrorCode, Uuid};
-use klamm_replica::{Awaits, CONSUMER, DEBUGGING, FetchWaiter, Fetched, Partition, PartitionFetch};
+use klamm_replica::{
+    Awaits, CONSUMER, DEBUGGING, FetchWaiter, Fetched, LATEST, OffsetQuery, Partition, PartitionFetch,
+};
 use klamm_wire::fetch::{FetchRequest, FetchResponseWriter, FetchResult};
 use klamm_wire::topic::TopicRef;
 
@@ -117,6 +119,40 @@ impl SimulatedBroker {
             client_rack: Some(""),
         });
         Ok((fetched.error, fetched.high_watermark, records(&fetched)?))
+    }
+
+    /// The end offset that a leader returns to consumers (ListOffsets).
+    pub fn end_offset(
+        &mut self,
+        (topic_id, index): (Uuid, i32),
+        current_leader_epoch: i32,
+        now_ms: i64,
+    ) -> Result<Result<i64, ErrorCode>, SimulationError> {
+        self.clock.set(now_ms);
+        let partition = self.partition(topic_id, index)?;
+        let query = OffsetQuery {
+            timestamp: LATEST,
+            current_leader_epoch,
+            read_committed: Some(false),
+            only_from_leader: true,
+        };
+        Ok(partition.and_then(|partition| partition.find_offset(&query)).map(|found| found.offset))
+    }
+
+    /// Moves the log start up (DeleteRecords); returns what [`Self::low_watermark`] has to reach.
+    pub fn delete_records(
+        &mut self,
+        (topic_id, index): (Uuid, i32),
+        offset: i64,
+        now_ms: i64,
+    ) -> Result<Result<i64, ErrorCode>, SimulationError> {
+        self.clock.set(now_ms);
+        Ok(self.partition(topic_id, index)?.and_then(|partition| partition.delete_records(offset)))
+    }
+
+    /// The smallest log start of all live replicas.
+    pub fn low_watermark(&mut self, (topic_id, index): (Uuid, i32)) -> Result<Result<i64, ErrorCode>, SimulationError> {
+        Ok(self.partition(topic_id, index)?.and_then(|partition| partition.low_watermark()))
     }
 
     fn gather(&mut self, body: &[u8], is_first_look: bool) -> Result<Gathered, SimulationError> {

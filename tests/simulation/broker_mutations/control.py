@@ -83,3 +83,36 @@ def a_broker_that_stops_keeps_its_partitions(patch):
 def a_silent_broker_is_never_fenced(patch):
     """A broker's session ends when no heartbeat comes (KIP-631)."""
     patch.setattr(heartbeats.BrokerHeartbeats, "pop_expired", lambda self, now_ms: None)
+
+
+def a_broker_is_unfenced_before_it_caught_up(patch):
+    """A broker is unfenced when it has applied its own registration (KIP-631)."""
+    next_state = heartbeats.BrokerHeartbeats.next_state
+
+    def careless(self, request, registered_at, leads_any):
+        return next_state(self, request, -1, leads_any)
+
+    patch.setattr(heartbeats.BrokerHeartbeats, "next_state", careless)
+
+
+def a_broker_stops_before_others_know_the_new_leaders(patch):
+    """A controlled shutdown ends when the other brokers have applied its moves."""
+    everything = heartbeats.EVERYTHING_REPLAYED
+    patch.setattr(heartbeats.BrokerHeartbeats, "lowest_active_offset", lambda self: everything)
+
+
+def a_live_broker_is_replaced(patch):
+    """An id that is in use is refused while its session lasts."""
+    patch.setattr(heartbeats.BrokerHeartbeats, "has_valid_session", lambda self, broker_id, epoch, now_ms: False)
+
+
+def a_fenced_broker_stays_in_its_isrs(patch):
+    """A broker that is fenced leaves all ISRs, and leads no more (KIP-631)."""
+    part_for_broker = elections.ElectionManager.part_for_broker
+
+    def careless(self, state, event, broker_id, place):
+        if event is BrokerEvent.FENCED:
+            return [], None
+        return part_for_broker(self, state, event, broker_id, place)
+
+    patch.setattr(elections.ElectionManager, "part_for_broker", careless)

@@ -400,6 +400,10 @@ class SimulatedReplica(ReplicaData):
             raise RuntimeError(f"replica {self.id} is down")
         return self._driver
 
+    def run(self, act: Callable[[], None]) -> None:
+        """Run `act` in its process, on its loop."""
+        self._act(act)
+
     def _act(self, act: Callable[[], None]) -> None:
         """Run `act` in its process, and everything that follows at once.
 

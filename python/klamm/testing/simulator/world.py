@@ -49,6 +49,7 @@ class World(Simulation):
         upgraded: bool = False,
         haste: float = 1.0,
         connected: bool = False,
+        new_replica: type[SimulatedReplica] = SimulatedReplica,
     ) -> None:
         """`dynamic`: the voters are in the log (kraft.version 1), and the initial ones were formatted with them.
 
@@ -78,7 +79,7 @@ class World(Simulation):
             clock = self._clock_of(node_id)
             never_votes = not dynamic and node_id > voter_count and rng.random() < 0.5
             own_config = config._replace(never_votes=never_votes)
-            replica = SimulatedReplica(
+            replica = new_replica(
                 node_id,
                 voters,
                 own_config,

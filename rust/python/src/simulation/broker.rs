@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use klamm_base::{ErrorCode, Uuid};
 use klamm_config::Settings;
+use klamm_replica::Unassigned;
 use klamm_simulation::{BrokerOptions, Gauges, Guard, Lookup, Produced, SimulationError};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -16,7 +17,10 @@ use crate::metadata::image::Image;
 type Key = (Id, i32);
 
 /// See `SimulatedBroker.take_due`.
-type Due = (Vec<i32>, Vec<i32>, Vec<u64>, Vec<u64>, Vec<(u64, i16)>);
+type Due = (bool, Vec<i32>, Vec<u64>, Vec<u64>, Vec<(u64, i16)>);
+
+/// See `SimulatedBroker.damage`.
+type FoundDamage = (Key, Vec<(i64, i64)>, Vec<i32>);
 
 fn failed(error: SimulationError) -> PyErr {
     PyRuntimeError::new_err(error.to_string())
@@ -24,6 +28,14 @@ fn failed(error: SimulationError) -> PyErr {
 
 fn key((topic_id, index): Key) -> (Uuid, i32) {
     (topic_id.0, index)
+}
+
+fn assignment(it: &Unassigned) -> (Id, Key) {
+    (Id(it.directory_id), (Id(it.topic_id), it.partition))
+}
+
+fn code_and_offset(result: Result<i64, ErrorCode>) -> (i16, i64) {
+    result.map_or_else(|code| (code.0, -1), |offset| (ErrorCode::NONE.0, offset))
 }
 
 fn bytes(py: Python<'_>, body: Option<Vec<u8>>) -> Option<Bound<'_, PyBytes>> {
@@ -67,10 +79,10 @@ pub struct SimulatedBroker(klamm_simulation::SimulatedBroker);
 #[pymethods]
 impl SimulatedBroker {
     #[new]
-    #[pyo3(signature = (node_id, directory_id, folder, settings, without=None))]
+    #[pyo3(signature = (node_id, directory_ids, folder, settings, without=None))]
     fn new(
         node_id: i32,
-        directory_id: Id,
+        directory_ids: Vec<Id>,
         folder: PathBuf,
         settings: HashMap<String, String>,
         without: Option<&str>,
@@ -78,7 +90,8 @@ impl SimulatedBroker {
         let unknown = |name| PyValueError::new_err(format!("there is no guard {name:?}"));
         let without = without.map(|name| Guard::named(name).ok_or_else(|| unknown(name))).transpose()?;
         let settings = Settings::new(settings).map_err(|error| PyValueError::new_err(format!("{error:?}")))?;
-        let options = BrokerOptions { node_id, directory_id: directory_id.0, settings, without };
+        let directory_ids = directory_ids.into_iter().map(|id| id.0).collect();
+        let options = BrokerOptions { node_id, directory_ids, settings, without };
         klamm_simulation::SimulatedBroker::new(options, &folder).map(Self).map_err(failed)
     }
 
@@ -104,7 +117,7 @@ impl SimulatedBroker {
 
     fn publish(&mut self, image: &Image, now_ms: i64) -> PyResult<Vec<(Id, Key)>> {
         let unassigned = self.0.publish(image.0.clone(), now_ms).map_err(failed)?;
-        Ok(unassigned.iter().map(|it| (Id(it.directory_id), (Id(it.topic_id), it.partition))).collect())
+        Ok(unassigned.iter().map(assignment).collect())
     }
 
     fn produce(
@@ -129,7 +142,62 @@ impl SimulatedBroker {
     fn take_due(&mut self, now_ms: i64) -> PyResult<Due> {
         let due = self.0.take_due(now_ms).map_err(failed)?;
         let acks = due.acks.into_iter().map(|(ticket, code)| (ticket, code.0)).collect();
-        Ok((due.given_up, due.leaders, due.woken, due.flushes, acks))
+        Ok((due.has_roles, due.leaders, due.woken, due.flushes, acks))
+    }
+
+    fn fail_dir(&mut self, dir: usize) -> PyResult<()> {
+        self.0.fail_dir(dir).map_err(failed)
+    }
+
+    fn flip_bit(&mut self, seed: u64) -> PyResult<Option<String>> {
+        self.0.flip_bit(seed).map_err(failed)
+    }
+
+    fn move_replica(&mut self, topic: &str, index: i32, dir: usize, now_ms: i64) -> PyResult<i16> {
+        self.0.move_replica(topic, index, dir, now_ms).map(|code| code.0).map_err(failed)
+    }
+
+    fn step_moves(&mut self, now_ms: i64) -> PyResult<Vec<(Id, Key)>> {
+        Ok(self.0.step_moves(now_ms).map_err(failed)?.iter().map(assignment).collect())
+    }
+
+    fn on_directories_assigned(&mut self, assigned: Vec<(Id, Key)>) -> PyResult<()> {
+        let unassigned = |(directory, (topic, partition)): (Id, Key)| Unassigned {
+            directory_id: directory.0,
+            topic_id: topic.0,
+            partition,
+        };
+        let assigned: Vec<_> = assigned.into_iter().map(unassigned).collect();
+        self.0.on_directories_assigned(&assigned).map_err(failed)
+    }
+
+    fn damage(&mut self) -> PyResult<Vec<FoundDamage>> {
+        let found = self.0.damage().map_err(failed)?.into_iter();
+        Ok(found.map(|damage| ((Id(damage.key.0), damage.key.1), damage.ranges, damage.others)).collect())
+    }
+
+    fn repair(&mut self, partition: Key, first_offset: i64, batches: &[u8]) -> PyResult<bool> {
+        self.0.repair(key(partition), first_offset, batches).map_err(failed)
+    }
+
+    fn follow_roles(&mut self, now_ms: i64) -> PyResult<Vec<i32>> {
+        self.0.follow_roles(now_ms).map_err(failed)
+    }
+
+    fn retain(&mut self, now_ms: i64) -> PyResult<()> {
+        self.0.retain(now_ms).map_err(failed)
+    }
+
+    fn end_offset(&mut self, partition: Key, leader_epoch: i32, now_ms: i64) -> PyResult<(i16, i64)> {
+        self.0.end_offset(key(partition), leader_epoch, now_ms).map(code_and_offset).map_err(failed)
+    }
+
+    fn delete_records(&mut self, partition: Key, offset: i64, now_ms: i64) -> PyResult<(i16, i64)> {
+        self.0.delete_records(key(partition), offset, now_ms).map(code_and_offset).map_err(failed)
+    }
+
+    fn low_watermark(&mut self, partition: Key) -> PyResult<(i16, i64)> {
+        self.0.low_watermark(key(partition)).map(code_and_offset).map_err(failed)
     }
 
     fn end_flush(&mut self, number: u64, now_ms: i64) -> PyResult<()> {

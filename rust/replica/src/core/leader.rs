@@ -18,7 +18,7 @@ impl Leader {
     pub(super) fn new(node_id: i32, assignment: &Assignment, end_offset: i64, now_ms: i64) -> Self {
         let mut leader = Self { epoch_start_offset: end_offset, isr: Isr::default(), others: Vec::new() };
         leader.on_assignment(node_id, assignment);
-        leader.begin_epoch(end_offset, now_ms);
+        leader.begin_epoch(end_offset, now_ms, true);
         leader
     }
 
@@ -33,10 +33,13 @@ impl Leader {
         }
     }
 
-    pub(super) fn begin_epoch(&mut self, end_offset: i64, now_ms: i64) {
+    /// A new leader epoch begins. Another broker may have led in between without this one hearing of it, and followers may have
+    /// truncated what they had fetched from here: nothing is known of them, until they fetch in this epoch.
+    pub(super) fn begin_epoch(&mut self, end_offset: i64, now_ms: i64, forgets: bool) {
         self.epoch_start_offset = end_offset;
         for progress in &mut self.others {
-            progress.begin_epoch(self.isr.committed().contains(&progress.id), end_offset, now_ms);
+            let is_in_sync = self.isr.committed().contains(&progress.id);
+            progress.begin_epoch(is_in_sync, end_offset, now_ms, forgets);
         }
     }
 
@@ -61,10 +64,12 @@ impl Leader {
     /// existed when this leader began.
     pub(super) fn may_join(&self, id: i32, high_watermark: i64, context: Context<'_>) -> bool {
         let start_offset = if context.keeps(Rule::JoinFromEpochStart) { self.epoch_start_offset } else { 0 };
+        let high_watermark = if context.keeps(Rule::JoinFromHighWatermark) { high_watermark } else { 0 };
         !self.isr.is_pending()
             && !self.isr.committed().contains(&id)
             && self.progress_of(id).is_some_and(|progress| {
-                progress.end_offset >= high_watermark.max(start_offset) && progress.is_eligible(context)
+                progress.end_offset >= high_watermark.max(start_offset)
+                    && (progress.is_eligible(context) || !context.keeps(Rule::JoinEligible))
             })
     }
 
@@ -112,6 +117,9 @@ impl Leader {
     }
 
     pub(super) fn low_watermark(&self, offsets: &LogOffsets, context: Context<'_>) -> i64 {
+        if !context.keeps(Rule::DeleteEverywhere) {
+            return offsets.start;
+        }
         let is_alive = |id| context.brokers.standing(id).is_some_and(|broker| broker.is_active);
         let others = self.others.iter().filter(|progress| is_alive(progress.id));
         others.fold(offsets.start, |least, progress| least.min(progress.start_offset))

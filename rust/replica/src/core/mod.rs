@@ -204,7 +204,8 @@ impl<A, F: Waiter> PartitionCore<A, F> {
             Role::Follower { leader } => *leader == assignment.leader,
         };
         let is_newer = assignment.partition_epoch > self.partition_epoch;
-        if assignment.leader_epoch < self.leader_epoch || !is_newer && is_same_role {
+        let is_old = assignment.leader_epoch < self.leader_epoch || !is_newer && is_same_role;
+        if is_old && self.keeps(Rule::NewerAssignment) {
             return;
         }
         let is_new_epoch = assignment.leader_epoch > self.leader_epoch;
@@ -226,11 +227,12 @@ impl<A, F: Waiter> PartitionCore<A, F> {
         brokers: &dyn Brokers,
         effects: &mut Effects<A, F>,
     ) {
+        let forgets = self.keeps(Rule::ForgetProgress);
         match &mut self.role {
             Role::Leader(leader) => {
                 leader.on_assignment(self.node_id, assignment);
                 if is_new_epoch {
-                    leader.begin_epoch(offsets.end, self.now_ms);
+                    leader.begin_epoch(offsets.end, self.now_ms, forgets);
                 }
             }
             role => {
@@ -324,6 +326,7 @@ impl<A, F: Waiter> PartitionCore<A, F> {
         let context = self.context(brokers);
         let Role::Leader(leader) = &mut self.role else { return };
         if !leader.isr.is_pending()
+            && context.keeps(Rule::ShrinkIsr)
             && let Some(left) = leader.isr_without_lagging(self.node_id, offsets.end, context)
         {
             self.propose(|_| left, effects);
@@ -363,6 +366,7 @@ impl<A, F: Waiter> PartitionCore<A, F> {
             return false;
         }
         let (leader_epoch, partition_epoch) = (self.leader_epoch, self.partition_epoch);
+        let (keeps_refused, withdraws) = (self.keeps(Rule::KeepRefused), self.keeps(Rule::WithdrawIneligible));
         let Role::Leader(leader) = &mut self.role else { return false };
         match answer {
             Ok(answer) if answer.leader_epoch == leader_epoch && answer.partition_epoch >= partition_epoch => {
@@ -374,7 +378,9 @@ impl<A, F: Waiter> PartitionCore<A, F> {
             // Of another leadership: the image will say.
             Ok(_) => false,
             Err(ErrorCode::INELIGIBLE_REPLICA | ErrorCode::OPERATION_NOT_ATTEMPTED) => {
-                leader.isr.withdraw();
+                if withdraws {
+                    leader.isr.withdraw();
+                }
                 false
             }
             // What this broker knows of the partition is old: the proposal may have been committed, so that it counts
@@ -386,7 +392,12 @@ impl<A, F: Waiter> PartitionCore<A, F> {
                 | ErrorCode::INVALID_UPDATE_VERSION
                 | ErrorCode::INVALID_REQUEST
                 | ErrorCode::NEW_LEADER_ELECTED,
-            ) => false,
+            ) => {
+                if !keeps_refused {
+                    leader.isr.withdraw();
+                }
+                false
+            }
             Err(_) => true,
         }
     }
@@ -405,8 +416,9 @@ impl<A, F: Waiter> PartitionCore<A, F> {
 
     /// A follower received the leader's high watermark.
     pub fn on_leader_high_watermark(&mut self, high_watermark: i64, offsets: &LogOffsets, effects: &mut Effects<A, F>) {
-        if matches!(self.role, Role::Follower { .. }) && high_watermark.min(offsets.end) > self.high_watermark {
-            self.high_watermark = high_watermark.min(offsets.end);
+        let end = if self.keeps(Rule::HighWatermarkInLog) { offsets.end } else { i64::MAX };
+        if matches!(self.role, Role::Follower { .. }) && high_watermark.min(end) > self.high_watermark {
+            self.high_watermark = high_watermark.min(end);
             self.waiting.wake_fetches(Awaits::HighWatermark, effects);
         }
     }

@@ -34,8 +34,11 @@ impl Progress {
         }
     }
 
-    /// A new epoch of the same leader begins. Members of the ISR have until `replica.lag.time.max.ms` from now to fetch.
-    pub(super) fn begin_epoch(&mut self, is_in_sync: bool, leader_end_offset: i64, now_ms: i64) {
+    /// A new leader epoch begins. Members of the ISR have until `replica.lag.time.max.ms` from now to fetch.
+    pub(super) fn begin_epoch(&mut self, is_in_sync: bool, leader_end_offset: i64, now_ms: i64, forgets: bool) {
+        if forgets {
+            self.end_offset = UNKNOWN;
+        }
         self.leader_end_offset = if self.end_offset == UNKNOWN { UNKNOWN } else { leader_end_offset };
         let now = is_in_sync.then_some(now_ms);
         (self.last_fetch_ms, self.caught_up_ms) = (now.filter(|_| self.end_offset != UNKNOWN), now);

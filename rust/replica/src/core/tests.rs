@@ -328,6 +328,20 @@ fn only_a_new_leader_epoch_resets_the_start_of_the_epoch_and_progress() {
 }
 
 #[test]
+fn a_new_epoch_of_the_same_leader_knows_nothing_of_the_others() {
+    let mut rig = Rig::leading(&[0, 1, 2]);
+    rig.append(10);
+    rig.fetch(1, 10).expect("a replica");
+    rig.fetch(2, 8).expect("a replica");
+    // Broker 2 led epoch 2 without this one hearing of it, and broker 1 truncated its log to that of broker 2.
+    rig.assign(0, 3, 3, &[0, 1, 2]);
+    rig.fetch(2, 10).expect("a replica");
+    assert_eq!(rig.core.high_watermark(), 8, "broker 1 has not fetched in this epoch");
+    rig.fetch(1, 10).expect("a replica");
+    assert_eq!(rig.core.high_watermark(), 10);
+}
+
+#[test]
 fn a_new_leader_begins_at_its_own_high_watermark_and_waits_for_every_member() {
     let mut rig = Rig::new(1);
     rig.append(10);

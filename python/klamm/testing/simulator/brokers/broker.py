@@ -28,7 +28,9 @@ from klamm.protocol.messages.registration import (
     Listener,
     supported,
 )
-from klamm.testing.simulator.brokers.controller import CLUSTER_ID, Asked
+from klamm.testing.simulator.brokers.controller import CLUSTER_ID, Asked, is_of_another_controller
+from klamm.testing.simulator.brokers.directories import Directories
+from klamm.testing.simulator.brokers.history import batches_of
 from klamm.testing.simulator.brokers.network import Repeated, Reply, Request
 from klamm.testing.simulator.brokers.replication import Replication
 
@@ -44,16 +46,26 @@ class Broker:
     """A broker that is down, or in one of its lives."""
 
     def __init__(
-        self, scene: Scene, node_id: int, folder: Path, settings: Mapping[str, str], without: str | None = None
+        self,
+        scene: Scene,
+        node_id: int,
+        folder: Path,
+        settings: Mapping[str, str],
+        without: str | None = None,
+        *,
+        dir_count: int = 1,
+        may_be_damaged: bool = False,
     ) -> None:
-        self._scene = scene
+        self._scene, self._may_be_damaged = scene, may_be_damaged
         self.id = node_id
         self.settings = settings
-        self.directory_id = (1000 + node_id).to_bytes(16, "big")
-        self.engine = SimulatedBroker(node_id, self.directory_id, folder, settings, without)
+        self.directory_ids = [(1000 * (dir + 1) + node_id).to_bytes(16, "big") for dir in range(dir_count)]
+        self.engine = SimulatedBroker(node_id, self.directory_ids, folder, settings, without)
+        self.failed_dirs: set[int] = set()  # in this life
         self.life = 0
         self.is_up = False
         self.paused_until_us = 0
+        self.stalled_until_us = 0  # until then it fetches no metadata
         self.is_serving = False
         self._previous_epoch = -1
         self._lifecycle: BrokerLifecycle | None = None
@@ -61,6 +73,11 @@ class Broker:
         self.applied_end = 0
         self.image = Image()
         self.replication = Replication(scene, self)
+        self.directories = self._new_directories()
+
+    def _new_directories(self) -> Directories:
+        has_several = len(self.directory_ids) > 1
+        return Directories(self._scene, self, has_several=has_several, may_be_damaged=self._may_be_damaged)
 
     # Lives
 
@@ -104,10 +121,13 @@ class Broker:
         self.life += 1
         self.is_up, self.is_serving, self.paused_until_us = True, False, 0
         self.replication = Replication(self._scene, self)
+        self.directories = self._new_directories()
+        self.failed_dirs = set()
         self._armed_ms = None
         self._previous_epoch = self.engine.start(self.now_ms)
         self._scene.say(f"broker {self.id} starts" + (" after a clean shutdown" if self._previous_epoch >= 0 else ""))
-        self.engine.publish(self.image, self.now_ms)  # its own metadata log ends where it ended before
+        # Its own metadata log ends where it ended before.
+        self.directories.assign(self.engine.publish(self.image, self.now_ms))
         self._incarnation = self._scene.rng.randbytes(16)
         self._lifecycle = BrokerLifecycle(
             self.number("broker.heartbeat.interval.ms"),
@@ -124,6 +144,8 @@ class Broker:
         self._poll_metadata()
         self._check_lag()
         self._checkpoint()
+        self._retain()
+        self.directories.begin()
 
     def kill(self) -> None:
         """End the process; its files stay."""
@@ -199,15 +221,25 @@ class Broker:
         is_lost: Callable[[], bool] = lambda: False,
     ) -> None:
         """Send a request to the controller."""
-        controller = self._scene.controller
+        controllers = self._scene.controller
+        controller = controllers.chosen_by(self.id)
 
         def ask(reply: Reply) -> None:
             if not is_lost():
                 controller.ask(asked, reply)
 
+        def answered(answer: Any) -> None:
+            if is_of_another_controller(answer):
+                controllers.on_failed(self.id)
+            on_answer(answer)
+
+        def failed() -> None:
+            controllers.on_failed(self.id)
+            on_failure()
+
         timeout_us = 1000 * self.number("broker.heartbeat.interval.ms")
         repeated = Repeated.PROPOSAL if asked.operation is ALTER_PARTITION else None
-        self._scene.network.call(self, controller, Request(ask, on_answer, on_failure, timeout_us, repeated))
+        self._scene.network.call(self, controller, Request(ask, answered, failed, timeout_us, repeated))
 
     def _register(self) -> None:
         lifecycle = self._lifecycle
@@ -218,7 +250,7 @@ class Broker:
             incarnation_id=self._incarnation,
             listeners=(Listener("PLAINTEXT", f"broker{self.id}", 9092),),
             features=supported(SUPPORTED_FEATURES),
-            log_dirs=(self.directory_id,),
+            log_dirs=tuple(self.directory_ids),
             previous_broker_epoch=self._previous_epoch,
         )
 
@@ -244,7 +276,12 @@ class Broker:
         lifecycle = self._lifecycle
         assert lifecycle is not None
         request = BrokerHeartbeatRequest(
-            self.id, beat.broker_epoch, self.applied_end - 1, beat.want_fence, beat.want_shut_down
+            self.id,
+            beat.broker_epoch,
+            self.applied_end - 1,
+            beat.want_fence,
+            beat.want_shut_down,
+            offline_log_dirs=beat.offline_log_dirs,
         )
 
         def answered(answer: Any) -> None:
@@ -273,18 +310,19 @@ class Broker:
 
     def fetch_metadata(self) -> None:
         """Fetch what is committed of the metadata log."""
-        controller = self._scene.controller
-        if controller.committed[0] > self.applied_end:
-            request = Request(lambda reply: reply(controller.committed), self._apply, lambda: None, 100_000)
+        controller = self._scene.controller.chosen_by(self.id)
+        if self._scene.controller.committed[0] > self.applied_end and self._scene.now_us >= self.stalled_until_us:
+            timeout_us = self._scene.request_timeout_us
+            request = Request(lambda reply: reply(controller.committed), self.apply, lambda: None, timeout_us)
             self._scene.network.call(self, controller, request)
 
-    def _apply(self, found: Any) -> None:
+    def apply(self, found: tuple[int, Image]) -> None:
+        """A committed image has arrived."""
         end, image = found
         if end <= self.applied_end:
             return
         self.applied_end, self.image = end, image
-        unassigned = self.engine.publish(image, self.now_ms)
-        assert not unassigned, f"broker {self.id} has one directory, which the controller assigns: {unassigned}"
+        self.directories.assign(self.engine.publish(image, self.now_ms))
         lifecycle = self._lifecycle
         assert lifecycle is not None
         leaving = [image.broker(each) for each in image.broker_ids() if each != self.id]
@@ -310,6 +348,41 @@ class Broker:
         """A follower asks where this log begins and ends."""
         return self.replication.leader_offsets(key, leader_epoch)
 
+    def read(self, key: Key, offset: int, end: int) -> bytes | None:
+        """Batches from an offset on, up to another one, as a consumer reads them; None: it has not all of them."""
+        found = b""
+        while self.is_serving and offset < end:
+            code, _, data = self.engine.consume(key, offset, -1, self.now_ms)
+            batches = batches_of(data) if code == 0 else []
+            if not batches:
+                return None
+            offset, found = batches[-1].end_offset, found + data
+        return found or None
+
+    # Log directories
+
+    def fail_directory(self, dir: int) -> None:
+        """A directory fails, until the next life."""
+
+        def fail() -> None:
+            lifecycle = self._lifecycle
+            assert lifecycle is not None
+            self._scene.say(f"directory {dir} of broker {self.id} fails")
+            self.failed_dirs.add(dir)
+            self.engine.fail_dir(dir)
+            self._carry_out(lifecycle.on_log_dir_failed(self.now_ms, self.directory_ids[dir]))
+
+        self.while_alive(fail)()
+
+    def move_replica(self, topic: str, index: int, dir: int) -> None:
+        """An operator asks for another directory."""
+
+        def move() -> None:
+            code = self.engine.move_replica(topic, index, dir, self.now_ms)
+            self._scene.say(f"broker {self.id} moves partition {index} to directory {dir}: {ErrorCode(code).name}")
+
+        self.while_alive(move)()
+
     # Periodic work
 
     def _check_lag(self) -> None:
@@ -319,3 +392,7 @@ class Broker:
     def _checkpoint(self) -> None:
         self.later(500_000 + self._scene.rng.randrange(2_000_000), self._checkpoint)
         self.engine.checkpoint()
+
+    def _retain(self) -> None:
+        self.later(500_000 + self._scene.rng.randrange(2_000_000), self._retain)
+        self.engine.retain(self.now_ms)

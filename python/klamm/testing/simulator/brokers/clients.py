@@ -37,6 +37,8 @@ class Clients:
         """Send requests from now on."""
         self._scene.every(lambda: self.produce_every_us, self._produce)
         self._scene.every(lambda: 5 * self.produce_every_us, self._consume)
+        self._scene.every(lambda: 20 * self.produce_every_us, self._find_end)
+        self._scene.every(lambda: self._scene.faults.delete_every_us, self._delete)
 
     def _pick(self) -> tuple[Key, PartitionInfo] | None:
         """A partition, as some broker knows it."""
@@ -80,7 +82,37 @@ class Clients:
                 return
             code, _, data = broker.engine.consume(key, offset, -1, broker.now_ms)
             if code == 0:
-                history.check_consumed(broker.id, batches_of(data))
+                history.check_consumed(broker.id, offset, batches_of(data))
             reply(code)
 
         self._send(broker, consume)
+
+    def _find_end(self) -> None:
+        """Ask a leader for the end offset."""
+        picked = self._pick()
+        if picked is None or picked[1].leader < 0:
+            return
+        key, partition = picked
+        broker = self._brokers[partition.leader]
+
+        def find(reply: Reply) -> None:
+            if not broker.is_serving:
+                return
+            code, end_offset = broker.engine.end_offset(key, -1, broker.now_ms)
+            if code == 0:
+                self._scene.on_end_offset(broker.id, key, end_offset)
+            reply(code)
+
+        self._send(broker, find)
+
+    def _delete(self) -> None:
+        """Delete records up to some offset, which may be above what is committed."""
+        rng = self._scene.rng
+        picked = self._pick()
+        if picked is None or picked[1].leader < 0:
+            return
+        key, partition = picked
+        end = self._histories[key].committed_end
+        offset = rng.choice([-1, end + rng.randint(0, 3), rng.randint(0, end), max(0, end - rng.randint(0, 5))])
+        broker = self._brokers[partition.leader]
+        self._send(broker, lambda reply: broker.replication.on_delete_records(key, offset, reply))

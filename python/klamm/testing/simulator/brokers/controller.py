@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, assert_never
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, assert_never
 
 from klamm._engine.metadata import Image
 from klamm.controller.controller import Controller
 from klamm.controller.effects import Append, Effect, Reply, UpgradeKraftVersion
 from klamm.controller.settings import ControllerSettings
+from klamm.protocol.errors import ErrorCode
 from klamm.protocol.generated.metadata_records import FeatureLevelRecord, decode, encode
-from klamm.testing.simulator.brokers.network import CONTROLLER
+from klamm.testing.simulator.brokers.network import CONTROLLER, Node
 
 if TYPE_CHECKING:
     from klamm.controller.operations.operation import Operation
+    from klamm.testing.simulator.cuts import Pair
     from klamm.testing.simulator.timeline import Timeline
 
 CLUSTER_ID: Final = "c2ltdWxhdGVkYnJva2Vycw"
@@ -27,6 +29,51 @@ class Asked(NamedTuple):
     operation: Operation[Any, Any]
     request: Any
     version: int
+
+
+class ControllerNode(Node, Protocol):
+    """A controller as brokers see it."""
+
+    def ask(self, asked: Asked, reply: Callable[[Any], None]) -> None:
+        """Handle a request that has arrived."""
+
+    @property
+    def committed(self) -> tuple[int, Image]:
+        """The newest image that it knows to be committed, and the offset after its last record."""
+
+
+class Controllers(Protocol):
+    """One controller, or a quorum of them."""
+
+    on_committed: Callable[[], None]
+    on_appended: Callable[[Image, Image], None]
+
+    @property
+    def ids(self) -> list[int]:
+        """The nodes."""
+
+    @property
+    def image(self) -> Image:
+        """The newest image that the checks may know, committed or not."""
+
+    @property
+    def committed(self) -> tuple[int, Image]:
+        """The newest committed image, and the offset after its last record."""
+
+    def chosen_by(self, asker_id: int) -> ControllerNode:
+        """The controller that this node takes for the active one."""
+
+    def on_failed(self, asker_id: int) -> None:
+        """That controller did not answer, or is not the active one."""
+
+    def begin_faults(self) -> None:
+        """From now on faults happen to controllers."""
+
+    def on_cut(self, cut: set[Pair]) -> None:
+        """These links of the network are cut."""
+
+    def heal(self) -> None:
+        """End the faults of controllers."""
 
 
 class SimulatedController:
@@ -47,6 +94,27 @@ class SimulatedController:
         bootstrap = [encode(FeatureLevelRecord(name=name, feature_level=level), 0) for name, level in features.items()]
         self._carry_out(self.controller.on_leader(self.now_ms, self.image, 0, bootstrap, 0))
         self._arm()
+
+    @property
+    def ids(self) -> list[int]:
+        """The only node."""
+        return [self.id]
+
+    def chosen_by(self, asker_id: int) -> ControllerNode:
+        """The only controller."""
+        return self
+
+    def on_failed(self, asker_id: int) -> None:
+        """There is no other one."""
+
+    def begin_faults(self) -> None:
+        """It has none."""
+
+    def on_cut(self, cut: set[Pair]) -> None:
+        """It has no other controllers."""
+
+    def heal(self) -> None:
+        """It has no faults."""
 
     def while_alive(self, act: Callable[[], None]) -> Callable[[], None]:
         """It always lives."""
@@ -115,3 +183,9 @@ class SimulatedController:
             self._arm()
 
         self._timeline.at(max(0, 1000 * due_ms - self._timeline.now_us), wake)
+
+
+def is_of_another_controller(answer: Any) -> bool:
+    """Whether the answer says that its sender is not the active controller."""
+    found = (answer, *getattr(answer, "topics", ()))
+    return any(getattr(each, "error_code", None) is ErrorCode.NOT_CONTROLLER for each in found)

@@ -29,6 +29,13 @@ class BrokerFaults:
     min_isr_every_us: int = 0  # its min ISR is changed
     elect_every_us: int = 0  # preferred leaders are elected, or unclean ones
     unclean_share: float = 0.0  # of these elections
+    role_delay_us_max: int = 1_000  # until a broker's fetchers hear of new roles
+    stall_every_us: int = 0  # a broker hears nothing of the metadata for a while
+    stall_us_max: int = 3_000_000
+    delete_every_us: int = 0  # records are deleted up to some offset
+    move_every_us: int = 0  # a replica is moved to another log directory
+    fail_dir_every_us: int = 0  # a log directory fails, until its broker starts again
+    damage_chance: float = 0.0  # of a start: a bit has changed in a segment, once in a run
 
     def stop(self) -> None:
         """Stop all faults; ordinary delays stay."""
@@ -60,4 +67,9 @@ def draw(rng: random.Random) -> BrokerFaults:
         min_isr_every_us=int(rng.uniform(3e5, 3e6)) if rng.random() < 0.2 else 0,
         elect_every_us=int(maybe(rng.uniform(3e5, 3e6))),
         unclean_share=maybe(0.5),
+        role_delay_us_max=rng.choice([1_000, 1_000, 100_000]),
+        stall_every_us=int(maybe(rng.uniform(1e6, 5e6))),
+        delete_every_us=int(rng.uniform(2e5, 3e6)) if rng.random() < 0.3 else 0,
+        move_every_us=int(maybe(rng.uniform(2e5, 2e6))),
+        fail_dir_every_us=int(maybe(rng.uniform(1e6, 5e6))),
     )

@@ -5,7 +5,7 @@ Sources: the model of KIP-966 (`kip_966.tla`), KIP-101, KIP-279; `ReplicaManager
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,6 +21,10 @@ Key = tuple[bytes, int]
 """Topic id and partition."""
 
 
+Place = tuple[int, int]
+"""Base offset and leader epoch of a batch."""
+
+
 class BatchAt(NamedTuple):
     """A batch of a log."""
 
@@ -28,6 +32,11 @@ class BatchAt(NamedTuple):
     end_offset: int
     epoch: int
     content: bytes
+
+    @property
+    def place(self) -> Place:
+        """What identifies it."""
+        return self.base_offset, self.epoch
 
 
 def batches_of(data: bytes) -> list[BatchAt]:
@@ -45,6 +54,9 @@ class PartitionHistory:
     2. Committed batches are never changed.
     3. Leader completeness: a leader holds all that was committed in earlier epochs.
     4. One leader per leader epoch.
+    5. A member of the ISR holds all that is committed.
+    6. What is below a follower's high watermark is committed, and so is what a consumer reads.
+    7. A leader begins its log at most at its high watermark, and tells no end offset below what is committed.
 
     An unclean election may lose what its leader lacks: from its epoch on, what that leader holds is committed, and what
     leaders of earlier epochs commit from then on is lost as well. Where an acknowledged batch is not flushed, the same
@@ -60,7 +72,7 @@ class PartitionHistory:
         self.lost: set[BatchAt] = set()
         self._unclean_epoch = -1  # of the newest unclean election
         self._survived_epoch = -1  # of the newest one whose leader has been seen
-        self._known: dict[tuple[int, int], tuple[bytes, int]] = {}  # by offset and epoch: content, and the batch before
+        self._known: dict[Place, tuple[BatchAt, Place | None]] = {}  # each batch, and the one before it
         self._leaders: dict[int, int] = {}
 
     @property
@@ -97,17 +109,53 @@ class PartitionHistory:
     def check_log(self, broker_id: int, chain: list[BatchAt], start: int) -> None:
         """The batches of that broker's log from number `start` on are new, or equal to those elsewhere."""
         for at in range(start, len(chain)):
-            batch = chain[at]
-            before = chain[at - 1].epoch if at else -1
-            known = self._known.setdefault((batch.base_offset, batch.epoch), (batch.content, before))
-            if known != (batch.content, before):
+            batch, before = chain[at], (chain[at - 1].place if at else None)
+            if self._known.setdefault(batch.place, (batch, before)) != (batch, before):
                 raise InvariantViolatedError(
                     f"{self.name}: broker {broker_id} has another batch at {batch.base_offset} of epoch {batch.epoch}"
                 )
 
+    def before(self, first: BatchAt) -> list[BatchAt] | None:
+        """What was before this batch, with which a log begins now; None if no log had it yet."""
+        known = self._known.get(first.place)
+        if known is None:
+            return None
+        found: list[BatchAt] = []
+        place = known[1]
+        while place is not None:
+            batch, place = self._known[place]
+            found.append(batch)
+        return found[::-1]
+
+    def committed_upto(self, offset: int) -> list[BatchAt]:
+        """What was in an empty log that begins at this offset."""
+        return self.committed[: bisect_right(self.committed, offset, key=_end)]
+
+    def check_follower(self, broker_id: int, gauges: ReplicaGauges, chain: list[BatchAt]) -> None:
+        """What is below a follower's high watermark is in its log, and committed."""
+        if gauges.high_watermark > gauges.log_end_offset:
+            raise InvariantViolatedError(
+                f"{self.name}: broker {broker_id} has the high watermark {gauges.high_watermark}, "
+                f"and its log ends at {gauges.log_end_offset}"
+            )
+        if self._survived_epoch < self._unclean_epoch:
+            return
+        at = bisect_right(chain, gauges.high_watermark, key=_end) - 1
+        if at < 0 or chain[at] in self.lost or (at < len(self.committed) and chain[at] == self.committed[at]):
+            return
+        raise InvariantViolatedError(
+            f"{self.name}: broker {broker_id} has the high watermark {gauges.high_watermark}, "
+            f"and {chain[at]} is not committed"
+        )
+
     def check_leader(self, broker_id: int, gauges: ReplicaGauges, chain: list[BatchAt]) -> None:
         """A broker leads: it is alone in its epoch, holds what earlier epochs committed, and commits no other."""
         epoch = gauges.leader_epoch
+        if gauges.log_start_offset > gauges.high_watermark:
+            raise InvariantViolatedError(
+                f"{self.name}: broker {broker_id} begins at {gauges.log_start_offset}, "
+                f"above its high watermark {gauges.high_watermark}"
+            )
         if self._leaders.setdefault(epoch, broker_id) != broker_id:
             raise InvariantViolatedError(
                 f"{self.name}: brokers {self._leaders[epoch]} and {broker_id} lead epoch {epoch}"
@@ -161,7 +209,7 @@ class PartitionHistory:
         if count and chain[count - 1] != self.committed[-1]:
             raise InvariantViolatedError(f"{self.name}: {who} lacks {self.committed[-1]}: it has {chain[count - 1]}")
 
-    def check_member(self, broker_id: int, gauges: ReplicaGauges) -> None:
+    def check_member(self, broker_id: int, gauges: ReplicaGauges, chain: list[BatchAt]) -> None:
         """A member of the ISR holds all that is committed, on its disk if it must be there."""
         if self._survived_epoch < self._unclean_epoch:
             return
@@ -171,7 +219,19 @@ class PartitionHistory:
                 f"{self.name}: broker {broker_id} is in the ISR and holds {held_end}, "
                 f"and {self.committed_end} is committed"
             )
+        if gauges.log_start_offset < gauges.log_end_offset:  # of an empty log nothing more is known
+            self._check_complete(f"broker {broker_id}, which is in the ISR,", chain)
         self._keepers.add(broker_id)
+
+    def check_end_offset(self, broker_id: int, gauges: ReplicaGauges, end_offset: int) -> None:
+        """A leader returns no end offset below what consumers have read (KIP-207)."""
+        if gauges.leader_epoch < max(self._unclean_epoch, self.committed_epoch):
+            return
+        if self._survived_epoch >= self._unclean_epoch and end_offset < self.committed_end:
+            raise InvariantViolatedError(
+                f"{self.name}: broker {broker_id} returns the end offset {end_offset}, "
+                f"and {self.committed_end} is committed"
+            )
 
     def check_acked(self, broker_id: int, gauges: ReplicaGauges, content: bytes, end_offset: int) -> None:
         """What is acknowledged by all is committed."""
@@ -185,10 +245,14 @@ class PartitionHistory:
                 f"({self.committed_end} is)"
             )
 
-    def check_consumed(self, broker_id: int, batches: list[BatchAt]) -> None:
-        """What a consumer receives is committed, or was committed once and is lost."""
+    def check_consumed(self, broker_id: int, offset: int, batches: list[BatchAt]) -> None:
+        """What a consumer receives contains the offset that it asked for, and is committed, or is lost."""
         if not batches:
             return
+        if not batches[0].base_offset <= offset < batches[0].end_offset:
+            raise InvariantViolatedError(
+                f"{self.name}: broker {broker_id} returns {batches[0]} to a consumer that asks for {offset}"
+            )
         at = bisect_left(self.committed, batches[0].end_offset, key=_end)
         if self.committed[at : at + len(batches)] == batches:
             return

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 class Looks:
     """Keeps the state of each replica and the batches of its log, and reads only what has changed."""
 
-    def __init__(self, brokers: Mapping[int, Broker]) -> None:
-        self._brokers = brokers
+    def __init__(self, brokers: Mapping[int, Broker], *, keeps_chains: bool = False) -> None:
+        """`keeps_chains`: a log may be damaged, so that the next life is not expected to read all of it."""
+        self._brokers, self._keeps_chains = brokers, keeps_chains
         self.histories: dict[Key, PartitionHistory] = {}
         self._gauges: dict[int, dict[Key, ReplicaGauges]] = {}
         self._chains: dict[tuple[int, Key], list[BatchAt]] = {}
@@ -36,7 +37,8 @@ class Looks:
     def forget(self, broker_id: int) -> None:
         """A life has ended; the next one reads its logs from the disk."""
         for key in self._gauges.pop(broker_id, {}):
-            self._chains.pop((broker_id, key), None)
+            if not self._keeps_chains:
+                self._chains.pop((broker_id, key), None)
 
     def on_appended(self, before: Image, after: Image) -> None:
         """The controller appended records. Raises InvariantViolatedError."""
@@ -62,6 +64,7 @@ class Looks:
         """A broker took a step. Raises InvariantViolatedError."""
         own = self._gauges.setdefault(broker.id, {})
         members_of: set[Key] = set()
+        followers: list[tuple[PartitionHistory, ReplicaGauges, list[BatchAt]]] = []
         if committed_image is not self._committed_image:
             self._committed_image = committed_image
             members_of.update(self.histories)
@@ -78,7 +81,11 @@ class Looks:
             history.check_log(broker.id, chain, start)
             if gauges.is_leader:
                 history.check_leader(broker.id, gauges, chain)
+            else:
+                followers.append((history, gauges, chain))
             members_of.add(key)
+        for history, gauges, chain in followers:
+            history.check_follower(broker.id, gauges, chain)
         for key in members_of:
             self._check_members(key, committed_image)
 
@@ -87,22 +94,32 @@ class Looks:
         for member in partition.isr if partition is not None else ():
             gauges = self.gauges(member, key)
             if gauges is not None and is_current(self._brokers[member], image):
-                self.histories[key].check_member(member, gauges)
+                self.histories[key].check_member(member, gauges, self._chains[member, key])
 
     def _read(self, broker: Broker, key: Key, gauges: ReplicaGauges) -> tuple[list[BatchAt], int]:
         """The batches of a log, and how many of them were there at the last look."""
         chain = self._chains.setdefault((broker.id, key), [])
         while chain and chain[-1].end_offset > gauges.log_end_offset:
             chain.pop()
-        if chain and chain[-1].end_offset == gauges.log_end_offset and gauges.epochs[-1][0] == chain[-1].epoch:
+        is_newest = bool(chain and gauges.epochs) and gauges.epochs[-1][0] == chain[-1].epoch
+        if is_newest and chain[-1].end_offset == gauges.log_end_offset:
             return chain, len(chain)
-        while True:
-            read = batches_of(broker.engine.batches(key, chain[-1].base_offset if chain else 0))
-            if not chain or read[0] == chain[-1]:
-                break
+        while chain and chain[-1].end_offset > gauges.log_start_offset:
+            read = batches_of(broker.engine.batches(key, chain[-1].base_offset))
+            if read and read[0] == chain[-1]:
+                start = len(chain)
+                chain += read[1:]
+                return chain, start
+            if not read and self._keeps_chains:
+                return chain, len(chain)  # it is damaged there
             chain.pop()  # it was truncated, and other batches were appended
+        read = batches_of(broker.engine.batches(key, gauges.log_start_offset))
+        begin = read[0].base_offset if read else gauges.log_start_offset
+        history = self.histories[key]  # what is deleted, or never was in this log, was equal to what others had
+        before = history.before(read[0]) if read else None
+        chain[:] = history.committed_upto(begin) if before is None else before
         start = len(chain)
-        chain += read[1 if chain else 0 :]
+        chain += read
         return chain, start
 
 

@@ -24,7 +24,7 @@ from klamm.protocol.messages.topics import (
     ElectLeadersRequest,
 )
 from klamm.protocol.resource_types import ResourceType
-from klamm.testing.simulator.brokers.controller import Asked
+from klamm.testing.simulator.brokers.controller import Asked, is_of_another_controller
 from klamm.testing.simulator.brokers.network import CLIENT, Request
 
 if TYPE_CHECKING:
@@ -88,10 +88,17 @@ class Operator:
 
     def _ask(self, asked: Asked, then: Callable[[], None] = lambda: None) -> None:
         """Send a request; what follows it is done after any answer, and without one."""
-        controller = self._scene.controller
+        controllers = self._scene.controller
+        controller = controllers.chosen_by(self.id)
 
         def answered(answer: Any) -> None:
+            if is_of_another_controller(answer):
+                controllers.on_failed(self.id)
             then()
 
-        request = Request(lambda reply: controller.ask(asked, reply), answered, then, TIMEOUT_US)
+        def failed() -> None:
+            controllers.on_failed(self.id)
+            then()
+
+        request = Request(lambda reply: controller.ask(asked, reply), answered, failed, TIMEOUT_US)
         self._scene.network.call(self, controller, request)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 ALTER_PARTITION_VERSION: Final = 3
 ALTER_PARTITION_PAUSE_US: Final = 50_000
 FIRST_FETCH_PAUSE_MS: Final = 20
+DELETION_LOOK_US: Final = 20_000
+DELETION_LOOKS: Final = 200
 
 
 class Life(Process, Protocol):
@@ -59,9 +61,9 @@ class Replication:
         """Take the steps that have become possible."""
         if not self._broker.is_serving:
             return
-        given_up, leaders, woken, flushes, acks = self._engine.take_due(self._broker.now_ms)
-        for leader in given_up:
-            self._fetching.pop(leader, None)
+        has_roles, leaders, woken, flushes, acks = self._engine.take_due(self._broker.now_ms)
+        if has_roles:
+            self._scene.follow_roles_later(self._broker, self._follow_roles)
         for leader in leaders:
             if leader not in self._fetching:
                 self._fetch(leader)
@@ -104,6 +106,10 @@ class Replication:
         self._broker.ask_controller(Asked(ALTER_PARTITION, request, ALTER_PARTITION_VERSION), answered, fail)
 
     # Following
+
+    def _follow_roles(self) -> None:
+        for leader in self._engine.follow_roles(self._broker.now_ms):
+            self._fetching.pop(leader, None)
 
     def _fetch(self, leader: int) -> None:
         body = self._engine.fetch_request(leader, self._broker.now_ms)
@@ -184,6 +190,31 @@ class Replication:
             answer = self._engine.look_again(number, is_late, self._broker.now_ms)
             if answer is not None:
                 self._waiting.pop(number)(answer)
+
+    def on_delete_records(self, key: Key, offset: int, reply: Reply) -> None:
+        """A client's DeleteRecords has arrived: it is answered when all live replicas have deleted, or not at all."""
+        if not self._broker.is_serving:
+            return
+        code, deleted_to = self._engine.delete_records(key, offset, self._broker.now_ms)
+        if code != 0:
+            reply(code)
+            return
+        self._scene.on_deleting(self._broker.id, key, deleted_to)
+        lives = self._scene.lives()
+        tries_left = DELETION_LOOKS
+
+        def look() -> None:
+            nonlocal tries_left
+            tries_left -= 1
+            code, low_watermark = self._engine.low_watermark(key)
+            if code == 0 and low_watermark >= deleted_to:
+                self._scene.on_deleted(self._broker.id, key, deleted_to, lives)
+            if code != 0 or low_watermark >= deleted_to:
+                reply(code)
+            elif tries_left:
+                self._broker.later(DELETION_LOOK_US, look)
+
+        look()
 
     def on_produce(self, key: Key, batch: bytes, acks: int, reply: Callable[[tuple[int, int]], None]) -> None:
         """A client's batch has arrived."""

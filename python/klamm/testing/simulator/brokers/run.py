@@ -20,6 +20,9 @@ from klamm.testing.simulator.run import SimulationFailedError
 
 SAFETY_US: Final = 10_000_000
 LIVENESS_US: Final = 60_000_000
+QUORUM_EVERY: Final = 12
+DAMAGED_SHARE: Final = 0.15
+MIN_REPLICAS: Final = 2  # one is damaged, and another has the same
 TRACE_LINES_SHOWN: Final = 60
 MEMORY: Final = Path("/dev/shm")  # files of a run need no disk
 SETTINGS: Final = {
@@ -64,15 +67,19 @@ def play(
     drawn = faults.draw(rng)
     if directed is not None:
         drawn = replace(directed)
-    plan = _draw_plan(rng)
+    plan = _draw_plan(rng)._replace(has_quorum=has_quorum(seed) and without is None and directed is None)
+    plan = _draw_damage(rng, plan) if directed is None else plan
     plan = plan._replace(settings={**plan.settings, **(settings or {})}, without=without)
+    if plan.may_be_damaged:
+        _allow_damage(drawn)
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
         world = BrokerWorld(rng, drawn, Path(folder), plan)
         world.trace = trace
         world.say(f"seed {seed}: {plan}, {drawn}")
-        logger = logging.getLogger("klamm.controller")
-        level = logger.level
-        logger.setLevel(logging.CRITICAL + 1)  # it warns of the simulated faults
+        loggers = [logging.getLogger(name) for name in ("klamm.controller", "klamm.raft")]
+        levels = [logger.level for logger in loggers]
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL + 1)  # it warns of the simulated faults
         try:
             world.begin()
             world.begin_load()
@@ -81,7 +88,8 @@ def play(
         except Exception as error:  # an invariant, or a step that fails
             raise SimulationFailedError(_report(seed, world, error)) from error
         finally:
-            logger.setLevel(level)
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)
             for broker in world.brokers.values():
                 if broker.is_up:
                     broker.engine.kill()
@@ -98,6 +106,11 @@ def play(
     )
 
 
+def has_quorum(seed: int) -> bool:
+    """Whether the run of that seed has three controllers."""
+    return seed % QUORUM_EVERY == 0
+
+
 def _draw_plan(rng: random.Random) -> ClusterPlan:
     broker_count = rng.choice([1, 2, 3, 3, 3, 4])
     replica_count = min(broker_count, rng.choice([1, 2, 3, 3, 3]))
@@ -109,7 +122,36 @@ def _draw_plan(rng: random.Random) -> ClusterPlan:
         elects_unclean=rng.random() < 0.2,
         settings=SETTINGS | ({"klamm.flush.before.ack": "none"} if rng.random() < 0.25 else {}),
         features={"metadata.version": 30, "eligible.leader.replicas.version": rng.choice([0, 1])},
+        topic_configs=_draw_topic_configs(rng),
+        dir_count=rng.choice([1, 1, 2, 3]),
     )
+
+
+def _allow_damage(drawn: faults.BrokerFaults) -> None:
+    """Damage is repaired while another replica has the same: without what takes that away."""
+    drawn.damage_chance = 0.5
+    drawn.unclean_share = 0.0
+    drawn.reassign_every_us = drawn.recreate_every_us = drawn.min_isr_every_us = drawn.fail_dir_every_us = 0
+    drawn.crash_every_us = drawn.crash_every_us or 1_000_000
+
+
+def _draw_damage(rng: random.Random, plan: ClusterPlan) -> ClusterPlan:
+    if rng.random() >= DAMAGED_SHARE or plan.replica_count < MIN_REPLICAS or plan.elects_unclean:
+        return plan
+    settings = {key: value for key, value in plan.settings.items() if key != "klamm.flush.before.ack"}
+    configs = {"internal.segment.bytes": "1000"}
+    return plan._replace(settings=settings, topic_configs=configs, min_insync_replicas=2, may_be_damaged=True)
+
+
+def _draw_topic_configs(rng: random.Random) -> dict[str, str]:
+    configs = {}
+    if rng.random() < 0.4:
+        configs["internal.segment.bytes"] = str(rng.choice([300, 1_000, 3_000]))
+        if rng.random() < 0.3:
+            configs["retention.bytes"] = str(rng.choice([500, 5_000]))
+        if rng.random() < 0.3:
+            configs["retention.ms"] = str(rng.choice([500, 3_000]))
+    return configs
 
 
 def _settle(world: BrokerWorld) -> None:

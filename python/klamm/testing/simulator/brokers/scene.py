@@ -11,7 +11,7 @@ from klamm.testing.simulator.brokers.network import Network, Node, Process, Repl
 from klamm.testing.simulator.timeline import Timeline
 
 if TYPE_CHECKING:
-    from klamm.testing.simulator.brokers.controller import SimulatedController
+    from klamm.testing.simulator.brokers.controller import Controllers
     from klamm.testing.simulator.brokers.faults import BrokerFaults
     from klamm.testing.simulator.brokers.history import Key
 
@@ -25,11 +25,14 @@ class Leader(Node, Protocol):
     def leader_offsets(self, key: Key, leader_epoch: int) -> tuple[int, int] | None:
         """A follower asks where this log begins and ends."""
 
+    def read(self, key: Key, offset: int, end: int) -> bytes | None:
+        """Batches from an offset on, up to another one; None: it has not all of them."""
+
 
 class Scene(Timeline, abc.ABC):
     """Everything of a run but the brokers, which report to it by their ids. `world.BrokerWorld` is it."""
 
-    controller: SimulatedController
+    controller: Controllers
 
     def __init__(self, rng: random.Random, faults: BrokerFaults) -> None:
         super().__init__(rng)
@@ -42,6 +45,14 @@ class Scene(Timeline, abc.ABC):
         """A flush has begun: `end` it after a while."""
         is_slow = self.rng.random() < self.faults.slow_flush_chance
         process.later(50 + self.rng.randrange(self.faults.slow_flush_us_max if is_slow else 1_000), end)
+
+    def follow_roles_later(self, process: Process, act: Callable[[], None]) -> None:
+        """The roles of replicas have changed: `act` moves them between fetchers."""
+        process.later(self.rng.randrange(self.faults.role_delay_us_max), act)
+
+    @abc.abstractmethod
+    def lives(self) -> dict[int, int]:
+        """Which life each broker is in, of those that are up."""
 
     @abc.abstractmethod
     def leader(self, broker_id: int) -> Leader:
@@ -66,6 +77,22 @@ class Scene(Timeline, abc.ABC):
     @abc.abstractmethod
     def on_acked(self, broker_id: int, key: Key, batch: bytes, code: int, end_offset: int) -> None:
         """A leader answers an append with acks=all."""
+
+    @abc.abstractmethod
+    def on_end_offset(self, broker_id: int, key: Key, end_offset: int) -> None:
+        """A leader tells a consumer where its log ends."""
+
+    @abc.abstractmethod
+    def on_deleting(self, broker_id: int, key: Key, offset: int) -> None:
+        """A leader has moved its log start up."""
+
+    @abc.abstractmethod
+    def on_deleted(self, broker_id: int, key: Key, offset: int, lives: dict[int, int]) -> None:
+        """A leader answers DeleteRecords, which arrived when these lives were there."""
+
+    def on_repaired(self, text: str) -> None:
+        """Damaged batches were replaced."""
+        self.say(text)
 
     @abc.abstractmethod
     def on_ended(self, broker_id: int) -> None:

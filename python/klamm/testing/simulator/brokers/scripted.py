@@ -20,7 +20,7 @@ from klamm.protocol.messages.reassignments import (
 )
 from klamm.protocol.messages.topics import ElectionType, ElectLeadersRequest
 from klamm.testing.simulator.brokers.broker import Broker
-from klamm.testing.simulator.brokers.controller import Asked
+from klamm.testing.simulator.brokers.controller import Asked, SimulatedController
 from klamm.testing.simulator.brokers.faults import BrokerFaults
 from klamm.testing.simulator.brokers.history import Key, batches_of
 from klamm.testing.simulator.brokers.network import CONTROLLER, Network, Node, Process, Repeated, Request
@@ -45,6 +45,7 @@ class ScriptedNetwork(Network):
         super().__init__(world, world.faults)
         self.proposals: list[Callable[[], None]] = []
         self.holds_proposals = False
+        self.loses_answers = False
         self.fetches: dict[int, Callable[[], None]] = {}  # the last one, by follower
 
     def call(self, source: Node, target: Node, request: Request) -> None:
@@ -53,6 +54,9 @@ class ScriptedNetwork(Network):
             handle = request.handle
             self.proposals.append(lambda: handle(lambda answer: None))
             request = request._replace(handle=lambda reply: None, repeated=None)
+        elif self.loses_answers and request.repeated is Repeated.PROPOSAL:
+            arrive = request.handle
+            request = request._replace(handle=lambda reply: arrive(lambda answer: None))
         super().call(source, target, request)
 
     def on_repeatable(self, kind: Repeated, source_id: int, arrive: Callable[[], None]) -> None:
@@ -75,6 +79,12 @@ class ScriptedWorld(BrokerWorld):
         self.network = self.scripted_network
         self.metadata_delay_us = 1_000
         self.held: dict[int, list[Callable[[], None]]] = {}
+        self.held_roles: dict[int, list[Callable[[], None]]] = {}
+        self.on_line: Callable[[str], None] = lambda line: None
+
+    def on_repaired(self, text: str) -> None:
+        """Damaged batches were replaced."""
+        self.on_line(text)
 
     def on_stopped(self, broker_id: int) -> None:
         """A controlled shutdown has ended: the script starts the broker again."""
@@ -85,6 +95,13 @@ class ScriptedWorld(BrokerWorld):
             self.held[process.id].append(process.while_alive(end))
         else:
             process.later(500, end)
+
+    def follow_roles_later(self, process: Process, act: Callable[[], None]) -> None:
+        """The roles of replicas have changed."""
+        if process.id in self.held_roles:
+            self.held_roles[process.id].append(process.while_alive(act))
+        else:
+            process.later(0, act)
 
 
 class BrokerCommands:
@@ -102,6 +119,9 @@ class BrokerCommands:
             "wait": self._wait,
             "produce": self._produce,
             "consume": self._consume,
+            "end-offset": self._end_offset,
+            "delete-records": self._delete_records,
+            "retain": self._retain,
             "start": self._start,
             "kill": self._kill,
             "cut-power": self._cut_power,
@@ -111,6 +131,15 @@ class BrokerCommands:
             "heal": self._heal,
             "hold-flushes": self._hold_flushes,
             "end-flushes": self._end_flushes,
+            "fail-directory": self._fail_directory,
+            "move": self._move,
+            "flip-bit": self._flip_bit,
+            "hold-roles": self._hold_roles,
+            "end-roles": self._end_roles,
+            "stall": self._stall,
+            "keep-image": self._keep_image,
+            "apply-image": self._apply_image,
+            "lose-answers": self._lose_answers,
             "hold-proposals": self._hold_proposals,
             "repeat-proposals": self._repeat_proposals,
             "keep-fetch": self._keep_fetch,
@@ -145,13 +174,22 @@ class BrokerCommands:
             raise ScenarioError("a scenario begins with a cluster")
         return self._started
 
+    @property
+    def _controller(self) -> SimulatedController:
+        controller = self._world.controller
+        assert isinstance(controller, SimulatedController)
+        return controller
+
     def _end(self) -> None:
         for broker in self._started.brokers.values() if self._started is not None else ():
             if broker.is_up:
                 broker.engine.kill()
 
     def _cluster(self, arguments: list[str]) -> None:
-        """`cluster 3 [replicas=1,2,3] [min-isr=2] [elr=yes] [unclean=yes] [flush=none]`: a new cluster with a topic."""
+        """`cluster 3 [replicas=1,2,3] [min-isr=2] [elr=yes] [unclean=yes] [flush=none] [segment=300] [dirs=2] ...`.
+
+        A new cluster with a topic. `segment`: bytes of a segment. `dirs`: directories of a broker. `damage`: repair it.
+        """
         self._end()
         options = dict(argument.split("=") for argument in arguments[1:])
         count = int(arguments[0])
@@ -168,6 +206,9 @@ class BrokerCommands:
             settings=settings,
             features={"metadata.version": 30, "eligible.leader.replicas.version": int("elr" in options)},
             without=self._without,
+            may_be_damaged="damage" in options,
+            dir_count=int(options.get("dirs", 1)),
+            topic_configs={"internal.segment.bytes": options["segment"]} if "segment" in options else {},
             replicas=replicas,
         )
         self._clusters += 1
@@ -175,13 +216,15 @@ class BrokerCommands:
         self._world.begin()
         self._world.run(self._world.now_us + READY_US)
         self._world.scripted_network.proposals.clear()
-        ask = self._world.controller.ask
+        self._world.on_line = self._note
+        controller = self._controller
+        ask = controller.ask
 
         def asked(asked: Asked, reply: Callable[[Any], None]) -> None:
             is_proposal = asked.operation is ALTER_PARTITION
             ask(asked, self._note_refusals(reply) if is_proposal else reply)
 
-        self._world.controller.ask = asked  # type: ignore[method-assign]
+        controller.ask = asked  # type: ignore[method-assign]
         appended = self._world.controller.on_appended
 
         def on_appended(before: Image, after: Image) -> None:
@@ -191,6 +234,9 @@ class BrokerCommands:
             appended(before, after)
 
         self._world.controller.on_appended = on_appended
+
+    def _note(self, line: str) -> None:
+        self._lines.append(line)
 
     def _note_refusals(self, reply: Callable[[Any], None]) -> Callable[[Any], None]:
         def answer(answered: Any) -> None:
@@ -240,9 +286,33 @@ class BrokerCommands:
             self._lines.append(ErrorCode(code).name)
             return
         found = batches_of(data)
-        self._world.looks.histories[self._key].check_consumed(broker.id, found)
+        offset = int(options.get("from", 0))
+        self._world.looks.histories[self._key].check_consumed(broker.id, offset, found)
         text = f"records {found[0].base_offset}..{found[-1].end_offset - 1}" if found else "no record"
         self._lines.append(f"{text}, high watermark {high_watermark}")
+
+    def _end_offset(self, arguments: list[str]) -> None:
+        """`end-offset 1`: as broker 1 tells it to consumers."""
+        broker = self._broker(arguments)
+        code, end_offset = broker.engine.end_offset(self._key, -1, broker.now_ms)
+        if code == 0:
+            self._world.on_end_offset(broker.id, self._key, end_offset)
+        self._lines.append(ErrorCode(code).name if code else f"end offset {end_offset}")
+
+    def _delete_records(self, arguments: list[str]) -> None:
+        """`delete-records 1 5`: broker 1 deletes what is below offset 5."""
+        broker, offset = self._broker(arguments), int(arguments[1])
+
+        def reply(code: int) -> None:
+            result = ErrorCode(code).name if code else "deleted everywhere"
+            self._lines.append(f"records up to {offset}: {result}")
+
+        broker.while_alive(lambda: broker.replication.on_delete_records(self._key, offset, reply))()
+
+    def _retain(self, arguments: list[str]) -> None:
+        """`retain 1`: broker 1 removes the segments that retention allows."""
+        broker = self._broker(arguments)
+        broker.while_alive(lambda: broker.engine.retain(broker.now_ms))()
 
     # Processes
 
@@ -283,7 +353,48 @@ class BrokerCommands:
         for end in self._world.held.pop(int(arguments[0])):
             end()
 
+    def _hold_roles(self, arguments: list[str]) -> None:
+        """`hold-roles 2`: the fetchers of broker 2 do not hear of new roles."""
+        self._world.held_roles[int(arguments[0])] = []
+
+    def _end_roles(self, arguments: list[str]) -> None:
+        for act in self._world.held_roles.pop(int(arguments[0])):
+            act()
+
+    def _fail_directory(self, arguments: list[str]) -> None:
+        """`fail-directory 1 0`: the first directory of broker 1 fails, until its next start."""
+        self._broker(arguments).fail_directory(int(arguments[1]))
+
+    def _move(self, arguments: list[str]) -> None:
+        """`move 1 1`: the replica of broker 1 moves to its second directory."""
+        self._broker(arguments).move_replica(TOPIC, 0, int(arguments[1]))
+
+    def _flip_bit(self, arguments: list[str]) -> None:
+        """`flip-bit 3`: a bit changes in a complete segment of broker 3, which is down."""
+        broker = self._broker(arguments)
+        self._world.damage(broker)
+        self._lines.append(f"a bit of {self._world.damaged} has changed")
+
+    # Metadata
+
+    def _stall(self, arguments: list[str]) -> None:
+        """`stall 1 2000`: broker 1 fetches no metadata for so many milliseconds."""
+        self._broker(arguments).stalled_until_us = self._world.now_us + 1000 * int(arguments[1])
+
+    def _keep_image(self, arguments: list[str]) -> None:
+        """`keep-image 1`: broker 1 fetches the metadata, and the answer is on its way for longer."""
+        self._kept_image = self._world.controller.committed
+
+    def _apply_image(self, arguments: list[str]) -> None:
+        """`apply-image 1`: what was kept arrives now."""
+        broker, kept = self._broker(arguments), self._kept_image
+        broker.while_alive(lambda: broker.apply(kept))()
+
     # The controller
+
+    def _lose_answers(self, arguments: list[str]) -> None:
+        """`lose-answers yes`, `lose-answers no`: proposals are decided, and leaders do not hear it."""
+        self._world.scripted_network.loses_answers = arguments == ["yes"]
 
     def _hold_proposals(self, arguments: list[str]) -> None:
         """From now on no proposal of an ISR arrives by itself."""
@@ -313,7 +424,7 @@ class BrokerCommands:
         if arguments[0] == "unclean":
             self._world.on_unclean_election_asked()
         request = ElectLeadersRequest(None, ElectionType[arguments[0].upper()])
-        self._world.controller.ask(Asked(ELECT_LEADERS, request, 2), answered)
+        self._controller.ask(Asked(ELECT_LEADERS, request, 2), answered)
 
     def _reassign(self, arguments: list[str]) -> None:
         """`reassign 2,3`, `reassign cancel`."""
@@ -325,7 +436,7 @@ class BrokerCommands:
         replicas = None if arguments[0] == "cancel" else tuple(_ids(arguments[0]))
         topic = ReassignableTopic(TOPIC, (ReassignablePartition(0, replicas),))
         request = AlterPartitionReassignmentsRequest((topic,))
-        self._world.controller.ask(Asked(ALTER_PARTITION_REASSIGNMENTS, request, 1), answered)
+        self._controller.ask(Asked(ALTER_PARTITION_REASSIGNMENTS, request, 1), answered)
 
     # Output
 
@@ -346,7 +457,14 @@ class BrokerCommands:
         role = f"leads epoch {gauges.leader_epoch}" if gauges.is_leader else f"follows in epoch {gauges.leader_epoch}"
         isr = f", ISR {_text(gauges.isr)}" if gauges.is_leader else ""
         log = f"log {gauges.log_start_offset}..{gauges.log_end_offset}, flushed {gauges.flushed_offset}"
-        return f"{role}{isr}, {log}, high watermark {gauges.high_watermark}{fenced}"
+        return f"{role}{isr}, {log}, high watermark {gauges.high_watermark}{self._directory_of(broker)}{fenced}"
+
+    def _directory_of(self, broker: Broker) -> str:
+        partition = self._world.controller.image.partition(*self._key)
+        if len(broker.directory_ids) == 1 or partition is None:
+            return ""
+        directory_id = partition.directories[partition.replicas.index(broker.id)]
+        return f", directory {broker.directory_ids.index(directory_id)}" if directory_id in broker.directory_ids else ""
 
 
 def _pairs(arguments: Sequence[str]) -> set[Pair]:

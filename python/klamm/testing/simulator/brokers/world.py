@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klamm.protocol.messages.topics import (
@@ -17,10 +18,10 @@ from klamm.protocol.resource_types import ResourceType
 from klamm.testing.simulator.brokers.broker import Broker
 from klamm.testing.simulator.brokers.clients import Clients
 from klamm.testing.simulator.brokers.controller import SimulatedController
-from klamm.testing.simulator.brokers.history import PartitionHistory
+from klamm.testing.simulator.brokers.history import PartitionHistory, batches_of
 from klamm.testing.simulator.brokers.looks import Looks
-from klamm.testing.simulator.brokers.network import CONTROLLER
 from klamm.testing.simulator.brokers.operator import Operator
+from klamm.testing.simulator.brokers.quorum import ControllerQuorum
 from klamm.testing.simulator.brokers.scene import Leader, Scene
 from klamm.testing.simulator.invariants import InvariantViolatedError
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 TOPIC: Final = "t"
 SERVING_US: Final = 60_000_000
+READ_EVERY_US: Final = 200_000
 
 
 class ClusterPlan(NamedTuple):
@@ -45,6 +47,12 @@ class ClusterPlan(NamedTuple):
     features: Mapping[str, int]
     without: str | None = None
     """The guard that all brokers lack."""
+    topic_configs: Mapping[str, str] = MappingProxyType({})
+    dir_count: int = 1
+    """Log directories of each broker."""
+    may_be_damaged: bool = False
+    has_quorum: bool = False
+    """Three controllers that fail, instead of one that does not."""
     replicas: Sequence[int] = ()
     """Of the only partition, the preferred leader first; otherwise the controller places them."""
 
@@ -63,20 +71,32 @@ class BrokerWorld(Scene):
         self._plan = plan
         self._folder = folder
         self.brokers: dict[int, Broker] = {}
-        self.looks = Looks(self.brokers)
+        self.looks = Looks(self.brokers, keeps_chains=plan.may_be_damaged)
+        self.damaged: str | None = None  # the partition of which a replica is damaged
+        self._reads_again_us = 0
         self.acknowledged_count = 0
         self._are_faults_over = False
 
     def begin(self) -> None:
         """Start controller and brokers, and create a topic."""
-        self.controller = SimulatedController(self, self._plan.settings, self._plan.features)
+        controllers = ControllerQuorum if self._plan.has_quorum else SimulatedController
+        self.controller = controllers(self, self._plan.settings, self._plan.features)
         self.controller.on_committed = self._on_committed
         self.controller.on_appended = self._on_appended
         self.clients = Clients(self, TOPIC, self.brokers, self.looks.histories)
         self.operator = Operator(self, self._topic(), list(range(1, self._plan.broker_count + 1)))
         for node_id in range(1, self._plan.broker_count + 1):
             folder = self._folder / str(node_id)
-            self.brokers[node_id] = Broker(self, node_id, folder, self._plan.settings, self._plan.without)
+            plan = self._plan
+            self.brokers[node_id] = Broker(
+                self,
+                node_id,
+                folder,
+                plan.settings,
+                plan.without,
+                dir_count=plan.dir_count,
+                may_be_damaged=plan.may_be_damaged,
+            )
             self.brokers[node_id].start()
         if not self.run(SERVING_US, lambda: all(broker.is_serving for broker in self.brokers.values())):
             raise AssertionError("the brokers do not serve")
@@ -89,6 +109,7 @@ class BrokerWorld(Scene):
         if self._plan.elects_unclean:
             values["unclean.leader.election.enable"] = "true"
             self.looks.may_elect_unclean = True
+        values |= self._plan.topic_configs
         configs = tuple(CreatableTopicConfig(key, value) for key, value in values.items())
         if self._plan.replicas:
             assignment = CreatableReplicaAssignment(0, tuple(self._plan.replicas))
@@ -116,6 +137,7 @@ class BrokerWorld(Scene):
     def begin_load(self) -> None:
         """From now on clients send requests, and faults happen."""
         self.clients.begin()
+        self.controller.begin_faults()
         faults = self.faults
         self.every(lambda: faults.partition_every_us, self._change_partition)
         self.every(lambda: faults.crash_every_us, self._crash)
@@ -125,13 +147,17 @@ class BrokerWorld(Scene):
         self.every(lambda: faults.recreate_every_us, self.operator.recreate)
         self.every(lambda: faults.min_isr_every_us, self.operator.change_min_isr)
         self.every(lambda: faults.elect_every_us, self._elect)
+        self.every(lambda: faults.stall_every_us, self._stall)
+        self.every(lambda: faults.move_every_us, self._move)
+        self.every(lambda: faults.fail_dir_every_us, self._fail_directory)
 
     def _elect(self) -> None:
         is_unclean = self.rng.random() < self.faults.unclean_share
         self.operator.elect(ElectionType.UNCLEAN if is_unclean else ElectionType.PREFERRED)
 
     def _change_partition(self) -> None:
-        self.network.change_partition([CONTROLLER, *self.brokers])
+        self.network.change_partition([*self.controller.ids, *self.brokers])
+        self.controller.on_cut(self.network.cut)
 
     def _running(self) -> Broker | None:
         up = [broker for broker in self.brokers.values() if broker.is_up]
@@ -152,6 +178,7 @@ class BrokerWorld(Scene):
 
         def restart() -> None:
             if not broker.is_up:
+                self._maybe_damage(broker)
                 broker.start()
 
         self.at(away_us, restart)
@@ -161,6 +188,38 @@ class BrokerWorld(Scene):
         if broker is not None:
             broker.paused_until_us = self.now_us + self.rng.randrange(self.faults.pause_us_max)
             self.say(f"broker {broker.id} is paused until {broker.paused_until_us / 1000:.3f} ms")
+
+    def _move(self) -> None:
+        broker = self._running()
+        if broker is None or not broker.is_serving or not self.keys or self._plan.dir_count == 1:
+            return
+        broker.move_replica(TOPIC, self.rng.choice(self.keys)[1], self.rng.randrange(self._plan.dir_count))
+
+    def _fail_directory(self) -> None:
+        broker = self._running()
+        if broker is None or not broker.is_serving or len(broker.failed_dirs) + 1 >= self._plan.dir_count:
+            return
+        online = [dir for dir in range(self._plan.dir_count) if dir not in broker.failed_dirs]
+        broker.fail_directory(self.rng.choice(online))
+
+    def _maybe_damage(self, broker: Broker) -> None:
+        """A bit has changed on its disk, if another replica in sync has the same batches."""
+        if self.damaged is not None or self.rng.random() >= self.faults.damage_chance:
+            return
+        image = self.controller.committed[1]
+        partitions = [partition for key in self.keys if (partition := image.partition(*key)) is not None]
+        if all({*partition.isr} - {broker.id} for partition in partitions):
+            self.damage(broker)
+
+    def damage(self, broker: Broker) -> None:
+        """Change a bit in a complete segment of a broker that is down."""
+        self.damaged = broker.engine.flip_bit(self.rng.randrange(1 << 60))
+        self.say(f"a bit of {self.damaged} of broker {broker.id} has changed" if self.damaged is not None else "")
+
+    def _stall(self) -> None:
+        broker = self.rng.choice(list(self.brokers.values()))
+        broker.stalled_until_us = self.now_us + self.rng.randrange(self.faults.stall_us_max)
+        self.say(f"broker {broker.id} gets no metadata until {broker.stalled_until_us / 1000:.3f} ms")
 
     def _shut_down(self) -> None:
         broker = self._running()
@@ -177,7 +236,12 @@ class BrokerWorld(Scene):
         self.faults.stop()
         self._are_faults_over = True
         self.network.cut = set()
+        self.controller.on_cut(set())
+        self.controller.heal()
         for broker in self.brokers.values():
+            broker.stalled_until_us = 0
+            if broker.failed_dirs and broker.is_up:
+                broker.kill()
             if not broker.is_up:
                 broker.start()
         self.every(lambda: 500_000, self._repair)
@@ -197,6 +261,10 @@ class BrokerWorld(Scene):
         for broker in self.brokers.values():
             if broker.is_up:
                 self.at(self.rng.randrange(self.metadata_delay_us), broker.while_alive(broker.fetch_metadata))
+
+    def lives(self) -> dict[int, int]:
+        """Which life each broker is in, of those that are up."""
+        return {broker.id: broker.life for broker in self.brokers.values() if broker.is_up}
 
     def leader(self, broker_id: int) -> Leader:
         """The broker with this id."""
@@ -233,6 +301,32 @@ class BrokerWorld(Scene):
             self.looks.histories[key].check_acked(broker_id, gauges, batch, end_offset)
             self.acknowledged_count += 1
 
+    def on_end_offset(self, broker_id: int, key: Key, end_offset: int) -> None:
+        """A leader tells a consumer where its log ends."""
+        gauges = self.looks.gauges(broker_id, key)
+        if gauges is not None:
+            self.looks.histories[key].check_end_offset(broker_id, gauges, end_offset)
+
+    def on_deleting(self, broker_id: int, key: Key, offset: int) -> None:
+        """A leader has moved its log start up."""
+        self.check(broker_id)
+        self.say(f"broker {broker_id} deletes the records of partition {key[1]} up to {offset}")
+
+    def on_deleted(self, broker_id: int, key: Key, offset: int, lives: dict[int, int]) -> None:
+        """A leader answers DeleteRecords, which arrived when these lives were there."""
+        image = self.brokers[broker_id].image
+        partition = image.partition(*key)
+        for replica in partition.replicas if partition is not None else ():
+            registered, gauges = image.broker(replica), self.looks.gauges(replica, key)
+            is_alive = registered is not None and not registered.fenced and not registered.in_controlled_shutdown
+            if not is_alive or gauges is None or self.brokers[replica].life != lives.get(replica):
+                continue
+            if gauges.log_start_offset < offset:
+                raise InvariantViolatedError(
+                    f"broker {broker_id} has deleted up to {offset}, and broker {replica} begins at "
+                    f"{gauges.log_start_offset}"
+                )
+
     def check(self, broker_id: int) -> None:
         """A broker took a step: check the invariants."""
         self.looks.check(self.brokers[broker_id], self.controller.committed[1])
@@ -255,4 +349,22 @@ class BrokerWorld(Scene):
             ends = {(one.log_end_offset, one.high_watermark, held_end(one)) for one in found if one is not None}
             if None in found or len(found) < len(partition.replicas) or len(ends) != 1 or len(set(*ends)) != 1:
                 return False
+        return self._is_readable()
+
+    def _is_readable(self) -> bool:
+        """Whether no damage is left: each log is read as a whole."""
+        if self.damaged is None:
+            return True
+        if self.now_us < self._reads_again_us:
+            return False
+        self._reads_again_us = self.now_us + READ_EVERY_US
+        for key in self.keys:
+            for broker in self.brokers.values():
+                gauges = self.looks.gauges(broker.id, key)
+                if gauges is None or gauges.log_start_offset == gauges.log_end_offset:
+                    continue
+                data = broker.read(key, gauges.log_start_offset, gauges.log_end_offset)
+                if data is None:
+                    return False
+                self.looks.histories[key].check_consumed(broker.id, gauges.log_start_offset, batches_of(data))
         return True

@@ -63,3 +63,11 @@ def test_what_proves_nothing_is_not_counted_as_passed() -> None:
 def test_a_listed_test_that_passes_is_told() -> None:
     outcome = judge("kcat", ["kcat: 9 passed, 0 failed, 0 skipped"], EXCUSED)
     assert outcome.unexpected_passes == ("acls",), "a flaky one may pass"
+
+
+def test_what_supposes_one_broker_is_excused_with_several_only() -> None:
+    text = '[kcat.of_one_broker]\nleader = "node 1 leads"'
+    lines = ["FAIL leader", "kcat: 9 passed, 1 failed, 0 skipped"]
+    assert not judge("kcat", lines, exceptions.load(text)["kcat"]).is_clean
+    outcome = judge("kcat", lines, exceptions.load(text, 3)["kcat"])
+    assert outcome.excused == {"leader": "with one broker only: node 1 leads"}

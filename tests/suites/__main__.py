@@ -125,7 +125,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--brokers", type=int, default=1)
     asked = parser.parse_args(arguments)
-    excused = exceptions.load(exceptions.FILE.read_text())
+    excused = exceptions.load(exceptions.FILE.read_text(), asked.brokers)
     outcomes = []
     with tempfile.TemporaryDirectory(prefix="klamm-suites-") as folder:
         for suite in suites(asked.folder, asked.names):

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 FILE: Final = Path(__file__).with_name("exceptions.toml")
 
@@ -33,21 +33,29 @@ class Excused:
     """The same of tests that pass all the same: their runner takes a refusal for what it looks for."""
     flaky: Mapping[str, str] = field(default_factory=dict)
     """Tests that fail now and then against Apache Kafka 4.3.1 as well, and how."""
+    of_one_broker: Mapping[str, str] = field(default_factory=dict)
+    """Tests that suppose one broker, and what they suppose; empty where there is one."""
 
     def reason(self, test: str) -> str | None:
         """Why the test may fail; None when it may not."""
         apis = self.needs.get(test) or self.vacuous.get(test)
         if apis:
             return "needs " + ", ".join(apis)
+        if test in self.of_one_broker:
+            return f"with one broker only: {self.of_one_broker[test]}"
         return f"on Apache Kafka too: {self.flaky[test]}" if test in self.flaky else None
 
 
-def load(text: str) -> dict[str, Excused]:
+def load(text: str, brokers: int = 1) -> dict[str, Excused]:
     """The exceptions by suite."""
-    return {
-        suite: Excused(_apis(tables, "needs"), _apis(tables, "vacuous"), tables.get("flaky_on_kafka", {}))
-        for suite, tables in tomllib.loads(text).items()
-    }
+
+    def excused(tables: Mapping[str, Mapping[str, Any]]) -> Excused:
+        of_one_broker = tables.get("of_one_broker", {}) if brokers > 1 else {}
+        return Excused(
+            _apis(tables, "needs"), _apis(tables, "vacuous"), tables.get("flaky_on_kafka", {}), of_one_broker
+        )
+
+    return {suite: excused(tables) for suite, tables in tomllib.loads(text).items()}
 
 
 def _apis(tables: Mapping[str, Mapping[str, list[str]]], name: str) -> dict[str, tuple[str, ...]]:

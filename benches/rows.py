@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from benches import rdkafka
-from benches.cells import Cell, codec, data, departures, lives, metadata, quorum, replicated, topics
+from benches.cells import Cell, codec, data, departures, lives, metadata, quorum, replicated, sessions, topics
 from benches.goals import CEILING, KAFKA, KLAMM, Goal, at_least, at_most, larger_of, times
 from benches.servers import CEILING_DURABLE, KLAMM_DURABLE
 
@@ -394,7 +394,7 @@ METADATA: Final[dict[int, dict[str, float]]] = {
         "apply one change after the other to topics among 100000, us": 5,
         "zone outage: apply 10000 changes in 6667 topics of 100000, ms": 2,
     },
-    22: {"high watermark, one update of one of two followers, ns": 50},
+    22: {"high watermark, one fetch of one of two followers, ns": 50},
 }
 # Twice the snapshot in twice the time; a change costs what it costs among half as many.
 METADATA_OF_TWO_MILLION: Final[dict[int, dict[str, float]]] = {
@@ -444,6 +444,23 @@ def _departures(quick: bool) -> Row:
     )
 
 
+def _sessions() -> Row:
+    return Row(
+        22,
+        "fetch session with one busy partition",
+        sessions.fetches(100, 10_000),
+        (KLAMM,),
+        tuple(
+            at_most(
+                f"{who}, 10,000 partitions, us",
+                times(1.25, KLAMM, figure=f"{who}, 100 partitions, us"),
+                "1.25 of that among 100",
+            )
+            for who in ("consumer", "follower")
+        ),
+    )
+
+
 def _idle_connections(quick: bool) -> Row:
     return Row(
         23,
@@ -479,6 +496,7 @@ def _alone(quick: bool) -> list[Row]:
         _metadata_of_two_million(14, "metadata image"),
         _departures(quick),
         _metadata(22, "replica"),
+        _sessions(),
         Row(
             19,
             "record codec of Python",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from benches import raft_library, rdkafka
-from benches.cells import Cell, codec, data, departures, lives, metadata, quorum, replicated, topics
+from benches.cells import Cell, codec, data, departures, lives, metadata, quorum, replicated, sessions, topics
 from benches.rows import METADATA, METADATA_OF_TWO_MILLION, rows
 from benches.servers import CEILING, KLAMM, KLAMM_DURABLE, Bench
 
@@ -48,6 +48,11 @@ CELLS: list[tuple[Cell, str, set[str]]] = [
         {f"{count} producers, {figure}" for count in (4, 50) for figure in ("GB/s", "M records/s", "CPU-s/GB")},
     ),
     (data.latency(1), KLAMM_DURABLE, {"p50 us", "p99 us", "p99.9 us"}),
+    (
+        sessions.fetches(2, 20),
+        KLAMM,
+        {f"{who}, {size} partitions, us" for who in ("consumer", "follower") for size in (2, 20)},
+    ),
     (data.through(MB), KLAMM_DURABLE, {"produce GB/s", "fetch GB/s", "resident MB"}),
     (topics.create_one(2, 10), KLAMM_DURABLE, {"p50 ms", "p50 at 10 topics ms"}),
     (topics.create_many(10, 10), KLAMM_DURABLE, {"10 topics, topics/s", "5 topics of 10, partitions/s"}),

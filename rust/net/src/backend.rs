@@ -6,13 +6,16 @@ use klamm_base::{ErrorCode, Uuid};
 use klamm_log::Origin;
 use klamm_metadata::MetadataImage;
 use klamm_replica::{
-    Appended, Awaits, FetchWaiter, Fetched, FoundOffset, OffsetQuery, PartitionFetch, Refused, Replicas,
+    Appended, Awaits, FetchWaiter, Fetched, FoundOffset, OffsetQuery, PartitionFetch, Refused, Replicas, SessionEntry,
 };
 
 /// The broker that the network serves.
 pub trait Backend: Send + Sync + 'static {
     /// The current committed image.
     fn image(&self) -> Arc<MetadataImage>;
+
+    /// The time at which a follower's fetch counts; monotonic.
+    fn now_ms(&self) -> i64;
 
     /// The partition on this node; opens it if necessary.
     fn partition(&self, topic: Uuid, index: i32) -> Result<Arc<dyn Partition>, ErrorCode>;
@@ -32,6 +35,9 @@ pub trait Partition: Send + Sync {
     /// Wakes `waiter` at the next change that is visible to a fetch that waits for `awaits`. The caller must read once more after this call.
     fn watch(&self, awaits: Awaits, waiter: Arc<FetchWaiter>);
 
+    /// Removes the entry of a session in which the partition was quiet.
+    fn end_quiet(&self, entry: &SessionEntry);
+
     fn find_offset(&self, query: &OffsetQuery) -> Result<FoundOffset, ErrorCode>;
 
     /// The largest known epoch up to `epoch` and its end offset; both -1 if there is none.
@@ -41,6 +47,10 @@ pub trait Partition: Send + Sync {
 impl Backend for Replicas {
     fn image(&self) -> Arc<MetadataImage> {
         Replicas::image(self)
+    }
+
+    fn now_ms(&self) -> i64 {
+        Replicas::now_ms(self)
     }
 
     fn partition(&self, topic: Uuid, index: i32) -> Result<Arc<dyn Partition>, ErrorCode> {
@@ -63,6 +73,10 @@ impl Partition for klamm_replica::Partition {
 
     fn watch(&self, awaits: Awaits, waiter: Arc<FetchWaiter>) {
         klamm_replica::Partition::watch(self, awaits, waiter);
+    }
+
+    fn end_quiet(&self, entry: &SessionEntry) {
+        klamm_replica::Partition::end_quiet(self, entry);
     }
 
     fn find_offset(&self, query: &OffsetQuery) -> Result<FoundOffset, ErrorCode> {

@@ -10,7 +10,8 @@ use klamm_wire::fetch::{FetchRequest, TOPIC_ID_VERSION};
 use klamm_wire::topic::TopicRef;
 use parking_lot::Mutex;
 
-use super::fetch_read::PartitionResult;
+use super::backend::Backend;
+use super::fetch_read::{PartitionResult, ReadBy};
 use super::session::{Session, SessionPartitions, TopicKey, Wanted, next_epoch};
 use super::sessions::Sessions;
 
@@ -52,6 +53,7 @@ impl Context {
         request: &FetchRequest<'_>,
         version: i16,
         now: Instant,
+        backend: &dyn Backend,
     ) -> Result<Self, ErrorCode> {
         let uses_topic_ids = version >= TOPIC_ID_VERSION;
         if matches!(request.session_epoch, INITIAL_EPOCH | FINAL_EPOCH) {
@@ -67,9 +69,11 @@ impl Context {
         session.check(request.session_epoch, uses_topic_ids)?;
         change(&mut session.partitions, request);
         if session.partitions.is_empty() {
+            drop(session);
             sessions.remove(request.session_id);
             return Ok(Self::Sessionless(each_once(wanted(request).collect())));
         }
+        session.begin_fetch(ReadBy::of(request, version), &backend.image(), backend.now_ms());
         sessions.touch(now, request.session_id, session.partitions.len());
         session.epoch = next_epoch(session.epoch);
         let epoch = session.epoch;
@@ -108,7 +112,7 @@ impl Context {
                     return (ErrorCode::INVALID_FETCH_SESSION_EPOCH, session.id);
                 }
                 for partition in results {
-                    session.partitions.record(partition.turn, &partition.result);
+                    session.partitions.record(partition.number, &partition.result);
                 }
                 (ErrorCode::NONE, session.id)
             }

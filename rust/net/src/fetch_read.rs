@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use klamm_base::{ErrorCode, Uuid};
 use klamm_log::FileSlice;
-use klamm_replica::{Awaits, CONSUMER, Fetched, PartitionFetch};
+use klamm_replica::{Awaits, CONSUMER, Fetched, PartitionFetch, Quiet, SessionEntry};
 use klamm_wire::fetch::{FetchRequest, FetchResult};
 
 use super::backend::Partition;
@@ -12,15 +12,21 @@ use super::core::Core;
 use super::pipeline::{Topics, id_with_partition};
 use super::session::{TopicKey, Wanted};
 
+/// Who fetches, and what it may read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadBy {
+    read_committed: bool,
+    pub replica_id: i32,
+    replica_epoch: i64,
+    client_rack: Option<Box<str>>,
+}
+
 /// The limits and the minimum of a fetch.
 #[derive(Clone, Debug)]
 pub struct Limits {
     max_bytes: usize,
     min_bytes: usize,
-    read_committed: bool,
-    replica_id: i32,
-    replica_epoch: i64,
-    client_rack: Option<Box<str>>,
+    pub by: ReadBy,
 }
 
 /// From this version on a consumer names its rack, and may read from followers (KIP-392).
@@ -33,6 +39,19 @@ impl Limits {
         Self {
             max_bytes: at_least_0(max_bytes),
             min_bytes: at_least_0(request.min_bytes.min(max_bytes)),
+            by: ReadBy::of(request, version),
+        }
+    }
+
+    /// What a fetch that finds too little waits for.
+    pub fn awaits(&self) -> Awaits {
+        if self.by.replica_id == CONSUMER { Awaits::HighWatermark } else { Awaits::LogEnd }
+    }
+}
+
+impl ReadBy {
+    pub fn of(request: &FetchRequest<'_>, version: i16) -> Self {
+        Self {
             read_committed: request.isolation_level == 1 && !request.is_from_follower(),
             replica_id: request.replica_id,
             replica_epoch: request.replica_epoch,
@@ -40,13 +59,8 @@ impl Limits {
         }
     }
 
-    pub fn is_from_follower(&self) -> bool {
+    pub fn is_follower(&self) -> bool {
         self.replica_id >= 0
-    }
-
-    /// What a fetch that finds too little waits for.
-    pub fn awaits(&self) -> Awaits {
-        if self.replica_id == CONSUMER { Awaits::HighWatermark } else { Awaits::LogEnd }
     }
 }
 
@@ -59,12 +73,16 @@ pub struct Sent {
 
 impl Sent {
     pub const NOTHING: Self = Self { high_watermark: -1, log_start_offset: -1 };
+
+    fn quiet(self, entry: &SessionEntry) -> Quiet<'_> {
+        Quiet { entry, high_watermark: self.high_watermark, log_start_offset: self.log_start_offset }
+    }
 }
 
 /// One partition's part of the response.
 pub struct PartitionResult {
-    /// The partition's turn in its session.
-    pub turn: u64,
+    /// The partition's number in its session.
+    pub number: u64,
     pub topic: TopicKey,
     pub index: i32,
     pub result: FetchResult,
@@ -76,25 +94,41 @@ pub struct Gathered {
     pub results: Vec<PartitionResult>,
     /// Partitions that may return more later.
     pub partitions: Vec<Arc<dyn Partition>>,
+    /// The number of quiet partitions, which may return more after they have changed.
+    pub quiet: usize,
     bytes: usize,
     bytes_left: usize,
     /// Whether the response must be sent without waiting.
-    is_urgent: bool,
+    pub is_urgent: bool,
     is_first_look: bool,
 }
 
 impl Gathered {
     pub fn new(limits: &Limits, is_first_look: bool) -> Self {
         let bytes_left = limits.max_bytes;
-        Self { results: Vec::new(), partitions: Vec::new(), bytes: 0, bytes_left, is_urgent: false, is_first_look }
+        Self {
+            results: Vec::new(),
+            partitions: Vec::new(),
+            quiet: 0,
+            bytes: 0,
+            bytes_left,
+            is_urgent: false,
+            is_first_look,
+        }
+    }
+
+    /// The number of partitions that may return more later.
+    pub fn readable(&self) -> usize {
+        self.partitions.len() + self.quiet
     }
 
     /// Whether the fetch has enough data, or waiting would not help.
     pub fn is_enough(&self, limits: &Limits) -> bool {
-        self.is_urgent || self.partitions.is_empty() || self.bytes >= limits.min_bytes
+        self.is_urgent || self.readable() == 0 || self.bytes >= limits.min_bytes
     }
 
-    /// Reads one partition. The caller sets its turn in the session, whose last response said `sent`.
+    /// Reads one partition, of whose session the last response said `sent`. Returns also where it is quiet from now on, if it is
+    /// and has an `entry`.
     pub fn read(
         &mut self,
         core: &Core,
@@ -102,20 +136,27 @@ impl Gathered {
         wanted: &Wanted,
         limits: &Limits,
         sent: Sent,
-    ) -> PartitionResult {
-        let index = wanted.partition.index;
+        entry: Option<&SessionEntry>,
+    ) -> (PartitionResult, Option<Arc<dyn Partition>>) {
+        let (index, number) = (wanted.partition.index, entry.map_or(0, |entry| entry.change.0));
+        let mut quiet_on = None;
         let (result, records) = match find(topics, wanted) {
             Err(code) => (FetchResult::refused(code), None),
             Ok(topic) => {
                 let fetched = match core.backend.partition(topic, index) {
                     Ok(partition) => {
-                        let fetched = partition.fetch(&self.request(wanted, limits));
+                        let quiet = entry.map(|entry| sent.quiet(entry));
+                        let fetched = partition.fetch(&PartitionFetch { quiet, ..self.request(wanted, limits) });
                         // A follower receives a higher high watermark (KIP-1166) and a higher log start at once.
                         let known = wanted.partition.high_watermark.max(sent.high_watermark);
                         let known_start = wanted.partition.log_start_offset.max(sent.log_start_offset);
                         let is_news = fetched.high_watermark > known || fetched.log_start_offset > known_start;
-                        self.is_urgent |= limits.is_from_follower() && is_news;
-                        self.partitions.push(partition);
+                        self.is_urgent |= limits.by.is_follower() && is_news;
+                        if fetched.is_quiet {
+                            quiet_on = Some(partition);
+                        } else {
+                            self.partitions.push(partition);
+                        }
                         fetched
                     }
                     Err(code) => Fetched::error(code),
@@ -123,7 +164,7 @@ impl Gathered {
                 self.take(fetched)
             }
         };
-        PartitionResult { turn: 0, topic: wanted.topic.clone(), index, result, records }
+        (PartitionResult { number, topic: wanted.topic.clone(), index, result, records }, quiet_on)
     }
 
     fn request<'l>(&self, wanted: &Wanted, limits: &'l Limits) -> PartitionFetch<'l> {
@@ -133,13 +174,14 @@ impl Gathered {
             max_bytes: max_bytes.min(self.bytes_left),
             current_leader_epoch: wanted.partition.current_leader_epoch,
             last_fetched_epoch: wanted.partition.last_fetched_epoch,
-            read_committed: limits.read_committed,
-            replica_id: limits.replica_id,
-            client_rack: limits.client_rack.as_deref(),
-            replica_epoch: limits.replica_epoch,
+            read_committed: limits.by.read_committed,
+            replica_id: limits.by.replica_id,
+            client_rack: limits.by.client_rack.as_deref(),
+            replica_epoch: limits.by.replica_epoch,
             log_start_offset: wanted.partition.log_start_offset,
             is_first_look: self.is_first_look,
             at_least_one: self.bytes == 0,
+            quiet: None,
         }
     }
 

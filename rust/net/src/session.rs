@@ -1,13 +1,21 @@
 //! One fetch session (KIP-227): the partitions that a client fetches, with their last request and their last
 //! response.
+//!
+//! A fetch visits the partitions that are due; the others are quiet, and become due when they change. A quiet partition has the
+//! session's entry, and none that is due has it. So a fetch costs in proportion to what changed.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
+use imbl::OrdMap;
 use klamm_base::{ErrorCode, Uuid};
+use klamm_metadata::MetadataImage;
+use klamm_metadata::cluster::BrokerRegistration;
+use klamm_replica::{Change, FetchWaiter, SessionEntry, SessionNews};
 use klamm_wire::fetch::{FetchPartition, FetchResult};
 
-use crate::fetch_read::Sent;
+use crate::backend::Partition;
+use crate::fetch_read::{ReadBy, Sent};
 
 /// A topic by name or by id; all topics of a session use the same kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -24,21 +32,31 @@ pub struct Wanted {
 }
 
 /// The session's state of a partition.
-#[derive(Clone, Debug)]
 pub struct Cached {
     pub wanted: Wanted,
     /// The high watermark in the last response; -1: include the partition in the next response in any case.
     high_watermark: i64,
     log_start_offset: i64,
+    /// Its place in the order of visits.
+    turn: u64,
+    /// The number of its visits, so that a change that an earlier entry noticed is known as such.
+    visits: u64,
+    /// Where the session's entry is while the partition is quiet.
+    quiet_on: Option<Weak<dyn Partition>>,
 }
 
 /// The partitions of a session. Those that had data move to the end, so that none is starved by others.
 #[derive(Default)]
 pub struct SessionPartitions {
-    /// By turn; a turn is never reused.
-    by_turn: BTreeMap<u64, Cached>,
-    turns: HashMap<(TopicKey, i32), u64>,
-    next_turn: u64,
+    by_number: HashMap<u64, Cached>,
+    numbers: HashMap<(TopicKey, i32), u64>,
+    /// Numbers of the partitions that are not quiet, by turn.
+    due: BTreeMap<u64, u64>,
+    /// The last number or turn that was given out; none is reused.
+    last: u64,
+    news: Arc<SessionNews>,
+    /// Empty between uses; it keeps its memory.
+    changed: Vec<Change>,
 }
 
 /// First epoch of a session, which the response that creates it contains.
@@ -50,11 +68,34 @@ pub struct Session {
     /// The epoch that the next request must have.
     pub epoch: i32,
     pub partitions: SessionPartitions,
+    /// What the last fetch depended on besides its partitions.
+    by: Option<ReadBy>,
+    brokers: OrdMap<i32, Arc<BrokerRegistration>>,
 }
 
 impl Session {
     pub fn new(id: i32, uses_topic_ids: bool, partitions: SessionPartitions) -> Self {
-        Self { id, uses_topic_ids, epoch: FIRST_EPOCH, partitions }
+        Self { id, uses_topic_ids, epoch: FIRST_EPOCH, partitions, by: None, brokers: OrdMap::new() }
+    }
+
+    /// A fetch begins, after its changes of the partitions. A follower's counts for all quiet partitions.
+    pub fn begin_fetch(&mut self, by: ReadBy, image: &MetadataImage, now_ms: i64) {
+        self.see_brokers(image);
+        if self.by.as_ref() != Some(&by) {
+            self.partitions.visit_all();
+        }
+        if by.is_follower() {
+            self.partitions.news.on_fetch(now_ms);
+        }
+        self.by = Some(by);
+    }
+
+    /// Every answer may depend on the brokers: on the epoch of the follower, and on who is alive in the consumer's rack.
+    pub fn see_brokers(&mut self, image: &MetadataImage) {
+        if !self.brokers.ptr_eq(image.brokers()) {
+            self.partitions.visit_all();
+            self.brokers = image.brokers().clone();
+        }
     }
 
     /// Whether a request may use this session.
@@ -78,64 +119,131 @@ impl SessionPartitions {
     /// Adds a partition, or changes its parameters; then it keeps its turn.
     pub fn want(&mut self, wanted: Wanted) {
         let key = (wanted.topic.clone(), wanted.partition.index);
-        match self.turns.get(&key) {
-            Some(turn) => {
-                let cached = self.by_turn.get_mut(turn).expect("every turn is of a partition");
-                cached.wanted.partition = wanted.partition;
-            }
-            None => {
-                let turn = self.take_turn();
-                self.turns.insert(key, turn);
-                self.by_turn.insert(turn, Cached { wanted, high_watermark: -1, log_start_offset: -1 });
-            }
+        if let Some(&number) = self.numbers.get(&key) {
+            self.end_quiet(number);
+            self.cached(number).wanted.partition = wanted.partition;
+            return;
         }
+        let number = self.next();
+        self.numbers.insert(key, number);
+        let cached =
+            Cached { wanted, high_watermark: -1, log_start_offset: -1, turn: number, visits: 0, quiet_on: None };
+        self.by_number.insert(number, cached);
+        self.due.insert(number, number);
+        self.news.reserve(self.by_number.len());
     }
 
     /// Adds a partition whose `result` is in the response that opens the session.
     pub fn want_sent(&mut self, wanted: Wanted, result: &FetchResult) {
         let key = (wanted.topic.clone(), wanted.partition.index);
         self.want(wanted);
-        if let Some(cached) = self.turns.get(&key).and_then(|turn| self.by_turn.get_mut(turn)) {
-            cached.record(result);
-        }
+        let number = self.numbers[&key];
+        self.cached(number).record(result);
     }
 
     pub fn forget(&mut self, topic: &TopicKey, index: i32) {
-        if let Some(turn) = self.turns.remove(&(topic.clone(), index)) {
-            self.by_turn.remove(&turn);
+        if let Some(number) = self.numbers.remove(&(topic.clone(), index)) {
+            self.end_quiet(number);
+            if let Some(cached) = self.by_number.remove(&number) {
+                self.due.remove(&cached.turn);
+            }
         }
     }
 
     pub fn len(&self) -> usize {
-        self.by_turn.len()
+        self.by_number.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.by_turn.is_empty()
+        self.by_number.is_empty()
     }
 
-    /// Turn and state of each partition, in reading order.
-    pub fn iter(&self) -> impl Iterator<Item = (u64, &Cached)> {
-        self.by_turn.iter().map(|(turn, cached)| (*turn, cached))
+    /// The number of quiet partitions.
+    pub fn quiet_len(&self) -> usize {
+        self.by_number.len() - self.due.len()
+    }
+
+    /// The numbers of the partitions to visit, in order.
+    pub fn due(&mut self) -> Vec<u64> {
+        let mut changed = std::mem::take(&mut self.changed);
+        self.news.take(&mut changed);
+        for (number, visit) in changed.drain(..) {
+            if let Some(cached) = self.by_number.get_mut(&number)
+                && cached.visits == visit
+                && cached.quiet_on.take().is_some()
+            {
+                self.due.insert(cached.turn, number);
+            }
+        }
+        self.changed = changed;
+        self.due.values().copied().collect()
+    }
+
+    /// A partition that is visited, and the session's entry for it in case that it is quiet.
+    pub fn visit(&mut self, number: u64) -> (&Cached, SessionEntry) {
+        let news = self.news.clone();
+        let cached = self.cached(number);
+        cached.visits += 1;
+        let change = (number, cached.visits);
+        (cached, SessionEntry { news, change })
+    }
+
+    /// The visit found that the partition is quiet: it has the session's entry.
+    pub fn become_quiet(&mut self, number: u64, on: &Arc<dyn Partition>) {
+        let cached = self.cached(number);
+        cached.quiet_on = Some(Arc::downgrade(on));
+        let turn = cached.turn;
+        self.due.remove(&turn);
+    }
+
+    /// Wakes `waiter` when a quiet partition changes.
+    pub fn wake_at_change(&self, waiter: &Arc<FetchWaiter>) {
+        self.news.wake_at_change(waiter);
     }
 
     /// Records the partition's result in the response.
-    pub fn record(&mut self, turn: u64, result: &FetchResult) {
-        let Some(cached) = self.by_turn.get_mut(&turn) else { return };
+    pub fn record(&mut self, number: u64, result: &FetchResult) {
+        let Some(cached) = self.by_number.get_mut(&number) else { return };
         cached.record(result);
-        if result.records_len > 0
-            && let Some(cached) = self.by_turn.remove(&turn)
-        {
-            let key = (cached.wanted.topic.clone(), cached.wanted.partition.index);
-            let last = self.take_turn();
-            self.turns.insert(key, last);
-            self.by_turn.insert(last, cached);
+        if result.records_len > 0 {
+            self.last += 1;
+            self.due.remove(&std::mem::replace(&mut cached.turn, self.last));
+            self.due.insert(self.last, number);
         }
     }
 
-    fn take_turn(&mut self) -> u64 {
-        self.next_turn += 1;
-        self.next_turn
+    /// Makes all partitions due.
+    fn visit_all(&mut self) {
+        let quiet = self.by_number.iter().filter(|(_, cached)| cached.quiet_on.is_some());
+        let quiet: Vec<u64> = quiet.map(|(number, _)| *number).collect();
+        quiet.into_iter().for_each(|number| self.end_quiet(number));
+    }
+
+    /// Makes a partition due, and takes the session's entry from it.
+    fn end_quiet(&mut self, number: u64) {
+        let news = self.news.clone();
+        let cached = self.cached(number);
+        let Some(on) = cached.quiet_on.take() else { return };
+        let (turn, change) = (cached.turn, (number, cached.visits));
+        if let Some(partition) = on.upgrade() {
+            partition.end_quiet(&SessionEntry { news, change });
+        }
+        self.due.insert(turn, number);
+    }
+
+    fn cached(&mut self, number: u64) -> &mut Cached {
+        self.by_number.get_mut(&number).expect("each number is of a partition")
+    }
+
+    fn next(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+}
+
+impl Drop for SessionPartitions {
+    fn drop(&mut self) {
+        self.visit_all();
     }
 }
 
@@ -184,9 +292,10 @@ mod tests {
         FetchResult { high_watermark, log_start_offset: 0, records_len, error, ..FetchResult::refused(error) }
     }
 
-    fn order(partitions: &SessionPartitions) -> Vec<(i32, i64)> {
-        let key = |(_, cached): (u64, &Cached)| (cached.wanted.partition.index, cached.wanted.partition.fetch_offset);
-        partitions.iter().map(key).collect()
+    fn order(partitions: &mut SessionPartitions) -> Vec<(i32, i64)> {
+        let due = partitions.due().into_iter();
+        let wanted = due.map(|number| partitions.by_number[&number].wanted.partition);
+        wanted.map(|partition| (partition.index, partition.fetch_offset)).collect()
     }
 
     #[test]
@@ -195,13 +304,13 @@ mod tests {
         for index in 0..3 {
             partitions.want(wanted("t", index, 0));
         }
-        let first = partitions.iter().next().expect("three").0;
+        let first = partitions.due()[0];
         partitions.record(first, &result(5, 10, ErrorCode::NONE));
-        assert_eq!(order(&partitions), [(1, 0), (2, 0), (0, 0)]);
+        assert_eq!(order(&mut partitions), [(1, 0), (2, 0), (0, 0)]);
         partitions.want(wanted("t", 1, 7));
         partitions.forget(&TopicKey::Name("t".into()), 2);
         partitions.forget(&TopicKey::Name("other".into()), 0);
-        assert_eq!(order(&partitions), [(1, 7), (0, 0)]);
+        assert_eq!(order(&mut partitions), [(1, 7), (0, 0)]);
     }
 
     #[test]
@@ -209,9 +318,9 @@ mod tests {
         let mut partitions = SessionPartitions::default();
         partitions.want(wanted("t", 0, 0));
         let mut step = |result: FetchResult, expected: bool| {
-            let (turn, cached) = partitions.iter().next().expect("one");
-            assert_eq!(cached.must_send(&result), expected, "{result:?}");
-            partitions.record(turn, &result);
+            let number = partitions.due()[0];
+            assert_eq!(partitions.visit(number).0.must_send(&result), expected, "{result:?}");
+            partitions.record(number, &result);
         };
         step(result(5, 0, ErrorCode::NONE), true);
         step(result(5, 0, ErrorCode::NONE), false);

@@ -49,21 +49,29 @@ impl Sessions {
     }
 
     pub fn remove(&self, id: i32) -> bool {
-        self.inner.lock().remove(id)
+        // Its partitions are told without this lock.
+        let removed = self.inner.lock().remove(id);
+        removed.is_some()
     }
 
     /// Opens a session; 0 if there is no room for it.
     pub fn create(&self, now: Instant, privileged: bool, uses_topic_ids: bool, partitions: SessionPartitions) -> i32 {
         let mut inner = self.inner.lock();
         let worth = (privileged, partitions.len());
-        if inner.sessions.len() >= self.slots && !inner.evict_for(now, worth) {
-            return 0;
+        let mut evicted = None;
+        if inner.sessions.len() >= self.slots {
+            evicted = inner.evict_for(now, worth);
+            if evicted.is_none() {
+                return 0;
+            }
         }
         let id = inner.draw_id();
         let partition_count = partitions.len();
         let session = Arc::new(Mutex::new(Session::new(id, uses_topic_ids, partitions)));
         inner.sessions.insert(id, Entry { session, privileged, partition_count, created: now, used: now });
         inner.by_use.insert((now, id));
+        drop(inner);
+        drop(evicted);
         id
     }
 
@@ -79,21 +87,22 @@ impl Sessions {
 }
 
 impl Inner {
-    fn remove(&mut self, id: i32) -> bool {
-        let Some(entry) = self.sessions.remove(&id) else { return false };
-        self.by_use.remove(&(entry.used, id))
+    fn remove(&mut self, id: i32) -> Option<Entry> {
+        let entry = self.sessions.remove(&id)?;
+        self.by_use.remove(&(entry.used, id));
+        Some(entry)
     }
 
-    /// Makes room for a session with this priority; `false` if no other has a lower one.
-    fn evict_for(&mut self, now: Instant, worth: Worth) -> bool {
-        let Some(&(used, oldest)) = self.by_use.first() else { return false };
+    /// Makes room for a session with this priority; `None` if no other has a lower one.
+    fn evict_for(&mut self, now: Instant, worth: Worth) -> Option<Entry> {
+        let &(used, oldest) = self.by_use.first()?;
         if now.duration_since(used) > EVICTION_AGE {
             return self.remove(oldest);
         }
         let least = self.sessions.iter().filter(|(_, entry)| entry.is_evictable(now, worth.0));
         match least.map(|(id, entry)| (entry.worth(), *id)).min() {
             Some((least, id)) if least < worth => self.remove(id),
-            _ => false,
+            _ => None,
         }
     }
 
@@ -123,10 +132,13 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use klamm_base::Uuid;
+    use klamm_replica::{CONSUMER, PartitionFetch, Quiet};
     use klamm_wire::fetch::FetchPartition;
 
     use super::*;
+    use crate::backend::Backend;
     use crate::session::{TopicKey, Wanted};
+    use crate::testing::{FakeBackend, NAMED};
 
     fn partitions(count: usize) -> SessionPartitions {
         let mut partitions = SessionPartitions::default();
@@ -173,6 +185,68 @@ mod tests {
             assert_eq!(other != 0, makes_room, "{age} {idle} {holder:?} {comer:?}");
             assert_eq!(sessions.get(id).is_none(), makes_room);
         }
+    }
+
+    /// A session's partition that is quiet, and how many entries it has for it.
+    fn quiet(backend: &FakeBackend) -> SessionPartitions {
+        let mut partitions = partitions(1);
+        let on = backend.partition(NAMED, 0).expect("a leader");
+        let number = partitions.due()[0];
+        let (_, entry) = partitions.visit(number);
+        let quiet = Some(Quiet { entry: &entry, high_watermark: 0, log_start_offset: 0 });
+        let request = PartitionFetch {
+            fetch_offset: 0,
+            max_bytes: 1,
+            current_leader_epoch: -1,
+            last_fetched_epoch: -1,
+            read_committed: false,
+            replica_id: CONSUMER,
+            client_rack: None,
+            replica_epoch: -1,
+            log_start_offset: -1,
+            is_first_look: true,
+            at_least_one: true,
+            quiet,
+        };
+        assert!(on.fetch(&request).is_quiet);
+        partitions.become_quiet(number, &on);
+        assert_eq!((partitions.due(), backend.at(NAMED, 0).quiet_count()), (vec![], 1));
+        partitions
+    }
+
+    #[test]
+    fn quiet_partitions_lose_their_entries_with_the_session() {
+        let (backend, now) = (FakeBackend::new(), Instant::now());
+        let ends: [fn(&Sessions, i32); 3] = [
+            |sessions, id| assert!(sessions.remove(id)),
+            // A follower's session replaces a consumer's.
+            |sessions, _| assert!(sessions.create(Instant::now(), true, true, partitions(1)) > 0),
+            |sessions, id| {
+                let session = sessions.get(id).expect("open");
+                session.lock().partitions.forget(&TopicKey::Id(Uuid::ZERO), 0);
+            },
+        ];
+        for (at, end) in ends.into_iter().enumerate() {
+            let sessions = Sessions::new(1);
+            let id = sessions.create(now, false, true, quiet(&backend));
+            end(&sessions, id);
+            assert_eq!(backend.at(NAMED, 0).quiet_count(), 0, "{at}");
+        }
+        let sessions = Sessions::new(1);
+        sessions.create(now, false, true, quiet(&backend));
+        drop(sessions);
+        assert_eq!(backend.at(NAMED, 0).quiet_count(), 0);
+    }
+
+    #[test]
+    fn a_change_that_an_earlier_entry_noticed_is_none() {
+        let backend = FakeBackend::new();
+        let mut partitions = quiet(&backend);
+        let only = 1;
+        let (_, stale) = partitions.visit(only);
+        partitions.visit(only);
+        stale.notify();
+        assert!(partitions.due().is_empty());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 
 use super::core::Waiter;
+use super::session_news::{SessionEntry, SessionNews};
 
 /// Shared between one waiting fetch and the partitions that may satisfy it.
 #[derive(Debug)]
@@ -37,8 +38,35 @@ impl FetchWaiter {
     }
 }
 
-impl Waiter for Arc<FetchWaiter> {
+/// What a partition notifies of a change.
+#[derive(Debug)]
+pub(super) enum Watcher {
+    /// A fetch that waits.
+    Fetch(Arc<FetchWaiter>),
+    /// The session of which the partition is a quiet one.
+    Session(SessionEntry),
+}
+
+impl Watcher {
+    pub(super) fn notify(self) {
+        match self {
+            Self::Fetch(waiter) => waiter.wake(),
+            Self::Session(entry) => entry.notify(),
+        }
+    }
+
+    pub(super) fn is_of(&self, entry: &SessionEntry) -> bool {
+        matches!(self, Self::Session(own) if own == entry)
+    }
+}
+
+impl Waiter for Watcher {
+    type Session = Arc<SessionNews>;
+
     fn has_ended(&self) -> bool {
-        FetchWaiter::has_ended(self)
+        match self {
+            Self::Fetch(waiter) => waiter.has_ended(),
+            Self::Session(_) => false,
+        }
     }
 }

@@ -12,8 +12,8 @@ use klamm_log::{AppendError, Log, LogOwner};
 use klamm_records::header::Header;
 
 use super::core::Rule;
-use super::fetch_waiter::FetchWaiter;
-use super::partition::{Partition, PartitionId, State};
+use super::fetch_waiter::{FetchWaiter, Watcher};
+use super::partition::{Effects, Partition, PartitionId, State};
 
 /// The leader that a replica follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +127,7 @@ impl Planned<'_> {
     }
 
     fn carry_out(&self, now_ms: i64) -> Result<Position, ErrorCode> {
-        self.partition.follow(self.leader_epoch, |state| {
+        self.partition.follow(self.leader_epoch, |state, effects| {
             match self.truncation {
                 Truncation::To(offset) => drop(state.log.truncate_to(offset, now_ms)?),
                 Truncation::StartAt(offset) => state.log.truncate_fully_and_start_at(offset, now_ms)?,
@@ -135,7 +135,7 @@ impl Planned<'_> {
             state.note_truncation(self.first_removed());
             let offsets = state.offsets(self.partition.durability);
             if self.partition.brokers.keeps(Rule::HighWatermarkInLog) {
-                state.core.on_truncated(&offsets);
+                state.core.on_truncated(&offsets, effects);
             }
             Ok(())
         })
@@ -172,19 +172,22 @@ impl Partition {
         if self.brokers.keeps(Rule::BeginInsideBatch) {
             self.truncate(leader_epoch, now_ms, |state| begin_inside(&state.log, fetched.records))?;
         }
-        let mut effects = self.effects();
-        let position = self.follow(leader_epoch, |state| {
+        let position = self.follow(leader_epoch, |state, effects| {
             append(&mut state.log, fetched.records, leader_epoch, now_ms)?;
             self.counters().replication_bytes_in.add(fetched.records.len() as u64);
             if self.is_throttled_follower() {
                 self.throttles().follower.count(self.brokers.now_ms(), fetched.records.len());
             }
             let offsets = state.offsets(self.durability);
-            state.core.on_leader_high_watermark(fetched.high_watermark, &offsets, &mut effects);
-            state.log.advance_log_start(fetched.log_start_offset.min(state.core.high_watermark()));
+            state.core.on_leader_high_watermark(fetched.high_watermark, &offsets, effects);
+            if !fetched.records.is_empty() {
+                state.core.on_fetched(effects);
+            }
+            if state.log.advance_log_start(fetched.log_start_offset.min(state.core.high_watermark())) {
+                state.core.on_log_start(effects);
+            }
             Ok(())
         });
-        self.carry_out(effects);
         self.mark_dirty_unless_flushed(&position);
         position
     }
@@ -234,7 +237,7 @@ impl Partition {
         plan: impl FnOnce(&State) -> Option<Truncation>,
     ) -> Result<(Position, Option<Truncation>), ErrorCode> {
         let mut planned = None;
-        let position = self.follow(leader_epoch, |state| {
+        let position = self.follow(leader_epoch, |state, _| {
             planned = plan(state);
             Ok(())
         })?;
@@ -244,7 +247,7 @@ impl Partition {
     /// Wakes `waiter` at the next flush, or when the replica stops. The caller looks once more after this, because earlier flushes
     /// are not notified.
     pub fn watch_flush(&self, waiter: Arc<FetchWaiter>) {
-        self.state.lock().flush_waiters.push(waiter);
+        self.state.lock().flush_waiters.push(Watcher::Fetch(waiter));
     }
 
     /// Whether all of this replica's log is flushed as far as the leader requires; true if it follows no leader any more.
@@ -257,14 +260,15 @@ impl Partition {
     fn follow(
         &self,
         leader_epoch: i32,
-        change: impl FnOnce(&mut State) -> Result<(), AppendError>,
+        change: impl FnOnce(&mut State, &mut Effects) -> Result<(), AppendError>,
     ) -> Result<Position, ErrorCode> {
+        let mut effects = self.effects();
         let mut state = self.state.lock();
         let is_of_epoch = state.core.leader_epoch() == leader_epoch || !self.brokers.keeps(Rule::FollowEpoch);
         if state.core.following().is_none() || !is_of_epoch {
             return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER);
         }
-        let changed = change(&mut state);
+        let changed = change(&mut state, &mut effects);
         let position = Position {
             fetch_offset: state.log.log_end_offset(),
             last_fetched_epoch: state.log.latest_epoch().unwrap_or(-1),
@@ -273,6 +277,7 @@ impl Partition {
             is_flushed: state.is_flushed(self.durability),
         };
         drop(state);
+        self.carry_out(effects);
         changed.map(|()| position).map_err(|error| {
             if let AppendError::Log(error) = &error {
                 self.report(error);

@@ -135,6 +135,7 @@ impl Pair {
             log_start_offset: position.log_start_offset,
             is_first_look: true,
             at_least_one: true,
+            quiet: None,
         })
     }
 
@@ -340,6 +341,7 @@ fn fetches_of_others_than_replicas_of_a_stale_broker_and_beyond_the_log_are_refu
             log_start_offset: 0,
             is_first_look: true,
             at_least_one: true,
+            quiet: None,
         });
         fetched.error
     };
@@ -405,6 +407,7 @@ fn consume(partition: &Partition, client_rack: Option<&str>, fetch_offset: i64) 
         log_start_offset: -1,
         is_first_look: true,
         at_least_one: true,
+        quiet: None,
     })
 }
 

@@ -89,6 +89,7 @@ impl Broker {
             client_rack: None,
             is_first_look: true,
             at_least_one: true,
+            quiet: None,
         });
         assert_eq!(fetched.error, ErrorCode::NONE);
         assert!(partition.pending_isr().is_some());

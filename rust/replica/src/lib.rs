@@ -31,6 +31,7 @@ mod replicas;
 #[cfg(test)]
 mod replicas_tests;
 mod results;
+mod session_news;
 mod sizes;
 mod throttles;
 
@@ -50,6 +51,7 @@ pub use reading::{
 };
 pub use replicas::{Published, Replicas, ReplicasOptions};
 pub use results::{
-    Appended, CONSUMER, DEBUGGING, Fetched, FoundOffset, OffsetQuery, PartitionFetch, Refused, Standing,
+    Appended, CONSUMER, DEBUGGING, Fetched, FoundOffset, OffsetQuery, PartitionFetch, Quiet, Refused, Standing,
 };
+pub use session_news::{Change, SessionEntry, SessionNews};
 pub use sizes::Size;

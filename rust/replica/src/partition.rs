@@ -19,17 +19,18 @@ use parking_lot::Mutex;
 use super::changes::Changes;
 use super::config::PartitionConfig;
 use super::core::{self, Assignment, Awaits, IsrAnswer, IsrProposal, LogOffsets, PartitionCore, RoleChange, Rule};
-use super::fetch_waiter::FetchWaiter;
+use super::fetch_waiter::{FetchWaiter, Watcher};
 use super::image_brokers::ImageBrokers;
 use super::metrics::ReplicaCounters;
 use super::moving::Move;
 use super::results::{Appended, Refused, Standing};
+use super::session_news::SessionEntry;
 use super::throttles::Throttles;
 
 /// Called once with the result of an append, without the partition's lock.
 pub type OnAck = Box<dyn FnOnce(ErrorCode) + Send>;
 
-pub(super) type Effects = core::Effects<OnAck, Arc<FetchWaiter>>;
+pub(super) type Effects = core::Effects<OnAck, Watcher>;
 
 /// What an acknowledgement with acks=all guarantees (`klamm.flush.before.ack`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,9 +68,9 @@ pub struct Place {
 
 pub(super) struct State {
     pub(super) log: Log,
-    pub(super) core: PartitionCore<OnAck, Arc<FetchWaiter>>,
+    pub(super) core: PartitionCore<OnAck, Watcher>,
     /// Woken by the next flush.
-    pub(super) flush_waiters: Vec<Arc<FetchWaiter>>,
+    pub(super) flush_waiters: Vec<Watcher>,
     pub(super) moving: Option<Box<Move>>,
     /// No flush begins: the log is about to be replaced.
     pub(super) holds_flushes: bool,
@@ -85,15 +86,15 @@ thread_local! {
 
 impl State {
     /// The log, if this broker leads; otherwise the error to return.
-    pub(super) fn leading(&mut self) -> Result<(&mut Log, &PartitionCore<OnAck, Arc<FetchWaiter>>), ErrorCode> {
+    pub(super) fn leading(&mut self) -> Result<(&mut Log, &mut PartitionCore<OnAck, Watcher>), ErrorCode> {
         self.core.check_leader()?;
-        Ok((&mut self.log, &self.core))
+        Ok((&mut self.log, &mut self.core))
     }
 
     /// The log, of a leader or a follower; otherwise the error to return.
-    pub(super) fn serving(&mut self) -> Result<(&mut Log, &PartitionCore<OnAck, Arc<FetchWaiter>>), ErrorCode> {
+    pub(super) fn serving(&mut self) -> Result<(&mut Log, &mut PartitionCore<OnAck, Watcher>), ErrorCode> {
         self.core.check_online()?;
-        Ok((&mut self.log, &self.core))
+        Ok((&mut self.log, &mut self.core))
     }
 
     /// Whether a follower may fetch on: what it has is flushed as far as the leader requires, and what it truncated cannot
@@ -220,7 +221,7 @@ impl Partition {
             ack(code);
         }
         for waiter in effects.fetches.drain(..) {
-            waiter.wake();
+            waiter.notify();
         }
         if effects.role.take().is_some() {
             self.changes.roles.push(self.arc());
@@ -507,10 +508,15 @@ impl Partition {
     /// Wakes `waiter` at the next change that is visible to a fetch that waits for `awaits`. The caller must check once more
     /// after this call, because earlier changes are not notified.
     pub fn watch(&self, awaits: Awaits, waiter: Arc<FetchWaiter>) {
-        let refused = self.state.lock().core.await_data(awaits, waiter);
+        let refused = self.state.lock().core.await_data(awaits, Watcher::Fetch(waiter));
         if let Some(waiter) = refused {
-            waiter.wake();
+            waiter.notify();
         }
+    }
+
+    /// The session with this entry visits the partition from now on, or does not have it any more.
+    pub fn end_quiet(&self, entry: &SessionEntry) {
+        self.state.lock().core.end_quiet(&entry.news, |watcher| watcher.is_of(entry));
     }
 
     /// Runs `work` on the log.
@@ -548,7 +554,13 @@ impl LogOwner for Partition {
     }
 
     fn with_log(&self, work: &mut dyn FnMut(&mut Log)) {
-        work(&mut self.state.lock().log);
+        self.event(|state, effects| {
+            let start = state.log.log_start_offset();
+            work(&mut state.log);
+            if state.log.log_start_offset() != start {
+                state.core.on_log_start(effects);
+            }
+        });
     }
 
     fn go_offline(&self) {

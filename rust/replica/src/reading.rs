@@ -4,9 +4,10 @@ use klamm_base::ErrorCode;
 use klamm_base::LogError;
 use klamm_log::{FileSlice, Log, Slice, Unverified};
 
-use super::core::{FollowerFetch, Rule};
+use super::core::{Awaits, FollowerFetch, Rule};
+use super::fetch_waiter::Watcher;
 use super::partition::{Partition, State};
-use super::results::{CONSUMER, DEBUGGING, Fetched, FoundOffset, OffsetQuery, PartitionFetch};
+use super::results::{CONSUMER, DEBUGGING, Fetched, FoundOffset, OffsetQuery, PartitionFetch, Quiet};
 
 /// Special timestamps of ListOffsets (`ListOffsetsRequest`).
 pub const LATEST: i64 = -1;
@@ -74,7 +75,13 @@ impl Partition {
                 return Ok((empty(&state.log, high_watermark), None));
             }
             let upto = state.log.log_end_offset();
-            let (fetched, unverified) = read(&mut state.log, high_watermark, upto, fetch)?;
+            let (mut fetched, unverified) = read(&mut state.log, high_watermark, upto, fetch)?;
+            if let Some(quiet) = fetch.quiet.filter(|quiet| is_quiet(quiet, &fetched, fetch.fetch_offset, upto)) {
+                let watcher = (Awaits::LogEnd, Watcher::Session(quiet.entry.clone()));
+                let follower = (fetch.replica_id, &quiet.entry.news);
+                let offsets = state.offsets(self.durability);
+                fetched.is_quiet = state.core.become_quiet(watcher, Some(follower), &offsets);
+            }
             if throttles && unverified.is_none() {
                 self.throttles().leader.count(now_ms, fetched.records.as_ref().map_or(0, |records| records.len));
             }
@@ -103,7 +110,17 @@ impl Partition {
             _ if fetch.read_committed => log.last_stable_offset(high_watermark),
             _ => high_watermark,
         };
-        Ok(read(log, high_watermark, upto, fetch)?)
+        let (mut fetched, unverified) = read(log, high_watermark, upto, fetch)?;
+        // Beyond the high watermark, the replica in a consumer's rack may get what the leader has without another change.
+        let may_change = fetch.fetch_offset > high_watermark && fetch.client_rack.is_some_and(|rack| !rack.is_empty());
+        let quiet = fetch.quiet.filter(|quiet| !may_change && is_quiet(quiet, &fetched, fetch.fetch_offset, upto));
+        if let Some(quiet) = quiet {
+            let awaits = if fetch.replica_id == DEBUGGING { Awaits::LogEnd } else { Awaits::HighWatermark };
+            let watcher = (awaits, Watcher::Session(quiet.entry.clone()));
+            let offsets = state.offsets(self.durability);
+            fetched.is_quiet = state.core.become_quiet(watcher, None, &offsets);
+        }
+        Ok((fetched, unverified))
     }
 
     /// Finds an offset by its timestamp, or by a special timestamp (ListOffsets).
@@ -158,8 +175,9 @@ impl Partition {
             if offset < 0 || offset > end {
                 return Err(ErrorCode::OFFSET_OUT_OF_RANGE);
             }
-            log.advance_log_start(offset);
-            state.core.on_log_start(effects);
+            if log.advance_log_start(offset) {
+                state.core.on_log_start(effects);
+            }
             Ok(offset)
         })
     }
@@ -223,7 +241,16 @@ fn empty(log: &Log, high_watermark: i64) -> Fetched {
         diverging: None,
         records: None,
         preferred_read_replica: None,
+        is_quiet: false,
     }
+}
+
+/// Whether a fetch at this offset has read everything up to `upto`, and found nothing that its session's last response did not
+/// say.
+fn is_quiet(quiet: &Quiet<'_>, fetched: &Fetched, fetch_offset: i64, upto: i64) -> bool {
+    fetch_offset >= upto
+        && fetched.records.is_none()
+        && (fetched.high_watermark, fetched.log_start_offset) == (quiet.high_watermark, quiet.log_start_offset)
 }
 
 fn read(log: &mut Log, high_watermark: i64, upto: i64, fetch: &PartitionFetch<'_>) -> Result<Read, LogError> {

@@ -131,6 +131,11 @@ impl Replicas {
         }
     }
 
+    /// The time of its clock, which is monotonic.
+    pub fn now_ms(&self) -> i64 {
+        self.clock.monotonic_ms()
+    }
+
     /// The current committed image.
     pub fn image(&self) -> Arc<MetadataImage> {
         self.brokers.image.load_full()

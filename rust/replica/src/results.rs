@@ -3,6 +3,8 @@
 use klamm_base::ErrorCode;
 use klamm_log::FileSlice;
 
+use super::session_news::SessionEntry;
+
 /// The role of a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
@@ -64,6 +66,16 @@ pub struct PartitionFetch<'a> {
     pub is_first_look: bool,
     /// Return one complete batch even if it is larger than `max_bytes`.
     pub at_least_one: bool,
+    /// The session that does without visits from now on if the partition is quiet.
+    pub quiet: Option<Quiet<'a>>,
+}
+
+/// What makes a partition quiet in a session: nothing to return but what the last response said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quiet<'a> {
+    pub entry: &'a SessionEntry,
+    pub high_watermark: i64,
+    pub log_start_offset: i64,
 }
 
 /// One partition of a Fetch response; offsets are -1 for most errors.
@@ -80,6 +92,8 @@ pub struct Fetched {
     pub records: Option<FileSlice>,
     /// The replica from which the consumer shall read instead.
     pub preferred_read_replica: Option<i32>,
+    /// The partition is quiet in the session and notifies it of the next change.
+    pub is_quiet: bool,
 }
 
 impl Fetched {
@@ -94,6 +108,7 @@ impl Fetched {
             diverging: None,
             records: None,
             preferred_read_replica: None,
+            is_quiet: false,
         }
     }
 }

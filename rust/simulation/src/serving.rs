@@ -116,6 +116,7 @@ impl SimulatedBroker {
             log_start_offset: -1,
             is_first_look: true,
             at_least_one: true,
+            quiet: None,
             client_rack: Some(""),
         });
         Ok((fetched.error, fetched.high_watermark, records(&fetched)?))
@@ -183,6 +184,7 @@ impl SimulatedBroker {
                             log_start_offset: wanted.log_start_offset,
                             is_first_look,
                             at_least_one: found.bytes == 0,
+                            quiet: None,
                             client_rack: None,
                         });
                         found.is_urgent |= is_follower && fetched.high_watermark > wanted.high_watermark;

@@ -60,7 +60,7 @@ pub fn handle(call: Call<'_>, header: ResponseHeader, waker: &Waker, body: &[u8]
         return Outcome::Answered;
     }
     let now = Instant::now();
-    let context = match Context::open(&call.core.sessions, &request, call.context.version, now) {
+    let context = match Context::open(&call.core.sessions, &request, call.context.version, now, &*call.core.backend) {
         Ok(context) => context,
         Err(code) => {
             FetchResponseWriter::begin(&mut call.answer.writer, call.context.version, code, 0, 0).end(&[]);
@@ -106,7 +106,7 @@ impl WaitingFetch {
     pub fn answer_or_wait(&mut self, core: &Core, answer: &mut Answer, waker: &Waker, at_once: bool) -> bool {
         let image = core.backend.image();
         let found = self.gather(core, &image, self.waiter.is_none());
-        let has_lost_one = found.partitions.len() < self.watched;
+        let has_lost_one = found.readable() < self.watched;
         if at_once || has_lost_one || found.is_enough(&self.limits) {
             self.write(core, &image, found, answer);
             return true;
@@ -115,6 +115,9 @@ impl WaitingFetch {
         for partition in &found.partitions {
             partition.watch(self.limits.awaits(), waiter.clone());
         }
+        if let Context::Session { session, .. } = &self.context {
+            session.lock().partitions.wake_at_change(&waiter);
+        }
         // A change between reading and watching woke nothing, so read again.
         let found = self.gather(core, &image, false);
         if found.is_enough(&self.limits) {
@@ -122,7 +125,7 @@ impl WaitingFetch {
             self.write(core, &image, found, answer);
             return true;
         }
-        self.watched = found.partitions.len();
+        self.watched = found.readable();
         self.waiter = Some(waiter);
         false
     }
@@ -133,17 +136,27 @@ impl WaitingFetch {
         match &self.context {
             Context::Sessionless(wanted) | Context::Full { wanted, .. } => {
                 for wanted in wanted {
-                    let partition = found.read(core, topics, wanted, &self.limits, Sent::NOTHING);
-                    found.results.push(PartitionResult { turn: 0, ..partition });
+                    let (partition, _) = found.read(core, topics, wanted, &self.limits, Sent::NOTHING, None);
+                    found.results.push(partition);
                 }
             }
-            Context::Session { session, .. } => {
-                for (turn, cached) in session.lock().partitions.iter() {
-                    let partition = found.read(core, topics, &cached.wanted, &self.limits, cached.sent());
+            Context::Session { session, epoch } => {
+                let mut session = session.lock();
+                // After another request has used the session, there is nothing to wait for.
+                found.is_urgent |= session.epoch != *epoch;
+                session.see_brokers(image);
+                for number in session.partitions.due() {
+                    let (cached, entry) = session.partitions.visit(number);
+                    let (partition, quiet_on) =
+                        found.read(core, topics, &cached.wanted, &self.limits, cached.sent(), Some(&entry));
                     if cached.must_send(&partition.result) {
-                        found.results.push(PartitionResult { turn, ..partition });
+                        found.results.push(partition);
+                    }
+                    if let Some(partition) = quiet_on {
+                        session.partitions.become_quiet(number, &partition);
                     }
                 }
+                found.quiet = session.partitions.quiet_len();
             }
         }
         found
@@ -182,7 +195,7 @@ impl WaitingFetch {
         });
         out.end(&leaders.into_endpoints());
         let bytes: usize = results.iter().map(|partition| partition.result.records_len).sum();
-        core.counters.fetched(self.limits.is_from_follower(), bytes);
+        core.counters.fetched(self.limits.by.is_follower(), bytes);
         slices.into_iter().for_each(|(position, slice)| answer.add_slice(position, slice));
     }
 }

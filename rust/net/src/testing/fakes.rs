@@ -10,7 +10,9 @@ use klamm_log::names::{FileName, Kind};
 use klamm_metadata::MetadataImage;
 use klamm_metadata::records::{Record, RemoveTopicRecord};
 use klamm_records::header::{self, Header};
-use klamm_replica::{Appended, Awaits, FetchWaiter, Fetched, FoundOffset, OffsetQuery, PartitionFetch, Refused};
+use klamm_replica::{
+    Appended, Awaits, FetchWaiter, Fetched, FoundOffset, OffsetQuery, PartitionFetch, Refused, SessionEntry,
+};
 use parking_lot::Mutex;
 
 use super::{INTERNAL, NAMED, image};
@@ -36,6 +38,9 @@ pub struct FakeState {
     pub fetch_error: Option<ErrorCode>,
     waiting: Vec<Waiting>,
     watching: Vec<Arc<FetchWaiter>>,
+    quiet: Vec<SessionEntry>,
+    /// The number of reads.
+    pub fetches: usize,
 }
 
 impl FakePartition {
@@ -50,6 +55,8 @@ impl FakePartition {
             fetch_error: None,
             waiting: Vec::new(),
             watching: Vec::new(),
+            quiet: Vec::new(),
+            fetches: 0,
         });
         Self { file, state }
     }
@@ -61,10 +68,11 @@ impl FakePartition {
         let waiting = std::mem::take(&mut state.waiting);
         let (due, later): (Vec<Waiting>, _) = waiting.into_iter().partition(|(end, _)| *end <= offset);
         state.waiting = later;
-        let watching = std::mem::take(&mut state.watching);
+        let (watching, quiet) = (std::mem::take(&mut state.watching), std::mem::take(&mut state.quiet));
         drop(state);
         due.into_iter().for_each(|(_, done)| done(ErrorCode::NONE));
         watching.iter().for_each(|waiter| waiter.wake());
+        quiet.into_iter().for_each(SessionEntry::notify);
     }
 
     /// Drops the file's pages from the page cache, if the file system has one.
@@ -82,6 +90,11 @@ impl FakePartition {
 
     pub fn watcher_count(&self) -> usize {
         self.state.lock().watching.iter().filter(|waiter| !waiter.has_ended()).count()
+    }
+
+    /// The number of sessions in which it is quiet.
+    pub fn quiet_count(&self) -> usize {
+        self.state.lock().quiet.len()
     }
 }
 
@@ -121,7 +134,8 @@ impl Partition for FakePartition {
     }
 
     fn fetch(&self, request: &PartitionFetch<'_>) -> Fetched {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        state.fetches += 1;
         if let Some(code) = state.fetch_error {
             return Fetched::error(code);
         }
@@ -136,6 +150,11 @@ impl Partition for FakePartition {
             position.get_or_insert(*at);
             len += size;
         }
+        let quiet = request.quiet.filter(|quiet| {
+            request.fetch_offset >= state.high_watermark
+                && (quiet.high_watermark, quiet.log_start_offset) == (state.high_watermark, 0)
+        });
+        state.quiet.extend(quiet.map(|quiet| quiet.entry.clone()));
         let slice = |position| FileSlice { file: self.file.clone(), position, len };
         Fetched {
             high_watermark: state.high_watermark,
@@ -143,6 +162,7 @@ impl Partition for FakePartition {
             log_start_offset: 0,
             aborted: request.read_committed.then(Vec::new),
             records: position.map(slice),
+            is_quiet: quiet.is_some(),
             ..Fetched::error(ErrorCode::NONE)
         }
     }
@@ -151,6 +171,10 @@ impl Partition for FakePartition {
         let mut state = self.state.lock();
         state.watching.retain(|waiter| !waiter.has_ended());
         state.watching.push(waiter);
+    }
+
+    fn end_quiet(&self, entry: &SessionEntry) {
+        self.state.lock().quiet.retain(|own| own != entry);
     }
 
     fn find_offset(&self, query: &OffsetQuery) -> Result<FoundOffset, ErrorCode> {
@@ -214,6 +238,10 @@ impl FakeBackend {
 impl Backend for FakeBackend {
     fn image(&self) -> Arc<MetadataImage> {
         self.image.lock().clone()
+    }
+
+    fn now_ms(&self) -> i64 {
+        0
     }
 
     fn partition(&self, topic: Uuid, index: i32) -> Result<Arc<dyn Partition>, ErrorCode> {

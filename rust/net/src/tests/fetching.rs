@@ -176,6 +176,51 @@ fn a_session_returns_changes_and_takes_turns() {
 }
 
 #[test]
+fn a_session_reads_only_what_changed() {
+    let fixture = Fixture::new();
+    let (mut client, mut writer) = (fixture.client(), fixture.client());
+    let reads = || [0, 1].map(|index| fixture.backend.at(NAMED, index).state.lock().fetches);
+    let first = FetchSpec { session: (0, 0), partitions: &[(0, 0, LIMIT), (1, 0, LIMIT)], ..FetchSpec::default() };
+    let id = fetch_now(&mut client, first).session_id;
+    fetch_now(&mut client, FetchSpec { session: (id, 1), ..FetchSpec::default() });
+    assert_eq!(reads(), [2, 2]);
+    for epoch in 2..12 {
+        assert!(
+            fetch_now(&mut client, FetchSpec { session: (id, epoch), ..FetchSpec::default() }).partitions.is_empty()
+        );
+    }
+    assert_eq!(reads(), [2, 2]);
+    // A change wakes a fetch that waits, and brings only its partition.
+    client.send(FETCH, 13, 1, &fetch(&FetchSpec { session: (id, 12), max_wait_ms: 60_000, ..FetchSpec::default() }));
+    append(&mut writer, 1, &batch(1, 39));
+    assert_eq!(lengths(&fetched(&client.receive().1)), [(1, 100)]);
+    assert_eq!(reads()[0], 2);
+    // What was returned is read again until the client goes on.
+    for epoch in [13, 14] {
+        let again = FetchSpec { session: (id, epoch), ..FetchSpec::default() };
+        assert_eq!(lengths(&fetch_now(&mut client, again)), [(1, 100)]);
+    }
+    let next = FetchSpec { session: (id, 15), partitions: &[(1, 1, LIMIT)], ..FetchSpec::default() };
+    assert!(fetch_now(&mut client, next).partitions.is_empty());
+    let [untouched, read] = reads();
+    fetch_now(&mut client, FetchSpec { session: (id, 16), ..FetchSpec::default() });
+    assert_eq!((untouched, reads()), (2, [2, read]));
+}
+
+#[test]
+fn a_session_that_waits_notices_that_a_quiet_topic_is_deleted() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    let first = FetchSpec { session: (0, 0), partitions: &[(0, 0, LIMIT), (1, 0, LIMIT)], ..FetchSpec::default() };
+    let id = fetch_now(&mut client, first).session_id;
+    client.send(FETCH, 13, 1, &fetch(&FetchSpec { session: (id, 1), max_wait_ms: 60_000, ..FetchSpec::default() }));
+    fixture.wait_until(|| [0, 1].iter().all(|&index| fixture.backend.at(NAMED, index).quiet_count() == 1));
+    fixture.backend.remove_topics(&[NAMED]);
+    let errors: Vec<_> = fetched(&client.receive().1).partitions.iter().map(|(_, error, ..)| *error).collect();
+    assert!(errors.contains(&ErrorCode::UNKNOWN_TOPIC_ID), "{errors:?}");
+}
+
+#[test]
 fn a_session_rejects_other_epochs_and_ends_on_request() {
     let fixture = Fixture::new();
     let mut client = fixture.client();

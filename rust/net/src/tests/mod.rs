@@ -10,5 +10,6 @@ mod order;
 mod outside;
 mod pipeline;
 mod producing;
+mod quiet_partitions;
 mod replica_fetches;
 mod transports;

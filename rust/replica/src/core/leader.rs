@@ -4,17 +4,18 @@ use klamm_base::ErrorCode;
 
 use super::isr::{Isr, IsrMember};
 use super::progress::Progress;
+use super::waiting::FollowerSession;
 use super::{Assignment, Context, FollowerFetch, LogOffsets, Rule};
 
-pub(super) struct Leader {
+pub(super) struct Leader<S> {
     /// The end of the log when this leadership's epoch began.
     pub(super) epoch_start_offset: i64,
     pub(super) isr: Isr,
     /// All replicas but this one.
-    others: Vec<Progress>,
+    others: Vec<Progress<S>>,
 }
 
-impl Leader {
+impl<S: FollowerSession> Leader<S> {
     pub(super) fn new(node_id: i32, assignment: &Assignment, end_offset: i64, now_ms: i64) -> Self {
         let mut leader = Self { epoch_start_offset: end_offset, isr: Isr::default(), others: Vec::new() };
         leader.on_assignment(node_id, assignment);
@@ -43,7 +44,7 @@ impl Leader {
         }
     }
 
-    pub(super) fn progress_of(&self, id: i32) -> Option<&Progress> {
+    pub(super) fn progress_of(&self, id: i32) -> Option<&Progress<S>> {
         self.others.iter().find(|progress| progress.id == id)
     }
 
@@ -58,6 +59,29 @@ impl Leader {
             }
         }
         Ok(progress.on_fetch(fetch, context.now_ms))
+    }
+
+    /// Whether the partition is quiet in this follower's session from now on. It is not while the follower is out of the ISR:
+    /// then each of its fetches may propose it.
+    pub(super) fn become_quiet(&mut self, id: i32, end_offset: i64, session: &S) -> bool {
+        let is_in_sync = self.isr.committed().contains(&id);
+        let progress = self.others.iter_mut().find(|progress| progress.id == id);
+        let Some(progress) = progress.filter(|it| is_in_sync && it.end_offset == end_offset) else { return false };
+        progress.become_quiet(session);
+        true
+    }
+
+    /// The newest fetch of a session in which the partition is quiet.
+    #[inline]
+    pub(super) fn quiet_fetch_ms(&self) -> Option<i64> {
+        self.others.iter().filter_map(Progress::quiet_fetch_ms).max()
+    }
+
+    /// The partition is not quiet any more: in the follower's session with this last fetch, or in any.
+    pub(super) fn end_quiet(&mut self, session: Option<&S>) {
+        let others = self.others.iter_mut();
+        let others = others.filter(|progress| session.is_none_or(|session| progress.is_quiet_in(session)));
+        others.for_each(Progress::end_quiet);
     }
 
     /// Whether a replica that fetched should join the ISR: it holds everything that is committed, and everything that
@@ -99,10 +123,10 @@ impl Leader {
             true => self.isr.is_maximal_member(id),
             false => self.isr.is_proposed(id) || !self.isr.is_pending() && self.isr.committed().contains(&id),
         };
-        let counts = |progress: &Progress| {
+        let counts = |progress: &Progress<S>| {
             is_member(progress.id) || (progress.is_caught_up(offsets.end, context) && progress.is_eligible(context))
         };
-        let behind = |held: i64, progress: &Progress| {
+        let behind = |held: i64, progress: &Progress<S>| {
             if progress.end_offset < held && counts(progress) { progress.end_offset } else { held }
         };
         self.others.iter().fold(offsets.counted, behind)
@@ -110,10 +134,10 @@ impl Leader {
 
     /// The follower that is furthest, of those in the ISR that hold this offset.
     pub(super) fn most_caught_up(&self, offset: i64, is_wanted: impl Fn(i32) -> bool) -> Option<i32> {
-        let holds = |progress: &&Progress| (progress.start_offset..=progress.end_offset).contains(&offset);
+        let holds = |progress: &&Progress<S>| (progress.start_offset..=progress.end_offset).contains(&offset);
         let in_sync = self.others.iter().filter(|progress| self.isr.committed().contains(&progress.id));
         let found = in_sync.filter(holds).filter(|progress| is_wanted(progress.id));
-        found.max_by_key(|progress| (progress.end_offset, progress.caught_up_ms, progress.id)).map(|found| found.id)
+        found.max_by_key(|progress| (progress.end_offset, progress.caught_up_ms(), progress.id)).map(|found| found.id)
     }
 
     pub(super) fn low_watermark(&self, offsets: &LogOffsets, context: Context<'_>) -> i64 {

@@ -30,7 +30,7 @@ pub use isr::{IsrMember, IsrProposal};
 use leader::Leader;
 pub use rule::Rule;
 use waiting::Waiting;
-pub use waiting::{Awaits, Waiter};
+pub use waiting::{Awaits, FollowerSession, Waiter};
 
 /// The time and the brokers of the image at an event.
 #[derive(Clone, Copy)]
@@ -48,8 +48,8 @@ impl Context<'_> {
     }
 }
 
-enum Role {
-    Leader(Leader),
+enum Role<S> {
+    Leader(Leader<S>),
     /// The leader, or -1.
     Follower {
         leader: i32,
@@ -59,7 +59,7 @@ enum Role {
 }
 
 /// One partition. `A` answers an append, `F` wakes a fetch.
-pub struct PartitionCore<A, F> {
+pub struct PartitionCore<A, F: Waiter> {
     node_id: i32,
     /// `replica.lag.time.max.ms`
     lag_max_ms: i64,
@@ -69,7 +69,7 @@ pub struct PartitionCore<A, F> {
     leader_epoch: i32,
     partition_epoch: i32,
     replicas: Vec<i32>,
-    role: Role,
+    role: Role<F::Session>,
     high_watermark: i64,
     /// `min.insync.replicas`
     min_insync_replicas: usize,
@@ -230,6 +230,7 @@ impl<A, F: Waiter> PartitionCore<A, F> {
         let forgets = self.keeps(Rule::ForgetProgress);
         match &mut self.role {
             Role::Leader(leader) => {
+                leader.end_quiet(None);
                 leader.on_assignment(self.node_id, assignment);
                 if is_new_epoch {
                     leader.begin_epoch(offsets.end, self.now_ms, forgets);
@@ -238,9 +239,9 @@ impl<A, F: Waiter> PartitionCore<A, F> {
             role => {
                 *role = Role::Leader(Leader::new(self.node_id, assignment, offsets.end, self.now_ms));
                 self.high_watermark = self.high_watermark.clamp(offsets.start, offsets.end);
-                effects.fetches.extend(self.waiting.take_fetches());
             }
         }
+        effects.fetches.extend(self.waiting.take_fetches());
         if is_new_epoch {
             effects.role = Some(RoleChange::Lead { epoch: self.leader_epoch, start_offset: offsets.end });
         }
@@ -276,13 +277,13 @@ impl<A, F: Waiter> PartitionCore<A, F> {
 
     /// The leader appended: fetches of followers look again, and the high watermark may advance.
     pub fn on_appended(&mut self, offsets: &LogOffsets, brokers: &dyn Brokers, effects: &mut Effects<A, F>) {
-        self.waiting.wake_fetches(Awaits::LogEnd, effects);
+        self.wake(Awaits::LogEnd, effects);
         self.advance(offsets, brokers, effects);
     }
 
     /// The log start moved up: followers learn it at once, because a deletion waits for them.
     pub fn on_log_start(&mut self, effects: &mut Effects<A, F>) {
-        self.waiting.wake_fetches(Awaits::LogEnd, effects);
+        self.wake(Awaits::HighWatermark, effects);
     }
 
     /// More of the log is flushed.
@@ -302,6 +303,7 @@ impl<A, F: Waiter> PartitionCore<A, F> {
         self.now_ms = self.now_ms.max(now_ms);
         let (high_watermark, context) = (self.high_watermark, self.context(brokers));
         let leader = self.leader_mut()?;
+        let end_before = leader.progress_of(fetch.replica_id).map_or(0, |progress| progress.end_offset);
         let has_moved = leader.on_fetch(fetch, context)?;
         let may_join = leader.may_join(fetch.replica_id, high_watermark, context);
         if may_join {
@@ -310,7 +312,35 @@ impl<A, F: Waiter> PartitionCore<A, F> {
         if has_moved || may_join {
             self.advance(offsets, brokers, effects);
         }
+        if (end_before + 1..=fetch.fetch_offset).contains(&high_watermark) {
+            // A consumer in its rack may read from it from now on.
+            self.wake(Awaits::HighWatermark, effects);
+        }
         Ok(())
+    }
+
+    /// A fetch in a session found nothing new. Whether it visits this partition only after the next change, at which `fetch`
+    /// is woken. `session` is that of a follower.
+    pub fn become_quiet(
+        &mut self,
+        (awaits, fetch): (Awaits, F),
+        follower: Option<(i32, &F::Session)>,
+        offsets: &LogOffsets,
+    ) -> bool {
+        if let Some((id, session)) = follower
+            && !self.leader_mut().is_ok_and(|leader| leader.become_quiet(id, offsets.end, session))
+        {
+            return false;
+        }
+        self.await_data(awaits, fetch).is_none()
+    }
+
+    /// The session ends, or no longer has the partition, or visits it. A follower's `session` counts up to now.
+    pub fn end_quiet(&mut self, session: &F::Session, is_entry: impl Fn(&F) -> bool) {
+        self.waiting.remove_fetch(is_entry);
+        if let Ok(leader) = self.leader_mut() {
+            leader.end_quiet(Some(session));
+        }
     }
 
     /// Time passed: replicas that lag leave the ISR, and no longer hold back the high watermark. Called every half of
@@ -334,7 +364,7 @@ impl<A, F: Waiter> PartitionCore<A, F> {
         self.advance(offsets, brokers, effects);
     }
 
-    fn propose(&mut self, isr: impl FnOnce(&Leader) -> Vec<i32>, effects: &mut Effects<A, F>) {
+    fn propose(&mut self, isr: impl FnOnce(&Leader<F::Session>) -> Vec<i32>, effects: &mut Effects<A, F>) {
         let (node_id, leader_epoch, partition_epoch) = (self.node_id, self.leader_epoch, self.partition_epoch);
         let Role::Leader(leader) = &mut self.role else { return };
         let members = isr(leader).into_iter().map(|id| leader.member(node_id, id)).collect();
@@ -372,6 +402,8 @@ impl<A, F: Waiter> PartitionCore<A, F> {
             Ok(answer) if answer.leader_epoch == leader_epoch && answer.partition_epoch >= partition_epoch => {
                 leader.isr.commit(&answer.isr);
                 self.partition_epoch = answer.partition_epoch;
+                // A follower that left the ISR is visited until it has returned.
+                self.wake(Awaits::HighWatermark, effects);
                 self.advance(offsets, brokers, effects);
                 false
             }
@@ -419,13 +451,19 @@ impl<A, F: Waiter> PartitionCore<A, F> {
         let end = if self.keeps(Rule::HighWatermarkInLog) { offsets.end } else { i64::MAX };
         if matches!(self.role, Role::Follower { .. }) && high_watermark.min(end) > self.high_watermark {
             self.high_watermark = high_watermark.min(end);
-            self.waiting.wake_fetches(Awaits::HighWatermark, effects);
+            self.wake(Awaits::HighWatermark, effects);
         }
     }
 
+    /// A follower appended what its leader returned.
+    pub fn on_fetched(&mut self, effects: &mut Effects<A, F>) {
+        self.wake(Awaits::LogEnd, effects);
+    }
+
     /// A follower truncated its log.
-    pub fn on_truncated(&mut self, offsets: &LogOffsets) {
+    pub fn on_truncated(&mut self, offsets: &LogOffsets, effects: &mut Effects<A, F>) {
         self.high_watermark = self.high_watermark.clamp(offsets.start.min(offsets.end), offsets.end);
+        self.wake(Awaits::HighWatermark, effects);
     }
 
     /// Registers an append that waits until the high watermark reaches `end_offset`; returns it with its result if there
@@ -449,7 +487,7 @@ impl<A, F: Waiter> PartitionCore<A, F> {
         }
     }
 
-    fn acked_code(&self, leader: &Leader) -> ErrorCode {
+    fn acked_code(&self, leader: &Leader<F::Session>) -> ErrorCode {
         if leader.isr.maximal_len() >= self.min_isr() {
             ErrorCode::NONE
         } else {
@@ -467,7 +505,7 @@ impl<A, F: Waiter> PartitionCore<A, F> {
         None
     }
 
-    fn leader(&self) -> Result<&Leader, ErrorCode> {
+    fn leader(&self) -> Result<&Leader<F::Session>, ErrorCode> {
         match &self.role {
             Role::Leader(leader) => Ok(leader),
             Role::Follower { .. } => Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),
@@ -475,7 +513,7 @@ impl<A, F: Waiter> PartitionCore<A, F> {
         }
     }
 
-    fn leader_mut(&mut self) -> Result<&mut Leader, ErrorCode> {
+    fn leader_mut(&mut self) -> Result<&mut Leader<F::Session>, ErrorCode> {
         match &mut self.role {
             Role::Leader(leader) => Ok(leader),
             Role::Follower { .. } => Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),
@@ -492,8 +530,28 @@ impl<A, F: Waiter> PartitionCore<A, F> {
         self.min_insync_replicas.min(self.replicas.len())
     }
 
+    /// Wakes the fetches that a change concerns. Those of followers are always among them, so that the partition is quiet in no
+    /// follower's session any more.
+    fn wake(&mut self, changed: Awaits, effects: &mut Effects<A, F>) {
+        self.pass_quiet_time();
+        self.waiting.wake_fetches(changed, effects);
+        if let Role::Leader(leader) = &mut self.role {
+            leader.end_quiet(None);
+        }
+    }
+
+    /// A fetch in whose session the partition is quiet is an event, too.
+    fn pass_quiet_time(&mut self) {
+        if let Role::Leader(leader) = &self.role
+            && let Some(fetched_ms) = leader.quiet_fetch_ms()
+        {
+            self.now_ms = self.now_ms.max(fetched_ms);
+        }
+    }
+
     /// Advances the leader's high watermark, and notifies what waited for it.
     fn advance(&mut self, offsets: &LogOffsets, brokers: &dyn Brokers, effects: &mut Effects<A, F>) {
+        self.pass_quiet_time();
         let (min_isr, context) = (self.min_isr(), self.context(brokers));
         let Role::Leader(leader) = &self.role else { return };
         // KIP-966: below the min ISR nothing is committed, so that each committed record is on that many replicas.
@@ -508,6 +566,6 @@ impl<A, F: Waiter> PartitionCore<A, F> {
         self.high_watermark = held_by_all;
         let code = self.acked_code(leader);
         self.waiting.reach(held_by_all, code, effects);
-        self.waiting.wake_fetches(Awaits::HighWatermark, effects);
+        self.wake(Awaits::HighWatermark, effects);
     }
 }

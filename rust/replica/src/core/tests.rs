@@ -7,12 +7,18 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod quiet;
+
+use quiet::Session;
+
 const LAG_MAX_MS: i64 = 30_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Fetch(&'static str);
 
 impl Waiter for Fetch {
+    type Session = Session;
+
     fn has_ended(&self) -> bool {
         false
     }
@@ -179,10 +185,10 @@ fn the_high_watermark_stays_within_the_log() {
     rig.core.on_leader_high_watermark(12, &rig.offsets, &mut rig.effects);
     assert_eq!(rig.core.high_watermark(), 10, "the leader has more than was fetched");
     (rig.offsets.end, rig.offsets.counted) = (7, 7);
-    rig.core.on_truncated(&rig.offsets);
+    rig.core.on_truncated(&rig.offsets, &mut rig.effects);
     assert_eq!(rig.core.high_watermark(), 7);
     rig.offsets = LogOffsets { start: 20, end: 20, counted: 20 };
-    rig.core.on_truncated(&rig.offsets);
+    rig.core.on_truncated(&rig.offsets, &mut rig.effects);
     assert_eq!(rig.core.high_watermark(), 20, "the log begins above it");
     // A checkpoint may state more than the log of a new leader contains, or less than its start.
     for (checkpointed, expected) in [(30, 10), (2, 5)] {

@@ -17,7 +17,18 @@ pub enum Awaits {
 
 /// A fetch that may end before it is woken: it has entries on several partitions.
 pub trait Waiter {
+    /// That of a follower in which a partition is quiet.
+    type Session: FollowerSession;
+
     fn has_ended(&self) -> bool;
+}
+
+/// A follower's fetch session, as its quiet partitions see it. Each of its fetches counts for all of them.
+pub trait FollowerSession: Clone {
+    /// The time of its last fetch.
+    fn last_fetch_ms(&self) -> i64;
+
+    fn is_same(&self, other: &Self) -> bool;
 }
 
 pub(super) struct Waiting<A, F> {
@@ -67,6 +78,13 @@ impl<A, F: Waiter> Waiting<A, F> {
     pub(super) fn wake_fetches(&mut self, changed: Awaits, effects: &mut Effects<A, F>) {
         let woken = self.fetches.extract_if(.., |(awaits, _)| *awaits >= changed);
         effects.fetches.extend(woken.map(|(_, fetch)| fetch));
+    }
+
+    /// Removes a fetch, without waking it.
+    pub(super) fn remove_fetch(&mut self, is_it: impl Fn(&F) -> bool) {
+        if let Some(at) = self.fetches.iter().position(|(_, fetch)| is_it(fetch)) {
+            self.fetches.swap_remove(at);
+        }
     }
 
     pub(super) fn take_fetches(&mut self) -> impl Iterator<Item = F> + '_ {

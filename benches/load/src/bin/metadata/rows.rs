@@ -9,7 +9,7 @@ use klamm_metadata::delta::Delta;
 use klamm_metadata::elections::{BrokerEvent, ElectionDefaults, Elections};
 use klamm_metadata::records::PartitionChangeRecord;
 use klamm_replica::core::{
-    Assignment, BrokerStanding, Brokers, Effects, FollowerFetch, LogOffsets, PartitionCore, Waiter,
+    Assignment, BrokerStanding, Brokers, Effects, FollowerFetch, FollowerSession, LogOffsets, PartitionCore, Waiter,
 };
 
 use crate::cluster::{PARTITIONS_OF_A_TOPIC, apply, cluster, encoded, topic, topic_id};
@@ -47,9 +47,22 @@ impl Brokers for Active {
 }
 
 /// Nothing waits.
+#[derive(Clone)]
 struct Never;
 
+impl FollowerSession for Never {
+    fn last_fetch_ms(&self) -> i64 {
+        0
+    }
+
+    fn is_same(&self, _other: &Self) -> bool {
+        false
+    }
+}
+
 impl Waiter for Never {
+    type Session = Self;
+
     fn has_ended(&self) -> bool {
         true
     }

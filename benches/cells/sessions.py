@@ -1,0 +1,19 @@
+"""Fetch sessions of many partitions, one of which is busy, measured by a program of their own (bin/sessions.rs)."""
+
+from __future__ import annotations
+
+import json
+
+from benches.cells import Cell, Figures, run_lines
+from benches.servers import Bench, program
+
+
+def fetches(*sizes: int) -> Cell:
+    """The server's processor time for a fetch, of a consumer and of a follower, in a session of so many partitions."""
+
+    def cell(bench: Bench, kind: str) -> Figures:
+        options = [f"partitions={','.join(map(str, sizes))}", f"fetches={1_000 if bench.quick else 20_000}"]
+        found = map(json.loads, run_lines([program("klamm-sessions"), *options], "klamm-sessions"))
+        return {f"{line['session']}, {line['partitions']:,} partitions, us": line["us"] for line in found}
+
+    return cell

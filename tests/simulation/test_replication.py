@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from klamm.testing.simulator.brokers.faults import BrokerFaults
-from klamm.testing.simulator.brokers.run import play
+from klamm.testing.simulator.brokers.run import QUORUM_EVERY, play
 
 SEED_COUNT = int(os.environ.get("KLAMM_SIMULATION_BROKER_SEEDS", "40"))
 SEEDS_EACH = 10
@@ -29,13 +29,14 @@ def test_crashes_in_quick_succession():
     assert sum(play(seed, directed=CRASHES).lives for seed in range(1, 6)) > 100
 
 
-def test_a_seed_decides_everything_in_every_process():
-    command = [sys.executable, "-m", "klamm.testing.simulator", "--brokers", "--seed", "83", "--trace"]
+@pytest.mark.parametrize("seed", [83, QUORUM_EVERY])
+def test_a_seed_decides_everything_in_every_process(seed):
+    command = [sys.executable, "-m", "klamm.testing.simulator", "--brokers", "--seed", str(seed), "--trace"]
     traces = [
         subprocess.run(
-            command, env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+            command, env=os.environ | {"PYTHONHASHSEED": hash_seed}, capture_output=True, text=True, check=True
         ).stdout
-        for seed in ("1", "2")
+        for hash_seed in ("1", "2")
     ]
     assert traces[0] == traces[1]
     assert len(traces[0]) > 10_000

@@ -170,7 +170,7 @@ impl Partition {
         now_ms: i64,
     ) -> Result<Position, ErrorCode> {
         if self.brokers.keeps(Rule::BeginInsideBatch) {
-            self.truncate(leader_epoch, now_ms, |state| begin_inside(&state.log, fetched.records))?;
+            self.truncate(leader_epoch, now_ms, |state| begin_again(&state.log, fetched))?;
         }
         let position = self.follow(leader_epoch, |state, effects| {
             append(&mut state.log, fetched.records, leader_epoch, now_ms)?;
@@ -318,9 +318,16 @@ fn part_len(records: &[u8], bytes_max: usize) -> usize {
     if len == 0 { records.len() } else { len }
 }
 
-/// An empty log that begins inside the first batch begins with it: the leader's log begins inside it too, after DeleteRecords.
-fn begin_inside(log: &Log, batches: &[u8]) -> Option<Truncation> {
-    let (header, end) = (Header::at_start_of(batches)?, log.log_end_offset());
-    let is_inside = log.log_start_offset() == end && header.base_offset() < end && header.last_offset() >= end;
-    is_inside.then(|| Truncation::StartAt(header.base_offset()))
+/// A log of which the leader has nothing, after DeleteRecords or retention, begins again with the leader's first batch:
+///
+/// - if it ends inside that batch, because the leader's log begins inside it;
+/// - if the batch is of another epoch than its last one. Then nobody knows whether what it has was equal to what is deleted, and
+///   after a crash it would be there again, unless the new log start was written.
+fn begin_again(log: &Log, fetched: &FetchedBatches<'_>) -> Option<Truncation> {
+    let (header, end) = (Header::at_start_of(fetched.records)?, log.log_end_offset());
+    let (base, is_empty) = (header.base_offset(), log.log_start_offset() == end);
+    let is_inside = base < end && header.last_offset() >= end && (is_empty || base < fetched.log_start_offset);
+    let is_other_epoch = log.latest_epoch().is_some_and(|latest| latest != header.leader_epoch());
+    let is_unknown = base == end && base == fetched.log_start_offset && !is_empty && is_other_epoch;
+    (is_inside || is_unknown).then_some(Truncation::StartAt(base))
 }

@@ -324,6 +324,40 @@ fn a_follower_begins_where_its_leaders_log_begins_inside_a_batch() {
     pair.end();
 }
 
+/// A batch of the leader.
+fn batch_at(base_offset: i64, epoch: i32, records: i32) -> Vec<u8> {
+    let mut one = batch(&BatchSpec { records, ..BatchSpec::default() });
+    set_position(&mut one, base_offset, epoch);
+    one
+}
+
+#[test]
+fn a_log_of_which_the_leader_has_nothing_begins_again_with_its_first_batch() {
+    let mut pair = Pair::new();
+    let follower = pair.on(FOLLOWER);
+    follower.begin_following(0, 0).expect("it follows");
+    let old = [batch_at(0, 0, 1), batch_at(1, 0, 1)].concat();
+    let fetched = FetchedBatches { records: &old, high_watermark: 0, log_start_offset: 0 };
+    follower.append_fetched(0, &fetched, 0).expect("it follows");
+    // The batch of another leader contains offset 2, and what is below that is deleted.
+    pair.elect(LEADER, &[LEADER, FOLLOWER]);
+    follower.begin_following(1, 0).expect("it follows");
+    let inside = batch_at(1, 1, 3);
+    let fetched = FetchedBatches { records: &inside, high_watermark: 4, log_start_offset: 2 };
+    let position = follower.append_fetched(1, &fetched, 0).expect("it follows");
+    assert_eq!((position.fetch_offset, position.log_start_offset), (4, 2));
+    assert_eq!(follower.with(|log| log.active_base_offset()), 1);
+    // The next leader has deleted all of it, and nobody knows whether it was the same.
+    pair.elect(LEADER, &[LEADER, FOLLOWER]);
+    follower.begin_following(2, 0).expect("it follows");
+    let next = batch_at(4, 2, 1);
+    let fetched = FetchedBatches { records: &next, high_watermark: 4, log_start_offset: 4 };
+    let position = follower.append_fetched(2, &fetched, 0).expect("it follows");
+    assert_eq!((position.fetch_offset, position.log_start_offset), (5, 4));
+    assert_eq!(follower.with(|log| log.active_base_offset()), 4);
+    pair.end();
+}
+
 #[test]
 fn fetches_of_others_than_replicas_of_a_stale_broker_and_beyond_the_log_are_refused() {
     let pair = Pair::new();

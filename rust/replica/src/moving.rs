@@ -298,7 +298,9 @@ fn copy_rest(state: &mut State, future: &FutureLog, now_ms: i64) -> Result<bool,
     let mut left = REST_BYTES_MAX;
     while copy.log_end_offset() < end {
         let slice = log.read(copy.log_end_offset(), left, end, false).map_err(MoveError::Log)?;
-        if slice.unverified.is_some() || slice.first_batch_cut || slice.len == 0 {
+        // The log may begin within the first batch: then the copy begins again with it.
+        let begins_inside = slice.first_batch_offset < copy.log_end_offset();
+        if slice.unverified.is_some() || slice.first_batch_cut || slice.len == 0 || begins_inside {
             return Ok(false);
         }
         let bytes = slice.read().map_err(MoveError::Log)?;

@@ -141,7 +141,9 @@ class PartitionHistory:
         if self._survived_epoch < self._unclean_epoch:
             return
         at = bisect_right(chain, gauges.high_watermark, key=_end) - 1
-        if at < 0 or chain[at] in self.lost or (at < len(self.committed) and chain[at] == self.committed[at]):
+        if at < 0 or chain[at].end_offset <= gauges.log_start_offset:
+            return
+        if chain[at] in self.lost or (at < len(self.committed) and chain[at] == self.committed[at]):
             return
         raise InvariantViolatedError(
             f"{self.name}: broker {broker_id} has the high watermark {gauges.high_watermark}, "

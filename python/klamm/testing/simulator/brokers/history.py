@@ -74,6 +74,7 @@ class PartitionHistory:
         self._survived_epoch = -1  # of the newest one whose leader has been seen
         self._known: dict[Place, tuple[BatchAt, Place | None]] = {}  # each batch, and the one before it
         self._leaders: dict[int, int] = {}
+        self._deleted_end = 0  # what is below it counts no longer
 
     @property
     def committed_end(self) -> int:
@@ -141,7 +142,7 @@ class PartitionHistory:
         if self._survived_epoch < self._unclean_epoch:
             return
         at = bisect_right(chain, gauges.high_watermark, key=_end) - 1
-        if at < 0 or chain[at].end_offset <= gauges.log_start_offset:
+        if at < 0 or chain[at].end_offset <= max(gauges.log_start_offset, self._deleted_end):
             return
         if chain[at] in self.lost or (at < len(self.committed) and chain[at] == self.committed[at]):
             return
@@ -168,9 +169,11 @@ class PartitionHistory:
         if self._survived_epoch < self._unclean_epoch:
             self._survived_epoch = self._unclean_epoch
             self._lose_all_but(chain, self.held_end(gauges))
+            self._deleted_end = min(self._deleted_end, self.committed_end)
             self._keepers = {broker_id}
         if epoch >= self.committed_epoch:
             self._check_complete(f"broker {broker_id}, which leads epoch {epoch},", chain)
+        self._deleted_end = max(self._deleted_end, gauges.log_start_offset)
         # Above what it has flushed, a leader only knows of what others have committed before it.
         committed_end = min(gauges.high_watermark, self.held_end(gauges))
         for batch in chain[len(self.committed) :]:
@@ -221,7 +224,8 @@ class PartitionHistory:
                 f"{self.name}: broker {broker_id} is in the ISR and holds {held_end}, "
                 f"and {self.committed_end} is committed"
             )
-        if gauges.log_start_offset < gauges.log_end_offset:  # of an empty log nothing more is known
+        is_empty = gauges.log_start_offset == gauges.log_end_offset  # nothing more is known of it
+        if not is_empty and self._deleted_end < self.committed_end:
             self._check_complete(f"broker {broker_id}, which is in the ISR,", chain)
         self._keepers.add(broker_id)
 

@@ -111,7 +111,10 @@ class Looks:
                 chain += read[1:]
                 return chain, start
             if not read and self._keeps_chains:
-                return chain, len(chain)  # it is damaged there
+                # It is damaged there.
+                start = len(chain)
+                chain += batches_of(broker.engine.batches(key, chain[-1].end_offset))
+                return chain, start
             chain.pop()  # it was truncated, and other batches were appended
         read = batches_of(broker.engine.batches(key, gauges.log_start_offset))
         begin = read[0].base_offset if read else gauges.log_start_offset

@@ -231,6 +231,16 @@ def test_metrics_show_what_is_not_replicated(cluster: Cluster) -> None:
         return [total(f"{manager}{name}") for name in states] == list(expected)
 
     assert states_are(0, 0, 0)
+    fetchers = "kafka.server:type=ReplicaFetcherManager,name="
+    fetched = [f"{fetchers}{name},clientId=Replica" for name in ("MaxLag", "FailedPartitionsCount", "DeadThreadCount")]
+    wait_until(lambda: [total(name) for name in fetched] == [0, 0, 0])
+
+    def lags() -> list[str]:
+        names = (name for broker in cluster.brokers for name in broker.gauges())
+        return [name for name in names if "name=ConsumerLag" in name and ",topic=t,partition=" in name]
+
+    wait_until(lambda: len(lags()) == 12)
+    assert total("kafka.log:type=LogManager,name=OfflineLogDirectoryCount") == 0
     first.kill()
     wait_until(lambda: states_are(6, 6, 0))
     assert total(f"{manager}OfflineReplicaCount") == 0

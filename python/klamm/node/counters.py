@@ -42,6 +42,14 @@ Each value is exact, but values of one reading may be from slightly different mo
     kafka.server:type=ReplicaManager,name=N PartitionCount, LeaderCount, OfflineReplicaCount; of the partitions that
                                             the broker leads UnderReplicatedPartitions, UnderMinIsrPartitionCount,
                                             AtMinIsrPartitionCount, ReassigningPartitions
+    kafka.server:type=ReplicaFetcherManager,name=N,clientId=Replica
+                                            MaxLag, MinFetchRate, FailedPartitionsCount, DeadThreadCount
+    kafka.server:type=FetcherLagMetrics,name=ConsumerLag,clientId=C,topic=T,partition=P
+                                            records below the leader's high watermark that a follower lacks; C is
+                                            ReplicaFetcherThread-, the fetcher and the leader
+    kafka.log:type=LogManager,name=N        OfflineLogDirectoryCount, CordonedLogDirectoryCount
+    kafka.log:type=LogManager,name=N,logDirectory="PATH"
+                                            1 or 0 for LogDirectoryOffline and LogDirectoryCordoned
 """
 
 from __future__ import annotations

@@ -112,6 +112,14 @@ impl Engine {
         network.chain(logs).chain(changes.counters.named()).chain(changes.throttles.named()).collect()
     }
 
+    /// Numbers of the moment: partitions, log directories, and how far this broker's fetches are.
+    pub fn gauges(&self) -> Vec<Named> {
+        let mut gauges: Vec<Named> = self.replicas.gauges().named().collect();
+        gauges.extend(self.replicas.logs().dir_gauges(&self.log_dirs));
+        gauges.extend(self.fetchers.lock().iter().flat_map(Fetchers::gauges));
+        gauges
+    }
+
     /// Publishes a newly committed image; disk errors that occur meanwhile are logged. Returns the partitions whose
     /// directory differs from the image.
     pub fn publish(&self, image: Arc<MetadataImage>) -> Vec<Unassigned> {

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use klamm_base::counters::Named;
 use klamm_client::security::Security;
 use klamm_client::{Connection, LinkError};
-use klamm_replica::{Partition, Replicas};
+use klamm_replica::{Fetching, Partition, Replicas};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -123,6 +124,41 @@ impl Fetchers {
             runtime.spawn(Repairs::new(shared.environment.clone()).run()).abort_handle(),
         ];
         Self { shared, tasks }
+    }
+
+    /// How far the fetches are, under the names of Apache Kafka's MBeans. Visits every open partition.
+    pub fn gauges(&self) -> Vec<Named> {
+        let replicas = &self.shared.environment.replicas;
+        let (mut gauges, mut largest, mut failed) = (Vec::new(), 0, 0);
+        for partition in replicas.opened() {
+            match partition.fetching() {
+                Some((following, Fetching::Behind(lag))) => {
+                    largest = lag.max(largest);
+                    let fetcher = format!("{}-{}", self.shared.fetcher_of(partition.key()), following.leader);
+                    let name = format!(
+                        "kafka.server:type=FetcherLagMetrics,name=ConsumerLag,clientId=ReplicaFetcherThread-{fetcher},topic={},partition={}",
+                        partition.id.topic, partition.id.index
+                    );
+                    gauges.push((name, lag));
+                }
+                Some((_, Fetching::Failed)) => failed += 1,
+                Some((_, Fetching::Begun)) | None => {}
+            }
+        }
+        let assigned = self.shared.assigned.lock();
+        let rates = assigned.fetchers.values().map(|fetcher| fetcher.request_rate(replicas.now_ms()));
+        let least = rates.reduce(f64::min).unwrap_or(0.0);
+        let dead = assigned.fetchers.values().filter(|fetcher| fetcher.is_dead()).count();
+        let of_all = [
+            ("MaxLag", largest),
+            ("MinFetchRate", least as u64),
+            ("FailedPartitionsCount", failed),
+            ("DeadThreadCount", dead as u64),
+        ];
+        let named =
+            |(name, value)| (format!("kafka.server:type=ReplicaFetcherManager,name={name},clientId=Replica"), value);
+        gauges.extend(of_all.map(named));
+        gauges
     }
 
     /// The configuration changed: moves partitions if there are to be more or fewer fetchers for each leader.

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use klamm_base::ErrorCode;
-use klamm_replica::{Diverging, FetchedBatches, Following, Partition, Position, Rule, truncate_diverging};
+use klamm_replica::{Diverging, FetchedBatches, Fetching, Following, Partition, Position, Rule, truncate_diverging};
 
 use super::core::{FetcherCore, Key, Plan, Step, step};
 use super::messages::{FetchedPartition, ReplicaFetchAnswer};
@@ -59,6 +59,14 @@ impl FollowedPartitions {
             Change::Remove(key) => self.remove(key),
             Change::Add(partition) => self.add(partition, wall_ms),
         }
+    }
+
+    /// Fetches it no more until a newer leader epoch.
+    fn fail(&mut self, key: Key) {
+        if let Some(partition) = self.partitions.get(&key) {
+            partition.note_fetching(Fetching::Failed);
+        }
+        self.remove(key);
     }
 
     fn remove(&mut self, key: Key) {
@@ -186,7 +194,7 @@ impl FollowedPartitions {
                 appended
             }
             Step::Delay | Step::FindOffsets | Step::Truncate(..) => Err(fetched.error),
-            Step::Stop => return self.remove(key),
+            Step::Stop => return self.fail(key),
         };
         self.on_moved(&partition, moved, times.now_ms);
     }
@@ -199,7 +207,7 @@ impl FollowedPartitions {
                 self.core.moved(key, position);
             }
             // The directory has failed.
-            Err(ErrorCode::KAFKA_STORAGE_ERROR) => self.remove(key),
+            Err(ErrorCode::KAFKA_STORAGE_ERROR) => self.fail(key),
             Err(_) => self.core.delay(key, now_ms),
         }
     }

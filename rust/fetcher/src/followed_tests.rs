@@ -14,7 +14,7 @@ use klamm_log::{LockedDir, LogContext, LogManager, ManagerConfig};
 use klamm_metadata::MetadataImage;
 use klamm_metadata::records::{PartitionChangeRecord, PartitionRecord, Record, TopicRecord};
 use klamm_records::header::set_position;
-use klamm_replica::{Durability, FetchedBatches, Replicas, ReplicasOptions};
+use klamm_replica::{Durability, FetchedBatches, Fetching, Replicas, ReplicasOptions};
 use tempfile::{TempDir, tempdir};
 
 use super::followed::{Change, FollowedPartitions, Times};
@@ -186,5 +186,27 @@ fn what_was_appended_before_another_role_is_not_fetched_on() {
     follower.elect(NODE);
     follower.wait_for_flushes();
     assert_eq!(follower.followed.next_plan(0), None, "the leader of before would count what is not flushed");
+    follower.replicas.shutdown(1);
+}
+
+#[test]
+fn a_partition_that_the_leader_fences_has_failed_until_its_next_epoch() {
+    let mut follower = Follower::new(1);
+    let partition = follower.replicas.get(TOPIC, 0).expect("a replica");
+    let fetching = || partition.fetching().expect("it follows").1;
+    assert_eq!(fetching(), Fetching::Begun);
+    let fenced = FetchedPartition {
+        key: (TOPIC, 0),
+        error: ErrorCode::FENCED_LEADER_EPOCH,
+        high_watermark: -1,
+        log_start_offset: -1,
+        diverging: None,
+        records: Bytes::new(),
+    };
+    let answer = ReplicaFetchAnswer { error: ErrorCode::NONE, session_id: 1, partitions: vec![fenced] };
+    assert_eq!(follower.followed.on_answer(answer, TIMES), []);
+    assert_eq!(fetching(), Fetching::Failed);
+    follower.begin_epoch();
+    assert_eq!(fetching(), Fetching::Begun);
     follower.replicas.shutdown(1);
 }

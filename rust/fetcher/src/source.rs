@@ -9,6 +9,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use klamm_base::clock::now_ms as wall_ms;
+use klamm_base::rate::{Rate, Windows};
 use klamm_client::messages::list_offsets::{EARLIEST_LOCAL, LATEST, ListOffsetsRequest, OffsetQuery};
 use klamm_client::{Connection, LinkError};
 use klamm_replica::FetchWaiter;
@@ -30,8 +31,16 @@ const RESTART_PAUSE: Duration = Duration::from_secs(1);
 /// The side of a fetcher that its manager sees. Dropping it ends the fetcher.
 pub struct Source {
     inbox: Arc<Inbox>,
+    requests: Arc<Requests>,
     task: AbortHandle,
 }
+
+/// The rate of a fetcher's requests.
+#[derive(Default)]
+struct Requests(Mutex<Rate>);
+
+/// A minute, as the rate that Apache Kafka shows.
+const RATE_WINDOWS: Windows = Windows { count: 7, window_ms: 10_000 };
 
 #[derive(Default)]
 struct Inbox {
@@ -61,11 +70,13 @@ impl Source {
     /// Starts a fetcher without partitions. If it panics, the cause is reported and `on_failed` is called.
     pub fn start(environment: Arc<Environment>, leader: i32, on_failed: impl FnOnce() + Send + 'static) -> Self {
         let inbox: Arc<Inbox> = Arc::default();
+        let requests: Arc<Requests> = Arc::default();
         let fetcher = Fetcher {
             followed: FollowedPartitions::new(leader, environment.setting("replica.fetch.backoff.ms")),
             environment: environment.clone(),
             leader,
             inbox: inbox.clone(),
+            requests: requests.clone(),
             connection: None,
             pause: FIRST_PAUSE,
             has_reported: false,
@@ -83,7 +94,17 @@ impl Source {
                 on_failed();
             }
         });
-        Self { inbox, task }
+        Self { inbox, requests, task }
+    }
+
+    /// Whether it has failed and does not run.
+    pub fn is_dead(&self) -> bool {
+        self.task.is_finished()
+    }
+
+    /// Requests per second.
+    pub fn request_rate(&self, now_ms: i64) -> f64 {
+        self.requests.0.lock().per_second(now_ms, RATE_WINDOWS)
     }
 
     /// Hands over changes; a request that the leader holds is given up for them.
@@ -97,6 +118,7 @@ struct Fetcher {
     environment: Arc<Environment>,
     leader: i32,
     inbox: Arc<Inbox>,
+    requests: Arc<Requests>,
     followed: FollowedPartitions,
     connection: Option<Connection>,
     pause: Duration,
@@ -163,6 +185,8 @@ impl Fetcher {
     }
 
     async fn fetch(&mut self, plan: &Plan) -> Result<ReplicaFetchAnswer, LinkError> {
+        let now_ms = self.environment.replicas.now_ms();
+        self.requests.0.lock().add(now_ms, 1.0, RATE_WINDOWS);
         let request = ReplicaFetch::of(&self.environment.replicas, plan);
         self.call(&request).await
     }

@@ -13,6 +13,7 @@ use std::thread;
 use arc_swap::ArcSwap;
 use klamm_base::LogError;
 use klamm_base::Uuid;
+use klamm_base::counters::{Named, mbean_value};
 use parking_lot::Mutex;
 
 use super::checkpoint::{PARTITION_METADATA, read_partition_metadata, write_partition_metadata};
@@ -387,6 +388,29 @@ impl LogManager {
     /// Whether a directory receives no new logs.
     pub fn is_cordoned(&self, dir: usize) -> bool {
         self.cordoned.lock().contains(&dir)
+    }
+
+    /// The states of the `configured` directories, under the names of Apache Kafka's MBeans. One that is not open is offline.
+    pub fn dir_gauges(&self, configured: &[(PathBuf, Uuid)]) -> Vec<Named> {
+        let found = |id: Uuid| self.dirs.iter().enumerate().find(move |(_, dir)| dir.id() == id);
+        let is_offline = |id| found(id).is_none_or(|(_, dir)| dir.check_online().is_err());
+        let is_cordoned = |id| found(id).is_some_and(|(at, _)| self.is_cordoned(at));
+        let state = |path: &PathBuf, name: &str, is_it: bool| {
+            let path = mbean_value(&path.to_string_lossy());
+            (format!("kafka.log:type=LogManager,name={name},logDirectory={path}"), u64::from(is_it))
+        };
+        let mut gauges = Vec::new();
+        let (mut offline, mut cordoned) = (0, 0);
+        for (path, id) in configured {
+            let of_dir = [("LogDirectoryOffline", is_offline(*id)), ("LogDirectoryCordoned", is_cordoned(*id))];
+            gauges.extend(of_dir.map(|(name, is_it)| state(path, name, is_it)));
+            offline += u64::from(of_dir[0].1);
+            cordoned += u64::from(of_dir[1].1);
+        }
+        for (name, count) in [("OfflineLogDirectoryCount", offline), ("CordonedLogDirectoryCount", cordoned)] {
+            gauges.push((format!("kafka.log:type=LogManager,name={name}"), count));
+        }
+        gauges
     }
 
     /// The directory with this `directory.id`.

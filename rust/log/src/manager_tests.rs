@@ -509,3 +509,30 @@ fn what_waits_too_long_is_flushed_when_the_nodes_check_comes() {
     while flushed.recv().expect("the flusher lives") < 2 {}
     manager.shutdown(1);
 }
+
+#[test]
+fn directories_that_are_offline_or_cordoned_are_shown() {
+    let (one, two) = (tempdir().expect("a folder"), tempdir().expect("a folder"));
+    let (manager, _events) = start(&[one.path(), two.path()]);
+    let paths = [one.path().to_owned(), two.path().to_owned(), "/missing".into()];
+    let configured: Vec<_> = paths.into_iter().zip((1..).map(|id| Uuid([id; 16]))).collect();
+    let shown = || {
+        let gauges = manager.dir_gauges(&configured);
+        let set = gauges.into_iter().filter(|(_, value)| *value > 0);
+        set.map(|(name, value)| format!("{} {value}", name.trim_start_matches("kafka.log:type=LogManager,name=")))
+            .collect::<Vec<_>>()
+    };
+    let of = |name: &str, path: &Path| format!("{name},logDirectory=\"{}\" 1", path.display());
+    let missing = of("LogDirectoryOffline", Path::new("/missing"));
+    assert_eq!(shown(), [missing.clone(), "OfflineLogDirectoryCount 1".to_owned()]);
+    manager.set_cordoned(&[Uuid([1; 16])]);
+    manager.fail_dir(1, "a test");
+    let expected = [
+        of("LogDirectoryCordoned", one.path()),
+        of("LogDirectoryOffline", two.path()),
+        missing,
+        "OfflineLogDirectoryCount 2".to_owned(),
+        "CordonedLogDirectoryCount 1".to_owned(),
+    ];
+    assert_eq!(shown(), expected);
+}

@@ -13,7 +13,7 @@ use klamm_records::header::Header;
 
 use super::core::Rule;
 use super::fetch_waiter::{FetchWaiter, Watcher};
-use super::partition::{Effects, Partition, PartitionId, State};
+use super::partition::{Effects, Fetching, Partition, PartitionId, State};
 
 /// The leader that a replica follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,6 +158,7 @@ impl Partition {
             let diverges = log.latest_epoch().is_none() && high_watermark < log.log_end_offset();
             diverges.then(|| Truncation::To(high_watermark.max(log.log_start_offset())))
         });
+        self.note_fetching(Fetching::Begun);
         self.mark_dirty_unless_flushed(&position);
         position
     }
@@ -188,6 +189,10 @@ impl Partition {
             }
             Ok(())
         });
+        if let Ok(position) = &position {
+            let lag = fetched.high_watermark.saturating_sub(position.fetch_offset);
+            self.note_fetching(Fetching::Behind(u64::try_from(lag).unwrap_or(0)));
+        }
         self.mark_dirty_unless_flushed(&position);
         position
     }

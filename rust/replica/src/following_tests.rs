@@ -20,7 +20,7 @@ use tempfile::{TempDir, tempdir};
 
 use super::core::IsrAnswer;
 use super::{
-    CONSUMER, Diverging, Durability, Fetched, FetchedBatches, Partition, PartitionFetch, Position, Replicas,
+    CONSUMER, Diverging, Durability, Fetched, FetchedBatches, Fetching, Partition, PartitionFetch, Position, Replicas,
     ReplicasOptions, truncate_diverging,
 };
 
@@ -548,5 +548,26 @@ fn a_throttled_replica_is_held_back_only_while_it_is_not_in_sync() {
     pair.change_isr(&[LEADER]);
     pair.publish(&[config("leader.replication.throttled.replicas", "0:2")]);
     assert!(pair.fetch(LEADER, position).records.is_some(), "another leader is throttled");
+    pair.end();
+}
+
+#[test]
+fn a_follower_knows_how_far_behind_it_is() {
+    let pair = Pair::new();
+    append(&pair.on(LEADER), 1);
+    let (follower, epoch) = (pair.on(FOLLOWER), pair.leader_epoch());
+    assert_eq!(pair.on(LEADER).fetching(), None);
+    let fetching = || follower.fetching().expect("a follower").1;
+    follower.begin_following(epoch, 0).expect("it follows");
+    assert_eq!(fetching(), Fetching::Begun);
+    for (high_watermark, lag) in [(7, 7), (0, 0)] {
+        let nothing = FetchedBatches { records: &[], high_watermark, log_start_offset: 0 };
+        follower.append_fetched(epoch, &nothing, 0).expect("it follows");
+        assert_eq!(fetching(), Fetching::Behind(lag));
+    }
+    follower.note_fetching(Fetching::Failed);
+    assert_eq!(fetching(), Fetching::Failed);
+    follower.begin_following(epoch, 0).expect("it follows");
+    assert_eq!(fetching(), Fetching::Begun);
     pair.end();
 }

@@ -5,7 +5,7 @@
 //! [`Durability::Flushed`] the leader counts itself only up to its flushed offset, so that a power cut cannot undo a commit.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
@@ -20,6 +20,7 @@ use super::changes::Changes;
 use super::config::PartitionConfig;
 use super::core::{self, Assignment, Awaits, IsrAnswer, IsrProposal, LogOffsets, PartitionCore, RoleChange, Rule};
 use super::fetch_waiter::{FetchWaiter, Watcher};
+use super::following::Following;
 use super::image_brokers::ImageBrokers;
 use super::metrics::ReplicaCounters;
 use super::moving::Move;
@@ -149,8 +150,24 @@ pub struct Partition {
     pub(super) dir: AtomicUsize,
     flush_state: FlushState,
     config: ArcSwap<PartitionConfig>,
+    /// Of a follower, see [`Partition::fetching`].
+    fetching: AtomicI64,
     pub(super) state: Mutex<State>,
 }
+
+/// How far a follower's fetches are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fetching {
+    /// Nothing was fetched yet in this leader epoch.
+    Begun,
+    /// The records below the leader's high watermark that the last fetch did not return yet.
+    Behind(u64),
+    /// It is not fetched until a newer leader epoch.
+    Failed,
+}
+
+const BEGUN: i64 = -1;
+const FAILED: i64 = -2;
 
 /// What a partition shares with the others of its broker.
 #[derive(Clone)]
@@ -186,6 +203,7 @@ impl Partition {
             dir: AtomicUsize::new(place.dir),
             flush_state: FlushState::default(),
             config: ArcSwap::new(config),
+            fetching: AtomicI64::new(BEGUN),
             state,
         });
         partition.on_assignment(assignment);
@@ -233,6 +251,25 @@ impl Partition {
         if effects.acks.capacity().max(effects.fetches.capacity()) <= KEPT_MAX {
             EFFECTS.set(effects);
         }
+    }
+
+    /// How far its fetches are, if this broker follows.
+    pub fn fetching(&self) -> Option<(Following, Fetching)> {
+        let following = self.following()?;
+        let fetching = match self.fetching.load(Ordering::Relaxed) {
+            FAILED => Fetching::Failed,
+            lag => u64::try_from(lag).map_or(Fetching::Begun, Fetching::Behind),
+        };
+        Some((following, fetching))
+    }
+
+    pub fn note_fetching(&self, fetching: Fetching) {
+        let value = match fetching {
+            Fetching::Begun => BEGUN,
+            Fetching::Behind(lag) => i64::try_from(lag).unwrap_or(i64::MAX),
+            Fetching::Failed => FAILED,
+        };
+        self.fetching.store(value, Ordering::Relaxed);
     }
 
     /// The topic's id and the partition's index.

@@ -303,7 +303,7 @@ impl Engine {
     }
 
     fn gauges(&self, py: Python<'_>) -> HashMap<String, u64> {
-        py.detach(|| self.engine.replicas().gauges().named().collect())
+        py.detach(|| self.engine.gauges().into_iter().collect())
     }
 
     fn measure_requests(&self, is_on: bool) {

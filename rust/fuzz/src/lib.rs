@@ -10,6 +10,7 @@ mod log_open;
 mod metadata;
 mod metadata_log;
 mod metadata_snapshot;
+mod replica_answers;
 mod values;
 
 pub use answers::answers;
@@ -20,6 +21,7 @@ pub use log_open::log_open;
 pub use metadata::metadata;
 pub use metadata_log::metadata_log;
 pub use metadata_snapshot::metadata_snapshot;
+pub use replica_answers::replica_answers;
 pub use values::values;
 
 /// A target, with the name of its bin.
@@ -41,5 +43,6 @@ pub const TARGETS: &[Target] = &[
     Target { name: "log_open", run: log_open, seeds: &["rust/log/src/golden/open"] },
     Target { name: "metadata_log", run: metadata_log, seeds: &["rust/quorum/src/golden/logs"] },
     Target { name: "metadata_snapshot", run: metadata_snapshot, seeds: &["rust/quorum/src/golden/snapshots"] },
+    Target { name: "replica_answers", run: replica_answers, seeds: &["tests/golden/records"] },
     Target { name: "values", run: values, seeds: &["tests/golden/formats/seeds"] },
 ];

@@ -182,4 +182,28 @@ mod tests {
         assert_eq!(log.read(2, 100, 7, true).expect("readable").first_batch_offset, 1, "it is found where it is");
         assert!(read_all(&mut log, 0) == whole);
     }
+
+    #[test]
+    fn what_is_truncated_is_damaged_no_longer() {
+        for keeps_later in [true, false] {
+            let dir = tempdir().expect("a folder");
+            let path = dir.path().join("t-0");
+            let whole = write_log(&path);
+            let sizes: Vec<usize> =
+                klamm_records::batches(&whole).map(|batch| batch.expect("whole").bytes().len()).collect();
+            // The second batch, or the last one.
+            let (at, offset) = if keeps_later { (sizes[0], 1) } else { (whole.len() - sizes[3], 6) };
+            flip(&path, at + 100);
+            let open = OpenAt { keeps_damage: true, proven_end: 7, kept_power: true, ..OpenAt::default() };
+            let opened = Log::open(&path, "t", 0, config().into(), &LogContext::new(64), open, 0);
+            let (mut log, _) = opened.expect("open");
+            assert_eq!(log.damaged().len(), 1);
+            log.truncate_to(offset, 0).expect("truncated");
+            assert_eq!((log.damaged().len(), log.log_end_offset()), (0, offset));
+            let mut other = batch(&BatchSpec { records: 2, value_bytes: 10, ..BatchSpec::default() });
+            log.append_as_leader(&mut other, 1, 0, Origin::Client).expect("append");
+            let read = log.read(offset, 1000, offset + 2, true).expect("it is there");
+            assert_eq!(read.read().expect("readable"), other);
+        }
+    }
 }

@@ -416,11 +416,18 @@ impl Segment {
     pub fn truncate_to(&mut self, cache: &Arc<FileCache>, offset: i64, now_ms: i64) -> Result<(), LogError> {
         self.load(cache)?;
         self.set_limit(None);
-        let Some(place) = self.locate(cache, offset)? else { return Ok(()) };
-        self.offsets.truncate_to(cache, place.base_offset)?;
-        self.times.truncate_to(cache, place.base_offset)?;
+        let intact = self.locate(cache, offset)?.map(|place| (place.position, place.base_offset));
+        // Damage is removed with the offsets that it contained: others will have them.
+        let damaged = self.damage.iter().find(|damage| damage.first_offset >= offset);
+        let damaged = damaged.map(|damage| (damage.position, damage.first_offset));
+        for damage in &mut self.damage {
+            damage.next_offset = damage.next_offset.min(offset.max(damage.first_offset));
+        }
+        let Some((position, base_offset)) = intact.into_iter().chain(damaged).min() else { return Ok(()) };
+        self.offsets.truncate_to(cache, base_offset)?;
+        self.times.truncate_to(cache, base_offset)?;
         self.txns.truncate_to(cache, offset)?;
-        self.cut_to(cache, place.position)?;
+        self.cut_to(cache, position)?;
         self.recent.clear();
         if self.size == 0 {
             self.created_ms = now_ms;

@@ -199,6 +199,8 @@ class BrokerWorld(Scene):
         broker = self._running()
         if broker is None or not broker.is_serving or len(broker.failed_dirs) + 1 >= self._plan.dir_count:
             return
+        if broker.paused_until_us > self.now_us:  # it would be after all faults ended
+            return
         online = [dir for dir in range(self._plan.dir_count) if dir not in broker.failed_dirs]
         broker.fail_directory(self.rng.choice(online))
 

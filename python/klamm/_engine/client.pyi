@@ -118,14 +118,46 @@ class BrokerConnection:
         """Close the connection."""
 
 @final
+class Conditions:
+    """What a test does to a node of an embedded cluster: it cuts connections to other nodes, pauses the node,
+    slows its disk, or advances its clock.
+
+    One object is shared by all parts of the node, and by its next starts. A port stands for its node.
+    """
+
+    def __new__(cls) -> Self:
+        """All is as without them."""
+
+    def cut(self, port: int, *, sends: bool, receives: bool) -> None:
+        """Set what is lost from now on: what the node sends to this port, what it receives from there.
+
+        Bytes wait until nothing is lost any more, and so do new connections and the ends of closed ones.
+        """
+
+    def is_cut(self, port: int) -> bool:
+        """Whether something is lost between the node and this port."""
+
+    def slow_disk(self, seconds_per_sync: float) -> None:
+        """Let each flush of a log take so long at least; 0 ends those that wait. ValueError: negative, too long."""
+
+    def advance(self, *, wall_ms: int, running_ms: int) -> None:
+        """Advance the time of day, and the running time, and let wait no longer what is due then."""
+
+    def pause(self) -> None:
+        """Hold the network tasks of the node: they accept, receive, send and time nothing."""
+
+    def resume(self) -> None:
+        """Let them go on."""
+
+@final
 class ChannelQueue:
     """Connections for an event loop, and what happens to them, to be taken by the loop when `fd` is readable.
 
     The engine decides nothing here: when to connect and how long to wait is the owner's to say.
     """
 
-    def __new__(cls) -> Self:
-        """OSError where there is no descriptor or thread for it."""
+    def __new__(cls, conditions: Conditions | None = None) -> Self:
+        """OSError where there is no descriptor or thread for it. `conditions`: those of the node that connects."""
 
     @property
     def fd(self) -> int:

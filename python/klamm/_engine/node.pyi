@@ -5,6 +5,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal, Self, final
 
+from klamm._engine.client import Conditions
 from klamm._engine.groups import CommitRequest
 from klamm._engine.metadata import Image
 from klamm._engine.quorum import MetadataLog
@@ -151,13 +152,15 @@ class Boot:
         static_voters: Sequence[int],
         is_volatile: bool = False,
         is_missing_dirs: bool = False,
+        conditions: Conditions | None = None,
     ) -> Self:
         """Begin. ConfigError, OSError. `segment_bytes` and `segment_ms` are the metadata log's.
 
         A listener: name, host, port (0: a free one), and whether it is for controllers. A feature: name, lowest and
         highest level known. `static_voters` are the ids that the configuration names; those of the log come before
         them. Volatile: nothing is ever synced. With directories missing, of which the caller knows, a partition that
-        has no files may have them there, so it is not created again.
+        has no files may have them there, so it is not created again. `conditions`: those of a node of an embedded
+        cluster.
         """
     def finish(
         self, partition_error: Callable[[int, str | None], Exception]

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Self, final
 
+from klamm._engine.client import Conditions
 from klamm._engine.metadata import Image
 from klamm._engine.node import Engine
 
@@ -183,6 +184,7 @@ class FetchStream:
         max_bytes: int,
         timeout_ms: int,
         flushes: bool,
+        conditions: Conditions | None = None,
     ) -> None:
         """Start a run at the log end offset; it is not held. The previous run is stopped.
 

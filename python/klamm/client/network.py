@@ -60,9 +60,9 @@ class Network(Protocol):
 class EngineNetwork:
     """Channels of the engine. Use it in the loop's thread; it allocates nothing before the first channel."""
 
-    def __init__(self, config: Mapping[str, str] | None = None) -> None:
-        """`config`: keys of Kafka's clients for TLS and SASL."""
-        self._config = dict(config or {})
+    def __init__(self, config: Mapping[str, str] | None = None, conditions: client.Conditions | None = None) -> None:
+        """`config`: keys of Kafka's clients for TLS and SASL. `conditions`: those of an embedded node."""
+        self._config, self._conditions = dict(config or {}), conditions
         self._loop = asyncio.get_running_loop()
         self._queue: client.ChannelQueue | None = None
         self._handlers: dict[int, ChannelHandler] = {}
@@ -71,7 +71,7 @@ class EngineNetwork:
     def open(self, address: Address, client_id: str, handler: ChannelHandler) -> Channel:
         """See `Network.open`. Raises ConfigError, OSError."""
         if self._queue is None:
-            self._queue = client.ChannelQueue()
+            self._queue = client.ChannelQueue(self._conditions)
             self._loop.add_reader(self._queue.fd, self._take)
         channel = self._queue.open(*address, {**self._config, "client.id": client_id})
         self._handlers[channel.id], self._channels[channel.id] = handler, channel

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from klamm.client import (
     ClientError,
@@ -27,6 +27,9 @@ from klamm.driving.deadlines import Deadlines
 from klamm.protocol.backoff import ExponentialBackoff
 from klamm.protocol.errors import MalformedRequest
 from klamm.protocol.wire import codec
+
+if TYPE_CHECKING:
+    from klamm._engine.client import Conditions
 
 __all__ = ["Address", "Answer", "OnDone", "Outcome", "Peer", "PeerConfig", "Peers", "Versions"]
 
@@ -357,10 +360,19 @@ class Peer:
 class Peers:
     """Connections to any number of addresses. Use it in the loop's thread."""
 
-    def __init__(self, config: PeerConfig, on_versions: Callable[[], None] = lambda: None) -> None:
-        """`on_versions` is called when the API versions of a peer become known or unknown."""
+    def __init__(
+        self,
+        config: PeerConfig,
+        on_versions: Callable[[], None] = lambda: None,
+        *,
+        conditions: Conditions | None = None,
+    ) -> None:
+        """`on_versions` is called when the API versions of a peer become known or unknown.
+
+        `conditions`: those of the node of an embedded cluster.
+        """
         self._config, self._on_versions = config, on_versions
-        self._network = EngineNetwork()
+        self._network = EngineNetwork(conditions=conditions)
         self._peers: dict[Address, Peer] = {}
         self._many: dict[Address, list[Peer]] = {}  # the first one of each address is also in `_peers`
 

@@ -58,7 +58,7 @@ class ControllerDriver:
     def __init__(self, controller: Controller, quorum: Quorum) -> None:
         self._controller: Final = controller
         self._quorum: Final = quorum
-        self._clock: Final = LoopClock()
+        self._clock: Final = LoopClock.of_sessions()
         self._now_ms: Final = self._clock.now_ms
         self._timer: Final = DeadlineTimer(self._clock, lambda at_ms: self._on_timer())
         self._epoch: int | None = None

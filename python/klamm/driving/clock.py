@@ -1,4 +1,8 @@
-"""The clock of a driver, in milliseconds, and its timer. Both follow the event loop's time, which may be simulated."""
+"""The clock of a driver, in milliseconds, and its timer.
+
+Both follow the event loop's time, which may be simulated. Sessions, and what else measures the silence of others,
+follow a time that a test of an embedded cluster can advance; retries and requests do not: networks take real time.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,29 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 log = logging.getLogger(__name__)
 
 FAILED_TIMER_PAUSE_MS: Final = 1_000
 """The pause before a timer whose callback raised fires again."""
+
+
+class Call(Protocol):
+    """What will be called."""
+
+    def cancel(self) -> None:
+        """Do not call it."""
+
+
+class Time(Protocol):
+    """A time in seconds, and calls at one."""
+
+    def time(self) -> float:
+        """The time, never decreasing."""
+
+    def call_at(self, when: float, callback: Callable[[], None], /) -> Call:
+        """Call back at that time."""
 
 
 class LoopClock:
@@ -20,9 +41,10 @@ class LoopClock:
     `at_creation_ms` is what it shows when it is made; without it, it shows the loop's own time.
     """
 
-    def __init__(self, at_creation_ms: int | None = None) -> None:
+    def __init__(self, at_creation_ms: int | None = None, *, time: Time | None = None) -> None:
         self.loop: Final = asyncio.get_running_loop()
-        self._time_s: Final = self.loop.time
+        self._time: Final[Time] = self.loop if time is None else time
+        self._time_s: Final = self._time.time
         self._offset_ms: Final = 0 if at_creation_ms is None else at_creation_ms - int(self._time_s() * 1000)
 
     @classmethod
@@ -30,13 +52,21 @@ class LoopClock:
         """The system's clock as it is now, and the time that passes from now on: the system's clock may be changed."""
         return cls(time.time_ns() // 1_000_000)
 
+    @classmethod
+    def of_sessions(cls, *, since_1970: bool = False) -> LoopClock:
+        """The clock for the silence of others, ahead of the loop's time if a test has advanced it."""
+        loop = asyncio.get_running_loop()
+        advanced: Time = getattr(loop, "advanced", loop)
+        ahead_ms = int((advanced.time() - loop.time()) * 1000)
+        return cls(time.time_ns() // 1_000_000 + ahead_ms if since_1970 else None, time=advanced)
+
     def now_ms(self) -> int:
         """The time."""
         return int(self._time_s() * 1000) + self._offset_ms
 
-    def call_at(self, at_ms: int, callback: Callable[[], None]) -> asyncio.TimerHandle:
+    def call_at(self, at_ms: int, callback: Callable[[], None]) -> Call:
         """Call back when the clock shows `at_ms`; the call may come a millisecond early."""
-        return self.loop.call_at((at_ms - self._offset_ms) / 1000, callback)
+        return self._time.call_at((at_ms - self._offset_ms) / 1000, callback)
 
 
 class DeadlineTimer:
@@ -53,7 +83,7 @@ class DeadlineTimer:
     def __init__(self, clock: LoopClock, on_timer: Callable[[int], None]) -> None:
         self._clock: Final = clock
         self._on_timer: Final = on_timer
-        self._handle: asyncio.TimerHandle | None = None
+        self._handle: Call | None = None
         self._at_ms = 0
         self._last_error = ""
 

@@ -10,7 +10,7 @@ import logging
 import os
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar
 from klamm._engine.metadata import Image
 from klamm.controller.operations.topics import CREATE_TOPICS
 from klamm.coordinator.runtime.driver import into
-from klamm.embedded.members import Member, Members, plan
+from klamm.driving.nodes_loop import NodesLoop
+from klamm.embedded.members import Member, Members, lost_between, plan
 from klamm.embedded.nodes_thread import STOP_TIMEOUT_S, NodesThread
 from klamm.embedded.read_committed import Row, read_committed
 from klamm.node.groups import GROUPS_TOPIC
@@ -45,6 +46,7 @@ START_TIMEOUT_S = 30.0
 ELECTION_TIMEOUT_S = 10.0
 READ_BYTES = 4 << 20
 HEARD_POLL_S = 0.001
+ADVANCE_S_MAX = 100 * 365 * 24 * 3600
 
 # Without any handler Python prints warnings to stderr, which a guest does not do; its host may add handlers of its own.
 logging.getLogger("klamm").addHandler(logging.NullHandler())
@@ -91,6 +93,34 @@ class _ClusterNode:
         """Start it again, on the same ports and directories."""
         self._cluster.run(self._member.start())
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether it is paused."""
+        return self._member.is_paused
+
+    def pause(self) -> None:
+        """Stop it as SIGSTOP stops a process: its connections stay open, and it does nothing at all.
+
+        Nothing happens if it does not run. A stop or a kill resumes it first.
+        """
+        self._cluster.run(self._member.pause())
+
+    def resume(self) -> None:
+        """Let it go on after `pause`. It sees that time has passed."""
+
+        async def resume() -> None:
+            self._member.resume()
+
+        self._cluster.run(resume())
+
+    def slow_disk(self, seconds_per_sync: float) -> None:
+        """Let each flush of its logs take so long at least; 0: as long as it takes. Raises ValueError.
+
+        Records are flushed before they are acknowledged, unless `klamm.flush.before.ack` is `none`, as it is in a
+        temporary cluster without `flush=True`. Its metadata log is always flushed.
+        """
+        self._member.conditions.slow_disk(seconds_per_sync)
+
 
 class Broker(_ClusterNode):
     """A broker of a cluster; it may be a controller too."""
@@ -124,6 +154,55 @@ class Controller(_ClusterNode):
     def address(self) -> str:
         """What tools are given as --bootstrap-controller: host:port."""
         return "{}:{}".format(*self._member.node.metadata.endpoints[0][1:])
+
+
+class Clock:
+    """The clock of a cluster: what it measures can be made to pass."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    @property
+    def advanced_s(self) -> float:
+        """How far it is ahead of the system's clock, in seconds."""
+        return self._cluster._advanced_s
+
+    def advance(self, seconds: float) -> None:
+        """Let `seconds` pass for all nodes; returns when they have passed. Raises ValueError.
+
+        The last minute passes in quick motion, in which the nodes hear of each other; what is longer passes at once, as
+        while all nodes are paused.
+        """
+        if not 0 <= seconds < ADVANCE_S_MAX:
+            raise ValueError(f"a clock can be advanced by 0 to {ADVANCE_S_MAX} seconds at a time, not by {seconds}")
+
+        async def advance() -> None:
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, NodesLoop), "the nodes' thread runs no other"
+            await loop.advanced.advance(seconds)
+
+        self._cluster.run(advance())
+        self._cluster._advanced_s += seconds
+
+
+class NetworkPartition:
+    """A network that is partitioned, until `heal` or the end of a `with` block."""
+
+    def __init__(self, heal: Callable[[], None]) -> None:
+        self._heal = heal
+
+    def heal(self) -> None:
+        """Let all bytes pass again; those on the way arrive then. Nothing happens the second time."""
+        self._heal()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with contextlib.suppress(ClusterClosedError):  # there is no network any more
+            self.heal()
 
 
 def _client_address(node: Node) -> tuple[str, int]:
@@ -167,6 +246,7 @@ class Cluster:
         durable = (data is not None) if flush is None else flush
         given = {"klamm.flush.before.ack": "all" if durable else "none"} | dict(config or {})
         self._process_id = os.getpid()
+        self._advanced_s = 0.0
         self._nodes = nodes = NodesThread(
             None if data is None else Path(data),
             lambda folder: plan(folder, brokers, controllers, given, racks),
@@ -200,8 +280,13 @@ class Cluster:
 
     @property
     def _node(self) -> Node:
-        """A broker that runs; if none does, the first one."""
-        return min(self._broker_members, key=lambda member: not member.is_running).node
+        """A broker that runs, is not cut off, and knows most; if none runs, the first one."""
+
+        def rank(member: Member) -> tuple[bool, bool, int, int]:
+            lost = len(self._members.lost_by(member.id))
+            return not member.is_running, member.is_paused, lost, -member.node.metadata.applied_offset
+
+        return min(self._broker_members, key=rank).node
 
     @property
     def _broker_members(self) -> list[Member]:
@@ -234,6 +319,51 @@ class Cluster:
     def cluster_id(self) -> str:
         """The id of the cluster, 22 characters."""
         return self._node.cluster_id
+
+    # What tests do to it
+
+    @property
+    def clock(self) -> Clock:
+        """Its clock, to be advanced."""
+        return Clock(self)
+
+    def partition_network(
+        self, *groups: Iterable[Broker | Controller] | Broker | Controller, one_way: bool = False
+    ) -> NetworkPartition:
+        """Cut the network between nodes: two of them reach each other only if a group holds both.
+
+        The nodes of no group are one more group. Nothing is refused and no connection ends: bytes between two sides do
+        not arrive until the network heals. With `one_way`, only what the nodes of the first group send is lost. Clients
+        reach every node all the same.
+
+        In a `with` block it heals at the end. Several partitions at a time add up. Raises ValueError.
+        """
+        nodes = [[group] if isinstance(group, _ClusterNode) else list(group) for group in groups]
+        if not any(nodes):
+            raise ValueError("partition_network needs the nodes of one side at least")
+        named, ids = [[node.id for node in group] for group in nodes], [member.id for member in self._members.all]
+        if foreign := {node_id for group in named for node_id in group}.difference(ids):
+            raise ValueError(f"no nodes of this cluster: {sorted(foreign)}")
+        lost = lost_between(named, ids)
+        if one_way:
+            lost = frozenset(link for link in lost if link[0] in named[0])
+
+        async def cut() -> None:
+            self._members.cut(lost)
+
+        async def heal() -> None:
+            self._members.heal(lost)
+
+        self.run(cut())
+        return NetworkPartition(lambda: self.run(heal()))
+
+    def heal_network(self) -> None:
+        """End every partition."""
+
+        async def heal() -> None:
+            self._members.heal()
+
+        self.run(heal())
 
     # What tests ask
 
@@ -273,11 +403,13 @@ class Cluster:
             raise KafkaError(result.error_code, result.error_message)
         # A controller on another node answers once the topic is committed; the brokers apply that a little later.
         end = time.monotonic() + START_TIMEOUT_S
-        while any(
-            member.node.image.topic_id(result.name) != result.topic_id
+        cut_off = self._members.lost_by(node.config.node_id)
+        awaited = [
+            member
             for member in self._broker_members
-            if member.is_running
-        ):
+            if member.is_running and not member.is_paused and member.id not in cut_off
+        ]
+        while any(member.node.image.topic_id(result.name) != result.topic_id for member in awaited):
             if time.monotonic() > end:
                 text = f"topic '{result.name}' was created; the brokers did not apply it in {START_TIMEOUT_S:.0f} s"
                 raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)

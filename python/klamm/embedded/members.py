@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import permutations
 from pathlib import Path
 from typing import Final
 
+from klamm._engine.client import Conditions
 from klamm.config.node_config import Address, NodeConfig
 from klamm.config.rules import check_supported, checked
 from klamm.config.sources import embedded_default
+from klamm.driving.nodes_loop import OWNER, NodesLoop, Owner
 from klamm.formats import meta_properties
 from klamm.formats.directories import is_blank
 from klamm.formats.storage import FormatRequest, format_storage, random_cluster_id
@@ -102,6 +105,8 @@ class Member:
         self._is_volatile = is_volatile
         self._node: Node | None = None
         self._last: Node | None = None
+        self._owner = Owner()
+        self.conditions = Conditions()
 
     @property
     def id(self) -> int:
@@ -112,6 +117,11 @@ class Member:
     def is_running(self) -> bool:
         """Whether it was started and not stopped."""
         return self._node is not None
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it is paused."""
+        return self._owner.is_paused
 
     @property
     def node(self) -> Node:
@@ -128,17 +138,46 @@ class Member:
         """Start it, with its boot, which it takes out of `booted`, where there is one. Nothing happens when it runs."""
         if self._node is not None:
             return
+        OWNER.set(self._owner)  # of what the start schedules, and what that schedules
         boot = None if booted is None else booted.pop(self)
-        node = Node(self.config, boot, is_volatile=self._is_volatile)
-        await node.start()
+        node = Node(self.config, boot, is_volatile=self._is_volatile, conditions=self.conditions)
+        try:
+            await node.start()
+        except BaseException:  # also a start that is cancelled; the error goes on
+            self.conditions.resume()
+            raise
         self._node = self._last = node
         self.config = _with_ports(self.config, node.listeners)
 
     async def stop(self, timeout_s: float, *, hand_over: bool = True) -> None:
-        """Stop it. Nothing happens when it does not run."""
+        """Stop it; a paused one goes on first. Nothing happens when it does not run."""
+        self.resume()
         node, self._node = self._node, None
         if node is not None:
-            await node.stop(timeout_s, hand_over=hand_over)
+            try:
+                await node.stop(timeout_s, hand_over=hand_over)
+            finally:
+                # What waits there for a change would keep the engine's runtime.
+                self.conditions.resume()
+
+    async def pause(self) -> None:
+        """Hold back all that it does. Nothing happens when it does not run."""
+        if self._node is None:
+            return
+        self.conditions.pause()
+        _loop().pause(self._owner)
+        await asyncio.sleep(0)  # what was ready before has run then
+
+    def resume(self) -> None:
+        """Let it go on; it sees that time has passed."""
+        _loop().resume(self._owner)
+        self.conditions.resume()
+
+
+def _loop() -> NodesLoop:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, NodesLoop), "the nodes' thread runs no other"
+    return loop
 
 
 def _with_ports(config: NodeConfig, bound: Mapping[str, Address]) -> NodeConfig:
@@ -147,12 +186,25 @@ def _with_ports(config: NodeConfig, bound: Mapping[str, Address]) -> NodeConfig:
     return config._replace(listeners=listeners)
 
 
+Link = tuple[int, int]
+"""The ids of two nodes; what the first sends to the second."""
+
+
+def lost_between(groups: Sequence[Iterable[int]], ids: Iterable[int]) -> frozenset[Link]:
+    """What is lost when only nodes of the same group reach each other; the nodes of no group are one more group."""
+    named = [frozenset(group) for group in groups]
+    rest = frozenset(ids).difference(*named)
+    together = {pair for group in (*named, rest) for pair in permutations(group, 2)}
+    return frozenset(permutations(ids, 2)) - together
+
+
 class Members:
     """All nodes of an embedded cluster. To be used on the loop's thread."""
 
     def __init__(self, configs: Sequence[NodeConfig], *, is_volatile: bool) -> None:
         self._is_volatile = is_volatile
         self.all = [Member(config, is_volatile=is_volatile) for config in configs]
+        self._cuts: list[frozenset[Link]] = []
 
     async def start(self) -> None:
         """Start all of them at once: a broker waits for controllers, and each of these for a majority."""
@@ -175,7 +227,7 @@ class Members:
         booted: list[Booted] = []
         try:
             for member in self.all:
-                begun.append(Booting(member.config, is_volatile=self._is_volatile))
+                begun.append(Booting(member.config, is_volatile=self._is_volatile, conditions=member.conditions))
             for booting in begun:
                 booted.append(booting.finish())
         except BaseException:  # whatever stops one must stop the others; the error goes on
@@ -203,6 +255,11 @@ class Members:
         A controlled shutdown needs a majority of the controllers, so the brokers stop first. Several nodes of both
         roles stop without one.
         """
+        for member in self.all:
+            member.resume()
+            member.conditions.slow_disk(0)
+        self._cuts.clear()
+        self._apply_cuts()
         brokers = [member for member in self.all if member.config.is_broker]
         rest = [member for member in self.all if not member.config.is_broker]
         leave_s = timeout_s if (rest or len(brokers) == 1) and self._have_majority() else 0
@@ -210,6 +267,36 @@ class Members:
             await asyncio.gather(*(member.stop(leave_s) for member in brokers))
         finally:
             await asyncio.gather(*(member.stop(timeout_s, hand_over=False) for member in rest))
+
+    def on_advanced(self, wall_ms: int, running_ms: int) -> None:
+        """The clock was advanced."""
+        for member in self.all:
+            member.conditions.advance(wall_ms=wall_ms, running_ms=running_ms)
+
+    # The network
+
+    def cut(self, lost: frozenset[Link]) -> None:
+        """Lose what the first node of each pair sends to the second, from now on."""
+        self._cuts.append(lost)
+        self._apply_cuts()
+
+    def heal(self, lost: frozenset[Link] | None = None) -> None:
+        """Undo one cut, or all of them. Nothing happens when it was undone."""
+        self._cuts = [cut for cut in self._cuts if lost is not None and cut is not lost]
+        self._apply_cuts()
+
+    def lost_by(self, node_id: int) -> set[int]:
+        """The nodes whose messages a node does not get, or that do not get its messages."""
+        links = frozenset[Link]().union(*self._cuts)
+        return {other for link in links if node_id in link for other in link if other != node_id}
+
+    def _apply_cuts(self) -> None:
+        lost = frozenset[Link]().union(*self._cuts)
+        for one, other in permutations(self.all, 2):
+            sends, receives = (one.id, other.id) in lost, (other.id, one.id) in lost
+            for listener in other.config.listeners:
+                if listener.port:  # known since its first start
+                    one.conditions.cut(listener.port, sends=sends, receives=receives)
 
     def _have_majority(self) -> bool:
         controllers = [member.is_running for member in self.all if member.config.is_controller]

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from klamm.config.node_config import NodeConfig
+from klamm.driving.nodes_loop import NodesLoop
 from klamm.embedded.members import Members, format_blanks
 from klamm.embedded.outcome import Outcome
 
@@ -149,7 +150,7 @@ class NodesThread:
             configs = self._configs(self.data)
             format_blanks(configs, is_volatile=self._is_volatile)
             self.members = Members(configs, is_volatile=self._is_volatile)
-            loop = asyncio.new_event_loop()
+            loop = NodesLoop(self.members.on_advanced)
         except BaseException as error:  # whatever it is, the caller who opens gets it
             self.opened.set_error(error)
             return

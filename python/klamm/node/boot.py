@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from klamm._engine.client import Conditions
 from klamm._engine.config import find_config_key
 from klamm._engine.metadata import Image
 from klamm._engine.node import Boot, Engine
@@ -34,6 +35,8 @@ class Booted(NamedTuple):
     """The image of the whole log, if all of the log is known to be committed."""
     listeners: Mapping[str, tuple[str, int]]
     """The address of each listener, with the bound port if the configuration says 0."""
+    conditions: Conditions | None
+    """Those of a node of an embedded cluster."""
 
     def abandon(self) -> None:
         """Undo the boot: close everything and leave the files as they were."""
@@ -45,8 +48,12 @@ class Booted(NamedTuple):
 class Booting:
     """A boot in progress. It changes nothing on disk before it has validated the directories."""
 
-    def __init__(self, config: NodeConfig, *, is_volatile: bool = False) -> None:
-        """Start the boot. Raises StorageError, OSError. `is_volatile`: files need not survive a power failure."""
+    def __init__(self, config: NodeConfig, *, is_volatile: bool = False, conditions: Conditions | None = None) -> None:
+        """Start the boot. Raises StorageError, OSError.
+
+        `is_volatile`: files need not survive a power failure. `conditions`: those of a node of an embedded cluster.
+        """
+        self._conditions = conditions
         opened = open_directories(config)
         self._config, self._opened, self._is_mine = config, opened, True
         ids = opened.directory_ids
@@ -65,6 +72,7 @@ class Booting:
                 static_voters=list(config.voters),
                 is_volatile=is_volatile,
                 is_missing_dirs=len(log_dirs) < len(config.partition_dirs),
+                conditions=conditions,
             )
         except BaseException:  # release the locks whatever stops the start, Ctrl-C too
             opened.locks.release()
@@ -83,7 +91,17 @@ class Booting:
             listener.name: (listener.host or host, port)
             for listener, (host, port) in zip(_in_order(self._config), addresses, strict=True)
         }
-        return Booted(opened.cluster_id, opened.directory_ids, opened.locks, engine, log, snapshot, whole, listeners)
+        return Booted(
+            opened.cluster_id,
+            opened.directory_ids,
+            opened.locks,
+            engine,
+            log,
+            snapshot,
+            whole,
+            listeners,
+            self._conditions,
+        )
 
     def abandon(self) -> None:
         """Undo the boot: close everything and leave the files as they were. No effect after `finish`."""

@@ -34,6 +34,7 @@ from klamm.raft.ports import StateFailedError
 from klamm.raft.voters.voter_set import Endpoint, ReplicaKey, Voter, VoterSet, VotersInLog
 
 if TYPE_CHECKING:
+    from klamm._engine.client import Conditions
     from klamm.raft.driver.peers import PeerTransport
     from klamm.raft.driver.serving import RaftRequests
     from klamm.raft.driver.streams import FetchStreams, Route
@@ -83,7 +84,8 @@ class Metadata:
         identity, seed = Identity(key, cluster_id, self.endpoints), int.from_bytes(os.urandom(8), "big")
         node = RaftNode(identity, VotersInLog(static), _raft_config(config), self.log, seed)
         self.kraft_version = node.replica.voters_in_log.kraft_version
-        self._peers = LazyTransport(config, self._on_peer_crashed, self._on_peer_refused)
+        self._conditions = booted.conditions
+        self._peers = LazyTransport(config, self._on_peer_crashed, self._on_peer_refused, booted.conditions)
         self.image, self._applied = booted.snapshot
         self._whole = booted.whole
         self._loaded: tuple[OffsetAndEpoch, Image] | None = None  # loaded but not installed yet
@@ -107,7 +109,7 @@ class Metadata:
         if config.is_controller:
             settings = ControllerSettings(config.node_id, cluster_id, config.given, own_incarnation_id=incarnation_id)
             self.controller = ControllerDriver(Controller(settings, os.urandom), self.raft)
-        self.active_controller = ActiveController(config, self.controller, self.raft)
+        self.active_controller = ActiveController(config, self.controller, self.raft, conditions=booted.conditions)
 
     def start(self) -> None:
         """Join the quorum. Raises StorageError and other errors that stop the replica at once."""
@@ -134,7 +136,9 @@ class Metadata:
     def _open_streams(self) -> FetchStreams:
         from klamm.raft.driver.streams import FetchStreams  # A single-node quorum does not fetch.
 
-        return FetchStreams(self.log.native, self._peers.route, flushes=self._config.is_controller)
+        return FetchStreams(
+            self.log.native, self._peers.route, flushes=self._config.is_controller, conditions=self._conditions
+        )
 
     def _open_answers(self) -> FetchAnswers:
         native = quorum.FetchAnswers(self.log.native, self._engine)
@@ -248,9 +252,14 @@ class LazyTransport:
     """
 
     def __init__(
-        self, config: NodeConfig, on_crashed: Callable[[int], None], on_refused: Callable[[int], None]
+        self,
+        config: NodeConfig,
+        on_crashed: Callable[[int], None],
+        on_refused: Callable[[int], None],
+        conditions: Conditions | None,
     ) -> None:
         self._config, self._on_crashed, self._on_refused = config, on_crashed, on_refused
+        self._conditions = conditions
         self._transport: PeerTransport | None = None
 
     def send(self, request: SendRequest, on_done: Callable[[Response | None], None]) -> None:
@@ -269,6 +278,7 @@ class LazyTransport:
         return None if self._transport is None else self._transport.route(request)
 
     def _open(self) -> PeerTransport:
+        from klamm.client.network import EngineNetwork
         from klamm.client.peer import PeerConfig
         from klamm.raft.driver.peers import PeerTransport
 
@@ -279,7 +289,13 @@ class LazyTransport:
             connection_setup_timeout_ms=config.integer("socket.connection.setup.timeout.ms"),
             connection_setup_timeout_max_ms=config.integer("socket.connection.setup.timeout.max.ms"),
         )
-        return PeerTransport(config.controller_listener_names[0], client, self._on_crashed, self._on_refused)
+        return PeerTransport(
+            config.controller_listener_names[0],
+            client,
+            self._on_crashed,
+            self._on_refused,
+            network=EngineNetwork(conditions=self._conditions),
+        )
 
     def close(self) -> None:
         """Close the connections."""

@@ -47,6 +47,7 @@ from klamm.raft.log.metadata_log import MetadataLogError
 from klamm.raft.ports import RaftStoppedError, StateFailedError
 
 if TYPE_CHECKING:
+    from klamm._engine.client import Conditions
     from klamm._engine.node import EngineEvent
     from klamm.controller.driver import ControllerDriver
     from klamm.coordinator.groups.driver import GroupCoordinator
@@ -77,15 +78,21 @@ class Node:
     """A node with the roles of its configuration. Create, start and stop it in the thread of one event loop."""
 
     def __init__(
-        self, config: NodeConfig, booting: Booting | Booted | None = None, *, is_volatile: bool = False
+        self,
+        config: NodeConfig,
+        booting: Booting | Booted | None = None,
+        *,
+        is_volatile: bool = False,
+        conditions: Conditions | None = None,
     ) -> None:
         """Takes over `booting`, a boot in progress or finished, if given.
 
-        `is_volatile`: the files need not survive a power failure.
+        `is_volatile`: the files need not survive a power failure. `conditions`: those of a node of an embedded
+        cluster, which `booting` has too.
         """
         self.config = config
         self._booting = booting
-        self._is_volatile = is_volatile
+        self._is_volatile, self._conditions = is_volatile, conditions
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # The failure is logged where it happens; this avoids asyncio's warning that it was not retrieved.
         self.failed.add_done_callback(lambda failed: failed.cancelled() or failed.exception())
@@ -112,7 +119,8 @@ class Node:
         Raises StorageError, OSError, NodeFailedError.
         """
         began = time.monotonic()
-        booting, self._booting = self._booting or Booting(self.config, is_volatile=self._is_volatile), None
+        booting, self._booting = self._booting, None
+        booting = booting or Booting(self.config, is_volatile=self._is_volatile, conditions=self._conditions)
         booted = booting if isinstance(booting, Booted) else booting.finish()
         self.cluster_id, self._directory_ids = booted.cluster_id, booted.directory_ids
         self._locks, self._engine, self.listeners = booted.locks, booted.engine, booted.listeners
@@ -182,7 +190,7 @@ class Node:
                 from klamm.node.controller.broker_probes import BrokerProbes
 
                 name = self.config.inter_broker_listener_name
-                self._broker_probes = BrokerProbes(self.config.node_id, controller, name)
+                self._broker_probes = BrokerProbes(self.config.node_id, controller, name, self._conditions)
             if self._broker_probes is not None:
                 self._broker_probes.on_published(image)
 

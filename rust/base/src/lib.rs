@@ -5,6 +5,7 @@
 //! or a connection.
 
 pub mod clock;
+pub mod conditions;
 pub mod counters;
 mod error_code;
 mod log_error;

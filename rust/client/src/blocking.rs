@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use klamm_base::conditions::Conditions;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -23,6 +24,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 pub struct BlockingConnection {
     connection: Connection,
     runtime: Runtime,
+    conditions: Option<Arc<Conditions>>,
 }
 
 /// Ends a wait early.
@@ -55,9 +57,10 @@ impl BlockingConnection {
     pub fn open(plan: &ChannelPlan, within: Duration, until: &Until<'_>) -> Result<Self, Unfinished> {
         let failed = |error: io::Error| Unfinished::Failed(LinkError::connect(&plan.address, error));
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let open = Connection::open(&plan.address, &plan.client_id, &plan.security, within);
-        let connection = run(&runtime, until, open)?;
-        Ok(Self { connection, runtime })
+        let conditions = plan.conditions.clone();
+        let open = Connection::open_under(conditions.as_ref(), &plan.address, &plan.client_id, &plan.security, within);
+        let connection = run(&runtime, until, held(conditions.as_ref(), open))?;
+        Ok(Self { connection, runtime, conditions })
     }
 
     pub fn versions(&self) -> &Versions {
@@ -74,7 +77,7 @@ impl BlockingConnection {
         within: Duration,
         until: &Until<'_>,
     ) -> Result<Bytes, Unfinished> {
-        run(&self.runtime, until, self.connection.call_raw(api, version, body, within))
+        run(&self.runtime, until, held(self.conditions.as_ref(), self.connection.call_raw(api, version, body, within)))
     }
 
     /// The first half of `call`.
@@ -86,7 +89,7 @@ impl BlockingConnection {
         within: Duration,
         until: &Until<'_>,
     ) -> Result<(), Unfinished> {
-        run(&self.runtime, until, self.connection.send_raw(api, version, body, within))
+        run(&self.runtime, until, held(self.conditions.as_ref(), self.connection.send_raw(api, version, body, within)))
     }
 
     /// The second half: the response to the last request.
@@ -97,7 +100,14 @@ impl BlockingConnection {
         within: Duration,
         until: &Until<'_>,
     ) -> Result<Bytes, Unfinished> {
-        run(&self.runtime, until, self.connection.receive_raw(api, version, within))
+        run(&self.runtime, until, held(self.conditions.as_ref(), self.connection.receive_raw(api, version, within)))
+    }
+}
+
+async fn held<F: Future>(conditions: Option<&Arc<Conditions>>, call: F) -> F::Output {
+    match conditions {
+        None => call.await,
+        Some(conditions) => conditions.hold(call).await,
     }
 }
 

@@ -12,6 +12,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use klamm_base::conditions::Conditions;
 use parking_lot::Mutex;
 use tokio::io::{AsyncWrite, BufReader};
 use tokio::runtime::Handle;
@@ -20,11 +21,12 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
 use super::channel_queue::ChannelQueue;
-use super::connection::{ANSWER_BYTES_MAX, Connection, Halves, connect, read_frame};
+use super::connection::{ANSWER_BYTES_MAX, Connection, Halves, read_frame};
 use super::link_error::LinkError;
 use super::messages::{raw_frame, split_answer};
 use super::security::{ReadHalf, Security, WriteHalf};
 use super::versions::Versions;
+use super::wire::Wire;
 
 /// The owner closes a channel that takes too long; this only ends forgotten ones.
 const AGREE_WITHIN: Duration = Duration::from_secs(24 * 3600);
@@ -52,6 +54,8 @@ pub struct ChannelPlan {
     pub address: String,
     pub client_id: String,
     pub security: Arc<Security>,
+    /// Those of the node of an embedded cluster.
+    pub conditions: Option<Arc<Conditions>>,
 }
 
 /// One connection. Dropping it closes it, and no event follows.
@@ -73,7 +77,12 @@ impl Channel {
         let retry = Arc::new(Retry(Notify::new()));
         let waker = Waker::from(retry.clone());
         let shared = Arc::new(Shared { plan, id, queue, outgoing: Mutex::default(), retry, waker });
-        let task = handle.spawn(shared.clone().run()).abort_handle();
+        let run = shared.clone().run();
+        let task = match shared.plan.conditions.clone() {
+            None => handle.spawn(run),
+            Some(conditions) => handle.spawn(async move { conditions.hold(run).await }),
+        };
+        let task = task.abort_handle();
         Self { shared, task }
     }
 
@@ -165,11 +174,11 @@ impl Shared {
     }
 
     async fn live(&self) -> Result<std::convert::Infallible, LinkError> {
-        let ChannelPlan { address, client_id, security } = &self.plan;
-        let socket = connect(address).await?;
-        let peer = socket.peer_addr().map_err(|error| LinkError::broken(address, error))?;
+        let ChannelPlan { address, client_id, security, conditions } = &self.plan;
+        let wire = Wire::connect(address, conditions.as_ref()).await?;
+        let peer = wire.peer_addr().map_err(|error| LinkError::broken(address, error))?;
         self.push_event(ChannelEvent::Accepted(peer));
-        let opened = Connection::agree_on(socket, address, client_id, security, AGREE_WITHIN).await?;
+        let opened = Connection::agree_on(wire, address, client_id, security, AGREE_WITHIN).await?;
         let Halves { read, write, versions, renew_at, correlation_id } = opened.into_halves();
         let mut read = BufReader::with_capacity(READ_BYTES, read);
         {

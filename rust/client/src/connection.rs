@@ -1,15 +1,14 @@
 //! One connection to a broker: one request at a time.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes};
 use klamm_base::ErrorCode;
+use klamm_base::conditions::Conditions;
 use klamm_base::primitives::WireError;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, timeout};
 
 use super::link_error::LinkError;
@@ -17,6 +16,7 @@ use super::messages::api_versions::ApiVersionsRequest;
 use super::messages::{Request, name_of, raw_frame, request_frame, split_answer};
 use super::security::{ReadHalf, Security, Transport, WriteHalf};
 use super::versions::Versions;
+use super::wire::Wire;
 
 /// The longest accepted response: a batch may be as large as its topic allows, but a frame's length is not trusted.
 pub(super) const ANSWER_BYTES_MAX: usize = 1 << 30;
@@ -60,18 +60,29 @@ impl Connection {
         security: &Arc<Security>,
         within: Duration,
     ) -> Result<Self, LinkError> {
+        Self::open_under(None, address, client_id, security, within).await
+    }
+
+    /// The same for a node of an embedded cluster, under its conditions if it has some.
+    pub async fn open_under(
+        conditions: Option<&Arc<Conditions>>,
+        address: &str,
+        client_id: &str,
+        security: &Arc<Security>,
+        within: Duration,
+    ) -> Result<Self, LinkError> {
         let until = Instant::now() + within;
         let late = |_| {
             let text = format!("no answer within {} ms", within.as_millis());
             LinkError::connect(address, io::Error::new(io::ErrorKind::TimedOut, text))
         };
-        let socket = timeout(within, connect(address)).await.map_err(late)??;
-        Self::agree_on(socket, address, client_id, security, until.saturating_duration_since(Instant::now())).await
+        let wire = timeout(within, Wire::connect(address, conditions)).await.map_err(late)??;
+        Self::agree_on(wire, address, client_id, security, until.saturating_duration_since(Instant::now())).await
     }
 
     /// The same over a connected socket.
     pub(super) async fn agree_on(
-        socket: TcpStream,
+        wire: Wire,
         address: &str,
         client_id: &str,
         security: &Arc<Security>,
@@ -79,7 +90,7 @@ impl Connection {
     ) -> Result<Self, LinkError> {
         let until = Instant::now() + within;
         let mut opened = Self {
-            stream: BufReader::new(transport(socket, address, security, within).await?),
+            stream: BufReader::new(transport(wire, address, security, within).await?),
             address: address.to_owned(),
             client_id: client_id.to_owned(),
             versions: Versions::default(),
@@ -218,29 +229,20 @@ impl Connection {
     }
 }
 
-/// Connects to the first of a host's addresses that accepts; the error is a refusal only if all of them refuse.
-pub(super) async fn connect(address: &str) -> Result<TcpStream, LinkError> {
-    let failed = |source| LinkError::connect(address, source);
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-    let mut other = None;
-    for found in lookup_host(address).await.map_err(failed)? {
-        match connect_to(found).await {
-            Ok(socket) => return Ok(socket),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => last = error,
-            Err(error) => other = other.or(Some(error)),
-        }
-    }
-    Err(failed(other.unwrap_or(last)))
-}
-
-async fn connect_to(address: SocketAddr) -> io::Result<TcpStream> {
-    let socket = TcpStream::connect(address).await?;
-    socket.set_nodelay(true)?;
-    Ok(socket)
-}
-
 async fn transport(
-    socket: TcpStream,
+    wire: Wire,
+    address: &str,
+    security: &Security,
+    within: Duration,
+) -> Result<Box<dyn Transport>, LinkError> {
+    match wire {
+        Wire::Plain(socket) => secured(socket, address, security, within).await,
+        Wire::Conditional(socket) => secured(socket, address, security, within).await,
+    }
+}
+
+async fn secured<S: Transport + 'static>(
+    socket: S,
     address: &str,
     security: &Security,
     within: Duration,

@@ -33,6 +33,7 @@ pub mod slice;
 #[cfg(test)]
 mod slice_tests;
 mod versions;
+mod wire;
 
 pub use channel::{Channel, ChannelEvent, ChannelPlan};
 pub use channel_queue::ChannelQueue;

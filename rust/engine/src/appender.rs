@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use klamm_base::clock::now_ms;
 use klamm_base::{ErrorCode, Uuid};
 use klamm_log::Origin;
 use klamm_net::Server;
@@ -112,7 +111,7 @@ impl Place {
     }
 
     fn append(&self, topic: Uuid, batches: Vec<OwnBatch>) {
-        let now_ms = now_ms();
+        let now_ms = self.replicas.wall_ms();
         let mut dirty = Vec::new();
         for OwnBatch { index, mut batch, token } in batches {
             match self.append_one(topic, index, &mut batch, token, now_ms) {

@@ -8,7 +8,6 @@ use std::thread::{self, JoinHandle};
 
 use klamm_base::LogError;
 use klamm_base::clock::now_ms;
-use klamm_log::LogContext;
 use klamm_metadata::MetadataImage;
 use klamm_metadata::checkpoint::{CheckpointError, load_snapshot};
 use klamm_net::{ListenerOptions, LogLevel, NetConfig, SupportedFeatures, bind};
@@ -17,7 +16,7 @@ use klamm_records::control::ControlRecord;
 use socket2::Socket;
 use tokio::runtime::Handle;
 
-use crate::engine::{Engine, EngineError, EngineOptions, net_config};
+use crate::engine::{Engine, EngineError, EngineOptions, log_context, net_config};
 
 /// Limit on open files of the metadata log.
 const OPEN_FILES_MAX: usize = 64;
@@ -83,7 +82,7 @@ impl Booted {
 fn boot(options: BootOptions, runtime: Handle) -> Result<Booted, BootError> {
     let BootOptions { engine, metadata_dir, metadata_log, listeners, features, static_voters } = options;
     let node_id = engine.node_id;
-    let context = if engine.is_volatile { LogContext::volatile } else { LogContext::new }(OPEN_FILES_MAX);
+    let context = log_context(OPEN_FILES_MAX, engine.is_volatile, engine.conditions.as_ref());
     // First, because an occupied port is the most likely failure, and nothing was changed then.
     let net = net_config(&engine.settings);
     let sockets: Vec<_> = listeners.iter().map(|options| bind_to(&net, options)).collect::<Result<_, _>>()?;

@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use klamm_base::LogError;
-use klamm_base::clock::{SystemClock, now_ms};
+use klamm_base::clock::{Clock, SystemClock, now_ms};
+use klamm_base::conditions::{AdvancedClock, Conditions};
 use klamm_base::counters::Named;
 use klamm_base::os;
 use klamm_base::{ErrorCode, Uuid};
@@ -41,6 +42,8 @@ pub struct EngineOptions {
     pub is_volatile: bool,
     /// Some configured directories are not in `log_dirs` because they cannot be read.
     pub is_missing_dirs: bool,
+    /// Those of a node of an embedded cluster.
+    pub conditions: Option<Arc<Conditions>>,
 }
 
 /// Why an engine could not start.
@@ -64,23 +67,28 @@ pub struct Engine {
     moves: Arc<Moves>,
     /// Paths as they are configured.
     log_dirs: Vec<(PathBuf, Uuid)>,
+    conditions: Option<Arc<Conditions>>,
 }
 
 impl Engine {
     /// Locks the directories, reads their contents and prepares the network. Nothing listens yet.
     pub fn start(options: EngineOptions, runtime: Handle) -> Result<Self, EngineError> {
-        let EngineOptions { node_id, cluster_id, log_dirs, settings, is_volatile, is_missing_dirs } = options;
+        let EngineOptions { node_id, cluster_id, log_dirs, settings, is_volatile, is_missing_dirs, conditions } =
+            options;
         let notices: Arc<Notices> = Arc::default();
         let locked = lock_all(&log_dirs, &notices)?;
         let is_missing_dirs = is_missing_dirs || locked.len() < log_dirs.len();
         let most = open_files_max(&settings);
-        let context = if is_volatile { LogContext::volatile(most) } else { LogContext::new(most) };
+        let context = log_context(most, is_volatile, conditions.as_ref());
         let sender = notices.clone();
         let on_event = Arc::new(move |event| sender.push(event));
         let logs = LogManager::start(locked, manager_config(&settings), context, now_ms(), on_event)?;
-        let net = net_config(&settings);
+        let net = NetConfig { conditions: conditions.clone(), ..net_config(&settings) };
         let durability = Durability::of(&settings);
-        let clock = Arc::new(SystemClock::default());
+        let clock: Arc<dyn Clock> = match &conditions {
+            None => Arc::new(SystemClock::default()),
+            Some(conditions) => Arc::new(AdvancedClock::new(conditions.clone())),
+        };
         let replicas = ReplicasOptions { node_id, durability, settings, logs, is_missing_dirs, clock };
         let replicas = Arc::new(Replicas::new(replicas));
         let pipeline = Pipeline { quotas: Quotas::new(net.connections.quota_windows), ..Pipeline::default() };
@@ -91,7 +99,7 @@ impl Engine {
         let report = notices.clone();
         let moves = Moves::new(&replicas, move |message| report.push(LogEvent::Warning(message)));
         let (runtime, fetchers) = (Some(runtime).into(), None.into());
-        let engine = Self { replicas, server, appender, isr, runtime, fetchers, moves, log_dirs };
+        let engine = Self { replicas, server, appender, isr, runtime, fetchers, moves, log_dirs, conditions };
         engine.set_cordoned();
         Ok(engine)
     }
@@ -181,7 +189,7 @@ impl Engine {
                 server.events().log(LogLevel::Warn, message);
             }
         });
-        let options = FetcherOptions { inter_broker_listener, report };
+        let options = FetcherOptions { inter_broker_listener, report, conditions: self.conditions.clone() };
         if let Some(runtime) = &*self.runtime.lock() {
             *self.fetchers.lock() = Some(Fetchers::start(&self.replicas, runtime, options));
         }
@@ -251,6 +259,19 @@ impl Engine {
         self.appender.end();
         self.replicas.shutdown(broker_epoch);
         self.server.events().close();
+    }
+}
+
+/// How the files of a node are accessed.
+pub(crate) fn log_context(
+    open_files_max: usize,
+    is_volatile: bool,
+    conditions: Option<&Arc<Conditions>>,
+) -> LogContext {
+    match conditions {
+        Some(conditions) => LogContext::under(open_files_max, is_volatile, conditions.clone()),
+        None if is_volatile => LogContext::volatile(open_files_max),
+        None => LogContext::new(open_files_max),
     }
 }
 

@@ -5,8 +5,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use klamm_base::conditions::Conditions;
 use klamm_base::counters::Named;
 use klamm_client::security::Security;
 use klamm_client::{Connection, LinkError};
@@ -14,7 +15,8 @@ use klamm_replica::{Fetching, Partition, Replicas};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinHandle};
+use tokio::time::timeout;
 
 use super::assignments::{Assignments, FetcherId};
 use super::core::Key;
@@ -27,6 +29,8 @@ pub struct FetcherOptions {
     pub inter_broker_listener: String,
     /// Receives a message for a person.
     pub report: Box<dyn Fn(String) + Send + Sync>,
+    /// Those of a node of an embedded cluster.
+    pub conditions: Option<Arc<Conditions>>,
 }
 
 /// What all fetchers of a broker share.
@@ -65,7 +69,29 @@ impl Environment {
         };
         let address = format!("{}:{}", endpoint.host, endpoint.port);
         let client_id = format!("broker-{}-fetcher", self.replicas.node_id());
-        Connection::open(&address, &client_id, &self.security, within).await
+        let conditions = self.options.conditions.as_ref();
+        Connection::open_under(conditions, &address, &client_id, &self.security, within).await
+    }
+
+    /// Waits until the node's clock shows so much more.
+    async fn sleep(&self, duration: Duration) {
+        let Some(conditions) = &self.options.conditions else { return tokio::time::sleep(duration).await };
+        let (begun, ahead_ms) = (Instant::now(), conditions.running_ms());
+        loop {
+            let now_ahead_ms = conditions.running_ms();
+            let advanced = Duration::from_millis(u64::try_from(now_ahead_ms - ahead_ms).unwrap_or(0));
+            let Some(left) = duration.checked_sub(begun.elapsed() + advanced) else { return };
+            // Whatever ends the wait, the loop looks at the clock.
+            let _ = timeout(left, conditions.advanced_from(now_ahead_ms)).await;
+        }
+    }
+
+    /// Starts a task, which is held while the node is paused.
+    pub fn spawn<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+        match self.options.conditions.clone() {
+            None => self.runtime.spawn(task),
+            Some(conditions) => self.runtime.spawn(async move { conditions.hold(task).await }),
+        }
     }
 }
 
@@ -109,7 +135,8 @@ impl Fetchers {
             assigned: Mutex::default(),
             wake: Notify::new(),
         });
-        let Environment { replicas, runtime, .. } = &*shared.environment;
+        let environment = &shared.environment;
+        let replicas = &environment.replicas;
         let on_first: Weak<Shared> = Arc::downgrade(&shared);
         replicas.changes().roles.notify(move || {
             if let Some(shared) = on_first.upgrade() {
@@ -119,9 +146,9 @@ impl Fetchers {
         // Partitions that were opened before the notification was set were not added to the queue.
         shared.assign(replicas.opened());
         let tasks = [
-            runtime.spawn(shared.clone().follow_roles()).abort_handle(),
-            runtime.spawn(check_lag(replicas.clone())).abort_handle(),
-            runtime.spawn(Repairs::new(shared.environment.clone()).run()).abort_handle(),
+            environment.spawn(shared.clone().follow_roles()).abort_handle(),
+            environment.spawn(check_lag(environment.clone())).abort_handle(),
+            environment.spawn(Repairs::new(environment.clone()).run()).abort_handle(),
         ];
         Self { shared, tasks }
     }
@@ -170,11 +197,11 @@ impl Fetchers {
     }
 }
 
-async fn check_lag(replicas: Arc<Replicas>) {
+async fn check_lag(environment: Arc<Environment>) {
     loop {
-        let half = u64::try_from(replicas.settings().number("replica.lag.time.max.ms") / 2).unwrap_or(0).max(1);
-        tokio::time::sleep(Duration::from_millis(half)).await;
-        tokio::task::block_in_place(|| replicas.check_lag());
+        let half = u64::try_from(environment.setting("replica.lag.time.max.ms") / 2).unwrap_or(0).max(1);
+        environment.sleep(Duration::from_millis(half)).await;
+        tokio::task::block_in_place(|| environment.replicas.check_lag());
     }
 }
 

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use klamm_base::clock::now_ms as wall_ms;
 use klamm_base::rate::{Rate, Windows};
 use klamm_client::messages::list_offsets::{EARLIEST_LOCAL, LATEST, ListOffsetsRequest, OffsetQuery};
 use klamm_client::{Connection, LinkError};
@@ -82,7 +81,7 @@ impl Source {
             has_reported: false,
             started: Instant::now(),
         };
-        let running = environment.runtime.spawn(fetcher.run());
+        let running = environment.spawn(fetcher.run());
         let task = running.abort_handle();
         environment.runtime.clone().spawn(async move {
             let Err(error) = running.await else { return };
@@ -162,12 +161,13 @@ impl Fetcher {
     }
 
     fn times(&self) -> Times {
-        Times { now_ms: self.now_ms(), wall_ms: wall_ms() }
+        Times { now_ms: self.now_ms(), wall_ms: self.environment.replicas.wall_ms() }
     }
 
     fn take_changes(&mut self) {
         let changes = std::mem::take(&mut *self.inbox.changes.lock());
-        changes.into_iter().for_each(|change| self.followed.change(change, wall_ms()));
+        let wall_ms = self.environment.replicas.wall_ms();
+        changes.into_iter().for_each(|change| self.followed.change(change, wall_ms));
     }
 
     /// Waits until everything that was appended is flushed.

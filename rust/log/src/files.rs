@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use klamm_base::LogError;
+use klamm_base::clock::now_ms;
+use klamm_base::conditions::Conditions;
 use parking_lot::{Mutex, RwLock};
 
 use super::names::{FileName, Stage};
@@ -25,6 +27,8 @@ pub struct FileCache {
     ring: Mutex<Ring>,
     recorder: Option<Arc<Recorder>>,
     is_volatile: bool,
+    /// Those of a node of an embedded cluster.
+    conditions: Option<Arc<Conditions>>,
 }
 
 #[derive(Default)]
@@ -36,21 +40,31 @@ struct Ring {
 impl FileCache {
     /// A cache that holds at most `limit` files open.
     pub fn new(limit: usize) -> Arc<Self> {
-        Self::make(limit, None, false)
+        Self::make(limit, None, false, None)
     }
 
     /// A cache for files that need not survive a power cut: nothing is ever synced.
     pub fn volatile(limit: usize) -> Arc<Self> {
-        Self::make(limit, None, true)
+        Self::make(limit, None, true, None)
     }
 
     /// A cache that also reports every file change to `recorder`, in order. Its syncs are only reported: the disk that
     /// loses power is simulated.
     pub fn with_recorder(limit: usize, recorder: Option<Arc<Recorder>>) -> Arc<Self> {
-        Self::make(limit, recorder, false)
+        Self::make(limit, recorder, false, None)
     }
 
-    fn make(limit: usize, recorder: Option<Arc<Recorder>>, is_volatile: bool) -> Arc<Self> {
+    /// A cache for the files of a node of an embedded cluster.
+    pub fn under(limit: usize, is_volatile: bool, conditions: Arc<Conditions>) -> Arc<Self> {
+        Self::make(limit, None, is_volatile, Some(conditions))
+    }
+
+    fn make(
+        limit: usize,
+        recorder: Option<Arc<Recorder>>,
+        is_volatile: bool,
+        conditions: Option<Arc<Conditions>>,
+    ) -> Arc<Self> {
         assert!(limit >= 4, "an append needs a log, two indexes and a checkpoint");
         Arc::new(Self {
             limit,
@@ -59,11 +73,28 @@ impl FileCache {
             ring: Mutex::default(),
             recorder,
             is_volatile,
+            conditions,
         })
     }
 
     fn is_recorded(&self) -> bool {
         self.recorder.is_some()
+    }
+
+    /// Before a flush: waits as long as the disk takes.
+    pub fn wait_for_disk(&self) {
+        if let Some(conditions) = &self.conditions {
+            conditions.wait_for_disk();
+        }
+    }
+
+    pub fn conditions(&self) -> Option<&Arc<Conditions>> {
+        self.conditions.as_ref()
+    }
+
+    /// The time of day, in ms since 1970.
+    pub fn now_ms(&self) -> i64 {
+        now_ms() + self.conditions.as_ref().map_or(0, |conditions| conditions.wall_ms())
     }
 
     /// The number of open files.
@@ -557,7 +588,7 @@ mod tests {
     fn changes(is_volatile: bool) -> Vec<Change> {
         let folder = tempfile::tempdir().expect("a folder");
         let recorder = Arc::new(Recorder::default());
-        let cache = FileCache::make(4, Some(recorder.clone()), is_volatile);
+        let cache = FileCache::make(4, Some(recorder.clone()), is_volatile, None);
         let path = folder.path().join("file");
         cache.replace(&path, b"content", true).expect("replace");
         cache.sync_dir(folder.path()).expect("sync");

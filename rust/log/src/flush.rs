@@ -93,6 +93,7 @@ impl FlushJob {
 
     /// Syncs every file, then the directories. Missing files were deleted by the log meanwhile.
     pub fn sync(&self) -> Result<(), LogError> {
+        self.cache.wait_for_disk();
         for file in &self.files {
             if let Some(file) = open_if_there(&self.cache, file)? {
                 file.sync()?;
@@ -118,6 +119,7 @@ impl FlushJob {
 
     /// Syncs the whole file system instead of [`FlushJob::sync`]; `false` if the system cannot.
     pub fn sync_file_system(&self) -> Result<bool, LogError> {
+        self.cache.wait_for_disk();
         match self.files.first().map(|file| open_if_there(&self.cache, file)).transpose()?.flatten() {
             Some(file) => file.sync_file_system(),
             None => Ok(false),

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use klamm_base::LogError;
 use klamm_base::Uuid;
+use klamm_base::conditions::Conditions;
 
 use super::checkpoint::{PARTITION_METADATA, write_partition_metadata};
 use super::clean_stop::{ClosedLog, ClosedSegment};
@@ -42,6 +43,11 @@ impl LogContext {
     /// For files that need not survive a power cut.
     pub fn volatile(open_files_max: usize) -> Self {
         Self::over(FileCache::volatile(open_files_max))
+    }
+
+    /// For a node of an embedded cluster.
+    pub fn under(open_files_max: usize, is_volatile: bool, conditions: Arc<Conditions>) -> Self {
+        Self::over(FileCache::under(open_files_max, is_volatile, conditions))
     }
 
     pub fn over(cache: Arc<FileCache>) -> Self {

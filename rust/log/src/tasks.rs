@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
+use klamm_base::conditions::Conditions;
 use parking_lot::{Condvar, Mutex};
 
 use super::log_dir::Key;
@@ -48,11 +49,6 @@ impl Default for Intervals {
     }
 }
 
-/// Milliseconds since 1970.
-pub(super) fn now_ms() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
-}
-
 /// How often files that are due are removed, in ms.
 const TRASH_INTERVAL_MS: i64 = 1000;
 /// How often the directories are checked for existence, in ms.
@@ -76,10 +72,21 @@ pub(super) struct Tasks {
 
 impl Tasks {
     pub(super) fn start(manager: &Arc<LogManager>, intervals: Intervals) -> Self {
-        let (stop, manager) = (Arc::new(Stop::default()), Arc::downgrade(manager));
-        let stopped = stop.clone();
+        let stop = Arc::new(Stop::default());
+        let conditions = manager.context.cache.conditions().cloned();
+        if let Some(conditions) = &conditions {
+            let woken = Arc::downgrade(&stop);
+            conditions.on_advanced(move || {
+                let Some(stop) = woken.upgrade() else { return false };
+                // The thread looks at the clock under this lock.
+                let _stopped = stop.stopped.lock();
+                stop.wake.notify_all();
+                true
+            });
+        }
+        let (manager, stopped) = (Arc::downgrade(manager), stop.clone());
         let thread = thread::Builder::new().name("klamm-log-tasks".into());
-        let thread = thread.spawn(move || run(&manager, &intervals, &stopped));
+        let thread = thread.spawn(move || run(&manager, &intervals, &stopped, conditions.as_deref()));
         Self { stop, thread: thread.expect("the system has a thread for the log's tasks") }
     }
 
@@ -92,7 +99,7 @@ impl Tasks {
     }
 }
 
-fn run(manager: &Weak<LogManager>, intervals: &Intervals, stop: &Stop) {
+fn run(manager: &Weak<LogManager>, intervals: &Intervals, stop: &Stop, conditions: Option<&Conditions>) {
     let initial_ms = intervals.initial_delay_ms;
     let tasks: [(i64, i64, Task); 9] = [
         (initial_ms, intervals.recovery_point_checkpoint_ms, checkpoint_recovery_points),
@@ -106,22 +113,24 @@ fn run(manager: &Weak<LogManager>, intervals: &Intervals, stop: &Stop) {
         (DIR_CHECK_INTERVAL_MS, DIR_CHECK_INTERVAL_MS, check_dirs),
     ];
     let every = |interval_ms: i64| Duration::from_millis(interval_ms.max(1) as u64).min(NEVER);
-    let mut due = tasks.map(|(first_ms, _, _)| Instant::now() + every(first_ms));
+    let ahead = || Duration::from_millis(conditions.map_or(0, |found| u64::try_from(found.wall_ms()).unwrap_or(0)));
+    let now = || Instant::now() + ahead();
+    let mut due = tasks.map(|(first_ms, _, _)| now() + every(first_ms));
     loop {
         let next = due.iter().min().copied().expect("there are tasks");
         let mut stopped = stop.stopped.lock();
         if !*stopped {
-            stop.wake.wait_until(&mut stopped, next);
+            stop.wake.wait_until(&mut stopped, next.checked_sub(ahead()).unwrap_or_else(Instant::now));
         }
         if *stopped {
             return;
         }
         drop(stopped);
         for (at, (_, interval_ms, task)) in tasks.iter().enumerate() {
-            if due[at] <= Instant::now() {
+            if due[at] <= now() {
                 let Some(manager) = manager.upgrade() else { return };
                 task(&manager);
-                due[at] = Instant::now() + every(*interval_ms);
+                due[at] = now() + every(*interval_ms);
             }
         }
     }
@@ -159,7 +168,11 @@ pub(super) fn delete_expired(manager: &LogManager, wanted: impl Fn(&Key, &Log) -
         for (key, owner) in dir.owners() {
             let high_watermark = owner.high_watermark();
             let expired = with_log(&*owner, |log| {
-                if wanted(&key, log) { log.delete_expired(high_watermark, now_ms()).map(|_| ()) } else { Ok(()) }
+                if wanted(&key, log) {
+                    log.delete_expired(high_watermark, manager.context.cache.now_ms()).map(|_| ())
+                } else {
+                    Ok(())
+                }
             });
             if let Err(error) = manager.fail_dir_unless_away(at, &*owner, expired) {
                 let warning = format!("retention of {}-{}: {error}", key.0, key.1);
@@ -172,7 +185,7 @@ pub(super) fn delete_expired(manager: &LogManager, wanted: impl Fn(&Key, &Log) -
 fn flush_overdue(manager: &LogManager) {
     for (_, dir) in manager.online() {
         for (_, owner) in dir.owners() {
-            if with_log(&*owner, |log| log.request_overdue_flush(now_ms())) {
+            if with_log(&*owner, |log| log.request_overdue_flush(manager.context.cache.now_ms())) {
                 dir.flusher().mark_dirty(&owner);
             }
         }
@@ -182,7 +195,7 @@ fn flush_overdue(manager: &LogManager) {
 fn expire_producers(manager: &LogManager) {
     for (_, dir) in manager.online() {
         for (_, owner) in dir.owners() {
-            with_log(&*owner, |log| log.expire_producers(now_ms()));
+            with_log(&*owner, |log| log.expire_producers(manager.context.cache.now_ms()));
         }
     }
 }
@@ -203,7 +216,7 @@ fn check_dirs(manager: &LogManager) {
 }
 
 fn empty_trash(manager: &LogManager) {
-    for error in manager.context.trash.remove_due(&manager.context.cache, now_ms()) {
+    for error in manager.context.trash.remove_due(&manager.context.cache, manager.context.cache.now_ms()) {
         (manager.on_event)(Event::Warning(error.to_string()));
     }
 }

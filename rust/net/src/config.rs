@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
+use klamm_base::conditions::Conditions;
 use klamm_base::rate::Windows;
 
 /// Configuration of a server. Sizes in bytes, durations in ms.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct NetConfig {
     /// `socket.send.buffer.bytes`; see [`NetConfig::send_buffer`].
     pub send_buffer_bytes: i32,
@@ -35,6 +37,8 @@ pub struct NetConfig {
     pub request_partitions_max: i32,
     /// `auto.create.topics.enable`.
     pub auto_create_topics: bool,
+    /// Those of a node of an embedded cluster.
+    pub conditions: Option<Arc<Conditions>>,
 }
 
 impl Default for NetConfig {
@@ -53,6 +57,7 @@ impl Default for NetConfig {
             fetch_session_slots: 1000,
             request_partitions_max: 2000,
             auto_create_topics: true,
+            conditions: None,
         }
     }
 }

@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use klamm_base::clock::now_ms;
 use klamm_metadata::MetadataImage;
 use klamm_metadata::version::KRAFT_VERSION;
 use klamm_quorum::Answering;
@@ -91,6 +92,11 @@ impl Core {
             next_id: AtomicU64::new(1),
             config,
         })
+    }
+
+    /// The time of day, in ms since 1970.
+    pub fn now_ms(&self) -> i64 {
+        now_ms() + self.config.conditions.as_ref().map_or(0, |conditions| conditions.wall_ms())
     }
 
     /// The connections of all listeners of this kind.
@@ -188,10 +194,4 @@ impl Core {
         link.set_reply(handle, reply);
         Some(link)
     }
-}
-
-/// Milliseconds since 1970.
-pub fn now_ms() -> i64 {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)
 }

@@ -82,7 +82,11 @@ impl Server {
         let address = socket.local_addr()?;
         let listener = Arc::new(Listener::new(&options.name, options.kind));
         self.core.limits(options.kind).add_listener(&listener.name);
-        let task = runtime.spawn(accept(self.core.clone(), listener.clone(), socket));
+        let accepting = accept(self.core.clone(), listener.clone(), socket);
+        let task = match self.core.config.conditions.clone() {
+            None => runtime.spawn(accepting),
+            Some(conditions) => runtime.spawn(async move { conditions.hold(accepting).await }),
+        };
         self.listeners.lock().push(Accepting { listener, task });
         Ok(address)
     }
@@ -334,7 +338,11 @@ fn start(core: &Arc<Core>, listener: &Arc<Listener>, stream: TcpStream, peer: So
     // A protected connection may be one too many.
     core.close_excess(listener.kind);
     let transport = TcpTransport::new(stream);
-    tokio::spawn(Connection::new(core.clone(), listener.clone(), link, transport, place).serve());
+    let serving = Connection::new(core.clone(), listener.clone(), link, transport, place).serve();
+    match core.config.conditions.clone() {
+        None => tokio::spawn(serving),
+        Some(conditions) => tokio::spawn(async move { conditions.hold(serving).await }),
+    };
 }
 
 fn configure(core: &Core, stream: &TcpStream) -> io::Result<()> {

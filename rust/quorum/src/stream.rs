@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use klamm_base::Uuid;
 use klamm_base::WakeUp;
+use klamm_base::conditions::Conditions;
 use klamm_base::primitives::STRING_LEN_MAX;
 use parking_lot::Mutex;
 
@@ -25,7 +26,7 @@ use self::run::Run;
 use super::QuorumLog;
 
 /// Which replica to fetch from, with which identity, and how.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct FetchPlan {
     pub host: String,
     pub port: u16,
@@ -46,6 +47,8 @@ pub struct FetchPlan {
     pub timeout_ms: u64,
     /// Whether a fetch acknowledges only flushed records; an observer need not wait for its disk.
     pub flushes: bool,
+    /// Those of a node of an embedded cluster.
+    pub conditions: Option<Arc<Conditions>>,
 }
 
 impl FetchPlan {

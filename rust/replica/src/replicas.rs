@@ -160,6 +160,11 @@ impl Replicas {
         self.settings.load_full()
     }
 
+    /// The time of day, in ms since 1970.
+    pub fn wall_ms(&self) -> i64 {
+        self.clock.wall_ms()
+    }
+
     /// Lets every leader propose to remove replicas that lag (every half of `replica.lag.time.max.ms`).
     pub fn check_lag(&self) {
         self.opened().iter().for_each(|partition| partition.check_lag());

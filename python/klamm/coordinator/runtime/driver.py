@@ -56,7 +56,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         """
         self._log = topic_log
         self._carry_out = carry_out
-        self._clock = LoopClock.since_1970()
+        self._clock = LoopClock.of_sessions(since_1970=True)
         self._now_ms = self._clock.now_ms
         self._running_time = RunningTime(self._now_ms(), LONG_PAUSE_MS)
         self._timers: dict[int, DeadlineTimer] = {}

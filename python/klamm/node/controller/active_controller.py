@@ -21,6 +21,7 @@ from klamm.protocol.apis import APIS
 from klamm.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from klamm._engine.client import Conditions
     from klamm.client.peer import Address, Peers, Versions
     from klamm.config.node_config import NodeConfig
     from klamm.controller.driver import ControllerDriver
@@ -54,8 +55,16 @@ class Quorum(Protocol):
 class ActiveController:
     """Sends this node's requests to the active controller; the local controller answers them while it is active."""
 
-    def __init__(self, config: NodeConfig, local: ControllerDriver | None, quorum: Quorum) -> None:
-        self._config, self._local, self._quorum = config, local, quorum
+    def __init__(
+        self,
+        config: NodeConfig,
+        local: ControllerDriver | None,
+        quorum: Quorum,
+        *,
+        conditions: Conditions | None = None,
+    ) -> None:
+        """`conditions`: those of the node of an embedded cluster."""
+        self._config, self._local, self._quorum, self._conditions = config, local, quorum, conditions
         self._client: Peers | None = None
         self._last_address: Address | None = None  # the active controller at the last request; None for the local one
         self._on_versions: Callable[[Versions | None], None] | None = None
@@ -99,7 +108,7 @@ class ActiveController:
                 self._config.integer("socket.connection.setup.timeout.max.ms"),
                 reconnect_backoff_ms=int(1000 * PAUSE_S),
             )
-            self._client = Peers(config, self._report_versions)
+            self._client = Peers(config, self._report_versions, conditions=self._conditions)
         return self._client
 
     @property

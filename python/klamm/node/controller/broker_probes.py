@@ -13,6 +13,7 @@ from klamm.protocol.messages.registration import BrokerRegistrationRequest
 from klamm.protocol.wire import codec
 
 if TYPE_CHECKING:
+    from klamm._engine.client import Conditions
     from klamm._engine.metadata import BrokerInfo, Image
     from klamm._engine.node import RequestEvent
     from klamm.controller.driver import ControllerDriver
@@ -28,7 +29,15 @@ HEARTBEAT_SENDER_BYTES: Final = 12
 class BrokerProbes:
     """Runs `BrokerCrashDetection` on the loop's thread."""
 
-    def __init__(self, node_id: int, controller: ControllerDriver, inter_broker_listener: str) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        controller: ControllerDriver,
+        inter_broker_listener: str,
+        conditions: Conditions | None = None,
+    ) -> None:
+        """`conditions`: those of the node of an embedded cluster."""
+        self._conditions = conditions
         self._node_id, self._controller, self._listener = node_id, controller, inter_broker_listener
         self._detection = BrokerCrashDetection()
         self._addresses: dict[int, tuple[str, int]] = {}
@@ -113,6 +122,9 @@ class BrokerProbes:
     async def _connect(self, broker_id: int) -> ProbeOutcome:
         address = self._addresses.get(broker_id)
         if address is None:
+            return ProbeOutcome.UNKNOWN
+        if self._conditions is not None and self._conditions.is_cut(address[1]):
+            await asyncio.sleep(PROBE_TIMEOUT_S)  # as for a host that does not answer
             return ProbeOutcome.UNKNOWN
         try:
             async with asyncio.timeout(PROBE_TIMEOUT_S):

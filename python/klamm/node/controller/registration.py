@@ -72,7 +72,7 @@ class Registration:
         self._controller = controller
         self._request = request
         self._applied_offset = applied_offset
-        self._clock = LoopClock()
+        self._clock = LoopClock.of_sessions()
         self._now_ms = self._clock.now_ms
         self._timer = DeadlineTimer(self._clock, self._on_timer)
         self._running_time = RunningTime(self._now_ms(), LONG_PAUSE_MS)

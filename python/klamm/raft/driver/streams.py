@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klamm._engine.quorum import FetchStream, MetadataLog
 from klamm.driving.clock import LoopClock
@@ -14,6 +14,9 @@ from klamm.raft.messages import FetchRequest
 from klamm.raft.ports import FetchEnd, FetchFailedError, StreamProgress
 from klamm.raft.replication.requests import StreamedFetches
 from klamm.raft.wire.responses import RefusedError, decode_response
+
+if TYPE_CHECKING:
+    from klamm._engine.client import Conditions
 
 # Older versions carry no directory id (KIP-853).
 VERSIONS: Final = (17, 18)
@@ -41,13 +44,14 @@ class FetchStreams:
         route: Callable[[SendRequest], Route | None],
         *,
         flushes: bool,
+        conditions: Conditions | None = None,
     ) -> None:
         """To be made on the loop's thread.
 
         `route` says how to reach whom a fetch goes to, None while that is not known; `flushes`: what is appended is
-        durable before it is acknowledged.
+        durable before it is acknowledged. `conditions`: those of the node of an embedded cluster.
         """
-        self._log, self._route, self._flushes = log, route, flushes
+        self._log, self._route, self._flushes, self._conditions = log, route, flushes, conditions
         self._clock = LoopClock()
         self._stream: FetchStream | None = None
         self._sent: tuple[FetchRequest, Route] | None = None
@@ -87,6 +91,7 @@ class FetchStreams:
             max_bytes=request.max_bytes,
             timeout_ms=route.timeout_ms,
             flushes=self._flushes,
+            conditions=self._conditions,
         )
 
     @property

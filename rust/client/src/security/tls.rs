@@ -7,7 +7,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::ServerName;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, SupportedProtocolVersion};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -58,7 +58,11 @@ impl Tls {
     }
 
     /// Performs the handshake with the broker at an address, whose certificate must contain the address's host.
-    pub async fn agree(&self, address: &str, socket: TcpStream) -> Result<TlsStream<TcpStream>, SecurityError> {
+    pub async fn agree<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        address: &str,
+        socket: S,
+    ) -> Result<TlsStream<S>, SecurityError> {
         let host = host_of(address);
         let name = ServerName::try_from(host.to_owned());
         let name =

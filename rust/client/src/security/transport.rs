@@ -21,7 +21,7 @@ impl Transport for TcpStream {
     }
 }
 
-impl Transport for TlsStream<TcpStream> {
+impl<S: AsyncRead + AsyncWrite + Debug + Send + Unpin + 'static> Transport for TlsStream<S> {
     fn into_halves(self: Box<Self>) -> (ReadHalf, WriteHalf) {
         let (read, write) = tokio::io::split(*self);
         (Box::new(read), Box::new(write))

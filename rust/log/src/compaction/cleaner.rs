@@ -17,7 +17,7 @@ use crate::files::FileCache;
 use crate::log_dir::{Key, LogDir};
 use crate::manager::{Event, LogManager};
 use crate::owner::{LogOwner, with_log};
-use crate::tasks::{delete_expired, now_ms};
+use crate::tasks::delete_expired;
 
 /// The cleaner's configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,6 +114,10 @@ impl Cleaner {
     pub(crate) fn start(manager: &Arc<LogManager>, config: CleanerConfig) -> Self {
         let throttler = Mutex::new(Throttler::new(config.io_bytes_per_second_max));
         let shared = Arc::new(Shared { config, stop: Stop::default(), claims: Mutex::default(), throttler });
+        if let Some(conditions) = manager.context.cache.conditions() {
+            let woken = Arc::downgrade(&shared);
+            conditions.on_advanced(move || woken.upgrade().map(|shared| shared.stop.wake.notify_all()).is_some());
+        }
         let start = |at| {
             let (manager, shared) = (Arc::downgrade(manager), shared.clone());
             let thread = thread::Builder::new().name(format!("klamm-cleaner-{at}"));
@@ -211,7 +215,7 @@ fn choose(manager: &LogManager, claims: &mut Claims) -> Option<LogToClean> {
                 if !config.compact || log.is_moving() {
                     return Ok(None);
                 }
-                let plan = log.clean_plan(checkpoint, high_watermark, now_ms())?;
+                let plan = log.clean_plan(checkpoint, high_watermark, manager.context.cache.now_ms())?;
                 let due = plan.overdue && plan.cleanable_bytes > 0 || plan.ratio() > config.min_cleanable_dirty_ratio;
                 Ok(Some((plan, due)))
             });
@@ -256,7 +260,7 @@ fn clean(
     config: &CleanerConfig,
     pace: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Stats, CleanError> {
-    let job = with_log(&*chosen.owner, |log| log.begin_clean(&chosen.plan, now_ms()))?;
+    let job = with_log(&*chosen.owner, |log| log.begin_clean(&chosen.plan, cache.now_ms()))?;
     let job = CleanJob { buffer_bytes: config.buffer_bytes(), ..job };
     let mut map = OffsetMap::new(config.map_bytes(), config.load_factor);
     let end_offset = job.map_keys(&mut map, pace)?;
@@ -275,7 +279,7 @@ fn clean(
         // Replace the lowest segments first: after a crash, recovery completes those below an incomplete one.
         let mut cleaned = cleaning.clean_some(&mut groups, pace)?.into_iter();
         while let Some(one) = cleaned.next() {
-            let replaced = with_log(&*chosen.owner, |log| log.replace_segments(one, now_ms()));
+            let replaced = with_log(&*chosen.owner, |log| log.replace_segments(one, cache.now_ms()));
             if !matches!(replaced, Ok(true)) {
                 job.discard(cleaned)?;
                 replaced?;

@@ -16,7 +16,6 @@ use super::{Call, Outcome};
 use crate::acks::AckWait;
 use crate::answer::Frame;
 use crate::backend::Partition;
-use crate::core::now_ms;
 use crate::pipeline::{Topics, id_with_partition};
 use crate::produced::{first_batch, only_batch_len};
 use crate::topic_name::is_internal;
@@ -127,7 +126,7 @@ pub fn handle(call: Call<'_>, body: &mut [u8]) -> Outcome {
     call.answer.throttle_ms = throttle_ms;
     let mut writer = std::mem::take(&mut call.answer.writer);
     let refusals = Refusals::of(&request, body);
-    let (topics, acks, now_ms) = (call.topics(&image), request.acks, now_ms());
+    let (topics, acks, now_ms) = (call.topics(&image), request.acks, call.core.now_ms());
     let produce = Produce { call: &call, topics, acks, now_ms, refusals, throttle_ms };
     let (unacknowledged, first_error) = produce.append_all(&request, body, &mut writer);
     call.answer.writer = writer;

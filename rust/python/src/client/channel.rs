@@ -5,12 +5,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use klamm_client::{Channel as OpenChannel, ChannelEvent, ChannelQueue as Queue, Versions};
+use klamm_base::conditions::Conditions as NodeConditions;
+use klamm_client::{Channel as OpenChannel, ChannelEvent, ChannelPlan, ChannelQueue as Queue, Versions};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
+use super::conditions::Conditions;
 use super::errors::link_error;
 use super::{channel_plan, versions_dict};
 use crate::runtime::SharedRuntime;
@@ -22,6 +24,7 @@ pub struct ChannelQueue {
     /// None once it is closed.
     runtime: Mutex<Option<SharedRuntime>>,
     last_id: AtomicU64,
+    conditions: Option<Arc<NodeConditions>>,
 }
 
 /// See `client.pyi`.
@@ -61,9 +64,10 @@ pub struct ChannelClosed {
 #[pymethods]
 impl ChannelQueue {
     #[new]
-    fn new() -> PyResult<Self> {
-        let queue = Arc::new(Queue::new()?);
-        Ok(Self { queue, runtime: Mutex::new(Some(SharedRuntime::get()?)), last_id: AtomicU64::new(0) })
+    #[pyo3(signature = (conditions=None))]
+    fn new(conditions: Option<&Conditions>) -> PyResult<Self> {
+        let (queue, runtime) = (Arc::new(Queue::new()?), Mutex::new(Some(SharedRuntime::get()?)));
+        Ok(Self { queue, runtime, last_id: AtomicU64::new(0), conditions: conditions.map(|given| given.0.clone()) })
     }
 
     #[getter]
@@ -72,7 +76,7 @@ impl ChannelQueue {
     }
 
     fn open(&self, host: &str, port: u16, config: BTreeMap<String, String>) -> PyResult<Channel> {
-        let plan = channel_plan(host, port, &config)?;
+        let plan = ChannelPlan { conditions: self.conditions.clone(), ..channel_plan(host, port, &config)? };
         let runtime = self.runtime.lock();
         let Some(runtime) = &*runtime else { return Err(PyRuntimeError::new_err("the queue is closed")) };
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;

@@ -3,6 +3,7 @@
 mod broker_connection;
 mod channel;
 mod columns;
+pub(crate) mod conditions;
 mod errors;
 mod fetched;
 mod kafka_client;
@@ -21,6 +22,7 @@ use crate::config::ConfigError;
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     errors::register(module)?;
     module.add_class::<broker_connection::BrokerConnection>()?;
+    module.add_class::<conditions::Conditions>()?;
     module.add_class::<channel::ChannelQueue>()?;
     module.add_class::<channel::Channel>()?;
     module.add_class::<channel::ChannelAccepted>()?;
@@ -35,7 +37,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 fn channel_plan(host: &str, port: u16, config: &BTreeMap<String, String>) -> PyResult<ChannelPlan> {
     let address = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     let config = ClientConfig::new(&address, config).map_err(|error| ConfigError::new_err(error.to_string()))?;
-    Ok(ChannelPlan { address, client_id: config.client_id, security: config.security })
+    Ok(ChannelPlan { address, client_id: config.client_id, security: config.security, conditions: None })
 }
 
 /// Lowest and highest version by API key.

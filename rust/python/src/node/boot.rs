@@ -15,6 +15,7 @@ use pyo3::exceptions::{PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
 
 use super::engine::Engine;
+use crate::client::conditions::Conditions;
 use crate::config::ConfigError;
 use crate::id::Id;
 use crate::metadata::image::Image;
@@ -44,7 +45,7 @@ impl Boot {
     #[new]
     #[pyo3(signature = (
         *, node_id, cluster_id, log_dirs, settings, metadata_dir, segment_bytes, segment_ms, listeners, features,
-        static_voters, is_volatile=false, is_missing_dirs=false
+        static_voters, is_volatile=false, is_missing_dirs=false, conditions=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "a constructor's arguments are what Python gives it")]
     fn new(
@@ -60,11 +61,14 @@ impl Boot {
         static_voters: Vec<i32>,
         is_volatile: bool,
         is_missing_dirs: bool,
+        conditions: Option<&Conditions>,
     ) -> PyResult<Self> {
         let settings = Settings::new(settings).map_err(|error| ConfigError::new_err(error.to_string()))?;
         let runtime = SharedRuntime::get()?;
         let log_dirs = log_dirs.into_iter().map(|(path, id)| (path, id.0)).collect();
-        let engine = EngineOptions { node_id, cluster_id, log_dirs, settings, is_volatile, is_missing_dirs };
+        let conditions = conditions.map(|given| given.0.clone());
+        let engine =
+            EngineOptions { node_id, cluster_id, log_dirs, settings, is_volatile, is_missing_dirs, conditions };
         let metadata_log = QuorumLogConfig { segment_bytes, segment_ms, advice: None };
         let listeners = listeners.into_iter().map(listener).collect();
         let options = BootOptions { engine, metadata_dir, metadata_log, listeners, features, static_voters };

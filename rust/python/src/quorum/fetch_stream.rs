@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::metadata_log::MetadataLog;
+use crate::client::conditions::Conditions;
 use crate::id::Id;
 
 /// See `quorum.pyi`.
@@ -32,7 +33,7 @@ impl FetchStream {
     }
 
     #[pyo3(signature = (host, port, *, version, client_id, cluster_id, replica_id, directory_id, epoch, leader_id,
-        high_watermark, max_wait_ms, max_bytes, timeout_ms, flushes))]
+        high_watermark, max_wait_ms, max_bytes, timeout_ms, flushes, conditions=None))]
     #[expect(clippy::too_many_arguments, reason = "by name, and each once")]
     fn start(
         &self,
@@ -51,6 +52,7 @@ impl FetchStream {
         max_bytes: i32,
         timeout_ms: u64,
         flushes: bool,
+        conditions: Option<&Conditions>,
     ) -> PyResult<()> {
         let plan = FetchPlan {
             host,
@@ -67,6 +69,7 @@ impl FetchStream {
             max_bytes,
             timeout_ms,
             flushes,
+            conditions: conditions.map(|given| given.0.clone()),
         };
         py.detach(|| self.0.start(plan)).map_err(|error| match error.kind() {
             ErrorKind::InvalidInput => PyValueError::new_err(error.to_string()),

@@ -163,7 +163,8 @@ impl Run {
             false => format!("{}:{}", self.plan.host, self.plan.port),
         };
         let (client_id, security) = (self.plan.client_id.clone(), Arc::default());
-        let plan = ChannelPlan { address, client_id, security };
+        let conditions = self.plan.conditions.clone();
+        let plan = ChannelPlan { address, client_id, security, conditions };
         BlockingConnection::open(&plan, self.within(), &self.until()).map_err(failed)
     }
 

@@ -90,6 +90,7 @@ fn plan(version: i16) -> FetchPlan {
         max_bytes: 1 << 20,
         timeout_ms: 1000,
         flushes: true,
+        conditions: None,
     }
 }
 

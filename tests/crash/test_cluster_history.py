@@ -1,5 +1,6 @@
-"""Four nodes are killed, stopped, paused and cut off, and partitions are moved, while clients write and read: no client
-sees what no correct log can show it (`tests/support/log_history.py`).
+"""Four nodes are killed, stopped, paused and cut off, their disks become full, and partitions move between nodes and
+between log directories, while clients write and read: no client sees what no correct log can show it
+(`tests/support/log_history.py`).
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from klamm.admin import reassignments
+from klamm.admin import log_dirs, reassignments
 from klamm.admin.client import Client
 from klamm.cli.cluster.cluster_folder import NodeFolder
 from klamm.client import ClientError
 from klamm.protocol.topic_partition import TopicPartition as Place
 from tests.support.broker_processes import BrokerProcess, created
+from tests.support.full_disk import SmallDisk, small_disk, with_mounts
 from tests.support.log_history import LogHistory
 from tests.support.proxy import HOST, Proxy
 from tests.support.waiting import wait_until
@@ -34,7 +36,8 @@ PARTITIONS: Final = 6
 PRODUCERS: Final = 3
 CONSUMERS: Final = 2
 TOPIC: Final = "t"
-FAULTS: Final = 6
+FAULTS: Final = 8
+DISK_MIB: Final = 64
 FAULTS_IN_SLOW: Final = 60
 LIVES_IN_SLOW: Final = 10
 BOUND_S: Final = 120.0
@@ -51,8 +54,11 @@ CONFIG: Final = {
 class Node(BrokerProcess):
     """A node that clients and followers reach through a proxy."""
 
-    def __init__(self, files: NodeFolder) -> None:
+    def __init__(self, files: NodeFolder, disk: SmallDisk) -> None:
         super().__init__(files)
+        self.id, self.disk = files.id, disk
+        self.dirs = (files.path / "data", disk.path / "data")
+        self.add_log_dir(self.dirs[1])
         self.proxy = Proxy(self.port)
         self.advertise(HOST, self.proxy.port)
 
@@ -60,9 +66,9 @@ class Node(BrokerProcess):
 class Nodes:
     """The processes, and what is done to them. Each fault ends before the test does."""
 
-    def __init__(self, folder: Path, rng: random.Random) -> None:
+    def __init__(self, folder: Path, disks: list[SmallDisk], rng: random.Random) -> None:
         self._rng = rng
-        self.all = [Node(files) for files in created(folder, NODES, CONFIG)]
+        self.all = [Node(*both) for both in zip(created(folder, NODES, CONFIG), disks, strict=True)]
         self.bootstrap = ",".join(f"{HOST}:{node.proxy.port}" for node in self.all)
         self.said: list[str] = []
         for node in self.all:
@@ -71,7 +77,8 @@ class Nodes:
     def fault(self) -> None:
         """One fault of one node, and its end; or replicas that move meanwhile."""
         node, seconds = self._rng.choice(self.all), self._rng.uniform(0.2, 2.0)
-        kind = self._rng.choice((self._kill, self._kill, self._pause, self._stop, self._cut, self._move))
+        kinds = self._kill, self._kill, self._pause, self._stop, self._cut, self._move, self._move_dirs, self._fill
+        kind = self._rng.choice(kinds)
         self.said.append(f"{kind.__name__.strip('_')} {node.data.name} {seconds:.1f} s")
         kind(node, seconds)
 
@@ -105,6 +112,22 @@ class Nodes:
         with contextlib.suppress(ClientError), Client(self.bootstrap, timeout_s=10) as client:
             reassignments.reassign(client, wanted)
         time.sleep(seconds / 4)
+
+    def _move_dirs(self, node: Node, seconds: float) -> None:
+        """It goes on while the next fault happens."""
+        places = [Place(TOPIC, at) for at in range(PARTITIONS) if self._rng.random() < 0.5]
+        path = str(self._rng.choice(node.dirs))
+        with contextlib.suppress(ClientError), Client(self.bootstrap, timeout_s=10) as client:
+            log_dirs.move(client, node.id, path, places)
+        time.sleep(seconds / 4)
+
+    def _fill(self, node: Node, seconds: float) -> None:
+        """A log directory that is full fails, and is used again after the next start."""
+        node.disk.fill()
+        time.sleep(2 * seconds)
+        node.disk.free()
+        node.stop(BOUND_S)
+        node.launch()
 
     def log(self) -> str:
         return "\n".join([f"seed {SEED}", *self.said, *(node.log()[-2000:] for node in self.all)])
@@ -224,8 +247,8 @@ def create_topic(nodes: Nodes) -> None:
     wait_until(is_created, nodes.log, bound_s=BOUND_S)
 
 
-def hold_to_history(folder: Path, faults: int, seed: int) -> None:
-    nodes, history = Nodes(folder, random.Random(seed)), LogHistory()
+def hold_to_history(folder: Path, disks: list[SmallDisk], faults: int, seed: int) -> None:
+    nodes, history = Nodes(folder, disks, random.Random(seed)), LogHistory()
     try:
         create_topic(nodes)
         with running(consume, nodes, history, CONSUMERS):
@@ -255,13 +278,23 @@ def hold_to_history(folder: Path, faults: int, seed: int) -> None:
             node.proxy.close()
 
 
+@pytest.fixture
+def disks(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[SmallDisk]]:
+    """One for each node; none if the test was run elsewhere (tests.support.full_disk)."""
+    with contextlib.ExitStack() as stack:
+        count = NODES if with_mounts(request) else 0
+        yield [stack.enter_context(small_disk(tmp_path / f"disk-{at}", DISK_MIB)) for at in range(count)]
+
+
 @pytest.mark.timeout(600)
-def test_no_client_sees_an_impossible_history(tmp_path: Path) -> None:
-    hold_to_history(tmp_path / "cluster", FAULTS, SEED)
+def test_no_client_sees_an_impossible_history(tmp_path: Path, disks: list[SmallDisk]) -> None:
+    if disks:
+        hold_to_history(tmp_path / "cluster", disks, FAULTS, SEED)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("life", range(1, LIVES_IN_SLOW + 1))
-def test_nor_in_many_lives(tmp_path: Path, life: int) -> None:
-    hold_to_history(tmp_path / "cluster", FAULTS_IN_SLOW, SEED + life)
+def test_nor_in_many_lives(tmp_path: Path, disks: list[SmallDisk], life: int) -> None:
+    if disks:
+        hold_to_history(tmp_path / "cluster", disks, FAULTS_IN_SLOW, SEED + life)

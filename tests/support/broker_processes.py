@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from klamm.cli.cluster.cluster_folder import ClusterFolder, NodeFolder
+from klamm.formats import meta_properties
+from klamm.formats.directories import new_directory_id
 from tests.support.node_process import NodeProcess
 from tests.support.ports import free_port
 
@@ -22,6 +24,16 @@ class BrokerProcess(NodeProcess):
         """Advertise this address to clients from the next start on."""
         with self.properties.open("a") as file:
             file.write(f"advertised.listeners=PLAINTEXT://{host}:{port}\n")
+
+    def add_log_dir(self, path: Path) -> None:
+        """Another log directory, formatted as the first one is, from the next start on."""
+        first = self.data / "data"
+        path.mkdir(parents=True, exist_ok=True)
+        meta = meta_properties.parse((first / meta_properties.FILE_NAME).read_text())
+        another = meta._replace(directory_id=new_directory_id())
+        (path / meta_properties.FILE_NAME).write_text(another.render())
+        with self.properties.open("a") as file:
+            file.write(f"log.dirs={first},{path}\n")
 
     def command(self) -> list[str]:
         """`klamm start FILE`."""

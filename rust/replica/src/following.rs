@@ -83,7 +83,7 @@ pub fn truncate_diverging(diverging: &[Diverging], now_ms: i64) -> Vec<Result<Po
 
 /// What a truncation leaves.
 #[derive(Clone, Copy)]
-enum Truncation {
+pub(super) enum Truncation {
     /// Everything below this offset.
     To(i64),
     /// Nothing: the log continues at this offset.
@@ -91,15 +91,15 @@ enum Truncation {
 }
 
 /// A truncation that is decided.
-struct Planned<'a> {
-    partition: &'a Partition,
-    leader_epoch: i32,
-    truncation: Truncation,
+pub(super) struct Planned<'a> {
+    pub(super) partition: &'a Partition,
+    pub(super) leader_epoch: i32,
+    pub(super) truncation: Truncation,
 }
 
 /// Truncates logs of one directory; their number is at least one. The checkpoints are lowered first, without a partition's
 /// lock, so that a crash at any point finds none that states what a truncation removes.
-fn truncate_in_dir(dir: usize, planned: &[Planned<'_>], now_ms: i64) -> Vec<Result<Position, ErrorCode>> {
+pub(super) fn truncate_in_dir(dir: usize, planned: &[Planned<'_>], now_ms: i64) -> Vec<Result<Position, ErrorCode>> {
     let logs = &planned[0].partition.logs;
     let key = |id: &PartitionId| (id.topic.to_string(), id.index);
     let offsets: Vec<_> = planned.iter().map(|planned| (key(&planned.partition.id), planned.first_removed())).collect();
@@ -127,7 +127,13 @@ impl Planned<'_> {
     }
 
     fn carry_out(&self, now_ms: i64) -> Result<Position, ErrorCode> {
-        self.partition.follow(self.leader_epoch, |state, effects| {
+        let mut is_announced = true;
+        let position = self.partition.follow(self.leader_epoch, |state, effects| {
+            // Otherwise the log has just moved to another directory, whose checkpoints are not lowered.
+            is_announced = state.log.is_truncating();
+            if !is_announced {
+                return Ok(());
+            }
             match self.truncation {
                 Truncation::To(offset) => drop(state.log.truncate_to(offset, now_ms)?),
                 Truncation::StartAt(offset) => state.log.truncate_fully_and_start_at(offset, now_ms)?,
@@ -138,7 +144,8 @@ impl Planned<'_> {
                 state.core.on_truncated(&offsets, effects);
             }
             Ok(())
-        })
+        })?;
+        if is_announced { Ok(position) } else { Err(ErrorCode::NOT_LEADER_OR_FOLLOWER) }
     }
 }
 
@@ -223,14 +230,16 @@ impl Partition {
         &self,
         leader_epoch: i32,
         now_ms: i64,
-        plan: impl FnOnce(&State) -> Option<Truncation>,
+        plan: impl Fn(&State) -> Option<Truncation>,
     ) -> Result<Position, ErrorCode> {
-        let (position, truncation) = self.plan(leader_epoch, plan)?;
-        match truncation {
-            None => Ok(position),
-            Some(truncation) => {
-                let planned = Planned { partition: self, leader_epoch, truncation };
-                truncate_in_dir(self.dir(), &[planned], now_ms).remove(0)
+        loop {
+            let (position, truncation) = self.plan(leader_epoch, &plan)?;
+            let Some(truncation) = truncation else { return Ok(position) };
+            let planned = Planned { partition: self, leader_epoch, truncation };
+            match truncate_in_dir(self.dir(), &[planned], now_ms).remove(0) {
+                // While it still follows, the log was on its way to another directory.
+                Err(ErrorCode::NOT_LEADER_OR_FOLLOWER) => std::thread::yield_now(),
+                truncated => return truncated,
             }
         }
     }
@@ -334,5 +343,10 @@ fn begin_again(log: &Log, fetched: &FetchedBatches<'_>) -> Option<Truncation> {
     let is_inside = base < end && header.last_offset() >= end && (is_empty || base < fetched.log_start_offset);
     let is_other_epoch = log.latest_epoch().is_some_and(|latest| latest != header.leader_epoch());
     let is_unknown = base == end && base == fetched.log_start_offset && !is_empty && is_other_epoch;
-    (is_inside || is_unknown).then_some(Truncation::StartAt(base))
+    // What a log is removed for must be a batch, and not what a fault left of one.
+    let is_intact = || {
+        let first = klamm_records::batches(fetched.records).next();
+        base >= 0 && first.is_some_and(|batch| batch.is_ok_and(|batch| batch.check_crc().is_ok()))
+    };
+    ((is_inside || is_unknown) && is_intact()).then_some(Truncation::StartAt(base))
 }

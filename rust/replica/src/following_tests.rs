@@ -571,3 +571,31 @@ fn a_follower_knows_how_far_behind_it_is() {
     assert_eq!(fetching(), Fetching::Begun);
     pair.end();
 }
+
+#[test]
+fn a_damaged_batch_removes_nothing() {
+    let pair = Pair::new();
+    append(&pair.on(LEADER), 1);
+    let (follower, epoch) = (pair.on(FOLLOWER), pair.leader_epoch());
+    let mut first = batch(&BatchSpec::default());
+    set_position(&mut first, 0, epoch);
+    let fetched = FetchedBatches { records: &first, high_watermark: 1, log_start_offset: 0 };
+    follower.append_fetched(epoch, &fetched, 0).expect("it follows");
+    let spanning = |base_offset| {
+        let mut records = batch(&BatchSpec { records: 9, ..BatchSpec::default() });
+        set_position(&mut records, base_offset, epoch);
+        records
+    };
+    let mut damaged = spanning(0);
+    *damaged.last_mut().expect("bytes") ^= 1;
+    for records in [damaged, spanning(-1)] {
+        let fetched = FetchedBatches { records: &records, high_watermark: 9, log_start_offset: 5 };
+        follower.append_fetched(epoch, &fetched, 0).expect_err("no batch");
+        assert_eq!(follower.with(|log| (log.log_start_offset(), log.log_end_offset())), (0, 1));
+    }
+    let intact = spanning(0);
+    let fetched = FetchedBatches { records: &intact, high_watermark: 9, log_start_offset: 5 };
+    follower.append_fetched(epoch, &fetched, 0).expect("its leader's log begins inside");
+    assert_eq!(follower.with(|log| (log.log_start_offset(), log.log_end_offset())), (5, 9));
+    pair.end();
+}

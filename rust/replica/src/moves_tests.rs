@@ -18,6 +18,7 @@ use klamm_metadata::records::{
 };
 use tempfile::{TempDir, tempdir};
 
+use super::following::{Planned, Truncation, truncate_in_dir};
 use super::moves::MoveStep;
 use super::{
     Diverging, Durability, FetchedBatches, Partition, Replicas, ReplicasOptions, Unassigned, truncate_diverging,
@@ -372,6 +373,26 @@ fn a_follower_that_truncates_or_begins_again_moves_what_is_left() {
     assert!(broker.run_move(10_000, 1000));
     assert!(all(&partition) == before);
     assert_eq!(partition.with(|log| (log.log_start_offset(), log.log_end_offset())), (90, 110));
+}
+
+#[test]
+fn a_truncation_planned_for_the_directory_that_a_log_has_left_removes_nothing() {
+    let mut broker = Broker::new(OTHER);
+    let partition = broker.partition();
+    let mut records = batch(&BatchSpec::default());
+    klamm_records::header::set_position(&mut records, 0, 0);
+    let fetched = FetchedBatches { records: &records, high_watermark: 1, log_start_offset: 0 };
+    partition.append_fetched(0, &fetched, 0).expect("appended");
+    assert_eq!(broker.replicas().alter_dir("t", 0, 1), ErrorCode::NONE);
+    assert!(broker.run_move(10_000, 1000));
+    let truncated = |dir| {
+        let planned = Planned { partition: &partition, leader_epoch: 0, truncation: Truncation::To(0) };
+        truncate_in_dir(dir, &[planned], 0).remove(0).map(|position| position.fetch_offset)
+    };
+    // The checkpoints of the other directory would state what it removes.
+    assert_eq!(truncated(0), Err(ErrorCode::NOT_LEADER_OR_FOLLOWER));
+    assert_eq!(partition.with(|log| log.log_end_offset()), 1);
+    assert_eq!(truncated(1), Ok(0));
 }
 
 #[test]

@@ -178,7 +178,7 @@ impl Partition {
         now_ms: i64,
     ) -> Result<Position, ErrorCode> {
         if self.brokers.keeps(Rule::BeginInsideBatch) {
-            self.truncate(leader_epoch, now_ms, |state| begin_again(&state.log, fetched))?;
+            self.truncate(leader_epoch, now_ms, |state| begin_again(&state.log, fetched, leader_epoch))?;
         }
         let position = self.follow(leader_epoch, |state, effects| {
             append(&mut state.log, fetched.records, leader_epoch, now_ms)?;
@@ -337,16 +337,18 @@ fn part_len(records: &[u8], bytes_max: usize) -> usize {
 /// - if it ends inside that batch, because the leader's log begins inside it;
 /// - if the batch is of another epoch than its last one. Then nobody knows whether what it has was equal to what is deleted, and
 ///   after a crash it would be there again, unless the new log start was written.
-fn begin_again(log: &Log, fetched: &FetchedBatches<'_>) -> Option<Truncation> {
+fn begin_again(log: &Log, fetched: &FetchedBatches<'_>, leader_epoch: i32) -> Option<Truncation> {
     let (header, end) = (Header::at_start_of(fetched.records)?, log.log_end_offset());
     let (base, is_empty) = (header.base_offset(), log.log_start_offset() == end);
     let is_inside = base < end && header.last_offset() >= end && (is_empty || base < fetched.log_start_offset);
     let is_other_epoch = log.latest_epoch().is_some_and(|latest| latest != header.leader_epoch());
     let is_unknown = base == end && base == fetched.log_start_offset && !is_empty && is_other_epoch;
-    // What a log is removed for must be a batch, and not what a fault left of one.
+    // What a log is removed for must be a batch of this leader's or an earlier one's, and not what a fault left of one.
     let is_intact = || {
         let first = klamm_records::batches(fetched.records).next();
-        base >= 0 && first.is_some_and(|batch| batch.is_ok_and(|batch| batch.check_crc().is_ok()))
+        base >= 0
+            && header.leader_epoch() <= leader_epoch
+            && first.is_some_and(|batch| batch.is_ok_and(|batch| batch.check_crc().is_ok()))
     };
     ((is_inside || is_unknown) && is_intact()).then_some(Truncation::StartAt(base))
 }

@@ -593,6 +593,11 @@ fn a_damaged_batch_removes_nothing() {
         follower.append_fetched(epoch, &fetched, 0).expect_err("no batch");
         assert_eq!(follower.with(|log| (log.log_start_offset(), log.log_end_offset())), (0, 1));
     }
+    let mut newer = spanning(0);
+    set_position(&mut newer, 0, epoch + 1);
+    let fetched = FetchedBatches { records: &newer, high_watermark: 0, log_start_offset: 5 };
+    follower.append_fetched(epoch, &fetched, 0).expect("a batch of a newer epoch is left out");
+    assert_eq!(follower.with(|log| log.log_end_offset()), 1);
     let intact = spanning(0);
     let fetched = FetchedBatches { records: &intact, high_watermark: 9, log_start_offset: 5 };
     follower.append_fetched(epoch, &fetched, 0).expect("its leader's log begins inside");

@@ -221,11 +221,11 @@ fn one_that_waits_at_the_end_is_the_cores() {
 #[test]
 fn handed_on_it_waits_for_room() {
     let scene = Scene::with(NetConfig { queued_requests_max: 1, ..NetConfig::default() });
-    let mut client = scene.waiting_client(8, 50);
     let mut other = scene.client();
     other.send(VOTE, 0, 9, b"vote");
     let events = scene.fixture.server.events();
     scene.fixture.wait_until(|| events.request_count() == 1);
+    let mut client = scene.waiting_client(8, 50);
     scene.answering.end();
     // Also past its deadline.
     std::thread::sleep(Duration::from_millis(100));

@@ -121,8 +121,15 @@ impl FetcherCore {
 
     /// A partition was fetched, and its log is now at `position`.
     pub fn moved(&mut self, key: Key, position: Position) {
+        if let Some(followed) = self.partitions.get_mut(&key) {
+            followed.failures = 0;
+        }
+        self.found(key, position);
+    }
+
+    /// The log of a partition is at `position`.
+    pub fn found(&mut self, key: Key, position: Position) {
         let Some(followed) = self.partitions.get_mut(&key) else { return };
-        followed.failures = 0;
         if followed.position != position {
             followed.position = position;
             self.changed.insert(key);

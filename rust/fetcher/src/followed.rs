@@ -208,7 +208,21 @@ impl FollowedPartitions {
             }
             // The directory has failed.
             Err(ErrorCode::KAFKA_STORAGE_ERROR) => self.fail(key),
-            Err(_) => self.core.delay(key, now_ms),
+            Err(_) => {
+                self.look_again(partition);
+                self.core.delay(key, now_ms);
+            }
+        }
+    }
+
+    /// The fetcher that the partition had before may have appended what it was answered, after this one began: it goes on
+    /// from the log's end.
+    fn look_again(&mut self, partition: &Arc<Partition>) {
+        let key = partition.key();
+        let position = self.core.leader_epoch(key).map(|leader_epoch| partition.position(leader_epoch));
+        if let Some(Ok(position)) = position {
+            self.note_unflushed(partition, position);
+            self.core.found(key, position);
         }
     }
 

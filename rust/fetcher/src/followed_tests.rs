@@ -210,3 +210,28 @@ fn a_partition_that_the_leader_fences_has_failed_until_its_next_epoch() {
     assert_eq!(fetching(), Fetching::Begun);
     follower.replicas.shutdown(1);
 }
+
+#[test]
+fn what_another_fetcher_has_appended_is_not_fetched_again() {
+    // When the number of fetchers changes, the fetcher of before may still append what it was answered.
+    let mut follower = Follower::new(1);
+    let mut records = batch(&BatchSpec { records: 1, ..BatchSpec::default() });
+    set_position(&mut records, 2, 1);
+    let batches = FetchedBatches { records: &records, high_watermark: 2, log_start_offset: 0 };
+    follower.replicas.get(TOPIC, 0).expect("a replica").append_fetched(1, &batches, 0).expect("it follows");
+    let fetched = FetchedPartition {
+        key: (TOPIC, 0),
+        error: ErrorCode::NONE,
+        high_watermark: 2,
+        log_start_offset: 0,
+        diverging: None,
+        records: records.clone().into(),
+    };
+    let answer = ReplicaFetchAnswer { error: ErrorCode::NONE, session_id: 1, partitions: vec![fetched] };
+    assert_eq!(follower.followed.on_answer(answer, TIMES), []);
+    follower.wait_for_flushes();
+    let plan = follower.followed.next_plan(1000).expect("the pause is over");
+    let offsets: Vec<i64> = plan.wanted.iter().map(|wanted| wanted.position.fetch_offset).collect();
+    assert_eq!(offsets, [3]);
+    follower.replicas.shutdown(1);
+}

@@ -270,6 +270,11 @@ impl Partition {
         state.core.following().is_none() || state.is_flushed(self.durability)
     }
 
+    /// Where the log is now, while the leader epoch lasts.
+    pub fn position(&self, leader_epoch: i32) -> Result<Position, ErrorCode> {
+        self.follow(leader_epoch, |_, _| Ok(()))
+    }
+
     /// Changes the log while this replica follows in this epoch; NOT_LEADER_OR_FOLLOWER if it no longer does.
     fn follow(
         &self,

@@ -166,6 +166,7 @@ def test_every_goal_is_one_of_a_figure_that_a_cell_gives() -> None:
     given |= {figure for goals in (METADATA, METADATA_OF_TWO_MILLION) for row in goals.values() for figure in row}
     given |= {f"{size} M: {figure}" for figure in OF_DEPARTURES for size in (1, 2)}
     given |= {f"longest pause, {size} partitions, ms" for size in ("1,000,000", "2,000,000")}
+    given |= {f"{who}, {size} partitions, us" for who in ("consumer", "follower") for size in ("100", "10,000")}
     wanted = {goal.figure for row in rows(quick=False) for goal in row.goals}
     assert wanted <= given, json.dumps(sorted(wanted - given))
 

@@ -282,9 +282,13 @@ def test_a_new_active_controller_finds_a_broker_that_crashed_with_the_one_before
 
 
 def test_a_crashed_broker_is_fenced_without_waiting_for_its_session(tmp_path: Path) -> None:
-    """No session ends within the test, so only evidence can fence, and lets the broker register again."""
+    """No session ends within the test, so only evidence can fence, and lets the broker register again.
+
+    The controllers are other nodes: one that has just started, and has not reached a broker yet, has no evidence of its
+    crash.
+    """
     config = {"broker.session.timeout.ms": "600000"}
-    with Cluster(tmp_path / "data", brokers=3, config=config) as cluster:
+    with Cluster(tmp_path / "data", brokers=3, controllers=3, config=config) as cluster:
         cluster.create_topic("t", replication_factor=RF, config={"min.insync.replicas": "2"})
         produce(cluster, "t", numbers(0, 10))
         for _ in range(3):

@@ -34,7 +34,7 @@ Write = Callable[[list[bytes]], None]
 def writer(cluster: Cluster, topic: str, *, without: Broker | None = None) -> Write:
     """Produces with acks=all, and waits for each acknowledgement.
 
-    `without` a broker that is cut off: it believes that it leads, and tells so whoever asks it.
+    `without` a broker that is cut off: its metadata still names it as the leader.
     """
     brokers = [broker.address for broker in cluster.brokers if without is None or broker.id != without.id]
     # A leader that is paused holds what it is sent.

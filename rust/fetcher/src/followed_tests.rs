@@ -127,6 +127,20 @@ impl Follower {
         }
     }
 
+    /// The leader returns these batches of the only partition.
+    fn answer(&mut self, records: Vec<u8>) {
+        let fetched = FetchedPartition {
+            key: (TOPIC, 0),
+            error: ErrorCode::NONE,
+            high_watermark: 2,
+            log_start_offset: 0,
+            diverging: None,
+            records: records.into(),
+        };
+        let answer = ReplicaFetchAnswer { error: ErrorCode::NONE, session_id: 1, partitions: vec![fetched] };
+        assert_eq!(self.followed.on_answer(answer, TIMES), []);
+    }
+
     /// The leader's log ends after the first batch of epoch 0.
     fn diverge(&mut self) {
         let diverging = |index| FetchedPartition {
@@ -172,16 +186,7 @@ fn what_was_appended_before_another_role_is_not_fetched_on() {
     let mut follower = Follower::new(1);
     let mut records = batch(&BatchSpec { records: 1, ..BatchSpec::default() });
     set_position(&mut records, 2, 1);
-    let fetched = FetchedPartition {
-        key: (TOPIC, 0),
-        error: ErrorCode::NONE,
-        high_watermark: 2,
-        log_start_offset: 0,
-        diverging: None,
-        records: records.into(),
-    };
-    let answer = ReplicaFetchAnswer { error: ErrorCode::NONE, session_id: 1, partitions: vec![fetched] };
-    assert_eq!(follower.followed.on_answer(answer, TIMES), []);
+    follower.answer(records);
     // This fetcher hears of it later, and waits for no flush of a leader's log.
     follower.elect(NODE);
     follower.wait_for_flushes();
@@ -219,16 +224,7 @@ fn what_another_fetcher_has_appended_is_not_fetched_again() {
     set_position(&mut records, 2, 1);
     let batches = FetchedBatches { records: &records, high_watermark: 2, log_start_offset: 0 };
     follower.replicas.get(TOPIC, 0).expect("a replica").append_fetched(1, &batches, 0).expect("it follows");
-    let fetched = FetchedPartition {
-        key: (TOPIC, 0),
-        error: ErrorCode::NONE,
-        high_watermark: 2,
-        log_start_offset: 0,
-        diverging: None,
-        records: records.clone().into(),
-    };
-    let answer = ReplicaFetchAnswer { error: ErrorCode::NONE, session_id: 1, partitions: vec![fetched] };
-    assert_eq!(follower.followed.on_answer(answer, TIMES), []);
+    follower.answer(records);
     follower.wait_for_flushes();
     let plan = follower.followed.next_plan(1000).expect("the pause is over");
     let offsets: Vec<i64> = plan.wanted.iter().map(|wanted| wanted.position.fetch_offset).collect();

@@ -49,7 +49,7 @@ impl Sessions {
     }
 
     pub fn remove(&self, id: i32) -> bool {
-        // Its partitions are told without this lock.
+        // Its partitions are notified after this lock is released.
         let removed = self.inner.lock().remove(id);
         removed.is_some()
     }

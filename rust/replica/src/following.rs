@@ -340,8 +340,8 @@ fn part_len(records: &[u8], bytes_max: usize) -> usize {
 /// A log of which the leader has nothing, after DeleteRecords or retention, begins again with the leader's first batch:
 ///
 /// - if it ends inside that batch, because the leader's log begins inside it;
-/// - if the batch is of another epoch than its last one. Then nobody knows whether what it has was equal to what is deleted, and
-///   after a crash it would be there again, unless the new log start was written.
+/// - if the batch is of another epoch than its last one. Then its records below may differ from those that the leader deleted, and
+///   after a crash they could be read again, unless the new log start was written.
 fn begin_again(log: &Log, fetched: &FetchedBatches<'_>, leader_epoch: i32) -> Option<Truncation> {
     let (header, end) = (Header::at_start_of(fetched.records)?, log.log_end_offset());
     let (base, is_empty) = (header.base_offset(), log.log_start_offset() == end);

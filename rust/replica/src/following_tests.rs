@@ -347,7 +347,7 @@ fn a_log_of_which_the_leader_has_nothing_begins_again_with_its_first_batch() {
     let position = follower.append_fetched(1, &fetched, 0).expect("it follows");
     assert_eq!((position.fetch_offset, position.log_start_offset), (4, 2));
     assert_eq!(follower.with(|log| log.active_base_offset()), 1);
-    // The next leader has deleted all of it, and nobody knows whether it was the same.
+    // The next leader has deleted these offsets, and the two logs cannot be compared there.
     pair.elect(LEADER, &[LEADER, FOLLOWER]);
     follower.begin_following(2, 0).expect("it follows");
     let next = batch_at(4, 2, 1);

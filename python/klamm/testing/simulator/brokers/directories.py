@@ -42,7 +42,7 @@ class Life(Process, Protocol):
 
 
 class Directories:
-    """What the controller is told, the moves, and the repairs."""
+    """Reports directories to the controller, moves replicas, and repairs damage."""
 
     def __init__(self, scene: Scene, broker: Life, *, has_several: bool, may_be_damaged: bool) -> None:
         self._scene, self._broker, self._engine = scene, broker, broker.engine

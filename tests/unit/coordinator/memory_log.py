@@ -5,8 +5,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 
-from klamm.coordinator.runtime.log import Batch, LoadedRecord, LogRecord
+from klamm.coordinator.runtime.log import Batch, LoadedRecord, LogRecord, Marker, Producer
 from klamm.protocol.errors import ErrorCode, KafkaError
+
+Entry = LogRecord | LoadedRecord
+"""A plain record, or one of a transaction, whose offset is its place in the list."""
+
+
+def entries(records: Sequence[LogRecord], producer: Producer | None, marker: Marker | None) -> list[Entry]:
+    """What an append adds to the log."""
+    if marker is not None:
+        key = b"\0\0\0" + bytes([marker.commits])
+        value = b"\0\0" + marker.coordinator_epoch.to_bytes(4, "big", signed=True)
+        return [LoadedRecord(-1, key, value, marker.producer.producer_id, is_control=True)]
+    if producer is not None:
+        return [LoadedRecord(-1, key, value, producer.producer_id) for key, value in records]
+    return list(records)
+
+
+def loaded(log: Sequence[Entry]) -> Iterator[LoadedRecord]:
+    """The records as a shard reads them."""
+    for offset, entry in enumerate(log):
+        yield entry._replace(offset=offset) if isinstance(entry, LoadedRecord) else LoadedRecord(offset, *entry)
 
 
 class MemoryLog:
@@ -15,7 +35,7 @@ class MemoryLog:
     topic = "__topic"
 
     def __init__(self) -> None:
-        self.partitions: dict[int, list[LogRecord]] = {}
+        self.partitions: dict[int, list[Entry]] = {}
         self.stopped = False
         self.refusal: ErrorCode | None = None
         self.load_refusals: list[ErrorCode] = []
@@ -28,7 +48,8 @@ class MemoryLog:
             if self.refusal is not None:
                 batch.done(self.refusal)
                 continue
-            self.partitions.setdefault(batch.partition, []).extend(batch.records)
+            appended = entries(batch.records, batch.producer, batch.marker)
+            self.partitions.setdefault(batch.partition, []).extend(appended)
             self.waiting.append(batch.done)
             if not self.stopped:
                 asyncio.get_running_loop().call_soon(self.finish)
@@ -45,15 +66,14 @@ class MemoryLog:
     def fail(self, code: ErrorCode) -> None:
         """The oldest append fails: its records do not stay in the log."""
         batch = next(batch for call in self.calls for batch in call if batch.done == self.waiting[0])
-        del self.partitions[batch.partition][-len(batch.records) :]
+        del self.partitions[batch.partition][-len(entries(batch.records, batch.producer, batch.marker)) :]
         self.finish(code)
 
     async def open(self, partition: int) -> None:
         pass
 
     def load(self, partition: int) -> Iterator[LoadedRecord]:
-        for offset, (key, value) in enumerate(self.partitions.get(partition, [])):
-            yield LoadedRecord(offset, key, value)
+        yield from loaded(self.partitions.get(partition, []))
         if self.load_refusals:
             raise KafkaError(self.load_refusals.pop(0))
 

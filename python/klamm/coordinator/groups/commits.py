@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch and OffsetDelete (Kafka's `OffsetMetadataManager`)."""
+"""OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete and markers (Kafka's `OffsetMetadataManager`)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ from klamm.coordinator.groups.records import (
     offset_value,
 )
 from klamm.coordinator.groups.states import GroupState
+from klamm.coordinator.groups.verifications import Verification
 from klamm.coordinator.runtime.append_errors import FAILED_APPENDS, coordinator_error
 from klamm.coordinator.runtime.effects import Ticket
-from klamm.coordinator.runtime.log import LogRecord
+from klamm.coordinator.runtime.log import LogRecord, Marker, Producer
+from klamm.coordinator.runtime.pipeline import REFUSALS
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.messages.group_messages import (
     NO_RETENTION_MS,
@@ -71,7 +73,29 @@ class Commits:
         else:
             self._context.pipeline.reply_when_committed(now_ms, ticket, answer, request, _failed_commit)
 
-    def _commit(self, now_ms: int, request: CommitRequest) -> CommitAnswer:
+    def on_transactional_commit(
+        self, now_ms: int, ticket: Ticket, request: CommitRequest, verification: Verification
+    ) -> None:
+        """Commit valid offsets in a batch of the transaction, which `verification` has shown to be open."""
+        self._context.verifications.end(verification)
+        code = verification.error
+        if code is NONE:
+            code = self._check_transactional_commit(request)
+        answer = int(code) if code is not NONE else self._commit(now_ms, request, verification.producer)
+        if answer == OK or (isinstance(answer, list) and OK in answer):
+            self._context.pipeline.reply_when_committed(now_ms, ticket, answer, request, _failed_transactional_commit)
+        else:
+            self._context.reply(ticket, answer)
+
+    def on_marker(self, now_ms: int, ticket: Ticket, marker: Marker) -> None:
+        """Write the marker and end the transaction. Its offsets are visible when the marker is committed."""
+        context = self._context
+        overwritten = context.pipeline.write_marker(marker)
+        context.verifications.on_marker(marker.producer)
+        context.offsets.end_transaction(marker.producer.producer_id, marker.commits, overwritten)
+        context.pipeline.reply_when_committed(now_ms, ticket, NONE, marker, _failed_marker)
+
+    def _commit(self, now_ms: int, request: CommitRequest, producer: Producer | None = None) -> CommitAnswer:
         context, retention_ms = self._context, request.retention_time_ms
         expire_ms = NO_TIMESTAMP if retention_ms == NO_RETENTION_MS else min(now_ms + retention_ms, INT64_MAX)
         metadata_max, record_offset = context.config.offset_metadata_max_bytes, context.next_record_offset
@@ -81,13 +105,18 @@ class Commits:
             return UNKNOWN_SERVER_ERROR
         records, size, changes, codes = found
         if changes:
-            overwritten = context.pipeline.write(records, size)
+            overwritten = context.pipeline.write(records, size, producer=producer)
             if overwritten is None:
                 return UNKNOWN_SERVER_ERROR
             group_id = request.group_id
             if group_id not in context.groups:
                 self.make_simple_group(group_id, overwritten)
-            context.offsets.put_all(group_id, changes, overwritten)
+            if producer is None:
+                context.offsets.put_all(group_id, changes, overwritten)
+            else:
+                for topic, partition, commit in changes:
+                    place = (group_id, topic, partition)
+                    context.offsets.put_pending(producer.producer_id, place, commit, overwritten)
             context.next_record_offset += len(changes)
             context.counts.offset_commits += len(changes)
         return codes if len(changes) < len(codes) else OK
@@ -118,6 +147,29 @@ class Commits:
         if request.version >= GROUP_ID_NOT_FOUND_MIN_VERSION:
             return ErrorCode.GROUP_ID_NOT_FOUND
         return ErrorCode.ILLEGAL_GENERATION
+
+    def _check_transactional_commit(self, request: CommitRequest) -> ErrorCode:
+        """As in Kafka, a commit without generation, member and instance passes in every state (KIP-447)."""
+        generation_id, member_id = request.generation_id_or_member_epoch, request.member_id
+        is_anonymous = generation_id < 0 and member_id == UNKNOWN_MEMBER_ID and request.group_instance_id is None
+        group = self._context.groups.get(request.group_id)
+        foreign = self._context.foreign.get(request.group_id)
+        if foreign is not None and foreign.kind == "share":
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if is_anonymous:
+            return NONE
+        if group is None:
+            has_members = foreign is not None and foreign.has_members
+            if generation_id < 0 and not has_members:
+                return NONE
+            return ErrorCode.ILLEGAL_GENERATION if foreign is None else ErrorCode.UNKNOWN_MEMBER_ID
+        if generation_id < 0 and group.is_empty:
+            return NONE
+        try:
+            group.check_member(member_id, request.group_instance_id)
+        except KafkaError as error:
+            return error.code
+        return NONE if generation_id == group.generation_id else ErrorCode.ILLEGAL_GENERATION
 
     def apply(self, records: list[LogRecord], changes: list[Change]) -> bool:
         """Apply the changes and write their records as one operation; False if they do not fit into a batch."""
@@ -266,6 +318,14 @@ def fetch_error(request: FetchGroup, error: ErrorCode) -> FetchedGroup:
 
 def _failed_commit(_: CommitRequest, error: ErrorCode) -> CommitAnswer:
     return int(coordinator_error(error))
+
+
+def _failed_transactional_commit(_: CommitRequest, error: ErrorCode) -> CommitAnswer:
+    return int(error if error in REFUSALS else coordinator_error(error))
+
+
+def _failed_marker(_: Marker, error: ErrorCode) -> ErrorCode:
+    return error
 
 
 def _failed_fetch(request: FetchGroup, error: ErrorCode) -> FetchedGroup:

@@ -13,6 +13,7 @@ from klamm.coordinator.groups.foreign_groups import ForeignGroup, ForeignGroups
 from klamm.coordinator.groups.offsets import OffsetStore
 from klamm.coordinator.groups.overwritten import Overwritten
 from klamm.coordinator.groups.records import GroupMetadata, group_key, group_value
+from klamm.coordinator.groups.verifications import Verifications
 from klamm.coordinator.runtime.effects import Ticket
 from klamm.coordinator.runtime.log import LogRecord
 from klamm.coordinator.runtime.pipeline import Done, Pipeline
@@ -55,6 +56,7 @@ class ShardContext:
         self.groups: Final[dict[str, ClassicGroup]] = {}
         self.offsets: Final = OffsetStore()
         self.foreign: Final = ForeignGroups()
+        self.verifications: Final = Verifications()
         self.next_record_offset = 0
         """Grows with every offset record, as log offsets do; after loading it may be lower than the log end offset."""
 

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from klamm._engine.groups import CommitRequest
 from klamm.coordinator.groups.commits import CommitAnswer, fetch_error
 from klamm.coordinator.groups.config import GroupConfig
 from klamm.coordinator.groups.counts import GroupCounts
 from klamm.coordinator.groups.shard import GroupShard
+from klamm.coordinator.runtime.append_errors import coordinator_error
 from klamm.coordinator.runtime.driver import CoordinatorRuntime, into
 from klamm.coordinator.runtime.hosted_shard import HostedShard
-from klamm.coordinator.runtime.log import CoordinatorLog
+from klamm.coordinator.runtime.log import CoordinatorLog, Marker, Producer
 from klamm.coordinator.runtime.placement import partition_of
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.messages.group_messages import (
+    ZERO_ID,
     Caller,
     DeletedGroup,
     DescribedGroup,
@@ -35,7 +37,40 @@ from klamm.protocol.messages.group_messages import (
     OffsetDeleteResponse,
     SyncGroupRequest,
     SyncGroupResponse,
+    TxnOffsetCommitRequest,
 )
+
+ABORTABLE_MIN_VERSION: Final = 4
+"""The first version of TxnOffsetCommit whose clients know TRANSACTION_ABORTABLE."""
+ADDING_MIN_VERSION: Final = 5
+"""From this version on the offsets partition is added to the transaction; clients send no AddOffsetsToTxn."""
+
+
+class VerifyTransaction(Protocol):
+    """Asks the transaction coordinator whether partitions belong to a transaction, or adds them to it."""
+
+    def __call__(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[tuple[str, int]],
+        *,
+        is_adding: bool,
+    ) -> Awaitable[list[ErrorCode]]:
+        """An error for each partition, by topic name and index."""
+        ...
+
+
+async def _unavailable(
+    transactional_id: str,
+    producer_id: int,
+    producer_epoch: int,
+    partitions: Sequence[tuple[str, int]],
+    *,
+    is_adding: bool,
+) -> list[ErrorCode]:
+    return [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(partitions)
 
 
 class GroupCoordinator:
@@ -53,8 +88,11 @@ class GroupCoordinator:
         partition_count: int,
         *,
         draw_uuid: Callable[[], str] = lambda: str(uuid.uuid4()),
+        verify: VerifyTransaction = _unavailable,
     ) -> None:
         self._config: Final = config
+        self._topic: Final = offsets_log.topic
+        self._verify: Final = verify
         self._partition_count = partition_count
         self.counts: Final = GroupCounts()
         self.runtime: Final = CoordinatorRuntime(offsets_log, lambda: GroupShard(config, draw_uuid, self.counts))
@@ -166,6 +204,55 @@ class GroupCoordinator:
             return
         self.runtime.submit(hosted, answer, int, hosted.shard.on_offset_commit, request)
 
+    async def txn_offset_commit(self, version: int, request: TxnOffsetCommitRequest) -> CommitAnswer:
+        """TxnOffsetCommit (28) of the partitions that exist."""
+        if not request.group_id:
+            return int(ErrorCode.INVALID_GROUP_ID)
+        producer = Producer(request.producer_id, request.producer_epoch)
+        is_adding = version >= ADDING_MIN_VERSION
+        try:
+            hosted = self._hosted(request.group_id)
+            verification = hosted.shard.begin_verification(producer, is_adding=is_adding)
+            try:
+                # Kafka checks member and generation after this; an error leaves the partition in the transaction.
+                places = [(self._topic, hosted.partition)]
+                (code,) = await self._verify(request.transactional_id, *producer, places, is_adding=is_adding)
+                if code is not ErrorCode.NONE:
+                    return int(_verification_error(version, code))
+                if self._hosted(request.group_id) is not hosted:
+                    return int(ErrorCode.NOT_COORDINATOR)
+                future: asyncio.Future[CommitAnswer] = asyncio.get_running_loop().create_future()
+                commit, event = _commit_of(request), hosted.shard.on_transactional_commit
+                self.runtime.submit(hosted, into(future), int, event, commit, verification)
+            finally:
+                hosted.shard.end_verification(verification)
+        except KafkaError as error:
+            return int(error.code)
+        return await future
+
+    async def write_marker(
+        self,
+        partition: int,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        commits: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+    ) -> ErrorCode:
+        """The part of WriteTxnMarkers (27) for a partition of the offsets topic.
+
+        NONE: the marker is committed, and the transaction's offsets are visible or gone.
+        """
+        marker = Marker(Producer(producer_id, producer_epoch), commits, coordinator_epoch, transaction_version)
+        try:
+            hosted = self.runtime.shards.active(partition)
+        except KafkaError as error:
+            return _marker_error(error.code)
+        future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        self.runtime.submit(hosted, into(future), ErrorCode, hosted.shard.on_marker, marker)
+        return _marker_error(await future)
+
     def offset_fetch(
         self, request: FetchGroup, answer: Callable[[FetchedGroup], None], *, require_stable: bool
     ) -> None:
@@ -228,3 +315,51 @@ class GroupCoordinator:
         future: asyncio.Future[tuple[DeletedGroup, ...]] = asyncio.get_running_loop().create_future()
         self.runtime.submit(hosted, into(future), refuse, hosted.shard.on_delete_groups, group_ids)
         return await future
+
+
+def _commit_of(request: TxnOffsetCommitRequest) -> CommitRequest:
+    topics = [
+        (
+            topic.name,
+            ZERO_ID,
+            [
+                (one.partition_index, one.committed_offset, one.committed_leader_epoch, one.committed_metadata)
+                for one in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return CommitRequest(
+        request.group_id,
+        topics,
+        generation_id_or_member_epoch=request.generation_id,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+    )
+
+
+def _verification_error(version: int, code: ErrorCode) -> ErrorCode:
+    """The error of a commit whose transaction was not verified (Kafka's `AddPartitionsToTxnManager`)."""
+    match code:
+        case ErrorCode.TRANSACTION_ABORTABLE if version < ABORTABLE_MIN_VERSION:
+            return ErrorCode.INVALID_TXN_STATE
+        case ErrorCode.PRODUCER_FENCED:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        case ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            return ErrorCode.INVALID_TXN_STATE
+        case ErrorCode.INVALID_PRODUCER_EPOCH:
+            return code
+        case _:
+            return coordinator_error(code)
+
+
+LEADERSHIP_ERRORS: Final = (
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+)
+
+
+def _marker_error(code: ErrorCode) -> ErrorCode:
+    """The sender of markers knows errors of partitions, not of group coordinators."""
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if code in LEADERSHIP_ERRORS else code

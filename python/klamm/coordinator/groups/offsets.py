@@ -9,6 +9,8 @@ from klamm.coordinator.groups.overwritten import OffsetPlace, Overwritten
 from klamm.coordinator.groups.records import OffsetAndMetadata
 
 TopicOffsets = dict[str, dict[int, OffsetAndMetadata]]
+GroupPlace = tuple[str, str, int]
+"""Group, topic and partition."""
 
 
 class OffsetStore:
@@ -20,7 +22,7 @@ class OffsetStore:
 
     def __init__(self) -> None:
         self._by_group: dict[str, TopicOffsets] = {}
-        self._pending: dict[int, dict[tuple[str, str, int], OffsetAndMetadata]] = {}
+        self._pending: dict[int, dict[GroupPlace, OffsetAndMetadata]] = {}
         """By producer id: the offsets of its open transaction."""
         self._open: dict[str, dict[OffsetPlace, set[int]]] = {}
         """By group and partition: the producers with a pending offset there."""
@@ -89,18 +91,36 @@ class OffsetStore:
                 del self._by_group[group_id]
 
     def _remove_pending(self, group_id: str, topic: str, partition: int, overwritten: Overwritten | None) -> None:
+        place = (group_id, topic, partition)
         for producer_id in list(self._open.get(group_id, {}).get((topic, partition), ())):
-            old = self._pending[producer_id].pop((group_id, topic, partition))
-            self._close(group_id, topic, partition, producer_id)
+            old = self._take_pending(producer_id, place)
             if overwritten is not None:
-                overwritten.undo.append(partial(self.put_pending, producer_id, group_id, topic, partition, old))
+                overwritten.undo.append(partial(self.put_pending, producer_id, place, old, None))
 
     def put_pending(
-        self, producer_id: int, group_id: str, topic: str, partition: int, commit: OffsetAndMetadata
+        self, producer_id: int, place: GroupPlace, commit: OffsetAndMetadata, overwritten: Overwritten | None
     ) -> None:
-        """Add an offset of an open transaction, pending until its end."""
-        self._pending.setdefault(producer_id, {})[group_id, topic, partition] = commit
+        """Add an offset of an open transaction, pending until its end. A later one of the transaction replaces it."""
+        pending = self._pending.setdefault(producer_id, {})
+        if overwritten is not None:
+            overwritten.undo.append(partial(self._restore_pending, producer_id, place, pending.get(place)))
+        pending[place] = commit
+        group_id, topic, partition = place
         self._open.setdefault(group_id, {}).setdefault((topic, partition), set()).add(producer_id)
+
+    def _restore_pending(self, producer_id: int, place: GroupPlace, old: OffsetAndMetadata | None) -> None:
+        if old is None:
+            self._take_pending(producer_id, place)
+        else:
+            self.put_pending(producer_id, place, old, None)
+
+    def _take_pending(self, producer_id: int, place: GroupPlace) -> OffsetAndMetadata:
+        pending = self._pending[producer_id]
+        old = pending.pop(place)
+        if not pending:
+            del self._pending[producer_id]
+        self._close(*place, producer_id)
+        return old
 
     def _close(self, group_id: str, topic: str, partition: int, producer_id: int) -> None:
         places = self._open[group_id]
@@ -111,13 +131,22 @@ class OffsetStore:
             if not places:
                 del self._open[group_id]
 
-    def end_transaction(self, producer_id: int, is_commit: bool) -> None:
-        """Commit or drop the pending offsets of the producer."""
-        for (group_id, topic, partition), commit in self._pending.pop(producer_id, {}).items():
-            self._close(group_id, topic, partition, producer_id)
-            current = self.get(group_id, topic, partition)
+    def end_transaction(self, producer_id: int, is_commit: bool, overwritten: Overwritten | None) -> None:
+        """Commit or drop the pending offsets of the producer.
+
+        A plain commit that was written after a pending offset wins over it.
+        """
+        for place, commit in self._pending.pop(producer_id, {}).items():
+            self._close(*place, producer_id)
+            if overwritten is not None:
+                overwritten.undo.append(partial(self.put_pending, producer_id, place, commit, None))
+            current = self.get(*place)
             if is_commit and (current is None or commit.record_offset > current.record_offset):
-                self.put(group_id, topic, partition, commit, None)
+                self.put(*place, commit, overwritten)
+
+    def pending(self) -> dict[int, dict[GroupPlace, OffsetAndMetadata]]:
+        """The pending offsets by producer id, and by group, topic and partition; do not modify."""
+        return self._pending
 
     def has_open_transactions(self, group_id: str) -> bool:
         """Whether the group has a pending offset."""

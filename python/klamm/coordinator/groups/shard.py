@@ -16,7 +16,7 @@ from klamm.coordinator.groups.group_admin import GroupAdmin
 from klamm.coordinator.groups.joins import Joins
 from klamm.coordinator.groups.membership import Membership
 from klamm.coordinator.groups.offsets import TopicOffsets
-from klamm.coordinator.groups.overwritten import Overwritten
+from klamm.coordinator.groups.overwritten import OffsetPlace, Overwritten
 from klamm.coordinator.groups.rebalance import Rebalances
 from klamm.coordinator.groups.records import (
     SHORT,
@@ -27,8 +27,9 @@ from klamm.coordinator.groups.records import (
     UnknownRecord,
     decode,
 )
+from klamm.coordinator.groups.verifications import Verification
 from klamm.coordinator.runtime.effects import Reply, Ticket
-from klamm.coordinator.runtime.log import NO_PRODUCER_ID, LoadedRecord
+from klamm.coordinator.runtime.log import NO_PRODUCER_ID, LoadedRecord, Marker, Producer
 from klamm.coordinator.runtime.pipeline import Pipeline
 from klamm.coordinator.runtime.timers import Timers
 from klamm.protocol.errors import ErrorCode
@@ -45,6 +46,7 @@ from klamm.protocol.messages.group_messages import (
     SyncGroupRequest,
 )
 
+ABORT_MARKER: Final = 0
 COMMIT_MARKER: Final = 1
 
 
@@ -81,7 +83,8 @@ class GroupShard:
             self._replay(record.offset, record.producer_id, decode(record.key, record.value))
         elif len(record.key) >= 4:
             (marker,) = SHORT.unpack_from(record.key, 2)
-            self._context.offsets.end_transaction(record.producer_id, marker == COMMIT_MARKER)
+            if marker in (ABORT_MARKER, COMMIT_MARKER):
+                self._context.offsets.end_transaction(record.producer_id, marker == COMMIT_MARKER, None)
 
     def _replay(self, offset: int, producer_id: int, record: Record) -> None:
         context = self._context
@@ -90,7 +93,7 @@ class GroupShard:
                 commit = None if value is None else value._replace(record_offset=offset)
                 if commit is not None and producer_id != NO_PRODUCER_ID:
                     self._commits.make_simple_group(group_id, None)
-                    context.offsets.put_pending(producer_id, group_id, topic, partition, commit)
+                    context.offsets.put_pending(producer_id, (group_id, topic, partition), commit, None)
                 else:
                     self._commits.replay((group_id, topic, partition, commit), None)
             case GroupRecord(group_id, metadata):
@@ -187,6 +190,26 @@ class GroupShard:
         self._commits.on_commit(now_ms, ticket, request)
         return self._context.pipeline.take_effects()
 
+    def begin_verification(self, producer: Producer, *, is_adding: bool) -> Verification:
+        """Note that a transactional commit is about to be verified, before the transaction coordinator is asked."""
+        return self._context.verifications.begin(producer, is_adding=is_adding)
+
+    def end_verification(self, verification: Verification) -> None:
+        """The commit does not follow, or has followed."""
+        self._context.verifications.end(verification)
+
+    def on_transactional_commit(
+        self, now_ms: int, ticket: Ticket, request: CommitRequest, verification: Verification
+    ) -> list[Reply]:
+        """An error code for all offsets of the request, or one for each."""
+        self._commits.on_transactional_commit(now_ms, ticket, request, verification)
+        return self._context.pipeline.take_effects()
+
+    def on_marker(self, now_ms: int, ticket: Ticket, marker: Marker) -> list[Reply]:
+        """ErrorCode of the append, NONE when the marker is committed."""
+        self._commits.on_marker(now_ms, ticket, marker)
+        return self._context.pipeline.take_effects()
+
     def on_offset_fetch(self, now_ms: int, ticket: Ticket, request: FetchGroup, *, require_stable: bool) -> list[Reply]:
         """FetchedGroup."""
         self._commits.on_fetch(now_ms, ticket, request, require_stable)
@@ -229,6 +252,20 @@ class GroupShard:
     def offsets_of(self, group_id: str) -> TopicOffsets:
         """A group's offsets by topic and partition in the current state; do not modify."""
         return self._context.offsets.of_group(group_id)
+
+    def pending_offsets(self, group_id: str) -> dict[tuple[OffsetPlace, int], int]:
+        """A group's pending offsets by topic and partition and by producer id."""
+        return {
+            ((topic, partition), producer_id): commit.offset
+            for producer_id, pending in self._context.offsets.pending().items()
+            for (group, topic, partition), commit in pending.items()
+            if group == group_id
+        }
+
+    @property
+    def verification_count(self) -> int:
+        """How many transactional commits wait for the transaction coordinator."""
+        return len(self._context.verifications)
 
     @property
     def foreign_groups(self) -> list[ForeignGroup]:

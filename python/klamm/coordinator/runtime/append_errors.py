@@ -16,6 +16,9 @@ FAILED_APPENDS: Final = {
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    # The log refused the producer of another request's batch. The request can be repeated.
+    ErrorCode.INVALID_PRODUCER_EPOCH: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
 
 

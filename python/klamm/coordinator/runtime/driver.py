@@ -287,14 +287,15 @@ class CoordinatorRuntime(Generic[ShardT]):
             if self.shards.get(hosted.partition) is not hosted:
                 continue  # unloading has answered its requests
             try:
-                records = hosted.take_append()
+                write = hosted.take_append()
                 self._timers[hosted.partition].arm(hosted.deadline_ms)
             except Exception as error:  # a bug of the shard reloads it and affects no other
                 self._fail(hosted, error)
                 continue
-            if records is not None:
-                batches[hosted] = Batch(hosted.partition, records, partial(self._on_append_done, hosted))
-                self.counts.appended_records += len(records)
+            if write is not None:
+                done = partial(self._on_append_done, hosted)
+                batches[hosted] = Batch(hosted.partition, write.records, done, write.producer, write.marker)
+                self.counts.appended_records += 1 if write.marker else len(write.records)
         if batches:
             self._append(batches)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 from klamm.coordinator.runtime.effects import Ticket
-from klamm.coordinator.runtime.log import LogRecord
+from klamm.coordinator.runtime.pipeline import Write
 from klamm.coordinator.runtime.shard import Shard
 from klamm.coordinator.runtime.timers import UNREAD_MS
 from klamm.protocol.errors import ErrorCode, KafkaError
@@ -51,8 +51,8 @@ class HostedShard(Generic[ShardT]):
     deferred: list[Callable[[ShardT, int], Effects]] = field(default_factory=list)
     """Events that arrived during the load."""
 
-    def take_append(self) -> list[LogRecord] | None:
-        """Records to append as one batch, reported to `on_append_done` later; None while an append is in flight."""
+    def take_append(self) -> Write[Any] | None:
+        """A write to append, reported to `on_append_done` later; None while an append is in flight."""
         return self.shard.pipeline.take_append()
 
     def on_append_done(self, now_ms: int, error: ErrorCode = ErrorCode.NONE) -> Effects:

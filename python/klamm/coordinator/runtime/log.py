@@ -27,17 +27,39 @@ class LoadedRecord(NamedTuple):
     is_control: bool = False
 
 
+class Producer(NamedTuple):
+    """A transactional producer. The log refuses its batch with INVALID_PRODUCER_EPOCH if it knows a newer epoch."""
+
+    producer_id: int
+    epoch: int
+
+
+class Marker(NamedTuple):
+    """The end of a transaction in a partition.
+
+    The log refuses it with INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED, by the rules of the transaction
+    version.
+    """
+
+    producer: Producer
+    commits: bool
+    coordinator_epoch: int
+    transaction_version: int
+
+
 class Batch(NamedTuple):
-    """Records to append as one batch."""
+    """Records to append as one batch, or the marker of a transaction."""
 
     partition: int
     records: Sequence[LogRecord]
     done: Callable[[ErrorCode | None], None]
     """Called exactly once, at once or later. NONE: the high watermark has passed the batch. Another code: the batch
-    will
-
-    never be committed. None: the outcome is unknown.
+    will never be committed. None: the outcome is unknown.
     """
+    producer: Producer | None = None
+    """The producer of a transactional batch."""
+    marker: Marker | None = None
+    """The marker; then there are no records."""
 
 
 class CoordinatorLog(Protocol):

@@ -5,6 +5,10 @@ happens after the previous write is committed; so all operations in between shar
 taken when it was created. Only one append is in flight, so the state without the changes of pending writes is the
 committed state: plain reads return it, and a failed append rolls back to it. An operation belongs to one write, so it
 is in the log completely or not at all.
+
+A transactional batch and a marker are writes of their own, because the log checks their producer. If it refuses one,
+the writes queued after it are rolled back too, since their operations may depend on it. Their requests are answered
+with COORDINATOR_NOT_AVAILABLE, which clients retry.
 """
 
 from __future__ import annotations
@@ -15,11 +19,13 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from klamm.coordinator.runtime.effects import Reply, Ticket
-from klamm.coordinator.runtime.log import LogRecord
+from klamm.coordinator.runtime.log import LogRecord, Marker, Producer
 from klamm.protocol.errors import ErrorCode
 
 RECORD_OVERHEAD_BYTES_MAX: Final = 21
 BATCH_OVERHEAD_BYTES: Final = 61
+REFUSALS: Final = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+"""The log did not accept this producer; it would accept the batch of another."""
 
 S = TypeVar("S")
 """A shard's snapshot."""
@@ -46,12 +52,17 @@ class Waiter:
 
 
 class Write(Generic[S]):
-    """Records of complete operations, the shard's snapshot before them, and the waiters for their commit."""
+    """Records of complete operations, the shard's snapshot before them, and the waiters for their commit.
 
-    __slots__ = ("records", "size", "snapshot", "waiters")
+    With `producer` it is one operation as a transactional batch; with `marker` it has no records.
+    """
 
-    def __init__(self, snapshot: S) -> None:
+    __slots__ = ("marker", "producer", "records", "size", "snapshot", "waiters")
+
+    def __init__(self, snapshot: S, producer: Producer | None = None, marker: Marker | None = None) -> None:
         self.snapshot = snapshot
+        self.producer = producer
+        self.marker = marker
         self.records: list[LogRecord] = []
         self.size = BATCH_OVERHEAD_BYTES
         self.waiters: list[Waiter] = []
@@ -110,23 +121,36 @@ class Pipeline(Generic[S, E]):
         last.waiters.append(waiter)
         self._waiting.append(waiter)
 
-    def write(self, records: list[LogRecord], size: int | None = None) -> S | None:
+    def write(self, records: list[LogRecord], size: int | None = None, *, producer: Producer | None = None) -> S | None:
         """Write the records of an operation. The caller then changes the state and adds the old values to the snapshot.
 
-        `size` is the total bytes of keys and values if that is known. Returns the snapshot of the write, or None if the
-        records do not fit into a batch; the caller then refuses the operation with MESSAGE_TOO_LARGE.
+        `size` is the total bytes of keys and values if that is known. With `producer` the operation is a transactional
+        batch of its own. Returns the snapshot of the write, or None if the records do not fit into a batch; the caller
+        then refuses the operation with MESSAGE_TOO_LARGE.
         """
         if size is None:
             size = sum(len(key) + (0 if value is None else len(value)) for key, value in records)
         size += RECORD_OVERHEAD_BYTES_MAX * len(records)
         if size + BATCH_OVERHEAD_BYTES > self._batch_bytes_max:
             return None
-        if not self._queued or self._queued[-1].size + size > self._batch_bytes_max:
-            self._queued.append(Write(self._snapshot()))
+        if producer is not None or not self._has_room(size):
+            self._queued.append(Write(self._snapshot(), producer))
         write = self._queued[-1]
         write.records += records
         write.size += size
         return write.snapshot
+
+    def write_marker(self, marker: Marker) -> S:
+        """Write the end of a transaction, after all records written so far; as `write`."""
+        write = Write(self._snapshot(), marker=marker)
+        self._queued.append(write)
+        return write.snapshot
+
+    def _has_room(self, size: int) -> bool:
+        last = self._queued[-1] if self._queued else None
+        if last is None or last.producer is not None or last.marker is not None:
+            return False
+        return last.size + size <= self._batch_bytes_max
 
     def take_effects(self) -> list[Reply | E]:
         """The effects since the last call, which each event of the shard returns."""
@@ -135,12 +159,12 @@ class Pipeline(Generic[S, E]):
 
     # For the runtime
 
-    def take_append(self) -> list[LogRecord] | None:
-        """Start the next write and return its records; None if a write is in flight or none is queued."""
+    def take_append(self) -> Write[S] | None:
+        """Start the next write and return it; None if a write is in flight or none is queued."""
         if self._in_flight is not None or not self._queued:
             return None
         self._in_flight = self._queued.popleft()
-        return self._in_flight.records
+        return self._in_flight
 
     def on_committed(self, now_ms: int) -> None:
         """The high watermark has passed the append in flight."""
@@ -167,6 +191,8 @@ class Pipeline(Generic[S, E]):
         for write in reversed(writes):
             for waiter in write.waiters:
                 self._release(now_ms, waiter, error)
+            if error in REFUSALS:
+                error = ErrorCode.COORDINATOR_NOT_AVAILABLE
         self._remove_released()
 
     def _release(self, now_ms: int, waiter: Waiter, error: ErrorCode) -> None:

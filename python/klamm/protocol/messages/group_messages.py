@@ -214,6 +214,42 @@ class OffsetCommitResponse(Value):
     throttle_time_ms: int = 0
 
 
+class TxnCommitTopic(Value):
+    """A topic of a TxnOffsetCommit."""
+
+    name: str
+    partitions: tuple[CommitPartition, ...] = ()
+
+
+class TxnOffsetCommitRequest(Value):
+    """API 28."""
+
+    API_KEY: ClassVar[int] = ApiKey.TXN_OFFSET_COMMIT
+    transactional_id: str
+    group_id: str
+    producer_id: int
+    producer_epoch: int
+    topics: tuple[TxnCommitTopic, ...] = ()
+    generation_id: int = NO_GENERATION
+    member_id: str = UNKNOWN_MEMBER_ID
+    group_instance_id: str | None = None
+
+
+class TxnCommittedTopic(Value):
+    """A topic of a TxnOffsetCommit answer."""
+
+    name: str
+    partitions: tuple[CommittedPartition, ...] = ()
+
+
+class TxnOffsetCommitResponse(Value):
+    """Answer 28."""
+
+    API_KEY: ClassVar[int] = ApiKey.TXN_OFFSET_COMMIT
+    topics: tuple[TxnCommittedTopic, ...] = ()
+    throttle_time_ms: int = 0
+
+
 class FetchTopic(Value):
     """Partitions whose committed offset is asked for."""
 

@@ -41,7 +41,7 @@ def snapshot(room: Room) -> dict[str, Any]:
                     for member in group.members.values()
                 },
             )
-        groups[group_id] = (settled, offsets)
+        groups[group_id] = (settled, offsets | room.shard.pending_offsets(group_id))
     return groups
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+
+from tests.unit.coordinator.memory_log import Entry, entries, loaded
 
 from klamm._engine.groups import CommitRequest
 from klamm.coordinator.groups.config import GroupConfig
 from klamm.coordinator.groups.counts import GroupCounts
 from klamm.coordinator.groups.shard import GroupShard
+from klamm.coordinator.groups.verifications import Verification
 from klamm.coordinator.runtime.effects import Reply
 from klamm.coordinator.runtime.hosted_shard import HostedShard
-from klamm.coordinator.runtime.log import LoadedRecord, LogRecord
+from klamm.coordinator.runtime.log import Marker, Producer
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.group_messages import (
     ZERO_ID,
@@ -49,12 +53,12 @@ STICKY = JoinProtocol("sticky", subscription("topic"))
 class Room:
     """A shard, its log, a clock, and the answers it gave, by ticket."""
 
-    def __init__(self, config: GroupConfig = CONFIG, log: list[LogRecord] | None = None) -> None:
+    def __init__(self, config: GroupConfig = CONFIG, log: Sequence[Entry] | None = None) -> None:
         self.config = config
-        self.log: list[LogRecord] = list(log or ())
+        self.log: list[Entry] = list(log or ())
         self.now_ms = 1_000_000
         self.answers: dict[Any, Any] = {}
-        self.appending: list[LogRecord] | None = None
+        self.appending: list[Entry] | None = None
         self.holds_appends = False
         self.failed = False
         """Whether an append has failed: then a live group may be ahead of its record, as in Kafka."""
@@ -63,8 +67,8 @@ class Room:
         self.counts = GroupCounts()
         self.shard = GroupShard(config, self._draw_uuid, self.counts)
         self.hosted = HostedShard(0, 0, self.shard)
-        for offset, (key, value) in enumerate(self.log):
-            self.shard.replay(LoadedRecord(offset, key, value))
+        for record in loaded(self.log):
+            self.shard.replay(record)
         self.take(self.shard.on_loaded(self.now_ms))
 
     def _draw_uuid(self) -> str:
@@ -83,7 +87,7 @@ class Room:
         appending = self.hosted.take_append()
         if appending is not None:
             assert self.appending is None, "a second append under way"
-            self.appending = appending
+            self.appending = entries(appending.records, appending.producer, appending.marker)
         if self.appending is not None and not self.holds_appends:
             self.commit()
 
@@ -192,6 +196,39 @@ class Room:
     def commit_offset(self, offset: int = 42, *, partition: int = 0, topic: str = "topic", **fields: Any) -> ErrorCode:
         answer = self.answers[self.commit_later({(topic, partition): offset}, **fields)]
         return ErrorCode(answer[0] if isinstance(answer, list) else answer)
+
+    def commit_in_transaction_later(
+        self,
+        offsets: dict[tuple[str, int], int],
+        producer: Producer,
+        *,
+        verification: Verification | None = None,
+        metadata: str | None = "",
+        **fields: Any,
+    ) -> int:
+        """A TxnOffsetCommit after its verification; of an anonymous producer unless `fields` say otherwise."""
+        listed = [(topic, ZERO_ID, [(part, offset, 5, metadata)]) for (topic, part), offset in offsets.items()]
+        if "generation_id" in fields:
+            fields["generation_id_or_member_epoch"] = fields.pop("generation_id")
+        request = CommitRequest(fields.pop("group_id", GROUP), listed, **fields)
+        verification = verification or self.shard.begin_verification(producer, is_adding=True)
+        ticket = self.ticket()
+        self.take(self.shard.on_transactional_commit(self.now_ms, ticket, request, verification))
+        return ticket
+
+    def commit_in_transaction(self, offset: int, producer: Producer, **fields: Any) -> ErrorCode:
+        """The same for an offset of one partition, answered at once."""
+        answer = self.answers[self.commit_in_transaction_later({("topic", 0): offset}, producer, **fields)]
+        return ErrorCode(answer[0] if isinstance(answer, list) else answer)
+
+    def end_later(self, producer: Producer, *, commits: bool, version: int = 2) -> int:
+        """A marker."""
+        ticket = self.ticket()
+        self.take(self.shard.on_marker(self.now_ms, ticket, Marker(producer, commits, 0, version)))
+        return ticket
+
+    def end(self, producer: Producer, *, commits: bool) -> ErrorCode:
+        return ErrorCode(self.answers[self.end_later(producer, commits=commits)])
 
     def fetch_later(self, topics: dict[str, tuple[int, ...]] | None, *, stable: bool = False, **fields: Any) -> int:
         topic_id = fields.pop("topic_id", ZERO_ID)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -21,8 +21,10 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.group_messages import (
     ZERO_ID,
     Caller,
+    CommitPartition,
     FetchedGroup,
     FetchGroup,
+    FetchTopic,
     HeartbeatRequest,
     JoinGroupRequest,
     LeaveGroupRequest,
@@ -31,6 +33,8 @@ from klamm.protocol.messages.group_messages import (
     OffsetDeleteRequest,
     SyncAssignment,
     SyncGroupRequest,
+    TxnCommitTopic,
+    TxnOffsetCommitRequest,
 )
 
 from .harness import RANGE
@@ -216,3 +220,169 @@ async def test_deleted_topics_take_their_offsets_along() -> None:
     assert log.partitions[groups.partition_for("g")][-1] == (offset_key("g", "t", 0), None)
     fetched = await fetch(groups, require_stable=True)
     assert fetched.topics == ()
+
+
+# Transactions
+
+
+class FakeCoordinator:
+    """A transaction coordinator that answers with `code`, after `meanwhile`."""
+
+    def __init__(self, code: ErrorCode = ErrorCode.NONE) -> None:
+        self.code = code
+        self.asked: list[Any] = []
+        self.meanwhile: Callable[[], Awaitable[object]] | None = None
+
+    async def __call__(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Any, *, is_adding: bool
+    ) -> list[ErrorCode]:
+        self.asked.append((transactional_id, producer_id, producer_epoch, list(partitions), is_adding))
+        if self.meanwhile is not None:
+            await self.meanwhile()
+        return [self.code for _ in partitions]
+
+
+TXN_COMMIT = TxnOffsetCommitRequest("id", "g", 77, 3, (TxnCommitTopic("t", (CommitPartition(0, 7),)),))
+
+
+async def transactional(
+    verify: FakeCoordinator, log: MemoryLog | None = None, config: GroupConfig = CONFIG
+) -> GroupCoordinator:
+    made = GroupCoordinator(config, log or MemoryLog(), 4, verify=verify)
+    for partition in range(4):
+        made.on_elected(partition, 1)
+    await made.loaded()
+    return made
+
+
+async def end(groups: GroupCoordinator, *, commits: bool = True, epoch: int = 3) -> ErrorCode:
+    return await groups.write_marker(
+        groups.partition_for("g"), 77, epoch, commits=commits, coordinator_epoch=5, transaction_version=2
+    )
+
+
+async def unstable(groups: GroupCoordinator) -> ErrorCode:
+    named = FetchGroup("g", (FetchTopic("t", ZERO_ID, (0,)),))
+    fetched: FetchedGroup = await asked(partial(groups.offset_fetch, named, require_stable=True))
+    return ErrorCode(fetched.topics[0].partitions[0].error_code)
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_case_69_a_transactional_commit_asks_the_transactions_coordinator(version: int) -> None:
+    verify, log = FakeCoordinator(), MemoryLog()
+    groups = await transactional(verify, log)
+    assert await groups.txn_offset_commit(version, TXN_COMMIT) == ErrorCode.NONE
+    partition = groups.partition_for("g")
+    assert verify.asked == [("id", 77, 3, [("__topic", partition)], version >= 5)]
+    [batch] = log.calls[0]
+    assert (batch.partition, batch.producer, batch.marker) == (partition, (77, 3), None)
+    assert await unstable(groups) is ErrorCode.UNSTABLE_OFFSET_COMMIT
+    assert await end(groups) is ErrorCode.NONE
+    [batch] = log.calls[1]
+    assert batch.marker == ((77, 3), True, 5, 2)
+    assert not batch.records
+    fetched = await fetch(groups)
+    assert fetched.topics[0].partitions[0].committed_offset == 7
+
+
+@pytest.mark.parametrize(
+    ("said", "versions", "answered"),
+    [
+        (ErrorCode.TRANSACTION_ABORTABLE, range(4), ErrorCode.INVALID_TXN_STATE),
+        (ErrorCode.TRANSACTION_ABORTABLE, range(4, 6), ErrorCode.TRANSACTION_ABORTABLE),
+        (ErrorCode.PRODUCER_FENCED, range(6), ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, range(6), ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, range(6), ErrorCode.CONCURRENT_TRANSACTIONS),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, range(6), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (ErrorCode.NETWORK_EXCEPTION, range(6), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (ErrorCode.NOT_COORDINATOR, range(6), ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, range(6), ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, range(6), ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, range(6), ErrorCode.INVALID_TXN_STATE),
+    ],
+)
+async def test_what_the_transactions_coordinator_refuses(said: ErrorCode, versions: range, answered: ErrorCode) -> None:
+    verify, log = FakeCoordinator(said), MemoryLog()
+    groups = await transactional(verify, log)
+    for version in versions:
+        assert await groups.txn_offset_commit(version, TXN_COMMIT) == answered
+    assert not log.calls
+    assert all(hosted.shard.verification_count == 0 for hosted in groups.runtime.shards.all())
+
+
+async def test_a_partition_that_moves_during_the_verification() -> None:
+    verify = FakeCoordinator()
+    groups = await transactional(verify)
+    partition = groups.partition_for("g")
+
+    async def move() -> None:
+        groups.on_resigned(partition)
+
+    verify.meanwhile = move
+    assert await groups.txn_offset_commit(5, TXN_COMMIT) == ErrorCode.NOT_COORDINATOR
+
+    async def move_back() -> None:
+        groups.on_resigned(partition)
+        groups.on_elected(partition, 3)
+        await groups.loaded()
+
+    groups.on_elected(partition, 2)
+    await groups.loaded()
+    verify.meanwhile = move_back
+    assert await groups.txn_offset_commit(5, TXN_COMMIT) == ErrorCode.NOT_COORDINATOR
+
+
+async def test_a_transaction_that_ends_during_the_verification() -> None:
+    verify = FakeCoordinator()
+    groups = await transactional(verify)
+    verify.meanwhile = partial(end, groups, epoch=4)
+    assert await groups.txn_offset_commit(5, TXN_COMMIT) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert await unstable(groups) is ErrorCode.NONE
+
+
+async def test_the_group_is_looked_for_before_the_transaction() -> None:
+    verify = FakeCoordinator()
+    groups = GroupCoordinator(CONFIG, MemoryLog(), 4, verify=verify)
+    assert await groups.txn_offset_commit(5, replace(TXN_COMMIT, group_id="")) == ErrorCode.INVALID_GROUP_ID
+    assert await groups.txn_offset_commit(5, TXN_COMMIT) == ErrorCode.NOT_COORDINATOR
+    groups.on_elected(groups.partition_for("g"), 1)
+    assert await groups.txn_offset_commit(5, TXN_COMMIT) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert not verify.asked
+
+
+async def test_case_36_a_marker_for_a_partition_that_is_not_served() -> None:
+    groups = GroupCoordinator(CONFIG, MemoryLog(), 4)
+    assert await end(groups) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    groups.on_elected(groups.partition_for("g"), 1)
+    assert await end(groups) is ErrorCode.NOT_LEADER_OR_FOLLOWER, "it loads"
+    await groups.loaded()
+    assert await end(groups) is ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    ],
+)
+async def test_a_marker_that_the_log_refuses(refusal: ErrorCode) -> None:
+    log = MemoryLog()
+    groups = await transactional(FakeCoordinator(), log)
+    assert await groups.txn_offset_commit(5, TXN_COMMIT) == ErrorCode.NONE
+    log.refusal = refusal
+    assert await end(groups) is refusal
+    log.refusal = None
+    assert await unstable(groups) is ErrorCode.UNSTABLE_OFFSET_COMMIT
+
+
+async def test_a_marker_whose_partition_moves() -> None:
+    log = MemoryLog()
+    groups = await transactional(FakeCoordinator(), log)
+    log.stopped = True
+    ending = asyncio.ensure_future(end(groups))
+    await appended(log)
+    groups.on_resigned(groups.partition_for("g"))
+    assert await ending is ErrorCode.NOT_LEADER_OR_FOLLOWER

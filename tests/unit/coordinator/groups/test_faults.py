@@ -32,7 +32,19 @@ from klamm.protocol.messages.group_messages import (
     SyncGroupRequest,
 )
 
-from .test_driver import CALLER, commit, commit_of, coordinator, fetch, heartbeat, join_request
+from .test_driver import (
+    CALLER,
+    TXN_COMMIT,
+    FakeCoordinator,
+    commit,
+    commit_of,
+    coordinator,
+    end,
+    fetch,
+    heartbeat,
+    join_request,
+    transactional,
+)
 
 DELETION = OffsetDeleteRequest("g", (DeleteTopic("t", (DeletePartition(0),)),))
 
@@ -62,22 +74,26 @@ REQUESTS: dict[str, Reach] = {
     "on_offset_fetch": lambda groups, _: fetch(groups),
     "on_offset_delete": lambda groups, _: groups.offset_delete(DELETION),
     "on_delete_groups": lambda groups, _: groups.delete_groups(["g"]),
+    "on_transactional_commit": lambda groups, _: groups.txn_offset_commit(5, TXN_COMMIT),
+    "on_marker": lambda groups, _: end(groups),
 }
 
 
 EVENTS = {"on_topics_deleted"}
 READS = {"describe", "list_groups"}
-LOOKS = {"groups", "offsets_of", "foreign_groups"}
+LOOKS = {"groups", "offsets_of", "pending_offsets", "verification_count", "foreign_groups"}
 """What only tests and the node look at."""
+NOTES = {"begin_verification", "end_verification"}
+"""What has no effects."""
 
 
 def test_every_event_of_a_shard_is_among_them() -> None:
     own = {name for name in vars(GroupShard).keys() - vars(Shard).keys() if not name.startswith("_")}
-    assert own == REQUESTS.keys() | EVENTS | READS | LOOKS
+    assert own == REQUESTS.keys() | EVENTS | READS | LOOKS | NOTES
 
 
 async def with_a_member(log: MemoryLog) -> tuple[GroupCoordinator, JoinGroupResponse]:
-    groups = await coordinator(log)
+    groups = await transactional(FakeCoordinator(), log)
     assert await commit_beside(groups) == ErrorCode.NONE
     joined = await groups.join_group(CALLER, join_request())
     assert joined.error_code is ErrorCode.NONE

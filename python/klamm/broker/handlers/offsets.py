@@ -1,10 +1,11 @@
-"""OffsetCommit (8), OffsetFetch (9) and OffsetDelete (47)."""
+"""OffsetCommit (8), OffsetFetch (9), TxnOffsetCommit (28) and OffsetDelete (47)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import repeat
 from typing import Final, NamedTuple, Protocol
 
 from klamm._engine.groups import CommitRequest
@@ -12,6 +13,8 @@ from klamm._engine.metadata import Image
 from klamm.broker.request import Answer, RequestContext
 from klamm.protocol.errors import ErrorCode, MalformedRequest
 from klamm.protocol.messages.group_messages import (
+    CommitPartition,
+    CommittedPartition,
     DeletedPartition,
     DeletedTopic,
     DeletePartition,
@@ -24,11 +27,17 @@ from klamm.protocol.messages.group_messages import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetFetchRequest,
+    TxnCommittedTopic,
+    TxnCommitTopic,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
 )
 from klamm.protocol.messages.groups import write_offset_fetch
 from klamm.protocol.wire.codec import read, write
 
 TOPIC_ID_VERSION: Final = 10
+LOADING_MIN_VERSION: Final = 2
+"""Clients of earlier versions of TxnOffsetCommit do not repeat COORDINATOR_LOAD_IN_PROGRESS."""
 
 
 class Offsets(Protocol):
@@ -42,6 +51,10 @@ class Offsets(Protocol):
         self, request: FetchGroup, answer: Callable[[FetchedGroup], None], *, require_stable: bool
     ) -> None:
         """OffsetFetch of one group."""
+        ...
+
+    async def txn_offset_commit(self, version: int, request: TxnOffsetCommitRequest) -> int | list[int]:
+        """TxnOffsetCommit of partitions that exist; the answer is as that of `offset_commit`."""
         ...
 
     async def offset_delete(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
@@ -95,6 +108,35 @@ class OffsetHandlers:
             self._offsets.offset_commit(request, answer)
         else:
             answer(0)
+
+    async def txn_offset_commit(self, context: RequestContext, version: int, body: bytes) -> bytes:
+        """Offsets of a transaction, for partitions that exist; the others get their own error."""
+        request = read(TxnOffsetCommitRequest, version, body)
+        known = tuple(
+            TxnCommitTopic(topic.name, tuple(one for one in topic.partitions if self._exists(topic.name, one)))
+            for topic in request.topics
+        )
+        codes: int | list[int] = 0
+        if any(topic.partitions for topic in known):
+            named = replace(request, topics=tuple(topic for topic in known if topic.partitions))
+            codes = await self._offsets.txn_offset_commit(version, named)
+        if codes == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_MIN_VERSION:
+            codes = int(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        of_each = iter(codes) if isinstance(codes, list) else repeat(codes)
+
+        def committed(topic: str, one: CommitPartition) -> CommittedPartition:
+            code = next(of_each) if self._exists(topic, one) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return CommittedPartition(one.partition_index, code)
+
+        topics = (
+            TxnCommittedTopic(topic.name, tuple(committed(topic.name, one) for one in topic.partitions))
+            for topic in request.topics
+        )
+        return write(TxnOffsetCommitResponse(tuple(topics)), version)
+
+    def _exists(self, topic: str, partition: CommitPartition) -> bool:
+        info = self._topics.by_name(topic)
+        return info is not None and 0 <= partition.partition_index < info.partition_count
 
     def offset_fetch(self, context: RequestContext, version: int, body: bytes, answer: Answer) -> None:
         """Committed offsets of one or, from version 8, many groups."""

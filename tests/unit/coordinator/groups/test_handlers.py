@@ -34,7 +34,7 @@ from klamm.protocol.wire.kio_classes import request_class
 
 from .harness import subscription
 from .images import image_of
-from .test_driver import CONFIG
+from .test_driver import CONFIG, FakeCoordinator
 
 GROUP_API_VERSIONS = {
     ApiKey.OFFSET_COMMIT: (2, 10),
@@ -48,6 +48,7 @@ GROUP_API_VERSIONS = {
     ApiKey.LIST_GROUPS: (0, 5),
     ApiKey.DELETE_GROUPS: (0, 2),
     ApiKey.OFFSET_DELETE: (0, 0),
+    ApiKey.TXN_OFFSET_COMMIT: (0, 5),
 }
 
 ORDERS = TopicInfo("orders", b"o" * 16, 3)
@@ -81,15 +82,17 @@ class Topics:
 class Broker:
     """Handlers by API key."""
 
-    def __init__(self, groups: GroupCoordinator) -> None:
+    def __init__(self, groups: GroupCoordinator, transactions: FakeCoordinator) -> None:
         self.topics = Topics()
         self.groups = groups
+        self.transactions = transactions
         self.answers: dict[int, bytes | None] = {}
         one, two = GroupHandlers(groups, self.topics), OffsetHandlers(groups, self.topics)
         self.handlers: dict[int, Handler | InlineHandler] = {
             ApiKey.OFFSET_COMMIT: InlineHandler(two.offset_commit, two.commit),
             ApiKey.OFFSET_FETCH: InlineHandler(two.offset_fetch),
             ApiKey.OFFSET_DELETE: two.offset_delete,
+            ApiKey.TXN_OFFSET_COMMIT: two.txn_offset_commit,
             ApiKey.FIND_COORDINATOR: one.find_coordinator,
             ApiKey.JOIN_GROUP: one.join_group,
             ApiKey.HEARTBEAT: InlineHandler(one.heartbeat),
@@ -121,11 +124,12 @@ class Broker:
 
 @pytest.fixture
 async def broker() -> Broker:
-    groups = GroupCoordinator(CONFIG, MemoryLog(), 4)
+    transactions = FakeCoordinator()
+    groups = GroupCoordinator(CONFIG, MemoryLog(), 4, verify=transactions)
     for partition in range(4):
         groups.on_elected(partition, 1)
     await groups.loaded()
-    return Broker(groups)
+    return Broker(groups, transactions)
 
 
 @pytest.mark.parametrize("version", range(7))
@@ -369,3 +373,50 @@ async def test_offset_deletion_refuses_what_is_not_there(broker: Broker) -> None
     assert codes(answer) == {("orders", 0): 0, ("orders", 7): missing, ("nowhere", 0): missing}
     absent = await broker.ask(ApiKey.OFFSET_DELETE, 0, group_id="absent", topics=topics)
     assert (absent.error_code, absent.topics) == (ErrorCode.GROUP_ID_NOT_FOUND, ())
+
+
+# Transactions
+
+TXN: dict[str, Any] = {"transactional_id": "id", "group_id": "g", "producer_id": 77, "producer_epoch": 3}
+
+
+def txn_commit_of(topic: str, *partitions: int, metadata: str | None = None) -> dict[str, Any]:
+    listed = [
+        {"partition_index": index, "committed_offset": 10 + index, "committed_metadata": metadata}
+        for index in partitions
+    ]
+    return {"name": topic, "partitions": listed}
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_offsets_of_a_transaction(broker: Broker, version: int) -> None:
+    topics = [txn_commit_of("orders", 0, 3, -1, 2), txn_commit_of("nowhere", 0)]
+    answer = await broker.ask(ApiKey.TXN_OFFSET_COMMIT, version, **TXN, topics=topics)
+    missing = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    answered = {("orders", 0): 0, ("orders", 3): missing, ("orders", -1): missing, ("orders", 2): 0}
+    assert codes(answer) == answered | {("nowhere", 0): missing}
+    asked = [{"group_id": "g", "topics": [{"name": "orders", "partition_indexes": [0, 1]}]}]
+    fetched = await broker.ask(ApiKey.OFFSET_FETCH, 9, groups=asked, require_stable=True)
+    errors = [partition.error_code for partition in fetched.groups[0].topics[0].partitions]
+    assert errors == [ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.NONE]
+
+
+async def test_a_transaction_that_commits_nothing_that_exists_is_not_verified(broker: Broker) -> None:
+    broker.transactions.code = ErrorCode.PRODUCER_FENCED
+    answer = await broker.ask(ApiKey.TXN_OFFSET_COMMIT, 5, **TXN, topics=[txn_commit_of("nowhere", 0)])
+    assert codes(answer) == {("nowhere", 0): int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
+    assert not broker.transactions.asked
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_a_transaction_whose_coordinator_cannot_be_asked(broker: Broker, version: int) -> None:
+    broker.transactions.code = ErrorCode.NETWORK_EXCEPTION
+    answer = await broker.ask(ApiKey.TXN_OFFSET_COMMIT, version, **TXN, topics=[txn_commit_of("orders", 0, 1)])
+    error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if version >= 2 else ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert codes(answer) == {("orders", 0): int(error), ("orders", 1): int(error)}
+
+
+async def test_case_70_long_metadata_of_a_transaction(broker: Broker) -> None:
+    topics = [txn_commit_of("orders", 0), txn_commit_of("payments", 0, metadata="m" * 5_000)]
+    answer = await broker.ask(ApiKey.TXN_OFFSET_COMMIT, 5, **TXN, topics=topics)
+    assert codes(answer) == {("orders", 0): 0, ("payments", 0): int(ErrorCode.OFFSET_METADATA_TOO_LARGE)}

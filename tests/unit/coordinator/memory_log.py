@@ -15,7 +15,7 @@ Entry = LogRecord | LoadedRecord
 def entries(records: Sequence[LogRecord], producer: Producer | None, marker: Marker | None) -> list[Entry]:
     """What an append adds to the log."""
     if marker is not None:
-        key = b"\0\0\0" + bytes([marker.commits])
+        key = bytes([0, marker.commits])
         value = b"\0\0" + marker.coordinator_epoch.to_bytes(4, "big", signed=True)
         return [LoadedRecord(-1, key, value, marker.producer.producer_id, is_control=True)]
     if producer is not None:

@@ -46,8 +46,8 @@ from klamm.protocol.messages.group_messages import (
     SyncGroupRequest,
 )
 
-ABORT_MARKER: Final = 0
-COMMIT_MARKER: Final = 1
+ABORT_MARKER: Final = SHORT.pack(0)
+COMMIT_MARKER: Final = SHORT.pack(1)
 
 
 class GroupShard:
@@ -81,10 +81,8 @@ class GroupShard:
         """Apply a record of the log. Raises RecordError if it cannot be decoded."""
         if not record.is_control:
             self._replay(record.offset, record.producer_id, decode(record.key, record.value))
-        elif len(record.key) >= 4:
-            (marker,) = SHORT.unpack_from(record.key, 2)
-            if marker in (ABORT_MARKER, COMMIT_MARKER):
-                self._context.offsets.end_transaction(record.producer_id, marker == COMMIT_MARKER, None)
+        elif record.key in (ABORT_MARKER, COMMIT_MARKER):
+            self._context.offsets.end_transaction(record.producer_id, record.key == COMMIT_MARKER, None)
 
     def _replay(self, offset: int, producer_id: int, record: Record) -> None:
         context = self._context

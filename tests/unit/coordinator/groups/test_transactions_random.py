@@ -52,7 +52,7 @@ def committed(log: list[Entry]) -> dict[Key, int]:
     for record in loaded(log):
         if record.is_control:
             for key, written in pending.pop(record.producer_id, {}).items():
-                if record.key[3] and (key not in plain or plain[key].at < written.at):
+                if record.key[1] and (key not in plain or plain[key].at < written.at):
                     plain[key] = written
             continue
         found = decode(record.key, record.value)

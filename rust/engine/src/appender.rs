@@ -16,15 +16,18 @@ use parking_lot::Mutex;
 /// A batch of a coordinator on this node.
 pub struct OwnBatch {
     /// The partition to append to.
+    pub topic: Uuid,
     pub index: i32,
     pub batch: Vec<u8>,
+    pub origin: Origin,
+    /// Whether it is refused below `min.insync.replicas`.
+    pub needs_min_isr: bool,
     /// Identifies the batch in its acknowledgement.
     pub token: u64,
 }
 
 enum Order {
-    /// Append batches to partitions of one topic.
-    Append(Uuid, Vec<OwnBatch>),
+    Append(Vec<OwnBatch>),
     /// Send a message when all earlier orders are done.
     Notify(Sender<()>),
 }
@@ -52,9 +55,9 @@ impl Appender {
         Self { place: Arc::new(Place { replicas, server }), running: Mutex::new(Running::NotYet) }
     }
 
-    /// Queues each batch for its partition of `topic`. Each token is returned in an event when its batch is
+    /// Queues each batch for its partition. Each token is returned in an event when its batch is
     /// committed, was rejected, or can no longer be committed.
-    pub fn append(&self, topic: Uuid, batches: Vec<OwnBatch>) -> std::io::Result<()> {
+    pub fn append(&self, batches: Vec<OwnBatch>) -> std::io::Result<()> {
         let mut running = self.running.lock();
         if let Running::NotYet = &*running {
             let (orders, taken) = channel();
@@ -64,7 +67,7 @@ impl Appender {
             *running = Running::Yes(orders, thread);
         }
         match &*running {
-            Running::Yes(orders, _) => orders.send(Order::Append(topic, batches)).expect("it ends only on request"),
+            Running::Yes(orders, _) => orders.send(Order::Append(batches)).expect("it ends only on request"),
             _ => batches.iter().for_each(|it| self.place.acknowledge(it.token, ErrorCode::NOT_LEADER_OR_FOLLOWER)),
         }
         Ok(())
@@ -103,39 +106,37 @@ impl Place {
     fn work(&self, orders: &Receiver<Order>) {
         while let Ok(order) = orders.recv() {
             match order {
-                Order::Append(topic, batches) => self.append(topic, batches),
+                Order::Append(batches) => self.append(batches),
                 // The caller may no longer exist.
                 Order::Notify(done) => drop(done.send(())),
             }
         }
     }
 
-    fn append(&self, topic: Uuid, batches: Vec<OwnBatch>) {
+    fn append(&self, batches: Vec<OwnBatch>) {
         let now_ms = self.replicas.wall_ms();
         let mut dirty = Vec::new();
-        for OwnBatch { index, mut batch, token } in batches {
-            match self.append_one(topic, index, &mut batch, token, now_ms) {
+        for mut own in batches {
+            match self.append_one(&mut own, now_ms) {
                 Ok(Some(partition)) => dirty.push(partition),
                 Ok(None) => {}
-                Err(code) => self.acknowledge(token, code),
+                Err(code) => self.acknowledge(own.token, code),
             }
         }
         self.replicas.mark_dirty(&dirty);
     }
 
     /// Appends one batch; returns the partition if its flusher must be notified.
-    fn append_one(
-        &self,
-        topic: Uuid,
-        index: i32,
-        batch: &mut [u8],
-        token: u64,
-        now_ms: i64,
-    ) -> Result<Option<Arc<Partition>>, ErrorCode> {
-        let partition = self.replicas.get(topic, index)?;
-        let appended = partition.append_unmarked(batch, -1, Origin::Coordinator, now_ms);
+    fn append_one(&self, own: &mut OwnBatch, now_ms: i64) -> Result<Option<Arc<Partition>>, ErrorCode> {
+        let partition = self.replicas.get(own.topic, own.index).map_err(|code| match code {
+            // Coordinators know partitions by name, and so do their peers.
+            ErrorCode::UNKNOWN_TOPIC_ID => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+            other => other,
+        })?;
+        let required_acks = if own.needs_min_isr { -1 } else { 1 };
+        let appended = partition.append_unmarked(&mut own.batch, required_acks, own.origin, now_ms);
         let (appended, wants_flush) = appended.map_err(|refused| refused.code)?;
-        let server = self.server.clone();
+        let (server, token) = (self.server.clone(), own.token);
         let on_ack = Box::new(move |code| server.events().push_acked(token, code));
         partition.when_acked(appended.end_offset, on_ack);
         Ok(wants_flush.then_some(partition))

@@ -211,8 +211,8 @@ impl Engine {
     }
 
     /// Queues batches of this node's coordinators. Each token is returned in an event.
-    pub fn append(&self, topic: Uuid, batches: Vec<OwnBatch>) -> std::io::Result<()> {
-        self.appender.append(topic, batches)
+    pub fn append(&self, batches: Vec<OwnBatch>) -> std::io::Result<()> {
+        self.appender.append(batches)
     }
 
     /// Complete batches of a partition from `offset` on, up to the log's end, committed or not; empty at the end.

@@ -12,8 +12,13 @@ use crate::error::AppendError;
 pub enum Origin {
     /// A produce request.
     Client,
-    /// A coordinator's records and transaction markers.
+    /// A coordinator's records.
     Coordinator,
+    /// Transaction markers of a coordinator.
+    Markers {
+        /// From 2 on each transaction has its own epoch, so that a late marker cannot end the next transaction (KIP-1228).
+        transaction_version: i8,
+    },
     /// The leader's batches, or our own during recovery: accepted unchanged.
     Replication,
     /// The metadata log.
@@ -126,6 +131,19 @@ impl Change {
         Ok(())
     }
 
+    /// A marker of the open transaction's own epoch is a late one of the transaction before it; without an open
+    /// transaction it is written again for a coordinator that did not learn of the first one. The epochs of a producer
+    /// that has used them all do not rise any more.
+    fn check_marker_epoch(&self, found: i16, origin: Origin) -> Result<(), AppendError> {
+        let current = self.updated.producer_epoch;
+        let is_open = self.updated.txn_first_offset >= 0;
+        let is_strict = matches!(origin, Origin::Markers { transaction_version: 2.. });
+        if is_strict && found == current && is_open && found != i16::MAX {
+            return Err(AppendError::InvalidProducerEpoch { producer_id: self.producer_id, found, current });
+        }
+        Ok(())
+    }
+
     fn check_sequence(&self, header: &Header<'_>) -> Result<(), AppendError> {
         let (epoch, found) = (header.producer_epoch(), header.base_sequence());
         let in_order = |last: i32| {
@@ -157,6 +175,7 @@ impl Change {
         origin: Origin,
     ) -> Result<Option<CompletedTxn>, AppendError> {
         self.check_epoch(header.producer_epoch(), origin)?;
+        self.check_marker_epoch(header.producer_epoch(), origin)?;
         let (found, current) = (marker.coordinator_epoch, self.updated.coordinator_epoch);
         if found < current && origin != Origin::Replication {
             return Err(AppendError::CoordinatorFenced { producer_id: self.producer_id, found, current });

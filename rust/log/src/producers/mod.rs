@@ -368,3 +368,6 @@ impl Producers {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod transaction_tests;

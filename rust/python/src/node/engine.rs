@@ -9,8 +9,9 @@ use klamm_base::{ErrorCode, Uuid};
 use klamm_config::Settings;
 use klamm_engine::appender::OwnBatch;
 use klamm_engine::engine::Engine as NodeEngine;
+use klamm_log::Origin;
 use klamm_net::{Event, ListenerLimits, Reply, SupportedFeatures};
-use klamm_records::control::control_kind;
+use klamm_records::control::{control_kind, end_transaction_marker};
 use klamm_records::{BatchBuilder, BatchFields, Codec, Compression, RecordsError, batches, records};
 use klamm_replica::{OffsetQuery, Size, Unassigned};
 use klamm_wire::api_versions::ApiRange;
@@ -42,13 +43,28 @@ pub struct Engine {
 type NullableBytes<'py> = Option<Bound<'py, PyBytes>>;
 /// Key and value of each record.
 type CoordinatorRecords<'py> = Vec<(NullableBytes<'py>, NullableBytes<'py>)>;
+
+/// Partition, token and records of a batch; id and epoch of the producer in whose transaction it is.
+#[derive(FromPyObject)]
+enum CoordinatorBatch<'py> {
+    Plain(i32, u64, CoordinatorRecords<'py>),
+    InTransaction(i32, u64, CoordinatorRecords<'py>, (i64, i16)),
+}
+
+/// Topic id, partition, token, producer id and epoch, whether it commits, coordinator epoch, transaction version.
+type MarkerRow<'py> = (Bound<'py, PyAny>, i32, u64, i64, i16, bool, i32, i8);
 type ProducerRow = (i64, i32, i32, i64, i32, i64);
 /// Path, directory id, why it is out of use, whether it is cordoned, and its partitions with their sizes.
 type DirRow = (PathBuf, Id, Option<String>, bool, Vec<Size>);
 type RecordRow<'py> = (i64, NullableBytes<'py>, NullableBytes<'py>, i64, bool);
 
-fn build(records: &CoordinatorRecords<'_>, timestamp_ms: i64, codec: Codec) -> Result<Vec<u8>, RecordsError> {
-    let mut builder = BatchBuilder::new(BatchFields::default(), Compression::of(codec));
+fn build(
+    records: &CoordinatorRecords<'_>,
+    fields: BatchFields,
+    timestamp_ms: i64,
+    codec: Codec,
+) -> Result<Vec<u8>, RecordsError> {
+    let mut builder = BatchBuilder::new(fields, Compression::of(codec));
     for (key, value) in records {
         let [key, value] = [key, value].map(|it| it.as_ref().map(|bytes| bytes.as_bytes()));
         builder.append(timestamp_ms, key, value, &[])?;
@@ -159,7 +175,7 @@ impl Engine {
     fn append(
         &self,
         topic_id: &Bound<'_, PyAny>,
-        batches: Vec<(i32, u64, CoordinatorRecords<'_>)>,
+        batches: Vec<CoordinatorBatch<'_>>,
         timestamp_ms: i64,
         codec: i16,
     ) -> PyResult<()> {
@@ -167,13 +183,45 @@ impl Engine {
             Codec::from_id(codec).ok_or_else(|| PyValueError::new_err(format!("no codec has the id {codec}")))?;
         let topic = extract_uuid(topic_id)?;
         let mut built = Vec::with_capacity(batches.len());
-        for (index, token, records) in batches {
-            match build(&records, timestamp_ms, codec) {
-                Ok(batch) => built.push(OwnBatch { index, batch, token }),
+        for row in batches {
+            let (index, token, records, fields) = match row {
+                CoordinatorBatch::Plain(index, token, records) => (index, token, records, BatchFields::default()),
+                CoordinatorBatch::InTransaction(index, token, records, (producer_id, producer_epoch)) => {
+                    let fields = BatchFields {
+                        producer_id,
+                        producer_epoch,
+                        base_sequence: 0,
+                        transactional: true,
+                        ..BatchFields::default()
+                    };
+                    (index, token, records, fields)
+                }
+            };
+            match build(&records, fields, timestamp_ms, codec) {
+                Ok(batch) => {
+                    let origin = Origin::Coordinator;
+                    built.push(OwnBatch { topic, index, batch, origin, needs_min_isr: true, token });
+                }
                 Err(error) => self.engine.server().events().push_acked(token, ErrorCode(error.error_code())),
             }
         }
-        Ok(self.engine.append(topic, built)?)
+        Ok(self.engine.append(built)?)
+    }
+
+    #[pyo3(signature = (markers, timestamp_ms, *, needs_min_isr=true))]
+    fn append_markers(&self, markers: Vec<MarkerRow<'_>>, timestamp_ms: i64, needs_min_isr: bool) -> PyResult<()> {
+        let mut built = Vec::with_capacity(markers.len());
+        for row in markers {
+            let (topic, index, token, producer_id, producer_epoch, commits, coordinator_epoch, transaction_version) =
+                row;
+            let topic = extract_uuid(&topic)?;
+            let origin = Origin::Markers { transaction_version };
+            match end_transaction_marker(producer_id, producer_epoch, timestamp_ms, commits, coordinator_epoch) {
+                Ok(batch) => built.push(OwnBatch { topic, index, batch, origin, needs_min_isr, token }),
+                Err(error) => self.engine.server().events().push_acked(token, ErrorCode(error.error_code())),
+            }
+        }
+        Ok(self.engine.append(built)?)
     }
 
     fn read_records<'py>(

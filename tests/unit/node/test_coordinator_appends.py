@@ -1,0 +1,159 @@
+"""What a node's coordinators append through its engine: batches in a producer's transaction, and markers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from tests.support.waiting import wait_until
+
+from klamm._engine.metadata import Image
+from klamm._engine.node import AckedEvent, Boot, Engine
+from klamm.protocol.errors import ErrorCode, KafkaError
+from klamm.protocol.generated.metadata_records import PartitionRecord, RegisterBrokerRecord, TopicRecord, encode
+
+TOPIC = b"t" * 16
+DIRECTORY = b"d" * 16
+PRODUCER = 7
+
+
+def image(isr: Sequence[int] = (1,)) -> Image:
+    broker = RegisterBrokerRecord(
+        broker_id=1,
+        incarnation_id=b"i" * 16,
+        broker_epoch=1,
+        end_points=[],
+        features=[],
+        rack=None,
+        fenced=False,
+        log_dirs=[DIRECTORY],
+    )
+    partition = PartitionRecord(
+        partition_id=0,
+        topic_id=TOPIC,
+        replicas=[1, 2],
+        isr=isr,
+        removing_replicas=[],
+        adding_replicas=[],
+        leader=1,
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=[DIRECTORY, b"e" * 16],
+    )
+    records = [encode(broker, 3), encode(TopicRecord(name="t", topic_id=TOPIC), 0), encode(partition, 1)]
+    return Image().apply(records)
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    yield from started(tmp_path, {})
+
+
+def started(folder: Path, settings: dict[str, str]) -> Iterator[Engine]:
+    (folder / "logs").mkdir()
+    engine, _, _, _, _ = Boot(
+        node_id=1,
+        cluster_id="c",
+        log_dirs=[(folder / "logs", DIRECTORY)],
+        settings=settings,
+        metadata_dir=folder / "metadata",
+        segment_bytes=8 << 20,
+        segment_ms=604_800_000,
+        listeners=[],
+        features=[],
+        static_voters=[1],
+    ).finish(lambda code, message: KafkaError(ErrorCode(code), message))
+    engine.publish(image())
+    yield engine
+    engine.shutdown(1)
+
+
+class Acks:
+    """The results of appends by token."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine, self._found = engine, dict[int, int]()
+
+    def of(self, token: int) -> ErrorCode:
+        def is_there() -> bool:
+            events = self._engine.drain(100)
+            self._found |= {event.token: event.error_code for event in events if isinstance(event, AckedEvent)}
+            return token in self._found
+
+        wait_until(is_there, "the append is answered")
+        return ErrorCode(self._found[token])
+
+
+def marker(
+    token: int, *, epoch: int, commits: bool = True, coordinator_epoch: int = 0, version: int = 2
+) -> tuple[bytes, int, int, int, int, bool, int, int]:
+    return (TOPIC, 0, token, PRODUCER, epoch, commits, coordinator_epoch, version)
+
+
+def test_a_batch_in_a_transaction_and_its_marker(engine: Engine) -> None:
+    acks = Acks(engine)
+    engine.append(TOPIC, [(0, 1, [(b"k", b"v")], (PRODUCER, 3)), (0, 2, [(b"k", b"w")])], 1000)
+    engine.append(TOPIC, [(0, 3, [(b"k", b"x"), (b"l", None)], (PRODUCER, 3))], 1000, 4)
+    assert {acks.of(token) for token in (1, 2, 3)} == {ErrorCode.NONE}
+    assert engine.producers(TOPIC, 0) == [(PRODUCER, 3, 1, 1000, -1, 0)], "the transaction began at offset 0"
+    engine.append_markers([marker(4, epoch=4, coordinator_epoch=9)], 2000)
+    assert acks.of(4) is ErrorCode.NONE
+    assert engine.producers(TOPIC, 0) == [(PRODUCER, 4, -1, 2000, 9, -1)]
+    following, rows = engine.read_records(TOPIC, 0, 0, 1 << 20)
+    assert following == 5
+    assert rows == [
+        (0, b"k", b"v", PRODUCER, False),
+        (1, b"k", b"w", -1, False),
+        (2, b"k", b"x", PRODUCER, False),
+        (3, b"l", None, PRODUCER, False),
+        (4, b"\0\1", b"\0\0\0\0\0\x09", PRODUCER, True),
+    ]
+
+
+def test_an_older_epoch_is_refused(engine: Engine) -> None:
+    acks = Acks(engine)
+    engine.append(TOPIC, [(0, 1, [(b"k", b"v")], (PRODUCER, 3)), (0, 2, [(b"k", b"v")], (PRODUCER, 2))], 1000)
+    assert (acks.of(1), acks.of(2)) == (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH)
+    engine.append(TOPIC, [(0, 3, [(b"k", b"v")], (PRODUCER, 3))], 1000)
+    assert acks.of(3) is ErrorCode.NONE, "its sequence is 0 again"
+
+
+def test_markers_of_one_partition_are_appended_in_order(engine: Engine) -> None:
+    acks = Acks(engine)
+    engine.append_markers(
+        [
+            marker(1, epoch=3, commits=False, coordinator_epoch=5),
+            marker(2, epoch=2, coordinator_epoch=5),
+            marker(3, epoch=3, coordinator_epoch=4),
+            marker(4, epoch=4, coordinator_epoch=6),
+        ],
+        1000,
+    )
+    assert [acks.of(token) for token in (1, 2, 3, 4)] == [
+        ErrorCode.NONE,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+        ErrorCode.NONE,
+    ]
+    _, rows = engine.read_records(TOPIC, 0, 0, 1 << 20)
+    assert [row[1] for row in rows] == [b"\0\0", b"\0\1"], "an abort and a commit"
+
+
+def test_what_is_not_here_is_answered_at_once(engine: Engine) -> None:
+    acks = Acks(engine)
+    elsewhere = (b"u" * 16, 0, 1, PRODUCER, 0, True, 0, 0)
+    no_partition = (TOPIC, 7, 2, PRODUCER, 0, True, 0, 0)
+    engine.append_markers([elsewhere, no_partition], 1000)
+    assert (acks.of(1), acks.of(2)) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,) * 2
+
+
+def test_a_marker_of_a_group_shard_is_written_below_min_isr(tmp_path: Path) -> None:
+    for engine in started(tmp_path, {"min.insync.replicas": "2"}):
+        acks = Acks(engine)
+        engine.append_markers([marker(1, epoch=3)], 1000)
+        assert acks.of(1) is ErrorCode.NOT_ENOUGH_REPLICAS
+        engine.append_markers([marker(2, epoch=3)], 1000, needs_min_isr=False)
+        following, _ = engine.read_records(TOPIC, 0, 0, 1 << 20)
+        assert following == 1, "it is in the log, and is acknowledged once it is committed"
+        assert not [event for event in engine.drain(100) if isinstance(event, AckedEvent)]

@@ -765,7 +765,10 @@ pub(super) const KEYS: &[ConfigKey] = &[
     node("telemetry.max.bytes", Int).default("1048576").at_least(1),
     node("transaction.abort.timed.out.transaction.cleanup.interval.ms", Int).default("10000").at_least(1),
     node("transaction.max.timeout.ms", Int).default("900000").at_least(1),
-    node("transaction.partition.verification.enable", Boolean).default("true").cluster_wide(),
+    node("transaction.partition.verification.enable", Boolean)
+        .default("true")
+        .cluster_wide()
+        .doc("Whether a partition asks the transaction coordinator before it appends the first records of a transaction (KIP-890)."),
     node("transaction.remove.expired.transaction.cleanup.interval.ms", Int).default("3600000").at_least(1),
     node("transaction.state.log.load.buffer.size", Int).default("5242880").at_least(1),
     node("transaction.state.log.min.isr", Int).default("2").at_least(1),

@@ -448,8 +448,6 @@ const NODE: &[(&str, &str)] = &[
      "How often, in milliseconds, transactions that exceeded their time-out are aborted."),
     ("transaction.max.timeout.ms",
      "The longest transaction time-out, in milliseconds, that a producer may ask for."),
-    ("transaction.partition.verification.enable",
-     "Whether a partition asks the transaction coordinator before it appends the first records of a transaction (KIP-890)."),
     ("transaction.remove.expired.transaction.cleanup.interval.ms",
      "How often, in milliseconds, expired transactional ids are removed."),
     ("transaction.state.log.load.buffer.size",

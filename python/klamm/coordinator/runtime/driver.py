@@ -67,6 +67,10 @@ class CoordinatorRuntime(Generic[ShardT]):
         self.shards: Final = HostedShards(make_shard)
         self.counts: Final = RuntimeCounts()
 
+    def now_ms(self) -> int:
+        """The time that shards receive."""
+        return self._now_ms()
+
     # Leadership
 
     def on_elected(self, partition: int, leader_epoch: int) -> None:
@@ -221,6 +225,11 @@ class CoordinatorRuntime(Generic[ShardT]):
         else:
             self._touch(hosted)
             self._carry_out_all(hosted, effects)
+
+    def feed(self, hosted: HostedShard[ShardT], event: Callable[[ShardT, int], Effects]) -> None:
+        """Pass an event to an active shard; one that is not active has forgotten what the event is about."""
+        if hosted.state is LoadState.ACTIVE and self.shards.get(hosted.partition) is hosted:
+            self._feed(hosted, partial(event, hosted.shard))
 
     def feed_all(self, event: Callable[[ShardT, int], Effects]) -> None:
         """Pass an event to each shard.

@@ -18,7 +18,10 @@ class RecordError(Exception):
 
 
 class LoadedRecord(NamedTuple):
-    """A record of the log. The key of a control record is its type, int16; outside transactions `producer_id` is -1."""
+    """A record of the log. The key of a control record is its type, an int16.
+
+    `producer_id` is -1 outside transactions.
+    """
 
     offset: int
     key: bytes

@@ -52,12 +52,12 @@ class Waiter:
 
 
 class Write(Generic[S]):
-    """Records of complete operations, the shard's snapshot before them, and the waiters for their commit.
+    """Records of complete operations, the shard's snapshot before them, and what waits for their commit.
 
     With `producer` it is one operation as a transactional batch; with `marker` it has no records.
     """
 
-    __slots__ = ("marker", "producer", "records", "size", "snapshot", "waiters")
+    __slots__ = ("changes", "marker", "producer", "records", "size", "snapshot", "waiters")
 
     def __init__(self, snapshot: S, producer: Producer | None = None, marker: Marker | None = None) -> None:
         self.snapshot = snapshot
@@ -65,6 +65,7 @@ class Write(Generic[S]):
         self.marker = marker
         self.records: list[LogRecord] = []
         self.size = BATCH_OVERHEAD_BYTES
+        self.changes: list[Callable[[int], None]] = []
         self.waiters: list[Waiter] = []
 
 
@@ -114,6 +115,14 @@ class Pipeline(Generic[S, E]):
     def call_when_committed(self, now_ms: int, done: Done) -> None:
         """Call `done` after all records written so far are committed, when they fail, or when the commit times out."""
         self._add_waiter(Waiter(now_ms + self._commit_timeout_ms, None, done=done))
+
+    def apply_when_committed(self, change: Callable[[int], None]) -> None:
+        """Call `change` with the time when the newest write is committed, however late; not if it fails.
+
+        For a shard whose state changes only then. Responses that wait for the same write follow.
+        """
+        assert self._queued, "a change needs a write to wait for"
+        self._queued[-1].changes.append(change)
 
     def _add_waiter(self, waiter: Waiter) -> None:
         last = self._queued[-1] if self._queued else self._in_flight
@@ -170,6 +179,8 @@ class Pipeline(Generic[S, E]):
         """The high watermark has passed the append in flight."""
         write, self._in_flight = self._in_flight, None
         assert write is not None, "no append is under way"
+        for change in write.changes:
+            change(now_ms)
         for waiter in write.waiters:
             self._release(now_ms, waiter, ErrorCode.NONE)
         self._remove_released()

@@ -1,0 +1,151 @@
+"""A transaction shard with a log in memory, a clock, and markers that are written when a test says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from klamm.coordinator.runtime.effects import Reply
+from klamm.coordinator.runtime.hosted_shard import HostedShard
+from klamm.coordinator.runtime.log import LoadedRecord, LogRecord
+from klamm.coordinator.transactions.config import TransactionConfig
+from klamm.coordinator.transactions.shard import (
+    TransactionShard,
+    WriteMarkers,
+)
+from klamm.coordinator.transactions.transaction import Transaction
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.transactions import AddRequest, EndRequest, InitRequest, Pair, Place
+
+ID = "orders"
+TIMEOUT_MS = 60_000
+A, B = ("a", 0), ("b", 1)
+
+
+@dataclass
+class Room:
+    """The shard and what it asked for."""
+
+    log: list[LogRecord] = field(default_factory=list)
+    version: int = 2
+    """The cluster's transaction.version."""
+    config: TransactionConfig = field(default_factory=TransactionConfig)
+    first_producer_id: int = 1000
+
+    def __post_init__(self) -> None:
+        self.now_ms = 1_000_000_000
+        self.answers: dict[int, Any] = {}
+        self.markers: list[WriteMarkers] = []
+        self.holds_appends = False
+        self.has_producer_ids = True
+        self._producer_ids = iter(range(self.first_producer_id, 1 << 62))
+        self._appending: list[LogRecord] | None = None
+        self._tickets = 0
+        self.shard = TransactionShard(self.config, self._take_producer_id, lambda: self.version)
+        self.hosted = HostedShard(0, 0, self.shard)
+        for offset, (key, value) in enumerate(self.log):
+            self.shard.replay(LoadedRecord(offset, key, value))
+        self.take(self.shard.on_loaded(self.now_ms))
+
+    def restarted(self) -> Room:
+        """Another coordinator that loads the log."""
+        return Room(list(self.log), self.version, self.config, self.first_producer_id + 1000)
+
+    def _take_producer_id(self) -> int | None:
+        return next(self._producer_ids) if self.has_producer_ids else None
+
+    def take(self, effects: list[Any]) -> None:
+        for effect in effects:
+            if isinstance(effect, Reply):
+                assert effect.ticket not in self.answers, f"{effect.ticket} was answered twice"
+                self.answers[effect.ticket] = effect.response
+            else:
+                self.markers.append(effect)
+        appending = self.hosted.take_append()
+        if appending is not None:
+            assert self._appending is None, "a second append under way"
+            self._appending = appending.records
+        if self._appending is not None and not self.holds_appends:
+            self.commit()
+
+    def commit(self) -> None:
+        """The append under way is committed."""
+        assert self._appending is not None
+        self.log += self._appending
+        self._appending = None
+        self.take(self.hosted.on_append_done(self.now_ms))
+
+    def fail(self, error: ErrorCode = ErrorCode.NOT_ENOUGH_REPLICAS) -> None:
+        """The append under way fails."""
+        assert self._appending is not None
+        self._appending = None
+        self.take(self.hosted.on_append_done(self.now_ms, error))
+
+    def pass_time(self, for_ms: int) -> None:
+        """Let time pass, firing what is due when it is due."""
+        end_ms = self.now_ms + for_ms
+        while (deadline_ms := self.hosted.deadline_ms) is not None and deadline_ms <= end_ms:
+            self.now_ms = max(self.now_ms, deadline_ms)
+            self.take(self.hosted.on_timer(self.now_ms))
+        self.now_ms = end_ms
+
+    # Requests. Each returns the answer, or None while there is none.
+
+    def init(self, pair: tuple[int, int] = (-1, -1), name: str = ID, timeout_ms: int = TIMEOUT_MS) -> Pair | None:
+        request = InitRequest(name, timeout_ms, *pair)
+        return self._ask(self.shard.on_init_producer_id, request)
+
+    def add(self, pair: tuple[int, int], *places: Place, name: str = ID, version: int = 2) -> ErrorCode | None:
+        return self._ask(self.shard.on_add_partitions, AddRequest(name, *pair, frozenset(places or (A,)), version))
+
+    def end(self, pair: tuple[int, int], *, commit: bool = True, name: str = ID, version: int = 2) -> Pair | None:
+        return self._ask(self.shard.on_end, EndRequest(name, *pair, commit, version))
+
+    def verify(self, pair: tuple[int, int], *places: Place, name: str = ID) -> dict[Place, ErrorCode]:
+        return self.shard.verify(AddRequest(name, *pair, frozenset(places), 0))
+
+    def _ask(self, event: Any, request: Any) -> Any:
+        self._tickets += 1
+        ticket = self._tickets
+        self.take(event(self.now_ms, ticket, request))
+        return self.answers.get(ticket)
+
+    def last_answer(self) -> Any:
+        return self.answers.get(self._tickets)
+
+    def write_markers(self) -> list[WriteMarkers]:
+        """The markers asked for are written."""
+        written, self.markers = self.markers, []
+        for each in written:
+            self.take(self.shard.on_markers_written(self.now_ms, each.transactional_id, each.number))
+        return written
+
+    # Short cuts
+
+    def begun(self, version: int = 2) -> tuple[int, int]:
+        """The pair of a producer with a transaction over A."""
+        pair = self.ready()
+        assert self.add(pair, A, version=version) is ErrorCode.NONE
+        return pair
+
+    def ready(self, name: str = ID) -> tuple[int, int]:
+        """The pair of a producer without a transaction."""
+        return pair_of(self.init(name=name))
+
+    def at_epoch(self, epoch: int) -> tuple[int, int]:
+        """A producer whose epoch is this."""
+        producer_id, _ = self.ready()
+        self.transaction().epoch = epoch
+        return producer_id, epoch
+
+    def transaction(self, name: str = ID) -> Transaction:
+        found = self.shard.describe(name)
+        assert found is not None
+        return found
+
+
+def pair_of(answer: Pair | None) -> tuple[int, int]:
+    """The pair of an answer without an error."""
+    assert answer is not None, "not answered"
+    assert answer.error is ErrorCode.NONE, answer
+    return answer.producer_id, answer.epoch

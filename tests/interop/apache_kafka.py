@@ -44,6 +44,8 @@ TOOLS: Mapping[str, str] = {
     "producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
     "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "storage": "kafka.tools.StorageTool",
+    "transactional-message-copier": "org.apache.kafka.tools.TransactionalMessageCopier",
+    "transactions": "org.apache.kafka.tools.TransactionsCommand",
     "topics": "org.apache.kafka.tools.TopicCommand",
     "verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
     "verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",

@@ -9,6 +9,8 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.wire.codec import build
 from klamm.protocol.wire.schemas import item_of, without_null
 
+CODES = ("error_code", "partition_error_code")
+
 
 def request_with_items(cls: Any) -> Any:
     """A request with one item in each array, and with time for what it asks."""
@@ -16,7 +18,7 @@ def request_with_items(cls: Any) -> Any:
     for field in fields(cls):
         item = item_of(field.type)
         if get_origin(without_null(field.type)) is tuple:
-            plain = {"string": "name", "int32": 3, "int8": 2, "uuid": bytes(15) + b"x"}
+            plain = {"string": "name", "int64": 4, "int32": 3, "int8": 2, "uuid": bytes(15) + b"x"}
             kind = field.metadata.get("kafka_type", "")
             values[field.name] = [request_with_items(item) if is_dataclass(item) else plain[kind]]
         elif field.name == "timeout":
@@ -30,5 +32,5 @@ def codes(found: Any) -> list[ErrorCode]:
         return [code for item in found for code in codes(item)]
     if not is_dataclass(found):
         return []
-    own = [getattr(found, field.name) for field in fields(found) if field.name == "error_code"]
+    own = [getattr(found, field.name) for field in fields(found) if field.name in CODES]
     return own + [code for field in fields(found) for code in codes(getattr(found, field.name))]

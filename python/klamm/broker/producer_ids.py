@@ -31,8 +31,19 @@ class ProducerIds:
 
     async def take(self) -> int:
         """A fresh id. Raises what the allocation raised; the next call asks again."""
+        await self.prepare()
+        return self._take()
+
+    async def prepare(self) -> None:
+        """Wait for a block, if there is no id left. Raises what the allocation raised."""
         while self._next >= self._end:
             await self._use_next_block()
+
+    def take_now(self) -> int | None:
+        """A fresh id; None while there is none, which `prepare` changes."""
+        return self._take() if self._next < self._end else None
+
+    def _take(self) -> int:
         taken = self._next
         self._next += 1
         if self._next >= self._prefetch_at and self._ahead is None:

@@ -22,11 +22,12 @@ from klamm.formats.directories import (
 from klamm.formats.meta_properties import Ensemble, MetaProperties, is_reserved
 from klamm.formats.scram_credentials import parse as parse_scram
 from klamm.protocol.features import (
-    DEFAULT_FROM,
+    DEFAULTS_OF_RELEASES,
     FEATURE_DEPENDENCIES,
     KRAFT_VERSION,
     METADATA_LEVELS,
     METADATA_VERSION,
+    SERVED_FEATURES,
     SUPPORTED_FEATURES,
 )
 from klamm.protocol.generated.metadata_records import FeatureLevelRecord, MetadataRecord, encode_at
@@ -117,7 +118,9 @@ def feature_levels(request: FormatRequest, *, has_dynamic_quorum: bool) -> dict[
     levels = dict.fromkeys(SUPPORTED_FEATURES, 0)
     levels[METADATA_VERSION] = _metadata_level(request)
     levels[KRAFT_VERSION] = int(has_dynamic_quorum)
-    levels |= {name: int(levels[METADATA_VERSION] >= least) for name, least in DEFAULT_FROM.items()}
+    for name in SERVED_FEATURES:
+        level, least = DEFAULTS_OF_RELEASES[name]
+        levels[name] = level if levels[METADATA_VERSION] >= least else 0
     for name, level in request.features.items():
         check_feature(name, level)
         levels[name] = level

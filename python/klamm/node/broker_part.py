@@ -15,13 +15,16 @@ from klamm.node.boot import Booted
 from klamm.node.controller.assignments import Assignments
 from klamm.node.controller.isr_updates import IsrUpdates
 from klamm.node.controller.registration import Registration, lifecycle
-from klamm.node.groups import GROUPS_TOPIC, NodeGroups
+from klamm.node.coordinators.appends import Appends
+from klamm.node.groups import NodeGroups
 from klamm.node.publishing import Take
+from klamm.node.transactions import NodeTransactions
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.features import CORDONED_LOG_DIRS_LEVEL, SUPPORTED_FEATURES
 from klamm.protocol.messages import registration as messages
 
 if TYPE_CHECKING:
+    from klamm._engine.client import Conditions
     from klamm._engine.metadata import Delta, Image
     from klamm.client.peer import Versions
     from klamm.node.dynamic_listeners import DynamicListeners
@@ -43,7 +46,9 @@ class BrokerPart:
         incarnation_id: bytes,
         image: Callable[[], Image],
         on_fault: Callable[[Exception], None],
+        conditions: Conditions | None,
     ) -> None:
+        """`conditions`: those of the node of an embedded cluster."""
         self._config, self._engine, self._listeners = config, booted.engine, booted.listeners
         self._directory_ids, self._cluster_id = booted.directory_ids, booted.cluster_id
         self._controller, self._incarnation_id = metadata.active_controller, incarnation_id
@@ -56,8 +61,19 @@ class BrokerPart:
         self._leaving: set[int] = set()
         """Brokers in a controlled shutdown."""
         self._tasks: set[asyncio.Task[Any]] = set()
-        self.groups = NodeGroups(config, booted.engine, image)
+        self.appends = Appends()
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
+        self.transactions = NodeTransactions(
+            config,
+            booted.engine,
+            image,
+            self.appends,
+            producer_ids=self.producer_ids,
+            groups=lambda: self.groups.coordinator,
+            conditions=conditions,
+        )
+        self.groups = NodeGroups(config, booted.engine, image, self.appends, self.transactions.verify)
+        self._internal_topics = {one.topic: one for one in (self.groups, self.transactions)}
         self._registration = Registration(
             lifecycle(
                 config.integer("broker.heartbeat.interval.ms"),
@@ -72,7 +88,7 @@ class BrokerPart:
             ask_timeout_ms=config.integer("broker.heartbeat.interval.ms"),
             foreign_cluster=metadata.foreign_cluster,
             is_majority_down=metadata.raft.is_majority_down,
-            on_pause=self.groups.on_pause,
+            on_pause=self._on_pause,
         )
         self._controller.follow_versions(self._on_controller_versions)
         self._assignments = Assignments(
@@ -106,8 +122,13 @@ class BrokerPart:
         if self._dynamic_listeners is not None:
             self._dynamic_listeners.serve()
         self.groups.start()
+        self.transactions.start()
 
     # Events
+
+    def _on_pause(self, pause_ms: int) -> None:
+        self.groups.on_pause(pause_ms)
+        self.transactions.on_pause(pause_ms)
 
     @property
     def followers(self) -> dict[str, Take]:
@@ -115,6 +136,7 @@ class BrokerPart:
         return {
             "broker state": lambda image, _: self._check_unfenced(image),
             "group coordinator": self.groups.on_published,
+            "transaction coordinator": self.transactions.on_published,
             "broker registration": self._on_published,
         }
 
@@ -197,21 +219,14 @@ class BrokerPart:
         from klamm.protocol.messages.topics import CreatableTopic
 
         for name in names:
-            if name == GROUPS_TOPIC:
+            if name in self._internal_topics:
                 self.create_internal_topic(name)
             else:
                 self._create(CreatableTopic(name, -1, -1))
 
     def create_internal_topic(self, name: str) -> None:
         """Create an internal topic, such as `__consumer_offsets`."""
-        from klamm.protocol.messages.topics import CreatableTopic, CreatableTopicConfig
-
-        config = self.groups.config
-        settings = tuple(CreatableTopicConfig(*pair) for pair in config.offsets_topic_configs().items())
-        topic = CreatableTopic(
-            name, config.offsets_topic_num_partitions, config.offsets_topic_replication_factor, (), settings
-        )
-        self._create(topic)
+        self._create(self._internal_topics[name].new_topic())
 
     def _create(self, topic: CreatableTopic) -> None:
         """Send a CreateTopics to the controller, unless one for this topic is in flight."""
@@ -250,6 +265,7 @@ class BrokerPart:
         for task in list(self._tasks):
             task.cancel()
         self.groups.close()
+        self.transactions.close()
         self.producer_ids.close()
         self._assignments.close()
         self.isr_updates.close()

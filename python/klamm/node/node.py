@@ -26,7 +26,6 @@ from klamm._engine.node import (
     IsrChangedEvent,
     LogEvent,
     RequestEvent,
-    VerifyEvent,
 )
 from klamm.broker.authorization import AllowAll, Authorizer
 from klamm.broker.request import RequestContext, monotonic_ms
@@ -41,7 +40,6 @@ from klamm.node.metadata import Metadata
 from klamm.node.publishing import Publisher
 from klamm.node.requests.dispatch import Dispatcher
 from klamm.node.requests.handlers import Handlers
-from klamm.protocol.errors import ErrorCode
 from klamm.protocol.features import SUPPORTED_FEATURES
 from klamm.protocol.messages.registration import ControllerRegistrationRequest, Listener, supported
 from klamm.protocol.principal import ANONYMOUS, Principal
@@ -65,7 +63,7 @@ LOST_EVENT_PAUSE_MS: Final = 1_000
 SHUTDOWN_S: Final = 300.0
 DRAIN_S: Final = 5.0
 BROKER_RESOURCE: Final = 4
-FEATURES_WITHOUT_APIS: Final = ("group.version", "transaction.version", "share.version", "streams.version")
+FEATURES_WITHOUT_APIS: Final = ("group.version", "share.version", "streams.version")
 NO_EPOCH: Final = -1
 REGISTRATION_DELAY_MS: Final = 500
 """The delay before a controller without brokers registers, so that it answers its first clients first."""
@@ -152,6 +150,7 @@ class Node:
                 incarnation_id=self._incarnation_id,
                 image=lambda: self.image,
                 on_fault=self._on_fault,
+                conditions=self._conditions,
             )
         self._follow_image(engine)
         authorizer = AllowAll()
@@ -265,8 +264,10 @@ class Node:
 
     def counters(self) -> dict[str, int]:
         """The counters since the start of the node; see `klamm.node.counters`."""
-        groups = {} if self._broker is None else self._broker.groups.counters()
-        return counters(self._running(), self.metadata.log.native) | groups
+        found = counters(self._running(), self.metadata.log.native)
+        if self._broker is not None:
+            found |= self._broker.groups.counters() | self._broker.transactions.counters()
+        return found
 
     def gauges(self) -> dict[str, int]:
         """The numbers of a broker's partitions by state; see `klamm.node.counters`. It visits every partition."""
@@ -302,9 +303,7 @@ class Node:
             case RequestEvent() | CommitEvent():
                 self._dispatcher.answer(event.handle, None)
             case AckedEvent():
-                self.broker.groups.on_acked(event.token, None)
-            case VerifyEvent():
-                self._running().on_verified(event.handle, [ErrorCode.COORDINATOR_NOT_AVAILABLE])
+                self.broker.appends.on_acked(event.token, None)
             case DirFailedEvent():
                 self._deadlines.add(LOST_EVENT_PAUSE_MS, partial(self._on_log_dir_failed, event.directory_id))
             case IsrChangedEvent():
@@ -321,10 +320,7 @@ class Node:
             case CommitEvent():
                 self._dispatcher.commit(event.handle, event.address, event.request)
             case AckedEvent():
-                self.broker.groups.on_acked(event.token, event.error_code)
-            case VerifyEvent():
-                # No transactional id is known: there is no transaction coordinator.
-                self._running().on_verified(event.handle, [ErrorCode.INVALID_PRODUCER_ID_MAPPING])
+                self.broker.appends.on_acked(event.token, event.error_code)
             case AutoCreateEvent():
                 self.broker.auto_create(event.topics)
             case DirFailedEvent():

@@ -101,5 +101,5 @@ DEFAULTS_OF_RELEASES: Final[Mapping[str, tuple[int, int]]] = {
 }
 """Default levels of Apache Kafka 4.3, each from a level of metadata.version on; 0 before (`Feature`)."""
 
-DEFAULT_FROM: Final[Mapping[str, int]] = {ELIGIBLE_LEADER_REPLICAS_VERSION: 26}
-"""Features at level 1 in a newly formatted directory, each from that level of metadata.version on (`Feature`)."""
+SERVED_FEATURES: Final = ("transaction.version", ELIGIBLE_LEADER_REPLICAS_VERSION)
+"""The features whose default level a newly formatted directory gets; klamm has no APIs for the others yet."""

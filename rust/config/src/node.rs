@@ -16,8 +16,17 @@ const fn node(name: &'static str, value_type: ConfigType) -> ConfigKey {
 
 /// Sorted by name.
 pub(super) const KEYS: &[ConfigKey] = &[
-    node("add.partitions.to.txn.retry.backoff.max.ms", Int).default("100").at_least(0),
-    node("add.partitions.to.txn.retry.backoff.ms", Int).default("20").at_least(1),
+    node("add.partitions.to.txn.retry.backoff.max.ms", Int)
+        .default("100")
+        .at_least(0)
+        .doc(
+            "The longest time for which the broker itself retries to add a partition to a transaction while the \
+             producer's earlier transaction is still completing.",
+        ),
+    node("add.partitions.to.txn.retry.backoff.ms", Int)
+        .default("20")
+        .at_least(1)
+        .doc("The pause between two of the broker's own retries to add a partition to a transaction."),
     node("advertised.listeners", List).allowed(SOME_LIST).doc(
         "The addresses that clients and other brokers use to connect. Unset, it equals `listeners`; 0.0.0.0 \
              is refused here because it is not an address to connect to.",
@@ -763,20 +772,46 @@ pub(super) const KEYS: &[ConfigKey] = &[
     node("ssl.truststore.password", Password).per_broker(),
     node("ssl.truststore.type", String).default("JKS").per_broker(),
     node("telemetry.max.bytes", Int).default("1048576").at_least(1),
-    node("transaction.abort.timed.out.transaction.cleanup.interval.ms", Int).default("10000").at_least(1),
-    node("transaction.max.timeout.ms", Int).default("900000").at_least(1),
-    node("transaction.partition.verification.enable", Boolean)
-        .default("true")
-        .cluster_wide()
-        .doc("Whether a partition asks the transaction coordinator before it appends the first records of a transaction (KIP-890)."),
-    node("transaction.remove.expired.transaction.cleanup.interval.ms", Int).default("3600000").at_least(1),
-    node("transaction.state.log.load.buffer.size", Int).default("5242880").at_least(1),
-    node("transaction.state.log.min.isr", Int).default("2").at_least(1),
-    node("transaction.state.log.num.partitions", Int).default("50").at_least(1),
-    node("transaction.state.log.replication.factor", Short).default("3").at_least(1),
-    node("transaction.state.log.segment.bytes", Int).default("104857600").at_least(1),
-    node("transaction.two.phase.commit.enable", Boolean).default("false"),
-    node("transactional.id.expiration.ms", Int).default("604800000").at_least(1),
+    node("transaction.abort.timed.out.transaction.cleanup.interval.ms", Int)
+        .default("10000")
+        .at_least(1)
+        .doc("How often transactions that exceeded their time-out are aborted."),
+    node("transaction.max.timeout.ms", Int)
+        .default("900000")
+        .at_least(1)
+        .doc("The longest transaction time-out that a producer may ask for."),
+    node("transaction.partition.verification.enable", Boolean).default("true").cluster_wide(),
+    node("transaction.remove.expired.transaction.cleanup.interval.ms", Int)
+        .default("3600000")
+        .at_least(1)
+        .doc("How often transactional ids that are unused for `transactional.id.expiration.ms` are removed."),
+    node("transaction.state.log.load.buffer.size", Int)
+        .default("5242880")
+        .at_least(1)
+        .doc("The size of the reads with which the transaction coordinator loads a partition."),
+    node("transaction.state.log.min.isr", Int)
+        .default("2")
+        .at_least(1)
+        .doc("The `min.insync.replicas` of `__transaction_state`."),
+    node("transaction.state.log.num.partitions", Int)
+        .default("50")
+        .at_least(1)
+        .doc("The number of partitions of `__transaction_state`; do not change it once the topic exists."),
+    node("transaction.state.log.replication.factor", Short)
+        .default("3")
+        .at_least(1)
+        .doc("The number of replicas of `__transaction_state`. The topic is not created while fewer brokers are available."),
+    node("transaction.state.log.segment.bytes", Int)
+        .default("104857600")
+        .at_least(1)
+        .doc("The segment size of `__transaction_state`."),
+    node("transaction.two.phase.commit.enable", Boolean)
+        .default("false")
+        .doc("Whether producers may take part in two-phase commits (KIP-939): their transactions never time out."),
+    node("transactional.id.expiration.ms", Int)
+        .default("604800000")
+        .at_least(1)
+        .doc("How long a transactional id is kept after its last transaction."),
     node("unclean.leader.election.enable", Boolean)
         .default("false")
         .cluster_wide()

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from tests.support.request_contexts import request_context
 
 from klamm.broker.handlers.records import RecordHandlers
-from klamm.broker.producer_ids import ProducerIds
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.wire.codec import build, decode_response, encode_request
@@ -30,10 +29,7 @@ class Partitions:
 
 
 async def test_it_waits_for_the_other_replicas_and_says_when_the_time_was_over() -> None:
-    async def no_block() -> tuple[int, int]:
-        raise AssertionError("not asked")
-
-    handlers = RecordHandlers(Partitions(), ProducerIds(no_block))
+    handlers = RecordHandlers(Partitions())
     request = build(
         request_class(ApiKey.DELETE_RECORDS, VERSION),
         topics=[

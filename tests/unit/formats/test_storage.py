@@ -130,14 +130,16 @@ def levels(request: FormatRequest, *, dynamic: bool = False) -> dict[str, int]:
 
 
 def test_feature_levels() -> None:
-    elr = {"eligible.leader.replicas.version": 1}
-    assert levels(FormatRequest(CLUSTER)) == {"metadata.version": 30} | elr
-    assert levels(FormatRequest(CLUSTER), dynamic=True) == {"metadata.version": 30, "kraft.version": 1} | elr
-    assert levels(FormatRequest(CLUSTER, "4.1")) == {"metadata.version": 27} | elr
-    assert levels(FormatRequest(CLUSTER, "4.0")) == {"metadata.version": 25}, "the default from 4.1 on"
-    assert levels(FormatRequest(CLUSTER, features=dict.fromkeys(elr, 0))) == {"metadata.version": 30}
-    asked = FormatRequest(CLUSTER, features={"group.version": 1, "metadata.version": 25})
-    assert levels(asked) == {"metadata.version": 25, "group.version": 1}
+    elr, transactions = {"eligible.leader.replicas.version": 1}, {"transaction.version": 2}
+    both = elr | transactions
+    assert levels(FormatRequest(CLUSTER)) == {"metadata.version": 30} | both
+    assert levels(FormatRequest(CLUSTER), dynamic=True) == {"metadata.version": 30, "kraft.version": 1} | both
+    assert levels(FormatRequest(CLUSTER, "4.1")) == {"metadata.version": 27} | both
+    assert levels(FormatRequest(CLUSTER, "4.0")) == {"metadata.version": 25} | transactions, "ELR: from 4.1 on"
+    assert levels(FormatRequest(CLUSTER, "4.0-IV1")) == {"metadata.version": 23}, "transactions: from 4.0-IV2 on"
+    assert levels(FormatRequest(CLUSTER, features=dict.fromkeys(both, 0))) == {"metadata.version": 30}
+    asked = FormatRequest(CLUSTER, features={"group.version": 1, "metadata.version": 25, "transaction.version": 1})
+    assert levels(asked) == {"metadata.version": 25, "group.version": 1, "transaction.version": 1}
 
 
 @pytest.mark.parametrize(

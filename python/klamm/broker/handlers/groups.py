@@ -1,18 +1,17 @@
-"""FindCoordinator (10), JoinGroup (11), Heartbeat (12), LeaveGroup (13), SyncGroup (14), DescribeGroups (15),
+"""JoinGroup (11), Heartbeat (12), LeaveGroup (13), SyncGroup (14), DescribeGroups (15),
 ListGroups (16) and DeleteGroups (42).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache, partial
 from typing import Final, Protocol
 
 from klamm.broker.request import Answer, RequestContext
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.messages.coordinators import FindCoordinatorRequest, FoundCoordinator
 from klamm.protocol.messages.group_messages import (
     Caller,
     DeletedGroup,
@@ -33,31 +32,21 @@ from klamm.protocol.messages.group_messages import (
     SyncGroupResponse,
 )
 from klamm.protocol.messages.groups import (
-    FIND_MANY_VERSION,
     read_join_group,
     read_leave_group,
-    write_find_coordinator,
     write_join_group,
     write_leave_group,
 )
-from klamm.protocol.value import Value
 from klamm.protocol.wire.codec import read, write
 
 log = logging.getLogger("klamm.broker.groups")
 
-GROUPS_TOPIC: Final = "__consumer_offsets"
-GROUP_KEY: Final = 0
-TRANSACTION_KEY: Final = 1
 ALL_GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 """READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS: all that a group has, where no authorizer is."""
 
 
 class Groups(Protocol):
     """What these handlers need of the group coordinator. Refusals are in the answers."""
-
-    def partition_for(self, group_id: str) -> int:
-        """The partition of the offsets topic that a group belongs to."""
-        ...
 
     async def join_group(self, caller: Caller, request: JoinGroupRequest) -> JoinGroupResponse:
         """JoinGroup."""
@@ -88,56 +77,11 @@ class Groups(Protocol):
         ...
 
 
-class Endpoint(Value):
-    """A broker, as clients of one listener reach it."""
-
-    node_id: int
-    host: str
-    port: int
-
-
-class InternalTopics(Protocol):
-    """What FindCoordinator needs of the cluster's metadata."""
-
-    def exists(self, topic: str) -> bool:
-        """Whether the topic is in the metadata."""
-        ...
-
-    def create(self, topic: str) -> None:
-        """Ask the controller for an internal topic, unless that is under way. Does not wait."""
-        ...
-
-    def leader(self, topic: str, partition: int, listener: str) -> Endpoint | None:
-        """The leader of the partition, if there is one that is alive."""
-        ...
-
-
 class GroupHandlers:
     """Serves the APIs of this file."""
 
-    def __init__(self, groups: Groups, topics: InternalTopics) -> None:
+    def __init__(self, groups: Groups) -> None:
         self._groups = groups
-        self._topics = topics
-
-    async def find_coordinator(self, context: RequestContext, version: int, body: bytes) -> bytes:
-        """The broker that leads a key's partition; the topic is made when it is first asked for."""
-        request = read(FindCoordinatorRequest, version, body)
-        keys: Sequence[str] = request.coordinator_keys if version >= FIND_MANY_VERSION else (request.key,)
-        return write_find_coordinator(version, [self._find(context, request.key_type, key) for key in keys])
-
-    def _find(self, context: RequestContext, key_type: int, key: str) -> FoundCoordinator:
-        if key_type != GROUP_KEY:
-            kind = "transactions" if key_type == TRANSACTION_KEY else f"coordinators of type {key_type}"
-            log.info("no coordinator for %r of %s: %s are not supported yet", key, context.address, kind)
-            return FoundCoordinator(key, ErrorCode.INVALID_REQUEST, f"{kind} are not supported yet")
-        unavailable = FoundCoordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if not self._topics.exists(GROUPS_TOPIC):
-            self._topics.create(GROUPS_TOPIC)
-            return unavailable
-        found = self._topics.leader(GROUPS_TOPIC, self._groups.partition_for(key), context.listener)
-        if found is None:
-            return unavailable
-        return FoundCoordinator(key, ErrorCode.NONE, node_id=found.node_id, host=found.host, port=found.port)
 
     async def join_group(self, context: RequestContext, version: int, body: bytes) -> bytes:
         """Answered when the group has gathered."""

@@ -1,13 +1,11 @@
-"""DeleteRecords (21), InitProducerId (22) and DescribeProducers (61)."""
+"""DeleteRecords (21) and DescribeProducers (61)."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
-from klamm.broker.producer_ids import ProducerIds
 from klamm.broker.request import RequestContext
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode, KafkaError
@@ -18,8 +16,6 @@ from klamm.protocol.wire.codec import (
     encode_response,
 )
 from klamm.protocol.wire.kio_classes import response_class
-
-log = logging.getLogger("klamm.broker.records")
 
 HIGH_WATERMARK: Final = -1
 """The offset in a DeleteRecords that means: everything up to the high watermark."""
@@ -43,9 +39,8 @@ class Partitions(Protocol):
 class RecordHandlers:
     """Serves the APIs of this file."""
 
-    def __init__(self, partitions: Partitions, producer_ids: ProducerIds) -> None:
+    def __init__(self, partitions: Partitions) -> None:
         self._partitions = partitions
-        self._producer_ids = producer_ids
 
     async def delete_records(self, context: RequestContext, version: int, body: bytes) -> bytes:
         """KIP-107: each partition's new log start, or its error. Of a partition named twice the last one counts."""
@@ -70,24 +65,6 @@ class RecordHandlers:
             return {"partition_index": partition, "low_watermark": -1, "error_code": error.code}
         code = ErrorCode.NONE if is_done else ErrorCode.REQUEST_TIMED_OUT
         return {"partition_index": partition, "low_watermark": low_watermark, "error_code": code}
-
-    async def init_producer_id(self, context: RequestContext, version: int, body: bytes) -> bytes:
-        """A fresh producer id with epoch 0. Transactions are refused while klamm has none."""
-        request = decode_request(ApiKey.INIT_PRODUCER_ID, version, body)
-        answer = response_class(ApiKey.INIT_PRODUCER_ID, version)
-        if request.transactional_id is not None:
-            log.info(
-                "refused transactional id %r of %s: no transactions yet", request.transactional_id, context.address
-            )
-            refused = build(answer, error_code=ErrorCode.INVALID_REQUEST, producer_id=-1, producer_epoch=-1)
-            return encode_response(refused)
-        try:
-            producer_id = await self._producer_ids.take()
-        except KafkaError as error:
-            log.warning("no block of producer ids from the controller: %s", error)
-            code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            return encode_response(build(answer, error_code=code, producer_id=-1, producer_epoch=-1))
-        return encode_response(build(answer, error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0))
 
     async def describe_producers(self, context: RequestContext, version: int, body: bytes) -> bytes:
         """KIP-664: the producers whose state each partition remembers."""

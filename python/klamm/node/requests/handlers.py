@@ -179,12 +179,21 @@ class Handlers:
 
     # APIs that a broker answers itself, or validates before the controller decides
 
+    def _coordinator_apis(self) -> dict[int, Handler | InlineHandler]:
+        from klamm.broker.handlers.coordinators import GROUP_KEY, TRANSACTION_KEY, CoordinatorHandlers
+
+        broker = self._broker()
+        placements = {
+            kind: (one.topic, one.partition_for)
+            for kind, one in ((GROUP_KEY, broker.groups), (TRANSACTION_KEY, broker.transactions))
+        }
+        return {ApiKey.FIND_COORDINATOR: CoordinatorHandlers(self._view(), placements).find_coordinator}
+
     def _group_apis(self) -> dict[int, Handler | InlineHandler]:
         from klamm.broker.handlers.groups import GroupHandlers
 
-        handlers = GroupHandlers(self._broker().groups.coordinator, self._view())
+        handlers = GroupHandlers(self._broker().groups.coordinator)
         return {
-            ApiKey.FIND_COORDINATOR: handlers.find_coordinator,
             ApiKey.JOIN_GROUP: handlers.join_group,
             ApiKey.HEARTBEAT: InlineHandler(handlers.heartbeat),
             ApiKey.LEAVE_GROUP: handlers.leave_group,
@@ -202,17 +211,44 @@ class Handlers:
             ApiKey.OFFSET_COMMIT: InlineHandler(handlers.offset_commit, handlers.commit),
             ApiKey.OFFSET_FETCH: InlineHandler(handlers.offset_fetch),
             ApiKey.OFFSET_DELETE: handlers.offset_delete,
+            ApiKey.TXN_OFFSET_COMMIT: handlers.txn_offset_commit,
         }
 
     def _record_apis(self) -> dict[int, Handler | InlineHandler]:
         from klamm.broker.handlers.records import RecordHandlers
         from klamm.node.views.partitions import LocalPartitions
 
-        handlers = RecordHandlers(LocalPartitions(self._engine, self._image), self._broker().producer_ids)
+        handlers = RecordHandlers(LocalPartitions(self._engine, self._image))
         return {
             ApiKey.DELETE_RECORDS: handlers.delete_records,
-            ApiKey.INIT_PRODUCER_ID: handlers.init_producer_id,
             ApiKey.DESCRIBE_PRODUCERS: handlers.describe_producers,
+        }
+
+    def _producer_id_apis(self) -> dict[int, Handler | InlineHandler]:
+        from klamm.broker.handlers.producer_ids import ProducerIdHandlers
+
+        broker = self._broker()
+        handlers = ProducerIdHandlers(broker.producer_ids, lambda: broker.transactions.coordinator)
+        return {ApiKey.INIT_PRODUCER_ID: handlers.init_producer_id}
+
+    def _transaction_apis(self) -> dict[int, Handler | InlineHandler]:
+        from klamm.broker.handlers.transactions import TransactionHandlers
+
+        broker, view = self._broker(), self._view()
+        transactions, groups = broker.transactions, broker.groups
+        handlers = TransactionHandlers(
+            transactions.coordinator,
+            view.has_partition,
+            lambda group: (groups.topic, groups.partition_for(group)),
+            transactions.write_markers,
+        )
+        return {
+            ApiKey.ADD_PARTITIONS_TO_TXN: handlers.add_partitions_to_txn,
+            ApiKey.ADD_OFFSETS_TO_TXN: InlineHandler(handlers.add_offsets_to_txn),
+            ApiKey.END_TXN: InlineHandler(handlers.end_txn),
+            ApiKey.WRITE_TXN_MARKERS: handlers.write_txn_markers,
+            ApiKey.DESCRIBE_TRANSACTIONS: handlers.describe_transactions,
+            ApiKey.LIST_TRANSACTIONS: handlers.list_transactions,
         }
 
     def _log_dir_apis(self) -> dict[int, Handler | InlineHandler]:
@@ -305,8 +341,8 @@ BROKER_FAMILIES: Final = _by_key(
     {
         Handlers._forwarded_apis: FORWARDED,
         Handlers._cluster_apis: (ApiKey.DESCRIBE_CLUSTER,),
+        Handlers._coordinator_apis: (ApiKey.FIND_COORDINATOR,),
         Handlers._group_apis: (
-            ApiKey.FIND_COORDINATOR,
             ApiKey.JOIN_GROUP,
             ApiKey.HEARTBEAT,
             ApiKey.LEAVE_GROUP,
@@ -315,8 +351,22 @@ BROKER_FAMILIES: Final = _by_key(
             ApiKey.LIST_GROUPS,
             ApiKey.DELETE_GROUPS,
         ),
-        Handlers._offset_apis: (ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.OFFSET_DELETE),
-        Handlers._record_apis: (ApiKey.DELETE_RECORDS, ApiKey.INIT_PRODUCER_ID, ApiKey.DESCRIBE_PRODUCERS),
+        Handlers._offset_apis: (
+            ApiKey.OFFSET_COMMIT,
+            ApiKey.OFFSET_FETCH,
+            ApiKey.OFFSET_DELETE,
+            ApiKey.TXN_OFFSET_COMMIT,
+        ),
+        Handlers._record_apis: (ApiKey.DELETE_RECORDS, ApiKey.DESCRIBE_PRODUCERS),
+        Handlers._producer_id_apis: (ApiKey.INIT_PRODUCER_ID,),
+        Handlers._transaction_apis: (
+            ApiKey.ADD_PARTITIONS_TO_TXN,
+            ApiKey.ADD_OFFSETS_TO_TXN,
+            ApiKey.END_TXN,
+            ApiKey.WRITE_TXN_MARKERS,
+            ApiKey.DESCRIBE_TRANSACTIONS,
+            ApiKey.LIST_TRANSACTIONS,
+        ),
         Handlers._log_dir_apis: (ApiKey.ALTER_REPLICA_LOG_DIRS, ApiKey.DESCRIBE_LOG_DIRS),
         Handlers._config_apis: (ApiKey.DESCRIBE_CONFIGS, ApiKey.LIST_CONFIG_RESOURCES),
         Handlers._acl_apis: (ApiKey.DESCRIBE_ACLS,),

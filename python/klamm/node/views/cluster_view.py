@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from klamm._engine.metadata import Image
-from klamm.broker.handlers.groups import Endpoint
+from klamm.broker.handlers.coordinators import Endpoint
 from klamm.broker.handlers.offsets import TopicInfo
 
 NO_LEADER: Final = -1
@@ -31,6 +31,12 @@ class ClusterView:
     def exists(self, topic: str) -> bool:
         """Whether the topic exists."""
         return self._image().topic_id(topic) is not None
+
+    def has_partition(self, topic: str, partition: int) -> bool:
+        """Whether the partition exists."""
+        image = self._image()
+        topic_id = image.topic_id(topic)
+        return topic_id is not None and image.partition(topic_id, partition) is not None
 
     def create(self, topic: str) -> None:
         """Create an internal topic."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from klamm._engine.node import Engine
 from klamm.coordinator.runtime.log import Batch, LoadedRecord
+from klamm.node.coordinators.appends import Appends
 from klamm.node.views.partitions import opened
 from klamm.protocol.errors import ErrorCode, KafkaError
 
@@ -16,19 +16,26 @@ class EngineCoordinatorLog:
     """The log of an internal topic. The engine's events report the results of appends."""
 
     def __init__(
-        self, engine: Engine, topic: str, topic_id: Callable[[], bytes | None], *, codec: int, load_bytes: int
+        self,
+        engine: Engine,
+        topic: str,
+        topic_id: Callable[[], bytes | None],
+        appends: Appends,
+        *,
+        codec: int,
+        load_bytes: int,
     ) -> None:
         """`topic_id` returns the id of `topic` while the committed image contains it.
 
-        `codec` is the id of the compression for new batches, `load_bytes` the number of bytes per read.
+        `appends` gets the engine's results. `codec` is the id of the compression for new batches, `load_bytes` the
+        number of bytes per read.
         """
         self._engine = engine
         self.topic: Final = topic
         self._topic_id = topic_id
         self._codec = codec
         self._load_bytes = load_bytes
-        self._tokens = itertools.count(1)
-        self._waiting: dict[int, Callable[[ErrorCode | None], None]] = {}
+        self._appends = appends
 
     def _topic(self) -> bytes:
         topic_id = self._topic_id()
@@ -43,30 +50,29 @@ class EngineCoordinatorLog:
             for batch in batches:
                 batch.done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
-        appends = [(batch.partition, next(self._tokens), batch.records) for batch in batches]
-        # No result can be drained before this method returns: both run in the loop's thread.
-        self._waiting.update((token, batch.done) for (_, token, _), batch in zip(appends, batches, strict=True))
+        appends: list[Any] = []
+        markers: list[tuple[bytes, int, int, int, int, bool, int, int]] = []
+        tokens = []
+        for batch in batches:
+            token = self._appends.add(batch.done)
+            tokens.append(token)
+            if batch.marker is not None:
+                producer, commits, coordinator_epoch, version = batch.marker
+                markers.append((topic_id, batch.partition, token, *producer, commits, coordinator_epoch, version))
+            elif batch.producer is not None:
+                appends.append((batch.partition, token, batch.records, batch.producer))
+            else:
+                appends.append((batch.partition, token, batch.records))
         try:
-            self._engine.append(topic_id, appends, now_ms, self._codec)
+            if appends:
+                self._engine.append(topic_id, appends, now_ms, self._codec)
+            if markers:
+                # As in Kafka, a group shard ends a transaction also below min.insync.replicas.
+                self._engine.append_markers(markers, now_ms, needs_min_isr=False)
         except BaseException:  # the caller notifies the waiters and receives the exception
-            for _, token, _ in appends:
-                self._waiting.pop(token, None)
+            for token in tokens:
+                self._appends.remove(token)
             raise
-
-    def on_acked(self, token: int, code: int | None) -> None:
-        """The engine completed an append; a `code` of None means that its outcome is unknown.
-
-        After an exception the waiter is kept, and the node reports an unknown outcome.
-        """
-        done = self._waiting.get(token)
-        if done is None:
-            return
-        if code is None:
-            del self._waiting[token]
-            done(None)
-        else:
-            done(ErrorCode(code) if code else ErrorCode.NONE)
-            del self._waiting[token]
 
     async def open(self, partition: int) -> None:
         """Open a partition's log, in a thread if it must be recovered."""

@@ -54,6 +54,9 @@ def _response_maker(api_key: int, version: int) -> Make:
     if api_key == ApiKey.ALTER_REPLICA_LOG_DIRS:
         # Its topics are within directories, which the response does not have.
         return lambda asked, code: build(response, results=_results_of_topics(asked.dirs, code))
+    if api_key == ApiKey.ADD_PARTITIONS_TO_TXN:
+        # Below version 4 the code of a partition has a name of its own.
+        return lambda asked, code: build(response, results_by_topic_v3_and_below=_added_partitions(asked, code))
     raise NoErrorResponse(f"{response.__name__} v{version} has no place for an error code that the request names")
 
 
@@ -65,6 +68,18 @@ def _results_of_topics(dirs: Any, code: ErrorCode) -> list[dict[str, Any]]:
         }
         for found in dirs
         for topic in found.topics
+    ]
+
+
+def _added_partitions(asked: Any, code: ErrorCode) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": topic.name,
+            "results_by_partition": [
+                {"partition_index": index, "partition_error_code": code} for index in topic.partitions
+            ],
+        }
+        for topic in asked.v3_and_below_topics
     ]
 
 

@@ -12,5 +12,4 @@ mod pipeline;
 mod producing;
 mod quiet_partitions;
 mod replica_fetches;
-mod transactions;
 mod transports;

@@ -64,13 +64,13 @@ apis! {
         [Write TransactionalId, TwoPhaseCommit TransactionalId, IdempotentWrite Cluster, Write Topic] Request;
     23 OFFSET_FOR_LEADER_EPOCH "OffsetForLeaderEpoch" 2..=4 4 ByEngine Not local closed
         [ClusterAction Cluster, Describe Topic] Request;
-    24 ADD_PARTITIONS_TO_TXN "AddPartitionsToTxn" 0..=5 3 NotYet Not local closed
+    24 ADD_PARTITIONS_TO_TXN "AddPartitionsToTxn" 0..=5 3 ByPython Not local closed
         [ClusterAction Cluster, Write TransactionalId, Write Topic] Request;
-    25 ADD_OFFSETS_TO_TXN "AddOffsetsToTxn" 0..=4 3 NotYet Not local closed [Write TransactionalId, Read Group] Request;
-    26 END_TXN "EndTxn" 0..=5 3 NotYet Not local closed [Write TransactionalId] Request;
-    27 WRITE_TXN_MARKERS "WriteTxnMarkers" 1..=2 1 NotYet Not local closed
+    25 ADD_OFFSETS_TO_TXN "AddOffsetsToTxn" 0..=4 3 ByPython Not local closed [Write TransactionalId, Read Group] Request;
+    26 END_TXN "EndTxn" 0..=5 3 ByPython Not local closed [Write TransactionalId] Request;
+    27 WRITE_TXN_MARKERS "WriteTxnMarkers" 1..=2 1 ByPython Not local closed
         [Alter Cluster, ClusterAction Cluster] Exempt;
-    28 TXN_OFFSET_COMMIT "TxnOffsetCommit" 0..=5 3 NotYet Not local closed
+    28 TXN_OFFSET_COMMIT "TxnOffsetCommit" 0..=5 3 ByPython Not local closed
         [Write TransactionalId, Read Group, Read Topic] Request;
     29 DESCRIBE_ACLS "DescribeAcls" 1..=3 2 ByPython ByPython local closed [Describe Cluster] Request;
     30 CREATE_ACLS "CreateAcls" 1..=3 2 NotYet NotYet forwarded closed [Alter Cluster] Request;
@@ -117,9 +117,9 @@ apis! {
     62 BROKER_REGISTRATION "BrokerRegistration" 0..=4 0 Not ByPython local closed [ClusterAction Cluster] Request;
     63 BROKER_HEARTBEAT "BrokerHeartbeat" 0..=2 0 Not ByPython local closed [ClusterAction Cluster] Request;
     64 UNREGISTER_BROKER "UnregisterBroker" 0..=0 0 ByPython ByPython forwarded closed [Alter Cluster] Request;
-    65 DESCRIBE_TRANSACTIONS "DescribeTransactions" 0..=0 0 NotYet Not local closed
+    65 DESCRIBE_TRANSACTIONS "DescribeTransactions" 0..=0 0 ByPython Not local closed
         [Describe TransactionalId, Describe Topic] Request;
-    66 LIST_TRANSACTIONS "ListTransactions" 0..=2 0 NotYet Not local closed [Describe TransactionalId] Request;
+    66 LIST_TRANSACTIONS "ListTransactions" 0..=2 0 ByPython Not local closed [Describe TransactionalId] Request;
     67 ALLOCATE_PRODUCER_IDS "AllocateProducerIds" 0..=0 0 Not ByPython local closed [ClusterAction Cluster] Request;
     68 CONSUMER_GROUP_HEARTBEAT "ConsumerGroupHeartbeat" 0..=1 0 NotYet Not local closed
         [Read Group, Describe Topic] Request;

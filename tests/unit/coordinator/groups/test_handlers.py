@@ -11,7 +11,8 @@ from tests.unit.coordinator.memory_log import MemoryLog
 
 from klamm._engine.groups import CommitRequest
 from klamm.broker.authorization import AllowAll
-from klamm.broker.handlers.groups import ALL_GROUP_OPERATIONS, Endpoint, GroupHandlers
+from klamm.broker.handlers.coordinators import GROUP_KEY, TRANSACTION_KEY, CoordinatorHandlers, Endpoint
+from klamm.broker.handlers.groups import ALL_GROUP_OPERATIONS, GroupHandlers
 from klamm.broker.handlers.offsets import OffsetHandlers, TopicInfo
 from klamm.broker.request import Handler, InlineHandler
 from klamm.coordinator.groups.driver import GroupCoordinator
@@ -87,13 +88,14 @@ class Broker:
         self.groups = groups
         self.transactions = transactions
         self.answers: dict[int, bytes | None] = {}
-        one, two = GroupHandlers(groups, self.topics), OffsetHandlers(groups, self.topics)
+        one, two = GroupHandlers(groups), OffsetHandlers(groups, self.topics)
+        placements = {GROUP_KEY: ("__consumer_offsets", groups.partition_for), TRANSACTION_KEY: ("__of_ids", len)}
         self.handlers: dict[int, Handler | InlineHandler] = {
             ApiKey.OFFSET_COMMIT: InlineHandler(two.offset_commit, two.commit),
             ApiKey.OFFSET_FETCH: InlineHandler(two.offset_fetch),
             ApiKey.OFFSET_DELETE: two.offset_delete,
             ApiKey.TXN_OFFSET_COMMIT: two.txn_offset_commit,
-            ApiKey.FIND_COORDINATOR: one.find_coordinator,
+            ApiKey.FIND_COORDINATOR: CoordinatorHandlers(self.topics, placements).find_coordinator,
             ApiKey.JOIN_GROUP: one.join_group,
             ApiKey.HEARTBEAT: InlineHandler(one.heartbeat),
             ApiKey.LEAVE_GROUP: one.leave_group,
@@ -153,7 +155,15 @@ async def test_find_coordinator(broker: Broker, version: int) -> None:
     assert third.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-@pytest.mark.parametrize("key_type", [1, 2, 9])
+async def test_find_coordinators_of_transactional_ids(broker: Broker) -> None:
+    fields: dict[str, Any] = {"key_type": 1, "coordinator_keys": ["ab", "abc"]}
+    await broker.ask(ApiKey.FIND_COORDINATOR, 6, **fields)
+    assert set(broker.topics.created) == {"__of_ids"}
+    answer = await broker.ask(ApiKey.FIND_COORDINATOR, 6, **fields)
+    assert [(one.key, one.port) for one in answer.coordinators] == [("ab", 9002), ("abc", 9003)]
+
+
+@pytest.mark.parametrize("key_type", [2, 9])
 async def test_other_coordinators_are_not_there(broker: Broker, key_type: int) -> None:
     answer = await broker.ask(ApiKey.FIND_COORDINATOR, 6, key_type=key_type, coordinator_keys=["a", "b"])
     assert [one.error_code for one in answer.coordinators] == [ErrorCode.INVALID_REQUEST] * 2

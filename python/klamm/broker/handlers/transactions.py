@@ -1,0 +1,161 @@
+"""AddPartitionsToTxn (24), AddOffsetsToTxn (25), EndTxn (26), WriteTxnMarkers (27), DescribeTransactions (65) and
+ListTransactions (66).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol
+
+from klamm.broker.request import Answer, RequestContext
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.transactions import (
+    BATCHED_ADDS_VERSION,
+    VERSION_2_ENDS,
+    AddedTransaction,
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    AddRequest,
+    DescribedTransaction,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    EndRequest,
+    EndTxnRequest,
+    EndTxnResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    Marker,
+    MarkerErrors,
+    Pair,
+    Place,
+    WriteTxnMarkersRequest,
+    marker_of,
+    places_of,
+    read_add_partitions,
+    write_add_partitions,
+    written,
+)
+from klamm.protocol.topic_names import INTERNAL_TOPICS
+from klamm.protocol.wire.codec import read, write
+
+FENCED_VERSION: Final = 2
+"""From this version of each API on, clients know PRODUCER_FENCED."""
+
+
+class Transactions(Protocol):
+    """What these handlers need of the transaction coordinator. Refusals are in the answers."""
+
+    def add_partitions(self, request: AddRequest, answer: Callable[[ErrorCode], None]) -> None:
+        """Add partitions to a transaction."""
+        ...
+
+    def verify(self, request: AddRequest) -> dict[Place, ErrorCode]:
+        """Whether partitions are in a transaction."""
+        ...
+
+    def end(self, request: EndRequest, answer: Callable[[Pair], None]) -> None:
+        """Commit or abort a transaction."""
+        ...
+
+    def describe(self, transactional_id: str) -> DescribedTransaction:
+        """DescribeTransactions of one id."""
+        ...
+
+    def list_transactions(self, request: ListTransactionsRequest) -> ListTransactionsResponse:
+        """ListTransactions."""
+        ...
+
+
+class TransactionHandlers:
+    """Serves the APIs of this file."""
+
+    def __init__(
+        self,
+        transactions: Transactions,
+        has_partition: Callable[[str, int], bool],
+        place_of_group: Callable[[str], Place],
+        write_markers: Callable[[Sequence[Marker]], Awaitable[MarkerErrors]],
+    ) -> None:
+        """`place_of_group` is the partition with a group's offsets; `write_markers` appends to partitions here."""
+        self._transactions, self._has_partition = transactions, has_partition
+        self._place_of_group, self._write_markers = place_of_group, write_markers
+
+    async def add_partitions_to_txn(self, context: RequestContext, version: int, body: bytes) -> bytes:
+        """A producer adds partitions to its transaction; from version 4 on, brokers do for producers."""
+        transactions = read_add_partitions(version, body)
+        codes = await asyncio.gather(*(self._added(version, each) for each in transactions))
+        names = (each.transactional_id for each in transactions)
+        return write_add_partitions(version, list(zip(names, codes, strict=True)))
+
+    async def _added(self, version: int, transaction: AddedTransaction) -> dict[Place, ErrorCode]:
+        places = places_of(transaction.topics)
+        errors = {place: self._error_of(version, place) for place in places}
+        if any(errors.values()):
+            # One bad partition, and none is added.
+            return {place: code or ErrorCode.OPERATION_NOT_ATTEMPTED for place, code in errors.items()}
+        request = AddRequest(
+            transaction.transactional_id,
+            transaction.producer_id,
+            transaction.producer_epoch,
+            frozenset(places),
+            2 if version >= BATCHED_ADDS_VERSION else 0,
+        )
+        if transaction.verify_only:
+            return self._transactions.verify(request)
+        answered: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        self._transactions.add_partitions(request, lambda code: None if answered.done() else answered.set_result(code))
+        return dict.fromkeys(places, _older(await answered, version))
+
+    def _error_of(self, version: int, place: Place) -> ErrorCode:
+        # As in Kafka, a client has no right to write to internal topics.
+        if version < BATCHED_ADDS_VERSION and place[0] in INTERNAL_TOPICS:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return ErrorCode.NONE if self._has_partition(*place) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def add_offsets_to_txn(self, context: RequestContext, version: int, body: bytes, answer: Answer) -> None:
+        """Offsets of a group become part of a transaction: the partition that they are in is added to it."""
+        request = read(AddOffsetsToTxnRequest, version, body)
+        place = self._place_of_group(request.group_id)
+        added = AddRequest(request.transactional_id, request.producer_id, request.producer_epoch, frozenset({place}), 0)
+        self._transactions.add_partitions(
+            added, answer.written(lambda code: write(AddOffsetsToTxnResponse(_older(code, version)), version))
+        )
+
+    def end_txn(self, context: RequestContext, version: int, body: bytes, answer: Answer) -> None:
+        """A transaction is committed or aborted; from version 5 on, the producer goes on with another pair."""
+        request = read(EndTxnRequest, version, body)
+        end = EndRequest(
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            request.committed,
+            2 if version >= VERSION_2_ENDS else 0,
+        )
+
+        def made(pair: Pair) -> bytes:
+            return write(EndTxnResponse(_older(pair.error, version), pair.producer_id, pair.epoch), version)
+
+        self._transactions.end(end, answer.written(made))
+
+    async def write_txn_markers(self, context: RequestContext, version: int, body: bytes) -> bytes:
+        """A coordinator ends transactions in partitions of this broker."""
+        request = read(WriteTxnMarkersRequest, version, body)
+        errors = await self._write_markers([marker_of(each) for each in request.markers])
+        return write(written(errors), version)
+
+    async def describe_transactions(self, context: RequestContext, version: int, body: bytes) -> bytes:
+        """The transactions of some transactional ids."""
+        request = read(DescribeTransactionsRequest, version, body)
+        found = tuple(self._transactions.describe(each) for each in request.transactional_ids)
+        return write(DescribeTransactionsResponse(found), version)
+
+    async def list_transactions(self, context: RequestContext, version: int, body: bytes) -> bytes:
+        """The transactional ids that this broker coordinates."""
+        return write(self._transactions.list_transactions(read(ListTransactionsRequest, version, body)), version)
+
+
+def _older(code: ErrorCode, version: int) -> ErrorCode:
+    if code is ErrorCode.PRODUCER_FENCED and version < FENCED_VERSION:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return code

@@ -1,0 +1,44 @@
+"""Appends of the node's own: those of coordinators and of transaction markers."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+from klamm.protocol.errors import ErrorCode
+
+
+class Appends:
+    """What waits for the engine's `AckedEvent`s, by token."""
+
+    def __init__(self) -> None:
+        self._tokens = itertools.count(1)
+        self._waiting: dict[int, Callable[[ErrorCode | None], None]] = {}
+
+    def add(self, done: Callable[[ErrorCode | None], None]) -> int:
+        """The token for an append whose result is for `done`.
+
+        No result arrives before the caller returns to the loop, in whose thread events are drained.
+        """
+        token = next(self._tokens)
+        self._waiting[token] = done
+        return token
+
+    def remove(self, token: int) -> None:
+        """The append was not begun, or nobody needs its result any more."""
+        self._waiting.pop(token, None)
+
+    def on_acked(self, token: int, code: int | None) -> None:
+        """The engine completed an append; a `code` of None means that its outcome is unknown.
+
+        After an exception the waiter is kept, and the node reports an unknown outcome.
+        """
+        done = self._waiting.get(token)
+        if done is None:
+            return
+        if code is None:
+            del self._waiting[token]
+            done(None)
+        else:
+            done(ErrorCode(code) if code else ErrorCode.NONE)
+            self._waiting.pop(token, None)

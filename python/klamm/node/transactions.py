@@ -1,0 +1,224 @@
+"""The transactions of a node: its coordinator, the markers that it writes, and what it asks other coordinators."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from klamm._engine.metadata import Delta, Image
+from klamm._engine.node import Engine
+from klamm.node.coordinators.topic_coordinator import TopicCoordinator
+from klamm.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from klamm._engine.client import Conditions
+    from klamm.broker.producer_ids import ProducerIds
+    from klamm.config.node_config import NodeConfig
+    from klamm.coordinator.groups.driver import GroupCoordinator
+    from klamm.coordinator.transactions.config import TransactionConfig
+    from klamm.coordinator.transactions.driver import TransactionCoordinator
+    from klamm.node.coordinators.appends import Appends
+    from klamm.node.coordinators.marker_writer import MarkerWriter
+    from klamm.node.coordinators.other_brokers import OtherBrokers
+    from klamm.node.coordinators.verification import Verification
+    from klamm.protocol.messages.topics import CreatableTopic
+    from klamm.protocol.messages.transactions import Marker, MarkerErrors, Place
+
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
+MARKER_VERSIONS: Final = (1, 2)
+FEATURE: Final = "transaction.version"
+NO_LEADER: Final = -1
+
+
+class NodeTransactions(TopicCoordinator["TransactionCoordinator"]):
+    """Creates the coordinator, and connects it to the partitions of this broker and to other brokers."""
+
+    topic: ClassVar[str] = TRANSACTIONS_TOPIC
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        engine: Engine,
+        image: Callable[[], Image],
+        appends: Appends,
+        *,
+        producer_ids: ProducerIds,
+        groups: Callable[[], GroupCoordinator],
+        conditions: Conditions | None,
+    ) -> None:
+        """`conditions`: those of the node of an embedded cluster."""
+        super().__init__(config, engine, image, appends)
+        self._producer_ids, self._groups, self._conditions = producer_ids, groups, conditions
+
+    @cached_property
+    def config(self) -> TransactionConfig:
+        """The configuration of the coordinator."""
+        from klamm.coordinator.transactions.config import TransactionConfig
+
+        integer = self._config.integer
+        return TransactionConfig(
+            transaction_max_timeout_ms=integer("transaction.max.timeout.ms"),
+            id_expiration_ms=integer("transactional.id.expiration.ms"),
+            timeout_check_interval_ms=integer("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+            expiry_check_interval_ms=integer("transaction.remove.expired.transaction.cleanup.interval.ms"),
+            two_phase_commit_enable=self._config.boolean("transaction.two.phase.commit.enable"),
+        )
+
+    def _make(self) -> TransactionCoordinator:
+        from klamm.coordinator.transactions.driver import TransactionCoordinator
+
+        return TransactionCoordinator(
+            self.config,
+            self._log(codec=0, load_bytes=self._config.integer("transaction.state.log.load.buffer.size")),
+            self._config.integer("transaction.state.log.num.partitions"),
+            take_producer_id=self._producer_ids.take_now,
+            transaction_version=lambda: self._image().features().get(FEATURE, 0),
+            leader_of=self._leader_of,
+            send_markers=self._send_markers,
+        )
+
+    def new_topic(self) -> CreatableTopic:
+        """`__transaction_state`."""
+        from klamm.protocol.messages.topics import CreatableTopic, CreatableTopicConfig
+
+        integer = self._config.integer
+        settings = {
+            "unclean.leader.election.enable": "false",
+            "compression.type": "uncompressed",
+            "cleanup.policy": "compact",
+            "min.insync.replicas": str(integer("transaction.state.log.min.isr")),
+            "segment.bytes": str(integer("transaction.state.log.segment.bytes")),
+        }
+        return CreatableTopic(
+            self.topic,
+            integer("transaction.state.log.num.partitions"),
+            integer("transaction.state.log.replication.factor"),
+            (),
+            tuple(CreatableTopicConfig(*pair) for pair in settings.items()),
+        )
+
+    def counters(self) -> dict[str, int]:
+        """The counters of the coordinator by name."""
+        from klamm.coordinator.runtime.counts import RuntimeCounts
+
+        runtime = self.coordinator.runtime.counts if self._is_made else RuntimeCounts()
+        return runtime.named("klamm.coordinator:type=Transactions,name=")
+
+    def _on_published(self, image: Image, delta: Delta) -> None:
+        self.coordinator.on_metadata()
+
+    def on_published(self, image: Image, delta: Delta) -> None:
+        """A newer image is committed."""
+        super().on_published(image, delta)
+        if delta.changed_brokers and "_others" in self.__dict__:
+            self._others.on_published(image)
+
+    # Markers
+
+    @cached_property
+    def _others(self) -> OtherBrokers:
+        from klamm.node.coordinators.other_brokers import OtherBrokers
+
+        return OtherBrokers(self._config, self._image, self._conditions)
+
+    async def write_markers(self, markers: Sequence[Marker]) -> MarkerErrors:
+        """Write markers to the partitions that this broker leads (WriteTxnMarkers)."""
+        return await self._writer.write(markers)
+
+    @cached_property
+    def _writer(self) -> MarkerWriter:
+        from klamm.driving.clock import LoopClock
+        from klamm.node.coordinators.marker_writer import MarkerWriter
+
+        return MarkerWriter(
+            self._engine,
+            self._image,
+            self._appends,
+            self._groups,
+            timeout_ms=self._config.integer("request.timeout.ms"),
+            now_ms=LoopClock.of_sessions(since_1970=True).now_ms,
+        )
+
+    def _leader_of(self, place: Place) -> int | None:
+        """The broker that leads a partition; None if there is no such partition, -1 if it cannot be reached."""
+        topic, partition = place
+        image = self._image()
+        topic_id = image.topic_id(topic)
+        found = None if topic_id is None else image.partition(topic_id, partition)
+        if found is None:
+            return None
+        is_here = found.leader == self._config.node_id
+        return found.leader if is_here or self._others.is_reachable(found.leader) else NO_LEADER
+
+    async def _send_markers(self, broker: int, markers: Sequence[Marker]) -> MarkerErrors:
+        if broker == self._config.node_id:
+            return await self._writer.write(markers)
+        from klamm.protocol.messages.transactions import (
+            WriteTxnMarkersRequest,
+            WriteTxnMarkersResponse,
+            errors_of,
+            writable,
+        )
+
+        request = WriteTxnMarkersRequest(tuple(writable(marker) for marker in markers))
+        return errors_of(await self._others.ask(broker, request, WriteTxnMarkersResponse, MARKER_VERSIONS))
+
+    # Verification
+
+    @cached_property
+    def _verification(self) -> Verification:
+        from klamm.node.coordinators.verification import Verification
+
+        integer = self._config.integer
+        return Verification(
+            self._config.node_id,
+            lambda: self.coordinator,
+            self._coordinator_of,
+            lambda: self._others,
+            retry_ms=integer("add.partitions.to.txn.retry.backoff.ms"),
+            retries_for_ms=min(integer("add.partitions.to.txn.retry.backoff.max.ms"), integer("request.timeout.ms")),
+        )
+
+    def _coordinator_of(self, transactional_id: str) -> int | None:
+        leader = self._leader_of((self.topic, self.partition_for(transactional_id)))
+        return None if leader in (None, NO_LEADER) else leader
+
+    async def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[tuple[str, int]],
+        *,
+        is_adding: bool,
+    ) -> list[ErrorCode]:
+        """A code of the coordinator for each partition; NETWORK_EXCEPTION if it did not answer.
+
+        `is_adding`: the partitions are added to the transaction (TxnOffsetCommit v5).
+        """
+        from klamm.protocol.messages.transactions import AddRequest
+
+        answered: asyncio.Future[list[ErrorCode]] = asyncio.get_running_loop().create_future()
+        request = AddRequest(
+            transactional_id, producer_id, producer_epoch, frozenset(partitions), 2 if is_adding else 0
+        )
+
+        def answer(codes: Mapping[Place, ErrorCode]) -> None:
+            if not answered.done():
+                # As in Kafka, what an older coordinator cannot verify is accepted.
+                found = (codes[place] for place in partitions)
+                old = ErrorCode.UNSUPPORTED_VERSION
+                answered.set_result([ErrorCode.NONE if code is old else code for code in found])
+
+        self._verification.ask(request, answer)
+        return await answered
+
+    def close(self) -> None:
+        """Unload all partitions, and close the connections to other brokers."""
+        super().close()
+        if "_verification" in self.__dict__:
+            self._verification.close()
+        if "_others" in self.__dict__:
+            self._others.close()

@@ -1,0 +1,114 @@
+"""WriteTxnMarkers on a broker: partitions of logs, of groups, and ones that are not there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from klamm.node.coordinators.appends import Appends
+from klamm.node.coordinators.marker_writer import EngineMarker, MarkerWriter
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.transactions import Marker
+
+NONE = ErrorCode.NONE
+TOPIC_ID = b"t" * 16
+NOW_MS = 1_000_000
+OFFSETS = ("__consumer_offsets", 3)
+
+
+class Room:
+    """Engine, image and groups in one. Appends are acknowledged in the loop's next turn, unless `holds`."""
+
+    def __init__(self, timeout_ms: int = 20_000) -> None:
+        self.appends = Appends()
+        self.appended: list[EngineMarker] = []
+        self.codes: dict[int, ErrorCode] = {}
+        self.holds = self.raises = False
+        self.of_groups: list[tuple[int, int, int, bool, int, int]] = []
+        self.code_of_group: ErrorCode | Exception = NONE
+        this: Any = self
+        self.writer = MarkerWriter(
+            this, lambda: this, self.appends, lambda: this, timeout_ms=timeout_ms, now_ms=lambda: NOW_MS
+        )
+
+    def topic_id(self, name: str) -> bytes | None:
+        return TOPIC_ID if name == "t" else None
+
+    def partition(self, topic_id: bytes, index: int) -> object:
+        return object() if index < 4 else None
+
+    def must_recover(self, topic_id: bytes, partition: int) -> bool:
+        return False
+
+    def append_markers(self, markers: Sequence[EngineMarker], now_ms: int) -> None:
+        assert now_ms == NOW_MS
+        if self.raises:
+            raise RuntimeError("the engine has a bug")
+        self.appended += markers
+        for _, partition, token, *_ in markers:
+            if not self.holds:
+                code = self.codes.get(partition, NONE)
+                asyncio.get_running_loop().call_soon(self.appends.on_acked, token, int(code))
+
+    async def write_marker(
+        self,
+        partition: int,
+        producer_id: int,
+        epoch: int,
+        *,
+        commits: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+    ) -> ErrorCode:
+        self.of_groups.append((partition, producer_id, epoch, commits, coordinator_epoch, transaction_version))
+        if isinstance(self.code_of_group, Exception):
+            raise self.code_of_group
+        return self.code_of_group
+
+
+@pytest.fixture
+async def room() -> Room:
+    return Room()
+
+
+async def test_case_35_each_partition_has_its_error(room: Room) -> None:
+    room.codes[1] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    one = Marker(7, 3, True, 5, 2, (("t", 0), ("t", 1), ("t", 9), ("gone", 0)))
+    other = Marker(8, 0, False, 6, 0, (("t", 0),))
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await room.writer.write([one, other]) == {
+        7: {("t", 0): NONE, ("t", 1): ErrorCode.NOT_LEADER_OR_FOLLOWER, ("t", 9): unknown, ("gone", 0): unknown},
+        8: {("t", 0): NONE},
+    }
+    assert [(at[0], at[1], *at[3:]) for at in room.appended] == [
+        (TOPIC_ID, 0, 7, 3, True, 5, 2),
+        (TOPIC_ID, 1, 7, 3, True, 5, 2),
+        (TOPIC_ID, 0, 8, 0, False, 6, 0),
+    ]
+    assert await room.writer.write([]) == {}
+
+
+async def test_case_36_the_group_coordinator_ends_what_belongs_to_groups(room: Room) -> None:
+    room.code_of_group = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    marker = Marker(7, 3, True, 5, 2, (OFFSETS, ("t", 0)))
+    assert await room.writer.write([marker]) == {7: {OFFSETS: ErrorCode.NOT_LEADER_OR_FOLLOWER, ("t", 0): NONE}}
+    assert room.of_groups == [(3, 7, 3, True, 5, 2)]
+
+
+async def test_what_is_not_written_in_time_is_unknown() -> None:
+    room = Room(timeout_ms=1)
+    room.holds = True
+    marker = Marker(7, 3, True, 5, 2, (("t", 0),))
+    assert await room.writer.write([marker]) == {7: {("t", 0): ErrorCode.REQUEST_TIMED_OUT}}
+    room.appends.on_acked(room.appended[0][2], 0)  # too late
+
+
+async def test_after_an_exception_markers_are_sent_again(room: Room) -> None:
+    room.raises = True
+    room.code_of_group = RuntimeError("so has the coordinator")
+    marker = Marker(7, 3, True, 5, 2, (("t", 0), OFFSETS))
+    again = ErrorCode.REQUEST_TIMED_OUT
+    assert await room.writer.write([marker]) == {7: {("t", 0): again, OFFSETS: again}}

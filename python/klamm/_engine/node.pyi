@@ -68,6 +68,28 @@ class AckedEvent:
         """0: it is committed."""
 
 @final
+class VerifyEvent:
+    """A produce request waits for its transaction coordinator: see `Engine.on_verified`."""
+
+    @property
+    def handle(self) -> int: ...
+    @property
+    def transactional_id(self) -> str: ...
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def producer_epoch(self) -> int: ...
+    @property
+    def is_adding(self) -> bool:
+        """Whether to add the partitions to the transaction (Produce from version 12 on); else they must be in it."""
+    @property
+    def version(self) -> int:
+        """That of the Produce request."""
+    @property
+    def partitions(self) -> list[tuple[str, int]]:
+        """Topic name and partition, each once."""
+
+@final
 class AutoCreateEvent:
     """Clients asked for topics that do not exist and may be created. Topics come again until they exist."""
 
@@ -109,6 +131,7 @@ EngineEvent = (  # in the stub only
     RequestEvent
     | CommitEvent
     | AckedEvent
+    | VerifyEvent
     | AutoCreateEvent
     | ConnectionClosedEvent
     | DirFailedEvent
@@ -208,6 +231,13 @@ class Engine:
         """Handles, each with a response's body without header, or None to close the connection.
 
         Answers of closed connections are dropped.
+        """
+    def on_verified(self, handle: int, codes: Sequence[int]) -> None:
+        """The transaction coordinator's error code for each partition of a `VerifyEvent`, in order, or one for all.
+
+        0: verified, or added. UNSUPPORTED_VERSION: the coordinator cannot verify, and the batch is appended all the
+        same. Other codes are the coordinator's own; the engine translates them for the version of the request. Without
+        an answer the request waits for 30 seconds, and holds back its connection.
         """
     def publish(self, image: Image) -> list[tuple[bytes, bytes, int]]:
         """Serve this committed image: open partitions follow it, deleted ones are removed.

@@ -26,6 +26,7 @@ from klamm._engine.node import (
     IsrChangedEvent,
     LogEvent,
     RequestEvent,
+    VerifyEvent,
 )
 from klamm.broker.authorization import AllowAll, Authorizer
 from klamm.broker.request import RequestContext, monotonic_ms
@@ -40,6 +41,7 @@ from klamm.node.metadata import Metadata
 from klamm.node.publishing import Publisher
 from klamm.node.requests.dispatch import Dispatcher
 from klamm.node.requests.handlers import Handlers
+from klamm.protocol.errors import ErrorCode
 from klamm.protocol.features import SUPPORTED_FEATURES
 from klamm.protocol.messages.registration import ControllerRegistrationRequest, Listener, supported
 from klamm.protocol.principal import ANONYMOUS, Principal
@@ -304,6 +306,8 @@ class Node:
                 self._dispatcher.answer(event.handle, None)
             case AckedEvent():
                 self.broker.appends.on_acked(event.token, None)
+            case VerifyEvent():
+                self._running().on_verified(event.handle, [ErrorCode.COORDINATOR_NOT_AVAILABLE])
             case DirFailedEvent():
                 self._deadlines.add(LOST_EVENT_PAUSE_MS, partial(self._on_log_dir_failed, event.directory_id))
             case IsrChangedEvent():
@@ -321,6 +325,8 @@ class Node:
                 self._dispatcher.commit(event.handle, event.address, event.request)
             case AckedEvent():
                 self.broker.appends.on_acked(event.token, event.error_code)
+            case VerifyEvent():
+                self.broker.transactions.on_verify(event)
             case AutoCreateEvent():
                 self.broker.auto_create(event.topics)
             case DirFailedEvent():

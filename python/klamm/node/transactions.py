@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from klamm._engine.metadata import Delta, Image
-from klamm._engine.node import Engine
+from klamm._engine.node import Engine, VerifyEvent
 from klamm.node.coordinators.topic_coordinator import TopicCoordinator
 from klamm.protocol.errors import ErrorCode
 
@@ -180,6 +180,24 @@ class NodeTransactions(TopicCoordinator["TransactionCoordinator"]):
             retry_ms=integer("add.partitions.to.txn.retry.backoff.ms"),
             retries_for_ms=min(integer("add.partitions.to.txn.retry.backoff.max.ms"), integer("request.timeout.ms")),
         )
+
+    def on_verify(self, event: VerifyEvent) -> None:
+        """A produce request waits for the coordinator of its transaction."""
+        from klamm.protocol.messages.transactions import AddRequest
+
+        partitions = event.partitions
+        request = AddRequest(
+            event.transactional_id,
+            event.producer_id,
+            event.producer_epoch,
+            frozenset(partitions),
+            2 if event.is_adding else 0,
+        )
+
+        def answer(codes: Mapping[Place, ErrorCode]) -> None:
+            self._engine.on_verified(event.handle, [codes[place] for place in partitions])
+
+        self._verification.ask(request, answer)
 
     def _coordinator_of(self, transactional_id: str) -> int | None:
         leader = self._leader_of((self.topic, self.partition_for(transactional_id)))

@@ -780,7 +780,10 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .default("900000")
         .at_least(1)
         .doc("The longest transaction time-out that a producer may ask for."),
-    node("transaction.partition.verification.enable", Boolean).default("true").cluster_wide(),
+    node("transaction.partition.verification.enable", Boolean)
+        .default("true")
+        .cluster_wide()
+        .doc("Whether a partition asks the transaction coordinator before it appends the first records of a transaction (KIP-890)."),
     node("transaction.remove.expired.transaction.cleanup.interval.ms", Int)
         .default("3600000")
         .at_least(1)

@@ -440,8 +440,6 @@ const NODE: &[(&str, &str)] = &[
      "The format of the trust store: PEM, JKS or PKCS12."),
     ("telemetry.max.bytes",
      "The most bytes of client metrics that one push may bring (KIP-714)."),
-    ("transaction.partition.verification.enable",
-     "Whether a partition asks the transaction coordinator before it appends the first records of a transaction (KIP-890)."),
     ("unstable.api.versions.enable",
      "Whether versions of APIs that are still under development are offered."),
     ("unstable.feature.versions.enable",

@@ -15,10 +15,14 @@ pub enum AppendError {
     Malformed { position: usize, len: usize },
     #[error("producer {producer_id} sent sequence {found} after {last}")]
     OutOfOrderSequence { producer_id: i64, found: i32, last: i32 },
+    #[error("producer {producer_id} sent sequence {found} before {lowest}, which is not appended yet")]
+    OvertakingSequence { producer_id: i64, found: i32, lowest: i32 },
     #[error("producer {producer_id} has epoch {found}, the current epoch is {current}")]
     InvalidProducerEpoch { producer_id: i64, found: i16, current: i16 },
     #[error("producer {producer_id} wrote outside of its open transaction")]
     InvalidTransactionState { producer_id: i64 },
+    #[error("the transaction of producer {producer_id} was not verified, or ended meanwhile")]
+    NotVerified { producer_id: i64 },
     #[error("marker for producer {producer_id} of coordinator epoch {found}, the current epoch is {current}")]
     CoordinatorFenced { producer_id: i64, found: i32, current: i32 },
 }
@@ -31,9 +35,13 @@ impl AppendError {
             AppendError::LargerThanSegment { .. } => ErrorCode::RECORD_LIST_TOO_LARGE,
             AppendError::UnexpectedOffset { .. } => ErrorCode::UNKNOWN_SERVER_ERROR,
             AppendError::Malformed { .. } => ErrorCode::CORRUPT_MESSAGE,
-            AppendError::OutOfOrderSequence { .. } => ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER,
+            AppendError::OutOfOrderSequence { .. } | AppendError::OvertakingSequence { .. } => {
+                ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER
+            }
             AppendError::InvalidProducerEpoch { .. } => ErrorCode::INVALID_PRODUCER_EPOCH,
-            AppendError::InvalidTransactionState { .. } => ErrorCode::INVALID_TXN_STATE,
+            AppendError::InvalidTransactionState { .. } | AppendError::NotVerified { .. } => {
+                ErrorCode::INVALID_TXN_STATE
+            }
             AppendError::CoordinatorFenced { .. } => ErrorCode::TRANSACTION_COORDINATOR_FENCED,
         }
     }

@@ -91,7 +91,7 @@ pub use manager::{Event, LogManager, ManagerConfig, OnEvent};
 pub use moves::{Promoted, PromotionError};
 pub use owner::{FlushState, LogOwner, with_log};
 pub use partition_log::{Log, LogContext, Moving};
-pub use producers::Origin;
+pub use producers::{Claim, Guard, Origin};
 pub use read::Slice;
 pub use recovery::{OpenAt, Recovery};
 pub use repair::DamagedRange;

@@ -19,10 +19,11 @@ use super::clean_stop::{ClosedLog, ClosedSegment};
 use super::config::LogConfig;
 use super::counters::LogCounters;
 use super::epochs::{EpochCache, EpochFile};
+use super::error::AppendError;
 use super::files::{FileCache, PartitionDir};
 use super::flush::{Extent, FlushEnd, FlushJob};
 use super::names::Stage;
-use super::producers::{Entry, Producers, snapshot_path};
+use super::producers::{Claim, Entry, Guard, Producers, snapshot_path};
 use super::segment::Segment;
 use super::trash::Trash;
 
@@ -366,6 +367,16 @@ impl Log {
     /// The known producers, by id.
     pub fn producers(&self) -> impl Iterator<Item = (i64, &Entry)> {
         self.producers.entries().iter().map(|(&id, entry)| (id, entry))
+    }
+
+    /// See [`Producers::begin_verification`].
+    pub fn begin_verification(
+        &mut self,
+        claim: Claim,
+        bumps_epoch: bool,
+        now_ms: i64,
+    ) -> Result<Option<Guard>, AppendError> {
+        self.producers.begin_verification(claim, bumps_epoch, now_ms)
     }
 
     /// Removes producers that were inactive for `producer.id.expiration.ms`.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use klamm_base::{ErrorCode, Uuid};
-use klamm_log::Origin;
+use klamm_log::{Claim, Guard};
 use klamm_metadata::MetadataImage;
 use klamm_replica::{
     Appended, Awaits, FetchWaiter, Fetched, FoundOffset, OffsetQuery, PartitionFetch, Refused, Replicas, SessionEntry,
@@ -23,8 +23,12 @@ pub trait Backend: Send + Sync + 'static {
 
 /// A partition on this node.
 pub trait Partition: Send + Sync {
-    /// Validates one batch, modifies it in place and appends it.
-    fn append(&self, batch: &mut [u8], acks: i16, now_ms: i64) -> Result<Appended, Refused>;
+    /// Validates one batch, modifies it in place and appends it. `guard` is that of its verification.
+    fn append(&self, batch: &mut [u8], acks: i16, guard: Option<Guard>, now_ms: i64) -> Result<Appended, Refused>;
+
+    /// The guard of a transactional batch for which the transaction coordinator must be asked; `None` if its transaction
+    /// is open here.
+    fn begin_verification(&self, claim: Claim, is_adding: bool, now_ms: i64) -> Result<Option<Guard>, ErrorCode>;
 
     /// Calls `done` once: with `NONE` when everything below `end_offset` is committed, or with an error if that is no
     /// longer possible.
@@ -59,8 +63,12 @@ impl Backend for Replicas {
 }
 
 impl Partition for klamm_replica::Partition {
-    fn append(&self, batch: &mut [u8], acks: i16, now_ms: i64) -> Result<Appended, Refused> {
-        klamm_replica::Partition::append(self, batch, acks, Origin::Client, now_ms)
+    fn append(&self, batch: &mut [u8], acks: i16, guard: Option<Guard>, now_ms: i64) -> Result<Appended, Refused> {
+        self.append_produced(batch, acks, guard, now_ms)
+    }
+
+    fn begin_verification(&self, claim: Claim, is_adding: bool, now_ms: i64) -> Result<Option<Guard>, ErrorCode> {
+        klamm_replica::Partition::begin_verification(self, claim, is_adding, now_ms)
     }
 
     fn when_acked(&self, end_offset: i64, done: Box<dyn FnOnce(ErrorCode) + Send>) {

@@ -18,6 +18,7 @@ use super::answer::Frame;
 use super::core::Core;
 use super::dispatch::Route;
 use super::events::LogLevel;
+use super::handlers::verification::Verification;
 use super::input::Input;
 use super::limits::Place;
 use super::link::Link;
@@ -42,6 +43,8 @@ pub struct Connection<T> {
     pending: PendingQueue,
     output: Output,
     sending: Sending,
+    /// The next request, a produce, waits for the transaction coordinator.
+    verifying: Option<Box<Verification>>,
     /// Until then no further request is taken, because the client exceeded its quota.
     muted_until: Option<Instant>,
     /// Why no further request is taken; the connection closes after the responses to all earlier requests.
@@ -77,6 +80,7 @@ impl<T: Transport> Connection<T> {
             pending: PendingQueue::default(),
             output: Output::default(),
             sending: Sending::default(),
+            verifying: None,
             muted_until: None,
             ending: None,
             gives_up_at: None,
@@ -256,7 +260,8 @@ impl<T: Transport> Connection<T> {
     /// Checks the timer; returns whether something is due.
     fn poll_time(&mut self, cx: &mut Context<'_>) -> bool {
         let idle_at = self.active_at + idle_max(&self.core);
-        let next = [self.pending.deadline(), self.gives_up_at, self.muted_until]
+        let verified_by = self.verifying.as_ref().map(|verifying| verifying.deadline);
+        let next = [self.pending.deadline(), verified_by, self.gives_up_at, self.muted_until]
             .into_iter()
             .flatten()
             .fold(idle_at, Instant::min);
@@ -270,7 +275,7 @@ impl<T: Transport> Connection<T> {
         let now = Instant::now();
         let is_idle = now >= idle_at;
         // A reader that takes nothing for so long counts as gone, and so does a sender whose bytes are not read.
-        let ends_idle = is_idle && (self.pending.is_empty() || !self.may_receive());
+        let ends_idle = is_idle && self.verifying.is_none() && (self.pending.is_empty() || !self.may_receive());
         if ends_idle || self.gives_up_at.is_some_and(|at| now >= at) {
             self.link.ask_to_close();
             return true;
@@ -295,6 +300,9 @@ impl<T> Drop for Connection<T> {
             if let Pending::Outside { handle, .. } = pending {
                 self.core.forget_handle(handle);
             }
+        }
+        if let Some(verifying) = &self.verifying {
+            self.core.forget_handle(verifying.handle);
         }
         self.input.clear(&self.core.buffers);
         self.core.remove_link(self.link.id);

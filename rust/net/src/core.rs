@@ -183,6 +183,11 @@ impl Core {
         self.handles.lock().insert(handle, link.clone());
     }
 
+    /// Whether a connection still waits for the response to `handle`.
+    pub fn expects_reply(&self, handle: u64) -> bool {
+        self.handles.lock().contains_key(&handle)
+    }
+
     pub fn forget_handle(&self, handle: u64) {
         self.handles.lock().remove(&handle);
     }

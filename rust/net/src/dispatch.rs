@@ -11,6 +11,7 @@ use klamm_wire::header::{RequestHeader, ResponseHeader};
 use super::answer::Answer;
 use super::core::Core;
 use super::events::Request;
+use super::handlers::verification::Verified;
 use super::handlers::{self, Call, Outcome};
 use super::link::Link;
 use super::listener::Listener;
@@ -111,6 +112,7 @@ impl Routed {
         connection: &Arc<Link>,
         arrived: Instant,
         waker: &Waker,
+        verified: Option<Verified>,
         frame: &mut [u8],
         answer: &mut Answer,
     ) -> Outcome {
@@ -118,7 +120,7 @@ impl Routed {
         answer.begin(self.header);
         let call = Call { core, context, answer };
         match self.api.key {
-            api::PRODUCE => handlers::produce::handle(call, body),
+            api::PRODUCE => handlers::produce::handle(call, verified, body),
             api::FETCH => handlers::fetch::handle(call, self.header, waker, body),
             api::LIST_OFFSETS => handlers::list_offsets::handle(call, body),
             api::METADATA => handlers::metadata::handle(call, body),

@@ -37,6 +37,10 @@ pub enum Event {
         token: u64,
         code: ErrorCode,
     },
+    /// Transactional batches wait for their transaction coordinator. Answered once, by [`Server::on_verified`].
+    ///
+    /// [`Server::on_verified`]: super::Server::on_verified
+    Verify(Box<Verify>),
     /// A log directory went offline.
     DirFailed {
         id: Uuid,
@@ -50,6 +54,22 @@ pub enum Event {
         level: LogLevel,
         message: String,
     },
+}
+
+/// What the transaction coordinator is asked for a produce request.
+#[derive(Debug)]
+pub struct Verify {
+    /// Identifies the request in the answer, once.
+    pub handle: u64,
+    pub transactional_id: String,
+    pub producer_id: i64,
+    pub producer_epoch: i16,
+    /// Whether to add the partitions to the transaction; otherwise they must be part of it.
+    pub is_adding: bool,
+    /// That of the Produce request.
+    pub version: i16,
+    /// Topic and index, each once.
+    pub partitions: Vec<(String, i32)>,
 }
 
 /// A request that is answered outside of the network.
@@ -196,6 +216,11 @@ impl EventQueue {
     /// Reports the result of an append by this node.
     pub fn push_acked(&self, token: u64, code: ErrorCode) {
         self.push_news(Event::Acked { token, code });
+    }
+
+    /// Asks the transaction coordinator for a produce request.
+    pub fn push_verify(&self, verify: Box<Verify>) {
+        self.push_news(Event::Verify(verify));
     }
 
     /// Reports that a log directory went offline.

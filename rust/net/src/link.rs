@@ -8,6 +8,7 @@ use std::task::Waker;
 use std::time::Instant;
 
 use bytes::Bytes;
+use klamm_base::ErrorCode;
 use klamm_log::FileSlice;
 use klamm_wire::api::ListenerKind;
 use parking_lot::Mutex;
@@ -24,6 +25,8 @@ pub enum Reply {
     BodyWithSlices(Bytes, Vec<(usize, FileSlice)>),
     /// No response: the connection is closed.
     Close,
+    /// The transaction coordinator's error codes for the partitions of a verification.
+    Verified(Box<[ErrorCode]>),
 }
 
 /// The shared part of one connection.

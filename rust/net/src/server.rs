@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use klamm_base::ErrorCode;
 use klamm_metadata::MetadataImage;
 use klamm_quorum::Answering;
 use klamm_wire::api::ListenerKind;
@@ -160,7 +161,9 @@ impl Server {
 
     /// Takes at most `max` events.
     pub fn drain(&self, max: usize) -> Vec<Event> {
-        let events = self.core.events.drain(max);
+        let mut events = self.core.events.drain(max);
+        // The connection of the request may be closed.
+        events.retain(|event| !matches!(event, Event::Verify(verify) if !self.core.expects_reply(verify.handle)));
         if self.core.pipeline.metrics.is_on() {
             let requests = events.iter().filter_map(|event| match event {
                 Event::Request(request) => Some((self.core.link(request.connection_id)?, request.handle)),
@@ -180,6 +183,11 @@ impl Server {
     /// already.
     pub fn answer(&self, handle: u64, reply: Reply) -> bool {
         self.core.reply(handle, reply).map(|link| link.wake()).is_some()
+    }
+
+    /// The transaction coordinator's error codes for the partitions of [`Event::Verify`], in order, or one for all.
+    pub fn on_verified(&self, handle: u64, codes: Box<[ErrorCode]>) {
+        self.answer(handle, Reply::Verified(codes));
     }
 
     /// Answers many requests. All responses are stored before the first connection is woken: a woken task needs a

@@ -14,6 +14,9 @@ pub struct PartitionConfig {
     pub min_insync_replicas: usize,
     /// `compression.type` with its level; `None` keeps the producer's codec.
     pub compression: Option<Compression>,
+    /// Whether a transactional batch is appended only after its verification
+    /// (`transaction.partition.verification.enable`).
+    pub verifies_transactions: bool,
     /// Replicas whose leaders are throttled (`leader.replication.throttled.replicas`).
     pub leader_throttled: ThrottledReplicas,
     /// Replicas that are throttled as followers (`follower.replication.throttled.replicas`).
@@ -26,6 +29,7 @@ impl Default for PartitionConfig {
             log: Arc::new(LogConfig::default()),
             min_insync_replicas: 1,
             compression: None,
+            verifies_transactions: true,
             leader_throttled: ThrottledReplicas::None,
             follower_throttled: ThrottledReplicas::None,
         }
@@ -41,6 +45,7 @@ impl PartitionConfig {
             log: Arc::new(topic.log()),
             min_insync_replicas: topic.number("min.insync.replicas") as usize,
             compression: topic.compression(),
+            verifies_transactions: settings.is_true("transaction.partition.verification.enable"),
             leader_throttled: ThrottledReplicas::of(&topic.text("leader.replication.throttled.replicas")),
             follower_throttled: ThrottledReplicas::of(&topic.text("follower.replication.throttled.replicas")),
         }
@@ -49,9 +54,9 @@ impl PartitionConfig {
     /// The rules that an append at `now_ms` is validated against.
     pub fn produce_rules(&self, origin: klamm_log::Origin, now_ms: i64) -> ProduceRules {
         ProduceRules {
-            origin: match origin {
-                klamm_log::Origin::Client => klamm_records::Origin::Client,
-                _ => klamm_records::Origin::Coordinator,
+            origin: match origin.is_client() {
+                true => klamm_records::Origin::Client,
+                false => klamm_records::Origin::Coordinator,
             },
             timestamp_type: match self.log.timestamp_type {
                 klamm_log::TimestampType::CreateTime => TimestampType::CreateTime,

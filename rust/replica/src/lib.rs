@@ -34,6 +34,8 @@ mod results;
 mod session_news;
 mod sizes;
 mod throttles;
+#[cfg(test)]
+mod transactions_tests;
 
 pub use assignments::Unassigned;
 pub use changes::{Changed, ChangedPartitions, Changes};

@@ -12,7 +12,9 @@ use arc_swap::ArcSwap;
 use klamm_base::LogError;
 use klamm_base::{ErrorCode, Uuid};
 use klamm_config::Settings;
-use klamm_log::{AppendError, DamagedRange, FlushEnd, FlushJob, FlushState, Log, LogManager, LogOwner, Origin};
+use klamm_log::{
+    AppendError, Claim, DamagedRange, FlushEnd, FlushJob, FlushState, Guard, Log, LogManager, LogOwner, Origin,
+};
 use klamm_records::{ProduceRules, RecordsError, convert, validate_produced};
 use parking_lot::Mutex;
 
@@ -416,6 +418,33 @@ impl Partition {
             self.mark_dirty();
         }
         Ok(appended)
+    }
+
+    /// Appends the batch of a produce request. `guard` is that of its verification, if it was asked for.
+    pub fn append_produced(
+        &self,
+        batch: &mut [u8],
+        required_acks: i16,
+        guard: Option<Guard>,
+        now_ms: i64,
+    ) -> Result<Appended, Refused> {
+        let origin = match self.config.load().verifies_transactions {
+            true => Origin::VerifiedClient(guard),
+            false => Origin::Client,
+        };
+        self.append(batch, required_acks, origin, now_ms)
+    }
+
+    /// A produce request has a transactional batch: returns the guard with which it may be appended once the transaction
+    /// coordinator has verified the partition, or added it if `is_adding`; `None` if there is nothing to ask. A
+    /// producer that adds partitions so has its own epoch for each transaction.
+    pub fn begin_verification(&self, claim: Claim, is_adding: bool, now_ms: i64) -> Result<Option<Guard>, ErrorCode> {
+        if !is_adding && !self.config.load().verifies_transactions {
+            return Ok(None);
+        }
+        let mut state = self.state.lock();
+        let (log, _) = state.leading()?;
+        log.begin_verification(claim, is_adding, now_ms).map_err(|error| error.code())
     }
 
     /// The same without notifying the flusher; the result says whether to call

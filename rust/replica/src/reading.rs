@@ -292,7 +292,7 @@ fn find(log: &mut Log, high_watermark: i64, leader_epoch: i32, query: &OffsetQue
             return Ok(FoundOffset { timestamp: -1, offset, leader_epoch });
         }
         LATEST_TIERED | EARLIEST_PENDING_UPLOAD => None,
-        MAX_TIMESTAMP => log.offset_of_max_timestamp()?,
+        MAX_TIMESTAMP => log.offset_of_max_timestamp()?.filter(|found| found.offset < end),
         timestamp => log.offset_for_timestamp(timestamp)?.filter(|found| found.offset < end),
     };
     Ok(found.map_or(NONE, |found| FoundOffset {

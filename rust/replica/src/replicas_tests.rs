@@ -17,7 +17,7 @@ use tempfile::tempdir;
 
 use super::{Durability, Partition, Replicas, ReplicasOptions};
 
-const NODE: i32 = 1;
+pub(super) const NODE: i32 = 1;
 const OTHER_NODE: i32 = 2;
 const NO_LEADER: i32 = -1;
 const TOPIC: Uuid = Uuid([7; 16]);
@@ -29,7 +29,7 @@ fn changed(image: &MetadataImage, records: &[Record<'_>]) -> Arc<MetadataImage> 
 }
 
 /// A node with one topic of one partition, which it leads.
-fn leading(dir: &Path) -> Replicas {
+pub(super) fn leading(dir: &Path) -> Replicas {
     leading_with_events(dir, Arc::new(drop))
 }
 
@@ -59,7 +59,7 @@ fn leading_with_events(dir: &Path, on_event: OnEvent) -> Replicas {
     replicas
 }
 
-fn elect(replicas: &Replicas, leader: i32) {
+pub(super) fn elect(replicas: &Replicas, leader: i32) {
     let isr = [leader];
     let isr = (leader != NO_LEADER).then_some((&isr[..]).into());
     let change = PartitionChangeRecord { topic_id: TOPIC, partition_id: 0, leader, isr, ..Default::default() };

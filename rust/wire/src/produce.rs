@@ -3,6 +3,7 @@
 //! Nothing is copied out of a request: batches are validated and modified in place. Therefore the request is not
 //! borrowed during iteration: [`ProduceWalk`] stores a position and receives the body again for every step.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use klamm_base::ErrorCode;
@@ -67,6 +68,12 @@ impl ProduceRequest {
         }
         reader.skip_tags()?;
         Ok(Self { is_with_transactional_id, acks, timeout_ms, topic_count, partition_count, version, topics_at })
+    }
+
+    /// The transactional id in the request's body.
+    pub fn transactional_id<'a>(&self, body: &'a [u8]) -> Option<Cow<'a, str>> {
+        let mut reader = VersionedReader::new(body, is_flexible(self.version));
+        reader.nullable_string().expect("checked when the request was read")
     }
 
     /// Iterates over topics and partitions.

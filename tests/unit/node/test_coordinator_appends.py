@@ -2,71 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.lone_engine import TOPIC, lone_engine
 from tests.support.waiting import wait_until
 
-from klamm._engine.metadata import Image
-from klamm._engine.node import AckedEvent, Boot, Engine
-from klamm.protocol.errors import ErrorCode, KafkaError
-from klamm.protocol.generated.metadata_records import PartitionRecord, RegisterBrokerRecord, TopicRecord, encode
+from klamm._engine.node import AckedEvent, Engine
+from klamm.protocol.errors import ErrorCode
 
-TOPIC = b"t" * 16
-DIRECTORY = b"d" * 16
 PRODUCER = 7
-
-
-def image(isr: Sequence[int] = (1,)) -> Image:
-    broker = RegisterBrokerRecord(
-        broker_id=1,
-        incarnation_id=b"i" * 16,
-        broker_epoch=1,
-        end_points=[],
-        features=[],
-        rack=None,
-        fenced=False,
-        log_dirs=[DIRECTORY],
-    )
-    partition = PartitionRecord(
-        partition_id=0,
-        topic_id=TOPIC,
-        replicas=[1, 2],
-        isr=isr,
-        removing_replicas=[],
-        adding_replicas=[],
-        leader=1,
-        leader_epoch=0,
-        partition_epoch=0,
-        directories=[DIRECTORY, b"e" * 16],
-    )
-    records = [encode(broker, 3), encode(TopicRecord(name="t", topic_id=TOPIC), 0), encode(partition, 1)]
-    return Image().apply(records)
 
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    yield from started(tmp_path, {})
-
-
-def started(folder: Path, settings: dict[str, str]) -> Iterator[Engine]:
-    (folder / "logs").mkdir()
-    engine, _, _, _, _ = Boot(
-        node_id=1,
-        cluster_id="c",
-        log_dirs=[(folder / "logs", DIRECTORY)],
-        settings=settings,
-        metadata_dir=folder / "metadata",
-        segment_bytes=8 << 20,
-        segment_ms=604_800_000,
-        listeners=[],
-        features=[],
-        static_voters=[1],
-    ).finish(lambda code, message: KafkaError(ErrorCode(code), message))
-    engine.publish(image())
-    yield engine
-    engine.shutdown(1)
+    with lone_engine(tmp_path) as engine:
+        yield engine
 
 
 class Acks:
@@ -149,7 +101,7 @@ def test_what_is_not_here_is_answered_at_once(engine: Engine) -> None:
 
 
 def test_a_marker_of_a_group_shard_is_written_below_min_isr(tmp_path: Path) -> None:
-    for engine in started(tmp_path, {"min.insync.replicas": "2"}):
+    with lone_engine(tmp_path, {"min.insync.replicas": "2"}) as engine:
         acks = Acks(engine)
         engine.append_markers([marker(1, epoch=3)], 1000)
         assert acks.of(1) is ErrorCode.NOT_ENOUGH_REPLICAS

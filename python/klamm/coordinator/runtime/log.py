@@ -18,10 +18,7 @@ class RecordError(Exception):
 
 
 class LoadedRecord(NamedTuple):
-    """A record of the log. The key of a control record is its type, an int16.
-
-    `producer_id` is -1 outside transactions.
-    """
+    """A record of the log. The key of a control record is its type, int16; outside transactions `producer_id` is -1."""
 
     offset: int
     key: bytes

@@ -145,7 +145,7 @@ fn a_tombstone_stays_for_delete_retention_after_it_was_first_cleaned() {
 }
 
 #[test]
-fn aborted_records_go_and_their_marker_follows() {
+fn case_59_aborted_records_go_and_their_marker_follows() {
     let dir = tempdir().expect("temporary directory");
     let mut log = create(&dir.path().join("t-0"), settings());
     let txn = |producer_id| BatchFields {
@@ -184,6 +184,57 @@ fn aborted_records_go_and_their_marker_follows() {
     clean(&mut log, 0, 1300);
     assert_eq!(offsets(&mut log), [2, 3, 4]);
     assert_eq!(log.aborted_between(0, end).expect("read").len(), 0);
+}
+
+#[test]
+fn case_60_nothing_of_an_open_transaction_is_cleaned() {
+    let dir = tempdir().expect("temporary directory");
+    let mut log = create(&dir.path().join("t-0"), settings());
+    let txn = BatchFields {
+        producer_id: 7,
+        producer_epoch: 0,
+        base_sequence: 0,
+        transactional: true,
+        ..BatchFields::default()
+    };
+    put(&mut log, "a", Some("1"));
+    append(&mut log, Codec::None, 0, txn, &[(b"a", Some(b"2"))]);
+    put(&mut log, "a", Some("3"));
+    let end = log.log_end_offset();
+    log.roll(end, 0).expect("roll");
+    let plan = log.clean_plan(None, end, 0).expect("plan");
+    assert_eq!(plan.first_uncleanable_offset, 0, "whole segments are cleaned, and this one has an open transaction");
+    let mut marker = end_transaction_marker(7, 0, 0, true, 0).expect("small");
+    log.append_as_leader(&mut marker, 0, 0, Origin::Coordinator).expect("append");
+    let end = log.log_end_offset();
+    log.roll(end, 0).expect("roll");
+    let plan = log.clean_plan(None, end - 1, 0).expect("plan");
+    assert_eq!(plan.first_uncleanable_offset, 0, "the marker is not committed");
+    clean(&mut log, 0, 0);
+    assert_eq!(rows(&mut log).iter().map(|row| row.0).collect::<Vec<_>>(), [2]);
+}
+
+#[test]
+fn case_60_keys_like_those_of_markers_keep_their_records() {
+    let dir = tempdir().expect("temporary directory");
+    let mut log = create(&dir.path().join("t-0"), settings());
+    let txn = BatchFields {
+        producer_id: 7,
+        producer_epoch: 0,
+        base_sequence: 0,
+        transactional: true,
+        ..BatchFields::default()
+    };
+    // A marker's key: version 0, and the type of an abort or a commit.
+    append(&mut log, Codec::None, 0, BatchFields::default(), &[(b"\0\0\0\0", Some(b"1")), (b"\0\0\0\x01", Some(b"1"))]);
+    append(&mut log, Codec::None, 0, txn, &[(b"a", Some(b"1"))]);
+    let mut marker = end_transaction_marker(7, 0, 0, true, 0).expect("small");
+    log.append_as_leader(&mut marker, 0, 0, Origin::Coordinator).expect("append");
+    put(&mut log, "z", Some("1"));
+    let end = log.log_end_offset();
+    log.roll(end, 0).expect("roll");
+    clean(&mut log, 0, 0);
+    assert_eq!(rows(&mut log).iter().map(|row| row.0).collect::<Vec<_>>(), [0, 1, 2, 4]);
 }
 
 #[test]

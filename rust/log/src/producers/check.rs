@@ -5,13 +5,16 @@
 use klamm_records::header::{HEADER_LEN, Header};
 
 use super::entry::{Batch, Entry, NO_EPOCH, NO_SEQUENCE};
+use super::verification::{Guard, Verification};
 use crate::error::AppendError;
 
 /// The source of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// A produce request.
+    /// A produce request whose transactional batch begins a transaction without verification.
     Client,
+    /// A produce request whose transactional batch begins a transaction only with the guard of its verification.
+    VerifiedClient(Option<Guard>),
     /// A coordinator's records.
     Coordinator,
     /// Transaction markers of a coordinator.
@@ -23,6 +26,13 @@ pub enum Origin {
     Replication,
     /// The metadata log.
     RaftLeader,
+}
+
+impl Origin {
+    /// Whether it is a produce request.
+    pub fn is_client(self) -> bool {
+        matches!(self, Self::Client | Self::VerifiedClient(_))
+    }
 }
 
 /// A transaction that a marker completed.
@@ -44,6 +54,15 @@ pub(super) struct Change {
     pub(super) updated: Entry,
     /// First offset of the transaction that began and is still open, -1 if none did.
     pub(super) started: i64,
+    /// Whether a transactional batch was added; of a marker its epoch.
+    pub(super) transactional: Option<Option<i16>>,
+    verification: Option<Verification>,
+}
+
+/// What is known of a producer before an append.
+pub(super) struct Known {
+    pub(super) entry: Entry,
+    pub(super) verification: Option<Verification>,
 }
 
 /// The changes of an append. For one producer without a marker, nothing is allocated.
@@ -59,11 +78,12 @@ impl Update {
         self.first.iter().chain(&self.more)
     }
 
-    /// The change of `producer_id`; a new one starts from the state that `current` returns.
-    fn change_of(&mut self, producer_id: i64, current: impl FnOnce() -> Entry) -> &mut Change {
+    /// The change of `producer_id`; a new one starts from the state that `known` returns.
+    fn change_of(&mut self, producer_id: i64, known: impl FnOnce() -> Known) -> &mut Change {
         let begin = || {
-            let current = current();
-            Change { producer_id, current, updated: current.without_batches(), started: -1 }
+            let Known { entry: current, verification } = known();
+            let updated = current.without_batches();
+            Change { producer_id, current, updated, started: -1, transactional: None, verification }
         };
         if self.first.is_none() {
             return self.first.insert(begin());
@@ -81,20 +101,21 @@ impl Update {
         &mut self.more[at]
     }
 
-    /// Adds one batch of a producer, with its offsets assigned; `current` returns the producer's state.
-    pub fn add(
+    /// Adds one batch of a producer, with its offsets assigned; `known` returns the producer's state.
+    pub(super) fn add(
         &mut self,
         batch: &[u8],
         header: &Header<'_>,
         origin: Origin,
-        current: impl FnOnce() -> Entry,
+        known: impl FnOnce() -> Known,
     ) -> Result<(), AppendError> {
-        let change = self.change_of(header.producer_id(), current);
+        let change = self.change_of(header.producer_id(), known);
         if !header.is_control() {
             return change.add_data(header, origin);
         }
         // Compaction may leave an empty control batch of a marker.
         let Some(marker) = Marker::parse(batch) else { return Ok(()) };
+        change.transactional = Some(Some(header.producer_epoch()));
         if let Some(completed) = change.add_marker(header, &marker, origin)? {
             self.completed.push(completed);
         }
@@ -104,8 +125,13 @@ impl Update {
 
 impl Change {
     fn add_data(&mut self, header: &Header<'_>, origin: Origin) -> Result<(), AppendError> {
+        // Before the guard: a producer of an older epoch must learn that it is fenced.
         self.check_epoch(header.producer_epoch(), origin)?;
-        if origin == Origin::Client {
+        if header.is_transactional() {
+            self.check_guard(header, origin)?;
+            self.transactional = Some(None);
+        }
+        if origin.is_client() {
             self.check_sequence(header)?;
         }
         self.updated.set_epoch(header.producer_epoch());
@@ -131,6 +157,16 @@ impl Change {
         Ok(())
     }
 
+    /// A batch that begins a transaction must have been verified since the last marker.
+    fn check_guard(&self, header: &Header<'_>, origin: Origin) -> Result<(), AppendError> {
+        let Origin::VerifiedClient(guard) = origin else { return Ok(()) };
+        let is_open = self.updated.txn_first_offset >= 0 && self.updated.producer_epoch == header.producer_epoch();
+        if is_open || (guard.is_some() && guard == self.verification.map(|it| it.guard)) {
+            return Ok(());
+        }
+        Err(AppendError::NotVerified { producer_id: self.producer_id })
+    }
+
     /// A marker of the open transaction's own epoch is a late one of the transaction before it; without an open
     /// transaction it is written again for a coordinator that did not learn of the first one. The epochs of a producer
     /// that has used them all do not rise any more.
@@ -152,6 +188,16 @@ impl Change {
             }
             Err(AppendError::OutOfOrderSequence { producer_id: self.producer_id, found, last })
         };
+        if let Some(verification) = self.verification {
+            let is_first = self.current.batches().is_empty() && self.updated.batches().is_empty();
+            if verification.bumps_epoch && is_first && found != 0 {
+                return in_order(NO_SEQUENCE);
+            }
+            if found > verification.lowest_sequence {
+                let (producer_id, lowest) = (self.producer_id, verification.lowest_sequence);
+                return Err(AppendError::OvertakingSequence { producer_id, found, lowest });
+            }
+        }
         if epoch != self.updated.producer_epoch {
             // A new epoch starts at sequence 0; a producer that is not known (any more) may continue at any sequence.
             return if self.updated.producer_epoch == NO_EPOCH { Ok(()) } else { in_order(NO_SEQUENCE) };

@@ -7,6 +7,7 @@
 mod check;
 mod entry;
 pub mod snapshot;
+mod verification;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
@@ -15,10 +16,13 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
+use check::Known;
 pub use check::{CompletedTxn, Marker, Origin, Update};
 pub use entry::{Batch, Entry};
 use klamm_base::LogError;
 use klamm_records::header::Header;
+use verification::Verifications;
+pub use verification::{Claim, Guard};
 
 use super::error::AppendError;
 use super::files::{FileCache, PartitionDir};
@@ -28,6 +32,8 @@ use super::names::{FileName, Kind};
 /// All producers of one log.
 pub struct Producers {
     entries: HashMap<i64, Entry>,
+    /// Of batches that are not in the log yet: the only state that is not a fold of it.
+    verifications: Verifications,
     /// First offset of each open transaction -> its producer id.
     ongoing: BTreeMap<i64, i64>,
     /// First offset of each completed transaction -> its marker's offset, until the high watermark passes the marker.
@@ -45,6 +51,7 @@ impl Producers {
     pub fn new(snapshots: BTreeSet<i64>) -> Self {
         Self {
             entries: HashMap::new(),
+            verifications: Verifications::default(),
             ongoing: BTreeMap::new(),
             unreplicated: BTreeMap::new(),
             recalled: HashSet::new(),
@@ -100,6 +107,7 @@ impl Producers {
         for change in update.changes() {
             let entry = self.entries.entry(change.producer_id).or_insert(Entry::UNKNOWN);
             entry.merge(&change.updated);
+            self.verifications.on_append(change);
             if change.started >= 0 {
                 self.ongoing.insert(change.started, change.producer_id);
             }
@@ -127,7 +135,7 @@ impl Producers {
         if header.has_producer_id() {
             let mut update = Update::default();
             // Only invalid use of transactions makes a replicated batch fail; such a batch is ignored.
-            if update.add(batch, header, Origin::Replication, || self.get(header.producer_id())).is_ok() {
+            if update.add(batch, header, Origin::Replication, || self.known(header.producer_id())).is_ok() {
                 self.apply(&update);
                 aborted = update.completed.first().and_then(|txn| self.complete(txn));
             }
@@ -155,8 +163,30 @@ impl Producers {
             .is_some_and(|entry| entry.txn_first_offset >= 0 && entry.producer_epoch == producer_epoch)
     }
 
+    /// A transactional batch arrived that may begin a transaction: its guard, with which it may be appended after its
+    /// transaction coordinator was asked. `None`: the transaction is open already.
+    pub fn begin_verification(
+        &mut self,
+        claim: Claim,
+        bumps_epoch: bool,
+        now_ms: i64,
+    ) -> Result<Option<Guard>, AppendError> {
+        let Claim { producer_id, producer_epoch: found, .. } = claim;
+        let current = self.get(producer_id).producer_epoch;
+        if found < current {
+            return Err(AppendError::InvalidProducerEpoch { producer_id, found, current });
+        }
+        let is_open = self.has_ongoing(producer_id, found);
+        Ok((!is_open).then(|| self.verifications.begin(claim, bumps_epoch, now_ms)))
+    }
+
+    fn known(&self, producer_id: i64) -> Known {
+        Known { entry: self.get(producer_id), verification: self.verifications.get(producer_id).copied() }
+    }
+
     /// Removes producers that were inactive for `expiration_ms`.
     pub fn expire(&mut self, now_ms: i64, expiration_ms: i64) {
+        self.verifications.expire(now_ms, expiration_ms);
         self.entries.retain(|_, entry| !entry.is_expired(now_ms, expiration_ms));
         self.recalled.retain(|producer_id| self.entries.contains_key(producer_id));
     }
@@ -172,6 +202,7 @@ impl Producers {
     pub fn replace(&mut self, other: &Self) {
         self.map_end_offset = other.map_end_offset;
         self.entries.clone_from(&other.entries);
+        self.verifications.clone_from(&other.verifications);
         self.ongoing.clone_from(&other.ongoing);
         self.unreplicated.clone_from(&other.unreplicated);
         self.recalled.clone_from(&other.recalled);
@@ -355,10 +386,10 @@ impl Producers {
         while let Some(header) = Header::at_start_of(&batches[at..]) {
             let size = header.size().expect("whole batches");
             if header.has_producer_id() {
-                if let Some(batch) = self.duplicate_of(&header).filter(|_| origin == Origin::Client) {
+                if let Some(batch) = self.duplicate_of(&header).filter(|_| origin.is_client()) {
                     return Ok(Some(batch));
                 }
-                update.add(&batches[at..at + size], &header, origin, || self.get(header.producer_id()))?;
+                update.add(&batches[at..at + size], &header, origin, || self.known(header.producer_id()))?;
             }
             at += size;
         }
@@ -371,3 +402,6 @@ mod tests;
 
 #[cfg(test)]
 mod transaction_tests;
+
+#[cfg(test)]
+mod history_tests;

@@ -122,7 +122,7 @@ impl Answering<'_> {
         let Some(reply) = self.link.take_reply(handle) else { return Ok(Due::Waits) };
         measured.into_iter().for_each(|measured| measured.answered_outside(self.link.take_begun(handle)));
         match reply {
-            Reply::Close => Ok(Due::Close),
+            Reply::Close | Reply::Verified(_) => Ok(Due::Close),
             Reply::Body(body) => {
                 let throttle_ms = throttle_ms(api, &body);
                 whole(header, &body).map(|frame| Due::Answered(Frame { throttle_ms, ..frame }))

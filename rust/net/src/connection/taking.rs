@@ -1,7 +1,9 @@
 //! How a connection takes a request: the pipeline steps before the response.
 
 use std::task::Waker;
+use std::time::Instant;
 
+use klamm_base::ErrorCode;
 use klamm_quorum::Taken;
 
 use super::answering::{ask_outside, whole};
@@ -10,6 +12,8 @@ use crate::answer::Answer;
 use crate::dispatch::{Route, Routed, route};
 use crate::handlers::Outcome;
 use crate::handlers::replica_fetch::{self, WaitingReplica};
+use crate::handlers::verification::Verified;
+use crate::link::Reply;
 use crate::pending::{Asked, Pending};
 use crate::pipeline::{Measured, authentication};
 use crate::transport::Transport;
@@ -24,9 +28,12 @@ pub(super) enum Step {
 impl<T: Transport> Connection<T> {
     /// Takes the next frame if it is complete and may be processed now.
     pub(super) fn take_frame(&mut self, waker: &Waker) -> Step {
-        if self.ending.is_some() || self.has_much_unsent() || self.is_muted() {
-            return Step::Blocked;
-        }
+        let verified = match self.take_verified() {
+            Some(verified) => Some(verified),
+            None if self.verifying.is_some() => return Step::Blocked,
+            None if self.ending.is_some() || self.has_much_unsent() || self.is_muted() => return Step::Blocked,
+            None => None,
+        };
         let frame = match self.input.frame(self.core.config.request_bytes_max) {
             Ok(Some(frame)) => frame,
             Ok(None) => return Step::Blocked,
@@ -47,7 +54,7 @@ impl<T: Transport> Connection<T> {
         let asked = Asked { api: routed.api, measured };
         let step = match routed.route {
             Route::Outside | Route::Commit => self.take_outside(&routed, asked, waker),
-            _ => self.take_own(&routed, asked, waker),
+            _ => self.take_own(&routed, verified, asked, waker),
         };
         if matches!(step, Step::Taken) {
             self.core.pipeline.metrics.add_request(routed.api, routed.version());
@@ -93,8 +100,22 @@ impl<T: Transport> Connection<T> {
         Step::Taken
     }
 
+    /// The result for the produce that waits for the transaction coordinator, if it must wait no longer.
+    fn take_verified(&mut self) -> Option<Verified> {
+        let verifying = self.verifying.as_ref()?;
+        let codes = match self.link.take_reply(verifying.handle) {
+            Some(Reply::Verified(codes)) => codes,
+            None if self.ending.is_none() && Instant::now() < verifying.deadline => return None,
+            _ => {
+                self.core.forget_handle(verifying.handle);
+                [ErrorCode::NETWORK_EXCEPTION].into()
+            }
+        };
+        self.verifying.take().map(|verifying| verifying.answered(&codes))
+    }
+
     /// Runs the engine's handler, which answers the request now or later.
-    fn take_own(&mut self, routed: &Routed, mut asked: Asked, waker: &Waker) -> Step {
+    fn take_own(&mut self, routed: &Routed, verified: Option<Verified>, mut asked: Asked, waker: &Waker) -> Step {
         let is_next = self.pending.is_empty();
         let unsent = self.output.len();
         let before = if is_next { self.output.take_bytes() } else { Vec::new() };
@@ -105,8 +126,15 @@ impl<T: Transport> Connection<T> {
         let Ok(Some(frame)) = self.input.frame(self.core.config.request_bytes_max) else {
             unreachable!("it was there just before")
         };
-        let outcome =
-            routed.handle(&self.core, &self.listener, &self.link, self.received_at, waker, frame, &mut answer);
+        let (core, arrived) = (&self.core, self.received_at);
+        let outcome = routed.handle(core, &self.listener, &self.link, arrived, waker, verified, frame, &mut answer);
+        if let Outcome::Verifies(verifying) = outcome {
+            if is_next {
+                self.output.restore(answer.split().0);
+            }
+            self.verifying = Some(verifying);
+            return Step::Blocked;
+        }
         if let Some(measured) = &mut asked.measured {
             measured.has_errors(answer.writer.take_errors());
             measured.handled();
@@ -147,6 +175,7 @@ impl<T: Transport> Connection<T> {
             Outcome::Acks(waiting) => self.pending.push(Pending::Acks(frame, waiting), asked),
             Outcome::Fetch(waiting) => self.pending.push(Pending::Fetch(waiting), asked),
             Outcome::Close(reason) => return Some(reason),
+            Outcome::Verifies(_) => unreachable!("it is not answered yet"),
         }
         None
     }

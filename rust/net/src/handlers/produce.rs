@@ -12,10 +12,12 @@ use klamm_wire::topic::TopicRef;
 
 use super::leaders::Leaders;
 use super::repeats::{ByTopic, Repeats};
+use super::verification::{self, ADDING_VERSION, NotVerified, Verification, Verified};
 use super::{Call, Outcome};
 use crate::acks::AckWait;
 use crate::answer::Frame;
 use crate::backend::Partition;
+use crate::events::Verify;
 use crate::pipeline::{Topics, id_with_partition};
 use crate::produced::{first_batch, only_batch_len};
 use crate::topic_name::is_internal;
@@ -102,6 +104,7 @@ struct Produce<'a> {
     acks: i16,
     now_ms: i64,
     refusals: Refusals,
+    verified: Verified,
     throttle_ms: i32,
 }
 
@@ -112,23 +115,40 @@ struct Refusals {
     of_all: Option<ErrorCode>,
     /// The error for partitions that would otherwise be appended to.
     of_appends: Option<ErrorCode>,
+    /// No error, but the transaction of each batch must be open or verified.
+    is_transactional: bool,
 }
 
-pub fn handle(call: Call<'_>, body: &mut [u8]) -> Outcome {
+/// Handles a request. `verified` is there when it is handled again after [`Outcome::Verifies`].
+pub fn handle(call: Call<'_>, verified: Option<Verified>, body: &mut [u8]) -> Outcome {
     let request = match ProduceRequest::parse(body, call.context.version) {
         Ok(request) => request,
         Err(error) => return call.malformed(error),
     };
     let image = call.core.backend.image();
+    let refusals = Refusals::of(&request, body);
+    let mut writer = std::mem::take(&mut call.answer.writer);
+    let (topics, acks, now_ms) = (call.topics(&image), request.acks, call.core.now_ms());
+    let mut produce =
+        Produce { call: &call, topics, acks, now_ms, refusals, verified: Verified::default(), throttle_ms: 0 };
+    let known = match verified {
+        Some(verified) => Ok(verified),
+        None if produce.refusals.is_transactional => produce.verify(&request, body),
+        None => Ok(Verified::default()),
+    };
+    match known {
+        Ok(verified) => produce.verified = verified,
+        Err(verification) => {
+            call.answer.writer = writer;
+            return Outcome::Verifies(verification);
+        }
+    }
     let client = call.core.pipeline.quotas.client(&call.context);
     let throttle_ms =
         client.map_or(0, |client| call.core.pipeline.quotas.produced(&client, call.context.request_bytes));
-    call.answer.throttle_ms = throttle_ms;
-    let mut writer = std::mem::take(&mut call.answer.writer);
-    let refusals = Refusals::of(&request, body);
-    let (topics, acks, now_ms) = (call.topics(&image), request.acks, call.core.now_ms());
-    let produce = Produce { call: &call, topics, acks, now_ms, refusals, throttle_ms };
+    produce.throttle_ms = throttle_ms;
     let (unacknowledged, first_error) = produce.append_all(&request, body, &mut writer);
+    call.answer.throttle_ms = throttle_ms;
     call.answer.writer = writer;
     match first_error {
         None if request.acks == 0 => Outcome::Silent,
@@ -142,15 +162,16 @@ pub fn handle(call: Call<'_>, body: &mut [u8]) -> Outcome {
 impl Refusals {
     /// Only the first batch of each partition is checked, up to the first transactional one.
     fn of(request: &ProduceRequest, body: &[u8]) -> Self {
-        let of_all = |code| Self { of_all: Some(code), of_appends: None };
-        let of_appends = |code| Self { of_all: None, of_appends: Some(code) };
+        let of_all = |code| Self { of_all: Some(code), ..Self::default() };
+        let of_appends = |code| Self { of_appends: Some(code), ..Self::default() };
         match is_transactional(request, body) {
             Err(code) => of_all(code),
-            // The transaction coordinator does not know any transactional id yet, so no transaction can be open.
-            Ok(true) if request.is_with_transactional_id => of_appends(ErrorCode::INVALID_PRODUCER_ID_MAPPING),
-            Ok(true) => of_all(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
-            Ok(false) if !(-1..=1).contains(&request.acks) => of_appends(ErrorCode::INVALID_REQUIRED_ACKS),
-            Ok(false) => Self::default(),
+            Ok(true) if !request.is_with_transactional_id => of_all(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+            Ok(true) if !verification::is_of_one_producer(request, body) => {
+                of_all(ErrorCode::INVALID_PRODUCER_ID_MAPPING)
+            }
+            Ok(_) if !(-1..=1).contains(&request.acks) => of_appends(ErrorCode::INVALID_REQUIRED_ACKS),
+            Ok(is_transactional) => Self { is_transactional, ..Self::default() },
         }
     }
 }
@@ -168,6 +189,60 @@ fn is_transactional(request: &ProduceRequest, body: &[u8]) -> Result<bool, Error
 }
 
 impl Produce<'_> {
+    /// Asks the transaction coordinator for the partitions in which the transaction is not open; without any, returns the
+    /// results.
+    fn verify(&self, request: &ProduceRequest, body: &[u8]) -> Result<Verified, Box<Verification>> {
+        let version = self.call.context.version;
+        let is_adding = version >= ADDING_VERSION;
+        let repeats = Repeats::of(request, body, version);
+        let mut verified = Verified::default();
+        let (mut asked, mut partitions, mut producer) = (Vec::new(), Vec::new(), None);
+        let (mut walk, mut topic, mut at) = (request.walk(), Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION), 0);
+        while let Some(item) = walk.next(body) {
+            match item {
+                ProduceItem::Topic { topic: named, .. } => topic = self.find(&named),
+                ProduceItem::Partition { index, records } => {
+                    at += 1;
+                    if repeats.as_ref().is_some_and(|repeats| repeats.leaves_out(at - 1)) {
+                        continue;
+                    }
+                    let records = records.map_or(&[][..], |range| &body[range]);
+                    // What is refused here is refused again by the append.
+                    let (Ok(topic), Ok((partition, _))) = (topic, self.check(topic, index, records)) else { continue };
+                    let claim =
+                        first_batch(records).ok().flatten().and_then(|(header, _)| verification::claim_of(&header));
+                    let Some(claim) = claim else { continue };
+                    match partition.begin_verification(claim, is_adding, self.now_ms) {
+                        Ok(None) => {}
+                        Ok(Some(guard)) => {
+                            producer = Some((claim.producer_id, claim.producer_epoch));
+                            asked.push((at - 1, guard));
+                            partitions.push((topic.name().to_string(), index));
+                        }
+                        Err(code) => verified.refuse(at - 1, code),
+                    }
+                }
+                ProduceItem::TopicEnd => {}
+            }
+        }
+        let Some((producer_id, producer_epoch)) = producer else { return Ok(verified) };
+        let transactional_id = request.transactional_id(body).unwrap_or_default().into_owned();
+        let core = self.call.core;
+        let handle = core.new_id();
+        // Registered before it can be answered.
+        core.expect_reply(handle, self.call.context.connection);
+        core.events.push_verify(Box::new(Verify {
+            handle,
+            transactional_id,
+            producer_id,
+            producer_epoch,
+            is_adding,
+            version,
+            partitions,
+        }));
+        Err(Verification::new(handle, self.call.context.deadline(), version, asked, verified))
+    }
+
     /// Appends everything and writes the response. Returns the unacknowledged partitions, and the first error.
     fn append_all(
         &self,
@@ -193,7 +268,7 @@ impl Produce<'_> {
     ) -> (Vec<Unacknowledged>, Option<ErrorCode>) {
         let mut out = ProduceResponseWriter::begin(writer, self.call.context.version, request.topic_count);
         let mut topic = Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
-        let mut walk = request.walk();
+        let (mut walk, mut at) = (request.walk(), 0);
         while let Some(item) = walk.next(body) {
             match item {
                 ProduceItem::Topic { topic: named, partition_count } => {
@@ -202,7 +277,8 @@ impl Produce<'_> {
                 }
                 ProduceItem::Partition { index, records } => {
                     let records = records.map_or(&mut [][..], |range| &mut body[range]);
-                    progress.write(&mut out, topic, self.append(topic, index, records));
+                    progress.write(&mut out, topic, self.append(topic, index, at, records));
+                    at += 1;
                 }
                 ProduceItem::TopicEnd => out.end_topic(),
             }
@@ -228,7 +304,7 @@ impl Produce<'_> {
                     at += 1;
                     if let Some(named) = named.as_ref().filter(|_| !repeats.leaves_out(at - 1)) {
                         let records = records.map_or(&mut [][..], |range| &mut body[range]);
-                        let answered = self.append(self.find(named), index, records);
+                        let answered = self.append(self.find(named), index, at - 1, records);
                         merged.add(named, answered, repeats.is_malformed(at - 1));
                     }
                 }
@@ -251,8 +327,8 @@ impl Produce<'_> {
         }
     }
 
-    /// Appends one partition's batch.
-    fn append(&self, topic: Result<&Topic, ErrorCode>, index: i32, records: &mut [u8]) -> Answered {
+    /// Appends the batch of the partition's entry `at`.
+    fn append(&self, topic: Result<&Topic, ErrorCode>, index: i32, at: usize, records: &mut [u8]) -> Answered {
         let (partition, len) = match self.check(topic, index, records) {
             Ok(checked) => checked,
             Err(code) => {
@@ -265,7 +341,14 @@ impl Produce<'_> {
                 };
             }
         };
-        match partition.append(&mut records[..len], self.acks, self.now_ms) {
+        let guard = match self.verified.get(at).transpose() {
+            Ok(guard) => guard,
+            Err(NotVerified { code, message }) => {
+                let result = ProduceResult { message, ..ProduceResult::refused(code) };
+                return Answered { index, result, appending: None };
+            }
+        };
+        match partition.append(&mut records[..len], self.acks, guard, self.now_ms) {
             Ok(Appended { base_offset, log_append_time_ms, log_start_offset, end_offset, is_acked }) => {
                 let appended = ProduceResult::refused(ErrorCode::NONE);
                 let result = ProduceResult { base_offset, log_append_time_ms, log_start_offset, ..appended };

@@ -1,12 +1,13 @@
 //! A backend with one file for each partition, whose results a test controls.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use klamm_base::{ErrorCode, Uuid};
-use klamm_log::FileSlice;
 use klamm_log::files::{FileCache, LogFile, OpenFile, PartitionDir};
 use klamm_log::names::{FileName, Kind};
+use klamm_log::producers::Producers;
+use klamm_log::{Claim, FileSlice, Guard};
 use klamm_metadata::MetadataImage;
 use klamm_metadata::records::{Record, RemoveTopicRecord};
 use klamm_records::header::{self, Header};
@@ -36,6 +37,11 @@ pub struct FakeState {
     pub holds_back: bool,
     pub append_error: Option<ErrorCode>,
     pub fetch_error: Option<ErrorCode>,
+    pub verification_error: Option<ErrorCode>,
+    pub is_transaction_open: bool,
+    producers: Producers,
+    /// The guards of all appends.
+    pub guards: Vec<Option<Guard>>,
     waiting: Vec<Waiting>,
     watching: Vec<Arc<FetchWaiter>>,
     quiet: Vec<SessionEntry>,
@@ -53,6 +59,10 @@ impl FakePartition {
             holds_back: false,
             append_error: None,
             fetch_error: None,
+            verification_error: None,
+            is_transaction_open: false,
+            producers: Producers::new(BTreeSet::new()),
+            guards: Vec::new(),
             waiting: Vec::new(),
             watching: Vec::new(),
             quiet: Vec::new(),
@@ -99,9 +109,10 @@ impl FakePartition {
 }
 
 impl Partition for FakePartition {
-    fn append(&self, batch: &mut [u8], _acks: i16, _now_ms: i64) -> Result<Appended, Refused> {
+    fn append(&self, batch: &mut [u8], _acks: i16, guard: Option<Guard>, _now_ms: i64) -> Result<Appended, Refused> {
         let refused = |code| Refused { code, message: None, record_errors: Vec::new(), log_start_offset: -1 };
         let mut state = self.state.lock();
+        state.guards.push(guard);
         if let Some(code) = state.append_error {
             let record_errors = vec![(0, Some("no key".to_owned())), (2, None)];
             return Err(Refused { message: Some("one or more".to_owned()), record_errors, ..refused(code) });
@@ -122,6 +133,18 @@ impl Partition for FakePartition {
             self.commit(end_offset);
         }
         Ok(Appended { base_offset, log_append_time_ms: -1, log_start_offset: 0, end_offset, is_acked: false })
+    }
+
+    fn begin_verification(&self, claim: Claim, is_adding: bool, now_ms: i64) -> Result<Option<Guard>, ErrorCode> {
+        let mut state = self.state.lock();
+        if let Some(code) = state.verification_error {
+            return Err(code);
+        }
+        if state.is_transaction_open {
+            return Ok(None);
+        }
+        let guard = state.producers.begin_verification(claim, is_adding, now_ms);
+        guard.map_err(|error| error.code())
     }
 
     fn when_acked(&self, end_offset: i64, done: Box<dyn FnOnce(ErrorCode) + Send>) {

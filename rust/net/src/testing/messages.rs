@@ -59,6 +59,14 @@ pub fn produce_to(topic: &str, acks: i16, timeout_ms: i32, partitions: &[(i32, &
     writer.into_bytes()
 }
 
+/// The same body with a transactional id.
+pub fn with_transactional_id(id: &str, body: &[u8]) -> Vec<u8> {
+    let mut writer = Writer::new();
+    writer.compact_nullable_string(Some(id));
+    writer.slice(&body[1..]);
+    writer.into_bytes()
+}
+
 /// Error code and base offset of each partition in the response to [`produce`], in order.
 pub fn produced(answer: &[u8]) -> Vec<(ErrorCode, i64)> {
     let mut reader = Reader::new(&answer[1..]);

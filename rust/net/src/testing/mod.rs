@@ -18,7 +18,9 @@ use tokio::runtime::Runtime;
 use super::{Event, ListenerOptions, NetConfig, Pipeline, Request, Server};
 
 pub use fakes::FakeBackend;
-pub use messages::{FetchAnswer, FetchSpec, batch, fetch, fetched, frame, produce, produce_to, produced};
+pub use messages::{
+    FetchAnswer, FetchSpec, batch, fetch, fetched, frame, produce, produce_to, produced, with_transactional_id,
+};
 
 pub const NAMED: Uuid = Uuid([1; 16]);
 pub const OTHER: Uuid = Uuid([2; 16]);

@@ -12,4 +12,5 @@ mod pipeline;
 mod producing;
 mod quiet_partitions;
 mod replica_fetches;
+mod transactions;
 mod transports;

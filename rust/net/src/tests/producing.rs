@@ -151,9 +151,6 @@ fn invalid_acks_transactions_and_internal_topics_are_refused() {
     transactional[22] |= 0x10;
     let answer = client.call(PRODUCE, 9, &produce(-1, 1000, &[(0, &transactional)]));
     assert_eq!(produced(&answer), [(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1)]);
-    let mut body = produce(-1, 1000, &[(0, &transactional)]);
-    body.splice(0..1, *b"\x03tx");
-    assert_eq!(produced(&client.call(PRODUCE, 9, &body)), [(ErrorCode::INVALID_PRODUCER_ID_MAPPING, -1)]);
     let answer = client.call(PRODUCE, 9, &produce_to("__consumer_offsets", -1, 1000, &[(0, &one)]));
     assert_eq!(produced(&answer), [(ErrorCode::INVALID_TOPIC_EXCEPTION, -1)]);
     assert_eq!(fixture.backend.at(INTERNAL, 0).state.lock().end_offset, 0);

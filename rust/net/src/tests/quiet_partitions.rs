@@ -13,7 +13,7 @@ use klamm_base::primitives::Writer;
 use klamm_base::{ErrorCode, Uuid};
 use klamm_config::Settings;
 use klamm_log::testing::{BatchSpec, batch};
-use klamm_log::{LockedDir, LogContext, LogManager, ManagerConfig, Origin};
+use klamm_log::{Claim, Guard, LockedDir, LogContext, LogManager, ManagerConfig, Origin};
 use klamm_metadata::MetadataImage;
 use klamm_metadata::records::{
     BrokerRegistrationChangeRecord, PartitionChangeRecord, PartitionRecord, Record, RegisterBrokerRecord,
@@ -80,8 +80,12 @@ impl Backend for Visiting {
 }
 
 impl Partition for NeverQuiet {
-    fn append(&self, batch: &mut [u8], acks: i16, now_ms: i64) -> Result<Appended, Refused> {
-        self.0.append(batch, acks, now_ms)
+    fn append(&self, batch: &mut [u8], acks: i16, guard: Option<Guard>, now_ms: i64) -> Result<Appended, Refused> {
+        self.0.append(batch, acks, guard, now_ms)
+    }
+
+    fn begin_verification(&self, claim: Claim, is_adding: bool, now_ms: i64) -> Result<Option<Guard>, ErrorCode> {
+        self.0.begin_verification(claim, is_adding, now_ms)
     }
 
     fn when_acked(&self, end_offset: i64, done: Box<dyn FnOnce(ErrorCode) + Send>) {
@@ -321,7 +325,7 @@ impl Side {
                 None
             }
             Outcome::Close(reason) => panic!("{reason}"),
-            Outcome::Silent | Outcome::Acks(_) => panic!("not a fetch"),
+            Outcome::Silent | Outcome::Acks(_) | Outcome::Verifies(_) => panic!("not a fetch"),
         }
     }
 

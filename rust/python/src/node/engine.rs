@@ -138,6 +138,10 @@ impl Engine {
         py.detach(|| self.engine.server().answer_all(answers.into_iter()));
     }
 
+    fn on_verified(&self, handle: u64, codes: Vec<i16>) {
+        self.engine.server().on_verified(handle, codes.into_iter().map(ErrorCode).collect());
+    }
+
     fn publish(&self, py: Python<'_>, image: &Image) -> Vec<(Id, Id, i32)> {
         let image = image.0.clone();
         let unassigned = py.detach(|| self.engine.publish(image));

@@ -1,7 +1,7 @@
 //! What the engine hands to Python: a class for each kind of event.
 
 use klamm_metadata::MetadataImage;
-use klamm_net::{Event, LogLevel, Principal, Request};
+use klamm_net::{Event, LogLevel, Principal, Request, Verify};
 use klamm_wire::api::OFFSET_COMMIT;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -98,6 +98,25 @@ pub struct AckedEvent {
 
 /// See `node.pyi`.
 #[pyclass(frozen, get_all, module = "klamm._engine.node")]
+pub struct VerifyEvent {
+    handle: u64,
+    transactional_id: String,
+    producer_id: i64,
+    producer_epoch: i16,
+    is_adding: bool,
+    version: i16,
+    partitions: Vec<(String, i32)>,
+}
+
+impl VerifyEvent {
+    fn of(verify: Verify) -> Self {
+        let Verify { handle, transactional_id, producer_id, producer_epoch, is_adding, version, partitions } = verify;
+        Self { handle, transactional_id, producer_id, producer_epoch, is_adding, version, partitions }
+    }
+}
+
+/// See `node.pyi`.
+#[pyclass(frozen, get_all, module = "klamm._engine.node")]
 pub struct AutoCreateEvent {
     topics: Vec<String>,
 }
@@ -156,6 +175,7 @@ pub fn event<'py>(py: Python<'py>, event: Event, image: &MetadataImage) -> PyRes
         Event::AutoCreate { topics } => Bound::new(py, AutoCreateEvent { topics })?.into_any(),
         Event::Closed { connection_id } => Bound::new(py, ConnectionClosedEvent { connection_id })?.into_any(),
         Event::Acked { token, code } => Bound::new(py, AckedEvent { token, error_code: code.0 })?.into_any(),
+        Event::Verify(verify) => Bound::new(py, VerifyEvent::of(*verify))?.into_any(),
         Event::IsrChanged => Bound::new(py, IsrChangedEvent)?.into_any(),
         Event::DirectoriesChanged => Bound::new(py, DirectoriesChangedEvent)?.into_any(),
         Event::DirFailed { id } => Bound::new(py, DirFailedEvent(Id(id)))?.into_any(),
@@ -192,6 +212,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<RequestEvent>()?;
     module.add_class::<CommitEvent>()?;
     module.add_class::<AckedEvent>()?;
+    module.add_class::<VerifyEvent>()?;
     module.add_class::<AutoCreateEvent>()?;
     module.add_class::<ConnectionClosedEvent>()?;
     module.add_class::<DirFailedEvent>()?;

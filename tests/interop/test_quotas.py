@@ -133,6 +133,40 @@ def test_a_fetch_beyond_its_quota_is_empty(nodes: tuple[Node, Node]) -> None:
         assert node.fetch("reader")[1] > BYTES
 
 
+def offset_deletion(group: str) -> dict[str, Any]:
+    return {"group_id": group, "topics": [{"name": TOPIC, "partitions": [{"partition_index": 0}]}]}
+
+
+TIMED = [
+    (ApiKey.PRODUCE, 9, {"acks": 1, "timeout_ms": 9_000, "topic_data": []}),
+    (ApiKey.FETCH, 12, {"replica_id": -1, "max_wait": 0, "session_epoch": -1, "topics": []}),
+    (ApiKey.LIST_OFFSETS, 6, {"replica_id": -1, "topics": []}),
+    (ApiKey.METADATA, 9, {"topics": []}),
+    (ApiKey.OFFSET_COMMIT, 8, {"group_id": "g", "topics": []}),
+    (ApiKey.OFFSET_FETCH, 8, {"groups": []}),
+    (ApiKey.FIND_COORDINATOR, 4, {"coordinator_keys": ["g"]}),
+    (ApiKey.API_VERSIONS, 3, {"client_software_name": "klamm", "client_software_version": "1"}),
+    (ApiKey.DESCRIBE_CONFIGS, 4, {"resources": []}),
+    (ApiKey.LIST_GROUPS, 4, {}),
+    (ApiKey.OFFSET_DELETE, 0, offset_deletion("absent")),
+    (ApiKey.DESCRIBE_CLUSTER, 1, {}),
+    (ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": []}),
+]
+"""One request of each kind of handler: the engine's own, Python's, and those that brokers forward."""
+
+
+def test_the_time_of_requests_is_limited(nodes: tuple[Node, Node]) -> None:
+    """Everything takes longer than nothing, so each response names the longest time: one window."""
+    for node in nodes:
+        node.set_quotas("request_percentage", ({"client-id": "slow"}, 1e-9))
+        for key, version, fields in TIMED:
+            answer = Peer(node.port, b"slow").ask(key, version, fields)
+            assert answer["throttle_time"] == 1000, key.name
+            assert Peer(node.port, b"other").ask(key, version, fields)["throttle_time"] == 0, key.name
+        node.set_quotas("request_percentage", ({"client-id": "slow"}, None))
+        assert node.produce("slow", 1)["throttle_time"] == 0
+
+
 def changed(answer: dict[str, Any], results: str) -> tuple[int, set[str]]:
     return answer["throttle_time"], {result["error_code"] for result in answer[results]}
 
@@ -163,6 +197,24 @@ def test_changes_of_partitions_count_by_version(
         assert [codes for _, codes in later] == [{then}] * 3
         # 60 of which 11 were saved, and what was charged since.
         assert all(30_000 < throttle_ms < 120_000 for throttle_ms, _ in later), later
+
+
+def test_topics_that_a_broker_creates_count_for_the_client_that_asked(nodes: tuple[Node, Node]) -> None:
+    for node in nodes:
+        node.set_quotas("controller_mutation_rate", ({"client-id": "asks"}, 0.01))
+        node.set_quotas("controller_mutation_rate", ({"client-id": "asks-too"}, 100.0))
+        peer = Peer(node.port, b"asks")
+
+        def is_created(peer: Peer, name: str) -> bool:
+            fields = {"topics": [{"name": name}], "allow_auto_topic_creation": True}
+            [topic] = peer.ask(ApiKey.METADATA, 8, fields)["topics"]
+            return bool(topic["error_code"] == "NONE")
+
+        # The first one overdraws what is saved.
+        wait_until(lambda: is_created(peer, "created-1"))  # noqa: B023 - called before the next
+        assert not any(is_created(peer, "created-2") for _ in range(20))
+        wait_until(lambda: is_created(Peer(node.port, b"asks-too"), "created-3"))  # noqa: B023 - called before the next
+        assert not is_created(peer, "created-2")
 
 
 def test_an_address_that_connects_too_often_is_not_served(nodes: tuple[Node, Node]) -> None:

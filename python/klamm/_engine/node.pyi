@@ -94,7 +94,8 @@ class AutoCreateEvent:
     """Clients asked for topics that do not exist and may be created. Topics come again until they exist."""
 
     @property
-    def topics(self) -> list[str]: ...
+    def topics(self) -> list[tuple[str, tuple[str, str, bool] | None, str, str]]:
+        """Each with the principal, client id and address of the first client that asked, as in RequestEvent."""
 
 @final
 class ConnectionClosedEvent:
@@ -239,6 +240,11 @@ class Engine:
         same. Other codes are the coordinator's own; the engine translates them for the version of the request. Without
         an answer the request waits for 30 seconds, and holds back its connection.
         """
+    @property
+    def is_request_time_limited(self) -> bool:
+        """Whether the time that handlers take counts for a quota of some client (KIP-124)."""
+    def note_handler_time(self, handle: int, ns: int) -> None:
+        """Python worked so long on a request; call it before `answer`. The response may name a throttle time then."""
     def publish(self, image: Image) -> list[tuple[bytes, bytes, int]]:
         """Serve this committed image: open partitions follow it, deleted ones are removed.
 

@@ -1,7 +1,7 @@
 """A request as the engine hands it over, and what answers it."""
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 from klamm.protocol.principal import Principal
@@ -43,7 +43,7 @@ def monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-Handler = Callable[[RequestContext, int, bytes], Awaitable[bytes]]
+Handler = Callable[[RequestContext, int, bytes], Coroutine[Any, Any, bytes]]
 """Takes the context, the API version and the body without header; gives the response's body without header.
 
 Raises MalformedRequest for a body that does not follow its schema: the connection is closed.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from klamm.broker.producer_ids import Block, ProducerIds
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from klamm.client.peer import Versions
     from klamm.node.dynamic_listeners import DynamicListeners
     from klamm.node.metadata import Metadata
-    from klamm.protocol.messages.topics import CreatableTopic
+    from klamm.protocol.messages.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+
+CreateTopics = Callable[["CreateTopicsRequest"], "Awaitable[CreateTopicsResponse]"]
 
 log = logging.getLogger("klamm.node")
 
@@ -214,36 +216,38 @@ class BrokerPart:
             raise KafkaError(answer.error_code)
         return Block(answer.producer_id_start, answer.producer_id_start + answer.producer_id_len)
 
-    def auto_create(self, names: Iterable[str]) -> None:
-        """Create topics that clients asked for and that do not exist."""
+    def auto_create(self, name: str, create: CreateTopics) -> None:
+        """Create a topic that a client asked for and that does not exist; `create` asks in that client's name."""
         from klamm.protocol.messages.topics import CreatableTopic
 
-        for name in names:
-            if name in self._internal_topics:
-                self.create_internal_topic(name)
-            else:
-                self._create(CreatableTopic(name, -1, -1))
+        if name in self._internal_topics:
+            self.create_internal_topic(name)
+        else:
+            self._create(CreatableTopic(name, -1, -1), create)
 
     def create_internal_topic(self, name: str) -> None:
         """Create an internal topic, such as `__consumer_offsets`."""
-        self._create(self._internal_topics[name].new_topic())
+        self._create(self._internal_topics[name].new_topic(), self._create_as_broker)
 
-    def _create(self, topic: CreatableTopic) -> None:
+    async def _create_as_broker(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        from klamm.controller.operations.topics import CREATE_TOPICS
+
+        return await self._controller.ask(CREATE_TOPICS, request)
+
+    def _create(self, topic: CreatableTopic, create: CreateTopics) -> None:
         """Send a CreateTopics to the controller, unless one for this topic is in flight."""
         if topic.name in self._creating:
             return
         self._creating.add(topic.name)
-        task = asyncio.ensure_future(self._create_now(topic))
+        task = asyncio.ensure_future(self._create_now(topic, create))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _create_now(self, topic: CreatableTopic) -> None:
-        from klamm.controller.operations.topics import CREATE_TOPICS
+    async def _create_now(self, topic: CreatableTopic, create: CreateTopics) -> None:
         from klamm.protocol.messages.topics import CreateTopicsRequest
 
         try:
-            request = CreateTopicsRequest((topic,), self._config.integer("request.timeout.ms"))
-            [result] = (await self._controller.ask(CREATE_TOPICS, request)).topics
+            [result] = (await create(CreateTopicsRequest((topic,), self._config.integer("request.timeout.ms")))).topics
             if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 log.warning("topic %s was not created: %s", topic.name, result.error_message or result.error_code.name)
         except Exception:  # no client waits for the creation; its next Metadata request starts another

@@ -41,6 +41,7 @@ from klamm.node.metadata import Metadata
 from klamm.node.publishing import Publisher
 from klamm.node.requests.dispatch import Dispatcher
 from klamm.node.requests.handlers import Handlers
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.features import SUPPORTED_FEATURES
 from klamm.protocol.messages.registration import ControllerRegistrationRequest, Listener, supported
@@ -69,6 +70,8 @@ FEATURES_WITHOUT_APIS: Final = ("group.version", "share.version", "streams.versi
 NO_EPOCH: Final = -1
 REGISTRATION_DELAY_MS: Final = 500
 """The delay before a controller without brokers registers, so that it answers its first clients first."""
+AUTO_CREATE_VERSION: Final = 7
+"""Of CreateTopics."""
 LOG_LEVELS: Final = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
@@ -156,7 +159,8 @@ class Node:
             )
         self._follow_image(engine)
         authorizer = AllowAll()
-        self._dispatcher = Dispatcher(engine, self._handlers(engine, authorizer), authorizer)
+        self._request_handlers = self._handlers(engine, authorizer)
+        self._dispatcher = Dispatcher(engine, self._request_handlers, authorizer)
         asyncio.get_running_loop().add_reader(engine.event_fd, self._on_events)
         self.metadata.start()
         if self.metadata.is_alone:
@@ -328,7 +332,7 @@ class Node:
             case VerifyEvent():
                 self.broker.transactions.on_verify(event)
             case AutoCreateEvent():
-                self.broker.auto_create(event.topics)
+                self._auto_create(event)
             case DirFailedEvent():
                 self._on_log_dir_failed(event.directory_id)
             case IsrChangedEvent():
@@ -340,6 +344,24 @@ class Node:
                     self._broker_probes.on_closed(event.connection_id)
             case LogEvent():
                 log.log(LOG_LEVELS[event.level], event.message)
+
+    def _auto_create(self, event: AutoCreateEvent) -> None:
+        arrived_ms = monotonic_ms()
+        deadline_ms = arrived_ms + self.config.integer("request.timeout.ms")
+        for name, principal, client_id, address in event.topics:
+            context = RequestContext(
+                connection_id=0,
+                api_key=ApiKey.CREATE_TOPICS,
+                api_version=AUTO_CREATE_VERSION,
+                client_id=client_id,
+                listener="",
+                principal=_principal_of(principal),
+                address=address,
+                on_controller=False,
+                arrived_ms=arrived_ms,
+                deadline_ms=deadline_ms,
+            )
+            self.broker.auto_create(name, partial(self._request_handlers.create_topics, context))
 
     def _on_log_dir_failed(self, directory_id: bytes) -> None:
         """A log directory failed. As in Kafka, the node stops if it held the metadata log or was the last one."""
@@ -473,12 +495,16 @@ def _context_of(event: RequestEvent) -> RequestContext:
         event.api_version,
         event.client_id,
         event.listener,
-        ANONYMOUS if principal is None else Principal(*principal),
+        _principal_of(principal),
         event.address,
         event.on_controller,
         arrived_ms,
         arrived_ms + event.timeout_ms,
     )
+
+
+def _principal_of(parts: tuple[str, str, bool] | None) -> Principal:
+    return ANONYMOUS if parts is None else Principal(*parts)
 
 
 def _reason(error: Exception) -> str:

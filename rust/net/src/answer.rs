@@ -12,13 +12,15 @@ pub struct Answer {
     slices: Vec<(usize, FileSlice)>,
     /// The throttle time that the response names: how long its connection takes no further request.
     pub throttle_ms: i32,
+    /// Whether the time of the request counts for no quota, although its API does: a follower's fetch.
+    pub is_exempt: bool,
 }
 
 impl Answer {
     /// Starts a frame after `bytes`.
     pub fn after(bytes: Vec<u8>) -> Self {
         let start = bytes.len();
-        Self { writer: Writer::append_to(bytes), start, slices: Vec::new(), throttle_ms: 0 }
+        Self { writer: Writer::append_to(bytes), start, slices: Vec::new(), throttle_ms: 0, is_exempt: false }
     }
 
     /// Starts with the frame's length and header.
@@ -34,6 +36,14 @@ impl Answer {
     /// Adds a slice before the byte at `position` of the writer; positions must ascend.
     pub fn add_slice(&mut self, position: usize, slice: FileSlice) {
         self.slices.push((position, slice));
+    }
+
+    /// Throttles the connection for at least `ms`.
+    pub fn throttle(&mut self, ms: i32) {
+        if ms > self.throttle_ms {
+            self.throttle_ms = ms;
+            self.writer.set_throttle_time(ms);
+        }
     }
 
     /// Sets the frame's length.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use klamm_base::clock::now_ms;
@@ -190,6 +190,12 @@ impl Core {
 
     pub fn forget_handle(&self, handle: u64) {
         self.handles.lock().remove(&handle);
+    }
+
+    /// Python has worked on the request with this handle, which has no response yet, for that time.
+    pub fn note_handler_time(&self, handle: u64, time: Duration) {
+        let link = self.handles.lock().get(&handle).cloned();
+        link.into_iter().for_each(|link| link.note_handler_time(handle, time));
     }
 
     /// Passes a response to the connection that waits for it and returns the connection, which the caller then wakes;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
 
-use klamm_wire::api::{self, Api};
+use klamm_wire::api::{self, Api, Quota};
 use klamm_wire::header::{RequestHeader, ResponseHeader};
 
 use super::answer::Answer;
@@ -16,7 +16,8 @@ use super::handlers::{self, Call, Outcome};
 use super::link::Link;
 use super::listener::Listener;
 use super::memory::{self, NoMemoryError};
-use super::pipeline::RequestContext;
+use super::pending::Timed;
+use super::pipeline::{Principal, QuotaClient, RequestContext};
 
 /// The destination of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +73,16 @@ pub fn route(listener: &Listener, frame: &[u8]) -> Result<Routed, String> {
 impl Routed {
     pub fn version(&self) -> i16 {
         self.version
+    }
+
+    /// The client whose quota counts the time of the request in `frame`; `None` while there is no such quota.
+    pub fn timed(&self, core: &Core, connection: &Link, frame: &[u8]) -> Option<Box<Timed>> {
+        if !core.pipeline.quotas.is_time_limited() || self.api.quota == Quota::Exempt {
+            return None;
+        }
+        let client_id = RequestHeader::parse(frame).map_or(Cow::Borrowed(""), |(header, _)| header.client_id);
+        let client = QuotaClient::of(connection.principal().unwrap_or(&Principal::ANONYMOUS), &client_id);
+        Some(Box::new(Timed { client, version: self.version }))
     }
 
     /// The bytes after the request's header.

@@ -4,7 +4,7 @@
 //! emptied first. A request that finds its queue full waits in its connection, which stops reading: memory stays
 //! bounded, and the peer is slowed down.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, RawFd};
@@ -26,7 +26,7 @@ pub enum Event {
     /// Clients requested topics that do not exist and may be created. A name is repeated until the topic exists: the
     /// receiver tracks which creations are in progress.
     AutoCreate {
-        topics: Vec<String>,
+        topics: Vec<(String, Asker)>,
     },
     /// A connection that had sent requests to Python was closed; its open requests need no response.
     Closed {
@@ -116,6 +116,25 @@ impl Request {
     }
 }
 
+/// Who asked for something that this node does later, in that client's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asker {
+    pub principal: Principal,
+    pub client_id: Box<str>,
+    /// The client's address.
+    pub address: IpAddr,
+}
+
+impl Asker {
+    pub fn of(context: &RequestContext<'_>) -> Self {
+        Self {
+            principal: context.principal().clone(),
+            client_id: context.client_id.as_ref().into(),
+            address: context.address(),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
     Info,
@@ -158,7 +177,8 @@ struct Inner {
     normal: VecDeque<Box<Request>>,
     /// Events that must not be lost or wait for requests; each results from an earlier request.
     news: VecDeque<Event>,
-    auto_create: HashSet<String>,
+    /// The topics, with the client that asked first.
+    auto_create: HashMap<String, Asker>,
     log: VecDeque<(LogLevel, String)>,
     log_dropped: u64,
     /// Connections that found a queue full.
@@ -244,12 +264,12 @@ impl EventQueue {
         self.signal(&mut inner);
     }
 
-    /// Requests the creation of topics.
-    pub fn push_auto_create<'a>(&self, topics: impl Iterator<Item = &'a str>) {
+    /// Requests the creation of topics for a client.
+    pub fn push_auto_create<'a>(&self, context: &RequestContext<'_>, topics: impl Iterator<Item = &'a str>) {
         let mut inner = self.inner.lock();
         for topic in topics {
-            if inner.auto_create.len() < AUTO_CREATE_MAX && !inner.auto_create.contains(topic) {
-                inner.auto_create.insert(topic.to_owned());
+            if inner.auto_create.len() < AUTO_CREATE_MAX && !inner.auto_create.contains_key(topic) {
+                inner.auto_create.insert(topic.to_owned(), Asker::of(context));
             }
         }
         if !inner.auto_create.is_empty() {

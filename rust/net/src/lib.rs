@@ -44,7 +44,7 @@ pub use core::SupportedFeatures;
 
 pub use config::{ConnectionLimitsConfig, ListenerLimits, NetConfig};
 pub use counters::Counters;
-pub use events::{Event, EventQueue, LogLevel, Priority, Request, Verify};
+pub use events::{Asker, Event, EventQueue, LogLevel, Priority, Request, Verify};
 pub use klamm_base::rate::Windows;
 pub use link::Reply;
 pub use os::block_broken_pipe_signal;

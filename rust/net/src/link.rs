@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use klamm_base::ErrorCode;
@@ -49,6 +49,8 @@ pub struct Link {
     replies: Mutex<VecDeque<(u64, Reply)>>,
     /// When Python took the requests that the connection waits for, by handle; recorded while requests are measured.
     begun: Mutex<VecDeque<(u64, Instant)>>,
+    /// How long Python worked on requests, by handle; recorded while that is limited.
+    handler_times: Mutex<VecDeque<(u64, Duration)>>,
 }
 
 impl Link {
@@ -60,6 +62,7 @@ impl Link {
             kind: listener.kind,
             principal: listener.authentication.principal_at_accept().map_or_else(OnceLock::new, OnceLock::from),
             begun: Mutex::default(),
+            handler_times: Mutex::default(),
             used_ms: AtomicU64::new(0),
             waker: OnceLock::new(),
             close_asked: AtomicBool::new(false),
@@ -91,6 +94,19 @@ impl Link {
     pub fn take_begun(&self, handle: u64) -> Option<Instant> {
         let mut begun = self.begun.lock();
         std::iter::from_fn(|| begun.pop_front()).find(|(of, _)| *of == handle).map(|(_, at)| at)
+    }
+
+    /// Python has worked on the request with this handle for that time.
+    pub fn note_handler_time(&self, handle: u64, time: Duration) {
+        self.handler_times.lock().push_back((handle, time));
+    }
+
+    /// How long Python worked on the request with this handle, as far as that was recorded. Those before it are
+    /// dropped: the responses of a connection keep the order of its requests.
+    pub fn take_handler_time(&self, handle: u64) -> Duration {
+        let mut times = self.handler_times.lock();
+        let before = std::iter::from_fn(|| times.pop_front_if(|(of, _)| *of <= handle));
+        before.filter(|(of, _)| *of == handle).map(|(_, time)| time).sum()
     }
 
     pub fn touch(&self, now_ms: u64) {

@@ -11,7 +11,7 @@ use super::dispatch::Route;
 use super::handlers::fetch::WaitingFetch;
 use super::handlers::produce::WaitingProduce;
 use super::handlers::replica_fetch::WaitingReplica;
-use super::pipeline::Measured;
+use super::pipeline::{Measured, QuotaClient};
 
 /// A request that was taken and is not answered yet, with the input of the steps after the response.
 pub struct Owed {
@@ -24,6 +24,14 @@ pub struct Asked {
     pub api: &'static Api,
     /// Present while requests are measured.
     pub measured: Option<Box<Measured>>,
+    /// Present if the time of the request counts for a quota.
+    pub timed: Option<Box<Timed>>,
+}
+
+/// A request whose handler's time counts.
+pub struct Timed {
+    pub client: QuotaClient,
+    pub version: i16,
 }
 
 /// The state of a request.

@@ -179,6 +179,16 @@ impl Server {
         &self.core.pipeline.metrics
     }
 
+    /// Whether the time that Python works on requests counts for a quota (KIP-124).
+    pub fn is_time_limited(&self) -> bool {
+        self.core.pipeline.quotas.is_time_limited()
+    }
+
+    /// Python has worked on the request with this handle for that time, and answers it next.
+    pub fn note_handler_time(&self, handle: u64, time: Duration) {
+        self.core.note_handler_time(handle, time);
+    }
+
     /// Answers the request with this handle, without blocking; `false` if its connection is closed or it was answered
     /// already.
     pub fn answer(&self, handle: u64, reply: Reply) -> bool {

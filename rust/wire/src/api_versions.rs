@@ -95,7 +95,7 @@ fn write_apis(out: &mut VersionedWriter<'_>, version: i16, error: ErrorCode, api
         out.no_tags();
     }
     if version >= 1 {
-        out.i32(0);
+        out.throttle_time(0);
     }
 }
 

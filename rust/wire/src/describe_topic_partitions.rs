@@ -91,7 +91,7 @@ impl DescribedPartition {
 /// Writes the response body.
 pub fn write_response(writer: &mut Writer, topics: &[DescribedTopic<'_>], next_cursor: Option<Cursor<'_>>) {
     let mut out = VersionedWriter::new(writer, true);
-    out.i32(0);
+    out.throttle_time(0);
     out.array_len(topics.len());
     for topic in topics {
         write_topic(&mut out, topic);

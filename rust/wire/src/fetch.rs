@@ -217,7 +217,7 @@ impl<'a> FetchResponseWriter<'a> {
         topics: usize,
     ) -> Self {
         let mut out = VersionedWriter::new(writer, is_flexible(version));
-        out.i32(throttle_ms);
+        out.throttle_time(throttle_ms);
         if version >= 7 {
             out.error_code(error);
             out.i32(session_id);

@@ -112,7 +112,7 @@ pub fn write_response<'a, P: ExactSizeIterator<Item = ListOffsetsPartition>>(
 ) {
     let mut out = VersionedWriter::new(writer, is_flexible(version));
     if version >= 2 {
-        out.i32(0);
+        out.throttle_time(0);
     }
     out.array_len(topics.len());
     for (name, partitions) in topics {

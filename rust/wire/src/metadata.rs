@@ -112,7 +112,7 @@ impl<'a> MetadataResponseWriter<'a> {
     ) -> Self {
         let mut out = VersionedWriter::new(writer, is_flexible(version));
         if version >= 3 {
-            out.i32(0);
+            out.throttle_time(0);
         }
         out.array_len(brokers.len());
         for broker in brokers {

@@ -111,7 +111,7 @@ impl OffsetCommitRequest {
         };
         let mut answer = VersionedWriter::new(writer, is_flexible(self.version));
         if self.version >= 3 {
-            answer.i32(0);
+            answer.throttle_time(0);
         }
         answer.array_len(coded.len());
         for (topic, partitions) in coded {

@@ -77,7 +77,7 @@ pub fn write_response(
     mut find: impl FnMut(&str, &EpochPartition) -> EpochResult,
 ) {
     let mut out = VersionedWriter::new(writer, is_flexible(version));
-    out.i32(0);
+    out.throttle_time(0);
     out.array_len(request.topics.len());
     for topic in request.topics.clone() {
         out.string(&topic.name);

@@ -224,7 +224,7 @@ impl<'a> ProduceResponseWriter<'a> {
     }
 
     pub fn end(mut self, throttle_ms: i32, endpoints: &[NodeEndpoint]) {
-        self.out.i32(throttle_ms);
+        self.out.throttle_time(throttle_ms);
         write_node_endpoints(&mut self.out, self.version >= LEADER_VERSION, endpoints);
     }
 }

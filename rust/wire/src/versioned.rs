@@ -162,6 +162,11 @@ impl<'a> VersionedWriter<'a> {
     }
 
     #[inline]
+    pub fn throttle_time(&mut self, ms: i32) {
+        self.writer.throttle_time(ms);
+    }
+
+    #[inline]
     pub fn i32(&mut self, value: i32) {
         self.writer.i32(value);
     }

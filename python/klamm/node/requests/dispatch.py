@@ -10,11 +10,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
+from time import perf_counter_ns
 from typing import Protocol, TypeVar
 
 from klamm._engine.groups import CommitRequest
 from klamm.broker.authorization import Authorizer, refusal
 from klamm.broker.request import Handler, InlineHandler, RequestContext
+from klamm.node.requests.handler_time import timed
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.apis import APIS, RAFT_APIS
 from klamm.protocol.errors import ErrorCode, KafkaError, MalformedRequest
@@ -26,6 +28,15 @@ T = TypeVar("T")
 
 class Answers(Protocol):
     """The engine's interface for responses."""
+
+    @property
+    def is_request_time_limited(self) -> bool:
+        """Whether the time that handlers take counts for a quota of some client."""
+        ...
+
+    def note_handler_time(self, handle: int, ns: int) -> None:
+        """A handler worked so long on the request, which is answered next."""
+        ...
 
     def answer(self, answers: Sequence[tuple[int, bytes | None]]) -> None:
         """Send the bodies, without headers, of requests by handle; None closes the connection."""
@@ -66,10 +77,12 @@ class Dispatcher:
             return
         handler = self._handlers.find(context.api_key, on_controller=context.on_controller)
         if isinstance(handler, InlineHandler):
+            begun = self._begin()
             try:
                 handler.handle(context, context.api_version, body, _InlineAnswer(self, handle, context, body))
             except Exception as error:  # every request is answered, also if its handler has a bug
                 self.answer(handle, _error_response(context, body, error))
+            self._end(handle, begun)
         elif handler is not None:
             self.run(handler, handle, context, body)
         else:
@@ -83,10 +96,21 @@ class Dispatcher:
         handler = self._handlers.find(ApiKey.OFFSET_COMMIT, on_controller=False)
         assert isinstance(handler, InlineHandler), "the handler of OffsetCommit is inline"
         assert handler.take is not None, "the engine decodes OffsetCommit"
+        begun = self._begin()
         try:
             handler.take(request, partial(self._committed, handle, peer, request))
         except Exception as error:  # every request is answered, also if its handler has a bug
             self._not_committed(handle, peer, request, error)
+        self._end(handle, begun)
+
+    def _begin(self) -> int:
+        """A handler that runs at once begins: the time, or 0 if it does not count."""
+        return perf_counter_ns() if self._engine.is_request_time_limited else 0
+
+    def _end(self, handle: int, begun: int) -> None:
+        """Such a handler has returned, before its answer is sent. What it left for later is not counted."""
+        if begun:
+            self._engine.note_handler_time(handle, perf_counter_ns() - begun)
 
     def _committed(self, handle: int, peer: str, request: CommitRequest, codes: int | list[int]) -> None:
         try:
@@ -107,7 +131,10 @@ class Dispatcher:
     async def _run(self, handler: Handler, handle: int, context: RequestContext, body: bytes) -> None:
         answer: bytes | None = None
         try:
-            answer = await handler(context, context.api_version, body)
+            work = handler(context, context.api_version, body)
+            if self._engine.is_request_time_limited:
+                work = timed(work, partial(self._engine.note_handler_time, handle))
+            answer = await work
         except Exception as error:  # every request is answered, also if its handler has a bug
             answer = _error_response(context, body, error)
         finally:

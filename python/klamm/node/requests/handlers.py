@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from klamm.node.requests.forwarding import Forwarder
     from klamm.node.views.cluster_view import ClusterView
     from klamm.node.views.quorum_view import QuorumView
+    from klamm.protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
     from klamm.raft.driver.serving import RaftRequests
 
 
@@ -103,6 +104,12 @@ class Handlers:
 
     def _forwarded_apis(self) -> dict[int, Handler | InlineHandler]:
         return dict.fromkeys(FORWARDED, InlineHandler(self._forwarder.forward_inline))
+
+    async def create_topics(self, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        """Ask the active controller in the name of the client of `context`, which counts for its quota (KIP-599)."""
+        from klamm.protocol.messages.topics import CreateTopicsResponse
+
+        return await self._forwarder.ask(context, context.api_version, request, CreateTopicsResponse)
 
     def _envelope_apis(self) -> dict[int, Handler | InlineHandler]:
         from klamm.node.requests.envelopes import EnvelopeHandlers

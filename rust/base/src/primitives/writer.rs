@@ -11,6 +11,7 @@ pub struct Writer {
     bytes: Vec<u8>,
     /// How often each error code was written, while they are counted.
     errors: Option<Box<ErrorCounts>>,
+    throttle_time_at: Option<usize>,
 }
 
 /// Error codes and how often each was written, also that there was no error.
@@ -34,12 +35,12 @@ impl Writer {
 
     /// A writer with room for `capacity` bytes.
     pub fn with_capacity(capacity: usize) -> Self {
-        Self { bytes: Vec::with_capacity(capacity), errors: None }
+        Self { bytes: Vec::with_capacity(capacity), ..Self::default() }
     }
 
     /// A writer that appends to `bytes`.
     pub fn append_to(bytes: Vec<u8>) -> Self {
-        Self { bytes, errors: None }
+        Self { bytes, ..Self::default() }
     }
 
     /// Everything that was written.
@@ -74,6 +75,7 @@ impl Writer {
     /// Drops everything that was written and keeps the capacity.
     pub fn clear(&mut self) {
         self.bytes.clear();
+        self.throttle_time_at = None;
     }
 
     /// Counts the error codes that are written from now on.
@@ -95,6 +97,20 @@ impl Writer {
                 Some((_, count)) => *count += 1,
                 None => errors.push((code, 1)),
             }
+        }
+    }
+
+    /// The throttle time of a response, which may be raised later.
+    #[inline]
+    pub fn throttle_time(&mut self, ms: i32) {
+        self.throttle_time_at = Some(self.len());
+        self.i32(ms);
+    }
+
+    /// Replaces the throttle time, if one was written.
+    pub fn set_throttle_time(&mut self, ms: i32) {
+        if let Some(at) = self.throttle_time_at {
+            self.bytes[at..at + 4].copy_from_slice(&ms.to_be_bytes());
         }
     }
 

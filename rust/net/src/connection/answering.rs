@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::task::Waker;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use klamm_quorum::Looked;
 use klamm_wire::api::{Api, Quota};
@@ -15,7 +15,7 @@ use crate::events::Request;
 use crate::handlers::fetch::WaitingFetch;
 use crate::handlers::produce::WaitingProduce;
 use crate::link::{Link, Reply};
-use crate::pending::{Owed, Pending};
+use crate::pending::{Owed, Pending, Timed};
 use crate::pipeline::Measured;
 use crate::transport::Transport;
 
@@ -62,17 +62,24 @@ impl Answering<'_> {
     fn due(&self, owed: &mut Owed) -> Result<Due, Ending> {
         let api = owed.asked.api;
         let measured = owed.asked.measured.as_deref_mut();
+        let timed = owed.asked.timed.as_deref();
         match &mut owed.pending {
             Pending::Ready(frame) => Ok(Due::Answered(std::mem::take(frame))),
             Pending::Acks(frame, waiting) => Ok(produced(frame, waiting, measured)),
-            Pending::Fetch(waiting) => self.fetched(waiting, measured),
+            Pending::Fetch(waiting) => self.fetched(waiting, measured, timed),
             Pending::Replica(_) => self.fetched_by_replica(&mut owed.pending, measured),
-            Pending::Outside { handle, header } => self.replied(api, *handle, *header, measured),
+            Pending::Outside { handle, header } => self.replied(api, *handle, *header, measured, timed),
         }
     }
 
-    fn fetched(&self, waiting: &mut WaitingFetch, measured: Option<&mut Measured>) -> Result<Due, Ending> {
-        let is_late = self.is_ending || Instant::now() >= waiting.deadline;
+    fn fetched(
+        &self,
+        waiting: &mut WaitingFetch,
+        measured: Option<&mut Measured>,
+        timed: Option<&Timed>,
+    ) -> Result<Due, Ending> {
+        let begun = Instant::now();
+        let is_late = self.is_ending || begun >= waiting.deadline;
         if !is_late && !waiting.is_woken() {
             return Ok(Due::Waits);
         }
@@ -81,7 +88,11 @@ impl Answering<'_> {
         if measured.is_some() {
             answer.writer.count_errors();
         }
-        if !waiting.answer_or_wait(self.core, &mut answer, self.waker, is_late) {
+        let is_answered = waiting.answer_or_wait(self.core, &mut answer, self.waker, is_late);
+        if let Some(timed) = timed {
+            answer.throttle(self.core.pipeline.quotas.took(&timed.client, begun.elapsed()));
+        }
+        if !is_answered {
             return Ok(Due::Waits);
         }
         if let Some(measured) = measured {
@@ -118,6 +129,7 @@ impl Answering<'_> {
         handle: u64,
         header: ResponseHeader,
         measured: Option<&mut Measured>,
+        timed: Option<&Timed>,
     ) -> Result<Due, Ending> {
         let Some(reply) = self.link.take_reply(handle) else { return Ok(Due::Waits) };
         measured.into_iter().for_each(|measured| measured.answered_outside(self.link.take_begun(handle)));
@@ -125,7 +137,11 @@ impl Answering<'_> {
             Reply::Close | Reply::Verified(_) => Ok(Due::Close),
             Reply::Body(body) => {
                 let throttle_ms = throttle_ms(api, &body);
-                whole(header, &body).map(|frame| Due::Answered(Frame { throttle_ms, ..frame }))
+                let mut frame = Frame { throttle_ms, ..whole(header, &body)? };
+                if let Some(timed) = timed {
+                    self.throttle(&mut frame, body.len(), api, timed, self.link.take_handler_time(handle));
+                }
+                Ok(Due::Answered(frame))
             }
             Reply::BodyWithSlices(body, slices) => {
                 let mut answer = Answer::after(Vec::new());
@@ -135,6 +151,23 @@ impl Answering<'_> {
                 slices.into_iter().for_each(|(position, slice)| answer.add_slice(start + position, slice));
                 finished(answer).map(Due::Answered)
             }
+        }
+    }
+}
+
+impl Answering<'_> {
+    /// Counts the time that Python's handler took for a response with a body of this length.
+    fn throttle(&self, frame: &mut Frame, body_len: usize, api: &Api, timed: &Timed, took: Duration) {
+        let ms = self.core.pipeline.quotas.took(&timed.client, took);
+        if ms <= frame.throttle_ms {
+            return;
+        }
+        frame.throttle_ms = ms;
+        let body = frame.bytes.len() - body_len;
+        if let Some(at) = api.throttle_time_at(timed.version)
+            && let Some(field) = frame.bytes.get_mut(body + at..body + at + 4)
+        {
+            field.copy_from_slice(&ms.to_be_bytes());
         }
     }
 }

@@ -51,7 +51,8 @@ impl<T: Transport> Connection<T> {
         let is_measured = self.core.pipeline.metrics.is_on();
         let measured = is_measured
             .then(|| Measured::begin(routed.api, routed.version(), routed.body(frame), len, self.received_at));
-        let asked = Asked { api: routed.api, measured };
+        let timed = routed.timed(&self.core, &self.link, frame);
+        let asked = Asked { api: routed.api, measured, timed };
         let step = match routed.route {
             Route::Outside | Route::Commit => self.take_outside(&routed, asked, waker),
             _ => self.take_own(&routed, verified, asked, waker),
@@ -81,6 +82,9 @@ impl<T: Transport> Connection<T> {
                 }
             },
             taken => {
+                if let Taken::Waits(_) = taken {
+                    asked.timed = None;
+                }
                 let handle = self.core.new_id();
                 let request = match routed.to_request(handle, &self.listener, &self.link, self.received_at, frame) {
                     Ok(request) => request,
@@ -127,6 +131,7 @@ impl<T: Transport> Connection<T> {
             unreachable!("it was there just before")
         };
         let (core, arrived) = (&self.core, self.received_at);
+        let begun = asked.timed.is_some().then(Instant::now);
         let outcome = routed.handle(core, &self.listener, &self.link, arrived, waker, verified, frame, &mut answer);
         if let Outcome::Verifies(verifying) = outcome {
             if is_next {
@@ -134,6 +139,12 @@ impl<T: Transport> Connection<T> {
             }
             self.verifying = Some(verifying);
             return Step::Blocked;
+        }
+        if answer.is_exempt {
+            asked.timed = None;
+        }
+        if let (Some(timed), Some(begun)) = (&asked.timed, begun) {
+            answer.throttle(core.pipeline.quotas.took(&timed.client, begun.elapsed()));
         }
         if let Some(measured) = &mut asked.measured {
             measured.has_errors(answer.writer.take_errors());

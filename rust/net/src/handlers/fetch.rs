@@ -68,6 +68,7 @@ pub fn handle(call: Call<'_>, header: ResponseHeader, waker: &Waker, body: &[u8]
         }
     };
     let quotas = &call.core.pipeline.quotas;
+    call.answer.is_exempt = request.is_from_follower();
     let client = if request.is_from_follower() { None } else { quotas.client(&call.context) };
     let bytes_max = call.core.config.fetch_bytes_max;
     let bytes_max = client.as_ref().map_or(bytes_max, |client| quotas.fetch_bytes_max(client).min(bytes_max));

@@ -66,7 +66,7 @@ fn find<'a>(call: &Call<'_>, topics: Topics<'a>, named: Queries<'a>, may_create:
     let names = named.filter_map(|topic| topic.name).filter(|name| seen.insert(name.clone()));
     let found: Vec<_> = names.map(|name| find_by_name(topics, name)).collect();
     if may_create && call.core.config.auto_create_topics {
-        call.core.events.push_auto_create(found.iter().filter_map(TopicResult::creatable));
+        call.core.events.push_auto_create(&call.context, found.iter().filter_map(TopicResult::creatable));
     }
     found
 }

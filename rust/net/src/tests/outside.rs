@@ -149,9 +149,14 @@ fn topics_to_create_are_queued_once() {
     client.call(METADATA, 1, &ask(&["new", "named", "not legal", "newer"]));
     client.call(METADATA, 1, &ask(&["new"]));
     client.call(METADATA, 4, &[ask(&["never"]), vec![0]].concat());
-    let Event::AutoCreate { mut topics } = fixture.event() else { panic!("no topics to create") };
-    topics.sort_unstable();
-    assert_eq!(topics, ["new", "newer"]);
+    let Event::AutoCreate { topics } = fixture.event() else { panic!("no topics to create") };
+    let mut names: Vec<_> = topics.iter().map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["new", "newer"]);
+    for (_, asker) in &topics {
+        assert_eq!((&asker.principal, asker.address), (&Principal::ANONYMOUS, [127, 0, 0, 1].into()));
+        assert_eq!(&*asker.client_id, "test");
+    }
     assert!(fixture.server.drain(9).is_empty());
 }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use klamm_base::ErrorCode;
 use klamm_metadata::MetadataImage;
 use klamm_metadata::records::{ClientQuotaRecord, EntityData, Record};
-use klamm_wire::api::{API_VERSIONS, CREATE_TOPICS, FETCH, METADATA, PRODUCE, Resource};
+use klamm_wire::api::{API_VERSIONS, CREATE_TOPICS, FETCH, HEARTBEAT, METADATA, OFFSET_DELETE, PRODUCE, Resource};
 
 use crate::pipeline::{Authorizer, Pipeline};
 use crate::testing::{FetchSpec, Fixture, INTERNAL, NAMED, batch, fetch, fetched, produce, produce_to, produced};
@@ -59,6 +59,66 @@ fn a_throttle_time_of_the_controller_mutes_the_connection() {
     let begun = Instant::now();
     client.call(API_VERSIONS, 0, &[]);
     assert!(begun.elapsed() > Duration::from_millis(150), "{:?} of 300 ms", begun.elapsed());
+}
+
+#[test]
+fn the_time_of_handlers_counts_and_responses_name_the_throttle_time() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    // Nothing that takes time stays below it. A throttle time is at most one window of a second.
+    fixture.server.set_quotas(&quota("request_percentage", 1e-9));
+    let throttled = |begun: Instant| begun.elapsed() > Duration::from_millis(500);
+    let begun = Instant::now();
+    assert_eq!(throttled_ms(&client.call(PRODUCE, 9, &produce(1, 1000, &[(0, &batch(1, 10))]))), 1000);
+    let spec = FetchSpec { partitions: &[(0, 0, LIMIT)], ..FetchSpec::default() };
+    assert_eq!(fetched(&client.call(FETCH, 13, &fetch(&spec))).throttle_ms, 1000);
+    assert!(throttled(begun), "the second request had to wait");
+    let answer = client.call(METADATA, 3, &[0, 0, 0, 0]);
+    assert_eq!(answer[..4], 1000i32.to_be_bytes());
+    let begun = Instant::now();
+    client.call(METADATA, 1, &[0, 0, 0, 0]);
+    assert!(throttled(begun), "the connection waits although this version has no field for it");
+    fixture.server.set_quotas(&MetadataImage::default());
+    let mut other = fixture.client();
+    assert_eq!(throttled_ms(&other.call(PRODUCE, 9, &produce(1, 1000, &[(0, &batch(1, 10))]))), 0);
+}
+
+#[test]
+fn a_fetch_that_waits_counts_only_the_time_of_its_handler() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    let spec = FetchSpec { max_wait_ms: 300, partitions: &[(0, 0, LIMIT)], ..FetchSpec::default() };
+    // Half of one thread for ten seconds.
+    fixture.server.set_quotas(&quota("request_percentage", 50.0));
+    (0..20).for_each(|_| drop(fetched(&client.call(FETCH, 13, &fetch(&spec)))));
+    assert_eq!(fetched(&client.call(FETCH, 13, &fetch(&spec))).throttle_ms, 0);
+    // A follower's fetch is exempt.
+    fixture.server.set_quotas(&quota("request_percentage", 1e-9));
+    let mut of_follower = fetch(&FetchSpec { partitions: &[(0, 0, LIMIT)], ..FetchSpec::default() });
+    of_follower[..4].copy_from_slice(&2i32.to_be_bytes());
+    assert_eq!(fetched(&client.call(FETCH, 13, &of_follower)).throttle_ms, 0);
+}
+
+#[test]
+fn the_time_of_pythons_handlers_counts_and_is_named_in_their_responses() {
+    let fixture = Fixture::new();
+    fixture.server.set_quotas(&quota("request_percentage", 1.0));
+    let mut client = fixture.client();
+    let mut call = |key, version, body: &'static [u8], took_ms| {
+        client.send(key, version, 7, b"body");
+        let handle = fixture.request().handle;
+        fixture.server.note_handler_time(handle, Duration::from_millis(took_ms));
+        fixture.server.answer(handle, Reply::Body(Bytes::from_static(body)));
+        client.receive().1
+    };
+    // Ten seconds allow 0.1 s of one thread.
+    assert_eq!(call(HEARTBEAT, 1, &[0; 6], 50)[..4], [0; 4]);
+    let throttle_ms = i32::from_be_bytes(call(HEARTBEAT, 1, &[0; 6], 55)[..4].try_into().expect("four bytes"));
+    assert!((300..=500).contains(&throttle_ms), "{throttle_ms} ms");
+    // The error code comes first.
+    assert_eq!(call(OFFSET_DELETE, 0, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 1000)[..6], [0, 0, 0, 0, 3, 232]);
+    // The controller's throttle time stays where it is longer.
+    assert_eq!(call(CREATE_TOPICS, 4, &[0, 0, 5, 0, 0], 0)[..4], [0, 0, 5, 0]);
 }
 
 #[test]

@@ -246,7 +246,7 @@ fn nothing_is_due_while_it_waits_for_room() {
     scene.fixture.client().send(CREATE_TOPICS, 5, 4, b"any");
     let header = ResponseHeader { correlation_id: 4, flexible: true };
     let mut queue = PendingQueue::default();
-    let asked = Asked { api: Api::of(FETCH).expect("an API"), measured: None };
+    let asked = Asked { api: Api::of(FETCH).expect("an API"), measured: None, timed: None };
     queue.push(WaitingReplica::pending(waiting, scene.fixture.request(), header), asked);
     assert_eq!(queue.deadline(), Some(deadline));
     // With a deadline in the past the connection would check again forever without a pause.

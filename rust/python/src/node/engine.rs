@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use klamm_base::{ErrorCode, Uuid};
@@ -140,6 +141,15 @@ impl Engine {
 
     fn on_verified(&self, handle: u64, codes: Vec<i16>) {
         self.engine.server().on_verified(handle, codes.into_iter().map(ErrorCode).collect());
+    }
+
+    #[getter]
+    fn is_request_time_limited(&self) -> bool {
+        self.engine.server().is_time_limited()
+    }
+
+    fn note_handler_time(&self, handle: u64, ns: u64) {
+        self.engine.server().note_handler_time(handle, Duration::from_nanos(ns));
     }
 
     fn publish(&self, py: Python<'_>, image: &Image) -> Vec<(Id, Id, i32)> {

@@ -1,7 +1,7 @@
 //! What the engine hands to Python: a class for each kind of event.
 
 use klamm_metadata::MetadataImage;
-use klamm_net::{Event, LogLevel, Principal, Request, Verify};
+use klamm_net::{Asker, Event, LogLevel, Principal, Request, Verify};
 use klamm_wire::api::OFFSET_COMMIT;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -60,9 +60,8 @@ impl RequestEvent {
     }
 
     #[getter]
-    fn principal(&self) -> Option<(&str, &str, bool)> {
-        let Principal { kind, name, is_token_authenticated } = &self.request.principal;
-        (self.request.principal != Principal::ANONYMOUS).then_some((kind, name, *is_token_authenticated))
+    fn principal(&self) -> PrincipalParts<'_> {
+        principal_parts(&self.request.principal)
     }
 
     #[getter]
@@ -116,9 +115,30 @@ impl VerifyEvent {
 }
 
 /// See `node.pyi`.
-#[pyclass(frozen, get_all, module = "klamm._engine.node")]
+#[pyclass(frozen, module = "klamm._engine.node")]
 pub struct AutoCreateEvent {
-    topics: Vec<String>,
+    topics: Vec<(String, Asker)>,
+}
+
+/// Type and name of a principal, and whether a delegation token authenticated it; `None` for User:ANONYMOUS.
+type PrincipalParts<'a> = Option<(&'a str, &'a str, bool)>;
+
+#[pymethods]
+impl AutoCreateEvent {
+    #[getter]
+    fn topics(&self) -> Vec<(&str, PrincipalParts<'_>, &str, String)> {
+        let asked = self.topics.iter();
+        asked
+            .map(|(topic, asker)| {
+                (topic.as_str(), principal_parts(&asker.principal), &*asker.client_id, asker.address.to_string())
+            })
+            .collect()
+    }
+}
+
+fn principal_parts(principal: &Principal) -> PrincipalParts<'_> {
+    let Principal { kind, name, is_token_authenticated } = principal;
+    (*principal != Principal::ANONYMOUS).then_some((kind, name, *is_token_authenticated))
 }
 
 /// See `node.pyi`.

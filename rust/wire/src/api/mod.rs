@@ -136,6 +136,24 @@ impl Api {
         version >= self.flexible_from
     }
 
+    /// The position of the throttle time in a response body, if it is the same in all responses of that version.
+    pub fn throttle_time_at(&self, version: i16) -> Option<usize> {
+        let (from, position) = match self.key {
+            PRODUCE | API_VERSIONS | SASL_HANDSHAKE | SASL_AUTHENTICATE | WRITE_TXN_MARKERS => return None,
+            CREATE_DELEGATION_TOKEN | RENEW_DELEGATION_TOKEN | EXPIRE_DELEGATION_TOKEN => return None,
+            DESCRIBE_DELEGATION_TOKEN | VOTE | BEGIN_QUORUM_EPOCH | END_QUORUM_EPOCH => return None,
+            DESCRIBE_QUORUM | ENVELOPE => return None,
+            INITIALIZE_SHARE_GROUP_STATE..=READ_SHARE_GROUP_STATE_SUMMARY => return None,
+            METADATA | OFFSET_COMMIT | OFFSET_FETCH => (3, 0),
+            LIST_OFFSETS | JOIN_GROUP => (2, 0),
+            FIND_COORDINATOR | HEARTBEAT | LEAVE_GROUP | SYNC_GROUP | DESCRIBE_GROUPS | LIST_GROUPS => (1, 0),
+            // Behind the error code.
+            OFFSET_DELETE => (0, 2),
+            _ => (0, 0),
+        };
+        (version >= from).then_some(position)
+    }
+
     /// The operation on this type of resource that an authorizer checks first; `None` if it checks none.
     pub fn operation_on(&self, resource: Resource) -> Option<Operation> {
         self.checks.iter().find(|check| check.resource == resource).map(|check| check.operation)

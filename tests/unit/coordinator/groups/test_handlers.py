@@ -90,6 +90,7 @@ class Broker:
         self.answers: dict[int, bytes | None] = {}
         one, two = GroupHandlers(groups), OffsetHandlers(groups, self.topics)
         placements = {GROUP_KEY: ("__consumer_offsets", groups.partition_for), TRANSACTION_KEY: ("__of_ids", len)}
+        self.is_request_time_limited = False
         self.handlers: dict[int, Handler | InlineHandler] = {
             ApiKey.OFFSET_COMMIT: InlineHandler(two.offset_commit, two.commit),
             ApiKey.OFFSET_FETCH: InlineHandler(two.offset_fetch),
@@ -122,6 +123,9 @@ class Broker:
 
     def answer(self, answers: Sequence[tuple[int, bytes | None]]) -> None:
         self.answers |= dict(answers)
+
+    def note_handler_time(self, handle: int, ns: int) -> None:
+        raise AssertionError("no time is limited")
 
 
 @pytest.fixture

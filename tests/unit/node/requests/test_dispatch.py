@@ -26,6 +26,12 @@ class Engine:
 
     def __init__(self) -> None:
         self.calls: list[list[tuple[int, bytes | None]]] = []
+        self.is_request_time_limited = False
+        self.handler_times: dict[int, int] = {}
+
+    def note_handler_time(self, handle: int, ns: int) -> None:
+        assert handle not in self.answers, "the time comes before the answer"
+        self.handler_times[handle] = ns
 
     def answer(self, answers: Sequence[tuple[int, bytes | None]]) -> None:
         self.calls.append(list(answers))
@@ -178,6 +184,21 @@ async def test_a_commit_that_raises_is_answered_for(caplog: pytest.LogCaptureFix
     [topic] = decode_response(8, 8, answer).topics
     assert [int(each.error_code) for each in topic.partitions] == [int(ErrorCode.UNKNOWN_SERVER_ERROR)]
     assert len(caplog.records) == 1
+
+
+async def test_the_time_of_handlers_is_noted_while_it_is_limited() -> None:
+    bench = Bench()
+    bench.handlers.is_free.set()
+    bench.ask(1, DIRECT)
+    bench.engine.is_request_time_limited = True
+    commit = CommitRequest("g", [("t", bytes(16), [(0, 7, -1, None)])], version=8)
+    for handle, ask in enumerate([DIRECT, TASK, BROKEN, LATER], 2):
+        bench.ask(handle, ask)
+    bench.dispatcher.commit(6, "127.0.0.1", commit)
+    bench.handlers.waiting.pop()(b"")
+    await bench.dispatcher.drain(30)
+    assert sorted(bench.engine.handler_times) == [2, 3, 4, 5, 6]
+    assert all(ns > 0 for ns in bench.engine.handler_times.values())
 
 
 async def test_a_stop_waits_for_what_is_under_way() -> None:

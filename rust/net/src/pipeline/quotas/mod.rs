@@ -19,6 +19,7 @@ use self::addresses::AddressLimits;
 use self::limits::{Found, QuotaLimits};
 use self::usage::Rates;
 use super::context::RequestContext;
+use super::principal::Principal;
 use klamm_base::rate::Windows;
 
 /// The client quotas of a node.
@@ -26,8 +27,12 @@ use klamm_base::rate::Windows;
 pub struct Quotas {
     /// Whether any limit exists. Without one, this is all that a request looks at.
     is_any_set: AtomicBool,
+    /// Whether any limit on the time of requests exists.
+    is_time_limited: AtomicBool,
     produce: Quota,
     fetch: Quota,
+    /// In percent of one thread (KIP-124).
+    time: Quota,
     connections: ArcSwap<AddressLimits>,
     connected: Mutex<Rates>,
     windows: Windows,
@@ -52,6 +57,12 @@ pub struct QuotaClient {
     client_id: Box<str>,
 }
 
+impl QuotaClient {
+    pub fn of(principal: &Principal, client_id: &str) -> Self {
+        Self { user: principal.name.as_ref().into(), client_id: client_id.into() }
+    }
+}
+
 impl Default for Quotas {
     fn default() -> Self {
         Self::new(Windows::default())
@@ -63,8 +74,10 @@ impl Quotas {
     pub fn new(windows: Windows) -> Self {
         Self {
             is_any_set: AtomicBool::new(false),
+            is_time_limited: AtomicBool::new(false),
             produce: Quota::default(),
             fetch: Quota::default(),
+            time: Quota::default(),
             connections: ArcSwap::default(),
             connected: Mutex::default(),
             windows,
@@ -80,7 +93,11 @@ impl Quotas {
             return;
         }
         *applied = image.quotas().clone();
-        let quotas = [(&self.produce, "producer_byte_rate"), (&self.fetch, "consumer_byte_rate")];
+        let quotas = [
+            (&self.produce, "producer_byte_rate"),
+            (&self.fetch, "consumer_byte_rate"),
+            (&self.time, "request_percentage"),
+        ];
         let connections = AddressLimits::of(&applied);
         let mut is_any_set = !connections.is_empty();
         self.connections.store(connections.into());
@@ -89,16 +106,30 @@ impl Quotas {
             is_any_set |= !limits.is_empty();
             quota.limits.store(limits.into());
         }
+        self.is_time_limited.store(!self.time.limits.load().is_empty(), Ordering::Release);
         self.is_any_set.store(is_any_set, Ordering::Release);
     }
 
     /// Whom the request counts for; `None` while there is no quota.
     #[inline]
     pub fn client(&self, context: &RequestContext<'_>) -> Option<QuotaClient> {
-        self.is_any_set.load(Ordering::Acquire).then(|| QuotaClient {
-            user: context.principal().name.as_ref().into(),
-            client_id: context.client_id.as_ref().into(),
-        })
+        self.is_any_set.load(Ordering::Acquire).then(|| QuotaClient::of(context.principal(), &context.client_id))
+    }
+
+    /// Whether the time of requests counts.
+    #[inline]
+    pub fn is_time_limited(&self) -> bool {
+        self.is_time_limited.load(Ordering::Acquire)
+    }
+
+    /// Counts the time of a request's handler; returns the throttle time in ms, at most one window.
+    pub fn took(&self, client: &QuotaClient, time: Duration) -> i32 {
+        let percent = time.as_secs_f64() * 100.0;
+        let count = |limit: Found<'_>| {
+            let wait_ms = self.time.rates.lock().count(self.now_ms(), limit, percent, self.windows);
+            wait_ms.min(self.windows.window_ms)
+        };
+        self.time.throttle_ms(client, count)
     }
 
     /// Counts a produce of `bytes`; returns the throttle time in ms.

@@ -30,7 +30,8 @@ driven by the same table.
 - **Answered by**: `controller` where a broker forwards it, wholly or in part, to the active controller (KIP-590).
 - **Checks**: what an authorizer checks, in this order; which of them, the request says. `open`: allowed on a connection
   that has not authenticated. klamm has no authorizer yet: everything is allowed.
-- **Quota**: the client quota that counts it. Every one but "exempt" also counts for the time of requests (`request_percentage`).
+- **Quota**: the client quota that counts it. All but "exempt" also count for the time of requests
+  (`request_percentage`).
 
 | Key | Name | Versions | Broker | Controller | Answered by | Checks | Quota |
 |---:|---|---|---|---|---|---|---|

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import klamm
 from klamm._engine.spark import digest_rows
-from klamm.client import ClientError, KafkaClient, NoTransactionsError
+from klamm.client import ClientError, KafkaClient
 from tests.support.moments import HOUR_AGO_MS
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -169,16 +168,6 @@ def test_offsets_that_others_committed(
         assert sorted(found) == [(topic3, 0, 5, "first"), (topic3, 2, 7, "")]
         (only,) = client.committed(group, topic3, stable=stable)
         assert only[:3] == (topic3, 0, 5)
-
-
-@pytest.mark.skipif("KLAMM_TEST_BOOTSTRAP" in os.environ, reason="another broker may have transactions")
-def test_a_broker_without_transactions_is_not_taken_for_one_that_fails(bootstrap: str) -> None:
-    with KafkaClient(bootstrap, {"transactional.id": "t"}) as client:
-        for ask in (client.init_transactions, lambda: client.check_transactions("t")):
-            with pytest.raises(
-                NoTransactionsError, match="the brokers do not support transactions; klamm's do not yet"
-            ):
-                ask()
 
 
 def test_a_digest_is_of_rows_and_not_of_how_they_came() -> None:

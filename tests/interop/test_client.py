@@ -1,4 +1,4 @@
-"""klamm's own client against Apache Kafka 4.3.1: what a broker with transactions lets be seen."""
+"""klamm's own client against Apache Kafka 4.3.1 and klamm: what a broker with transactions lets be seen."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from klamm import Cluster
 from klamm.client import ClientError, KafkaClient, OffsetOutOfRangeError, ProducerFencedError
 from tests.interop import apache_kafka
 from tests.support.foreign import require
@@ -24,8 +25,12 @@ COMMITTED = {"isolation.level": "read_committed", "fetch.max.wait.ms": "50"}
 UNCOMMITTED = {"fetch.max.wait.ms": "50"}
 
 
-@pytest.fixture(scope="module")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@pytest.fixture(scope="module", params=["Apache Kafka", "klamm"])
+def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if request.param == "klamm":
+        with Cluster() as cluster:
+            yield cluster.bootstrap_servers
+        return
     require("java", "mvn")
     with apache_kafka.running(tmp_path_factory.mktemp("kafka") / "data", CLUSTER_ID) as node:
         yield node.bootstrap

@@ -126,7 +126,7 @@ def secured_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredK
 
 @pytest.fixture(scope="session")
 def kafka(secured_kafka: SecuredKafka) -> str:
-    """A node of Apache Kafka, for what klamm has not: transactions."""
+    """A node of Apache Kafka."""
     return secured_kafka.bootstrap
 
 

@@ -147,9 +147,7 @@ def count(bootstrap: str, topic: str) -> int:
     return found
 
 
-@pytest.mark.parametrize("bootstrap", [KAFKA], indirect=True)
 def test_transactions(compare: Compare, bootstrap: str, topic: MakeTopic) -> None:
-    """klamm's brokers have no transactions yet."""
     name = topic()
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": name})
     producer.init_transactions(60)

@@ -1,4 +1,4 @@
-"""Exactly-once streams on Apache Kafka 4.3.1: what is there after every way to fail that can be forced."""
+"""Exactly-once streams on Apache Kafka 4.3.1 and on klamm: what is there after every way to fail that can be forced."""
 
 from __future__ import annotations
 
@@ -22,6 +22,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.timeout(1800)
+
+
+@pytest.fixture(params=["Apache Kafka", "klamm"])
+def kafka(request: pytest.FixtureRequest) -> str:
+    """The address of a broker."""
+    if request.param == "klamm":
+        address: str = request.getfixturevalue("bootstrap")
+    else:
+        address = request.getfixturevalue("secured_kafka").bootstrap
+    return address
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -129,22 +128,6 @@ def test_a_record_that_is_too_large_is_named(spark: SparkSession, bootstrap: str
         Exception, match=rf"for {name} takes 20000\d\d bytes, max\.request\.size allows 1048576: raise it"
     ):
         write(spark.sql("select repeat('x', 2000000) as value"), bootstrap, topic=name)
-
-
-@pytest.mark.skipif("KLAMM_TEST_BOOTSTRAP" in os.environ, reason="another broker may have transactions")
-def test_exactly_once_is_refused_where_brokers_have_no_transactions(
-    spark: SparkSession, bootstrap: str, topic: MakeTopic, tmp_path: Path
-) -> None:
-    """By the first batch, before anything is written."""
-    name = topic()
-    stream = spark.readStream.format("rate").load().selectExpr("cast(value as string) as value").writeStream
-    writer = stream.format("klamm").option("kafka.bootstrap.servers", bootstrap).option("topic", name)
-    writer = writer.options(deliveryGuarantee="exactly-once", checkpointLocation=str(tmp_path / "state"))
-    with pytest.raises(Exception, match="brokers do not support transactions") as refused:
-        patiently(lambda: writer.start().awaitTermination())
-    assert f"kafka.bootstrap.servers '{bootstrap}'" in str(refused.value)
-    assert "Use deliveryGuarantee=at-least-once" in str(refused.value)
-    assert stored(bootstrap, name, 0) == []
 
 
 def test_a_topic_cannot_be_overwritten(spark: SparkSession, bootstrap: str) -> None:

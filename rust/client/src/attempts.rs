@@ -17,7 +17,7 @@ pub enum Fault {
     LeftOut,
     #[error("the topic with id {expected} was deleted, and another one with id {found} has its name")]
     AnotherTopic { expected: Uuid, found: Uuid },
-    #[error("the brokers do not support transactions; klamm's do not yet, Apache Kafka's do")]
+    #[error("the brokers do not support transactions")]
     NoTransactions,
 }
 

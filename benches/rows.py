@@ -394,7 +394,11 @@ METADATA: Final[dict[int, dict[str, float]]] = {
         "apply one change after the other to topics among 100000, us": 5,
         "zone outage: apply 10000 changes in 6667 topics of 100000, ms": 2,
     },
-    22: {"high watermark, one fetch of one of two followers, ns": 50},
+    22: {
+        "high watermark, one fetch of one of two followers, ns": 50,
+        "high watermark, one fetch of one of two followers, through a lock, with a produce that waits, ns": 50,
+        "high watermark, one fetch of one of two followers, through a lock, allocations": 0,
+    },
 }
 # Twice the snapshot in twice the time; a change costs what it costs among half as many.
 METADATA_OF_TWO_MILLION: Final[dict[int, dict[str, float]]] = {

@@ -5,6 +5,7 @@
 //! rounds: other processes do not count. The cluster is that of the published figures for a zone outage: topics of 10
 //! partitions with three replicas, 10 000 replicas per broker.
 mod cluster;
+mod heap;
 mod rows;
 
 use std::hint::black_box;
@@ -39,7 +40,17 @@ impl Options {
             return;
         }
         let best = (0..self.rounds.max(1)).map(|_| work()).min().expect("a round");
-        let value = best.as_secs_f64() * row.unit.in_a_second() / row.times;
+        self.print(row, best.as_secs_f64() * row.unit.in_a_second() / row.times);
+    }
+
+    /// Counts the allocations of one round, whose operations `work` repeats, and prints how many each makes.
+    fn report_allocations(&self, row: &Row, work: impl FnOnce()) {
+        if row.name.contains(self.only.as_str()) {
+            self.print(row, heap::allocations_of(work) as f64 / row.times);
+        }
+    }
+
+    fn print(&self, row: &Row, value: f64) {
         let goal = row.goal.map_or_else(|| "null".to_owned(), |goal| goal.to_string());
         let Row { number, name, unit, .. } = row;
         println!(
@@ -66,6 +77,7 @@ enum Unit {
     Milliseconds,
     Microseconds,
     Nanoseconds,
+    Allocations,
 }
 
 impl Unit {
@@ -75,6 +87,7 @@ impl Unit {
             Unit::Milliseconds => "ms",
             Unit::Microseconds => "us",
             Unit::Nanoseconds => "ns",
+            Unit::Allocations => "allocations",
         }
     }
 
@@ -84,6 +97,7 @@ impl Unit {
             Unit::Milliseconds => 1e3,
             Unit::Microseconds => 1e6,
             Unit::Nanoseconds => 1e9,
+            Unit::Allocations => unreachable!("they are counted, not timed"),
         }
     }
 }

@@ -9,8 +9,11 @@ use klamm_metadata::delta::Delta;
 use klamm_metadata::elections::{BrokerEvent, ElectionDefaults, Elections};
 use klamm_metadata::records::PartitionChangeRecord;
 use klamm_replica::core::{
-    Assignment, BrokerStanding, Brokers, Effects, FollowerFetch, FollowerSession, LogOffsets, PartitionCore, Waiter,
+    Assignment, Awaits, BrokerStanding, Brokers, Effects, FollowerFetch, FollowerSession, LogOffsets, PartitionCore,
+    Waiter,
 };
+
+use parking_lot::Mutex;
 
 use crate::cluster::{PARTITIONS_OF_A_TOPIC, apply, cluster, encoded, topic, topic_id};
 use crate::{Options, Row, Unit, timed};
@@ -46,11 +49,13 @@ impl Brokers for Active {
     }
 }
 
-/// Nothing waits.
-#[derive(Clone)]
-struct Never;
+/// A fetch that waits.
+struct Waiting;
 
-impl FollowerSession for Never {
+#[derive(Clone)]
+struct Session;
+
+impl FollowerSession for Session {
     fn last_fetch_ms(&self) -> i64 {
         0
     }
@@ -60,40 +65,101 @@ impl FollowerSession for Never {
     }
 }
 
-impl Waiter for Never {
-    type Session = Self;
+impl Waiter for Waiting {
+    type Session = Session;
 
     fn has_ended(&self) -> bool {
-        true
+        false
+    }
+}
+
+/// The leader of a partition with two followers, and the effects of its events, whose memory is used again.
+struct Leader {
+    core: PartitionCore<i64, Waiting>,
+    offsets: LogOffsets,
+    effects: Effects<i64, Waiting>,
+}
+
+impl Leader {
+    fn new() -> Self {
+        let end = WATERMARK_UPDATES as i64;
+        let offsets = LogOffsets { start: 0, end, counted: end };
+        let (replicas, isr) = (vec![1, 2, 3], vec![1, 2, 3]);
+        let assignment = Assignment { leader: 1, leader_epoch: 1, partition_epoch: 1, replicas, isr };
+        let (mut core, mut effects) = (PartitionCore::new(1, 30_000, 0, 2), Effects::default());
+        core.on_assignment(&assignment, &offsets, 0, &Active, &mut effects);
+        Self { core: black_box(core), offsets, effects }
+    }
+
+    fn on_fetch(&mut self, update: i64) {
+        let fetch = FollowerFetch {
+            replica_id: black_box(2 + (update & 1) as i32),
+            broker_epoch: 1,
+            fetch_offset: black_box(update),
+            log_start_offset: 0,
+            leader_end_offset: self.offsets.end,
+        };
+        let now_ms = black_box(update / 1000);
+        let done = self.core.on_follower_fetch(&fetch, &self.offsets, now_ms, &Active, &mut self.effects);
+        done.expect("a follower of this leader");
+    }
+
+    /// A produce and a consumer's fetch that the next advance ends.
+    fn wait(&mut self) {
+        assert!(self.core.await_ack(self.core.high_watermark() + 1, 0).is_none(), "it has to wait");
+        assert!(self.core.await_data(Awaits::HighWatermark, Waiting).is_none(), "it waits");
+    }
+
+    fn take_woken(&mut self) -> usize {
+        let woken = self.effects.acks.len() + self.effects.fetches.len();
+        self.effects.acks.clear();
+        self.effects.fetches.clear();
+        woken
     }
 }
 
 fn watermark(options: &Options) {
-    let name = "high watermark, one fetch of one of two followers".to_owned();
-    let row = Row { number: 22, name, unit: Unit::Nanoseconds, goal: Some(50.0), times: WATERMARK_UPDATES as f64 };
+    let row = |name: &str, unit: Unit, goal: Option<f64>| {
+        let name = format!("high watermark, one fetch of one of two followers{name}");
+        Row { number: 22, name, unit, goal, times: WATERMARK_UPDATES as f64 }
+    };
     let end = WATERMARK_UPDATES as i64;
-    let offsets = LogOffsets { start: 0, end, counted: end };
-    let (replicas, isr) = (vec![1, 2, 3], vec![1, 2, 3]);
-    let assignment = Assignment { leader: 1, leader_epoch: 1, partition_epoch: 1, replicas, isr };
-    options.report(&row, || {
-        let mut effects: Effects<(), Never> = Effects::default();
-        let mut core = black_box(PartitionCore::new(1, 30_000, 0, 2));
-        core.on_assignment(&assignment, &offsets, 0, &Active, &mut effects);
+    options.report(&row("", Unit::Nanoseconds, Some(50.0)), || {
+        let mut leader = Leader::new();
         timed(|| {
-            for update in 0..end {
-                let fetch = FollowerFetch {
-                    replica_id: black_box(2 + (update & 1) as i32),
-                    broker_epoch: 1,
-                    fetch_offset: black_box(update),
-                    log_start_offset: 0,
-                    leader_end_offset: end,
-                };
-                core.on_follower_fetch(&fetch, &offsets, black_box(update / 1000), &Active, &mut effects)
-                    .expect("a follower of this leader");
-            }
-            assert_eq!(core.high_watermark(), end - 2, "it follows the slower of the two");
+            (0..end).for_each(|update| leader.on_fetch(update));
+            assert_eq!(leader.core.high_watermark(), end - 2, "it follows the slower of the two");
         })
     });
+    let through_lock = |leader: &Mutex<Leader>| (0..end).for_each(|update| leader.lock().on_fetch(update));
+    let waited_for = || {
+        let mut leader = Leader::new();
+        assert!(leader.core.await_ack(end, 0).is_none(), "it waits for the whole log");
+        Mutex::new(leader)
+    };
+    options.report(&row(", through a lock, with a produce that waits", Unit::Nanoseconds, Some(50.0)), || {
+        let leader = waited_for();
+        timed(|| through_lock(&leader))
+    });
+    // Each advance ends a produce and a fetch, and others wait.
+    let ends_waiters = |leader: &Mutex<Leader>| {
+        let mut woken = 0;
+        for update in 0..end {
+            let mut leader = leader.lock();
+            if update > 2 {
+                leader.wait();
+            }
+            leader.on_fetch(update);
+            woken += leader.take_woken();
+        }
+        assert!(woken > WATERMARK_UPDATES, "{woken} requests were woken");
+    };
+    options.report(&row(", ends a produce and a fetch", Unit::Nanoseconds, None), || {
+        let leader = Mutex::new(Leader::new());
+        timed(|| ends_waiters(&leader))
+    });
+    let leader = waited_for();
+    options.report_allocations(&row(", through a lock", Unit::Allocations, Some(0.0)), || through_lock(&leader));
 }
 
 /// A controller applies a creation twice: to the speculative and to the committed image.

@@ -18,10 +18,13 @@ T = TypeVar("T")
 METADATA_VERSION_MAX: Final = 12
 FIND_COORDINATOR_VERSION_MAX: Final = 3
 """Later versions find the coordinators of several groups."""
+OF_TRANSACTIONS: Final = 1
+"""The key type of a transactional id."""
 
 _HINTS: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic; `klamm topics list` shows what there is",
     ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group; `klamm groups list` shows what there is",
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "there is no such id; `klamm transactions list` shows what there is",
     ErrorCode.NON_EMPTY_GROUP: "the group has members; stop its consumers first",
     ErrorCode.TOPIC_ALREADY_EXISTS: "it already exists",
     ErrorCode.FENCED_INSTANCE_ID: "another member took this --group-instance-id; give each its own",
@@ -76,16 +79,22 @@ class Client:
 
     def coordinator(self, group: str) -> Connection:
         """A connection to the group's coordinator. Raises ClientError."""
+        return self.broker(self._find_coordinator(FindCoordinatorRequest(group), f"group {group}"))
 
+    def coordinator_of_transactions(self, transactional_id: str) -> int:
+        """The broker that coordinates a transactional id. Raises ClientError."""
+        request = FindCoordinatorRequest(transactional_id, OF_TRANSACTIONS)
+        return self._find_coordinator(request, f"transactional id {transactional_id}")
+
+    def _find_coordinator(self, request: FindCoordinatorRequest, what: str) -> int:
         def find() -> FindCoordinatorResponse:
-            request = FindCoordinatorRequest(group)
             answer = self.any.ask(request, FindCoordinatorResponse, FIND_COORDINATOR_VERSION_MAX)
-            check(answer.error_code, f"coordinator of group {group}", answer.error_message)
+            check(answer.error_code, f"coordinator of {what}", answer.error_message)
             return answer
 
         answer = retried(find)
         self._addresses = {**self._addresses, answer.node_id: (answer.host, answer.port)}
-        return self.broker(answer.node_id)
+        return answer.node_id
 
     def start_again(self) -> None:
         """Close all connections and discard addresses, because a broker may return at another address."""

@@ -48,6 +48,10 @@ commands: Final = Group(
         "groups": Elsewhere(
             "klamm.cli.admin.group_commands:group", "List, describe and delete consumer groups, and move their offsets."
         ),
+        "transactions": Elsewhere(
+            "klamm.cli.admin.transaction_commands:group",
+            "List and describe transactions, find those that hang, and abort them.",
+        ),
         "configs": Elsewhere(
             "klamm.cli.admin.config_commands:group", "Describe, set and unset configs of topics, brokers and groups."
         ),

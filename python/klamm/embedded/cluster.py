@@ -26,6 +26,7 @@ from klamm.embedded.nodes_thread import STOP_TIMEOUT_S, NodesThread
 from klamm.embedded.read_committed import Row, read_committed
 from klamm.node.groups import GROUPS_TOPIC
 from klamm.node.node import Node, NodeFailedError
+from klamm.node.transactions import TRANSACTIONS_TOPIC
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.messages.group_messages import FetchGroup
 from klamm.protocol.messages.topics import (
@@ -34,6 +35,7 @@ from klamm.protocol.messages.topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from klamm.protocol.messages.transactions import ListTransactionsRequest
 from klamm.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -63,6 +65,19 @@ class StoredRecord(NamedTuple):
     offset: int
     key: bytes | None
     value: bytes | None
+
+
+class TransactionState(NamedTuple):
+    """A transactional id; `state` is named as in DescribeTransactions, such as Ongoing.
+
+    `partitions` are those that its transaction has not ended yet.
+    """
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    partitions: tuple[TopicPartition, ...]
 
 
 class _ClusterNode:
@@ -503,6 +518,40 @@ class Cluster:
             for topic in fetched
             for partition in topic.partitions
         }
+
+    def transactions(self) -> list[TransactionState]:
+        """All transactional ids, sorted. Raises KafkaError.
+
+        After a failure it waits until the next coordinators have loaded them.
+        """
+        return self.run(_when_elected(self._transactions))
+
+    async def _transactions(self) -> list[TransactionState]:
+        topic_id = self._node.image.topic_id(TRANSACTIONS_TOPIC)
+        if topic_id is None:
+            return []
+        partitions = range(self._node.image.topic_partition_count(topic_id))
+        coordinators = {id(node): node for node in (self._leader_of(topic_id, one) for one in partitions)}
+        found: list[TransactionState] = []
+        for node in coordinators.values():
+            listed = node.transactions.list_transactions(ListTransactionsRequest())
+            if listed.error_code is not ErrorCode.NONE:
+                raise KafkaError(listed.error_code, "the transactions cannot be read")
+            for one in listed.transaction_states:
+                described = node.transactions.describe(one.transactional_id)
+                places = (
+                    TopicPartition(topic.topic, index) for topic in described.topics for index in topic.partitions
+                )
+                found.append(
+                    TransactionState(
+                        one.transactional_id,
+                        described.transaction_state,
+                        described.producer_id,
+                        described.producer_epoch,
+                        tuple(sorted(places)),
+                    )
+                )
+        return sorted(found)
 
     def counters(self) -> dict[str, int]:
         """What the node has done since its start, by name: records, bytes, flushes; see `klamm.node.counters`."""

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from klamm._engine.node import EngineEvent
     from klamm.controller.driver import ControllerDriver
     from klamm.coordinator.groups.driver import GroupCoordinator
+    from klamm.coordinator.transactions.driver import TransactionCoordinator
     from klamm.node.controller.broker_probes import BrokerProbes
     from klamm.node.controller.controller_registration import ControllerRegistration
     from klamm.node.views.quorum_view import QuorumView
@@ -260,6 +261,11 @@ class Node:
     def groups(self) -> GroupCoordinator:
         """The group coordinator of a broker."""
         return self.broker.groups.coordinator
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        """The transaction coordinator of a broker."""
+        return self.broker.transactions.coordinator
 
     @property
     def broker(self) -> BrokerPart:

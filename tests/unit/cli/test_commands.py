@@ -41,6 +41,7 @@ def properties(folder: Path, **changes: str) -> str:
         "consume",
         "audit",
         "groups",
+        "transactions",
         "configs",
         "features",
         "metadata",
@@ -85,6 +86,11 @@ def test_help_is_there(command: str, capsys: pytest.CaptureFixture[str]) -> None
         "produce",
         "consume",
         "groups reset-offsets",
+        "transactions",
+        "transactions list",
+        "transactions describe",
+        "transactions find-hanging",
+        "transactions abort",
     ],
 )
 def test_help_teaches_by_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:

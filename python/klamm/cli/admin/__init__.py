@@ -1,1 +1,1 @@
-"""`klamm topics`, `klamm configs`, `klamm features` and `klamm groups`."""
+"""`klamm topics`, `klamm configs`, `klamm features`, `klamm groups` and `klamm transactions`."""

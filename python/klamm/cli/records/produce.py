@@ -15,6 +15,7 @@ from klamm.admin.topics import Topic, topics
 from klamm.cli.framework.command_config import CommandConfig, client_keys
 from klamm.cli.framework.options import Argument, Option
 from klamm.cli.records.record_input import RecordInput, Row
+from klamm.cli.records.transaction import Transaction
 from klamm.cli.terminal.exits import BadParameter
 from klamm.cli.terminal.interrupts import SecondInterrupt, held
 from klamm.cli.terminal.output import DEFAULT_BOOTSTRAP, Bootstrap, progress, say
@@ -54,6 +55,14 @@ def produce(
     ] = False,
     compression: Annotated[str, Option("--compression", "-z", help=f"{', '.join(records.CODECS)}.")] = "none",
     partition: Annotated[int | None, Option("--partition", min=0, help="Write all records to this partition.")] = None,
+    transactional: Annotated[
+        str | None,
+        Option(
+            "--transactional",
+            metavar="ID",
+            help="Write all records in one transaction with this transactional id: all or none.",
+        ),
+    ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
@@ -66,18 +75,25 @@ def produce(
       seq 1000 | klamm produce numbers
       klamm produce prices --key-separator : --file prices.txt
       klamm produce events --json --compression zstd < events.jsonl
+      klamm produce orders --transactional import-7 --file orders.txt
     """
     if compression not in records.CODECS:
         raise BadParameter(f"{compression} is not one of {', '.join(records.CODECS)}")
     given = RecordInput(key=key, separator=separator, headers=header or [], as_json=as_json)
     with Client(bootstrap, config=client_keys(command_config)) as client, progress(f"writing to {topic}") as counted:
-        producer = Producer(client, topic, compression, partition)
+        transaction = None if transactional is None else Transaction(client, transactional)
+        producer = Producer(client, topic, compression, partition, transaction)
         try:
             _write(producer, _read(given, values, file), counted)
+            if transaction is not None:
+                with held():
+                    transaction.end(commit=True)
         except (ClientError, KeyboardInterrupt) as error:
-            if producer.count:
+            if transaction is not None:
+                _abort(transaction)
+            elif producer.count:
                 producer.tell()
-            if isinstance(error, SecondInterrupt):
+            if transaction is None and isinstance(error, SecondInterrupt):
                 say(f"whether {producer.unanswered} more were written is not known: the broker did not answer")
             raise
     producer.tell()
@@ -89,7 +105,14 @@ class Producer:
     It waits for every response, also after Ctrl-C; a second Ctrl-C raises SecondInterrupt.
     """
 
-    def __init__(self, client: Client, topic: str, compression: str, partition: int | None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        topic: str,
+        compression: str,
+        partition: int | None,
+        transaction: Transaction | None = None,
+    ) -> None:
         """Raises ClientError if the topic or partition does not exist. The broker may create the topic."""
         self.count = 0
         """Acknowledged records."""
@@ -98,6 +121,7 @@ class Producer:
         self._client = client
         self._topic = _found(client, topic)
         self._compression = compression
+        self.transaction = transaction
         if partition is not None and partition >= len(self._topic.partitions):
             raise ClientError(f"{topic} has no partition {partition}, but 0 to {len(self._topic.partitions) - 1}")
         self._partition = partition
@@ -140,7 +164,10 @@ class Producer:
             self._bytes.pop(partition, None)
             if not batch:
                 return
-            data = records.encode(batch, compression=self._compression)
+            if self.transaction is None:
+                data = records.encode(batch, compression=self._compression)
+            else:
+                data = self.transaction.batch(self._topic.name, partition, batch, self._compression)
             self.unanswered = len(batch)
             retried(lambda: self._exchange(partition, data), passing=LEADER_MOVED)
             self.unanswered = 0
@@ -150,7 +177,8 @@ class Producer:
     def _exchange(self, partition: int, data: bytes) -> None:
         leader = self._topic.partitions[partition].leader
         wanted = TopicProduceData(self._topic.name, partition_data=(PartitionProduceData(partition, data),))
-        request = ProduceRequest(ALL_IN_SYNC_REPLICAS, _TIMEOUT_MS, (wanted,))
+        transactional_id = None if self.transaction is None else self.transaction.id
+        request = ProduceRequest(ALL_IN_SYNC_REPLICAS, _TIMEOUT_MS, (wanted,), transactional_id)
         answer = self._client.broker(leader).ask(request, ProduceResponse, _PRODUCE_VERSION_MAX)
         for topic in answer.responses:
             for one in topic.partition_responses:
@@ -160,17 +188,27 @@ class Producer:
 
 
 def _write(producer: Producer, rows: Iterator[Row], counted: Callable[[int], None]) -> None:
-    """Write all rows. Rows before an invalid line, or before Ctrl-C, are not lost."""
+    """Write all rows. Rows before an invalid line, or before Ctrl-C, are not lost, unless all or none are wanted."""
     try:
         for row in rows:
             if producer.add(row):
                 counted(producer.count)
         producer.flush()
     except (ClientError, KeyboardInterrupt) as error:
-        if not isinstance(error, SecondInterrupt):
+        if producer.transaction is None and not isinstance(error, SecondInterrupt):
             with contextlib.suppress(ClientError):
                 producer.flush()
         raise
+
+
+def _abort(transaction: Transaction) -> None:
+    """Abort the transaction of a command that failed, unless it may be committed."""
+    if transaction.is_ending:
+        say("whether the transaction was committed is not known: the broker did not answer")
+        return
+    with contextlib.suppress(ClientError), held():  # the broker aborts it after its time-out
+        transaction.end(commit=False)
+    say("nothing was written: the transaction is aborted")
 
 
 def _found(client: Client, name: str) -> Topic:

@@ -1,4 +1,4 @@
-"""Plain and transactional commits, markers, deletions, failed appends and restarts in any order (hypothesis).
+"""Plain and transactional commits, markers, deletions, failed appends and restarts in any order; a seed decides it.
 
 While appends are in flight, plain reads return what the committed log says; with none in flight, the shard equals one
 made from its log (goals R8). What the log says is also computed here, in the most obvious way.
@@ -6,11 +6,10 @@ made from its log (goals R8). What the log says is also computed here, in the mo
 
 from __future__ import annotations
 
+from random import Random
 from typing import NamedTuple
 
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+import pytest
 from tests.unit.coordinator.memory_log import Entry, loaded
 
 from klamm.coordinator.groups.config import GroupConfig
@@ -24,17 +23,15 @@ from .harness import Room
 
 CONFIG = GroupConfig(offsets_retention_minutes=5, offsets_retention_check_interval_ms=30_000)
 GROUPS = ("one", "two")
+PRODUCERS = (Producer(7, 0), Producer(8, 0))
+SEEDS = 40
+STEPS = 300
 FAILURES = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.TRANSACTION_COORDINATOR_FENCED,
 )
-groups = st.sampled_from(GROUPS)
-places = st.tuples(st.just("topic"), st.integers(0, 1))
-offsets = st.integers(0, 99)
-producers = st.builds(Producer, st.integers(7, 8), st.integers(0, 1))
-
 Key = tuple[str, str, int]
 
 
@@ -70,69 +67,69 @@ def committed(log: list[Entry]) -> dict[Key, int]:
     return {key: written.offset for key, written in plain.items()}
 
 
-class Life(RuleBasedStateMachine):
+class Life:
     """One shard."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
         self.room = Room(CONFIG)
         self.room.holds_appends = True
         self.tickets: set[int] = set()
 
-    @rule(group=groups, place=places, offset=offsets)
-    def commit(self, group: str, place: tuple[str, int], offset: int) -> None:
-        self.tickets.add(self.room.commit_later({place: offset}, group_id=group))
+    def run(self) -> None:
+        for _ in range(STEPS):
+            self.step()
+            self.check()
+        self.room.commit_all()
+        self.check()
 
-    @rule(group=groups, place=places, offset=offsets, producer=producers)
-    def commit_in_transaction(self, group: str, place: tuple[str, int], offset: int, producer: Producer) -> None:
-        self.tickets.add(self.room.commit_in_transaction_later({place: offset}, producer, group_id=group))
+    def step(self) -> None:
+        group = self.random.choice(GROUPS)
+        place = ("topic", self.random.randrange(2))
+        producer = self.random.choice(PRODUCERS)
+        choice = self.random.random()
+        if choice < 0.15:
+            self.tickets.add(self.room.commit_later({place: self.random.randrange(100)}, group_id=group))
+        elif choice < 0.35:
+            offsets = {place: self.random.randrange(100)}
+            self.tickets.add(self.room.commit_in_transaction_later(offsets, producer, group_id=group))
+        elif choice < 0.50:
+            self.tickets.add(self.room.end_later(producer, commits=self.random.random() < 0.7))
+        elif choice < 0.53:
+            topics = (DeleteTopic(place[0], (DeletePartition(place[1]),)),)
+            self.ask(self.room.shard.on_offset_delete, OffsetDeleteRequest(group, topics))
+        elif choice < 0.54:
+            self.ask(self.room.shard.on_delete_groups, (group,))
+        elif choice < 0.56:
+            self.room.pass_time(self.random.choice((1_000, 60_000, 400_000)))
+        elif choice < 0.92:
+            if self.room.appending is not None:
+                self.room.commit()
+        elif choice < 0.97:
+            if self.room.appending is not None:
+                self.room.fail(self.random.choice(FAILURES))
+        else:
+            self.restart()
 
-    @rule(producer=producers, commits=st.booleans())
-    def end(self, producer: Producer, commits: bool) -> None:
-        self.tickets.add(self.room.end_later(producer, commits=commits))
-
-    @rule(group=groups, place=places)
-    def delete_offset(self, group: str, place: tuple[str, int]) -> None:
-        topic, partition = place
-        request = OffsetDeleteRequest(group, (DeleteTopic(topic, (DeletePartition(partition),)),))
+    def ask(self, call: object, request: object) -> None:
         ticket = self.room.ticket()
         self.tickets.add(ticket)
-        self.room.take(self.room.shard.on_offset_delete(self.room.now_ms, ticket, request))
+        self.room.take(call(self.room.now_ms, ticket, request))  # type: ignore[operator]
 
-    @rule(group=groups)
-    def delete_group(self, group: str) -> None:
-        ticket = self.room.ticket()
-        self.tickets.add(ticket)
-        self.room.take(self.room.shard.on_delete_groups(self.room.now_ms, ticket, (group,)))
-
-    @rule(for_ms=st.sampled_from((1_000, 60_000, 400_000)))
-    def pass_time(self, for_ms: int) -> None:
-        self.room.pass_time(for_ms)
-
-    @precondition(lambda self: self.room.appending is not None)
-    @rule()
-    def finish(self) -> None:
-        self.room.commit()
-
-    @precondition(lambda self: self.room.appending is not None)
-    @rule(error=st.sampled_from(FAILURES))
-    def fail(self, error: ErrorCode) -> None:
-        self.room.fail(error)
-
-    @rule(was_appended=st.booleans())
-    def restart(self, was_appended: bool) -> None:
+    def restart(self) -> None:
         """The append in flight may be in the log."""
         appending, self.room.appending = self.room.appending, None
         for reply in self.room.hosted.on_unloaded(self.room.now_ms):
             assert reply.ticket not in self.room.answers
             self.room.answers[reply.ticket] = reply.response
+        was_appended = self.random.random() < 0.5
         again = Room(CONFIG, [*self.room.log, *((appending or ()) if was_appended else ())])
         again.answers, again.now_ms, again._tickets = self.room.answers, self.room.now_ms, self.room._tickets
         again.holds_appends = True
         self.room = again
 
-    @invariant()
-    def plain_reads_return_what_is_committed(self) -> None:
+    def check(self) -> None:
+        """Plain reads return what is committed; without an append in flight the state is that of the log."""
         expected = committed(self.room.log)
         found = {
             (group, *place): offset
@@ -140,17 +137,11 @@ class Life(RuleBasedStateMachine):
             for place, offset in self.room.fetch(None, group_id=group).items()
         }
         assert found == expected
-
-    @invariant()
-    def the_state_is_that_of_the_log(self) -> None:
         if self.room.appending is None:
             assert_same(self.room, self.room.reloaded())
             assert self.tickets <= self.room.answers.keys()
 
-    def teardown(self) -> None:
-        self.room.commit_all()
-        self.the_state_is_that_of_the_log()
 
-
-TestLives = Life.TestCase
-TestLives.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_lives_of_a_shard(seed: int) -> None:
+    Life(seed).run()

@@ -23,6 +23,8 @@ Where Apache Kafka has a metric, the name is its MBean's and the value is its Co
     kafka.server:type=group-coordinator-metrics,name=N              group-completed-rebalance-count,
                                                                     offset-commit-count, offset-deletion-count,
                                                                     offset-expiration-count
+    kafka.server:type=AddPartitionsToTxnManager,name=N              VerificationTimeMs: transactions that were verified;
+                                                                    VerificationFailureRate: refused partitions
 
 Klamm's own:
 
@@ -48,6 +50,9 @@ Each value is exact, but values of one reading may be from slightly different mo
     kafka.server:type=FetcherLagMetrics,name=ConsumerLag,clientId=C,topic=T,partition=P
                                             records below the leader's high watermark that a follower lacks; C is
                                             ReplicaFetcherThread-, the fetcher and the leader
+    kafka.coordinator.transaction:type=TransactionMarkerChannelManager,name=N
+                                            UnknownDestinationQueueSize: partitions whose marker waits for a leader;
+                                            LogAppendRetryQueueSize: ends of transactions that are written again
     kafka.log:type=LogManager,name=N        OfflineLogDirectoryCount, CordonedLogDirectoryCount
     kafka.log:type=LogManager,name=N,logDirectory="PATH"
                                             1 or 0 for LogDirectoryOffline and LogDirectoryCordoned

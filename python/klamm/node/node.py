@@ -283,7 +283,8 @@ class Node:
 
     def gauges(self) -> dict[str, int]:
         """The numbers of a broker's partitions by state; see `klamm.node.counters`. It visits every partition."""
-        return self._running().gauges()
+        found = self._running().gauges()
+        return found if self._broker is None else found | self._broker.transactions.gauges()
 
     def _running(self) -> Engine:
         if self._engine is None:

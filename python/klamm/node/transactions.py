@@ -30,6 +30,8 @@ TRANSACTIONS_TOPIC: Final = "__transaction_state"
 MARKER_VERSIONS: Final = (1, 2)
 FEATURE: Final = "transaction.version"
 NO_LEADER: Final = -1
+MARKERS: Final = "kafka.coordinator.transaction:type=TransactionMarkerChannelManager,name="
+VERIFICATIONS: Final = "kafka.server:type=AddPartitionsToTxnManager,name="
 
 
 class NodeTransactions(TopicCoordinator["TransactionCoordinator"]):
@@ -104,7 +106,19 @@ class NodeTransactions(TopicCoordinator["TransactionCoordinator"]):
         from klamm.coordinator.runtime.counts import RuntimeCounts
 
         runtime = self.coordinator.runtime.counts if self._is_made else RuntimeCounts()
-        return runtime.named("klamm.coordinator:type=Transactions,name=")
+        verification = self._verification if "_verification" in self.__dict__ else None
+        return runtime.named("klamm.coordinator:type=Transactions,name=") | {
+            f"{VERIFICATIONS}VerificationTimeMs": verification.asked if verification else 0,
+            f"{VERIFICATIONS}VerificationFailureRate": verification.failed if verification else 0,
+        }
+
+    def gauges(self) -> dict[str, int]:
+        """The numbers of the moment by name."""
+        unreachable, retries = self.coordinator.waiting if self._is_made else (0, 0)
+        return {
+            f"{MARKERS}UnknownDestinationQueueSize": unreachable,
+            f"{MARKERS}LogAppendRetryQueueSize": retries,
+        }
 
     def _on_published(self, image: Image, delta: Delta) -> None:
         self.coordinator.on_metadata()

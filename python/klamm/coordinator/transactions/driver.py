@@ -102,6 +102,12 @@ class TransactionCoordinator:
         """How many partitions `__transaction_state` has."""
         self._partition_count = partition_count
 
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """How many markers wait for a leader, and how many completions are written again after a failure."""
+        retries = sum(hosted.shard.retried_completions for hosted in self.runtime.shards.all())
+        return len(list(self._queues.unreachable)), retries
+
     def on_pause(self, pause_ms: int) -> None:
         """The process did not run for `pause_ms`."""
         self.runtime.on_pause(pause_ms)

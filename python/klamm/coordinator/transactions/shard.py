@@ -80,6 +80,7 @@ class TransactionShard:
         self._completions: dict[str, WriteMarkers] = {}
         """By transactional id: the markers that are being written."""
         self._count = 0
+        self._retried = 0
         self.pipeline: Final[Pipeline[Undo, WriteMarkers]] = Pipeline(
             config.commit_timeout_ms, config.batch_bytes_max, Undo
         )
@@ -131,6 +132,7 @@ class TransactionShard:
             self._forget_expired(now_ms)
             self.timers.schedule(EXPIRY_TIMER, now_ms + self._config.expiry_check_interval_ms)
         else:
+            self._retried -= 1
             self._complete(now_ms, self._transactions[key[1]])
         return self.pipeline.take_effects()
 
@@ -267,6 +269,11 @@ class TransactionShard:
 
     # Reads
 
+    @property
+    def retried_completions(self) -> int:
+        """How many Complete records could not be written and are tried again."""
+        return self._retried
+
     def describe(self, transactional_id: str) -> Transaction | None:
         """The id as it is, without what is pending."""
         return self._transactions.get(transactional_id)
@@ -337,6 +344,7 @@ class TransactionShard:
         new = transaction.prepare_complete(now_ms)
 
         def try_again() -> None:
+            self._retried += 1
             self.timers.schedule(("complete", transaction.transactional_id), now_ms + COMPLETE_RETRY_MS)
 
         self._write(now_ms, transaction, new, try_again)

@@ -82,12 +82,25 @@ class Verification:
         self._clock, self._deadlines = LoopClock(), Deadlines()
         self._waiting: dict[int, dict[str, _Waiting]] = {}
         self._in_flight: set[int] = set()
+        self.asked = 0
+        """Verified transactions since the start."""
+        self.failed = 0
+        """Partitions that were refused."""
 
     def ask(self, request: AddRequest, answer: OnVerified) -> None:
         """Add the partitions, if the request is of version 2, otherwise only verify them."""
+        self.asked += 1
+
+        def counted(codes: Codes) -> None:
+            self.failed += sum(code is not ErrorCode.NONE for code in codes.values())
+            answer(codes)
+
         if request.version < VERSION_OF_ADDING:
-            self._ask_once(request, answer)
-            return
+            self._ask_once(request, counted)
+        else:
+            self._ask_while_busy(request, counted)
+
+    def _ask_while_busy(self, request: AddRequest, answer: OnVerified) -> None:
         until_ms = self._clock.now_ms() + self._retries_for_ms
 
         def take(codes: Codes) -> None:

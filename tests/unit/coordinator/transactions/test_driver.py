@@ -99,10 +99,12 @@ async def test_markers_are_sent_again_until_they_arrive(node: Node) -> None:
     await node.end(await node.begun(), commit=False)
     await until(lambda: (1, False, A) in node.written)
     assert node.state() is State.PREPARE_ABORT
+    await until(lambda: node.coordinator.waiting == (1, 0))
     node.leaders[B] = 3
     node.coordinator.on_metadata()
     await until(lambda: node.state() is State.COMPLETE_ABORT)
     assert (3, False, B) in node.written
+    assert node.coordinator.waiting == (0, 0)
 
 
 async def test_a_partition_that_moves_away_and_back_completes_what_it_had(node: Node) -> None:

@@ -186,6 +186,7 @@ FOLLOWERS = {
     "directory assignments",
     "broker state",
     "group coordinator",
+    "transaction coordinator",
     "broker probes",
     "broker registration",
     "controller registration",

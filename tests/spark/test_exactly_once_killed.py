@@ -14,11 +14,13 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.spark.exactly_once import Query, committed, make
+from tests.support.node_process import NodeProcess
 
 if TYPE_CHECKING:
     from klamm.spark.sink.sink_exactly_once import Delivered
@@ -133,6 +135,16 @@ class Fire:
         for process in self.stopped:
             process.signal(signal.SIGCONT)
             process.result()
+
+
+@pytest.fixture(params=["Apache Kafka", "klamm"])
+def kafka(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The address of a broker. That of klamm is a process, because forks of this one are tasks."""
+    if request.param == "klamm":
+        with NodeProcess(tmp_path / "data") as node:
+            yield node.bootstrap
+    else:
+        yield request.getfixturevalue("secured_kafka").bootstrap
 
 
 @pytest.mark.parametrize("batches", [5, pytest.param(400, marks=pytest.mark.slow)])

@@ -447,6 +447,31 @@ class TestMoves:
                 assert getattr(found, field) == getattr(again, field), (name, field)
 
 
+@pytest.mark.parametrize("level", [0, 1])
+def test_the_level_changes_at_run_time(level: int) -> None:
+    """Conformance case 76: what runs ends as it began, and the next producer goes on with a fresh epoch."""
+    room = Room()
+    producer_id, epoch = room.begun()
+    room.version = level
+    after = pair_of(room.end((producer_id, epoch)))
+    room.write_markers()
+    assert (after, room.transaction().state) == ((producer_id, epoch + 1), State.COMPLETE_COMMIT)
+    stored = decode_value(room.log[-1][1] or b"")
+    assert stored is not None
+    assert stored.client_version == (2 if level else 0), "version 0 of the record has no place for it"
+    lower = pair_of(room.init(after))
+    assert lower == (producer_id, epoch + 2)
+    assert room.add(lower, version=0) is NONE
+    room.version = 2
+    for _ in range(2):
+        assert pair_of(room.end(lower, version=0)) == lower
+        room.write_markers()
+    higher = pair_of(room.init(lower))
+    assert higher == (producer_id, epoch + 3)
+    assert room.add(higher) is NONE
+    assert pair_of(room.end(higher)) == (producer_id, epoch + 4)
+
+
 def test_only_known_transitions_are_written() -> None:
     room = Room()
     pair = room.begun()

@@ -8,7 +8,7 @@ from collections import Counter
 from contextlib import suppress
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from klamm import Cluster
 from tests.support.waiting import wait_until
@@ -152,3 +152,28 @@ def is_done(cluster: Cluster) -> bool:
     """Whether the committed offsets of the group are the end of the input."""
     committed = cluster.committed("copiers")
     return sum(committed.values()) == RECORDS
+
+
+def test_case_68_pending_offsets_survive_restarts() -> None:
+    """A transaction goes on after all brokers were killed, and its marker is replayed after the next kills."""
+    place = TopicPartition("input", 0, 5)
+    with Cluster(brokers=3, config=CONFIG) as cluster:
+        cluster.create_topic("input", replication_factor=3)
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "one"})
+        producer.init_transactions(CALL_S)
+        group = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "readers"})
+        producer.begin_transaction()
+        retried(lambda: producer.send_offsets_to_transaction([place], group.consumer_group_metadata(), CALL_S))
+        restart(cluster)
+        assert cluster.committed("readers") == {}
+        retried(lambda: producer.commit_transaction(CALL_S))
+        wait_until(lambda: cluster.committed("readers") == {("input", 0): 5}, "the marker is written")
+        restart(cluster)
+        assert cluster.committed("readers") == {("input", 0): 5}
+        group.close()
+
+
+def restart(cluster: Cluster) -> None:
+    for broker in cluster.brokers:
+        broker.kill()
+        broker.start()

@@ -336,6 +336,9 @@ NOT_UNDER_LOAD: Final[dict[str, str]] = {
     "BrokerProbes._on_registration": "test_a_crashed_broker_is_fenced_after_a_fault",
     **dict.fromkeys(ON_LOG_DIR_FAILED, "test_a_failed_log_directory_is_reported_after_a_fault"),
     "Node._on_lost_event": "comes after a fault: test_an_event_that_fails_does_not_lose_those_after_it",
+    "TopicCoordinator._on_published": "each coordinator has its own",
+    "OtherBrokers.on_published": "brokers that leave and return: integration/test_exactly_once.py",
+    "Verification._on_outcome": "the coordinators of other brokers: unit/node/test_verification.py",
     "CoordinatorRuntime._on_load_failed": "comes after a fault: unit/coordinator/runtime/test_faults.py",
 }
 """Those that the load does not reach, and why."""

@@ -31,6 +31,7 @@ CONFIG = {
     # A pause is found by a timer that is late by a second.
     "broker.heartbeat.interval.ms": "100",
     "offsets.topic.num.partitions": "5",
+    "transaction.state.log.num.partitions": "5",
     # A snapshot after every few topics, and no log before it: a replica that was away needs one.
     "metadata.log.max.record.bytes.between.snapshots": "2000",
     "metadata.max.retention.bytes": "1",
@@ -39,13 +40,16 @@ CONFIG = {
 
 
 class Load:
-    """A producer that waits for acknowledgements, and groups that come, read, commit and go, until it is stopped."""
+    """A producer that waits for acknowledgements, one that commits transactions, and groups that come, read, commit and
+    go, until it is stopped.
+    """
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
-        self.acknowledged = self.commits = 0
+        self.acknowledged = self.commits = self.transactions = 0
         self._is_over = threading.Event()
-        self._threads = [threading.Thread(target=work, daemon=True) for work in (self._produce, self._commit)]
+        works = (self._produce, self._transact, self._commit)
+        self._threads = [threading.Thread(target=work, daemon=True) for work in works]
         for thread in self._threads:
             thread.start()
 
@@ -64,9 +68,26 @@ class Load:
                 commit_in_a_new_group(self.bootstrap)
                 self.commits += 1
 
+    def _transact(self) -> None:
+        while not self._is_over.is_set():
+            with contextlib.suppress(KafkaException):
+                self._commit_transactions()
+
+    def _commit_transactions(self) -> None:
+        """Raises KafkaException: then the next producer of the id ends the transaction."""
+        settings = {"bootstrap.servers": self.bootstrap, "transactional.id": TOPIC, "linger.ms": 1, "log_level": 0}
+        producer = Producer(settings)
+        producer.init_transactions(60)
+        while not self._is_over.is_set():
+            producer.begin_transaction()
+            producer.produce(TOPIC, b"x" * 100)
+            producer.commit_transaction(60)
+            self.transactions += 1
+
     def assert_goes_on(self) -> None:
         """More of everything is done."""
-        acknowledged, commits = self.acknowledged, self.commits
+        acknowledged, commits, transactions = self.acknowledged, self.commits, self.transactions
+        wait_until(lambda: self.transactions > transactions + 1, bound_s=60)
         wait_until(lambda: self.acknowledged > acknowledged + 10, bound_s=60)
         wait_until(lambda: self.commits > commits + 1, bound_s=60)
 

@@ -122,11 +122,10 @@ impl Log {
             active.write_back_mut().on_append(now_ms, end, self.config.segment_bytes);
         }
         self.log_end_offset = summary.last_offset + 1;
-        self.producers.apply(update);
-        for txn in &update.completed {
-            if let Some(aborted) = self.producers.complete(txn) {
-                active.txns().push(&self.context.cache, aborted)?;
-            }
+        for aborted in self.producers.apply(update) {
+            // Recovery does not miss an index whose name was lost.
+            self.dir_dirty |= !active.txns().has_file(&self.context.cache)?;
+            active.txns().push(&self.context.cache, aborted)?;
         }
         self.producers.set_map_end_offset(self.log_end_offset);
         Ok(Appended {

@@ -269,7 +269,10 @@ impl Log {
     /// one.
     pub fn recovery_point(&self) -> i64 {
         let durable = self.durable_offset();
-        self.active_mark(durable).unwrap_or(durable).min(self.checkpoint_limit)
+        let active = self.segments.last().expect("at least one segment");
+        // Only a mark makes the index of aborted transactions durable, and recovery does not miss its entries.
+        let unmarked = if active.has_no_aborted() { durable } else { durable.min(active.base_offset()) };
+        self.active_mark(durable).unwrap_or(unmarked).min(self.checkpoint_limit)
     }
 
     /// The same without a new mark: never within the active segment unless at a mark, because its indexes may be

@@ -406,6 +406,7 @@ impl Log {
             }
             if let Some(aborted) = self.producers.replay(batch, &header) {
                 segment.txns().push(&cache, aborted)?;
+                self.dir_dirty = true;
             }
         };
         recovery.segments_checked += 1;

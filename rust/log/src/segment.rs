@@ -287,6 +287,11 @@ impl Segment {
         &mut self.txns
     }
 
+    /// Whether it is known to contain no aborted transaction.
+    pub(super) fn has_no_aborted(&self) -> bool {
+        self.txns.is_known_empty()
+    }
+
     pub(super) fn txn_file(&self) -> &Arc<LogFile> {
         self.txns.file()
     }

@@ -51,8 +51,22 @@ impl PartitionConfig {
         }
     }
 
-    /// The rules that an append at `now_ms` is validated against.
+    /// The rules that an append at `now_ms` is validated against. A marker is not subject to the topic's limits: refused, it
+    /// would leave its transaction open.
     pub fn produce_rules(&self, origin: klamm_log::Origin, now_ms: i64) -> ProduceRules {
+        let rules = self.limited_rules(origin, now_ms);
+        match origin {
+            klamm_log::Origin::Markers { .. } => ProduceRules {
+                timestamp_before_max_ms: i64::MAX,
+                timestamp_after_max_ms: i64::MAX,
+                batch_bytes_max: usize::MAX,
+                ..rules
+            },
+            _ => rules,
+        }
+    }
+
+    fn limited_rules(&self, origin: klamm_log::Origin, now_ms: i64) -> ProduceRules {
         ProduceRules {
             origin: match origin.is_client() {
                 true => klamm_records::Origin::Client,

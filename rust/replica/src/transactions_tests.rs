@@ -10,7 +10,7 @@ use std::time::Duration;
 use klamm_base::{ErrorCode, Uuid};
 use klamm_config::Settings;
 use klamm_log::testing::{BatchSpec, batch};
-use klamm_log::{Claim, Guard, Origin};
+use klamm_log::{Claim, Guard, LogConfig, Origin};
 use klamm_records::control::end_transaction_marker;
 use tempfile::tempdir;
 
@@ -18,7 +18,7 @@ use super::partition::Partition;
 use super::reading::{LATEST, MAX_TIMESTAMP};
 use super::replicas_tests::{elect, leading};
 use super::results::{CONSUMER, Fetched, FoundOffset, OffsetQuery, PartitionFetch};
-use super::{Awaits, FetchWaiter, Replicas};
+use super::{Awaits, FetchWaiter, PartitionConfig, Replicas};
 
 const NO_LEADER: i32 = -1;
 const TOPIC: Uuid = Uuid([7; 16]);
@@ -98,6 +98,23 @@ fn case_52_aborted_transactions_are_for_consumers_that_read_committed_records() 
     assert_eq!((ended.last_stable_offset, ended.aborted.as_deref()), (4, Some(&[(1, 1)][..])));
     assert_eq!(fetch(&partition, 0, false).aborted, None);
     assert_eq!(fetch(&partition, 4, true).aborted, Some(vec![]));
+    replicas.shutdown(1);
+}
+
+#[test]
+fn a_topics_limits_do_not_refuse_a_marker() {
+    let dir = tempdir().expect("a folder");
+    let (replicas, partition) = led(dir.path());
+    assert_eq!(data(&partition, 0), 0);
+    let log = LogConfig {
+        timestamp_before_max_ms: 0,
+        timestamp_after_max_ms: 0,
+        max_message_bytes: 1,
+        compact: true,
+        ..LogConfig::default()
+    };
+    partition.set_config(Arc::new(PartitionConfig { log: Arc::new(log), ..PartitionConfig::default() }));
+    assert_eq!(end(&partition, true), 1);
     replicas.shutdown(1);
 }
 

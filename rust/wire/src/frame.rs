@@ -65,6 +65,7 @@ fn check_ranges(request: &ProduceRequest, body: &[u8]) {
         }
     }
     assert_eq!((topics, partitions), (request.topic_count, request.partition_count));
+    assert_eq!(request.transactional_id(body).is_some(), request.is_with_transactional_id);
 }
 
 #[cfg(test)]

@@ -45,6 +45,13 @@ pub struct CompletedTxn {
     pub aborted: bool,
 }
 
+/// A transaction began or ended in an append.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum TxnChange {
+    Began { producer_id: i64, first_offset: i64 },
+    Completed(CompletedTxn),
+}
+
 /// The changes to one producer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change {
@@ -52,8 +59,6 @@ pub(super) struct Change {
     current: Entry,
     /// The producer with only the added batches.
     pub(super) updated: Entry,
-    /// First offset of the transaction that began and is still open, -1 if none did.
-    pub(super) started: i64,
     /// Whether a transactional batch was added; of a marker its epoch.
     pub(super) transactional: Option<Option<i16>>,
     verification: Option<Verification>,
@@ -65,12 +70,14 @@ pub(super) struct Known {
     pub(super) verification: Option<Verification>,
 }
 
-/// The changes of an append. For one producer without a marker, nothing is allocated.
+/// The changes of an append. For one producer whose transaction neither begins nor ends, nothing is allocated.
 #[derive(Debug, Default)]
 pub struct Update {
     first: Option<Change>,
     more: Vec<Change>,
-    pub completed: Vec<CompletedTxn>,
+    /// In order: a follower's append may contain many, and what the index of aborted transactions says of one depends
+    /// on those that were open at its marker.
+    pub(super) transactions: Vec<TxnChange>,
 }
 
 impl Update {
@@ -83,7 +90,7 @@ impl Update {
         let begin = || {
             let Known { entry: current, verification } = known();
             let updated = current.without_batches();
-            Change { producer_id, current, updated, started: -1, transactional: None, verification }
+            Change { producer_id, current, updated, transactional: None, verification }
         };
         if self.first.is_none() {
             return self.first.insert(begin());
@@ -109,22 +116,27 @@ impl Update {
         origin: Origin,
         known: impl FnOnce() -> Known,
     ) -> Result<(), AppendError> {
-        let change = self.change_of(header.producer_id(), known);
+        let producer_id = header.producer_id();
+        let change = self.change_of(producer_id, known);
         if !header.is_control() {
-            return change.add_data(header, origin);
+            if change.add_data(header, origin)? {
+                self.transactions.push(TxnChange::Began { producer_id, first_offset: header.base_offset() });
+            }
+            return Ok(());
         }
         // Compaction may leave an empty control batch of a marker.
         let Some(marker) = Marker::parse(batch) else { return Ok(()) };
         change.transactional = Some(Some(header.producer_epoch()));
         if let Some(completed) = change.add_marker(header, &marker, origin)? {
-            self.completed.push(completed);
+            self.transactions.push(TxnChange::Completed(completed));
         }
         Ok(())
     }
 }
 
 impl Change {
-    fn add_data(&mut self, header: &Header<'_>, origin: Origin) -> Result<(), AppendError> {
+    /// Returns whether a transaction begins.
+    fn add_data(&mut self, header: &Header<'_>, origin: Origin) -> Result<bool, AppendError> {
         // Before the guard: a producer of an older epoch must learn that it is fenced.
         self.check_epoch(header.producer_epoch(), origin)?;
         if header.is_transactional() {
@@ -138,15 +150,14 @@ impl Change {
         self.updated.push(Batch::of(header));
         self.updated.last_timestamp = header.max_timestamp();
         let in_transaction = self.updated.txn_first_offset >= 0;
-        match (in_transaction, header.is_transactional()) {
-            (true, false) => return Err(AppendError::InvalidTransactionState { producer_id: self.producer_id }),
-            (false, true) => {
-                self.updated.txn_first_offset = header.base_offset();
-                self.started = header.base_offset();
-            }
-            _ => {}
+        if in_transaction && !header.is_transactional() {
+            return Err(AppendError::InvalidTransactionState { producer_id: self.producer_id });
         }
-        Ok(())
+        let begins = !in_transaction && header.is_transactional();
+        if begins {
+            self.updated.txn_first_offset = header.base_offset();
+        }
+        Ok(begins)
     }
 
     fn check_epoch(&self, found: i16, origin: Origin) -> Result<(), AppendError> {

@@ -18,6 +18,7 @@ use crate::testing::{BatchSpec, batch, config, create, open, read_all};
 use crate::{Claim, Guard, Log, LogConfig, Origin};
 
 const PRODUCERS: u8 = 3;
+const BATCHES_IN_SEGMENT: usize = 10;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -34,8 +35,8 @@ enum Step {
     },
     /// A marker of the producer's last transaction arrives late.
     Late(u8),
-    /// The follower fetches, and what it has is committed.
-    Replicate,
+    /// The follower fetches, with so many batches in an append, and what it has is committed.
+    Replicate(usize),
     Roll,
     Restart {
         is_clean: bool,
@@ -53,7 +54,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => (producer.clone(), any::<bool>(), any::<bool>())
             .prop_map(|(producer, commits, is_repeated)| Step::End { producer, commits, is_repeated }),
         2 => producer.prop_map(Step::Late),
-        5 => Just(Step::Replicate),
+        5 => prop_oneof![1..4usize, Just(usize::MAX)].prop_map(Step::Replicate),
         1 => Just(Step::Roll),
         1 => any::<bool>().prop_map(|is_clean| Step::Restart { is_clean }),
         1 => Just(Step::Elect),
@@ -88,7 +89,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let dir = tempdir().expect("temporary directory");
-        let settings = LogConfig { segment_bytes: 700, index_interval_bytes: 100, ..config() };
+        let settings = LogConfig { segment_bytes: 1500, index_interval_bytes: 100, ..config() };
         let create = |at: usize| create(&dir.path().join(format!("t-{at}")), settings.clone());
         let (leader, follower) = (create(0), create(1));
         let producer = |number| Producer {
@@ -144,7 +145,7 @@ impl World {
                 }
             }
             Step::Late(at) => self.mark(at),
-            Step::Replicate => self.replicate(),
+            Step::Replicate(batches_max) => self.replicate(batches_max),
             Step::Roll => {
                 let end = self.leader.log_end_offset();
                 self.leader.roll(end, 0).expect("roll");
@@ -189,11 +190,12 @@ impl World {
         }
     }
 
-    fn replicate(&mut self) {
+    fn replicate(&mut self, batches_max: usize) {
         let from = self.follower.log_end_offset();
         let bytes = read_all(&mut self.leader, from);
-        for batch in batches(&bytes) {
-            self.follower.append_as_follower(batch.expect("whole").bytes(), 0, 0).expect("the leader's batches");
+        let found: Vec<&[u8]> = batches(&bytes).map(|batch| batch.expect("whole").bytes()).collect();
+        for some in found.chunks(batches_max.min(BATCHES_IN_SEGMENT)) {
+            self.follower.append_as_follower(&some.concat(), 0, 0).expect("the leader's batches");
         }
         self.high_watermark = self.leader.log_end_offset();
     }
@@ -289,8 +291,8 @@ proptest! {
         for step in &steps {
             world.run(step);
             // Only what is replicated is seen.
-            if matches!(step, Step::Replicate | Step::Elect | Step::Restart { .. }) {
-                world.replicate();
+            if matches!(step, Step::Replicate(_) | Step::Elect | Step::Restart { .. }) {
+                world.replicate(1);
                 world.check();
             }
         }

@@ -16,8 +16,8 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
-use check::Known;
-pub use check::{CompletedTxn, Marker, Origin, Update};
+use check::{CompletedTxn, Known, TxnChange};
+pub use check::{Marker, Origin, Update};
 pub use entry::{Batch, Entry};
 use klamm_base::LogError;
 use klamm_records::header::Header;
@@ -102,20 +102,27 @@ impl Producers {
         self.entries.get(&header.producer_id())?.duplicate_of(header)
     }
 
-    /// Applies the changes of a written append, except for the transactions that it completed.
-    pub fn apply(&mut self, update: &Update) {
+    /// Applies the changes of a written append. Returns the entries for the index of aborted transactions.
+    pub fn apply(&mut self, update: &Update) -> Vec<AbortedTxn> {
         for change in update.changes() {
             let entry = self.entries.entry(change.producer_id).or_insert(Entry::UNKNOWN);
             entry.merge(&change.updated);
             self.verifications.on_append(change);
-            if change.started >= 0 {
-                self.ongoing.insert(change.started, change.producer_id);
+        }
+        let mut aborted = Vec::new();
+        for change in &update.transactions {
+            match change {
+                TxnChange::Began { producer_id, first_offset } => {
+                    self.ongoing.insert(*first_offset, *producer_id);
+                }
+                TxnChange::Completed(txn) => aborted.extend(self.complete(txn)),
             }
         }
+        aborted
     }
 
     /// Completes a transaction; returns the entry for the index of aborted transactions.
-    pub fn complete(&mut self, txn: &CompletedTxn) -> Option<AbortedTxn> {
+    fn complete(&mut self, txn: &CompletedTxn) -> Option<AbortedTxn> {
         let mut others = self.ongoing.iter().filter(|&(_, &producer_id)| producer_id != txn.producer_id);
         let last_stable_offset = others.next().map_or(txn.last_offset + 1, |(&first_offset, _)| first_offset);
         self.ongoing.remove(&txn.first_offset);
@@ -136,8 +143,7 @@ impl Producers {
             let mut update = Update::default();
             // Only invalid use of transactions makes a replicated batch fail; such a batch is ignored.
             if update.add(batch, header, Origin::Replication, || self.known(header.producer_id())).is_ok() {
-                self.apply(&update);
-                aborted = update.completed.first().and_then(|txn| self.complete(txn));
+                aborted = self.apply(&update).pop();
             }
         }
         self.map_end_offset = header.next_offset();

@@ -353,3 +353,57 @@ fn verify_of(log: &mut Log, producer_id: i64) -> Option<Guard> {
     let claim = Claim { producer_id, producer_epoch: 0, base_sequence: 1 };
     log.begin_verification(claim, false, 0).expect("a known epoch")
 }
+
+#[test]
+fn many_transactions_in_one_append_of_a_follower_have_the_leaders_index() {
+    let dir = tempdir().expect("temporary directory");
+    let (leader_path, follower_path) = (dir.path().join("t-0"), dir.path().join("t-1"));
+    let mut leader = create(&leader_path, config());
+    let mut follower = create(&follower_path, config());
+    of(&mut leader, 1, 0, 0, 1);
+    end(&mut leader, 1, false);
+    of(&mut leader, 1, 0, 1, 1);
+    end(&mut leader, 1, false);
+    // Not open at the markers before it.
+    of(&mut leader, 3, 0, 0, 1);
+    let bytes = read_all(&mut leader, 0);
+    follower.append_as_follower(&bytes, 0, 0).expect("append").expect("whole batches");
+    let expected = [(1, 0, 1, 2), (1, 2, 3, 4)];
+    assert_eq!(aborted(&mut leader, 0, 4), expected);
+    assert_eq!(aborted(&mut follower, 0, 4), expected);
+    assert_eq!(follower.last_stable_offset(5), leader.last_stable_offset(5));
+}
+
+#[test]
+fn the_name_of_a_new_index_is_flushed_with_its_marker() {
+    let (_dir, mut log) = new_log();
+    log.flush().expect("flush");
+    let files_of_next_flush = |log: &mut Log| {
+        let job = log.begin_flush().expect("something to flush");
+        job.run().expect("flush");
+        log.complete_flush(job.end());
+        job.file_count()
+    };
+    of(&mut log, 1, 0, 0, 1);
+    assert_eq!(files_of_next_flush(&mut log), 1, "the log");
+    end(&mut log, 1, false);
+    assert_eq!(files_of_next_flush(&mut log), 2, "the directory, too");
+    of(&mut log, 1, 0, 1, 1);
+    end(&mut log, 1, false);
+    assert_eq!(files_of_next_flush(&mut log), 1);
+}
+
+#[test]
+fn recovery_resumes_after_an_aborted_transaction_only_at_a_mark() {
+    let (_dir, mut log) = new_log();
+    of(&mut log, 1, 0, 0, 1);
+    end(&mut log, 1, true);
+    assert_eq!((log.flush().expect("flush"), log.recovery_point()), (2, 2));
+    of(&mut log, 1, 0, 1, 1);
+    end(&mut log, 1, false);
+    assert_eq!((log.flush().expect("flush"), log.recovery_point()), (4, 0), "its index is not durable");
+    let job = log.begin_mark().expect("written").expect("something to sync");
+    job.sync().expect("synced");
+    log.complete_mark(job.end()).expect("completed");
+    assert_eq!(log.recovery_point(), 4);
+}

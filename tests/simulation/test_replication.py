@@ -15,6 +15,17 @@ from klamm.testing.simulator.brokers.run import QUORUM_EVERY, play
 SEED_COUNT = int(os.environ.get("KLAMM_SIMULATION_BROKER_SEEDS", "40"))
 SEEDS_EACH = 10
 CRASHES = BrokerFaults(crash_every_us=400_000, power_cut_share=0.7, away_us_max=20_000, slow_flush_chance=0.2)
+TRANSACTIONS = BrokerFaults(
+    drop_chance=0.05,
+    delay_us_max=20_000,
+    slow_message_chance=0.1,
+    repeat_fetch_chance=0.3,
+    crash_every_us=1_000_000,
+    power_cut_share=0.5,
+    away_us_max=20_000,
+    elect_every_us=1_000_000,
+    transact_every_us=20_000,
+)
 pytestmark = pytest.mark.timeout(900)  # some seconds, on a machine that does nothing else
 
 
@@ -27,6 +38,12 @@ def test_every_invariant_holds_and_all_replicas_become_equal(first):
 def test_crashes_in_quick_succession():
     """Lives that end before their logs are recovered, and logs that end before a flush."""
     assert sum(play(seed, directed=CRASHES).lives for seed in range(1, 6)) > 100
+
+
+@pytest.mark.parametrize("first", [1, 11])
+def test_transactions_are_isolated_and_end(first):
+    for seed in range(first, first + SEEDS_EACH):
+        assert play(seed, directed=TRANSACTIONS).acknowledged_count >= 10
 
 
 @pytest.mark.parametrize("seed", [83, QUORUM_EVERY])

@@ -79,8 +79,29 @@ class SimulatedBroker:
     def produce(self, partition: Key, batches: bytes, acks: int, ticket: int, now_ms: int) -> tuple[int, int]:
         """Error code and end offset. The result of acks -1 follows by `take_due`."""
 
+    def begin_verification(
+        self, partition: Key, producer: tuple[int, int, int], is_adding: bool, ticket: int, now_ms: int
+    ) -> tuple[int, bool]:
+        """A transactional batch of a producer (id, epoch, sequence): error code, and whether its coordinator is asked.
+
+        It is produced afterwards, with the same `ticket`.
+        """
+
+    def append_marker(
+        self, partition: Key, marker: tuple[int, int, bool, int, int], ticket: int, now_ms: int
+    ) -> tuple[int, int]:
+        """Error code and end offset; the result follows as that of acks -1.
+
+        A marker: producer id and epoch, whether it commits, coordinator epoch, transaction version.
+        """
+
     def consume(self, partition: Key, offset: int, leader_epoch: int, now_ms: int) -> tuple[int, int, bytes]:
-        """Error code, high watermark and committed batches."""
+        """Error code, high watermark and batches below it."""
+
+    def consume_committed(
+        self, partition: Key, offset: int, now_ms: int
+    ) -> tuple[int, int, bytes, list[tuple[int, int]]]:
+        """Error code, last stable offset, batches below it; producer id and first offset of aborted transactions."""
     # What has become possible
     def take_due(self, now_ms: int) -> tuple[bool, list[int], list[int], list[int], list[tuple[int, int]]]:
         """Begin the flushes that are due.

@@ -10,10 +10,11 @@ use klamm_base::{ErrorCode, LogError, Uuid};
 use klamm_config::Settings;
 use klamm_engine::isr::IsrUpdates;
 use klamm_fetcher::{Assignments, FollowedPartitions};
-use klamm_log::{Event, LockedDir, LogManager, ManagerConfig, OneFlush, Origin};
+use klamm_log::{Claim, Event, LockedDir, LogManager, ManagerConfig, OneFlush, Origin};
 use klamm_metadata::MetadataImage;
+use klamm_records::control::end_transaction_marker;
 use klamm_records::header::{Header, compute_crc};
-use klamm_replica::{Durability, MoveStep, Partition, Replicas, ReplicasOptions, Unassigned};
+use klamm_replica::{Appended, Durability, MoveStep, Partition, Refused, Replicas, ReplicasOptions, Unassigned};
 use parking_lot::Mutex;
 
 use super::clock::SetClock;
@@ -73,6 +74,16 @@ pub enum Produced {
     Refused(ErrorCode),
 }
 
+/// What a transaction coordinator writes to a partition.
+#[derive(Clone, Copy, Debug)]
+pub struct TransactionMarker {
+    pub producer_id: i64,
+    pub producer_epoch: i16,
+    pub commits: bool,
+    pub coordinator_epoch: i32,
+    pub transaction_version: i8,
+}
+
 /// Damage of a replica's log.
 pub struct Damage {
     pub key: (Uuid, i32),
@@ -124,6 +135,8 @@ pub(super) struct Life {
     pub(super) followed: BTreeMap<i32, FollowedPartitions>,
     has_roles: Arc<AtomicBool>,
     acks: Arc<Mutex<Vec<(u64, ErrorCode)>>>,
+    /// Of verified batches, by the ticket of their produce.
+    verified: BTreeMap<u64, klamm_log::Guard>,
     pub(super) waiting: BTreeMap<u64, WaitingFetch>,
     flushes: BTreeMap<u64, Flush>,
     /// Those whose damage was found.
@@ -191,6 +204,7 @@ impl SimulatedBroker {
             followed: BTreeMap::new(),
             has_roles: Arc::default(),
             acks: Arc::default(),
+            verified: BTreeMap::new(),
             waiting: BTreeMap::new(),
             flushes: BTreeMap::new(),
             damaged: BTreeMap::new(),
@@ -276,21 +290,76 @@ impl SimulatedBroker {
         Ok(self.life()?.replicas.get(topic_id, index))
     }
 
+    /// A transactional batch of a client arrived: whether its transaction coordinator must be asked. Then it is produced with
+    /// the same `ticket`.
+    pub fn begin_verification(
+        &mut self,
+        (topic_id, index): (Uuid, i32),
+        claim: Claim,
+        is_adding: bool,
+        ticket: u64,
+        now_ms: i64,
+    ) -> Result<Result<bool, ErrorCode>, SimulationError> {
+        self.clock.set(now_ms);
+        let partition = self.partition(topic_id, index)?;
+        let begun = partition.and_then(|partition| partition.begin_verification(claim, is_adding, now_ms));
+        if let Ok(Some(guard)) = begun {
+            self.life()?.verified.insert(ticket, guard);
+        }
+        Ok(begun.map(|guard| guard.is_some()))
+    }
+
+    /// Appends a marker that ends a transaction; its result follows as that of acks -1.
+    pub fn append_marker(
+        &mut self,
+        key: (Uuid, i32),
+        marker: &TransactionMarker,
+        ticket: u64,
+        now_ms: i64,
+    ) -> Result<Produced, SimulationError> {
+        let TransactionMarker { producer_id, producer_epoch, commits, coordinator_epoch, transaction_version } =
+            *marker;
+        let batch = end_transaction_marker(producer_id, producer_epoch, now_ms, commits, coordinator_epoch);
+        let is_strict = self.options.without != Some(Guard::MarkerEpoch);
+        let transaction_version = if is_strict { transaction_version } else { 0 };
+        let mut batch = batch.map_err(|error| SimulationError::Malformed(error.to_string()))?;
+        self.append(key, &mut batch, -1, ticket, now_ms, |partition, batch| {
+            partition.append(batch, -1, Origin::Markers { transaction_version }, now_ms)
+        })
+    }
+
     /// Appends batches of a client. The result of acks -1 is in [`SimulatedBroker::take_acks`], with this `ticket`.
     pub fn produce(
+        &mut self,
+        key: (Uuid, i32),
+        batches: &mut [u8],
+        acks: i16,
+        ticket: u64,
+        now_ms: i64,
+    ) -> Result<Produced, SimulationError> {
+        let guard = self.life()?.verified.remove(&ticket);
+        let is_guarded = self.options.without != Some(Guard::VerifiedTransactions);
+        self.append(key, batches, acks, ticket, now_ms, |partition, batches| match is_guarded {
+            true => partition.append_produced(batches, acks, guard, now_ms),
+            false => partition.append(batches, acks, Origin::Client, now_ms),
+        })
+    }
+
+    fn append(
         &mut self,
         (topic_id, index): (Uuid, i32),
         batches: &mut [u8],
         acks: i16,
         ticket: u64,
         now_ms: i64,
+        append: impl FnOnce(&Partition, &mut [u8]) -> Result<Appended, Refused>,
     ) -> Result<Produced, SimulationError> {
         self.clock.set(now_ms);
         let partition = match self.partition(topic_id, index)? {
             Ok(partition) => partition,
             Err(code) => return Ok(Produced::Refused(code)),
         };
-        match partition.append(batches, acks, Origin::Client, now_ms) {
+        match append(&partition, batches) {
             Ok(appended) => {
                 if acks == -1 {
                     let acked = self.life()?.acks.clone();

@@ -19,10 +19,17 @@ pub enum Guard {
     Flush,
     /// Consumers read up to the high watermark.
     ConsumerLimit,
+    /// A transaction begins only with the guard of its verification (KIP-890).
+    VerifiedTransactions,
+    /// A marker of transaction.version 2 does not end a transaction of its own epoch (KIP-1228).
+    MarkerEpoch,
+    /// Consumers of committed records read up to the last stable offset, and skip aborted transactions.
+    StableOffset,
+    AbortedTransactions,
 }
 
 /// All guards, by the names that a simulation uses.
-const GUARDS: [(&str, Guard); 28] = [
+const GUARDS: [(&str, Guard); 32] = [
     ("join-from-epoch-start", Guard::Core(Rule::JoinFromEpochStart)),
     ("count-maximal-isr", Guard::Core(Rule::CountMaximalIsr)),
     ("append-with-min-isr", Guard::Core(Rule::AppendWithMinIsr)),
@@ -51,6 +58,10 @@ const GUARDS: [(&str, Guard); 28] = [
     ("follower-flush", Guard::FollowerFlush),
     ("flush", Guard::Flush),
     ("consumer-limit", Guard::ConsumerLimit),
+    ("verified-transactions", Guard::VerifiedTransactions),
+    ("marker-epoch", Guard::MarkerEpoch),
+    ("stable-offset", Guard::StableOffset),
+    ("aborted-transactions", Guard::AbortedTransactions),
 ];
 
 impl Guard {

@@ -11,6 +11,9 @@ mod fetching;
 mod guard;
 mod serving;
 
-pub use broker::{BrokerOptions, ChangedReplica, Damage, Due, Gauges, Produced, SimulatedBroker, SimulationError};
+pub use broker::{
+    BrokerOptions, ChangedReplica, Damage, Due, Gauges, Produced, SimulatedBroker, SimulationError, TransactionMarker,
+};
 pub use fetching::Lookup;
 pub use guard::Guard;
+pub use serving::Consumed;

@@ -42,6 +42,22 @@ struct Gathered {
     bytes: usize,
 }
 
+/// What a consumer receives; offsets are -1 for most errors.
+pub struct Consumed {
+    pub error: ErrorCode,
+    pub high_watermark: i64,
+    pub last_stable_offset: i64,
+    pub records: Vec<u8>,
+    /// Producer id and first offset of each aborted transaction in the records.
+    pub aborted: Vec<(i64, i64)>,
+}
+
+impl Consumed {
+    fn refused(error: ErrorCode) -> Self {
+        Self { error, high_watermark: -1, last_stable_offset: -1, records: Vec::new(), aborted: Vec::new() }
+    }
+}
+
 impl SimulatedBroker {
     /// Answers a fetch, or lets it wait under this number.
     pub fn answer_fetch(
@@ -92,25 +108,27 @@ impl SimulatedBroker {
         }
     }
 
-    /// Reads committed records as a consumer does that may read from followers; returns error, high watermark and batches.
+    /// Reads records as a consumer does that may read from followers, and perhaps only those of committed transactions.
     pub fn consume(
         &mut self,
         (topic_id, index): (Uuid, i32),
         fetch_offset: i64,
         current_leader_epoch: i32,
+        read_committed: bool,
         now_ms: i64,
-    ) -> Result<(ErrorCode, i64, Vec<u8>), SimulationError> {
+    ) -> Result<Consumed, SimulationError> {
         self.clock.set(now_ms);
         let partition = match self.partition(topic_id, index)? {
             Ok(partition) => partition,
-            Err(code) => return Ok((code, -1, Vec::new())),
+            Err(code) => return Ok(Consumed::refused(code)),
         };
+        let read_committed = read_committed && self.options.without != Some(Guard::StableOffset);
         let fetched = partition.fetch(&PartitionFetch {
             fetch_offset,
             max_bytes: CONSUMED_BYTES_MAX,
             current_leader_epoch,
             last_fetched_epoch: -1,
-            read_committed: false,
+            read_committed,
             replica_id: if self.options.without == Some(Guard::ConsumerLimit) { DEBUGGING } else { CONSUMER },
             replica_epoch: -1,
             log_start_offset: -1,
@@ -119,7 +137,15 @@ impl SimulatedBroker {
             quiet: None,
             client_rack: Some(""),
         });
-        Ok((fetched.error, fetched.high_watermark, records(&fetched)?))
+        let lists_aborted = self.options.without != Some(Guard::AbortedTransactions);
+        let aborted = fetched.aborted.clone().filter(|_| lists_aborted).unwrap_or_default();
+        Ok(Consumed {
+            error: fetched.error,
+            high_watermark: fetched.high_watermark,
+            last_stable_offset: fetched.last_stable_offset,
+            records: records(&fetched)?,
+            aborted,
+        })
     }
 
     /// The end offset that a leader returns to consumers (ListOffsets).

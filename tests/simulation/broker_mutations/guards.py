@@ -64,6 +64,13 @@ _CRASHES = BrokerFaults(
     away_us_max=300_000,
     elect_every_us=500_000,
 )
+_TRANSACTIONS = BrokerFaults(
+    drop_chance=0.05,
+    delay_us_max=100_000,
+    slow_message_chance=0.1,
+    repeat_fetch_chance=0.3,
+    transact_every_us=20_000,
+)
 
 FAULTS: dict[Mutation, BrokerFaults] = {
     control.an_isr_is_changed_by_epochs_of_before: _CUTS,
@@ -79,4 +86,8 @@ FAULTS: dict[Mutation, BrokerFaults] = {
     "flush": _CRASHES,
     "follower-flush": _CRASHES,
     "join-from-epoch-start": _CRASHES,
+    "aborted-transactions": _TRANSACTIONS,
+    "marker-epoch": _TRANSACTIONS,
+    "stable-offset": _TRANSACTIONS,
+    "verified-transactions": _TRANSACTIONS,
 }

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use klamm_base::{ErrorCode, Uuid};
 use klamm_config::Settings;
+use klamm_log::Claim;
 use klamm_replica::Unassigned;
-use klamm_simulation::{BrokerOptions, Gauges, Guard, Lookup, Produced, SimulationError};
+use klamm_simulation::{BrokerOptions, Gauges, Guard, Lookup, Produced, SimulationError, TransactionMarker};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -18,6 +19,9 @@ type Key = (Id, i32);
 
 /// See `SimulatedBroker.take_due`.
 type Due = (bool, Vec<i32>, Vec<u64>, Vec<u64>, Vec<(u64, i16)>);
+
+/// See `SimulatedBroker.consume_committed`.
+type ConsumedRow<'py> = (i16, i64, Bound<'py, PyBytes>, Vec<(i64, i64)>);
 
 /// See `SimulatedBroker.damage`.
 type FoundDamage = (Key, Vec<(i64, i64)>, Vec<i32>);
@@ -129,6 +133,35 @@ impl SimulatedBroker {
         now_ms: i64,
     ) -> PyResult<(i16, i64)> {
         match self.0.produce(key(partition), &mut batches, acks, ticket, now_ms).map_err(failed)? {
+            Produced::Appended(end_offset) => Ok((ErrorCode::NONE.0, end_offset)),
+            Produced::Refused(code) => Ok((code.0, -1)),
+        }
+    }
+
+    fn begin_verification(
+        &mut self,
+        partition: Key,
+        producer: (i64, i16, i32),
+        is_adding: bool,
+        ticket: u64,
+        now_ms: i64,
+    ) -> PyResult<(i16, bool)> {
+        let (producer_id, producer_epoch, base_sequence) = producer;
+        let claim = Claim { producer_id, producer_epoch, base_sequence };
+        let begun = self.0.begin_verification(key(partition), claim, is_adding, ticket, now_ms).map_err(failed)?;
+        Ok(begun.map_or_else(|code| (code.0, false), |must_ask| (ErrorCode::NONE.0, must_ask)))
+    }
+
+    fn append_marker(
+        &mut self,
+        partition: Key,
+        marker: (i64, i16, bool, i32, i8),
+        ticket: u64,
+        now_ms: i64,
+    ) -> PyResult<(i16, i64)> {
+        let (producer_id, producer_epoch, commits, coordinator_epoch, transaction_version) = marker;
+        let marker = TransactionMarker { producer_id, producer_epoch, commits, coordinator_epoch, transaction_version };
+        match self.0.append_marker(key(partition), &marker, ticket, now_ms).map_err(failed)? {
             Produced::Appended(end_offset) => Ok((ErrorCode::NONE.0, end_offset)),
             Produced::Refused(code) => Ok((code.0, -1)),
         }
@@ -290,9 +323,19 @@ impl SimulatedBroker {
         leader_epoch: i32,
         now_ms: i64,
     ) -> PyResult<(i16, i64, Bound<'py, PyBytes>)> {
-        let (code, high_watermark, records) =
-            self.0.consume(key(partition), offset, leader_epoch, now_ms).map_err(failed)?;
-        Ok((code.0, high_watermark, PyBytes::new(py, &records)))
+        let found = self.0.consume(key(partition), offset, leader_epoch, false, now_ms).map_err(failed)?;
+        Ok((found.error.0, found.high_watermark, PyBytes::new(py, &found.records)))
+    }
+
+    fn consume_committed<'py>(
+        &mut self,
+        py: Python<'py>,
+        partition: Key,
+        offset: i64,
+        now_ms: i64,
+    ) -> PyResult<ConsumedRow<'py>> {
+        let found = self.0.consume(key(partition), offset, -1, true, now_ms).map_err(failed)?;
+        Ok((found.error.0, found.last_stable_offset, PyBytes::new(py, &found.records), found.aborted))
     }
 
     fn take_changed(&mut self) -> PyResult<Vec<(Key, Option<ReplicaGauges>)>> {

@@ -35,6 +35,7 @@ class BrokerFaults:
     delete_every_us: int = 0  # records are deleted up to some offset
     move_every_us: int = 0  # a replica is moved to another log directory
     fail_dir_every_us: int = 0  # a log directory fails, until its broker starts again
+    transact_every_us: int = 0  # no fault: a transactional producer takes a step
     damage_chance: float = 0.0  # of a start: a bit has changed in a segment, once in a run
 
     def stop(self) -> None:

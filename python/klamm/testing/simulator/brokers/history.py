@@ -81,6 +81,11 @@ class PartitionHistory:
         """The offset after the last committed batch."""
         return self.committed[-1].end_offset if self.committed else 0
 
+    @property
+    def may_lack_records(self) -> bool:
+        """Whether committed records may have been lost, by an unclean election or a power cut."""
+        return self._unclean_epoch >= 0
+
     def on_unclean_election(self, leader_epoch: int) -> None:
         """The controller elects a leader that may lack committed batches."""
         self._unclean_epoch = leader_epoch

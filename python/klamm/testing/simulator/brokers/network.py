@@ -23,6 +23,8 @@ class Repeated(enum.Enum):
 
     PROPOSAL = "AlterPartition"
     FETCH = "Fetch"
+    PRODUCE = "Produce"
+    MARKER = "WriteTxnMarkers"
 
 
 class Request(NamedTuple):

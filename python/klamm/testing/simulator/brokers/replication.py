@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from klamm.controller.operations.replicas import ALTER_PARTITION
 from klamm.protocol.errors import ErrorCode
@@ -43,6 +43,15 @@ class Life(Process, Protocol):
 
     def ask_controller(self, asked: Asked, on_answer: Callable[[Any], None], on_failure: Callable[[], None]) -> None:
         """Send a request to the controller."""
+
+
+class TransactionalBatch(NamedTuple):
+    """A batch, and what its header says of its producer: id, epoch and sequence."""
+
+    content: bytes
+    producer: tuple[int, int, int]
+    is_adding: bool
+    """Its leader adds the partition to the transaction."""
 
 
 class Replication:
@@ -216,12 +225,51 @@ class Replication:
 
         look()
 
-    def on_produce(self, key: Key, batch: bytes, acks: int, reply: Callable[[tuple[int, int]], None]) -> None:
-        """A client's batch has arrived."""
+    def on_transactional_produce(
+        self,
+        key: Key,
+        batch: TransactionalBatch,
+        ask: Callable[[Callable[[int], None]], None],
+        reply: Callable[[tuple[int, int]], None],
+    ) -> None:
+        """A transactional batch has arrived. `ask` asks the transaction coordinator for it."""
         if not self._broker.is_serving:
             return
         self._next_number += 1
         ticket = self._next_number
+        content, producer, is_adding = batch
+        code, must_ask = self._engine.begin_verification(key, producer, is_adding, ticket, self._broker.now_ms)
+
+        def verified(code: int) -> None:
+            if code != 0:
+                reply((code, -1))
+            elif self._broker.is_serving:
+                self._append(key, content, -1, ticket, reply)
+
+        if code == 0 and must_ask:
+            ask(verified)
+        else:
+            verified(code)
+
+    def on_marker(self, key: Key, marker: tuple[int, int, bool, int, int], reply: Callable[[int], None]) -> None:
+        """A transaction coordinator's marker has arrived; it is answered when it is committed."""
+        if not self._broker.is_serving:
+            return
+        self._next_number += 1
+        ticket = self._next_number
+        self._acks[ticket] = reply
+        code, _ = self._engine.append_marker(key, marker, ticket, self._broker.now_ms)
+        if code != 0:
+            del self._acks[ticket]
+            reply(code)
+
+    def on_produce(self, key: Key, batch: bytes, acks: int, reply: Callable[[tuple[int, int]], None]) -> None:
+        """A client's batch has arrived."""
+        if self._broker.is_serving:
+            self._next_number += 1
+            self._append(key, batch, acks, self._next_number, reply)
+
+    def _append(self, key: Key, batch: bytes, acks: int, ticket: int, reply: Callable[[tuple[int, int]], None]) -> None:
         end_offset = -1
 
         def acked(code: int) -> None:

@@ -161,8 +161,11 @@ def _settle(world: BrokerWorld) -> None:
     if not world.run(world.now_us + LIVENESS_US, lambda: world.acknowledged_count >= wanted):
         raise InvariantViolatedError("no append is acknowledged after all faults ended")
     world.clients.produce_every_us = 0
+    if not world.run(world.now_us + LIVENESS_US, world.transactions.is_over):
+        raise InvariantViolatedError("a transaction does not end after all faults ended")
     if not world.run(world.now_us + LIVENESS_US, world.is_settled):
         raise InvariantViolatedError("the replicas do not become equal after all faults ended")
+    world.transactions.check_closed()
 
 
 def _report(seed: int, world: BrokerWorld, error: Exception) -> str:

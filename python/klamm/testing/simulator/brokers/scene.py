@@ -11,6 +11,7 @@ from klamm.testing.simulator.brokers.network import Network, Node, Process, Repl
 from klamm.testing.simulator.timeline import Timeline
 
 if TYPE_CHECKING:
+    from klamm._engine.simulation import ReplicaGauges
     from klamm.testing.simulator.brokers.controller import Controllers
     from klamm.testing.simulator.brokers.faults import BrokerFaults
     from klamm.testing.simulator.brokers.history import Key
@@ -57,6 +58,10 @@ class Scene(Timeline, abc.ABC):
     @abc.abstractmethod
     def leader(self, broker_id: int) -> Leader:
         """The broker with this id."""
+
+    @abc.abstractmethod
+    def gauges(self, broker_id: int, key: Key) -> ReplicaGauges | None:
+        """The state of a replica after the last step of its broker."""
 
     @abc.abstractmethod
     def check(self, broker_id: int) -> None:

@@ -66,6 +66,8 @@ class ScriptedNetwork(Network):
                 self.proposals.append(arrive)
             case Repeated.FETCH:
                 self.fetches[source_id] = arrive
+            case Repeated.PRODUCE | Repeated.MARKER:
+                pass
             case _:
                 assert_never(kind)
 

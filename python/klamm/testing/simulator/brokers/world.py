@@ -23,10 +23,12 @@ from klamm.testing.simulator.brokers.looks import Looks
 from klamm.testing.simulator.brokers.operator import Operator
 from klamm.testing.simulator.brokers.quorum import ControllerQuorum
 from klamm.testing.simulator.brokers.scene import Leader, Scene
+from klamm.testing.simulator.brokers.transactions import Transactions
 from klamm.testing.simulator.invariants import InvariantViolatedError
 
 if TYPE_CHECKING:
     from klamm._engine.metadata import Image
+    from klamm._engine.simulation import ReplicaGauges
     from klamm.testing.simulator.brokers.faults import BrokerFaults
     from klamm.testing.simulator.brokers.history import Key
 
@@ -84,6 +86,7 @@ class BrokerWorld(Scene):
         self.controller.on_committed = self._on_committed
         self.controller.on_appended = self._on_appended
         self.clients = Clients(self, TOPIC, self.brokers, self.looks.histories)
+        self.transactions = Transactions(self, TOPIC, self.brokers, self.looks.histories)
         self.operator = Operator(self, self._topic(), list(range(1, self._plan.broker_count + 1)))
         for node_id in range(1, self._plan.broker_count + 1):
             folder = self._folder / str(node_id)
@@ -137,6 +140,7 @@ class BrokerWorld(Scene):
     def begin_load(self) -> None:
         """From now on clients send requests, and faults happen."""
         self.clients.begin()
+        self.transactions.begin()
         self.controller.begin_faults()
         faults = self.faults
         self.every(lambda: faults.partition_every_us, self._change_partition)
@@ -267,6 +271,10 @@ class BrokerWorld(Scene):
     def lives(self) -> dict[int, int]:
         """Which life each broker is in, of those that are up."""
         return {broker.id: broker.life for broker in self.brokers.values() if broker.is_up}
+
+    def gauges(self, broker_id: int, key: Key) -> ReplicaGauges | None:
+        """The state of a replica after the last step of its broker."""
+        return self.looks.gauges(broker_id, key)
 
     def leader(self, broker_id: int) -> Leader:
         """The broker with this id."""

@@ -33,6 +33,8 @@ MARKERS_LOST = ErrorCode.NOT_LEADER_OR_FOLLOWER
 class Broker:
     """Handlers by API key. Markers are written to all partitions, unless `holds_markers`."""
 
+    is_request_time_limited = False
+
     def __init__(self) -> None:
         async def allocate() -> Block:
             return Block(1000, 2000)

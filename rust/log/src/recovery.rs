@@ -155,6 +155,8 @@ impl Log {
         let closed_epoch = at.closed.as_ref().map(|closed| closed.last_epoch);
         if rebuild_epochs || closed_epoch.is_some_and(|epoch| epoch != self.epochs.latest().unwrap_or(-1)) {
             self.rebuild_epochs()?;
+        } else if at.closed.is_none() {
+            self.restore_first_epochs()?;
         }
         let (at, is_as_closed) = self.compare(at, recovery);
         let clean_end = if at.clean && is_as_closed { self.clean_end(&at, recovery)? } else { None };
@@ -186,6 +188,29 @@ impl Log {
         self.producers.set_map_end_offset(self.log_end_offset);
         let base_offsets: Vec<i64> = self.segments.iter().map(Segment::base_offset).collect();
         self.producers.remove_stray_snapshots(&cache, &self.dir, &base_offsets)
+    }
+
+    /// The epoch file follows a log start sooner than its checkpoint, so after a crash the log may begin below its first
+    /// epoch. The epochs of these batches are read from them: a follower that diverges there has to notice it.
+    fn restore_first_epochs(&mut self) -> Result<(), LogError> {
+        let first = self.epochs.entries().first().map_or(i64::MIN, |&(_, start)| start);
+        for segment in &self.segments {
+            if first <= self.log_start_offset.max(segment.base_offset()) {
+                break;
+            }
+            let file = segment.open(&self.context.cache)?;
+            let mut headers = segment.headers(&file, 0);
+            while let Some(batch) = headers.next()?
+                && batch.header().base_offset() < first
+            {
+                let header = batch.header();
+                // A batch that was written before there were epochs has none.
+                if header.leader_epoch() >= 0 && header.last_offset() >= self.log_start_offset {
+                    self.epochs.confirm(header.leader_epoch(), header.base_offset(), header.last_offset());
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Compares the segments with the closed state: returns what must be checked, and whether everything matches.

@@ -628,6 +628,30 @@ fn a_truncation_removes_epochs_and_moves_a_start_above_it_back() {
 }
 
 #[test]
+fn after_a_crash_epochs_are_known_from_the_log_start_on() {
+    // The second log begins with batches that were written before there were epochs.
+    for (epochs, delete_to, known) in
+        [([0, 1, 2, 2], 2, vec![(0, 0), (1, 1), (2, 2)]), ([-1, -1, 4, 4], 0, vec![(4, 2)])]
+    {
+        let dir = tempdir().expect("temporary directory");
+        let path = dir.path().join("t-0");
+        let mut log = create(&path, config());
+        for epoch in epochs {
+            log.append_as_leader(&mut batch(&BatchSpec::default()), epoch, 0, Origin::Client).expect("append");
+        }
+        log.advance_log_start(delete_to);
+        log.flush().expect("flush");
+        assert_eq!(log.epochs()[0].1, 2);
+        drop(log);
+        // The checkpoint of log starts is older than the file of epochs.
+        let at = OpenAt { log_start_offset: 0, recovery_point: 4, ..OpenAt::default() };
+        let (log, _) = Log::open(&path, "t", 0, config().into(), &LogContext::new(64), at, 0).expect("open");
+        assert_eq!((log.log_start_offset(), log.log_end_offset()), (0, 4));
+        assert_eq!(log.epochs(), known);
+    }
+}
+
+#[test]
 fn a_flush_that_began_before_a_truncation_says_nothing_of_what_came_after_it() {
     for whole in [false, true] {
         let dir = tempdir().expect("temporary directory");

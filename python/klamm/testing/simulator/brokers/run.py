@@ -65,6 +65,7 @@ def play(
     """
     rng = random.Random(f"brokers {seed}")
     drawn = faults.draw(rng)
+    drawn.transact_every_us = _draw_transactions(seed)
     if directed is not None:
         drawn = replace(directed)
     plan = _draw_plan(rng)._replace(has_quorum=has_quorum(seed) and without is None and directed is None)
@@ -109,6 +110,12 @@ def play(
 def has_quorum(seed: int) -> bool:
     """Whether the run of that seed has three controllers."""
     return seed % QUORUM_EVERY == 0
+
+
+def _draw_transactions(seed: int) -> int:
+    """How often a transactional producer takes a step (0: never), by random numbers of its own."""
+    rng = random.Random(f"transactions {seed}")
+    return rng.randrange(10_000, 100_000) if rng.random() < 0.5 else 0
 
 
 def _draw_plan(rng: random.Random) -> ClusterPlan:

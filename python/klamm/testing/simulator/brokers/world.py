@@ -331,7 +331,8 @@ class BrokerWorld(Scene):
             is_alive = registered is not None and not registered.fenced and not registered.in_controlled_shutdown
             if not is_alive or gauges is None or self.brokers[replica].life != lives.get(replica):
                 continue
-            if gauges.log_start_offset < offset:
+            # A replica that is new to its broker, which the leader may not know yet, has nothing to delete.
+            if gauges.log_start_offset < offset and gauges.log_end_offset > gauges.log_start_offset:
                 raise InvariantViolatedError(
                     f"broker {broker_id} has deleted up to {offset}, and broker {replica} begins at "
                     f"{gauges.log_start_offset}"

@@ -193,10 +193,9 @@ def read_uncommitted(cluster: Cluster, topic: str) -> list[bytes | None]:
     return [record.value for record in cluster.records(topic)]
 
 
+@pytest.mark.parametrize("cluster", [3], indirect=True)
 def test_a_coordinator_that_ends_leaves_the_transaction_to_the_next(topic: str, cluster: Cluster) -> None:
     """Conformance case 24, and a partition whose leader ends."""
-    if len(cluster.brokers) < 3:
-        pytest.skip("there is no other broker")
     producer = producer_of(cluster, topic)
     for number in range(9):
         producer.begin_transaction()

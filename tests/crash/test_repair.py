@@ -104,6 +104,8 @@ def test_damage_that_a_fetch_finds(cluster: Cluster, caplog: pytest.LogCaptureFi
         wait_until(lambda: leader(client) == first, bound_s=60)
     assert values(cluster) == list(range(RECORDS))
     assert path.read_bytes()[: len(whole)] == whole
+    # The line is logged after the repair, by another thread.
+    wait_until(lambda: repairs(caplog))
     assert len(repairs(caplog)) == 1
 
 

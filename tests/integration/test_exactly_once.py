@@ -16,6 +16,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.timeout(600)
 PARTITIONS = 3
 RECORDS = 600
+COPIERS = 3
 KILLS = 4
 WITHIN_S = 300.0
 CALL_S = 30.0
@@ -56,6 +57,10 @@ class Copier(threading.Thread):
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
+                # librdkafka's send_offsets_to_transaction may not return when coordinators have ended, although the
+                # brokers have answered all that was sent. Then others take over the partitions of the copier.
+                "session.timeout.ms": 6_000,
+                "max.poll.interval.ms": 10_000,
             }
         )
         producer = Producer(
@@ -109,7 +114,7 @@ def test_each_record_is_copied_once() -> None:
         for topic in ("input", "output"):
             cluster.create_topic(topic, partitions=PARTITIONS, replication_factor=3)
         fill(cluster)
-        copiers = [Copier(cluster.bootstrap_servers, number) for number in range(2)]
+        copiers = [Copier(cluster.bootstrap_servers, number) for number in range(COPIERS)]
         for copier in copiers:
             copier.start()
         try:

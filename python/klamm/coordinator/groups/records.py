@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from klamm._engine.groups import offset_record_key, offset_record_value
 from klamm.coordinator.runtime.log import RecordError
+from klamm.coordinator.runtime.record_reader import RecordReader
 from klamm.protocol.messages.group_messages import NO_LEADER_EPOCH, ZERO_ID
 from klamm.protocol.value import Value
 
@@ -190,74 +191,6 @@ def group_value(group: GroupMetadata) -> bytes:
     return b"".join(parts)
 
 
-class _Reader:
-    """Reads one key or value and checks each length against the remaining bytes."""
-
-    __slots__ = ("_at", "_raw", "flexible")
-
-    def __init__(self, raw: bytes) -> None:
-        self._raw = raw
-        self._at = 0
-        self.flexible = False
-
-    def take(self, size: int) -> bytes:
-        end = self._at + size
-        if size < 0 or end > len(self._raw):
-            raise RecordError(f"{size} bytes wanted at {self._at} of {len(self._raw)}")
-        taken = self._raw[self._at : end]
-        self._at = end
-        return taken
-
-    def int16(self) -> int:
-        value: int = SHORT.unpack(self.take(2))[0]
-        return value
-
-    def int32(self) -> int:
-        value: int = INT.unpack(self.take(4))[0]
-        return value
-
-    def int64(self) -> int:
-        value: int = LONG.unpack(self.take(8))[0]
-        return value
-
-    def uvarint(self) -> int:
-        value = 0
-        for shift in range(0, 35, 7):
-            byte = self.take(1)[0]
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-        raise RecordError("a varint of more than 5 bytes")
-
-    def nullable_string(self) -> str | None:
-        size = self.uvarint() - 1 if self.flexible else self.int16()
-        # As Kafka: invalid UTF-8 is replaced. An error would make the partition unreadable.
-        return None if size == -1 else self.take(size).decode(errors="replace")
-
-    def string(self) -> str:
-        text = self.nullable_string()
-        if text is None:
-            raise RecordError("null in a string that is not nullable")
-        return text
-
-    def raw(self) -> bytes:
-        return self.take(self.uvarint() - 1 if self.flexible else self.int32())
-
-    def count(self) -> int:
-        count = self.uvarint() - 1 if self.flexible else self.int32()
-        if not 0 <= count <= len(self._raw) - self._at:
-            raise RecordError(f"{count} elements in {len(self._raw) - self._at} bytes")
-        return count
-
-    def tags(self) -> dict[int, bytes]:
-        tags: dict[int, bytes] = {}
-        if self.flexible:
-            for _ in range(self.uvarint()):
-                tag = self.uvarint()
-                tags[tag] = self.take(self.uvarint())
-        return tags
-
-
 VALUE_VERSIONS_MAX: Final = {
     RecordType.LEGACY_OFFSET_COMMIT: 0,
     RecordType.OFFSET_COMMIT: 4,
@@ -268,7 +201,7 @@ VALUE_VERSIONS_MAX: Final = {
 
 def decode(key: bytes, value: bytes | None) -> Record:
     """Decode a record from the log. Raises RecordError with the type and the cause."""
-    reader = _Reader(key)
+    reader = RecordReader(key)
     raw_type = reader.int16()
     try:
         type_ = RecordType(raw_type)
@@ -280,8 +213,8 @@ def decode(key: bytes, value: bytes | None) -> Record:
         raise RecordError(f"a record of type {type_.value} ({type_.name}): {error}") from None
 
 
-def _decode_body(type_: RecordType, key: _Reader, raw_key: bytes, value: bytes | None) -> Record:
-    reader = None if value is None else _Reader(value)
+def _decode_body(type_: RecordType, key: RecordReader, raw_key: bytes, value: bytes | None) -> Record:
+    reader = None if value is None else RecordReader(value)
     version = None if reader is None else _value_version(type_, reader)
     if type_ > RecordType.GROUP_METADATA:
         return ForeignRecord(type_, key.string(), raw_key, version is None)
@@ -296,7 +229,7 @@ def _decode_body(type_: RecordType, key: _Reader, raw_key: bytes, value: bytes |
     return OffsetCommit(group_id, topic, partition, _offset_value(reader, type_, version))
 
 
-def _value_version(type_: RecordType, reader: _Reader) -> int:
+def _value_version(type_: RecordType, reader: RecordReader) -> int:
     version, highest = reader.int16(), VALUE_VERSIONS_MAX.get(type_, 0)
     if not 0 <= version <= highest:
         raise RecordError(f"value version {version} is unknown (0 to {highest}); was it written by a newer Kafka?")
@@ -304,7 +237,7 @@ def _value_version(type_: RecordType, reader: _Reader) -> int:
     return version
 
 
-def _offset_value(reader: _Reader, type_: RecordType, version: int) -> OffsetAndMetadata:
+def _offset_value(reader: RecordReader, type_: RecordType, version: int) -> OffsetAndMetadata:
     offset = reader.int64()
     leader_epoch = reader.int32() if version >= 3 else NO_LEADER_EPOCH
     metadata = reader.string()
@@ -317,7 +250,7 @@ def _offset_value(reader: _Reader, type_: RecordType, version: int) -> OffsetAnd
     return OffsetAndMetadata(offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms, topic_id)
 
 
-def _group_value(reader: _Reader, version: int) -> GroupMetadata:
+def _group_value(reader: RecordReader, version: int) -> GroupMetadata:
     protocol_type, generation = reader.string(), reader.int32()
     protocol, leader = reader.nullable_string(), reader.nullable_string()
     timestamp_ms = reader.int64() if version >= 2 else NO_TIMESTAMP
@@ -326,7 +259,7 @@ def _group_value(reader: _Reader, version: int) -> GroupMetadata:
     return GroupMetadata(protocol_type, generation, protocol, leader, timestamp_ms, members)
 
 
-def _member(reader: _Reader, version: int) -> MemberMetadata:
+def _member(reader: RecordReader, version: int) -> MemberMetadata:
     member_id = reader.string()
     group_instance_id = reader.nullable_string() if version >= 3 else None
     client_id, client_host = reader.string(), reader.string()

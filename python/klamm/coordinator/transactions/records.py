@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Final
 
 from klamm.coordinator.runtime.log import RecordError
+from klamm.coordinator.runtime.record_reader import RecordReader
 from klamm.coordinator.transactions.states import State
 from klamm.protocol.messages.transactions import NO_PRODUCER_ID, Place
 from klamm.protocol.value import Value
@@ -118,88 +119,40 @@ def _uvarint(value: int) -> bytes:
 
 def decode_value(value: bytes) -> StoredTransaction | None:
     """The transaction; None for a value of an unknown version. Raises RecordError."""
+    reader = RecordReader(value)
+    version = reader.int16()
+    if version not in (0, 1):
+        return None
+    reader.flexible = version == 1
     try:
-        return _Reader(value).transaction()
-    except (struct.error, IndexError, UnicodeDecodeError, ValueError) as error:
+        return _transaction(reader)
+    except (struct.error, ValueError) as error:
         raise RecordError(f"the value of a transaction cannot be decoded: {error}") from error
 
 
-class _Reader:
-    """Reads a value."""
+def _transaction(reader: RecordReader) -> StoredTransaction:
+    producer_id, epoch, timeout_ms = reader.int64(), reader.int16(), reader.int32()
+    state = State(reader.take(1)[0])
+    partitions = frozenset(_read_partitions(reader))
+    last_update_ms, start_ms = reader.int64(), reader.int64()
+    tags = {tag: _TAGS[tag].unpack(raw)[0] for tag, raw in reader.tags().items() if tag in _TAGS}
+    return StoredTransaction(
+        producer_id,
+        epoch,
+        timeout_ms,
+        state,
+        partitions,
+        last_update_ms,
+        start_ms,
+        tags.get(0, NO_PRODUCER_ID),
+        tags.get(1, NO_PRODUCER_ID),
+        tags.get(2, 0),
+    )
 
-    def __init__(self, raw: bytes) -> None:
-        self._raw = raw
-        self._at = 0
-        self._is_flexible = False
 
-    def transaction(self) -> StoredTransaction | None:
-        (version,) = _INT16.unpack_from(self._raw)
-        if version not in (0, 1):
-            return None
-        self._is_flexible = version == 1
-        _, producer_id, epoch, timeout_ms, state = self._unpack(_FIXED)
-        partitions = frozenset(self._partitions())
-        last_update_ms, start_ms = self._unpack(_TIMES)
-        tags = dict(self._tags()) if self._is_flexible else {}
-        return StoredTransaction(
-            producer_id,
-            epoch,
-            timeout_ms,
-            State(state),
-            partitions,
-            last_update_ms,
-            start_ms,
-            tags.get(0, NO_PRODUCER_ID),
-            tags.get(1, NO_PRODUCER_ID),
-            tags.get(2, 0),
-        )
-
-    def _unpack(self, fields: struct.Struct) -> tuple[int, ...]:
-        values: tuple[int, ...] = fields.unpack_from(self._raw, self._at)
-        self._at += fields.size
-        return values
-
-    def _take(self, size: int) -> bytes:
-        end = self._at + size
-        if size < 0 or end > len(self._raw):
-            raise RecordError(f"{size} bytes wanted at {self._at} of {len(self._raw)}")
-        taken = self._raw[self._at : end]
-        self._at = end
-        return taken
-
-    def _uvarint(self) -> int:
-        value = 0
-        for shift in range(0, 35, 7):
-            byte = self._take(1)[0]
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-        raise RecordError("a varint of more than 5 bytes")
-
-    def _count(self) -> int:
-        """The length of an array, -1 for null."""
-        return self._uvarint() - 1 if self._is_flexible else self._unpack(_INT32)[0]
-
-    def _string(self) -> str:
-        size = self._uvarint() - 1 if self._is_flexible else self._unpack(_INT16)[0]
-        return self._take(size).decode()
-
-    def _partitions(self) -> Iterable[Place]:
-        for _ in range(self._count()):
-            topic = self._string()
-            for _ in range(self._count()):
-                (partition,) = self._unpack(_INT32)
-                yield topic, partition
-            if self._is_flexible:
-                self._skip_tags()
-
-    def _tags(self) -> Iterable[tuple[int, int]]:
-        for _ in range(self._uvarint()):
-            tag, raw = self._uvarint(), self._take(self._uvarint())
-            if tag in _TAGS:
-                yield tag, _TAGS[tag].unpack(raw)[0]
-
-    def _skip_tags(self) -> None:
-        for _ in range(self._uvarint()):
-            self._uvarint()
-            self._take(self._uvarint())
+def _read_partitions(reader: RecordReader) -> Iterable[Place]:
+    for _ in range(reader.nullable_count()):
+        topic = reader.string()
+        for _ in range(reader.count()):
+            yield topic, reader.int32()
+        reader.tags()

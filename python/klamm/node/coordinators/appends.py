@@ -25,7 +25,7 @@ class Appends:
         return token
 
     def remove(self, token: int) -> None:
-        """The append was not begun, or nobody needs its result any more."""
+        """The append did not begin, or its result is no longer needed."""
         self._waiting.pop(token, None)
 
     def on_acked(self, token: int, code: int | None) -> None:

@@ -334,7 +334,7 @@ def test_a_failed_commit_leaves_what_was_pending(before: int | None) -> None:
 
 
 def test_case_38_a_refused_producer_fails_nobody_else_for_good() -> None:
-    """Requests whose writes were queued after the refused batch are told to try again."""
+    """Requests whose writes were queued after the refused batch receive a retriable error."""
     room = Room()
     room.commit_offset(1)
     room.holds_appends = True

@@ -191,7 +191,7 @@ class Transactions:
             one.state = State.EMPTY
 
     def initialize(self, one: TransactionalId) -> None:
-        """A producer begins anew: what it had in flight is fenced."""
+        """A producer initializes again: its requests in flight are fenced."""
         if one.state is State.EMPTY:
             one.epoch += 1
 

@@ -6,7 +6,6 @@ A quorum is three controllers and a broker; replicated brokers are three nodes, 
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +18,7 @@ from tests.support.ports import free_port
 from tests.support.quorum_processes import HOST, FileNode
 
 from benches import client
-from benches.servers import BOTH, KAFKA, KAFKA_CLUSTER_ID, STOCK_JVM, Bench, Server, flushing, resident_mb
+from benches.servers import BOTH, KAFKA, KAFKA_CLUSTER_ID, STOCK_JVM, Bench, Server, cpu_seconds, flushing, resident_mb
 
 QUORUM: Final = {2: ("controller",), 3: ("controller",), 4: ("controller",), 1: ("broker",)}
 """The roles of each node. The last one is the broker that clients are given."""
@@ -82,12 +81,6 @@ class ClusterServer(Server):
     def resident_mb_of_all(self) -> float:
         """Resident memory of all nodes."""
         return sum(resident_mb(node.pid) for node in self.nodes)
-
-
-def cpu_seconds(pid: int) -> float:
-    """Processor time of a process since it started."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextlib.contextmanager

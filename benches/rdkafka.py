@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import functools
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -28,7 +27,6 @@ WITHOUT: Final = tuple(f"--disable-{part}" for part in ("ssl", "gssapi", "curl",
 BUILD_TIMEOUT_S: Final = 900
 PRODUCER: Final = ("-X", "linger.ms=5", "-X", "batch.size=1000000", "-X", "batch.num.messages=100000")
 """Batches as large as those of the bench's own load generator; the rest is the client's default."""
-TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 @functools.cache
@@ -98,10 +96,10 @@ def fetch(server: Server, topic: str, record: int, count: int) -> Figures:
 
 
 def _measured(server: Server, record: int, count: int, *words: str) -> Figures:
-    before = _cpu_seconds(server.pid)
+    before = server.cpu_seconds()
     command = [str(PROGRAM), *words, "-p", "0", "-c", str(count), "-b", server.address, "-q"]
     lines = run_lines(command, f"rdkafka_performance {words[0]} on {server.kind}")
-    cpu_seconds = _cpu_seconds(server.pid) - before
+    cpu_seconds = server.cpu_seconds() - before
     done, milliseconds = result("\n".join(lines))
     if done < count:
         raise CellError(f"rdkafka_performance {words[0]} on {server.kind}: {done:,} of {count:,} records")
@@ -116,9 +114,3 @@ def result(output: str) -> tuple[int, int]:
         raise CellError(f"rdkafka_performance printed no result: {output.strip()[-500:]}")
     done, milliseconds = found[-1]
     return int(done), max(int(milliseconds), 1)
-
-
-def _cpu_seconds(pid: int) -> float:
-    """User and system time of a process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS

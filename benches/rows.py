@@ -7,7 +7,19 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from benches import rdkafka
-from benches.cells import Cell, codec, data, departures, lives, metadata, quorum, replicated, sessions, topics
+from benches.cells import (
+    Cell,
+    codec,
+    data,
+    departures,
+    lives,
+    metadata,
+    quorum,
+    replicated,
+    sessions,
+    topics,
+    transactions,
+)
 from benches.goals import CEILING, KAFKA, KLAMM, Goal, at_least, at_most, larger_of, times
 from benches.servers import CEILING_DURABLE, KLAMM_DURABLE
 
@@ -43,7 +55,7 @@ def rows(*, quick: bool) -> list[Row]:
     """All of them, in the order in which they are measured."""
     shared = _data(quick) + _librdkafka(quick) + _control(quick)
     alone = _fresh_topics(quick) + _starts(quick) + _quorum(quick) + _replicated(quick) + _recoveries(quick)
-    alone += _alone(quick)
+    alone += _transactions(quick) + _alone(quick)
     return shared + [replace(row, is_alone=True) for row in alone]
 
 
@@ -356,6 +368,26 @@ def _replicated(quick: bool) -> list[Row]:
             ),
             rounds_max=1,
         ),
+    ]
+
+
+def _transactions(quick: bool) -> list[Row]:
+    seconds, ids, producers = (2, 1_000, (1, 4)) if quick else (10, transactions.IDS, (1, 50))
+    names = [f"{count} producer{'s' * (count > 1)}" for count in producers]
+    goals = [at_least(f"{name}, transactions/s", times(3, KAFKA), "3 K") for name in names]
+    goals += [at_most(f"{name}, p99 of a commit us", times(1 / 3, KAFKA), "K / 3") for name in names]
+    return [
+        *[
+            Row(
+                27,
+                f"transactions of 100 KiB, {where}, durable (K: page cache)",
+                transactions.rates(seconds, producers, brokers),
+                BESIDE_KAFKA,
+                tuple(goals),
+            )
+            for where, brokers in (("one broker", 1), ("three brokers, replication 3", 3))
+        ],
+        Row(27, f"{ids:,} transactional ids", transactions.memory(ids), BESIDE_KAFKA, rounds_max=1),
     ]
 
 

@@ -29,7 +29,11 @@ STOCK_JVM: Final = (
 )
 KAFKA_CLUSTER_ID: Final = "4L6g3nShT-eMCtK--X86sw"
 # A measured topic's files go soon after it: page cache and disk are for the next cell.
-BOTH: Final = {"log.segment.delete.delay.ms": "1000", "offsets.topic.num.partitions": "50"}
+BOTH: Final = {
+    "log.segment.delete.delay.ms": "1000",
+    "offsets.topic.num.partitions": "50",
+    "transaction.state.log.num.partitions": "50",
+}
 
 QUICK_SETTLE_BYTES: Final = 256 << 20
 SETTLE_BYTES: Final = 2 << 30
@@ -98,6 +102,10 @@ class Server:
         """Resident memory."""
         return resident_mb(self.pid)
 
+    def cpu_seconds(self) -> float:
+        """User and system time since the start."""
+        return cpu_seconds(self.pid)
+
     def open_files(self) -> int:
         """Descriptors of regular files and folders; sockets do not count."""
         count = 0
@@ -121,6 +129,12 @@ def resident_mb(pid: int) -> float:
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024
     raise LookupError(f"/proc/{pid}/status has no VmRSS")
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process since it started."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class Bench:

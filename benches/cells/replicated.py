@@ -11,7 +11,7 @@ from typing import Final
 from benches import client, clusters
 from benches.cells import GB, Cell, CellError, Figures, load, settle
 from benches.clusters import ClusterServer
-from benches.servers import KAFKA, Bench
+from benches.servers import KAFKA, Bench, Server
 from klamm.admin.quorum import QuorumClient
 
 BROKERS: Final = (1, 2, 3)
@@ -28,7 +28,7 @@ def data(size: int, seconds: int) -> Cell:
             settle(bench)
             figures = _produce(server, size)
             settle(bench)
-            topic = _topic(server, 1)
+            topic = new_topic(server, 1)
             load(server, "latency", topic=topic, rate=1000, seconds=1)
             found = load(server, "latency", topic=topic, rate=1000, seconds=seconds)
             return {**figures, "p50 us": found["p50_us"], "p99 us": found["p99_us"]}
@@ -58,13 +58,13 @@ def commits(seconds: int) -> Cell:
 
     def cell(bench: Bench, kind: str) -> Figures:
         with clusters.replicated(bench, kind, {"offsets.topic.num.partitions": "1"}) as server:
-            topic = _topic(server, 1)
+            topic = new_topic(server, 1)
             client.until_committed(server.address, "first", topic)
             address = _coordinator(server)
             options = {"address": address, "topic": topic, "connections": 50}
             load(server, "commit", **options, seconds=1 if bench.quick else 5)
             settle(bench)
-            found, cpu_s = _with_cpu(server, lambda: load(server, "commit", **options, seconds=seconds))
+            found, cpu_s = with_cpu(server, lambda: load(server, "commit", **options, seconds=seconds))
             return {
                 "commits/s": found["commits"] / found["seconds"],
                 "CPU us a commit, all three": cpu_s / found["commits"] * 1e6,
@@ -80,7 +80,7 @@ def resident(partitions: int) -> Cell:
         with clusters.replicated(bench, kind) as server:
             idle = server.resident_mb_of_all()
             began = time.perf_counter()
-            _topic(server, partitions)
+            new_topic(server, partitions)
             return {
                 "until all are written to s": time.perf_counter() - began,
                 "resident MB of all three, idle": idle,
@@ -98,7 +98,7 @@ def failover(kills: int) -> Cell:
 
     def cell(bench: Bench, kind: str) -> Figures:
         with clusters.replicated(bench, kind) as server:
-            times_ms = [_kill(server, _topic(server, FAILED_OVER)) for _ in range(kills)]
+            times_ms = [_kill(server, new_topic(server, FAILED_OVER)) for _ in range(kills)]
         return {
             "shortest ms": min(times_ms),
             "median ms": statistics.median(times_ms),
@@ -150,7 +150,7 @@ def _until_in_sync(server: ClusterServer, topic: str) -> None:
         time.sleep(0.05)
 
 
-def _topic(server: ClusterServer, partitions: int) -> str:
+def new_topic(server: ClusterServer, partitions: int) -> str:
     """A new topic of three replicas. Partition `p` is led by the broker at `leaders[p % 3]`."""
     name = client.fresh_name("bench")
     rotated = [BROKERS[at:] + BROKERS[:at] for at in range(len(BROKERS))]
@@ -161,18 +161,18 @@ def _topic(server: ClusterServer, partitions: int) -> str:
 
 
 def _produce(server: ClusterServer, size: int) -> dict[str, float]:
-    topic = _topic(server, len(BROKERS))
+    topic = new_topic(server, len(BROKERS))
     return _rates(server, "produce", topic, size, connections=len(BROKERS), partitions=len(BROKERS))
 
 
 def _keyed(server: ClusterServer, size: int, connections: int) -> dict[str, float]:
-    return _rates(server, "keyed", _topic(server, 99), size, connections=connections, partitions=99)
+    return _rates(server, "keyed", new_topic(server, 99), size, connections=connections, partitions=99)
 
 
 def _rates(server: ClusterServer, mode: str, topic: str, size: int, **options: int) -> dict[str, float]:
     """What the load measured; the topic is deleted after it."""
     address = ",".join(server.leaders)
-    found, cpu_s = _with_cpu(server, lambda: load(server, mode, address=address, topic=topic, bytes=size, **options))
+    found, cpu_s = with_cpu(server, lambda: load(server, mode, address=address, topic=topic, bytes=size, **options))
     client.delete(server.address, topic)
     gigabytes = found["bytes"] / GB
     return {
@@ -182,7 +182,7 @@ def _rates(server: ClusterServer, mode: str, topic: str, size: int, **options: i
     }
 
 
-def _with_cpu(server: ClusterServer, work: Callable[[], Mapping[str, float]]) -> tuple[Mapping[str, float], float]:
+def with_cpu(server: Server, work: Callable[[], Mapping[str, float]]) -> tuple[Mapping[str, float], float]:
     """What the work returns, and the processor time of all nodes meanwhile, in seconds."""
     before = server.cpu_seconds()
     found = work()

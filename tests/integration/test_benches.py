@@ -9,7 +9,19 @@ from pathlib import Path
 
 import pytest
 from benches import raft_library, rdkafka
-from benches.cells import Cell, codec, data, departures, lives, metadata, quorum, replicated, sessions, topics
+from benches.cells import (
+    Cell,
+    codec,
+    data,
+    departures,
+    lives,
+    metadata,
+    quorum,
+    replicated,
+    sessions,
+    topics,
+    transactions,
+)
 from benches.rows import METADATA, METADATA_OF_TWO_MILLION, rows
 from benches.servers import CEILING, KLAMM, KLAMM_DURABLE, Bench
 
@@ -89,6 +101,19 @@ CELLS: list[tuple[Cell, str, set[str]]] = [
         KLAMM_DURABLE,
         {"until all are written to s", "resident MB of all three, idle", "resident MB of all three"},
     ),
+    *(
+        (
+            transactions.rates(1, (1, 2), brokers),
+            KLAMM_DURABLE,
+            {
+                f"{count}, {figure}"
+                for count in ("1 producer", "2 producers")
+                for figure in ("transactions/s", "p99 of a commit us", "CPU us a transaction")
+            },
+        )
+        for brokers in (1, 3)
+    ),
+    (transactions.memory(20), KLAMM, {"KiB a transactional id"}),
     (departures.departures(1000), KLAMM, {f"0.001 M: {figure}" for figure in OF_DEPARTURES}),
     (
         metadata.pause(1000),

@@ -11,6 +11,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 pub mod process;
 pub mod requests;
+pub mod transactions;
 
 pub const PRODUCE: i16 = 0;
 pub const FETCH: i16 = 1;

@@ -29,10 +29,14 @@ from klamm.protocol.value import Value
 log: Final = logging.getLogger("klamm.coordinator")
 
 TimerKey = tuple[str, ...]
-"""("timeout",), ("expiry",) or ("complete", transactional id)."""
+"""("timeout",), ("expiry",), ("complete", transactional id) or ("add", transactional id)."""
 TIMEOUT_TIMER: Final[TimerKey] = ("timeout",)
 EXPIRY_TIMER: Final[TimerKey] = ("expiry",)
 COMPLETE_RETRY_MS: Final = 100
+ADD_WAIT_MS: Final = 100
+"""How long AddPartitionsToTxn of a client waits for the end of a transition before CONCURRENT_TRANSACTIONS."""
+ADD_WAIT_OF_BROKERS_MS: Final = 20
+"""The same for a broker, whose request holds back the others that it has for this coordinator."""
 
 
 class WriteMarkers(Value):
@@ -57,6 +61,15 @@ class Undo:
     actions: list[Callable[[], None]] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class WaitingAdd:
+    """A request that waits until no transition of its transactional id is pending."""
+
+    ticket: Ticket
+    request: AddRequest
+    deadline_ms: int
+
+
 TransactionEffects = list[Reply | WriteMarkers]
 
 
@@ -79,6 +92,8 @@ class TransactionShard:
         self._transactions: dict[str, Transaction] = {}
         self._completions: dict[str, WriteMarkers] = {}
         """By transactional id: the markers that are being written."""
+        self._adds: dict[str, list[WaitingAdd]] = {}
+        """By transactional id: requests that wait."""
         self._count = 0
         self._retried = 0
         self.pipeline: Final[Pipeline[Undo, WriteMarkers]] = Pipeline(
@@ -117,6 +132,10 @@ class TransactionShard:
     def on_unloaded(self, now_ms: int) -> TransactionEffects:
         """The partition is no longer led here: the next leader writes the markers."""
         self._completions.clear()
+        for waiting in self._adds.values():
+            for each in waiting:
+                self.pipeline.reply(each.ticket, ErrorCode.NOT_COORDINATOR)
+        self._adds.clear()
         return self.pipeline.take_effects()
 
     def on_pause(self, now_ms: int, pause_ms: int) -> TransactionEffects:
@@ -131,6 +150,8 @@ class TransactionShard:
         elif key == EXPIRY_TIMER:
             self._forget_expired(now_ms)
             self.timers.schedule(EXPIRY_TIMER, now_ms + self._config.expiry_check_interval_ms)
+        elif key[0] == "add":
+            self._try_adds(now_ms, key[1])
         else:
             self._retried -= 1
             self._complete(now_ms, self._transactions[key[1]])
@@ -171,7 +192,16 @@ class TransactionShard:
         self._reply_when_committed(now_ms, ticket, Pair(ErrorCode.NONE, new.producer_id, new.epoch))
 
     def on_add_partitions(self, now_ms: int, ticket: Ticket, request: AddRequest) -> TransactionEffects:
-        """AddPartitionsToTxn (24) and AddOffsetsToTxn (25): answers with an error code."""
+        """AddPartitionsToTxn (24) and AddOffsetsToTxn (25): answers with an error code.
+
+        While a transition is pending the request waits for a short time (docs/decisions/0067).
+        """
+        wait_ms = ADD_WAIT_OF_BROKERS_MS if request.version >= 2 else ADD_WAIT_MS
+        self._add(now_ms, WaitingAdd(ticket, request, now_ms + wait_ms))
+        return self.pipeline.take_effects()
+
+    def _add(self, now_ms: int, waiting: WaitingAdd) -> None:
+        ticket, request = waiting.ticket, waiting.request
         try:
             transaction = self._known(request.transactional_id)
             transaction.check_idle()
@@ -187,8 +217,24 @@ class TransactionShard:
                     now_ms, ticket, ErrorCode.NONE, None, lambda _, error: coordinator_error(error)
                 )
         except KafkaError as error:
-            self.pipeline.reply(ticket, error.code)
-        return self.pipeline.take_effects()
+            if error.code is ErrorCode.CONCURRENT_TRANSACTIONS and now_ms < waiting.deadline_ms:
+                self._wait(waiting)
+            else:
+                self.pipeline.reply(ticket, error.code)
+
+    def _wait(self, waiting: WaitingAdd) -> None:
+        transactional_id = waiting.request.transactional_id
+        self._adds.setdefault(transactional_id, []).append(waiting)
+        timer = ("add", transactional_id)
+        scheduled_ms = self.timers.deadline_of(timer)
+        if scheduled_ms is None or waiting.deadline_ms < scheduled_ms:
+            self.timers.schedule(timer, waiting.deadline_ms)
+
+    def _try_adds(self, now_ms: int, transactional_id: str) -> None:
+        """A transition has ended, or the wait of a request."""
+        self.timers.cancel(("add", transactional_id))
+        for waiting in self._adds.pop(transactional_id, ()):
+            self._add(now_ms, waiting)
 
     def verify(self, request: AddRequest) -> dict[Place, ErrorCode]:
         """AddPartitionsToTxn with VerifyOnly. A pending transition does not matter. Raises KafkaError."""
@@ -318,6 +364,7 @@ class TransactionShard:
         transaction.apply(new)
         if transaction.is_prepared:
             self._write_markers(now_ms, transaction)
+        self._try_adds(now_ms, transaction.transactional_id)
 
     def _write_markers(self, now_ms: int, transaction: Transaction) -> None:
         """Begin to complete a transaction. Until that is committed, requests get CONCURRENT_TRANSACTIONS."""

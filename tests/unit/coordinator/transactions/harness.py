@@ -10,6 +10,8 @@ from klamm.coordinator.runtime.hosted_shard import HostedShard
 from klamm.coordinator.runtime.log import LoadedRecord, LogRecord
 from klamm.coordinator.transactions.config import TransactionConfig
 from klamm.coordinator.transactions.shard import (
+    ADD_WAIT_MS,
+    ADD_WAIT_OF_BROKERS_MS,
     TransactionShard,
     WriteMarkers,
 )
@@ -97,6 +99,15 @@ class Room:
 
     def add(self, pair: tuple[int, int], *places: Place, name: str = ID, version: int = 2) -> ErrorCode | None:
         return self._ask(self.shard.on_add_partitions, AddRequest(name, *pair, frozenset(places or (A,)), version))
+
+    def add_in_vain(self, pair: tuple[int, int], *places: Place, version: int = 2) -> ErrorCode | None:
+        """The answer to a request that waits as long as it may."""
+        assert self.add(pair, *places, version=version) is None
+        ticket = self._tickets
+        self.pass_time((ADD_WAIT_OF_BROKERS_MS if version == 2 else ADD_WAIT_MS) - 1)
+        assert ticket not in self.answers, "it waits for as long as it may"
+        self.pass_time(1)
+        return self.answers[ticket]
 
     def end(self, pair: tuple[int, int], *, commit: bool = True, name: str = ID, version: int = 2) -> Pair | None:
         return self._ask(self.shard.on_end, EndRequest(name, *pair, commit, version))

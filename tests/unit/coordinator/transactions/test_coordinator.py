@@ -173,7 +173,7 @@ class TestAddingPartitions:
         room = Room()
         pair = room.begun(version=0)
         assert error_of(room.end(pair, version=0)) is NONE
-        assert room.add(pair) is CT
+        assert room.add_in_vain(pair) is CT
         with pytest.raises(KafkaError) as refused:
             room.verify(pair, A)
         assert refused.value.code is CT
@@ -185,7 +185,7 @@ class TestAddingPartitions:
         room.holds_appends = True
         assert room.add(pair, B) is None
         assert room.verify(pair, A, B) == {A: NONE, B: ErrorCode.TRANSACTION_ABORTABLE}
-        assert room.add(pair, B) is CT
+        assert room.add_in_vain(pair, B) is CT
 
     def test_verification_after_the_transaction(self) -> None:
         """Conformance case 15."""
@@ -194,6 +194,64 @@ class TestAddingPartitions:
         room.end(pair, version=0)
         room.write_markers()
         assert room.verify(pair, A) == {A: ErrorCode.TRANSACTION_ABORTABLE}
+
+
+class TestAddingWhileATransitionIsPending:
+    """Until the end of the transition or of the wait, whichever comes first (docs/decisions/0067)."""
+
+    @pytest.mark.parametrize("version", [0, 2])
+    def test_the_next_transaction_begins_when_the_last_one_is_complete(self, version: int) -> None:
+        room = Room()
+        pair = pair_of(room.end(room.begun(version), version=version))
+        assert room.add(pair, B, version=version) is None
+        room.write_markers()
+        assert room.last_answer() is NONE
+        assert room.transaction().partitions == {B}
+        assert room.transaction().state is State.ONGOING
+
+    def test_several_brokers_add_their_partitions_at_once(self) -> None:
+        room = Room()
+        pair = room.ready()
+        room.holds_appends = True
+        places = [("a", partition) for partition in range(5)]
+        assert [room.add(pair, place) for place in places] == [None] * 5
+        while None in (answers := [room.answers.get(ticket) for ticket in range(2, 7)]):
+            before = answers.count(NONE)
+            room.commit()
+            assert [room.answers.get(ticket) for ticket in range(2, 7)].count(NONE) == before + 1
+        assert room.transaction().partitions == set(places)
+
+    @pytest.mark.parametrize("version", [0, 2])
+    def test_a_wait_that_ends(self, version: int) -> None:
+        room = Room()
+        pair = pair_of(room.end(room.begun(version), version=version))
+        assert room.add_in_vain(pair, B, version=version) is CT
+        room.write_markers()
+        assert room.transaction().state is State.COMPLETE_COMMIT
+        assert room.add(pair, B, version=version) is NONE
+
+    def test_the_client_waits_longer_than_the_broker(self) -> None:
+        room = Room()
+        pair = pair_of(room.end(room.begun()))
+        room.add(pair, A, version=0)
+        assert room.add_in_vain(pair, B, version=2) is CT
+        room.write_markers()
+        assert room.transaction().partitions == {A}, "the client's was not given up"
+
+    def test_a_producer_that_was_fenced_meanwhile(self) -> None:
+        room = Room()
+        pair = room.begun(0)
+        assert error_of(room.init()) is CT, "the open transaction of the other producer is aborted"
+        assert room.add(pair, A, version=0) is None
+        room.write_markers()
+        assert room.last_answer() is PF
+
+    def test_the_partition_moves(self) -> None:
+        room = Room()
+        pair = pair_of(room.end(room.begun()))
+        assert room.add(pair, B) is None
+        room.take(room.shard.on_unloaded(room.now_ms))
+        assert room.last_answer() is ErrorCode.NOT_COORDINATOR
 
 
 class TestEndOfVersion0:
@@ -287,7 +345,7 @@ class TestEndOfVersion2:
         assert room.add(pair) is NONE
         after = pair_of(room.end(pair))
         assert after == (1001, 0)
-        assert room.add(after) is CT, "its producer id is pending"
+        assert room.add_in_vain(after) is CT, "its producer id is pending"
         [marker] = room.write_markers()
         assert (marker.producer_id, marker.epoch) == (pair[0], 32767)
         assert pair_of(room.end(pair)) == after, "a repeated commit"
@@ -379,7 +437,7 @@ class TestExpiry:
         pair = room.ready()
         room.holds_appends = True
         room.pass_time(room.config.id_expiration_ms + room.config.expiry_check_interval_ms)
-        assert room.add(pair) is CT
+        assert room.add_in_vain(pair) is CT
         room.fail()
         room.holds_appends = False
         assert room.add(pair) is NONE
@@ -392,7 +450,7 @@ class TestMoves:
         pair = room.begun()
         room.end(pair)
         other = room.restarted()
-        assert other.add(pair) is CT
+        assert other.add_in_vain(pair) is CT
         [marker] = other.write_markers()
         assert (marker.epoch, marker.partitions, marker.is_commit) == (pair[1] + 1, {A}, True)
         assert other.transaction().state is State.COMPLETE_COMMIT
@@ -427,7 +485,7 @@ class TestMoves:
         room.holds_appends = True
         room.write_markers()
         room.fail()
-        assert room.add(pair) is CT
+        assert room.add_in_vain(pair) is CT
         room.holds_appends = False
         room.pass_time(1000)
         assert room.transaction().state is State.COMPLETE_COMMIT

@@ -10,6 +10,8 @@
 //! - `touch`: one record into each of `partitions`, twice, and all of them read back;
 //! - `commit`: `connections` groups commit offsets for `seconds`, `inflight` requests each in the air;
 //! - `create`: `connections` clients make topics of one partition for `seconds`, one a request;
+//! - `transactions`: `connections` producers commit transactions of `batches` requests of `records` records for
+//!   `seconds`; times of EndTxn and of whole transactions;
 //! - `idle`: what `connections` connections cost that do nothing, beside the first hundred.
 
 use std::collections::HashMap;
@@ -30,6 +32,7 @@ mod options;
 mod pipeline;
 mod produce;
 mod touch;
+mod transactions;
 
 fn main() -> io::Result<()> {
     let mut arguments = std::env::args().skip(1);
@@ -51,6 +54,7 @@ fn main() -> io::Result<()> {
         "touch" => touch::touch(&options)?,
         "commit" => commit::commit(&options)?,
         "create" => create::create(&options)?,
+        "transactions" => transactions::transactions(&options)?,
         "idle" => idle::idle(&options)?,
         other => usage(other),
     };

@@ -1,0 +1,72 @@
+"""Transactions of 100 records of 1 KiB, as the producers of Apache Kafka 4 send them (KIP-890)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from benches import client, clusters
+from benches.cells import Cell, Figures, load, settle
+from benches.cells.replicated import BROKERS, new_topic, with_cpu
+from benches.clusters import ClusterServer
+from benches.servers import KAFKA, Bench, Server
+
+IDS: Final = 10_000
+
+
+def rates(seconds: int, producers: Sequence[int], brokers: int) -> Cell:
+    """So many producers commit one transaction after the other, at one broker or at three with replication 3."""
+
+    def cell(bench: Bench, kind: str) -> Figures:
+        figures: dict[str, float] = {}
+        with _started(bench, kind, brokers) as (server, topic, addresses):
+            options = {"address": addresses, "topic": topic, "partitions": len(BROKERS)}
+            warm_up_s = 5 if kind == KAFKA and not bench.quick else 1
+            load(server, "transactions", **options, group="first", connections=4, seconds=warm_up_s)
+            for count in producers:
+                settle(bench)
+                group = f"bench-{count}"
+                found, cpu_s = with_cpu(
+                    server,
+                    lambda count=count, group=group: load(  # type: ignore[misc]
+                        server, "transactions", **options, group=group, connections=count, seconds=seconds
+                    ),
+                )
+                name = f"{count} producer{'s' * (count > 1)}"
+                figures |= {
+                    f"{name}, transactions/s": found["transactions"] / found["seconds"],
+                    f"{name}, p99 of a commit us": found["commit_p99_us"],
+                    f"{name}, CPU us a transaction": cpu_s / max(found["transactions"], 1) * 1e6,
+                }
+        return figures
+
+    return cell
+
+
+def memory(ids: int = IDS) -> Cell:
+    """What a transactional id costs that was used once and has no transaction."""
+
+    def cell(bench: Bench, kind: str) -> Figures:
+        with bench.fresh(kind) as server:
+            load(server, "transactions", group="first", connections=max(ids // 10, 1), seconds=0)
+            before = server.resident_mb()
+            load(server, "transactions", group="many", connections=ids, seconds=0)
+            return {"KiB a transactional id": max(server.resident_mb() - before, 0) * 1024 / ids}
+
+    return cell
+
+
+@contextmanager
+def _started(bench: Bench, kind: str, brokers: int) -> Iterator[tuple[Server, str, str]]:
+    """The server, a topic of three partitions, and the address of the leader of each."""
+    if brokers == 1:
+        with bench.fresh(kind) as server:
+            topic = client.fresh_name("bench")
+            client.create(server.address, [topic], len(BROKERS))
+            client.until_acknowledged(server.address, topic, range(len(BROKERS)))
+            yield server, topic, server.address
+    else:
+        with clusters.replicated(bench, kind) as server:
+            assert isinstance(server, ClusterServer)
+            yield server, new_topic(server, len(BROKERS)), ",".join(server.leaders)

@@ -1,6 +1,6 @@
-"""OffsetCommit requests, decoded by the engine, and the records of committed offsets."""
+"""What the group coordinator leaves to the engine: OffsetCommit, assignments, metadata hashes and topic patterns."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Self, TypeVar, final
 
 from klamm._engine.metadata import Image
@@ -79,3 +79,40 @@ def offset_record_value(
     topic_id: bytes,
 ) -> bytes:
     """The value of a committed offset: version 4, or version 1 with an expiry (-1: none). Raises OverflowError."""
+
+def assign(
+    assignor: str,
+    members: Sequence[tuple[str, str | None, Sequence[bytes], Mapping[bytes, Sequence[int]]]],
+    partitions: Mapping[bytes, int],
+    *,
+    homogeneous: bool,
+    assignable: Mapping[bytes, Sequence[int]] | None = None,
+) -> list[dict[bytes, list[int]]]:
+    """The new target of each member, by topic id, in the order of the members. Releases the GIL.
+
+    `assignor` is `uniform`, `range` or `simple`, which assign as Apache Kafka's assignors of these names. A member: id,
+    instance id, ids of subscribed topics, present target by topic id. `partitions`: the partition count of each
+    subscribed topic that exists; other topics are ignored. `homogeneous`: all members have the same subscription, which
+    is read from the first. `assignable`: the partitions that `simple` may assign; None: all. Raises ValueError for an
+    unknown assignor or a negative count.
+    """
+
+def topic_hash(image: Image, topic: str) -> int | None:
+    """A topic's part of the metadata hash as a signed 64-bit number (`Utils.computeTopicHash`). None: no such topic."""
+
+def group_hash(hashes: Iterable[tuple[str, int]]) -> int:
+    """The metadata hash of a group from its topics' names and hashes (`Utils.computeGroupHash`); 0 without topics."""
+
+@final
+class TopicPattern:
+    """A pattern in RE2's syntax (as RE2/J 1.8 reads it) that matches whole names in linear time."""
+
+    def __new__(cls, pattern: str) -> Self:
+        """Raises ValueError that names what is wrong or not supported; also if it compiles to over 1 MiB."""
+    @property
+    def pattern(self) -> str: ...
+    def matches(self, name: str) -> bool: ...
+    def matching(self, image: Image) -> list[str]:
+        """The names of topics that match, sorted. Releases the GIL."""
+    def among(self, names: Sequence[str]) -> list[str]:
+        """Those of `names` that match, in their order. Releases the GIL."""

@@ -534,7 +534,7 @@ class Cluster:
         coordinators = {id(node): node for node in (self._leader_of(topic_id, one) for one in partitions)}
         found: list[TransactionState] = []
         for node in coordinators.values():
-            listed = node.transactions.list_transactions(ListTransactionsRequest())
+            listed = await node.transactions.list_transactions(ListTransactionsRequest())
             if listed.error_code is not ErrorCode.NONE:
                 raise KafkaError(listed.error_code, "the transactions cannot be read")
             for one in listed.transaction_states:

@@ -62,7 +62,7 @@ class Transactions(Protocol):
         """DescribeTransactions of one id."""
         ...
 
-    def list_transactions(self, request: ListTransactionsRequest) -> ListTransactionsResponse:
+    async def list_transactions(self, request: ListTransactionsRequest) -> ListTransactionsResponse:
         """ListTransactions."""
         ...
 
@@ -152,7 +152,7 @@ class TransactionHandlers:
 
     async def list_transactions(self, context: RequestContext, version: int, body: bytes) -> bytes:
         """The transactional ids that this broker coordinates."""
-        return write(self._transactions.list_transactions(read(ListTransactionsRequest, version, body)), version)
+        return write(await self._transactions.list_transactions(read(ListTransactionsRequest, version, body)), version)
 
 
 def _older(code: ErrorCode, version: int) -> ErrorCode:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from klamm._engine.groups import TopicPattern
 from klamm.coordinator.runtime.driver import CoordinatorRuntime, into
 from klamm.coordinator.runtime.hosted_shard import HostedShard
 from klamm.coordinator.runtime.log import CoordinatorLog
@@ -187,13 +187,14 @@ class TransactionCoordinator:
             tuple(DescribedTopic(*each) for each in by_topic(found.partitions)),
         )
 
-    def list_transactions(self, request: ListTransactionsRequest) -> ListTransactionsResponse:
-        """ListTransactions (66)."""
-        pattern = request.transactional_id_pattern or ""
+    async def list_transactions(self, request: ListTransactionsRequest) -> ListTransactionsResponse:
+        """ListTransactions (66). Patterns are a client's, so they are compiled and matched outside of the loop."""
+        pattern: TopicPattern | None = None
         try:
-            re.compile(pattern)
+            if request.transactional_id_pattern:
+                pattern = await asyncio.to_thread(TopicPattern, request.transactional_id_pattern)
             shards = self.runtime.shards.all_active()
-        except re.error:
+        except ValueError:
             return ListTransactionsResponse(ErrorCode.INVALID_REGULAR_EXPRESSION)
         except KafkaError as error:
             return ListTransactionsResponse(error.code)
@@ -207,8 +208,11 @@ class TransactionCoordinator:
         listed = tuple(
             ListedTransaction(each.transactional_id, each.producer_id, each.state.shown)
             for hosted in shards
-            for each in hosted.shard.listed(now_ms, wanted, ids, request.duration_filter, pattern)
+            for each in hosted.shard.listed(now_ms, wanted, ids, request.duration_filter)
         )
+        if pattern is not None:
+            matched = set(await asyncio.to_thread(pattern.among, [each.transactional_id for each in listed]))
+            listed = tuple(each for each in listed if each.transactional_id in matched)
         return ListTransactionsResponse(ErrorCode.NONE, unknown, listed)
 
     def _hosted(self, transactional_id: str) -> HostedShard[TransactionShard]:

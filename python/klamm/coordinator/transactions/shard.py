@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
@@ -325,15 +324,15 @@ class TransactionShard:
         return self._transactions.get(transactional_id)
 
     def listed(
-        self, now_ms: int, states: frozenset[State], producer_ids: frozenset[int], duration_ms: int, pattern: str
+        self, now_ms: int, states: frozenset[State], producer_ids: frozenset[int], duration_ms: int
     ) -> Iterable[Transaction]:
-        """ListTransactions (66). An empty filter, -1 and "" match everything; a pattern matches the whole id."""
+        """ListTransactions (66). An empty filter and -1 match everything."""
         for transaction in self._transactions.values():
             is_listed = transaction.state is not State.DEAD and transaction.pending is not State.DEAD
             is_listed &= not states or transaction.state in states
             is_listed &= not producer_ids or transaction.producer_id in producer_ids
             is_listed &= duration_ms < 0 or now_ms - transaction.start_ms > duration_ms
-            if is_listed and (not pattern or re.fullmatch(pattern, transaction.transactional_id)):
+            if is_listed:
                 yield transaction
 
     # Steps

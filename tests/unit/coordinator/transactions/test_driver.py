@@ -141,14 +141,25 @@ async def test_lists(node: Node) -> None:
             await node.end(pair, name)
     await until(lambda: node.state("u") is State.COMPLETE_COMMIT)
 
-    def listed(states: tuple[str, ...] = (), pattern: str = "") -> tuple[list[str], list[str]]:
-        found = node.coordinator.list_transactions(ListTransactionsRequest(states, (), -1, pattern))
+    async def listed(states: tuple[str, ...] = (), pattern: str = "") -> tuple[list[str], list[str]]:
+        found = await node.coordinator.list_transactions(ListTransactionsRequest(states, (), -1, pattern))
         assert found.error_code is NONE
         return sorted(each.transactional_id for each in found.transaction_states), list(found.unknown_state_filters)
 
-    assert listed() == (["t", "t1", "u"], [])
-    assert listed(("Ongoing", "X")) == (["t", "t1"], ["X"])
-    assert listed(("X",)) == ([], ["X"])
-    assert listed(pattern="t") == (["t"], []), "the whole id"
-    refused = node.coordinator.list_transactions(ListTransactionsRequest(transactional_id_pattern="("))
+    assert await listed() == (["t", "t1", "u"], [])
+    assert await listed(("Ongoing", "X")) == (["t", "t1"], ["X"])
+    assert await listed(("X",)) == ([], ["X"])
+    assert await listed(pattern="t") == (["t"], []), "the whole id"
+    assert await listed(pattern=r"\pL\d?") == (["t", "t1", "u"], [])
+    refused = await node.coordinator.list_transactions(ListTransactionsRequest(transactional_id_pattern="("))
     assert refused.error_code is ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+async def test_a_hostile_pattern_does_not_hold_up_the_loop(node: Node) -> None:
+    """It would take a matcher that backtracks longer than the universe is old."""
+    await node.begun("a" * 200)
+    for pattern in ("(a*)*b", "(a|aa)+b", "(a|a?)+b"):
+        found = await node.coordinator.list_transactions(ListTransactionsRequest(transactional_id_pattern=pattern))
+        assert (found.error_code, found.transaction_states) == (NONE, ())
+    large = ListTransactionsRequest(transactional_id_pattern="((a{1000}){1000}){1000}")
+    assert (await node.coordinator.list_transactions(large)).error_code is ErrorCode.INVALID_REGULAR_EXPRESSION

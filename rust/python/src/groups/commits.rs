@@ -90,7 +90,7 @@ fn offset_record_value<'py>(
 }
 
 /// Adds what this file defines to the module.
-pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<CommitRequest>()?;
     module.add_function(wrap_pyfunction!(offset_record_key, module)?)?;
     module.add_function(wrap_pyfunction!(offset_record_value, module)?)

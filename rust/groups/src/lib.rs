@@ -1,0 +1,13 @@
+//! What a group coordinator computes over members and partitions: assignments (KIP-848, KIP-932), the hash that detects
+//! changed metadata, and topic patterns.
+//!
+//! Everything is a function of its arguments: no clock, randomness, file, lock or socket.
+pub mod assignment;
+#[cfg(test)]
+mod assignment_tests;
+pub mod metadata_hash;
+pub mod pattern;
+mod range;
+mod simple;
+mod uniform;
+mod uniform_heterogeneous;

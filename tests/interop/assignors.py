@@ -1,0 +1,42 @@
+"""Apache Kafka's assignors, metadata hashes and topic patterns, in one JVM that answers lines of JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.interop.apache_kafka import java
+
+PROGRAM = Path(__file__).with_name("Assignors.java")
+
+
+class KafkaAssignors:
+    """The running program."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def ask(self, **request: Any) -> Any:
+        """The answer to a request; raises AssertionError when the program has ended."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        assert answer, f"the JVM ended at {request}"
+        return json.loads(answer)
+
+
+@contextlib.contextmanager
+def kafka_assignors() -> Iterator[KafkaAssignors]:
+    """Started for one test."""
+    command = java(str(PROGRAM))
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield KafkaAssignors(process)
+        finally:
+            process.kill()

@@ -11,6 +11,7 @@ mod metadata;
 mod metadata_log;
 mod metadata_snapshot;
 mod replica_answers;
+mod share_state;
 mod values;
 
 pub use answers::answers;
@@ -22,6 +23,7 @@ pub use metadata::metadata;
 pub use metadata_log::metadata_log;
 pub use metadata_snapshot::metadata_snapshot;
 pub use replica_answers::replica_answers;
+pub use share_state::share_state;
 pub use values::values;
 
 /// A target, with the name of its bin.
@@ -44,5 +46,6 @@ pub const TARGETS: &[Target] = &[
     Target { name: "metadata_log", run: metadata_log, seeds: &["rust/quorum/src/golden/logs"] },
     Target { name: "metadata_snapshot", run: metadata_snapshot, seeds: &["rust/quorum/src/golden/snapshots"] },
     Target { name: "replica_answers", run: replica_answers, seeds: &["tests/golden/records"] },
+    Target { name: "share_state", run: share_state, seeds: &["rust/wire/src/golden/seeds"] },
     Target { name: "values", run: values, seeds: &["tests/golden/formats/seeds"] },
 ];

@@ -7,7 +7,7 @@ use super::writes::WriteId;
 
 /// What a consumer says of a record, with the numbers of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(i8)]
+#[repr(u8)]
 pub enum AckType {
     /// The offset has no record that a consumer sees.
     Gap = 0,
@@ -19,8 +19,8 @@ pub enum AckType {
 }
 
 impl AckType {
-    pub fn of(id: i8) -> Option<Self> {
-        [Self::Gap, Self::Accept, Self::Release, Self::Reject, Self::Renew].get(usize::try_from(id).ok()?).copied()
+    pub fn of(id: u8) -> Option<Self> {
+        [Self::Gap, Self::Accept, Self::Release, Self::Reject, Self::Renew].get(usize::from(id)).copied()
     }
 
     /// The state of a record with this delivery count after the acknowledgement; `None`: it does not change.
@@ -39,7 +39,7 @@ impl AckType {
 pub struct AckBatch<'a> {
     pub first: i64,
     pub last: i64,
-    pub types: &'a [i8],
+    pub types: &'a [u8],
 }
 
 impl AckBatch<'_> {
@@ -84,7 +84,7 @@ pub struct Expired {
 /// Checks what a request says of one partition, without its state (`KafkaApis.validateAcknowledgementBatches`).
 ///
 /// `type_max`: the largest type of the request's version; a renewal also needs `is_renew`.
-pub fn check_acknowledgements(batches: &[AckBatch<'_>], type_max: i8, is_renew: bool) -> Result<(), AckError> {
+pub fn check_acknowledgements(batches: &[AckBatch<'_>], type_max: u8, is_renew: bool) -> Result<(), AckError> {
     let mut previous_last = -1;
     for batch in batches {
         if batch.first > batch.last {
@@ -101,10 +101,10 @@ pub fn check_acknowledgements(batches: &[AckBatch<'_>], type_max: i8, is_renew: 
             types if types.len() as u64 == offset_count => {}
             _ => return Err(AckError::Request("an acknowledgement has neither one type nor one for each offset")),
         }
-        if batch.types.iter().any(|id| !(0..=type_max).contains(id)) {
+        if batch.types.iter().any(|id| *id > type_max) {
             return Err(AckError::Request("unknown type of acknowledgement"));
         }
-        if !is_renew && batch.types.contains(&(AckType::Renew as i8)) {
+        if !is_renew && batch.types.contains(&(AckType::Renew as u8)) {
             return Err(AckError::Request("a renewal is in a request that does not allow it"));
         }
     }
@@ -127,7 +127,7 @@ impl SharePartition {
             if let Some(before) = previous.replace(batch)
                 && batch.first <= before.last
                 && batch.first >= self.start_offset
-                && before.types.last() != Some(&(AckType::Renew as i8))
+                && before.types.last() != Some(&(AckType::Renew as u8))
             {
                 return Err(AckError::RecordState("an offset is acknowledged twice"));
             }
@@ -162,7 +162,7 @@ impl SharePartition {
                 _ => return Err(AckError::RecordState("the offset is not acquired")),
             }
         }
-        if batch.types.contains(&(AckType::Renew as i8)) && !limits.is_renew_enabled {
+        if batch.types.contains(&(AckType::Renew as u8)) && !limits.is_renew_enabled {
             return Err(AckError::RecordState("the group does not allow locks to be renewed"));
         }
         Ok(())

@@ -29,6 +29,8 @@ pub struct SharePartition {
 /// Why a state of the share coordinator is not loaded: it breaks the rules under which it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoadError {
+    /// No log has such an offset.
+    Start { offset: i64 },
     /// A batch begins below the start offset, or before the end of the one before it.
     Overlap { batch_first: i64, next: i64 },
     /// A batch ends before it begins.
@@ -38,6 +40,7 @@ pub enum LoadError {
 impl fmt::Display for LoadError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Start { offset } => write!(formatter, "the start offset is {offset}"),
             Self::Overlap { batch_first, next } => {
                 write!(formatter, "a state batch begins at {batch_first}, but offsets below {next} are settled")
             }
@@ -59,6 +62,9 @@ impl SharePartition {
         start_offset: i64,
         batches: &[StateBatch],
     ) -> Result<Self, LoadError> {
+        if !(0..i64::MAX).contains(&start_offset) {
+            return Err(LoadError::Start { offset: start_offset });
+        }
         let mut runs = Runs::default();
         let mut next = start_offset;
         for batch in batches {

@@ -11,6 +11,9 @@ use super::list_offsets::ListOffsetsRequest;
 use super::metadata::MetadataRequest;
 use super::offset_for_leader_epoch::OffsetForLeaderEpochRequest;
 use super::produce::{ProduceItem, ProduceRequest};
+use super::share_acknowledge::ShareAcknowledgeRequest;
+use super::share_fetch::ShareFetchRequest;
+use super::share_request::ShareTopic;
 
 /// Parses a frame's header and, if the engine serves the API, its request. Never panics, and allocates in proportion
 /// to the frame. Returns whether everything was well formed.
@@ -43,8 +46,19 @@ pub fn read_request(key: i16, version: i16, body: &[u8]) -> Result<(), WireError
         api::DESCRIBE_TOPIC_PARTITIONS => DescribeTopicPartitionsRequest::parse(body, version).map(|request| {
             request.topics.for_each(drop);
         }),
+        api::SHARE_FETCH => ShareFetchRequest::parse(body, version).map(|request| {
+            request.topics.for_each(walk_share_topic);
+            request.forgotten.for_each(|topic| topic.partitions.for_each(drop));
+        }),
+        api::SHARE_ACKNOWLEDGE => ShareAcknowledgeRequest::parse(body, version).map(|request| {
+            request.topics.for_each(walk_share_topic);
+        }),
         _ => Ok(()),
     }
+}
+
+fn walk_share_topic(topic: ShareTopic<'_>) {
+    topic.partitions.for_each(|partition| partition.acknowledgements.for_each(drop));
 }
 
 /// The iteration finds as many items as were counted, and the ranges of batches are within the body, each after the
@@ -77,7 +91,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_read_or_refused(
-            key in prop::sample::select(vec![0i16, 1, 2, 3, 18, 23, 75]), version in -1i16..20,
+            key in prop::sample::select(vec![0i16, 1, 2, 3, 18, 23, 75, 78, 79]), version in -1i16..20,
             rest in proptest::collection::vec(any::<u8>(), 0..200),
         ) {
             let mut frame = [key.to_be_bytes(), version.to_be_bytes()].concat();

@@ -16,11 +16,11 @@ use super::offset_for_leader_epoch::{self, EpochPartition, EpochResult, OffsetFo
 use super::produce::{ProduceItem, ProduceRequest, ProduceResponseWriter, ProduceResult};
 use super::topic::{NodeEndpoint, TopicRef};
 
-const ID: Uuid = Uuid([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]);
-const RECORDS: &[u8] = b"some records";
+pub(super) const ID: Uuid = Uuid([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]);
+pub(super) const RECORDS: &[u8] = b"some records";
 
 /// Version and bytes of each line for this message.
-fn lines(message: &str) -> impl Iterator<Item = (i16, Vec<u8>)> {
+pub(super) fn lines(message: &str) -> impl Iterator<Item = (i16, Vec<u8>)> {
     let lines = include_str!("golden/frames.txt").lines().filter_map(move |line| {
         let mut words = line.split(' ');
         (words.next()? == message).then_some((words.next()?.parse().ok()?, unhex(words.next()?)))
@@ -35,13 +35,13 @@ fn unhex(text: &str) -> Vec<u8> {
     text.as_bytes().chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
 }
 
-fn written(write: impl FnOnce(&mut Writer)) -> Vec<u8> {
+pub(super) fn written(write: impl FnOnce(&mut Writer)) -> Vec<u8> {
     let mut writer = Writer::new();
     write(&mut writer);
     writer.into_bytes()
 }
 
-fn node(rack: Option<&str>) -> NodeEndpoint {
+pub(super) fn node(rack: Option<&str>) -> NodeEndpoint {
     NodeEndpoint { node_id: 4, host: "h".to_owned(), port: 99, rack: rack.map(str::to_owned) }
 }
 

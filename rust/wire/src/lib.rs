@@ -12,6 +12,8 @@ pub mod elements;
 pub mod fetch;
 pub mod frame;
 #[cfg(test)]
+mod golden_share_test;
+#[cfg(test)]
 mod golden_test;
 pub mod header;
 pub mod list_offsets;
@@ -20,5 +22,9 @@ pub mod offset_commit;
 pub mod offset_for_leader_epoch;
 pub mod offset_record;
 pub mod produce;
+pub mod share_acknowledge;
+pub mod share_fetch;
+pub mod share_request;
+pub mod share_state;
 pub mod topic;
 pub mod versioned;

@@ -60,14 +60,21 @@ pub(super) fn write_node_endpoints(out: &mut VersionedWriter<'_>, known: bool, e
         return out.no_tags();
     }
     out.writer.unsigned_varint(1);
-    out.writer.tagged_field(0, |field| {
-        field.compact_array_len(endpoints.len());
-        for node in endpoints {
-            field.i32(node.node_id);
-            field.compact_string(&node.host);
-            field.i32(node.port);
-            field.compact_nullable_string(node.rack.as_deref());
-            field.no_tagged_fields();
-        }
-    });
+    out.writer.tagged_field(0, |field| write_endpoints(field, endpoints));
+}
+
+/// The NodeEndpoints of a response where they are no tagged field.
+pub(super) fn write_node_endpoint_array(out: &mut VersionedWriter<'_>, endpoints: &[NodeEndpoint]) {
+    write_endpoints(out.writer, endpoints);
+}
+
+fn write_endpoints(writer: &mut Writer, endpoints: &[NodeEndpoint]) {
+    writer.compact_array_len(endpoints.len());
+    for node in endpoints {
+        writer.i32(node.node_id);
+        writer.compact_string(&node.host);
+        writer.i32(node.port);
+        writer.compact_nullable_string(node.rack.as_deref());
+        writer.no_tagged_fields();
+    }
 }

@@ -77,14 +77,14 @@ fn one_bad_batch_refuses_all_of_a_partition() {
 #[test]
 fn what_a_request_says_is_checked_without_state() {
     // Case 64.
-    type Batch<'a> = (i64, i64, &'a [i8]);
+    type Batch<'a> = (i64, i64, &'a [u8]);
     let check = |batches: &[Batch<'_>], type_max, is_renew| {
         let batches: Vec<_> = batches.iter().map(|&(first, last, types)| AckBatch { first, last, types }).collect();
         check_acknowledgements(&batches, type_max, is_renew)
     };
     assert_eq!(check(&[(0, 9, &[1]), (9, 10, &[0, 3])], 3, false), Ok(()));
     assert_eq!(check(&[(0, 0, &[4])], 4, true), Ok(()));
-    let refused: [(&[Batch<'_>], i8, bool); 8] = [
+    let refused: [(&[Batch<'_>], u8, bool); 8] = [
         (&[(0, 9, &[1, 2])], 3, false),
         (&[(0, 9, &[])], 3, false),
         (&[(1, 0, &[1])], 3, false),
@@ -92,7 +92,7 @@ fn what_a_request_says_is_checked_without_state() {
         (&[(0, 0, &[4])], 3, true),
         (&[(0, 0, &[4])], 4, false),
         (&[(0, 0, &[5])], 4, true),
-        (&[(0, 0, &[-1])], 4, true),
+        (&[(0, 0, &[255])], 4, true),
     ];
     for (batches, type_max, is_renew) in refused {
         assert!(is_request(check(batches, type_max, is_renew)), "{batches:?}");

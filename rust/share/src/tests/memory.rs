@@ -12,7 +12,7 @@ fn equal_records_share_a_run() {
     assert_eq!(all.fetch(&mut partition, &log), [(0, RECORDS - 1, 1)]);
     assert_eq!((partition.run_count(), partition.in_flight_count()), (1, RECORDS));
 
-    let types: Vec<i8> = (0..RECORDS).map(|at| if at % 2 == 0 { 4 } else { 1 }).collect();
+    let types: Vec<u8> = (0..RECORDS).map(|at| if at % 2 == 0 { 4 } else { 1 }).collect();
     acknowledge(&mut partition, "a", 0, RECORDS - 1, &types).expect("acquired").expect("written");
     confirm(&mut partition);
     assert_eq!(partition.run_count(), RECORDS as usize);

@@ -85,7 +85,7 @@ pub fn acknowledge(
     by: &str,
     first: i64,
     last: i64,
-    types: &[i8],
+    types: &[u8],
 ) -> Result<Option<WriteId>, AckError> {
     partition.acknowledge(&member(by), &[AckBatch { first, last, types }], NOW, &LIMITS)
 }

@@ -250,7 +250,7 @@ impl Naive {
         &mut self,
         member: &str,
         (first, last): (i64, i64),
-        types: &[i8],
+        types: &[u8],
         now_ms: i64,
         limits: &Limits,
     ) -> bool {

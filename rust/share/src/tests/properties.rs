@@ -11,7 +11,7 @@ use super::*;
 enum Step {
     Append { gap: i64, len: i64, is_aborted: bool },
     Fetch { member: usize, is_exact: bool, records_max: i64, batch_size: i64, batches: usize },
-    Acknowledge { member: usize, skip: i64, len: i64, types: Vec<i8> },
+    Acknowledge { member: usize, skip: i64, len: i64, types: Vec<u8> },
     Release { member: usize },
     Pass { ms: i64 },
     Send,
@@ -33,10 +33,10 @@ fn step() -> impl Strategy<Value = Step> {
                 Step::Fetch { member, is_exact, records_max, batch_size, batches }
             }
         ),
-        6 => (member.clone(), -2_i64..12, 1_i64..10, prop::collection::vec(0_i8..5, 1..2), any::<bool>(), any::<u32>())
+        6 => (member.clone(), -2_i64..12, 1_i64..10, prop::collection::vec(0_u8..5, 1..2), any::<bool>(), any::<u32>())
             .prop_map(|(member, skip, len, mut types, is_each, seed)| {
                 if is_each {
-                    types = (0..len).map(|at| i8::try_from((seed >> (at * 3)) % 5).expect("small")).collect();
+                    types = (0..len).map(|at| u8::try_from((seed >> (at * 3)) % 5).expect("small")).collect();
                 }
                 Step::Acknowledge { member, skip, len, types }
             }),
@@ -182,7 +182,7 @@ impl World {
         }
     }
 
-    fn acknowledge(&mut self, member: usize, first: i64, last: i64, types: &[i8]) {
+    fn acknowledge(&mut self, member: usize, first: i64, last: i64, types: &[u8]) {
         let types = if types.len() == 1 || types.len() as i64 == last - first + 1 { types } else { &types[..1] };
         let ack = [AckBatch { first, last, types }];
         let result = self.fast.acknowledge(&super::member(MEMBERS[member]), &ack, self.now_ms, &self.limits);

@@ -76,6 +76,13 @@ public class Frames {
         }
         for (int v = 1; v <= 13; v++)
             print("MetadataRequestOfAll", v, new MetadataRequestData().setTopics(null));
+        for (int v = 1; v <= 2; v++) {
+            print("ShareFetchRequest", v, shareFetchRequest(v));
+            print("ShareFetchResponse", v, shareFetchResponse());
+            print("ShareAcknowledgeRequest", v, shareAcknowledgeRequest(v));
+            print("ShareAcknowledgeResponse", v, shareAcknowledgeResponse(v));
+        }
+        printShareState();
         for (int v = 0; v <= 4; v++) {
             print("ApiVersionsRequest", v, new ApiVersionsRequestData()
                 .setClientSoftwareName("a-client").setClientSoftwareVersion("1.2.3"));
@@ -276,5 +283,91 @@ public class Frames {
                     .setOfflineReplicas(List.of(5)))));
         return new DescribeTopicPartitionsResponseData().setTopics(topics).setNextCursor(
             new DescribeTopicPartitionsResponseData.Cursor().setTopicName("topic").setPartitionIndex(8));
+    }
+
+    static Message shareFetchRequest(int v) {
+        var topics = new ShareFetchRequestData.FetchTopicCollection();
+        var partitions = new ShareFetchRequestData.FetchPartitionCollection();
+        partitions.add(new ShareFetchRequestData.FetchPartition().setPartitionIndex(7).setAcknowledgementBatches(List.of(
+            new ShareFetchRequestData.AcknowledgementBatch().setFirstOffset(5).setLastOffset(9)
+                .setAcknowledgeTypes(List.of((byte) 1)),
+            new ShareFetchRequestData.AcknowledgementBatch().setFirstOffset(10).setLastOffset(12)
+                .setAcknowledgeTypes(List.of((byte) 0, (byte) 2, (byte) -3)))));
+        partitions.add(new ShareFetchRequestData.FetchPartition().setPartitionIndex(8));
+        topics.add(new ShareFetchRequestData.FetchTopic().setTopicId(ID).setPartitions(partitions));
+        var request = new ShareFetchRequestData().setGroupId("group").setMemberId("member").setShareSessionEpoch(3)
+            .setMaxWaitMs(500).setMinBytes(1).setMaxBytes(9000).setMaxRecords(100).setBatchSize(50).setTopics(topics)
+            .setForgottenTopicsData(List.of(
+                new ShareFetchRequestData.ForgottenTopic().setTopicId(ID).setPartitions(List.of(1, 2))));
+        return v >= 2 ? request.setShareAcquireMode((byte) 1).setIsRenewAck(true) : request;
+    }
+
+    static Message shareFetchResponse() {
+        var full = new ShareFetchResponseData.PartitionData().setPartitionIndex(7).setRecords(RECORDS)
+            .setAcquiredRecords(List.of(
+                new ShareFetchResponseData.AcquiredRecords().setFirstOffset(5).setLastOffset(9).setDeliveryCount((short) 1),
+                new ShareFetchResponseData.AcquiredRecords().setFirstOffset(12).setLastOffset(12)
+                    .setDeliveryCount((short) 2)));
+        var moved = new ShareFetchResponseData.PartitionData().setPartitionIndex(8).setErrorCode((short) 6)
+            .setErrorMessage("why").setAcknowledgeErrorCode((short) 121).setAcknowledgeErrorMessage("state")
+            .setCurrentLeader(new ShareFetchResponseData.LeaderIdAndEpoch().setLeaderId(4).setLeaderEpoch(11))
+            .setRecords(MemoryRecords.EMPTY);
+        var topics = new ShareFetchResponseData.ShareFetchableTopicResponseCollection();
+        topics.add(new ShareFetchResponseData.ShareFetchableTopicResponse().setTopicId(ID)
+            .setPartitions(List.of(full, moved)));
+        var nodes = new ShareFetchResponseData.NodeEndpointCollection();
+        nodes.add(new ShareFetchResponseData.NodeEndpoint().setNodeId(4).setHost("h").setPort(99).setRack("r"));
+        return new ShareFetchResponseData().setErrorCode((short) 123).setErrorMessage("epoch")
+            .setAcquisitionLockTimeoutMs(30000).setResponses(topics).setNodeEndpoints(nodes);
+    }
+
+    static Message shareAcknowledgeRequest(int v) {
+        var topics = new ShareAcknowledgeRequestData.AcknowledgeTopicCollection();
+        var partitions = new ShareAcknowledgeRequestData.AcknowledgePartitionCollection();
+        partitions.add(new ShareAcknowledgeRequestData.AcknowledgePartition().setPartitionIndex(7)
+            .setAcknowledgementBatches(List.of(new ShareAcknowledgeRequestData.AcknowledgementBatch().setFirstOffset(5)
+                .setLastOffset(9).setAcknowledgeTypes(List.of((byte) 4)))));
+        topics.add(new ShareAcknowledgeRequestData.AcknowledgeTopic().setTopicId(ID).setPartitions(partitions));
+        var request = new ShareAcknowledgeRequestData().setGroupId("group").setMemberId(null).setShareSessionEpoch(-1)
+            .setTopics(topics);
+        return v >= 2 ? request.setIsRenewAck(true) : request;
+    }
+
+    static Message shareAcknowledgeResponse(int v) {
+        var topics = new ShareAcknowledgeResponseData.ShareAcknowledgeTopicResponseCollection();
+        topics.add(new ShareAcknowledgeResponseData.ShareAcknowledgeTopicResponse().setTopicId(ID).setPartitions(List.of(
+            new ShareAcknowledgeResponseData.PartitionData().setPartitionIndex(7),
+            new ShareAcknowledgeResponseData.PartitionData().setPartitionIndex(8).setErrorCode((short) 6)
+                .setErrorMessage("why").setCurrentLeader(
+                    new ShareAcknowledgeResponseData.LeaderIdAndEpoch().setLeaderId(4).setLeaderEpoch(11)))));
+        var nodes = new ShareAcknowledgeResponseData.NodeEndpointCollection();
+        nodes.add(new ShareAcknowledgeResponseData.NodeEndpoint().setNodeId(4).setHost("h").setPort(99).setRack(null));
+        var response = new ShareAcknowledgeResponseData().setResponses(topics).setNodeEndpoints(nodes);
+        return v >= 2 ? response.setAcquisitionLockTimeoutMs(15000) : response;
+    }
+
+    /** The share state of one partition, without seeds: brokers exchange it. */
+    static void printShareState() {
+        Path kept = seeds;
+        seeds = null;
+        print("ReadShareGroupStateRequest", 0, new ReadShareGroupStateRequestData().setGroupId("group").setTopics(List.of(
+            new ReadShareGroupStateRequestData.ReadStateData().setTopicId(ID).setPartitions(List.of(
+                new ReadShareGroupStateRequestData.PartitionData().setPartition(7).setLeaderEpoch(11))))));
+        print("ReadShareGroupStateResponse", 0, new ReadShareGroupStateResponseData().setResults(List.of(
+            new ReadShareGroupStateResponseData.ReadStateResult().setTopicId(ID).setPartitions(List.of(
+                new ReadShareGroupStateResponseData.PartitionResult().setPartition(7).setStateEpoch(2).setStartOffset(5)
+                    .setStateBatches(List.of(new ReadShareGroupStateResponseData.StateBatch().setFirstOffset(5)
+                        .setLastOffset(9).setDeliveryState((byte) 2).setDeliveryCount((short) 3))))))));
+        print("WriteShareGroupStateRequest", 1, new WriteShareGroupStateRequestData().setGroupId("group").setTopics(List.of(
+            new WriteShareGroupStateRequestData.WriteStateData().setTopicId(ID).setPartitions(List.of(
+                new WriteShareGroupStateRequestData.PartitionData().setPartition(7).setStateEpoch(2).setLeaderEpoch(11)
+                    .setStartOffset(5).setDeliveryCompleteCount(4).setStateBatches(List.of(
+                        new WriteShareGroupStateRequestData.StateBatch().setFirstOffset(5).setLastOffset(9)
+                            .setDeliveryState((byte) 4).setDeliveryCount((short) 3))))))));
+        print("WriteShareGroupStateResponse", 1, new WriteShareGroupStateResponseData().setResults(List.of(
+            new WriteShareGroupStateResponseData.WriteStateResult().setTopicId(ID).setPartitions(List.of(
+                new WriteShareGroupStateResponseData.PartitionResult().setPartition(7).setErrorCode((short) 74)
+                    .setErrorMessage("fenced"))))));
+        seeds = kept;
     }
 }

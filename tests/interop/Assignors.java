@@ -92,20 +92,14 @@ public final class Assignors {
             ? SubscriptionType.HOMOGENEOUS : SubscriptionType.HETEROGENEOUS;
         Optional<Map<Uuid, Set<Integer>>> assignable = request.get("assignable").isNull()
             ? Optional.empty() : Optional.of(partitions(request.get("assignable")));
-        GroupAssignment assigned = BY_NAME.get(request.get("assignor").asText()).assign(
-            new GroupSpecImpl(members, type, owners, assignable),
-            new SubscribedTopicDescriber() {
-                @Override
-                public int numPartitions(Uuid topic) {
-                    return counts.getOrDefault(topic, -1);
-                }
-
-                @Override
-                public Set<String> racksForPartition(Uuid topic, int partition) {
-                    return Set.of();
-                }
-            });
         ObjectNode answer = JSON.createObjectNode();
+        GroupAssignment assigned;
+        try {
+            assigned = BY_NAME.get(request.get("assignor").asText()).assign(
+                new GroupSpecImpl(members, type, owners, assignable), describer(counts));
+        } catch (RuntimeException error) {
+            return answer.put("crash", error.toString());
+        }
         for (String id : members.keySet()) {
             ObjectNode byTopic = answer.putObject(id);
             MemberAssignment assignment = assigned.members().get(id);
@@ -117,6 +111,20 @@ public final class Assignors {
             }
         }
         return answer;
+    }
+
+    private static SubscribedTopicDescriber describer(Map<Uuid, Integer> counts) {
+        return new SubscribedTopicDescriber() {
+            @Override
+            public int numPartitions(Uuid topic) {
+                return counts.getOrDefault(topic, -1);
+            }
+
+            @Override
+            public Set<String> racksForPartition(Uuid topic, int partition) {
+                return Set.of();
+            }
+        };
     }
 
     /** The hash of each topic, and that of the group with all of them: numbers as text. */

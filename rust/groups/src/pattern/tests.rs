@@ -79,7 +79,8 @@ fn the_meaning_is_that_of_re2j() {
 #[test]
 fn errors_have_the_words_of_re2j() {
     for (what, sources) in [
-        ("missing closing )", &["(", "a)", "((a)", "(?i:a"][..]),
+        ("unexpected )", &[")", "a)", "(a))"][..]),
+        ("missing closing )", &["(", "((a)", "(?i:a"]),
         ("missing closing ]", &["[", "[a", "[]", "[^]", "[[:alpha"]),
         ("missing argument to repetition operator", &["*", "a|*", "(+)", "(?i)*", "{2}"]),
         ("invalid nested repetition operator", &["a**", "a*+", "a{2}{3}", "a???", "a+{2}"]),

@@ -11,6 +11,8 @@ const REPEAT_OPERATOR: &str = "invalid nested repetition operator";
 const REPEAT_SIZE: &str = "invalid repeat count";
 const MISSING_BRACKET: &str = "missing closing ]";
 const MISSING_PAREN: &str = "missing closing )";
+/// RE2/J calls this "regexp/syntax: internal error".
+const UNEXPECTED_PAREN: &str = "unexpected )";
 const MISSING_ARGUMENT: &str = "missing argument to repetition operator";
 const TRAILING_BACKSLASH: &str = "trailing backslash at end of expression";
 const DUPLICATE_CAPTURE: &str = "duplicate capture group name";
@@ -81,7 +83,7 @@ impl Parser {
                     if opens || before == Before::Nothing { Before::Nothing } else { Before::Gap }
                 }
                 ')' => {
-                    depth = depth.checked_sub(1).ok_or_else(|| self.missing_paren())?;
+                    depth = depth.checked_sub(1).ok_or_else(|| self.whole(UNEXPECTED_PAREN))?;
                     self.copy();
                     Before::Atom
                 }
@@ -119,11 +121,11 @@ impl Parser {
                 }
             };
         }
-        if depth > 0 { Err(self.missing_paren()) } else { Ok(()) }
+        if depth > 0 { Err(self.whole(MISSING_PAREN)) } else { Ok(()) }
     }
 
-    fn missing_paren(&self) -> PatternError {
-        PatternError::Invalid { what: MISSING_PAREN, part: self.text(0, self.pattern.len()) }
+    fn whole(&self, what: &'static str) -> PatternError {
+        PatternError::Invalid { what, part: self.text(0, self.pattern.len()) }
     }
 
     fn copy(&mut self) {

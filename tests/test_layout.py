@@ -71,6 +71,7 @@ DEFERRING = {
     "klamm.node.metadata": "a quorum of one needs no peers",
     "klamm.node.node": "the first request loads its view",
     "klamm.node.requests.handlers": "the first request of a family loads its handlers",
+    "klamm.node.share_states": "the first share group loads the coordinator",
     "klamm.node.transactions": "the first transaction loads the coordinator",
     "klamm.pipelines.audit": "Spark's workers load one module",
     "klamm.pipelines.audit.source": "Spark's workers load one module",

@@ -18,6 +18,7 @@ from klamm.node.controller.registration import Registration, lifecycle
 from klamm.node.coordinators.appends import Appends
 from klamm.node.groups import NodeGroups
 from klamm.node.publishing import Take
+from klamm.node.share_states import NodeShareStates
 from klamm.node.transactions import NodeTransactions
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.features import CORDONED_LOG_DIRS_LEVEL, SUPPORTED_FEATURES
@@ -75,7 +76,8 @@ class BrokerPart:
             conditions=conditions,
         )
         self.groups = NodeGroups(config, booted.engine, image, self.appends, self.transactions.verify)
-        self._internal_topics = {one.topic: one for one in (self.groups, self.transactions)}
+        self.share_states = NodeShareStates(config, booted.engine, image, self.appends)
+        self._internal_topics = {one.topic: one for one in (self.groups, self.transactions, self.share_states)}
         self._registration = Registration(
             lifecycle(
                 config.integer("broker.heartbeat.interval.ms"),
@@ -125,12 +127,14 @@ class BrokerPart:
             self._dynamic_listeners.serve()
         self.groups.start()
         self.transactions.start()
+        self.share_states.start()
 
     # Events
 
     def _on_pause(self, pause_ms: int) -> None:
         self.groups.on_pause(pause_ms)
         self.transactions.on_pause(pause_ms)
+        self.share_states.on_pause(pause_ms)
 
     @property
     def followers(self) -> dict[str, Take]:
@@ -139,6 +143,7 @@ class BrokerPart:
             "broker state": lambda image, _: self._check_unfenced(image),
             "group coordinator": self.groups.on_published,
             "transaction coordinator": self.transactions.on_published,
+            "share coordinator": self.share_states.on_published,
             "broker registration": self._on_published,
         }
 
@@ -270,6 +275,7 @@ class BrokerPart:
             task.cancel()
         self.groups.close()
         self.transactions.close()
+        self.share_states.close()
         self.producer_ids.close()
         self._assignments.close()
         self.isr_updates.close()

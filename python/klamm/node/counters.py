@@ -32,9 +32,9 @@ Klamm's own:
     klamm.log:type=Log,name=N               Appends, FlushTimeUs, Rolls, DeletedSegments, DeletedBytes; Recoveries (logs
                                             opened after an unclean stop), RecoveredBytes (read by them), TruncatedBytes
     klamm.log:type=LogCleaner,name=N        Rounds, ReadBytes, KeptBytes
-    klamm.coordinator:type=T,name=N         of Groups and Transactions: Loads, LoadTimeMs and LoadFailures of
-                                            partitions; Faults (after each, its shard is reloaded); Appends,
-                                            AppendedRecords, AppendFailures
+    klamm.coordinator:type=T,name=N         of Groups, Transactions and ShareStates: Loads, LoadTimeMs and
+                                            LoadFailures of partitions; Faults (after each, its shard is reloaded);
+                                            Appends, AppendedRecords, AppendFailures
     klamm.raft:type=MetadataLog,name=N      Records, Bytes, Appends, Flushes, FlushTimeUs, Rolls, DeletedSegments,
                                             DeletedBytes
 

@@ -279,6 +279,7 @@ class Node:
         found = counters(self._running(), self.metadata.log.native)
         if self._broker is not None:
             found |= self._broker.groups.counters() | self._broker.transactions.counters()
+            found |= self._broker.share_states.counters()
         return found
 
     def gauges(self) -> dict[str, int]:

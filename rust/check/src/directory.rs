@@ -14,7 +14,7 @@ use super::logs::{LogToCheck, check_logs};
 use super::{Finding, Kind, LogCheck, Progress, note, unreadable};
 
 /// Topics that are compacted whether or not the cleaner's checkpoint contains them.
-const COMPACTED: [&str; 3] = ["__consumer_offsets", "__transaction_state", "__share_group_state"];
+const COMPACTED: [&str; 2] = ["__consumer_offsets", "__transaction_state"];
 
 /// The results for a log directory.
 #[derive(Clone, Debug, Default)]

@@ -17,6 +17,9 @@ log = logging.getLogger("klamm.broker.coordinators")
 
 GROUP_KEY: Final = 0
 TRANSACTION_KEY: Final = 1
+SHARE_KEY: Final = 2
+"""`group:topicId:partition`, for brokers (KIP-932)."""
+SHARE_KEY_VERSION: Final = 6
 
 
 class Endpoint(Value):
@@ -44,7 +47,7 @@ class InternalTopics(Protocol):
 
 
 Placement = tuple[str, Callable[[str], int]]
-"""An internal topic, and the partition of it that a key belongs to."""
+"""An internal topic, and the partition of it that a key belongs to; ValueError refuses a key."""
 
 
 class CoordinatorHandlers:
@@ -58,6 +61,8 @@ class CoordinatorHandlers:
         """The broker that leads a key's partition; the topic is made when it is first asked for."""
         request = read(FindCoordinatorRequest, version, body)
         keys: Sequence[str] = request.coordinator_keys if version >= FIND_MANY_VERSION else (request.key,)
+        if request.key_type == SHARE_KEY and version < SHARE_KEY_VERSION:
+            return write_find_coordinator(version, [FoundCoordinator(key, ErrorCode.INVALID_REQUEST) for key in keys])
         return write_find_coordinator(version, [self._find(context, request.key_type, key) for key in keys])
 
     def _find(self, context: RequestContext, key_type: int, key: str) -> FoundCoordinator:
@@ -66,11 +71,16 @@ class CoordinatorHandlers:
             log.info("no coordinator for %r of %s: %s are not supported yet", key, context.address, kind)
             return FoundCoordinator(key, ErrorCode.INVALID_REQUEST, f"{kind} are not supported yet")
         topic, partition_for = self._placements[key_type]
+        try:
+            partition = partition_for(key)
+        except ValueError as error:
+            log.info("no coordinator for %r of %s: %s", key, context.address, error)
+            return FoundCoordinator(key, ErrorCode.INVALID_REQUEST)
         unavailable = FoundCoordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if not self._topics.exists(topic):
             self._topics.create(topic)
             return unavailable
-        found = self._topics.leader(topic, partition_for(key), context.listener)
+        found = self._topics.leader(topic, partition, context.listener)
         if found is None:
             return unavailable
         return FoundCoordinator(key, ErrorCode.NONE, node_id=found.node_id, host=found.host, port=found.port)

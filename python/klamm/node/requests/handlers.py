@@ -187,12 +187,13 @@ class Handlers:
     # APIs that a broker answers itself, or validates before the controller decides
 
     def _coordinator_apis(self) -> dict[int, Handler | InlineHandler]:
-        from klamm.broker.handlers.coordinators import GROUP_KEY, TRANSACTION_KEY, CoordinatorHandlers
+        from klamm.broker.handlers.coordinators import GROUP_KEY, SHARE_KEY, TRANSACTION_KEY, CoordinatorHandlers
 
         broker = self._broker()
         placements = {
-            kind: (one.topic, one.partition_for)
-            for kind, one in ((GROUP_KEY, broker.groups), (TRANSACTION_KEY, broker.transactions))
+            GROUP_KEY: (broker.groups.topic, broker.groups.partition_for),
+            TRANSACTION_KEY: (broker.transactions.topic, broker.transactions.partition_for),
+            SHARE_KEY: (broker.share_states.topic, broker.share_states.partition_for_key),
         }
         return {ApiKey.FIND_COORDINATOR: CoordinatorHandlers(self._view(), placements).find_coordinator}
 
@@ -256,6 +257,18 @@ class Handlers:
             ApiKey.WRITE_TXN_MARKERS: handlers.write_txn_markers,
             ApiKey.DESCRIBE_TRANSACTIONS: handlers.describe_transactions,
             ApiKey.LIST_TRANSACTIONS: handlers.list_transactions,
+        }
+
+    def _share_state_apis(self) -> dict[int, Handler | InlineHandler]:
+        from klamm.broker.handlers.share_state import ShareStateHandlers
+
+        handlers = ShareStateHandlers(self._broker().share_states.coordinator)
+        return {
+            ApiKey.INITIALIZE_SHARE_GROUP_STATE: handlers.initialize,
+            ApiKey.READ_SHARE_GROUP_STATE: handlers.read,
+            ApiKey.WRITE_SHARE_GROUP_STATE: handlers.write,
+            ApiKey.DELETE_SHARE_GROUP_STATE: handlers.delete,
+            ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: handlers.read_summary,
         }
 
     def _log_dir_apis(self) -> dict[int, Handler | InlineHandler]:
@@ -373,6 +386,13 @@ BROKER_FAMILIES: Final = _by_key(
             ApiKey.WRITE_TXN_MARKERS,
             ApiKey.DESCRIBE_TRANSACTIONS,
             ApiKey.LIST_TRANSACTIONS,
+        ),
+        Handlers._share_state_apis: (
+            ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+            ApiKey.READ_SHARE_GROUP_STATE,
+            ApiKey.WRITE_SHARE_GROUP_STATE,
+            ApiKey.DELETE_SHARE_GROUP_STATE,
+            ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
         ),
         Handlers._log_dir_apis: (ApiKey.ALTER_REPLICA_LOG_DIRS, ApiKey.DESCRIBE_LOG_DIRS),
         Handlers._config_apis: (ApiKey.DESCRIBE_CONFIGS, ApiKey.LIST_CONFIG_RESOURCES),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from klamm._engine.node import Engine
-from klamm.coordinator.runtime.log import Batch, LoadedRecord
+from klamm.coordinator.runtime.log import Batch, LoadedRecord, RecordError
 from klamm.node.coordinators.appends import Appends
 from klamm.node.views.partitions import opened
 from klamm.protocol.errors import ErrorCode, KafkaError
@@ -88,3 +88,12 @@ class EngineCoordinatorLog:
             if following == offset:
                 return
             offset = following
+
+    def prune(self, partition: int, offset: int, key: bytes) -> None:
+        """Delete the records before `offset`, where a record with this key is. Raises RecordError, or KafkaError."""
+        topic_id = self._topic()
+        _, rows = self._engine.read_records(topic_id, partition, offset, 1)
+        found = next((found for at, found, *_ in rows if at == offset), None)
+        if found != key:
+            raise RecordError(f"partition {partition} of {self.topic} has another record at offset {offset}: {found!r}")
+        self._engine.delete_records(topic_id, partition, offset)

@@ -140,12 +140,12 @@ apis! {
     80 ADD_RAFT_VOTER "AddRaftVoter" 0..=1 0 ByPython ByPython forwarded closed [Alter Cluster] Request;
     81 REMOVE_RAFT_VOTER "RemoveRaftVoter" 0..=0 0 ByPython ByPython forwarded closed [Alter Cluster] Request;
     82 UPDATE_RAFT_VOTER "UpdateRaftVoter" 0..=0 0 Not ByPython local closed [ClusterAction Cluster] Exempt;
-    83 INITIALIZE_SHARE_GROUP_STATE "InitializeShareGroupState" 0..=0 0 NotYet Not local closed
+    83 INITIALIZE_SHARE_GROUP_STATE "InitializeShareGroupState" 0..=0 0 ByPython Not local closed
         [ClusterAction Cluster] Request;
-    84 READ_SHARE_GROUP_STATE "ReadShareGroupState" 0..=0 0 NotYet Not local closed [ClusterAction Cluster] Request;
-    85 WRITE_SHARE_GROUP_STATE "WriteShareGroupState" 0..=1 0 NotYet Not local closed [ClusterAction Cluster] Request;
-    86 DELETE_SHARE_GROUP_STATE "DeleteShareGroupState" 0..=0 0 NotYet Not local closed [ClusterAction Cluster] Request;
-    87 READ_SHARE_GROUP_STATE_SUMMARY "ReadShareGroupStateSummary" 0..=1 0 NotYet Not local closed
+    84 READ_SHARE_GROUP_STATE "ReadShareGroupState" 0..=0 0 ByPython Not local closed [ClusterAction Cluster] Request;
+    85 WRITE_SHARE_GROUP_STATE "WriteShareGroupState" 0..=1 0 ByPython Not local closed [ClusterAction Cluster] Request;
+    86 DELETE_SHARE_GROUP_STATE "DeleteShareGroupState" 0..=0 0 ByPython Not local closed [ClusterAction Cluster] Request;
+    87 READ_SHARE_GROUP_STATE_SUMMARY "ReadShareGroupStateSummary" 0..=1 0 ByPython Not local closed
         [ClusterAction Cluster] Request;
     88 STREAMS_GROUP_HEARTBEAT "StreamsGroupHeartbeat" 0..=0 0 NotYet Not local closed
         [Read Group, Describe Topic, Create Cluster, Create Topic] Request;

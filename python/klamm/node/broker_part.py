@@ -76,7 +76,9 @@ class BrokerPart:
             conditions=conditions,
         )
         self.groups = NodeGroups(config, booted.engine, image, self.appends, self.transactions.verify)
-        self.share_states = NodeShareStates(config, booted.engine, image, self.appends)
+        self.share_states = NodeShareStates(
+            config, booted.engine, image, self.appends, create=self.create_internal_topic, conditions=conditions
+        )
         self._internal_topics = {one.topic: one for one in (self.groups, self.transactions, self.share_states)}
         self._registration = Registration(
             lifecycle(

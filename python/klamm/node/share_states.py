@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from klamm._engine.metadata import Delta, Image
+from klamm._engine.node import Engine
 from klamm.node.coordinators.topic_coordinator import TopicCoordinator
 
 if TYPE_CHECKING:
+    from klamm._engine.client import Conditions
+    from klamm.config.node_config import NodeConfig
     from klamm.coordinator.share.config import ShareConfig
     from klamm.coordinator.share.driver import ShareCoordinator
+    from klamm.node.coordinators.appends import Appends
+    from klamm.node.coordinators.other_brokers import OtherBrokers
+    from klamm.node.coordinators.persister import Persister
+    from klamm.protocol.messages.share_state import SharePartitionKey
     from klamm.protocol.messages.topics import CreatableTopic
 
 SHARE_STATES_TOPIC: Final = "__share_group_state"
@@ -21,6 +29,23 @@ class NodeShareStates(TopicCoordinator["ShareCoordinator"]):
     """Creates the coordinator and passes metadata changes to it: partitions that this node leads, deleted topics."""
 
     topic: ClassVar[str] = SHARE_STATES_TOPIC
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        engine: Engine,
+        image: Callable[[], Image],
+        appends: Appends,
+        *,
+        create: Callable[[str], None],
+        conditions: Conditions | None,
+    ) -> None:
+        """`create` sends a CreateTopics for an internal topic, and does not wait.
+
+        `conditions`: those of the node of an embedded cluster.
+        """
+        super().__init__(config, engine, image, appends)
+        self._create, self._conditions = create, conditions
 
     @cached_property
     def config(self) -> ShareConfig:
@@ -57,6 +82,52 @@ class NodeShareStates(TopicCoordinator["ShareCoordinator"]):
 
     def _has_partition(self, topic_id: bytes, partition: int) -> bool:
         return self._image().partition(topic_id, partition) is not None
+
+    # The states of other partitions
+
+    @cached_property
+    def persister(self) -> Persister:
+        """Calls the share coordinators of share partitions, wherever they are."""
+        from klamm.node.coordinators.persister import Persister
+
+        return Persister(
+            self._config.node_id,
+            self._broker_of,
+            lambda: self.coordinator,
+            lambda: self._others,
+            create_topic=self._create_topic,
+        )
+
+    @cached_property
+    def _others(self) -> OtherBrokers:
+        from klamm.node.coordinators.other_brokers import OtherBrokers
+
+        return OtherBrokers(self._config, self._image, self._conditions)
+
+    def _broker_of(self, key: SharePartitionKey) -> int | None:
+        image = self._image()
+        topic_id = image.topic_id(self.topic)
+        found = None if topic_id is None else image.partition(topic_id, self.partition_for(key.coordinator_key()))
+        if found is None:
+            return None
+        is_here = found.leader == self._config.node_id
+        return found.leader if is_here or self._others.is_reachable(found.leader) else None
+
+    def _create_topic(self) -> None:
+        if self._image().topic_id(self.topic) is None:
+            self._create(self.topic)
+
+    def on_published(self, image: Image, delta: Delta) -> None:
+        """A newer image is committed."""
+        super().on_published(image, delta)
+        if delta.changed_brokers and "_others" in self.__dict__:
+            self._others.on_published(image)
+
+    def close(self) -> None:
+        """Unload all partitions, and close the connections to other brokers."""
+        super().close()
+        if "_others" in self.__dict__:
+            self._others.close()
 
     def partition_for_key(self, key: str) -> int:
         """The partition for the key of a FindCoordinator. Raises ValueError for a key that is none."""

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from klamm._engine.config import find_config_key
 from klamm._engine.metadata import Delta, Image
 from klamm._engine.node import Engine
 from klamm.node.coordinators.topic_coordinator import TopicCoordinator
+from klamm.protocol.features import GROUP_VERSION
 
 if TYPE_CHECKING:
     from klamm.config.node_config import NodeConfig
     from klamm.coordinator.groups.config import GroupConfig
     from klamm.coordinator.groups.driver import GroupCoordinator, VerifyTransaction
     from klamm.node.coordinators.appends import Appends
+    from klamm.node.views.group_topics import GroupTopics
     from klamm.protocol.messages.topics import CreatableTopic
 
 GROUPS_TOPIC: Final = "__consumer_offsets"
+CONSUMER_GROUPS_LEVEL: Final = 1
+"""The level of group.version from which on there are consumer groups (KIP-848)."""
 
 
 class NodeGroups(TopicCoordinator["GroupCoordinator"]):
@@ -43,18 +47,43 @@ class NodeGroups(TopicCoordinator["GroupCoordinator"]):
         """The configuration of the coordinator."""
         from klamm.coordinator.groups.config import GroupConfig
 
-        names = {name: name.replace("_", ".") for name in GroupConfig.__dataclass_fields__}
+        texts: dict[str, Any] = {
+            "group_consumer_assignors": tuple(map(_assignor, self._config.entries("group.consumer.assignors"))),
+            "group_consumer_migration_policy": self._config.text("group.consumer.migration.policy").lower(),
+        }
+        names = {name: name.replace("_", ".") for name in GroupConfig.__dataclass_fields__ if name not in texts}
         known = {name: key for name, key in names.items() if find_config_key("node", key) is not None}
-        return GroupConfig(**{name: self._config.integer(key) for name, key in known.items()})
+        numbers: dict[str, Any] = {name: self._config.integer(key) for name, key in known.items()}
+        return GroupConfig(**numbers, **texts)
 
     def _make(self) -> GroupCoordinator:
         from klamm.coordinator.groups.driver import GroupCoordinator
+        from klamm.node.views.group_topics import group_configs
 
         log = self._log(
             codec=self._config.integer("offsets.topic.compression.codec"),
             load_bytes=self._config.integer("offsets.load.buffer.size"),
         )
-        return GroupCoordinator(self.config, log, self.config.offsets_topic_num_partitions, verify=self._verify)
+        return GroupCoordinator(
+            self.config,
+            log,
+            self.config.offsets_topic_num_partitions,
+            verify=self._verify,
+            topics=self._topics,
+            group_configs=group_configs(self._image),
+        )
+
+    @cached_property
+    def _topics(self) -> GroupTopics:
+        from klamm.node.views.group_topics import GroupTopics
+
+        return GroupTopics(self._image)
+
+    def has_consumer_groups(self) -> bool:
+        """Whether consumer groups are enabled: by group.version, and on this broker."""
+        if "consumer" not in self._config.entries("group.coordinator.rebalance.protocols"):
+            return False
+        return self._image().features().get(GROUP_VERSION, 0) >= CONSUMER_GROUPS_LEVEL
 
     def new_topic(self) -> CreatableTopic:
         """`__consumer_offsets`."""
@@ -77,5 +106,23 @@ class NodeGroups(TopicCoordinator["GroupCoordinator"]):
         return groups.named() | runtime.named("klamm.coordinator:type=Groups,name=")
 
     def _on_published(self, image: Image, delta: Delta) -> None:
+        created = [name for _, name in delta.created_topics]
+        changed = {name for _, name, _ in delta.changed_topics}.union(
+            created, (name for _, name in delta.deleted_topics)
+        )
+        if changed:
+            self._topics.forget(changed)
+            self.coordinator.on_metadata(changed, created=bool(created))
         if delta.deleted_topics:
             self.coordinator.on_topics_deleted([(name, topic_id) for topic_id, name in delta.deleted_topics])
+
+
+ASSIGNOR_CLASSES: Final = {
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+}
+
+
+def _assignor(name: str) -> str:
+    """The name of an assignor that is configured by its name or by Kafka's class."""
+    return ASSIGNOR_CLASSES.get(name, name)

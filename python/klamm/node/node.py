@@ -67,7 +67,7 @@ LOST_EVENT_PAUSE_MS: Final = 1_000
 SHUTDOWN_S: Final = 300.0
 DRAIN_S: Final = 5.0
 BROKER_RESOURCE: Final = 4
-FEATURES_WITHOUT_APIS: Final = ("group.version", "share.version", "streams.version")
+FEATURES_WITHOUT_APIS: Final = ("share.version", "streams.version")
 NO_EPOCH: Final = -1
 REGISTRATION_DELAY_MS: Final = 500
 """The delay before a controller without brokers registers, so that it answers its first clients first."""

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
+GROUP_VERSION: Final = "group.version"
 ELIGIBLE_LEADER_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
 
 
@@ -27,7 +28,7 @@ SUPPORTED_FEATURES: Final[Mapping[str, VersionRange]] = {
     METADATA_VERSION: VersionRange(7, 30),
     KRAFT_VERSION: VersionRange(0, 1),
     "transaction.version": VersionRange(0, 2),
-    "group.version": VersionRange(0, 1),
+    GROUP_VERSION: VersionRange(0, 1),
     ELIGIBLE_LEADER_REPLICAS_VERSION: VersionRange(0, 1),
     "share.version": VersionRange(0, 1),
     "streams.version": VersionRange(0, 1),
@@ -94,12 +95,12 @@ FEATURE_DEPENDENCIES: Final[Mapping[tuple[str, int], Mapping[str, int]]] = {
 DEFAULTS_OF_RELEASES: Final[Mapping[str, tuple[int, int]]] = {
     KRAFT_VERSION: (1, 21),
     "transaction.version": (2, 24),
-    "group.version": (1, 22),
+    GROUP_VERSION: (1, 22),
     ELIGIBLE_LEADER_REPLICAS_VERSION: (1, 26),
     "share.version": (1, 28),
     "streams.version": (1, 29),
 }
 """Default levels of Apache Kafka 4.3, each from a level of metadata.version on; 0 before (`Feature`)."""
 
-SERVED_FEATURES: Final = ("transaction.version", ELIGIBLE_LEADER_REPLICAS_VERSION)
+SERVED_FEATURES: Final = ("transaction.version", GROUP_VERSION, ELIGIBLE_LEADER_REPLICAS_VERSION)
 """The features whose default level a newly formatted directory gets; klamm has no APIs for the others yet."""

@@ -16,15 +16,18 @@ pub(super) const KEYS: &[ConfigKey] = &[
     group("consumer.assignment.interval.ms", Int)
         .default("1000")
         .at_least(0)
-        .synonyms(&[same("group.consumer.assignment.interval.ms")]),
+        .synonyms(&[same("group.consumer.assignment.interval.ms")])
+        .doc("The shortest time, in milliseconds, between two assignments of the group."),
     group("consumer.heartbeat.interval.ms", Int)
         .default("5000")
         .at_least(1)
-        .synonyms(&[same("group.consumer.heartbeat.interval.ms")]),
+        .synonyms(&[same("group.consumer.heartbeat.interval.ms")])
+        .doc("The heartbeat interval, in milliseconds, that the group's members are given."),
     group("consumer.session.timeout.ms", Int)
         .default("45000")
         .at_least(1)
-        .synonyms(&[same("group.consumer.session.timeout.ms")]),
+        .synonyms(&[same("group.consumer.session.timeout.ms")])
+        .doc("The time, in milliseconds, without a heartbeat after which a member is removed."),
     group("share.assignment.interval.ms", Int)
         .default("1000")
         .at_least(0)

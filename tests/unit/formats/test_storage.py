@@ -32,14 +32,15 @@ def configured(folder: Path, *overrides: str, static: bool = True) -> NodeConfig
     )
 
 
-def test_a_fresh_directory_has_metadata_version_30_and_nothing_else_finalized(tmp_path: Path) -> None:
+def test_a_fresh_directory_has_metadata_version_30_and_the_features_that_are_served(tmp_path: Path) -> None:
     said: list[str] = []
     format_storage(configured(tmp_path), FormatRequest(CLUSTER), said.append)
     assert said == [f"Formatting {tmp_path / name} with metadata.version 4.3-IV0." for name in ("a", "b")]
     for name in ("a", "b"):
         file = (tmp_path / name / "bootstrap.checkpoint").read_bytes()
         assert b"metadata.version\x00\x1e" in file
-        assert b"group.version" not in file
+        assert b"group.version" in file
+        assert b"share.version" not in file
         meta = meta_properties.parse((tmp_path / name / "meta.properties").read_text())
         assert (meta.cluster_id, meta.node_id) == (CLUSTER, 1)
     assert not list(tmp_path.rglob("*.tmp"))
@@ -130,14 +131,16 @@ def levels(request: FormatRequest, *, dynamic: bool = False) -> dict[str, int]:
 
 
 def test_feature_levels() -> None:
-    elr, transactions = {"eligible.leader.replicas.version": 1}, {"transaction.version": 2}
-    both = elr | transactions
-    assert levels(FormatRequest(CLUSTER)) == {"metadata.version": 30} | both
-    assert levels(FormatRequest(CLUSTER), dynamic=True) == {"metadata.version": 30, "kraft.version": 1} | both
-    assert levels(FormatRequest(CLUSTER, "4.1")) == {"metadata.version": 27} | both
+    elr, groups = {"eligible.leader.replicas.version": 1}, {"group.version": 1}
+    transactions = {"transaction.version": 2} | groups
+    served = elr | transactions
+    assert levels(FormatRequest(CLUSTER)) == {"metadata.version": 30} | served
+    assert levels(FormatRequest(CLUSTER), dynamic=True) == {"metadata.version": 30, "kraft.version": 1} | served
+    assert levels(FormatRequest(CLUSTER, "4.1")) == {"metadata.version": 27} | served
     assert levels(FormatRequest(CLUSTER, "4.0")) == {"metadata.version": 25} | transactions, "ELR: from 4.1 on"
-    assert levels(FormatRequest(CLUSTER, "4.0-IV1")) == {"metadata.version": 23}, "transactions: from 4.0-IV2 on"
-    assert levels(FormatRequest(CLUSTER, features=dict.fromkeys(both, 0))) == {"metadata.version": 30}
+    assert levels(FormatRequest(CLUSTER, "4.0-IV1")) == {"metadata.version": 23} | groups, "transactions: 4.0-IV2"
+    assert levels(FormatRequest(CLUSTER, "3.9")) == {"metadata.version": 21}, "groups: from 4.0-IV0 on"
+    assert levels(FormatRequest(CLUSTER, features=dict.fromkeys(served, 0))) == {"metadata.version": 30}
     asked = FormatRequest(CLUSTER, features={"group.version": 1, "metadata.version": 25, "transaction.version": 1})
     assert levels(asked) == {"metadata.version": 25, "group.version": 1, "transaction.version": 1}
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import repeat
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from klamm._engine.groups import CommitRequest
 from klamm._engine.metadata import Image
@@ -33,6 +33,7 @@ from klamm.protocol.messages.group_messages import (
     TxnOffsetCommitResponse,
 )
 from klamm.protocol.messages.groups import write_offset_fetch
+from klamm.protocol.topic_info import TopicInfo
 from klamm.protocol.wire.codec import read, write
 
 TOPIC_ID_VERSION: Final = 10
@@ -60,14 +61,6 @@ class Offsets(Protocol):
     async def offset_delete(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
         """OffsetDelete."""
         ...
-
-
-class TopicInfo(NamedTuple):
-    """A topic of the metadata."""
-
-    name: str
-    topic_id: bytes
-    partition_count: int
 
 
 class TopicDirectory(Protocol):

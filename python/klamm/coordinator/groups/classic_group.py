@@ -97,6 +97,11 @@ class ClassicGroup:
         return self.state is GroupState.EMPTY
 
     @property
+    def is_simple(self) -> bool:
+        """Whether the group exists only because it has offsets. It has no record of its own."""
+        return self.protocol_type is None and self.is_empty and not self.pending_joins
+
+    @property
     def uses_consumer_protocol(self) -> bool:
         """Whether the members are consumers, whose subscriptions can be read."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE

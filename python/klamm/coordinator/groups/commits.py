@@ -8,6 +8,8 @@ from typing import Final
 
 from klamm._engine.groups import CommitRequest
 from klamm.coordinator.groups.classic_group import ClassicGroup, Member
+from klamm.coordinator.groups.consumer.group import ConsumerGroup
+from klamm.coordinator.groups.consumer.offset_checks import check_commit, check_fetch, check_transactional_commit
 from klamm.coordinator.groups.context import ShardContext, log
 from klamm.coordinator.groups.offsets import TopicOffsets
 from klamm.coordinator.groups.overwritten import Overwritten
@@ -137,6 +139,11 @@ class Commits:
         return NONE
 
     def _check_without_group(self, request: CommitRequest) -> ErrorCode:
+        modern = self._context.modern.get(request.group_id)
+        if isinstance(modern, ConsumerGroup):
+            return check_commit(modern, request)
+        if modern is not None:
+            return ErrorCode.GROUP_ID_NOT_FOUND
         foreign = self._context.foreign.get(request.group_id)
         if foreign is not None:
             # No member of a group of another type can commit here.
@@ -150,6 +157,11 @@ class Commits:
 
     def _check_transactional_commit(self, request: CommitRequest) -> ErrorCode:
         """As in Kafka, a commit without generation, member and instance passes in every state (KIP-447)."""
+        modern = self._context.modern.get(request.group_id)
+        if isinstance(modern, ConsumerGroup):
+            return check_transactional_commit(modern, request, self._context.topics)
+        if modern is not None:
+            return ErrorCode.GROUP_ID_NOT_FOUND
         generation_id, member_id = request.generation_id_or_member_epoch, request.member_id
         is_anonymous = generation_id < 0 and member_id == UNKNOWN_MEMBER_ID and request.group_instance_id is None
         group = self._context.groups.get(request.group_id)
@@ -194,12 +206,13 @@ class Commits:
 
     def make_simple_group(self, group_id: str, overwritten: Overwritten | None) -> None:
         """Create a group without members because it has offsets. It has no record of its own."""
-        if self._context.foreign.get(group_id) is not None or group_id in self._context.groups:
+        context = self._context
+        if context.foreign.get(group_id) or context.modern.get(group_id) or group_id in context.groups:
             return
         log.info("group %s: a simple group, created by an offset commit", group_id)
-        self._context.groups[group_id] = ClassicGroup(group_id)
+        context.groups[group_id] = ClassicGroup(group_id)
         if overwritten is not None:
-            self._context.note_group(overwritten, group_id, None)
+            context.note_group(overwritten, group_id, None)
 
     def on_fetch(self, now_ms: int, ticket: Ticket, request: FetchGroup, require_stable: bool) -> None:
         """Answer with committed offsets: those below the high watermark, or the newest if `require_stable`."""
@@ -215,6 +228,9 @@ class Commits:
             self._context.reply(ticket, self._fetch(request, offsets, False))
 
     def _check_fetch(self, request: FetchGroup) -> ErrorCode:
+        modern = self._context.modern.get(request.group_id)
+        if isinstance(modern, ConsumerGroup):
+            return check_fetch(modern, request)
         is_foreign = self._context.foreign.get(request.group_id) is not None
         names_member = request.member_id is not None or request.member_epoch >= 0
         return ErrorCode.UNKNOWN_MEMBER_ID if is_foreign and names_member else ErrorCode.NONE
@@ -257,6 +273,9 @@ class Commits:
     def _check_delete(self, group_id: str) -> ErrorCode:
         group = self._context.groups.get(group_id)
         foreign = self._context.foreign.get(group_id)
+        modern = self._context.modern.get(group_id)
+        if modern is not None:
+            return ErrorCode.NONE if isinstance(modern, ConsumerGroup) else ErrorCode.GROUP_ID_NOT_FOUND
         if group is None and foreign is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if foreign is not None:
@@ -266,8 +285,7 @@ class Commits:
         return ErrorCode.NONE if group.is_empty or group.uses_consumer_protocol else ErrorCode.NON_EMPTY_GROUP
 
     def _delete_topic(self, group_id: str, topic: DeleteTopic, changes: list[Change]) -> DeletedTopic:
-        group = self._context.groups.get(group_id)
-        is_subscribed = group is not None and group.is_subscribed_to(topic.name)
+        is_subscribed = self._context.is_subscribed(group_id, topic.name)
         error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_subscribed else ErrorCode.NONE
         offsets = self._context.offsets
         for partition in topic.partitions:

@@ -4,27 +4,45 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final, Never
+from functools import partial
+from typing import Final
 
+from klamm._engine.groups import TopicPattern
+from klamm._engine.groups import assign as native_assign
+from klamm.coordinator.groups import kinds
 from klamm.coordinator.groups.classic_group import ClassicGroup, Member, empty_group_record
 from klamm.coordinator.groups.config import GroupConfig
 from klamm.coordinator.groups.counts import GroupCounts
+from klamm.coordinator.groups.effects import GroupEffect
 from klamm.coordinator.groups.foreign_groups import ForeignGroup, ForeignGroups
+from klamm.coordinator.groups.kinds import ModernRecord
+from klamm.coordinator.groups.modern.journal import Journal
+from klamm.coordinator.groups.modern.registry import AnyModernGroup, ModernGroups
+from klamm.coordinator.groups.modern.target import Assign
 from klamm.coordinator.groups.offsets import OffsetStore
 from klamm.coordinator.groups.overwritten import Overwritten
-from klamm.coordinator.groups.records import GroupMetadata, group_key, group_value
+from klamm.coordinator.groups.record_parts import RecordTooLarge
+from klamm.coordinator.groups.records import GroupMetadata, GroupRecord
+from klamm.coordinator.groups.topics import GroupConfigs, NoTopics, Topics, no_group_configs
 from klamm.coordinator.groups.verifications import Verifications
 from klamm.coordinator.runtime.effects import Ticket
-from klamm.coordinator.runtime.log import LogRecord
+from klamm.coordinator.runtime.log import LogRecord, RecordError
 from klamm.coordinator.runtime.pipeline import Done, Pipeline
 from klamm.coordinator.runtime.timers import LATE_MS, UNREAD_MS, Timers
-from klamm.protocol.errors import ErrorCode
+from klamm.protocol.errors import ErrorCode, KafkaError
+from klamm.protocol.messages.group_messages import ListedGroup
 
 log: Final = logging.getLogger("klamm.coordinator")
 
 TimerKey = tuple[str, ...]
-"""("session", group id, member id), ("join", group id), ("sync", group id) or ("expiry",)."""
+"""("session", group id, member id), ("join", group id), ("sync", group id), ("expiry",), or a key of
+`modern.sessions`.
+"""
 EXPIRY_TIMER: Final[TimerKey] = ("expiry",)
+SHARE: Final = "share"
+
+Written = GroupRecord | ModernRecord
+"""A record that `ShardContext.write_records` writes and applies."""
 
 
 def session_timer(group_id: str, member_id: str) -> TimerKey:
@@ -45,16 +63,29 @@ def sync_timer(group_id: str) -> TimerKey:
 class ShardContext:
     """The state of one partition of `__consumer_offsets`, and the methods that write its records."""
 
-    def __init__(self, config: GroupConfig, draw_uuid: Callable[[], str], counts: GroupCounts) -> None:
+    def __init__(
+        self,
+        config: GroupConfig,
+        draw_uuid: Callable[[], str],
+        counts: GroupCounts,
+        *,
+        topics: Topics | None = None,
+        group_configs: GroupConfigs = no_group_configs,
+        assign: Assign = native_assign,
+    ) -> None:
         self.config: Final = config
+        self.topics: Final[Topics] = NoTopics() if topics is None else topics
+        self.group_configs: Final = group_configs
+        self.assign: Final = assign
         self.counts: Final = counts
         self.draw_uuid: Final = draw_uuid
-        self.pipeline: Final[Pipeline[Overwritten, Never]] = Pipeline(
+        self.pipeline: Final[Pipeline[Overwritten, GroupEffect]] = Pipeline(
             config.offsets_commit_timeout_ms, config.batch_bytes_max, Overwritten
         )
         self.timers: Final[Timers[TimerKey]] = Timers(LATE_MS, UNREAD_MS)
         self.groups: Final[dict[str, ClassicGroup]] = {}
         self.offsets: Final = OffsetStore()
+        self.modern: Final = ModernGroups(self._take_id)
         self.foreign: Final = ForeignGroups()
         self.verifications: Final = Verifications()
         self.next_record_offset = 0
@@ -85,18 +116,23 @@ class ShardContext:
     def write_new_group(self, now_ms: int, group: ClassicGroup, done: Done) -> None:
         """Write the record of a new group.
 
-        It replaces an empty foreign group with its id. A failure removes it again.
+        It replaces an empty group of another kind with its id. A failure removes it again.
         """
-        foreign = self.foreign.remove(group.group_id)
+        foreign, modern = self.foreign.remove(group.group_id), self.modern.get(group.group_id)
         tombstones = [] if foreign is None else foreign.tombstones()
+        tombstones += [] if modern is None else [record.encoded() for record in modern.tombstones()]
         overwritten = self._append_group(now_ms, group, empty_group_record(group), done, tombstones)
         if overwritten is None:
             self.groups.pop(group.group_id)
             self.cancel_timers(group)
         else:
             self.note_group(overwritten, group.group_id, None)
+            self._note_listed(overwritten, group.group_id)
+            self.modern.drop(Journal(overwritten.undo), group.group_id)
+        for other in (foreign, modern):
+            if other is not None:
+                log.info("group %s: an empty %s group becomes a classic one", group.group_id, other.kind)
         if foreign is not None:
-            log.info("group %s: an empty %s group becomes a classic one", group.group_id, foreign.kind)
             self.note_foreign(overwritten, foreign)
 
     def note_foreign(self, overwritten: Overwritten | None, before: ForeignGroup) -> None:
@@ -109,7 +145,7 @@ class ShardContext:
     def _append_group(
         self, now_ms: int, group: ClassicGroup, metadata: GroupMetadata, done: Done, before: Sequence[LogRecord] = ()
     ) -> Overwritten | None:
-        records = [*before, (group_key(group.group_id), group_value(metadata))]
+        records = [*before, GroupRecord(group.group_id, metadata).encoded()]
         overwritten = self.pipeline.write(records)
         if overwritten is None:
             done(now_ms, ErrorCode.MESSAGE_TOO_LARGE)
@@ -117,12 +153,91 @@ class ShardContext:
             self.pipeline.call_when_committed(now_ms, done)
         return overwritten
 
+    # Groups of the new protocols
+
+    def write_records(self, records: Sequence[Written]) -> Journal:
+        """Write records as one operation and apply them; returns the journal for what a rollback has to undo besides.
+
+        Raises UNKNOWN_SERVER_ERROR if they are too large.
+        """
+        if not records:
+            return Journal()
+        try:
+            overwritten = self.pipeline.write([record.encoded() for record in records])
+        except RecordTooLarge as error:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
+        if overwritten is None:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{len(records)} records do not fit into a batch")
+        self.next_record_offset += len(records)
+        journal = Journal(overwritten.undo)
+        for record in records:
+            self._note_listed(overwritten, record.group_id)
+            self.apply(journal, record)
+        return journal
+
+    def apply(self, journal: Journal, record: Written) -> None:
+        """Apply a record, from the log or newly written. Raises RecordError if it does not fit the state."""
+        if not isinstance(record, GroupRecord):
+            kinds.apply(self.modern, journal, record)
+            return
+        # A record of a classic group replaces whatever group has the id.
+        self.remove_group(record.group_id, None)
+        self.modern.drop(journal, record.group_id)
+        foreign = self.foreign.remove(record.group_id)
+        if foreign is not None:
+            journal.on_rollback(partial(self.foreign.restore, foreign))
+        if record.value is not None:
+            self.groups[record.group_id] = ClassicGroup.from_record(record.group_id, record.value)
+
+    def _note_listed(self, overwritten: Overwritten, group_id: str) -> None:
+        """Add the group, of whatever kind, to the snapshot."""
+        self.note_group(overwritten, group_id, self.groups.get(group_id))
+        if group_id not in overwritten.modern:
+            group = self.modern.get(group_id)
+            overwritten.modern[group_id] = None if group is None else listed(group)
+
+    def _take_id(self, group_id: str, kind: str) -> None:
+        foreign, classic = self.foreign.get(group_id), self.groups.get(group_id)
+        if foreign is not None:
+            raise RecordError(f"a record of a {kind} group for {group_id}, a {foreign.kind} group")
+        if classic is None:
+            return
+        # A simple group has no record; compaction may place an offset before the records of its group.
+        if not classic.is_simple or kind == SHARE:
+            raise RecordError(f"a record of a {kind} group for {group_id}, a classic group")
+        self.remove_group(group_id, None)
+
+    def listed_modern(self) -> list[ListedGroup]:
+        """The groups of the new protocols as ListGroups shows them: as they are committed."""
+        found: dict[str, ListedGroup | None] = {group.group_id: listed(group) for group in self.modern}
+        for overwritten in reversed(self.pipeline.snapshots()):
+            found |= overwritten.modern
+        return [group for group in found.values() if group is not None]
+
+    def is_subscribed(self, group_id: str, topic: str) -> bool:
+        """Whether members of the group may need the topic's offsets."""
+        modern, classic = self.modern.get(group_id), self.groups.get(group_id)
+        if modern is not None:
+            return topic in modern.subscribed_topics
+        return classic is not None and classic.is_subscribed_to(topic)
+
+    def compile(self, pattern: str) -> TopicPattern:
+        """The regular expression of a subscription. Raises INVALID_REGULAR_EXPRESSION."""
+        try:
+            return TopicPattern(pattern)
+        except ValueError as error:
+            message = f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {error}."
+            raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, message) from None
+
+    # Classic groups
+
     def remove_group(self, group_id: str, overwritten: Overwritten | None) -> None:
         """Remove a classic group from memory; its tombstone was written or replayed."""
         group = self.groups.pop(group_id, None)
         if group is None:
             return
-        self.cancel_timers(group)
+        if group.is_empty:  # of a group with members the timers stay, should it come back by a rollback
+            self.cancel_timers(group)
         if overwritten is not None:
             self.note_group(overwritten, group_id, group)
 
@@ -164,3 +279,8 @@ class ShardContext:
                 self.cancel_timers(group)
             if before is not None:
                 self.groups[group_id] = before
+
+
+def listed(group: AnyModernGroup) -> ListedGroup:
+    """The group as ListGroups shows it."""
+    return ListedGroup(group.group_id, group.kind, group.state, group.kind)

@@ -13,6 +13,7 @@ class GroupCounts:
     """Counters over all partitions. They only grow."""
 
     completed_rebalances: int = 0
+    consumer_rebalances: int = 0
     offset_commits: int = 0
     offset_deletions: int = 0
     offset_expirations: int = 0
@@ -21,6 +22,7 @@ class GroupCounts:
         """All counters by name."""
         return {
             f"{_GROUP}group-completed-rebalance-count": self.completed_rebalances,
+            f"{_GROUP}consumer-group-rebalance-count": self.consumer_rebalances,
             f"{_GROUP}offset-commit-count": self.offset_commits,
             f"{_GROUP}offset-deletion-count": self.offset_deletions,
             f"{_GROUP}offset-expiration-count": self.offset_expirations,

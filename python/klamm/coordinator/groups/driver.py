@@ -6,19 +6,30 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
-from klamm._engine.groups import CommitRequest
+from klamm._engine.groups import CommitRequest, TopicPattern
 from klamm.coordinator.groups.commits import CommitAnswer, fetch_error
 from klamm.coordinator.groups.config import GroupConfig
+from klamm.coordinator.groups.consumer.records import ResolvedPattern
+from klamm.coordinator.groups.consumer.requests import check_heartbeat
+from klamm.coordinator.groups.context import log
 from klamm.coordinator.groups.counts import GroupCounts
-from klamm.coordinator.groups.shard import GroupShard
+from klamm.coordinator.groups.effects import ResolvePatterns
+from klamm.coordinator.groups.shard import GroupShard, Replies
+from klamm.coordinator.groups.topics import GroupConfigs, NoTopics, Topics, no_group_configs
 from klamm.coordinator.runtime.append_errors import coordinator_error
 from klamm.coordinator.runtime.driver import CoordinatorRuntime, into
+from klamm.coordinator.runtime.effects import Ticket
 from klamm.coordinator.runtime.hosted_shard import HostedShard
 from klamm.coordinator.runtime.log import CoordinatorLog, Marker, Producer
 from klamm.coordinator.runtime.placement import partition_of
 from klamm.protocol.errors import ErrorCode, KafkaError
+from klamm.protocol.messages.consumer_groups import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    DescribedConsumerGroup,
+)
 from klamm.protocol.messages.group_messages import (
     ZERO_ID,
     Caller,
@@ -39,6 +50,8 @@ from klamm.protocol.messages.group_messages import (
     SyncGroupResponse,
     TxnOffsetCommitRequest,
 )
+
+T = TypeVar("T")
 
 ABORTABLE_MIN_VERSION: Final = 4
 """The first version of TxnOffsetCommit whose clients know TRANSACTION_ABORTABLE."""
@@ -89,13 +102,19 @@ class GroupCoordinator:
         *,
         draw_uuid: Callable[[], str] = lambda: str(uuid.uuid4()),
         verify: VerifyTransaction = _unavailable,
+        topics: Topics | None = None,
+        group_configs: GroupConfigs = no_group_configs,
     ) -> None:
+        """`topics` is the metadata of the cluster, and `group_configs` has the configs of groups."""
         self._config: Final = config
+        self._topics: Final[Topics] = NoTopics() if topics is None else topics
         self._topic: Final = offsets_log.topic
         self._verify: Final = verify
         self._partition_count = partition_count
         self.counts: Final = GroupCounts()
-        self.runtime: Final = CoordinatorRuntime(offsets_log, lambda: GroupShard(config, draw_uuid, self.counts))
+        self._resolutions: set[asyncio.Task[None]] = set()
+        make = partial(GroupShard, config, draw_uuid, self.counts, topics=self._topics, group_configs=group_configs)
+        self.runtime: Final = CoordinatorRuntime(offsets_log, make, carry_out=self._resolve)
 
     def partition_for(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` for a group."""
@@ -122,6 +141,11 @@ class GroupCoordinator:
         deleted = list(topics)
         self.runtime.feed_all(lambda shard, _: shard.on_topics_deleted(deleted))
 
+    def on_metadata(self, changed: Iterable[str], *, created: bool) -> None:
+        """Newer metadata: the names of topics that were created, changed or deleted, and whether any was created."""
+        names = frozenset(changed)
+        self.runtime.feed_all(lambda shard, now_ms: shard.on_metadata(now_ms, names, created=created))
+
     def on_pause(self, pause_ms: int) -> None:
         """The process did not run for `pause_ms` and received no heartbeats.
 
@@ -136,6 +160,8 @@ class GroupCoordinator:
     def close(self) -> None:
         """Unload all partitions. Waiting requests are answered with NOT_COORDINATOR."""
         self.runtime.close()
+        for task in list(self._resolutions):
+            task.cancel()
 
     def _hosted(self, group_id: str) -> HostedShard[GroupShard]:
         return self.runtime.shards.active(partition_of(group_id, self._partition_count))
@@ -194,6 +220,30 @@ class GroupCoordinator:
         future: asyncio.Future[LeaveGroupResponse] = asyncio.get_running_loop().create_future()
         self.runtime.submit(hosted, into(future), LeaveGroupResponse, hosted.shard.on_leave, request)
         return await future
+
+    def consumer_group_heartbeat(
+        self,
+        caller: Caller,
+        request: ConsumerGroupHeartbeatRequest,
+        answer: Callable[[ConsumerGroupHeartbeatResponse], None],
+    ) -> None:
+        """ConsumerGroupHeartbeat (68)."""
+        try:
+            check_heartbeat(request, caller.api_version, self._config.group_consumer_assignors)
+            hosted = self._hosted(request.group_id)
+        except KafkaError as error:
+            answer(ConsumerGroupHeartbeatResponse(error.code, error.message))
+            return
+        event = hosted.shard.on_consumer_heartbeat
+        self.runtime.submit(hosted, answer, ConsumerGroupHeartbeatResponse, event, caller, request)
+
+    async def consumer_group_describe(self, group_ids: Iterable[str]) -> list[DescribedConsumerGroup]:
+        """ConsumerGroupDescribe (69)."""
+
+        def refused(ids: tuple[str, ...], code: ErrorCode) -> tuple[DescribedConsumerGroup, ...]:
+            return tuple(DescribedConsumerGroup(group_id, code) for group_id in ids)
+
+        return await self._of_partitions(group_ids, GroupShard.on_consumer_describe, refused)
 
     def offset_commit(self, request: CommitRequest, answer: Callable[[CommitAnswer], None]) -> None:
         """OffsetCommit (8) of the partitions that exist."""
@@ -298,23 +348,69 @@ class GroupCoordinator:
 
     async def delete_groups(self, group_ids: Iterable[str]) -> list[DeletedGroup]:
         """DeleteGroups (42)."""
+
+        def refused(ids: tuple[str, ...], code: ErrorCode) -> tuple[DeletedGroup, ...]:
+            return tuple(DeletedGroup(group_id, code) for group_id in ids)
+
+        return await self._of_partitions(dict.fromkeys(group_ids), GroupShard.on_delete_groups, refused)
+
+    async def _of_partitions(
+        self,
+        group_ids: Iterable[str],
+        event: Callable[[GroupShard, int, Ticket, tuple[str, ...]], Replies],
+        refused: Callable[[tuple[str, ...], ErrorCode], tuple[T, ...]],
+    ) -> list[T]:
+        """Pass groups to the shards of their partitions, and gather what these answer for each group."""
         by_partition: dict[int, list[str]] = {}
-        for group_id in dict.fromkeys(group_ids):
+        for group_id in group_ids:
             by_partition.setdefault(self.partition_for(group_id), []).append(group_id)
-        work = (self._delete_groups(partition, tuple(ids)) for partition, ids in by_partition.items())
-        return [deleted for results in await asyncio.gather(*work) for deleted in results]
+        work = (self._of_partition(partition, tuple(ids), event, refused) for partition, ids in by_partition.items())
+        return [result for results in await asyncio.gather(*work) for result in results]
 
-    async def _delete_groups(self, partition: int, group_ids: tuple[str, ...]) -> tuple[DeletedGroup, ...]:
-        def refuse(code: ErrorCode) -> tuple[DeletedGroup, ...]:
-            return tuple(DeletedGroup(group_id, code) for group_id in group_ids)
-
+    async def _of_partition(
+        self,
+        partition: int,
+        group_ids: tuple[str, ...],
+        event: Callable[[GroupShard, int, Ticket, tuple[str, ...]], Replies],
+        refused: Callable[[tuple[str, ...], ErrorCode], tuple[T, ...]],
+    ) -> tuple[T, ...]:
         try:
             hosted = self.runtime.shards.active(partition)
         except KafkaError as error:
-            return refuse(error.code)
-        future: asyncio.Future[tuple[DeletedGroup, ...]] = asyncio.get_running_loop().create_future()
-        self.runtime.submit(hosted, into(future), refuse, hosted.shard.on_delete_groups, group_ids)
+            return refused(group_ids, error.code)
+        future: asyncio.Future[tuple[T, ...]] = asyncio.get_running_loop().create_future()
+        refuse = partial(refused, group_ids)
+        self.runtime.submit(hosted, into(future), refuse, partial(event, hosted.shard), group_ids)
         return await future
+
+    # Effects of shards
+
+    def _resolve(self, hosted: HostedShard[GroupShard], resolution: ResolvePatterns) -> None:
+        """Match regular expressions on another thread, and tell the shard if it is still active."""
+        task = asyncio.get_running_loop().create_task(self._resolve_later(hosted, resolution))
+        self._resolutions.add(task)
+        task.add_done_callback(self._resolutions.discard)
+
+    async def _resolve_later(self, hosted: HostedShard[GroupShard], resolution: ResolvePatterns) -> None:
+        version, found = self._topics.version, None
+        try:
+            found = await asyncio.to_thread(_matches, self._topics, resolution.patterns)
+        except Exception:  # a later heartbeat starts it again
+            log.exception("group %s: its regular expressions could not be resolved", resolution.group_id)
+
+        def resolved(shard: GroupShard, now_ms: int) -> Replies:
+            patterns = (
+                None
+                if found is None
+                else {pattern: ResolvedPattern(topics, version, now_ms) for pattern, topics in found.items()}
+            )
+            return shard.on_patterns_resolved(now_ms, resolution.group_id, patterns)
+
+        self.runtime.feed(hosted, resolved)
+
+
+def _matches(topics: Topics, patterns: Sequence[str]) -> dict[str, frozenset[str]]:
+    return {pattern: frozenset(topics.matching(TopicPattern(pattern))) for pattern in patterns}
 
 
 def _commit_of(request: TxnOffsetCommitRequest) -> CommitRequest:

@@ -1,4 +1,4 @@
-"""Groups of types that klamm does not serve (consumer, share, streams), stored as the keys of their records.
+"""Groups of types that klamm does not serve (share, streams), stored as the keys of their records.
 
 A directory that Apache Kafka wrote may contain them. Klamm loses none of their state: their records stay in the log.
 ListGroups lists them and OffsetFetch reads their committed offsets. When they are empty they can be deleted or, as in
@@ -11,26 +11,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from klamm.coordinator.groups.records import ForeignRecord, RecordType
+from klamm.coordinator.groups.record_parts import RecordType
+from klamm.coordinator.groups.records import ForeignRecord
 from klamm.coordinator.runtime.log import LogRecord
 
-_CONSUMER: Final = range(RecordType.CONSUMER_GROUP_METADATA, RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT + 1)
 _SHARE: Final = range(RecordType.SHARE_GROUP_MEMBER_METADATA, RecordType.SHARE_GROUP_STATE_PARTITION_METADATA + 1)
 
 MEMBER_TYPES: Final = {
-    RecordType.CONSUMER_GROUP_MEMBER_METADATA,
     RecordType.SHARE_GROUP_MEMBER_METADATA,
     RecordType.STREAMS_GROUP_MEMBER_METADATA,
 }
 
 TOMBSTONE_ORDER: Final = (
-    RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
-    RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
-    RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA,
-    RecordType.CONSUMER_GROUP_MEMBER_METADATA,
-    RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION,
-    RecordType.CONSUMER_GROUP_PARTITION_METADATA,
-    RecordType.CONSUMER_GROUP_METADATA,
     RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT,
     RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER,
     RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA,
@@ -41,16 +33,14 @@ TOMBSTONE_ORDER: Final = (
     RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER,
     RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA,
     RecordType.STREAMS_GROUP_MEMBER_METADATA,
-    RecordType.STREAMS_GROUP_TOPOLOGY,
     RecordType.STREAMS_GROUP_METADATA,
+    RecordType.STREAMS_GROUP_TOPOLOGY,
 )
 """A tombstone out of this order fails the load of an Apache Kafka broker (`GroupMetadataManager.replay`)."""
 
 
 def kind_of(type_: RecordType) -> str:
     """The group type of a record, as ListGroups writes it."""
-    if type_ in _CONSUMER or type_ is RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION:
-        return "consumer"
     return "share" if type_ in _SHARE else "streams"
 
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from klamm.coordinator.groups.classic_group import ClassicGroup
 from klamm.coordinator.groups.commits import Change, Commits, offset_record
-from klamm.coordinator.groups.context import EXPIRY_TIMER, ShardContext, log
+from klamm.coordinator.groups.context import EXPIRY_TIMER, SHARE, ShardContext, Written, log
 from klamm.coordinator.groups.foreign_groups import ForeignGroup
 from klamm.coordinator.groups.overwritten import OffsetPlace
-from klamm.coordinator.groups.records import NO_TIMESTAMP, OffsetAndMetadata, group_key
+from klamm.coordinator.groups.records import NO_TIMESTAMP, GroupRecord, OffsetAndMetadata
 from klamm.coordinator.groups.states import GroupState
 from klamm.coordinator.runtime.append_errors import coordinator_error
 from klamm.coordinator.runtime.effects import Ticket
-from klamm.coordinator.runtime.log import LogRecord
-from klamm.protocol.errors import ErrorCode
+from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.messages.group_messages import (
     ZERO_ID,
     DeletedGroup,
@@ -49,7 +48,8 @@ class GroupAdmin:
             return _describe(group)
         if api_version < DESCRIBE_NOT_FOUND_MIN_VERSION:
             return DescribedGroup(group_id, group_state=GroupState.DEAD.value)
-        kind = "is not a classic group" if self._context.foreign.get(group_id) else "not found"
+        is_other = self._context.foreign.get(group_id) or self._context.modern.get(group_id)
+        kind = "is not a classic group" if is_other else "not found"
         message = f"Group {group_id} {kind}."
         return DescribedGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, message, GroupState.DEAD.value)
 
@@ -65,6 +65,7 @@ class GroupAdmin:
 
     def _listed(self) -> Iterator[ListedGroup]:
         yield from map(_listed, self._context.visible_groups().values())
+        yield from self._context.listed_modern()
         yield from map(_listed_foreign, self._context.foreign)
 
     def on_delete_groups(self, now_ms: int, ticket: Ticket, group_ids: tuple[str, ...]) -> None:
@@ -73,11 +74,10 @@ class GroupAdmin:
         self._context.pipeline.reply_when_committed(now_ms, ticket, results, group_ids, _failed_delete)
 
     def _delete(self, group_id: str) -> ErrorCode:
-        group = self._context.groups.get(group_id)
-        foreign = self._context.foreign.get(group_id)
-        if group is None and foreign is None:
+        is_empty = self._is_empty(group_id)
+        if is_empty is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        if (group is not None and not group.is_empty) or (foreign is not None and foreign.has_members):
+        if not is_empty:
             return ErrorCode.NON_EMPTY_GROUP
         places = self._context.offsets.places(group_id)
         # Offsets first, in parts: after a crash a smaller group is left, which can be deleted again.
@@ -86,6 +86,20 @@ class GroupAdmin:
             return ErrorCode.UNKNOWN_SERVER_ERROR
         log.info("group %s: deleted, with %d offsets", group_id, len(places))
         return ErrorCode.NONE
+
+    def _is_empty(self, group_id: str) -> bool | None:
+        """Whether the group has no members; None if there is no such group."""
+        context = self._context
+        classic, modern, foreign = (
+            context.groups.get(group_id),
+            context.modern.get(group_id),
+            context.foreign.get(group_id),
+        )
+        if classic is not None:
+            return classic.is_empty
+        if modern is not None:
+            return modern.is_empty
+        return None if foreign is None else not foreign.has_members
 
     def _remove_offsets(self, places: Iterable[tuple[str, str, int]]) -> int:
         """Write tombstones in as many operations as necessary; returns their number."""
@@ -97,18 +111,23 @@ class GroupAdmin:
 
     def _write_tombstones(self, group_id: str) -> bool:
         """Delete an empty group with its tombstones; False if they do not fit into a batch."""
-        foreign = self._context.foreign.get(group_id)
-        records: list[LogRecord] = [] if foreign is None else foreign.tombstones()
-        if group_id in self._context.groups:
-            records.append((group_key(group_id), None))
-        overwritten = self._context.pipeline.write(records)
+        context = self._context
+        foreign, modern = context.foreign.get(group_id), context.modern.get(group_id)
+        if foreign is None:
+            records: Sequence[Written] = (GroupRecord(group_id, None),) if modern is None else modern.tombstones()
+            try:
+                context.write_records(records)
+            except KafkaError:
+                return False
+            return True
+        tombstones = foreign.tombstones()
+        overwritten = context.pipeline.write(tombstones)
         if overwritten is None:
             return False
-        self._context.next_record_offset += len(records)
-        self._context.remove_group(group_id, overwritten)
-        if foreign is not None:
-            self._context.foreign.remove(group_id)
-            self._context.note_foreign(overwritten, foreign)
+        context.next_record_offset += len(tombstones)
+        context.remove_group(group_id, overwritten)
+        context.foreign.remove(group_id)
+        context.note_foreign(overwritten, foreign)
         return True
 
     def on_topics_deleted(self, topics: Iterable[tuple[str, bytes]]) -> int:
@@ -129,8 +148,8 @@ class GroupAdmin:
     def on_expiry_timer(self, now_ms: int) -> None:
         """Expire the offsets of some groups; continue with the others at once."""
         if not self._to_expire:
-            foreign = (group.group_id for group in self._context.foreign if group.kind != "share")
-            self._to_expire = [*self._context.groups, *foreign]
+            others = (*self._context.foreign, *self._context.modern)
+            self._to_expire = [*self._context.groups, *(one.group_id for one in others if one.kind != SHARE)]
         looked_at = 0
         while self._to_expire and looked_at < EXPIRY_PLACES:
             looked_at += self._expire_group(now_ms, self._to_expire.pop())
@@ -152,16 +171,11 @@ class GroupAdmin:
             self._write_tombstones(group_id)
         return len(places) + 1
 
-    def _is_empty(self, group_id: str) -> bool:
-        group = self._context.groups.get(group_id)
-        foreign = self._context.foreign.get(group_id)
-        if group is not None:
-            return group.is_empty
-        return foreign is not None and not foreign.has_members
-
     def _expiry_base(self, group_id: str) -> int | None:
         """The time from which retention counts; NO_TIMESTAMP: each commit's own; None: nothing expires."""
         group = self._context.groups.get(group_id)
+        if self._context.modern.get(group_id) is not None:
+            return NO_TIMESTAMP
         if group is None:
             foreign = self._context.foreign.get(group_id)
             return NO_TIMESTAMP if foreign is not None and not foreign.has_members else None
@@ -174,8 +188,7 @@ class GroupAdmin:
 
     def _is_expired(self, now_ms: int, group_id: str, place: OffsetPlace, base_ms: int) -> bool:
         topic, partition = place
-        group = self._context.groups.get(group_id)
-        if group is not None and group.is_subscribed_to(topic):
+        if self._context.is_subscribed(group_id, topic):
             return False
         if self._context.offsets.is_pending(group_id, topic, partition):
             return False

@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import Final
 
 from klamm.coordinator.groups.classic_group import ClassicGroup, Member
-from klamm.coordinator.groups.context import ShardContext, log, session_timer
+from klamm.coordinator.groups.consumer.classic_members import ClassicMembers
+from klamm.coordinator.groups.consumer.group import ConsumerGroup
+from klamm.coordinator.groups.context import SHARE, ShardContext, log, session_timer
 from klamm.coordinator.groups.rebalance import Rebalances, join_answer
 from klamm.coordinator.groups.states import GroupState
 from klamm.coordinator.runtime.append_errors import coordinator_error
@@ -43,14 +45,23 @@ class Attempt(Value):
 class Joins:
     """Handles JoinGroup."""
 
-    def __init__(self, context: ShardContext, rebalances: Rebalances) -> None:
+    def __init__(self, context: ShardContext, rebalances: Rebalances, classic_members: ClassicMembers) -> None:
+        """`classic_members` handles the joins to consumer groups with members."""
         self._context = context
         self._rebalances = rebalances
+        self._classic_members = classic_members
 
     def on_join(self, now_ms: int, ticket: Ticket, caller: Caller, request: JoinGroupRequest) -> None:
         """Respond, or wait for the other members."""
         foreign = self._context.foreign.get(request.group_id)
         if foreign is not None and (foreign.has_members or foreign.kind == "share"):
+            self._refuse(ticket, UNKNOWN_MEMBER_ID, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            return
+        modern = self._context.modern.get(request.group_id)
+        if isinstance(modern, ConsumerGroup) and not modern.is_empty:
+            self._classic_members.on_join(now_ms, ticket, caller, request, modern)
+            return
+        if modern is not None and (not modern.is_empty or modern.kind == SHARE):
             self._refuse(ticket, UNKNOWN_MEMBER_ID, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             return
         group = self._context.groups.get(request.group_id)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from klamm.coordinator.groups.classic_group import ClassicGroup
+from klamm.coordinator.groups.consumer.classic_members import ClassicMembers
+from klamm.coordinator.groups.consumer.group import ConsumerGroup
 from klamm.coordinator.groups.context import ShardContext, log
 from klamm.coordinator.groups.rebalance import IN_GENERATION, Rebalances, sync_answer
 from klamm.coordinator.groups.states import GroupState
@@ -24,12 +26,22 @@ from klamm.protocol.messages.group_messages import (
 class Membership:
     """Handles the requests of members other than JoinGroup."""
 
-    def __init__(self, context: ShardContext, rebalances: Rebalances) -> None:
+    def __init__(self, context: ShardContext, rebalances: Rebalances, classic_members: ClassicMembers) -> None:
+        """`classic_members` handles the requests to consumer groups."""
         self._context = context
         self._rebalances = rebalances
+        self._classic_members = classic_members
+
+    def _consumer_group(self, group_id: str) -> ConsumerGroup | None:
+        group = self._context.modern.find(group_id, ConsumerGroup)
+        return None if group is None or group.is_empty else group
 
     def on_sync(self, now_ms: int, ticket: Ticket, request: SyncGroupRequest) -> None:
         """Respond with the assignment, or wait for the leader's SyncGroup."""
+        consumers = self._consumer_group(request.group_id)
+        if consumers is not None:
+            self._classic_members.on_sync(now_ms, ticket, request, consumers)
+            return
         group = self._context.groups.get(request.group_id)
         if group is None or group.is_empty:
             self._context.reply(ticket, SyncGroupResponse(ErrorCode.UNKNOWN_MEMBER_ID))
@@ -66,6 +78,9 @@ class Membership:
         self._context.pipeline.reply_when_committed(now_ms, ticket, error, request, _heartbeat_error)
 
     def _heartbeat(self, now_ms: int, request: HeartbeatRequest) -> ErrorCode:
+        consumers = self._consumer_group(request.group_id)
+        if consumers is not None:
+            return self._classic_members.on_heartbeat(now_ms, request, consumers)
         group = self._context.groups.get(request.group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -82,6 +97,10 @@ class Membership:
 
     def on_leave(self, now_ms: int, ticket: Ticket, request: LeaveGroupRequest) -> None:
         """Remove members, each with its own result."""
+        consumers = self._consumer_group(request.group_id)
+        if consumers is not None:
+            self._classic_members.on_leave(now_ms, ticket, request, consumers)
+            return
         group = self._context.groups.get(request.group_id)
         answers = tuple(
             LeaveMemberResponse(leaving.member_id, leaving.group_instance_id, self._leave(group, leaving))

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from klamm.coordinator.groups.records import OffsetAndMetadata
-
 if TYPE_CHECKING:
     from klamm.coordinator.groups.classic_group import ClassicGroup
+    from klamm.coordinator.groups.records import OffsetAndMetadata
+    from klamm.protocol.messages.group_messages import ListedGroup
 
 OffsetPlace = tuple[str, int]
 """Topic and partition."""
@@ -23,5 +23,7 @@ class Overwritten:
     """Per group and partition: the offset, or None."""
     groups: dict[str, ClassicGroup | None] = field(default_factory=dict)
     """Per group id: the classic group, or None."""
+    modern: dict[str, ListedGroup | None] = field(default_factory=dict)
+    """Per group id: a group of the new protocols as ListGroups shows it, or None."""
     undo: list[Callable[[], None]] = field(default_factory=list)
     """Functions that undo changes which plain reads see before they are committed."""

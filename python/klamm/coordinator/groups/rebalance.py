@@ -132,11 +132,15 @@ class Rebalances:
         for member in group.members.values():
             self.complete_member_join(group, member, JoinGroupResponse(error, member.member_id))
 
+    def fail_syncs(self, group: ClassicGroup, error: ErrorCode) -> None:
+        """Answer every waiting sync with the error; the members and their assignments stay."""
+        for member in group.members.values():
+            self.complete_member_sync(member, SyncGroupResponse(error))
+
     def abandon(self, now_ms: int, group: ClassicGroup, error: ErrorCode) -> None:
         """The group is removed or unloaded: answer all waiting requests with the error."""
         self.fail_joins(group, error)
-        for member in group.members.values():
-            self.complete_member_sync(member, SyncGroupResponse(error))
+        self.fail_syncs(group, error)
         group.become(GroupState.DEAD, now_ms)
 
     def remove_member(self, group: ClassicGroup, member_id: str) -> None:

@@ -2,55 +2,32 @@
 
 A key is an int16 record type and a body. A value is an int16 version and a body; a tombstone has no value.
 
-Types 0 to 2 are read in every version and written as Apache Kafka 4.3 writes them. Types 3 to 23 belong to group
-types that klamm does not serve: of a key, only the group id is decoded; of a value, only the version is checked,
-because Kafka refuses to load a partition with an unknown one.
+Types 0 to 2 are read in every version and written as Apache Kafka 4.3 writes them. The kinds of groups that klamm
+serves have the other types in their own packages (`kinds`). Of a type that belongs to another kind, only the group id
+in the key and the version of the value are decoded, because Kafka refuses to load a partition with an unknown version.
 """
 
 from __future__ import annotations
 
-import enum
-import struct
 from typing import Final, NamedTuple
 
 from klamm._engine.groups import offset_record_key, offset_record_value
-from klamm.coordinator.runtime.log import RecordError
+from klamm.coordinator.groups.kinds import DECODERS, ModernRecord
+from klamm.coordinator.groups.record_parts import (
+    INT,
+    LONG,
+    SHORT,
+    RecordTooLarge,
+    RecordType,
+    nullable_string,
+    string,
+)
+from klamm.coordinator.runtime.log import LogRecord, RecordError
 from klamm.coordinator.runtime.record_reader import RecordReader
 from klamm.protocol.messages.group_messages import NO_LEADER_EPOCH, ZERO_ID
 from klamm.protocol.value import Value
 
 NO_TIMESTAMP: Final = -1
-
-
-class RecordTooLarge(Exception):
-    """A field that is too large for its format."""
-
-
-class RecordType(enum.IntEnum):
-    """The int16 at the beginning of a key; 9 and 18 are unused."""
-
-    LEGACY_OFFSET_COMMIT = 0
-    OFFSET_COMMIT = 1
-    GROUP_METADATA = 2
-    CONSUMER_GROUP_METADATA = 3
-    CONSUMER_GROUP_PARTITION_METADATA = 4
-    CONSUMER_GROUP_MEMBER_METADATA = 5
-    CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA = 6
-    CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER = 7
-    CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT = 8
-    SHARE_GROUP_MEMBER_METADATA = 10
-    SHARE_GROUP_METADATA = 11
-    SHARE_GROUP_TARGET_ASSIGNMENT_METADATA = 12
-    SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER = 13
-    SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT = 14
-    SHARE_GROUP_STATE_PARTITION_METADATA = 15
-    CONSUMER_GROUP_REGULAR_EXPRESSION = 16
-    STREAMS_GROUP_METADATA = 17
-    STREAMS_GROUP_MEMBER_METADATA = 19
-    STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA = 20
-    STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER = 21
-    STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT = 22
-    STREAMS_GROUP_TOPOLOGY = 23
 
 
 class OffsetAndMetadata(NamedTuple):
@@ -104,9 +81,13 @@ class GroupRecord(Value):
     group_id: str
     value: GroupMetadata | None
 
+    def encoded(self) -> LogRecord:
+        """Key and value. Raises RecordTooLarge."""
+        return group_key(self.group_id), None if self.value is None else group_value(self.value)
+
 
 class ForeignRecord(Value):
-    """A record of a consumer, share or streams group; `key` contains its encoded bytes."""
+    """A record of a group of a type that klamm does not serve; `key` contains its encoded bytes."""
 
     type: RecordType
     group_id: str
@@ -120,25 +101,10 @@ class UnknownRecord(Value):
     type: int
 
 
-Record = OffsetCommit | GroupRecord | ForeignRecord | UnknownRecord
+Record = OffsetCommit | GroupRecord | ModernRecord | ForeignRecord | UnknownRecord
 
-SHORT: Final = struct.Struct(">h")
-INT: Final = struct.Struct(">i")
-LONG: Final = struct.Struct(">q")
 _GROUP_KEY: Final = SHORT.pack(RecordType.GROUP_METADATA)
 GROUP_VALUE_VERSION: Final = 3
-_STRING_BYTES_MAX: Final = 0x7FFF
-
-
-def _string(text: str) -> bytes:
-    raw = text.encode()
-    if len(raw) > _STRING_BYTES_MAX:
-        raise RecordTooLarge(f"a string of {len(raw)} bytes; the maximum in a record is {_STRING_BYTES_MAX}")
-    return SHORT.pack(len(raw)) + raw
-
-
-def _nullable_string(text: str | None) -> bytes:
-    return b"\xff\xff" if text is None else _string(text)
 
 
 def _bytes(raw: bytes) -> bytes:
@@ -163,26 +129,26 @@ def offset_value(commit: OffsetAndMetadata) -> bytes:
 
 def group_key(group_id: str) -> bytes:
     """The key of a classic group's record."""
-    return _GROUP_KEY + _string(group_id)
+    return _GROUP_KEY + string(group_id)
 
 
 def group_value(group: GroupMetadata) -> bytes:
     """Version 3, as Kafka 4.3 writes it."""
     parts = [
         SHORT.pack(GROUP_VALUE_VERSION),
-        _string(group.protocol_type),
+        string(group.protocol_type),
         INT.pack(group.generation),
-        _nullable_string(group.protocol),
-        _nullable_string(group.leader),
+        nullable_string(group.protocol),
+        nullable_string(group.leader),
         LONG.pack(group.current_state_timestamp_ms),
         INT.pack(len(group.members)),
     ]
     for member in group.members:
         parts += (
-            _string(member.member_id),
-            _nullable_string(member.group_instance_id),
-            _string(member.client_id),
-            _string(member.client_host),
+            string(member.member_id),
+            nullable_string(member.group_instance_id),
+            string(member.client_id),
+            string(member.client_host),
             INT.pack(member.rebalance_timeout_ms),
             INT.pack(member.session_timeout_ms),
             _bytes(member.subscription),
@@ -216,6 +182,9 @@ def decode(key: bytes, value: bytes | None) -> Record:
 def _decode_body(type_: RecordType, key: RecordReader, raw_key: bytes, value: bytes | None) -> Record:
     reader = None if value is None else RecordReader(value)
     version = None if reader is None else _value_version(type_, reader)
+    decoder = DECODERS.get(type_)
+    if decoder is not None:
+        return decoder(key, reader)
     if type_ > RecordType.GROUP_METADATA:
         return ForeignRecord(type_, key.string(), raw_key, version is None)
     if type_ is RecordType.GROUP_METADATA:
@@ -233,7 +202,7 @@ def _value_version(type_: RecordType, reader: RecordReader) -> int:
     version, highest = reader.int16(), VALUE_VERSIONS_MAX.get(type_, 0)
     if not 0 <= version <= highest:
         raise RecordError(f"value version {version} is unknown (0 to {highest}); was it written by a newer Kafka?")
-    reader.flexible = version >= 4
+    reader.flexible = version >= 4 or type_ > RecordType.GROUP_METADATA
     return version
 
 

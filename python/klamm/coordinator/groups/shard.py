@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final, Never
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from klamm._engine.groups import CommitRequest
+from klamm._engine.groups import assign as native_assign
 from klamm.coordinator.groups.classic_group import ClassicGroup
 from klamm.coordinator.groups.commits import Commits
 from klamm.coordinator.groups.config import GroupConfig
+from klamm.coordinator.groups.consumer.consumer_groups import ConsumerGroups
+from klamm.coordinator.groups.consumer.records import ResolvedPattern
 from klamm.coordinator.groups.context import EXPIRY_TIMER, ShardContext, TimerKey, log
 from klamm.coordinator.groups.counts import GroupCounts
+from klamm.coordinator.groups.effects import GroupEffect
 from klamm.coordinator.groups.foreign_groups import ForeignGroup
 from klamm.coordinator.groups.group_admin import GroupAdmin
 from klamm.coordinator.groups.joins import Joins
 from klamm.coordinator.groups.membership import Membership
+from klamm.coordinator.groups.modern.journal import Journal
+from klamm.coordinator.groups.modern.registry import AnyModernGroup
+from klamm.coordinator.groups.modern.target import Assign
 from klamm.coordinator.groups.offsets import TopicOffsets
 from klamm.coordinator.groups.overwritten import OffsetPlace, Overwritten
 from klamm.coordinator.groups.rebalance import Rebalances
-from klamm.coordinator.groups.records import (
-    SHORT,
-    ForeignRecord,
-    GroupRecord,
-    OffsetCommit,
-    Record,
-    UnknownRecord,
-    decode,
-)
+from klamm.coordinator.groups.record_parts import SHORT
+from klamm.coordinator.groups.records import ForeignRecord, OffsetCommit, Record, UnknownRecord, decode
+from klamm.coordinator.groups.topics import GroupConfigs, Topics, no_group_configs
 from klamm.coordinator.groups.verifications import Verification
 from klamm.coordinator.runtime.effects import Reply, Ticket
 from klamm.coordinator.runtime.log import NO_PRODUCER_ID, LoadedRecord, Marker, Producer
 from klamm.coordinator.runtime.pipeline import Pipeline
 from klamm.coordinator.runtime.timers import Timers
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from klamm.protocol.messages.group_messages import (
     Caller,
     DescribedGroup,
@@ -48,27 +50,44 @@ from klamm.protocol.messages.group_messages import (
 
 ABORT_MARKER: Final = SHORT.pack(0)
 COMMIT_MARKER: Final = SHORT.pack(1)
+_REPLAY: Final = Journal()
+Replies = list[Reply | GroupEffect]
+"""What an event of the shard returns."""
 
 
 class GroupShard:
     """The group coordinator of one partition.
 
-    `draw_uuid` returns the random part of a member id.
+    `draw_uuid` returns the random part of a member id. `topics` is the metadata of the cluster, `group_configs` has the
+    configs of groups.
     """
 
-    def __init__(self, config: GroupConfig, draw_uuid: Callable[[], str], counts: GroupCounts | None = None) -> None:
-        self._context = ShardContext(config, draw_uuid, counts or GroupCounts())
+    def __init__(
+        self,
+        config: GroupConfig,
+        draw_uuid: Callable[[], str],
+        counts: GroupCounts | None = None,
+        *,
+        topics: Topics | None = None,
+        group_configs: GroupConfigs = no_group_configs,
+        assign: Assign = native_assign,
+    ) -> None:
+        self._context = ShardContext(
+            config, draw_uuid, counts or GroupCounts(), topics=topics, group_configs=group_configs, assign=assign
+        )
         self._rebalances = Rebalances(self._context)
-        self._joins = Joins(self._context, self._rebalances)
-        self._membership = Membership(self._context, self._rebalances)
         self._commits = Commits(self._context)
+        self._consumers = ConsumerGroups(self._context, self._rebalances)
+        classic_members = self._consumers.classic_members
+        self._joins = Joins(self._context, self._rebalances, classic_members)
+        self._membership = Membership(self._context, self._rebalances, classic_members)
         self._admin = GroupAdmin(self._context, self._commits)
         self._skipped: dict[int, int] = {}
 
     # For the runtime (`klamm.coordinator.runtime.shard.Shard`)
 
     @property
-    def pipeline(self) -> Pipeline[Overwritten, Never]:
+    def pipeline(self) -> Pipeline[Overwritten, GroupEffect]:
         """Collects records and responses."""
         return self._context.pipeline
 
@@ -94,14 +113,12 @@ class GroupShard:
                     context.offsets.put_pending(producer_id, (group_id, topic, partition), commit, None)
                 else:
                     self._commits.replay((group_id, topic, partition, commit), None)
-            case GroupRecord(group_id, metadata):
-                context.remove_group(group_id, None)
-                if metadata is not None:
-                    context.groups[group_id] = ClassicGroup.from_record(group_id, metadata)
             case ForeignRecord():
                 self._replay_foreign(record)
             case UnknownRecord(type_):
                 self._skipped[type_] = self._skipped.get(type_, 0) + 1
+            case _:
+                context.apply(_REPLAY, record)
         context.next_record_offset = offset + 1
 
     def _replay_foreign(self, record: ForeignRecord) -> None:
@@ -111,23 +128,24 @@ class GroupShard:
             del self._context.groups[record.group_id]
         self._context.foreign.replay(record)
 
-    def on_loaded(self, now_ms: int) -> list[Reply]:
+    def on_loaded(self, now_ms: int) -> Replies:
         """The load is complete: restart all sessions, and rebalance groups above a lowered `group.max.size`."""
         context = self._context
         for type_, count in sorted(self._skipped.items()):
             log.warning("skipped %d records of the unknown type %d, perhaps left by a newer version", count, type_)
         if len(context.foreign):
             names = ", ".join(f"{group.group_id} ({group.kind})" for group in context.foreign)
-            log.warning("groups that are not classic stay in the log, but cannot be served: %s", names)
+            log.warning("groups of kinds that are not served stay in the log: %s", names)
         for group in list(context.groups.values()):
             for member in group.members.values():
                 context.renew_session(now_ms, group, member)
             if len(group.members) > context.config.group_max_size:
                 self._rebalances.prepare(now_ms, group, f"more than {context.config.group_max_size} members")
+        self._consumers.on_loaded(now_ms)
         self._admin.schedule_expiry(now_ms)
         return context.pipeline.take_effects()
 
-    def on_unloaded(self, now_ms: int) -> list[Reply]:
+    def on_unloaded(self, now_ms: int) -> Replies:
         """The partition is no longer led here: answer waiting joins and syncs with NOT_COORDINATOR."""
         context = self._context
         error = ErrorCode.NOT_COORDINATOR
@@ -139,7 +157,7 @@ class GroupShard:
         """Restore groups and offsets as they were before a write."""
         self._context.rollback(snapshot)
 
-    def on_timer(self, now_ms: int, key: TimerKey) -> list[Reply]:
+    def on_timer(self, now_ms: int, key: TimerKey) -> Replies:
         """Handle a timer that is due."""
         match key:
             case ("session", group_id, member_id):
@@ -148,42 +166,57 @@ class GroupShard:
                 self._rebalances.on_join_timer(now_ms, group_id)
             case ("sync", group_id):
                 self._rebalances.on_sync_timer(now_ms, group_id)
+            case (kind, group_id, member_id):
+                self._consumers.on_timer(now_ms, kind, group_id, member_id)
             case _:
                 assert key == EXPIRY_TIMER, key
                 self._admin.on_expiry_timer(now_ms)
         return self._context.pipeline.take_effects()
 
-    def on_pause(self, now_ms: int, pause_ms: int) -> list[Reply]:
+    def on_pause(self, now_ms: int, pause_ms: int) -> Replies:
         """The process did not run while members sent requests: restart all sessions, as after a load."""
         context = self._context
         for group in context.groups.values():
             for member in group.members.values():
                 context.renew_session(now_ms, group, member)
+        self._consumers.on_pause(now_ms)
         return context.pipeline.take_effects()
 
     # Requests. Each docstring states the type of the response.
 
-    def on_join(self, now_ms: int, ticket: Ticket, caller: Caller, request: JoinGroupRequest) -> list[Reply]:
+    def on_join(self, now_ms: int, ticket: Ticket, caller: Caller, request: JoinGroupRequest) -> Replies:
         """JoinGroupResponse, perhaps after a rebalance."""
         self._joins.on_join(now_ms, ticket, caller, request)
         return self._context.pipeline.take_effects()
 
-    def on_sync(self, now_ms: int, ticket: Ticket, request: SyncGroupRequest) -> list[Reply]:
+    def on_sync(self, now_ms: int, ticket: Ticket, request: SyncGroupRequest) -> Replies:
         """SyncGroupResponse, perhaps after the leader's SyncGroup."""
         self._membership.on_sync(now_ms, ticket, request)
         return self._context.pipeline.take_effects()
 
-    def on_heartbeat(self, now_ms: int, ticket: Ticket, request: HeartbeatRequest) -> list[Reply]:
+    def on_heartbeat(self, now_ms: int, ticket: Ticket, request: HeartbeatRequest) -> Replies:
         """ErrorCode."""
         self._membership.on_heartbeat(now_ms, ticket, request)
         return self._context.pipeline.take_effects()
 
-    def on_leave(self, now_ms: int, ticket: Ticket, request: LeaveGroupRequest) -> list[Reply]:
+    def on_leave(self, now_ms: int, ticket: Ticket, request: LeaveGroupRequest) -> Replies:
         """LeaveGroupResponse."""
         self._membership.on_leave(now_ms, ticket, request)
         return self._context.pipeline.take_effects()
 
-    def on_offset_commit(self, now_ms: int, ticket: Ticket, request: CommitRequest) -> list[Reply]:
+    def on_consumer_heartbeat(
+        self, now_ms: int, ticket: Ticket, caller: Caller, request: ConsumerGroupHeartbeatRequest
+    ) -> Replies:
+        """ConsumerGroupHeartbeatResponse."""
+        self._consumers.on_heartbeat(now_ms, ticket, caller, request)
+        return self._context.pipeline.take_effects()
+
+    def on_consumer_describe(self, now_ms: int, ticket: Ticket, group_ids: tuple[str, ...]) -> Replies:
+        """A tuple of DescribedConsumerGroup."""
+        self._consumers.on_describe(now_ms, ticket, group_ids)
+        return self._context.pipeline.take_effects()
+
+    def on_offset_commit(self, now_ms: int, ticket: Ticket, request: CommitRequest) -> Replies:
         """An error code for all offsets of the request, or one for each."""
         self._commits.on_commit(now_ms, ticket, request)
         return self._context.pipeline.take_effects()
@@ -198,36 +231,53 @@ class GroupShard:
 
     def on_transactional_commit(
         self, now_ms: int, ticket: Ticket, request: CommitRequest, verification: Verification
-    ) -> list[Reply]:
+    ) -> Replies:
         """An error code for all offsets of the request, or one for each."""
         self._commits.on_transactional_commit(now_ms, ticket, request, verification)
         return self._context.pipeline.take_effects()
 
-    def on_marker(self, now_ms: int, ticket: Ticket, marker: Marker) -> list[Reply]:
+    def on_marker(self, now_ms: int, ticket: Ticket, marker: Marker) -> Replies:
         """ErrorCode of the append, NONE when the marker is committed."""
         self._commits.on_marker(now_ms, ticket, marker)
         return self._context.pipeline.take_effects()
 
-    def on_offset_fetch(self, now_ms: int, ticket: Ticket, request: FetchGroup, *, require_stable: bool) -> list[Reply]:
+    def on_offset_fetch(self, now_ms: int, ticket: Ticket, request: FetchGroup, *, require_stable: bool) -> Replies:
         """FetchedGroup."""
         self._commits.on_fetch(now_ms, ticket, request, require_stable)
         return self._context.pipeline.take_effects()
 
-    def on_offset_delete(self, now_ms: int, ticket: Ticket, request: OffsetDeleteRequest) -> list[Reply]:
+    def on_offset_delete(self, now_ms: int, ticket: Ticket, request: OffsetDeleteRequest) -> Replies:
         """OffsetDeleteResponse."""
         self._commits.on_delete(now_ms, ticket, request)
         return self._context.pipeline.take_effects()
 
-    def on_delete_groups(self, now_ms: int, ticket: Ticket, group_ids: tuple[str, ...]) -> list[Reply]:
+    def on_delete_groups(self, now_ms: int, ticket: Ticket, group_ids: tuple[str, ...]) -> Replies:
         """A tuple of DeletedGroup."""
         self._admin.on_delete_groups(now_ms, ticket, group_ids)
         return self._context.pipeline.take_effects()
 
-    def on_topics_deleted(self, topics: Iterable[tuple[str, bytes]]) -> list[Reply]:
+    def on_topics_deleted(self, topics: Iterable[tuple[str, bytes]]) -> Replies:
         """Remove the offsets of deleted topics (name and id); no response."""
         removed = self._admin.on_topics_deleted(topics)
         if removed:
             log.info("removed %d offsets of deleted topics", removed)
+        return self._context.pipeline.take_effects()
+
+    def on_metadata(self, now_ms: int, changed: frozenset[str], *, created: bool) -> Replies:
+        """Newer metadata: the names of topics that were created, changed or deleted, and whether any was created.
+
+        Groups that subscribe to one of these look at their metadata hash at the next heartbeat. No response.
+        """
+        for group in self._context.modern:
+            if not changed.isdisjoint(group.subscribed_topics):
+                group.hash_checked_epoch = None
+        if created:
+            self._consumers.on_topics_created()
+        return self._context.pipeline.take_effects()
+
+    def on_patterns_resolved(self, now_ms: int, group_id: str, found: Mapping[str, ResolvedPattern] | None) -> Replies:
+        """The end of `ResolvePatterns`; None if it failed. No response."""
+        self._consumers.on_patterns_resolved(group_id, found)
         return self._context.pipeline.take_effects()
 
     # Reads, answered at once from the committed state.
@@ -246,6 +296,11 @@ class GroupShard:
     def groups(self) -> dict[str, ClassicGroup]:
         """The classic groups by id in the current state; do not modify."""
         return self._context.groups
+
+    @property
+    def modern_groups(self) -> dict[str, AnyModernGroup]:
+        """The groups of the new protocols by id in the current state; do not modify."""
+        return {group.group_id: group for group in self._context.modern}
 
     def offsets_of(self, group_id: str) -> TopicOffsets:
         """A group's offsets by topic and partition in the current state; do not modify."""

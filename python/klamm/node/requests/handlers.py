@@ -211,6 +211,16 @@ class Handlers:
             ApiKey.DELETE_GROUPS: handlers.delete_groups,
         }
 
+    def _consumer_group_apis(self) -> dict[int, Handler | InlineHandler]:
+        from klamm.broker.handlers.consumer_groups import ConsumerGroupHandlers
+
+        groups = self._broker().groups
+        handlers = ConsumerGroupHandlers(groups.coordinator, groups.has_consumer_groups)
+        return {
+            ApiKey.CONSUMER_GROUP_HEARTBEAT: InlineHandler(handlers.heartbeat),
+            ApiKey.CONSUMER_GROUP_DESCRIBE: handlers.describe,
+        }
+
     def _offset_apis(self) -> dict[int, Handler | InlineHandler]:
         from klamm.broker.handlers.offsets import OffsetHandlers
 
@@ -371,6 +381,7 @@ BROKER_FAMILIES: Final = _by_key(
             ApiKey.LIST_GROUPS,
             ApiKey.DELETE_GROUPS,
         ),
+        Handlers._consumer_group_apis: (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE),
         Handlers._offset_apis: (
             ApiKey.OFFSET_COMMIT,
             ApiKey.OFFSET_FETCH,

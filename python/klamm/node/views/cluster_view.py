@@ -7,7 +7,7 @@ from typing import Final
 
 from klamm._engine.metadata import Image
 from klamm.broker.handlers.coordinators import Endpoint
-from klamm.broker.handlers.offsets import TopicInfo
+from klamm.protocol.topic_info import TopicInfo
 
 NO_LEADER: Final = -1
 

@@ -52,9 +52,14 @@ def decode_subscription(data: bytes) -> Subscription:
     return _decode(_subscription_class(_version(data)), Subscription, data)
 
 
-def encode_assignment(assignment: Assignment) -> bytes:
-    """In the newest version."""
-    return _encode(_assignment_class(NEWEST_VERSION), assignment)
+def encode_assignment(assignment: Assignment, version: int = NEWEST_VERSION) -> bytes:
+    """In this version, or the newest known one; all versions have the same fields."""
+    return _encode(_assignment_class(NEWEST_VERSION), assignment, min(version, NEWEST_VERSION))
+
+
+def subscription_version(subscription: bytes) -> int:
+    """The version in which a member sent its subscription. Raises MalformedRequest."""
+    return _version(subscription)
 
 
 def decode_assignment(data: bytes) -> Assignment:
@@ -70,9 +75,9 @@ def _version(data: bytes) -> int:
     return min(version, NEWEST_VERSION)
 
 
-def _encode(theirs: MessageClass, value: Any) -> bytes:
+def _encode(theirs: MessageClass, value: Any, version: int = NEWEST_VERSION) -> bytes:
     ours: MessageClass = type(value)
-    return NEWEST_VERSION.to_bytes(_VERSION_BYTES, "big") + schema_of(theirs, ours).write(value)
+    return version.to_bytes(_VERSION_BYTES, "big") + schema_of(theirs, ours).write(value)
 
 
 def _decode(theirs: MessageClass, ours: type[T], data: bytes) -> T:

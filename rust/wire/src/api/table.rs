@@ -121,9 +121,9 @@ apis! {
         [Describe TransactionalId, Describe Topic] Request;
     66 LIST_TRANSACTIONS "ListTransactions" 0..=2 0 ByPython Not local closed [Describe TransactionalId] Request;
     67 ALLOCATE_PRODUCER_IDS "AllocateProducerIds" 0..=0 0 Not ByPython local closed [ClusterAction Cluster] Request;
-    68 CONSUMER_GROUP_HEARTBEAT "ConsumerGroupHeartbeat" 0..=1 0 NotYet Not local closed
+    68 CONSUMER_GROUP_HEARTBEAT "ConsumerGroupHeartbeat" 0..=1 0 ByPython Not local closed
         [Read Group, Describe Topic] Request;
-    69 CONSUMER_GROUP_DESCRIBE "ConsumerGroupDescribe" 0..=1 0 NotYet Not local closed
+    69 CONSUMER_GROUP_DESCRIBE "ConsumerGroupDescribe" 0..=1 0 ByPython Not local closed
         [Describe Group, Describe Topic] Request;
     70 CONTROLLER_REGISTRATION "ControllerRegistration" 0..=0 0 Not ByPython local closed
         [ClusterAction Cluster] Request;

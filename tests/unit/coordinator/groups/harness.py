@@ -11,7 +11,8 @@ from tests.unit.coordinator.memory_log import Entry, entries, loaded
 from klamm._engine.groups import CommitRequest
 from klamm.coordinator.groups.config import GroupConfig
 from klamm.coordinator.groups.counts import GroupCounts
-from klamm.coordinator.groups.shard import GroupShard
+from klamm.coordinator.groups.effects import GroupEffect
+from klamm.coordinator.groups.shard import GroupShard, Replies
 from klamm.coordinator.groups.verifications import Verification
 from klamm.coordinator.runtime.effects import Reply
 from klamm.coordinator.runtime.hosted_shard import HostedShard
@@ -53,10 +54,12 @@ STICKY = JoinProtocol("sticky", subscription("topic"))
 class Room:
     """A shard, its log, a clock, and the answers it gave, by ticket."""
 
-    def __init__(self, config: GroupConfig = CONFIG, log: Sequence[Entry] | None = None) -> None:
+    def __init__(
+        self, config: GroupConfig = CONFIG, log: Sequence[Entry] | None = None, now_ms: int = 1_000_000
+    ) -> None:
         self.config = config
         self.log: list[Entry] = list(log or ())
-        self.now_ms = 1_000_000
+        self.now_ms = now_ms
         self.answers: dict[Any, Any] = {}
         self.appending: list[Entry] | None = None
         self.holds_appends = False
@@ -65,11 +68,16 @@ class Room:
         self._tickets = 0
         self._uuids = 0
         self.counts = GroupCounts()
-        self.shard = GroupShard(config, self._draw_uuid, self.counts)
+        self.effects: list[GroupEffect] = []
+        """What the shard asked its driver for."""
+        self.shard = self._make_shard()
         self.hosted = HostedShard(0, 0, self.shard)
         for record in loaded(self.log):
             self.shard.replay(record)
         self.take(self.shard.on_loaded(self.now_ms))
+
+    def _make_shard(self) -> GroupShard:
+        return GroupShard(self.config, self._draw_uuid, self.counts)
 
     def _draw_uuid(self) -> str:
         self._uuids += 1
@@ -79,9 +87,12 @@ class Room:
         self._tickets += 1
         return self._tickets
 
-    def take(self, replies: list[Reply]) -> None:
+    def take(self, replies: Replies) -> None:
         """Do what the shard asks for."""
         for reply in replies:
+            if not isinstance(reply, Reply):
+                self.effects.append(reply)
+                continue
             assert reply.ticket not in self.answers, f"{reply.ticket} was answered twice"
             self.answers[reply.ticket] = reply.response
         appending = self.hosted.take_append()

@@ -19,6 +19,7 @@ from klamm.coordinator.groups.shard import GroupShard
 from klamm.coordinator.runtime.hosted_shard import LoadState
 from klamm.coordinator.runtime.shard import Shard
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from klamm.protocol.messages.group_messages import (
     DeletePartition,
     DeleteTopic,
@@ -63,6 +64,13 @@ def commit_beside(groups: GroupCoordinator) -> asyncio.Future[CommitAnswer]:
     return commit(groups, commit_of(beside(groups)))
 
 
+def consumer_heartbeat(groups: GroupCoordinator) -> asyncio.Future[ConsumerGroupHeartbeatResponse]:
+    answered: asyncio.Future[ConsumerGroupHeartbeatResponse] = asyncio.get_running_loop().create_future()
+    request = ConsumerGroupHeartbeatRequest("g", "m", 1)
+    groups.consumer_group_heartbeat(CALLER, request, answered.set_result)
+    return answered
+
+
 # What reaches each event of a shard. A new event has to be added here.
 Reach = Callable[[GroupCoordinator, JoinGroupResponse], Any]
 REQUESTS: dict[str, Reach] = {
@@ -70,6 +78,8 @@ REQUESTS: dict[str, Reach] = {
     "on_sync": lambda groups, joined: groups.sync_group(SyncGroupRequest("g", 1, joined.member_id)),
     "on_heartbeat": lambda groups, joined: heartbeat(groups, HeartbeatRequest("g", 1, joined.member_id)),
     "on_leave": lambda groups, joined: groups.leave_group(LeaveGroupRequest("g", (LeavingMember(joined.member_id),))),
+    "on_consumer_heartbeat": lambda groups, _: consumer_heartbeat(groups),
+    "on_consumer_describe": lambda groups, _: groups.consumer_group_describe(["g"]),
     "on_offset_commit": lambda groups, _: commit_beside(groups),
     "on_offset_fetch": lambda groups, _: fetch(groups),
     "on_offset_delete": lambda groups, _: groups.offset_delete(DELETION),
@@ -79,9 +89,9 @@ REQUESTS: dict[str, Reach] = {
 }
 
 
-EVENTS = {"on_topics_deleted"}
+EVENTS = {"on_topics_deleted", "on_metadata", "on_patterns_resolved"}
 READS = {"describe", "list_groups"}
-LOOKS = {"groups", "offsets_of", "pending_offsets", "verification_count", "foreign_groups"}
+LOOKS = {"groups", "offsets_of", "pending_offsets", "verification_count", "foreign_groups", "modern_groups"}
 """What only tests and the node look at."""
 NOTES = {"begin_verification", "end_verification"}
 """What has no effects."""

@@ -13,7 +13,7 @@ from klamm._engine.groups import CommitRequest
 from klamm.broker.authorization import AllowAll
 from klamm.broker.handlers.coordinators import GROUP_KEY, TRANSACTION_KEY, CoordinatorHandlers, Endpoint
 from klamm.broker.handlers.groups import ALL_GROUP_OPERATIONS, GroupHandlers
-from klamm.broker.handlers.offsets import OffsetHandlers, TopicInfo
+from klamm.broker.handlers.offsets import OffsetHandlers
 from klamm.broker.request import Handler, InlineHandler
 from klamm.coordinator.groups.driver import GroupCoordinator
 from klamm.node.requests.dispatch import Dispatcher
@@ -25,6 +25,7 @@ from klamm.protocol.messages.group_messages import (
     CommittedTopic,
     OffsetCommitResponse,
 )
+from klamm.protocol.topic_info import TopicInfo
 from klamm.protocol.wire.codec import (
     build,
     decode_response,

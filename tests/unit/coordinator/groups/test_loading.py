@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from klamm.coordinator.groups.config import GroupConfig
+from klamm.coordinator.groups.record_parts import RecordType
 from klamm.coordinator.groups.records import (
     ForeignRecord,
     OffsetAndMetadata,
-    RecordType,
     decode,
     group_key,
     offset_key,
@@ -168,27 +168,27 @@ def foreign(type_: RecordType, group_id: str = GROUP, *, tombstone: bool = False
 
 
 class ForeignRoom(Room):
-    """A room whose log begins with records of a consumer group."""
+    """A room whose log begins with records of a group of a kind that is not served."""
 
     def __init__(self, *records: ForeignRecord) -> None:
         super().__init__(log=[(record.key, None if record.is_tombstone else b"\x00\x00") for record in records])
 
 
-EMPTY_CONSUMER_GROUP = (
-    foreign(RecordType.CONSUMER_GROUP_METADATA),
-    foreign(RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA),
-    foreign(RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION, more=b"\x00\x01a"),
+EMPTY_STREAMS_GROUP = (
+    foreign(RecordType.STREAMS_GROUP_METADATA),
+    foreign(RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA),
+    foreign(RecordType.STREAMS_GROUP_TOPOLOGY),
 )
-MEMBER = foreign(RecordType.CONSUMER_GROUP_MEMBER_METADATA, more=b"\x00\x01m")
-CURRENT = foreign(RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT, more=b"\x00\x01m")
+MEMBER = foreign(RecordType.STREAMS_GROUP_MEMBER_METADATA, more=b"\x00\x01m")
+CURRENT = foreign(RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT, more=b"\x00\x01m")
 
 
 def test_foreign_groups_are_kept_listed_and_warned_about(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "klamm.coordinator"):
-        room = ForeignRoom(*EMPTY_CONSUMER_GROUP, MEMBER)
-    assert f"{GROUP} (consumer)" in caplog.text
+        room = ForeignRoom(*EMPTY_STREAMS_GROUP, MEMBER)
+    assert f"{GROUP} (streams)" in caplog.text
     (listed,) = room.shard.list_groups(ListGroupsRequest())
-    assert (listed.group_id, listed.group_state, listed.group_type) == (GROUP, "Unknown", "consumer")
+    assert (listed.group_id, listed.group_state, listed.group_type) == (GROUP, "Unknown", "streams")
     assert room.shard.describe(6, GROUP).error_code is ErrorCode.GROUP_ID_NOT_FOUND
     assert room.join().error_code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert room.heartbeat("m", 1) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -200,8 +200,8 @@ def test_foreign_groups_are_kept_listed_and_warned_about(caplog: pytest.LogCaptu
     assert len(room.log) == 4
 
 
-def test_an_empty_consumer_group_takes_and_gives_offsets() -> None:
-    room = ForeignRoom(*EMPTY_CONSUMER_GROUP)
+def test_an_empty_streams_group_takes_and_gives_offsets() -> None:
+    room = ForeignRoom(*EMPTY_STREAMS_GROUP)
     assert room.commit_offset(5) is ErrorCode.NONE
     assert room.fetch() == {("topic", 0): 5}
     assert not room.shard.groups
@@ -209,12 +209,12 @@ def test_an_empty_consumer_group_takes_and_gives_offsets() -> None:
     assert named.error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_an_empty_consumer_group_becomes_classic_when_somebody_joins() -> None:
-    room = ForeignRoom(*EMPTY_CONSUMER_GROUP)
+def test_an_empty_streams_group_becomes_classic_when_somebody_joins() -> None:
+    room = ForeignRoom(*EMPTY_STREAMS_GROUP)
     room.commit_offset(5)
     assert room.join().error_code is ErrorCode.MEMBER_ID_REQUIRED
     types = [int.from_bytes(key[:2], "big") for key, _ in room.log[4:]]
-    assert types == [6, 16, 3, 2]
+    assert types == [20, 17, 23, 2]
     assert not room.shard.foreign_groups
     assert room.fetch() == {("topic", 0): 5}
     again = room.reloaded()
@@ -224,7 +224,7 @@ def test_an_empty_consumer_group_becomes_classic_when_somebody_joins() -> None:
 
 
 def test_a_conversion_that_fails_is_taken_back() -> None:
-    room = ForeignRoom(*EMPTY_CONSUMER_GROUP)
+    room = ForeignRoom(*EMPTY_STREAMS_GROUP)
     room.holds_appends = True
     room.join_later()
     room.fail(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -232,8 +232,8 @@ def test_a_conversion_that_fails_is_taken_back() -> None:
     assert [group.state for group in room.shard.foreign_groups] == ["Empty"]
 
 
-def test_an_empty_consumer_group_can_be_deleted() -> None:
-    room: Room = ForeignRoom(*EMPTY_CONSUMER_GROUP, MEMBER, CURRENT)
+def test_an_empty_streams_group_can_be_deleted() -> None:
+    room: Room = ForeignRoom(*EMPTY_STREAMS_GROUP, MEMBER, CURRENT)
     room.log += [(CURRENT.key, None), (MEMBER.key, None)]
     room = room.reloaded()
     ticket = room.ticket()
@@ -242,11 +242,11 @@ def test_an_empty_consumer_group_can_be_deleted() -> None:
     assert not room.reloaded().shard.foreign_groups
 
 
-def test_an_offset_before_its_consumer_group_makes_no_simple_group() -> None:
+def test_an_offset_before_its_streams_group_makes_no_simple_group() -> None:
     """Compaction may leave the records in this order."""
     room = Room()
     room.commit_offset(5)
-    room.log += [(record.key, b"\x00\x00") for record in EMPTY_CONSUMER_GROUP]
+    room.log += [(record.key, b"\x00\x00") for record in EMPTY_STREAMS_GROUP]
     again = room.reloaded()
     assert not again.shard.groups
     assert again.fetch() == {("topic", 0): 5}
@@ -308,7 +308,9 @@ def test_what_apache_kafka_wrote_is_loaded() -> None:
     assert set(groups["classic-static"].static_members) == {"i0", "i1"}
     assert groups["classic-static"].topics == frozenset({"orders"})
     kinds = {group.group_id: group.kind for shard in shards.values() for group in shard.foreign_groups}
-    assert kinds == {"consumer-kip848": "consumer", "share": "share"}
+    assert kinds == {"share": "share"}
+    modern = {group_id: group for shard in shards.values() for group_id, group in shard.modern_groups.items()}
+    assert {group_id: group.kind for group_id, group in modern.items()} == {"consumer-kip848": "consumer"}
     simple = next(shard.offsets_of("simple") for shard in shards.values() if shard.offsets_of("simple"))
     offsets = {(topic, part): commit.offset for topic, parts in simple.items() for part, commit in parts.items()}
     assert offsets == {("orders", 0): 42, ("payments", 0): 7, ("orders", 1): 100}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from klamm.coordinator.groups.config import GroupConfig
-from klamm.coordinator.groups.records import RecordType
+from klamm.coordinator.groups.record_parts import RecordType
 from klamm.coordinator.groups.states import GroupState
 from klamm.coordinator.runtime.log import LoadedRecord, Producer
 from klamm.protocol.errors import ErrorCode
@@ -126,7 +126,7 @@ def test_without_a_group_only_a_generation_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "error"),
-    [(RecordType.SHARE_GROUP_METADATA, ErrorCode.GROUP_ID_NOT_FOUND), (RecordType.CONSUMER_GROUP_METADATA, NONE)],
+    [(RecordType.SHARE_GROUP_METADATA, ErrorCode.GROUP_ID_NOT_FOUND), (RecordType.STREAMS_GROUP_METADATA, NONE)],
 )
 def test_groups_of_other_kinds(kind: RecordType, error: ErrorCode) -> None:
     room = ForeignRoom(foreign(kind))

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from klamm._engine.groups import CommitRequest
-from klamm.broker.handlers.offsets import TopicInfo
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode, MalformedRequest
 from klamm.protocol.messages.group_messages import (
@@ -30,6 +29,7 @@ from klamm.protocol.messages.groups import (
     write_leave_group,
     write_offset_fetch,
 )
+from klamm.protocol.topic_info import TopicInfo
 from klamm.protocol.wire.codec import (
     build,
     decode_response,

@@ -1,0 +1,26 @@
+"""The kinds of groups of the new protocols that are served: their records, and how these are decoded and applied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from klamm.coordinator.groups.consumer import records as consumer_records
+from klamm.coordinator.groups.consumer import replay as consumer_replay
+from klamm.coordinator.groups.consumer.records import ConsumerRecord
+from klamm.coordinator.groups.modern.journal import Journal
+from klamm.coordinator.groups.modern.registry import ModernGroups
+from klamm.coordinator.groups.record_parts import RecordType
+from klamm.coordinator.runtime.record_reader import RecordReader
+
+ModernRecord = ConsumerRecord
+"""A record of a group of the new protocols."""
+
+Decoder = Callable[[RecordReader, RecordReader | None], ModernRecord]
+DECODERS: Final[dict[RecordType, Decoder]] = {**consumer_records.DECODERS}
+"""By type: decodes a record from its key after the type and its value after the version."""
+
+
+def apply(groups: ModernGroups, journal: Journal, record: ModernRecord) -> None:
+    """Apply a record, from the log or newly written. Raises RecordError if it does not fit the state."""
+    consumer_replay.apply(groups, journal, record)

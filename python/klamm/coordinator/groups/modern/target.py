@@ -1,0 +1,64 @@
+"""When and how the target of a group is computed (Kafka's `TargetAssignmentBuilder`)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from klamm.coordinator.groups.modern.group import ModernGroup
+from klamm.coordinator.groups.modern.wire import Target
+from klamm.coordinator.groups.topics import Topics
+
+MemberSpec = tuple[str, str | None, Sequence[bytes], Mapping[bytes, Sequence[int]]]
+"""Member id, instance id, subscribed topic ids, and the present target."""
+
+
+class Assign(Protocol):
+    """An assignor: `klamm._engine.groups.assign`."""
+
+    def __call__(
+        self, assignor: str, members: Sequence[MemberSpec], partitions: Mapping[bytes, int], *, homogeneous: bool
+    ) -> list[dict[bytes, list[int]]]:
+        """The partitions of each member by topic id. Raises ValueError."""
+        ...
+
+
+class Subscriber(NamedTuple):
+    """A member for which a target is computed."""
+
+    member_id: str
+    instance_id: str | None
+    topics: Collection[str]
+    target: Target
+
+
+def may_compute(group: ModernGroup[Any], interval_ms: int, now_ms: int) -> bool:
+    """Whether a new target may be computed now.
+
+    The first one is not delayed. An interval of 0 permits it also after the clock was set back.
+    """
+    last_ms = group.assignment_timestamp_ms
+    return last_ms == 0 or interval_ms == 0 or now_ms >= last_ms + interval_ms
+
+
+def compute(
+    assign: Assign, assignor: str, subscribers: Iterable[Subscriber], topics: Topics, *, homogeneous: bool
+) -> dict[str, Target]:
+    """The target of each member. Topics that do not exist are left out. Raises ValueError if the assignor fails."""
+    partitions: dict[bytes, int] = {}
+    ids_of: dict[frozenset[str], tuple[bytes, ...]] = {}
+    specs: list[MemberSpec] = []
+    for one in subscribers:
+        names = frozenset(one.topics)
+        ids = ids_of.get(names)
+        if ids is None:
+            found = [info for info in map(topics.find, sorted(names)) if info is not None]
+            partitions |= {info.topic_id: info.partition_count for info in found}
+            ids = ids_of[names] = tuple(info.topic_id for info in found)
+        specs.append((one.member_id, one.instance_id, ids, one.target))
+    assigned = assign(assignor, specs, partitions, homogeneous=homogeneous)
+    return {spec[0]: _target(given) for spec, given in zip(specs, assigned, strict=True)}
+
+
+def _target(given: Mapping[bytes, Sequence[int]]) -> Target:
+    return {topic_id: tuple(sorted(partitions)) for topic_id, partitions in given.items() if partitions}

@@ -12,6 +12,7 @@ from benches.cells import (
     codec,
     data,
     departures,
+    groups,
     lives,
     metadata,
     quorum,
@@ -55,7 +56,7 @@ def rows(*, quick: bool) -> list[Row]:
     """All of them, in the order in which they are measured."""
     shared = _data(quick) + _librdkafka(quick) + _control(quick)
     alone = _fresh_topics(quick) + _starts(quick) + _quorum(quick) + _replicated(quick) + _recoveries(quick)
-    alone += _transactions(quick) + _alone(quick)
+    alone += [*_transactions(quick), _groups(quick), *_alone(quick)]
     return shared + [replace(row, is_alone=True) for row in alone]
 
 
@@ -389,6 +390,19 @@ def _transactions(quick: bool) -> list[Row]:
         ],
         Row(27, f"{ids:,} transactional ids", transactions.memory(ids), BESIDE_KAFKA, rounds_max=1),
     ]
+
+
+def _groups(quick: bool) -> Row:
+    members = 100 if quick else 1_000
+    phases = ("join", "rebalance", "leave")
+    return Row(
+        28,
+        f"one group of {members:,} members (KIP-848), {members // 10:,} of which join later and leave",
+        groups.members(members, members // 10),
+        BESIDE_KAFKA,
+        tuple(at_most(f"{phase}, s", times(1 / 3, KAFKA), "K / 3") for phase in phases),
+        rounds_max=1 if quick else 3,
+    )
 
 
 def _recoveries(quick: bool) -> list[Row]:

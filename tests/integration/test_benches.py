@@ -14,6 +14,7 @@ from benches.cells import (
     codec,
     data,
     departures,
+    groups,
     lives,
     metadata,
     quorum,
@@ -114,6 +115,11 @@ CELLS: list[tuple[Cell, str, set[str]]] = [
         for brokers in (1, 3)
     ),
     (transactions.memory(20), KLAMM, {"KiB a transactional id"}),
+    (
+        groups.members(4, 2),
+        KLAMM,
+        {"join, s", "rebalance, s", "leave, s", "p99 of a heartbeat us", "CPU us a heartbeat"},
+    ),
     (departures.departures(1000), KLAMM, {f"0.001 M: {figure}" for figure in OF_DEPARTURES}),
     (
         metadata.pause(1000),

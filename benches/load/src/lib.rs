@@ -9,6 +9,7 @@ use std::os::fd::AsRawFd;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
+pub mod members;
 pub mod process;
 pub mod requests;
 pub mod transactions;

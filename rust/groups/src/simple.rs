@@ -42,8 +42,7 @@ fn deal(group: &Group, topics: &[usize], members: &[usize], assignments: &mut [A
     let mut shares: BTreeMap<TopicPartition, BTreeSet<usize>> = BTreeMap::new();
     let mut held: Vec<BTreeSet<TopicPartition>> = vec![BTreeSet::new(); members.len()];
     for (at, member) in members.iter().enumerate() {
-        let owned = &group.members[*member].owned;
-        let owned: Vec<TopicPartition> = owned.iter().copied().filter(|(topic, _)| topics.contains(topic)).collect();
+        let owned = owned_of(&group.members[*member].owned, topics);
         // The first ones are given up.
         for partition in &owned[owned.len().saturating_sub(wanted[at])..] {
             shares.entry(*partition).or_default().insert(at);
@@ -63,6 +62,14 @@ fn deal(group: &Group, topics: &[usize], members: &[usize], assignments: &mut [A
     for (at, member) in members.iter().enumerate() {
         assignments[*member].extend(held[at].iter().copied());
     }
+}
+
+/// The partitions of some topics, which are in ascending order.
+fn owned_of(owned: &[TopicPartition], topics: &[usize]) -> Vec<TopicPartition> {
+    let (Some(first), Some(last)) = (topics.first(), topics.last()) else { return Vec::new() };
+    let start = owned.partition_point(|(topic, _)| topic < first);
+    let end = owned.partition_point(|(topic, _)| topic <= last);
+    owned[start..end].iter().copied().filter(|(topic, _)| topics.binary_search(topic).is_ok()).collect()
 }
 
 fn assignable(group: &Group, topic: usize) -> Vec<TopicPartition> {

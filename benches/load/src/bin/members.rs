@@ -1,0 +1,161 @@
+//! Members of one consumer group (KIP-848), each with a connection of its own: how long until the group is stable after
+//! all joined, after more joined, and after these left. One JSON object.
+//!
+//! `klamm-members address=HOST:PORT group=NAME topic=NAME partitions=N members=N more=N [interval=MS] [threads=N]`.
+//! A member with news sends its next heartbeat at once, any other one after the interval. The group is stable when all
+//! members have the same epoch, every partition has one owner that has reported it, and no member has two more than
+//! another.
+
+use std::collections::BTreeSet;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use klamm_load::members::{Member, NOT_READY, Partition};
+use klamm_load::{connect, read_frame, send};
+
+const STABLE_TIMEOUT: Duration = Duration::from_secs(240);
+const LOOK: Duration = Duration::from_millis(2);
+
+#[derive(Clone, Default)]
+struct Options {
+    address: String,
+    group: String,
+    topic: String,
+    partitions: usize,
+    members: usize,
+    more: usize,
+    interval: Duration,
+    threads: usize,
+}
+
+/// A member's epoch and partitions, once it has nothing to report; of all members that take part.
+type Board = Mutex<Vec<Option<(i32, BTreeSet<Partition>)>>>;
+
+fn main() {
+    let mut options = Options { interval: Duration::from_millis(1000), threads: 4, ..Options::default() };
+    for argument in std::env::args().skip(1) {
+        let (key, value) = argument.split_once('=').unwrap_or_else(|| panic!("{argument}: KEY=VALUE is expected"));
+        let number = || value.parse().unwrap_or_else(|_| panic!("{argument}: a number must follow"));
+        match key {
+            "address" => options.address = value.to_owned(),
+            "group" => options.group = value.to_owned(),
+            "topic" => options.topic = value.to_owned(),
+            "partitions" => options.partitions = number(),
+            "members" => options.members = number(),
+            "more" => options.more = number(),
+            "interval" => options.interval = Duration::from_millis(number() as u64),
+            "threads" => options.threads = number(),
+            _ => panic!("{argument}: not known"),
+        }
+    }
+    let mut heartbeats = Vec::new();
+    let start = |name: &str, count: usize| Party::start(&options, name, count);
+    let first = start("first", options.members);
+    let join_s = until_stable(&options, &[&first]);
+    let more = start("more", options.more);
+    let rebalance_s = until_stable(&options, &[&first, &more]);
+    heartbeats.extend(more.leave());
+    let leave_s = until_stable(&options, &[&first]);
+    heartbeats.extend(first.leave());
+    heartbeats.sort_unstable();
+    let p99 = heartbeats[heartbeats.len() * 99 / 100];
+    let times = format!(r#""join_s": {join_s:.3}, "rebalance_s": {rebalance_s:.3}, "leave_s": {leave_s:.3}"#);
+    println!(r#"{{{times}, "heartbeats": {}, "p99_us": {}}}"#, heartbeats.len(), p99.as_micros());
+}
+
+/// Members that join and leave together.
+struct Party {
+    boards: Vec<Arc<Board>>,
+    is_over: Arc<AtomicBool>,
+    threads: Vec<std::thread::JoinHandle<Vec<Duration>>>,
+}
+
+impl Party {
+    fn start(options: &Options, name: &str, count: usize) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (mut boards, mut threads) = (Vec::new(), Vec::new());
+        for thread in 0..options.threads {
+            let ids: Vec<String> = (thread..count).step_by(options.threads).map(|at| format!("{name}-{at}")).collect();
+            let board = Arc::new(Board::new(vec![None; ids.len()]));
+            let (options, is_over) = (options.clone(), is_over.clone());
+            boards.push(board.clone());
+            threads.push(std::thread::spawn(move || take_part(&options, ids, &board, &is_over)));
+        }
+        Self { boards, is_over, threads }
+    }
+
+    /// Ends all members; returns how long each heartbeat took.
+    fn leave(self) -> Vec<Duration> {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.threads.into_iter().flat_map(|thread| thread.join().expect("no failure")).collect()
+    }
+}
+
+fn take_part(options: &Options, ids: Vec<String>, board: &Board, is_over: &AtomicBool) -> Vec<Duration> {
+    let mut members: Vec<(Member, TcpStream, Instant)> = ids
+        .into_iter()
+        .map(|id| (Member::new(id), connect(&options.address).expect("a broker"), Instant::now()))
+        .collect();
+    let (mut took, mut buffer) = (Vec::new(), Vec::new());
+    while !is_over.load(Ordering::Relaxed) {
+        let now = Instant::now();
+        let due: Vec<usize> = (0..members.len()).filter(|at| members[*at].2 <= now).collect();
+        let mut sent = Vec::with_capacity(due.len());
+        for at in &due {
+            let (member, stream, _) = &mut members[*at];
+            let frame = member.heartbeat_frame(&options.group, &options.topic);
+            sent.push(Instant::now());
+            send(stream, &frame).expect("a connection");
+        }
+        for (at, sent) in due.iter().zip(sent) {
+            let (member, stream, next) = &mut members[*at];
+            let length = read_frame(stream, &mut buffer).expect("a connection").expect("a response");
+            let error = member.take(&buffer[..length]);
+            assert!(error == 0 || NOT_READY.contains(&error), "{}: error {error}", member.id);
+            took.push(sent.elapsed());
+            *next = if member.has_news { Instant::now() } else { sent + options.interval };
+            if error != 0 {
+                *next = sent + Duration::from_millis(100);
+            }
+            let state = (error == 0 && !member.has_news).then(|| (member.epoch, member.owned.clone()));
+            board.lock().expect("no panic")[*at] = state;
+        }
+        if due.is_empty() {
+            std::thread::sleep(LOOK);
+        }
+    }
+    for (member, stream, _) in &mut members {
+        send(stream, &member.leave_frame(&options.group)).expect("a connection");
+        read_frame(stream, &mut buffer).expect("a connection").expect("a response");
+    }
+    took
+}
+
+/// Seconds until the group is stable.
+fn until_stable(options: &Options, parties: &[&Party]) -> f64 {
+    let start = Instant::now();
+    loop {
+        if is_stable(options, parties) {
+            return start.elapsed().as_secs_f64();
+        }
+        assert!(start.elapsed() < STABLE_TIMEOUT, "the group is not stable after {STABLE_TIMEOUT:?}");
+        std::thread::sleep(LOOK);
+    }
+}
+
+fn is_stable(options: &Options, parties: &[&Party]) -> bool {
+    let (mut epochs, mut sizes, mut owned, mut count) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new(), 0);
+    for board in parties.iter().flat_map(|party| &party.boards) {
+        for state in board.lock().expect("no panic").iter() {
+            let Some((epoch, partitions)) = state else { return false };
+            epochs.insert(*epoch);
+            sizes.insert(partitions.len());
+            count += partitions.len();
+            owned.extend(partitions.iter().copied());
+        }
+    }
+    let is_balanced = sizes.last().zip(sizes.first()).is_some_and(|(most, least)| most - least <= 1);
+    epochs.len() == 1 && is_balanced && count == options.partitions && owned.len() == count
+}

@@ -1,4 +1,4 @@
-"""Consumer groups over the wire: list, describe, delete, and their committed offsets."""
+"""Groups over the wire: list, describe, delete, and their committed offsets."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from klamm.admin.client import LEADER_MOVED, Client, check, retried
+from klamm.admin.membership import membership
 from klamm.admin.topics import topics
 from klamm.client import ClientError
 from klamm.client.connection import Connection
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.membership import DEAD, Membership
 from klamm.protocol.messages.group_messages import (
+    NO_OFFSET,
     CommitPartition,
     CommitTopic,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
-    DescribedGroup,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
     ListGroupsRequest,
     ListGroupsResponse,
     OffsetCommitRequest,
@@ -38,8 +38,7 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 """Special timestamps of ListOffsets (Kafka's `ListOffsetsRequest`)."""
 
-LIST_GROUPS_VERSION_MAX: Final = 4
-DESCRIBE_GROUPS_VERSION_MAX: Final = 5
+LIST_GROUPS_VERSION_MAX: Final = 5
 DELETE_GROUPS_VERSION_MAX: Final = 2
 OFFSET_COMMIT_VERSION_MAX: Final = 8
 OFFSET_FETCH_VERSION_MAX: Final = 7
@@ -49,21 +48,12 @@ LIST_OFFSETS_VERSION_MAX: Final = 7
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """A group as in ListGroups."""
+    """A group as in ListGroups. `kind` is empty if the broker does not know kinds."""
 
     name: str
     state: str
     protocol_type: str
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One member of a group."""
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    host: str
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +72,10 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """One group with its members and committed offsets."""
+class Group(Membership):
+    """A group with its members, and the offsets of the partitions that it reads or has committed."""
 
-    name: str
-    state: str
-    assignor: str
-    members: tuple[Member, ...]
-    positions: tuple[Position, ...]
+    positions: tuple[Position, ...] = ()
 
 
 def groups(client: Client) -> list[ListedGroup]:
@@ -98,30 +84,29 @@ def groups(client: Client) -> list[ListedGroup]:
     for connection in client.brokers():
         answer = connection.ask(ListGroupsRequest(), ListGroupsResponse, LIST_GROUPS_VERSION_MAX)
         check(answer.error_code, f"groups of {connection.address}")
-        found += [ListedGroup(group.group_id, group.group_state, group.protocol_type) for group in answer.groups]
+        found += [
+            ListedGroup(group.group_id, group.group_state, group.protocol_type, group.group_type)
+            for group in answer.groups
+        ]
     return sorted(found, key=lambda group: group.name)
 
 
 def describe(client: Client, name: str) -> Group:
     """One group. Raises ClientError if it does not exist."""
-    coordinator = client.coordinator(name)
-    found = retried(lambda: _describe(coordinator, name))
-    members = tuple(
-        Member(one.member_id, one.group_instance_id, one.client_id, one.client_host.lstrip("/"))
-        for one in found.members
-    )
+    found = membership(client, name)
     committed = committed_offsets(client, name)
-    if found.group_state == "Dead" and not committed:
+    if found.state == DEAD and not committed:
         raise ClientError(f"group {name}: there is no such group; `klamm groups list` shows what there is")
-    ends = list_offsets(client, dict.fromkeys(committed, LATEST))
-    positions = tuple(Position(*where, committed[where], ends[where]) for where in sorted(committed))
-    return Group(name, found.group_state, found.protocol_data, members, positions)
+    read = committed.keys() | {partition for member in found.members for partition in member.assigned}
+    ends = list_offsets(client, dict.fromkeys(read, LATEST))
+    positions = tuple(Position(*where, committed.get(where, NO_OFFSET), ends[where]) for where in sorted(read))
+    kept = (found.name, found.kind, found.state, found.assignor, found.members, found.epoch, found.assignment_epoch)
+    return Group(*kept, positions)
 
 
 def state(client: Client, name: str) -> str:
     """The state of a group: Empty if it has no members, Dead if it does not exist."""
-    coordinator = client.coordinator(name)
-    return retried(lambda: _describe(coordinator, name)).group_state
+    return membership(client, name).state
 
 
 def delete(client: Client, names: Iterable[str]) -> None:
@@ -154,14 +139,18 @@ def commit(
     member_id: str = "",
     generation: int = -1,
     instance_id: str | None = None,
+    version: int = OFFSET_COMMIT_VERSION_MAX,
 ) -> None:
-    """Commit offsets for a member, or for a group without members. Raises BrokerError if the group's state differs."""
+    """Commit offsets for a member, or for a group without members. Raises BrokerError if the group's state differs.
+
+    `generation`: in the consumer protocol the member epoch, which needs version 9.
+    """
     commits = tuple(
         CommitTopic(topic, partitions=tuple(CommitPartition(*entry) for entry in sorted(theirs.items())))
         for topic, theirs in _by_topic(offsets).items()
     )
     request = OffsetCommitRequest(name, commits, generation, member_id, instance_id)
-    answer = client.coordinator(name).ask(request, OffsetCommitResponse, OFFSET_COMMIT_VERSION_MAX)
+    answer = client.coordinator(name).ask(request, OffsetCommitResponse, version)
     for topic in answer.topics:
         for one in topic.partitions:
             check(one.error_code, f"group {name}, {topic.name}-{one.partition_index}")
@@ -208,13 +197,6 @@ def _list_offsets(connection: Connection, wanted: Mapping[TopicPartition, int]) 
             check(one.error_code, f"{topic.name}-{one.partition_index}")
             offsets[TopicPartition(topic.name, one.partition_index)] = one.offset
     return offsets
-
-
-def _describe(coordinator: Connection, name: str) -> DescribedGroup:
-    answer = coordinator.ask(DescribeGroupsRequest((name,)), DescribeGroupsResponse, DESCRIBE_GROUPS_VERSION_MAX)
-    (group,) = answer.groups
-    check(group.error_code, f"group {name}")
-    return group
 
 
 def _fetch_offsets(coordinator: Connection, name: str) -> OffsetFetchResponse:

@@ -46,7 +46,7 @@ commands: Final = Group(
             "klamm.cli.pipelines.mirror:mirror", "Copy topics to another cluster, as they come, until Ctrl-C."
         ),
         "groups": Elsewhere(
-            "klamm.cli.admin.group_commands:group", "List, describe and delete consumer groups, and move their offsets."
+            "klamm.cli.admin.group_commands:group", "List, describe and delete groups, and move their offsets."
         ),
         "transactions": Elsewhere(
             "klamm.cli.admin.transaction_commands:group",

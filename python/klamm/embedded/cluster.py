@@ -21,6 +21,7 @@ from klamm._engine.metadata import Image
 from klamm.controller.operations.topics import CREATE_TOPICS
 from klamm.coordinator.runtime.driver import into
 from klamm.driving.nodes_loop import NodesLoop
+from klamm.embedded.groups import GroupState, membership, state_of
 from klamm.embedded.members import Member, Members, lost_between, plan
 from klamm.embedded.nodes_thread import STOP_TIMEOUT_S, NodesThread
 from klamm.embedded.read_committed import Row, read_committed
@@ -39,6 +40,7 @@ from klamm.protocol.messages.transactions import ListTransactionsRequest
 from klamm.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
+    from klamm.protocol.membership import Membership
     from klamm.protocol.messages.group_messages import FetchedGroup, FetchedTopic
     from klamm.protocol.messages.topics import CreateTopicsRequest
 
@@ -518,6 +520,32 @@ class Cluster:
             for topic in fetched
             for partition in topic.partitions
         }
+
+    def group(self, name: str) -> GroupState:
+        """A group with its members, epochs, targets and lag. Raises KafkaError, also if there is no such group.
+
+        After a failure it waits until the next coordinator has loaded it.
+        """
+        members = self.run(_when_elected(partial(self._membership, name)))
+        committed = self.committed(name)
+        read = committed.keys() | {partition for member in members.members for partition in member.assigned}
+        return state_of(members, committed, self.run(self._ends_of(sorted(read))))
+
+    async def _membership(self, name: str) -> Membership:
+        coordinator = self._coordinator_of(name)
+        if coordinator is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group '{name}'")
+        return await membership(coordinator, name)
+
+    async def _ends_of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The high watermark of those that exist."""
+        ends: dict[TopicPartition, int] = {}
+        for topic, partition in partitions:
+            topic_id = self._image().topic_id(topic)
+            if topic_id is not None:
+                found = await self._leaders_of(topic_id, [partition])
+                ends[TopicPartition(topic, partition)] = found[partition][1]
+        return ends
 
     def transactions(self) -> list[TransactionState]:
         """All transactional ids, sorted. Raises KafkaError.

@@ -6,11 +6,14 @@ from typing import Annotated, Any
 
 from klamm.admin import groups as group_admin
 from klamm.admin.client import Client
+from klamm.admin.membership import membership
 from klamm.admin.topics import topics
+from klamm.cli.admin.group_members import follow_members, membership_as_json, print_members, summary
 from klamm.cli.framework.command_config import CommandConfig, client_keys
 from klamm.cli.framework.command_group import Group
 from klamm.cli.framework.options import Argument, Option
 from klamm.cli.records.positions import parse_position
+from klamm.cli.terminal.interrupts import ends_on_signals
 from klamm.cli.terminal.output import (
     DEFAULT_BOOTSTRAP,
     AsJson,
@@ -23,18 +26,20 @@ from klamm.cli.terminal.output import (
     say,
 )
 from klamm.client import ClientError
+from klamm.protocol.membership import DEAD
 from klamm.protocol.topic_partition import TopicPartition
 
 group = Group(
     examples(
-        "List, describe and delete consumer groups, and move their offsets.",
+        "List, describe and delete groups, and move their offsets.",
         "klamm groups list",
         "klamm groups describe billing",
+        "klamm groups members billing --follow",
         "klamm groups reset-offsets billing --topic orders --to beginning --execute",
     )
 )
 
-GroupName = Annotated[str, Argument(metavar="GROUP", help="The consumer group.")]
+GroupName = Annotated[str, Argument(metavar="GROUP", help="The group.")]
 
 
 @group.command("list")
@@ -50,9 +55,15 @@ def list_groups(
     with Client(bootstrap, config=client_keys(command_config)) as client:
         found = group_admin.groups(client)
     if as_json:
-        print_json([{"name": one.name, "state": one.state, "protocol_type": one.protocol_type} for one in found])
+        print_json(
+            [
+                {"name": one.name, "type": one.kind, "state": one.state, "protocol_type": one.protocol_type}
+                for one in found
+            ]
+        )
     elif found:
-        print_table(("GROUP", "STATE", "PROTOCOL"), ((one.name, one.state, one.protocol_type) for one in found))
+        rows = ((one.name, one.kind, one.state, one.protocol_type) for one in found)
+        print_table(("GROUP", "TYPE", "STATE", "PROTOCOL"), rows)
     else:
         say("no groups yet")
 
@@ -73,15 +84,59 @@ def describe(
     with Client(bootstrap, config=client_keys(command_config)) as client:
         found = group_admin.describe(client, group)
     if as_json:
-        print_json(_as_json(found))
+        print_json(membership_as_json(found) | {"offsets": [_offset_as_json(one) for one in found.positions]})
         return
-    say(f"{found.name}: {found.state}" + (f", assignor {found.assignor}" if found.assignor else ""))
-    if found.members:
-        rows = ((one.member_id, one.instance_id, one.client_id, one.host) for one in found.members)
-        print_table(("MEMBER", "INSTANCE", "CLIENT", "HOST"), rows)
+    say(summary(found))
+    print_members(found)
     if found.positions:
-        positions = ((one.topic, one.partition, one.committed, one.log_end, one.lag) for one in found.positions)
-        print_table(("TOPIC", "#PARTITION", "#COMMITTED", "#LOG END", "#LAG"), positions)
+        readers = {partition: one.member_id for one in found.members for partition in one.assigned}
+        positions = (
+            (
+                one.topic,
+                one.partition,
+                one.committed if one.committed >= 0 else None,
+                one.log_end,
+                one.lag,
+                readers.get(TopicPartition(one.topic, one.partition)),
+            )
+            for one in found.positions
+        )
+        print_table(("TOPIC", "#PARTITION", "#COMMITTED", "#LOG END", "#LAG", "MEMBER"), positions)
+
+
+@group.command("members")
+def members(
+    group: GroupName,
+    *,
+    follow: Annotated[bool, Option("--follow", "-f", help="Print each change of the group, until Ctrl-C.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the members of a group: what they read, and what they are to read.
+
+    With --follow it asks every second, and prints who joins and leaves, and
+    how partitions move. With --json it prints the group after each change,
+    one object a line.
+
+    \b
+    [bold]Examples[/bold]
+      klamm groups members billing
+      klamm groups members billing --follow
+    """
+    with Client(bootstrap, config=client_keys(command_config)) as client:
+        found = membership(client, group)
+        if follow:
+            with ends_on_signals():
+                follow_members(client, found, as_json=as_json)
+            return
+    if found.state == DEAD:
+        raise ClientError(f"group {group}: there is no such group; `klamm groups list` shows what there is")
+    if as_json:
+        print_json(membership_as_json(found))
+        return
+    say(summary(found))
+    print_members(found)
 
 
 @group.command("delete")
@@ -172,23 +227,11 @@ def _partitions(client: Client, wanted: list[str]) -> list[TopicPartition]:
     return found
 
 
-def _as_json(group: group_admin.Group) -> dict[str, Any]:
+def _offset_as_json(position: group_admin.Position) -> dict[str, Any]:
     return {
-        "name": group.name,
-        "state": group.state,
-        "assignor": group.assignor,
-        "members": [
-            {"id": one.member_id, "instance_id": one.instance_id, "client_id": one.client_id, "host": one.host}
-            for one in group.members
-        ],
-        "offsets": [
-            {
-                "topic": one.topic,
-                "partition": one.partition,
-                "committed": one.committed,
-                "log_end": one.log_end,
-                "lag": one.lag,
-            }
-            for one in group.positions
-        ],
+        "topic": position.topic,
+        "partition": position.partition,
+        "committed": position.committed,
+        "log_end": position.log_end,
+        "lag": position.lag,
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from klamm.protocol.messages.group_messages import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
 from klamm.protocol.topic_partition import TopicPartition
 from klamm.protocol.value import Value
@@ -39,6 +40,18 @@ class SendHeartbeat(Value):
     request: HeartbeatRequest
 
 
+class SendConsumerHeartbeat(Value):
+    """Send ConsumerGroupHeartbeat, then call `on_consumer_heartbeat`."""
+
+    request: ConsumerGroupHeartbeatRequest
+
+
+class NameTopics(Value):
+    """Read the ids of these topics, then call `on_named`."""
+
+    topics: frozenset[str]
+
+
 class Revoke(Value):
     """Stop reading these partitions. Commit what was read of them first, unless they are lost to other members."""
 
@@ -47,7 +60,7 @@ class Revoke(Value):
 
 
 class Assign(Value):
-    """Start reading these partitions."""
+    """Start reading these partitions as well."""
 
     partitions: tuple[TopicPartition, ...]
 
@@ -58,6 +71,17 @@ class Fail(Value):
     error_code: ErrorCode
 
 
-Effect = FindCoordinator | SendJoin | CountPartitions | SendSync | SendHeartbeat | Revoke | Assign | Fail
+Effect = (
+    FindCoordinator
+    | SendJoin
+    | CountPartitions
+    | SendSync
+    | SendHeartbeat
+    | SendConsumerHeartbeat
+    | NameTopics
+    | Revoke
+    | Assign
+    | Fail
+)
 Counts = Mapping[str, int]
 """Partitions by topic; topics that do not exist are omitted."""

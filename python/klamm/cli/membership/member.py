@@ -119,6 +119,11 @@ class Member:
         self._counts: Counts = {}
         self._counts_due_ms = 0
 
+    @property
+    def is_stable(self) -> bool:
+        """Whether the member has its assignment."""
+        return self.phase is Phase.STABLE
+
     # Joining
 
     def start(self) -> list[Effect]:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import datetime
 import json
-import signal
+import os
 import sys
-import threading
 import time
-from collections.abc import Iterator
 from types import TracebackType
 from typing import Annotated, Any, Final
 
@@ -18,13 +15,18 @@ from klamm.admin.client import Client
 from klamm.admin.topics import Topic, topics
 from klamm.cli.framework.command_config import CommandConfig, client_keys
 from klamm.cli.framework.options import Argument, Option
+from klamm.cli.membership.consumer_member import ConsumerMember
+from klamm.cli.membership.member import Member
 from klamm.cli.records.group_session import GroupSession
 from klamm.cli.records.positions import Position, parse_position
 from klamm.cli.records.reader import Reader
 from klamm.cli.terminal.exits import BadParameter
+from klamm.cli.terminal.interrupts import ends_on_signals
 from klamm.cli.terminal.output import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, say
 from klamm.client import ClientError, UnreachableError
+from klamm.protocol.membership import CLASSIC, CONSUMER
 from klamm.protocol.topic_partition import TopicPartition
+from klamm.protocol.uuids import uuid_text
 from klamm.records import Record
 
 OUTAGE_PAUSE_S: Final = 0.5
@@ -63,6 +65,14 @@ def consume(
             help="Join as a static member: keep the assignment when returning within the session timeout, 45 s.",
         ),
     ] = None,
+    group_protocol: Annotated[
+        str,
+        Option(
+            "--group-protocol",
+            metavar="NAME",
+            help="classic, or consumer: the coordinator assigns, and moves only what must move (KIP-848).",
+        ),
+    ] = CLASSIC,
     show_key: Annotated[bool, Option("--key", "-k", help="Print each key before its value.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
@@ -82,30 +92,42 @@ def consume(
       klamm consume orders --from 2026-01-31T12:00 -n 10 --json
       klamm consume orders --partition 0 --offset 42
       klamm consume orders --group billing --follow
+      klamm consume orders --group billing --group-protocol consumer --follow
       klamm consume orders --group billing --group-instance-id till-1 --follow
     """
     if group is not None and partition:
         raise BadParameter("--group and --partition exclude each other: the group says who reads which")
     if instance is not None and group is None:
         raise BadParameter("--group-instance-id is that of a member: give --group too")
+    if group_protocol not in (CLASSIC, CONSUMER):
+        raise BadParameter(f"--group-protocol {group_protocol} is neither {CLASSIC} nor {CONSUMER}")
+    if group_protocol == CONSUMER and group is None:
+        raise BadParameter("--group-protocol is that of a member: give --group too")
     position = _position(start, from_beginning=from_beginning, offset=offset, has_partition=bool(partition))
     with Client(bootstrap, config=client_keys(command_config)) as client:
         (found,) = topics(client, [topic])
         reader = Reader(client, found, position, follow=follow)
         printer = Printer(reader, count, show_key=show_key, as_json=as_json)
         outages = Outages(client, is_waiting=follow)
-        with _ends_on_signals():
+        with ends_on_signals():
             if group is None:
                 reader.assign(_chosen(found, partition), {})
                 while not (reader.is_done or printer.is_done):
                     with outages:
                         printer.print_some()
             else:
-                _read_as_member(GroupSession(client, group, topic, reader, instance_id=instance), printer, outages)
+                member = _member(group, topic, instance, group_protocol)
+                _read_as_member(GroupSession(client, reader, member), printer, outages)
+
+
+def _member(group: str, topic: str, instance: str | None, protocol: str) -> Member | ConsumerMember:
+    if protocol == CLASSIC:
+        return Member(group, frozenset({topic}), instance_id=instance)
+    return ConsumerMember(group, frozenset({topic}), uuid_text(os.urandom(16)), instance_id=instance)
 
 
 def _read_as_member(member: GroupSession, printer: Printer, outages: Outages) -> None:
-    with member, _ends_on_signals():  # inside: a stopped member commits and leaves as after reading everything
+    with member, ends_on_signals():  # inside: a stopped member commits and leaves as after reading everything
         member.keep_up()
         while not (member.is_done or printer.is_done):
             with outages:
@@ -167,21 +189,6 @@ class Outages:
         self._client.start_again()
         time.sleep(OUTAGE_PAUSE_S)
         return True
-
-
-@contextlib.contextmanager
-def _ends_on_signals() -> Iterator[None]:
-    """Treat Ctrl-C and SIGTERM as the normal end of a command that follows a topic."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    except KeyboardInterrupt:
-        say("")
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _position(start: str | None, *, from_beginning: bool, offset: str | None, has_partition: bool) -> Position:

@@ -12,24 +12,30 @@ from typing import Final, Self, assert_never
 
 from klamm.admin import groups as group_admin
 from klamm.admin.client import Client, check
+from klamm.admin.groups import OFFSET_COMMIT_VERSION_MAX
+from klamm.admin.membership import membership
 from klamm.admin.topics import topics
+from klamm.cli.membership.consumer_member import ConsumerMember
 from klamm.cli.membership.effects import (
     Assign,
     CountPartitions,
     Effect,
     Fail,
     FindCoordinator,
+    NameTopics,
     Revoke,
+    SendConsumerHeartbeat,
     SendHeartbeat,
     SendJoin,
     SendSync,
 )
-from klamm.cli.membership.member import Member, Phase
+from klamm.cli.membership.member import Member
 from klamm.cli.records.reader import Reader
 from klamm.cli.terminal.output import is_terminal, say
 from klamm.client import BrokerError, ClientError, UnreachableError
 from klamm.client.connection import Connection
 from klamm.protocol.errors import ErrorCode, MalformedRequest
+from klamm.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from klamm.protocol.messages.group_messages import (
     HeartbeatResponse,
     JoinGroupResponse,
@@ -37,11 +43,15 @@ from klamm.protocol.messages.group_messages import (
     SyncGroupResponse,
 )
 from klamm.protocol.topic_partition import TopicPartition
+from klamm.protocol.uuids import parse_uuid
 
 JOIN_VERSION: Final = 9
 HEARTBEAT_VERSION: Final = 4
 LEAVE_VERSION: Final = 5
 SYNC_VERSION: Final = 5
+CONSUMER_HEARTBEAT_VERSION: Final = 1
+CONSUMER_COMMIT_VERSION: Final = 9
+"""The first one in which members of the consumer protocol may commit."""
 COMMIT_EVERY_MS: Final = 5_000
 """Apache Kafka's consumer's default."""
 _PAUSE_S: Final = 0.1
@@ -54,14 +64,12 @@ class GroupSession:
     of stdout is slow, the member is removed from the group and joins again.
     """
 
-    def __init__(
-        self, client: Client, group: str, topic: str, reader: Reader, *, instance_id: str | None = None
-    ) -> None:
-        """Sends nothing yet: `keep_up` joins. With `instance_id` it is a static member and does not leave the group."""
+    def __init__(self, client: Client, reader: Reader, member: Member | ConsumerMember) -> None:
+        """Sends nothing yet: `keep_up` joins."""
         self._client = client
-        self._group = group
+        self._group = member.group_id
         self._reader = reader
-        self._member = Member(group, frozenset({topic}), instance_id=instance_id)
+        self._member = member
         self._committed: dict[TopicPartition, int] = {}
         self._commit_due_ms = 0
         self._is_started = False
@@ -69,8 +77,8 @@ class GroupSession:
 
     @property
     def is_done(self) -> bool:
-        """Whether all records of the assigned partitions were read."""
-        return self._member.phase is Phase.STABLE and self._reader.is_done
+        """Whether all records of the assigned partitions were read, and the group has no more for this member."""
+        return self._member.is_stable and self._reader.is_done and self._has_its_share()
 
     def keep_up(self) -> None:
         """Join or send a heartbeat, and commit when due. Raises ClientError."""
@@ -78,7 +86,7 @@ class GroupSession:
             self._is_started = True
             self._carry_out(self._member.start())
         self._carry_out(self._member.on_timer(_now_ms()))
-        if self._member.phase is Phase.STABLE and _now_ms() >= self._commit_due_ms:
+        if self._member.is_stable and _now_ms() >= self._commit_due_ms:
             self._carry_out(self._commit())
         if not self._reader.positions and not self.is_done:
             # More members than partitions, or the group is not ready: there is no fetch that would wait.
@@ -97,11 +105,19 @@ class GroupSession:
             self._leave()
 
     def _leave(self) -> None:
-        request = self._member.leave()
-        if request is not None:
-            answer = self._coordinator().ask(request, LeaveGroupResponse, LEAVE_VERSION)
-            if answer.error_code is not ErrorCode.UNKNOWN_MEMBER_ID:
-                check(answer.error_code, f"group {self._group}")
+        match self._member.leave():
+            case None:
+                return
+            case ConsumerGroupHeartbeatRequest() as request:
+                code = (
+                    self._coordinator()
+                    .ask(request, ConsumerGroupHeartbeatResponse, CONSUMER_HEARTBEAT_VERSION)
+                    .error_code
+                )
+            case request:
+                code = self._coordinator().ask(request, LeaveGroupResponse, LEAVE_VERSION).error_code
+        if code is not ErrorCode.UNKNOWN_MEMBER_ID:
+            check(code, f"group {self._group}")
 
     def _carry_out(self, effects: Sequence[Effect]) -> None:
         waiting = deque(effects)
@@ -121,33 +137,59 @@ class GroupSession:
             case FindCoordinator():
                 self._connection = self._client.coordinator(self._group)
                 return self._member.on_coordinator_found(_now_ms())
-            case SendJoin():
-                joined = self._coordinator().ask(
-                    effect.request, JoinGroupResponse, JOIN_VERSION, effect.timeout_ms / 1000
-                )
-                return self._member.on_joined(_now_ms(), joined)
-            case CountPartitions():
-                found = topics(self._client, sorted(effect.topics))
-                return self._member.on_counted(_now_ms(), {one.name: len(one.partitions) for one in found})
-            case SendSync():
-                synced = self._coordinator().ask(effect.request, SyncGroupResponse, SYNC_VERSION)
-                return self._member.on_synced(_now_ms(), synced)
-            case SendHeartbeat():
-                answer = self._coordinator().ask(effect.request, HeartbeatResponse, HEARTBEAT_VERSION)
-                return self._member.on_heartbeat(_now_ms(), answer)
             case Assign():
                 self._assign(effect.partitions)
             case Revoke():
                 self._revoke(effect)
             case Fail():
                 check(effect.error_code, f"group {self._group}")
+            case SendConsumerHeartbeat() | NameTopics():
+                assert isinstance(self._member, ConsumerMember)
+                return self._ask_for_consumer(self._member, effect)
+            case _:
+                assert isinstance(self._member, Member)
+                return self._ask_for_classic(self._member, effect)
+        return ()
+
+    def _ask_for_classic(
+        self, member: Member, effect: SendJoin | CountPartitions | SendSync | SendHeartbeat
+    ) -> Sequence[Effect]:
+        match effect:
+            case SendJoin():
+                timeout_s = effect.timeout_ms / 1000
+                joined = self._coordinator().ask(effect.request, JoinGroupResponse, JOIN_VERSION, timeout_s)
+                return member.on_joined(_now_ms(), joined)
+            case CountPartitions():
+                found = topics(self._client, sorted(effect.topics))
+                return member.on_counted(_now_ms(), {one.name: len(one.partitions) for one in found})
+            case SendSync():
+                synced = self._coordinator().ask(effect.request, SyncGroupResponse, SYNC_VERSION)
+                return member.on_synced(_now_ms(), synced)
+            case SendHeartbeat():
+                answer = self._coordinator().ask(effect.request, HeartbeatResponse, HEARTBEAT_VERSION)
+                return member.on_heartbeat(_now_ms(), answer)
             case _:
                 assert_never(effect)
-        return ()
+
+    def _ask_for_consumer(self, member: ConsumerMember, effect: SendConsumerHeartbeat | NameTopics) -> Sequence[Effect]:
+        if isinstance(effect, NameTopics):
+            found = topics(self._client, sorted(effect.topics))
+            ids = {parse_uuid(one.topic_id): one.name for one in found if one.topic_id is not None}
+            return member.on_named(_now_ms(), ids)
+        answer = self._coordinator().ask(effect.request, ConsumerGroupHeartbeatResponse, CONSUMER_HEARTBEAT_VERSION)
+        return member.on_consumer_heartbeat(_now_ms(), answer)
+
+    def _has_its_share(self) -> bool:
+        """Whether a member of the consumer protocol has its target: partitions that others still own come later."""
+        if not isinstance(self._member, ConsumerMember):
+            return True
+        found = membership(self._client, self._group)
+        own = [one for one in found.members if one.member_id == self._member.member_id]
+        return all(set(one.target) == set(one.assigned) == set(self._member.assigned) for one in own)
 
     def _on_lost(self, effect: Effect) -> None:
         """`effect` got no response: skip the effects after it; the next `keep_up` continues or joins again."""
-        is_reading = self._member.phase is Phase.STABLE and not isinstance(effect, Assign)
+        is_reading = self._member.is_stable and not isinstance(effect, Assign | Revoke)
         if not is_reading:
             self._reader.drop(tuple(self._reader.positions))
         self._member.on_coordinator_lost(_now_ms(), is_reading=is_reading)
@@ -155,16 +197,19 @@ class GroupSession:
     def _assign(self, partitions: tuple[TopicPartition, ...]) -> None:
         committed = group_admin.committed_offsets(self._client, self._group)
         self._reader.assign(partitions, committed)
-        self._committed = {one: committed[one] for one in partitions if one in committed}
+        self._committed |= {one: committed[one] for one in partitions if one in committed}
         self._commit_due_ms = _now_ms() + COMMIT_EVERY_MS
         if is_terminal(sys.stderr):
-            names = ", ".join(f"{topic}-{index}" for topic, index in partitions)
+            names = ", ".join(f"{topic}-{index}" for topic, index in sorted(self._reader.positions))
             say(f"group {self._group}: reading {names or 'nothing, it has as many members as partitions'}")
 
     def _revoke(self, effect: Revoke) -> None:
         if not effect.is_lost:
+            # A heartbeat follows, which shows whether the group has removed this member.
             self._commit()
         self._reader.drop(effect.partitions)
+        for one in effect.partitions:
+            self._committed.pop(one, None)
 
     def _commit(self) -> Sequence[Effect]:
         """Commit new positions. The response shows a member whether the group has removed it."""
@@ -181,6 +226,7 @@ class GroupSession:
                 member_id=member.member_id,
                 generation=member.generation,
                 instance_id=member.instance_id,
+                version=CONSUMER_COMMIT_VERSION if isinstance(member, ConsumerMember) else OFFSET_COMMIT_VERSION_MAX,
             )
         except BrokerError as error:
             return member.on_committed(_now_ms(), ErrorCode(error.error_code))

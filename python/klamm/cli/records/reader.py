@@ -11,7 +11,7 @@ from klamm.admin.client import LEADER_MOVED, Client, check
 from klamm.admin.groups import LATEST, list_offsets
 from klamm.admin.topics import Topic, topics
 from klamm.cli.records.positions import Position
-from klamm.client import ClientError
+from klamm.client import ClientError, UnreachableError
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.quorum_messages import (
     FetchPartition,
@@ -28,6 +28,7 @@ _FETCH_VERSION_MAX: Final = 12
 _PARTITION_BYTES: Final = 1 << 20
 _ANSWER_BYTES: Final = 16 << 20
 _WAIT_MS: Final = 500
+NO_LEADER: Final = -1
 _LEADER_PAUSE_S: Final = 0.1
 _LEADER_ATTEMPTS: Final = 50
 
@@ -79,13 +80,18 @@ class Reader:
         return [one for one, at in self.positions.items() if ends is None or at < ends[one]]
 
     def _fetch(self, leader: int, wanted: list[TopicPartition]) -> Iterator[tuple[TopicPartition, Record]]:
-        if leader < 0:
+        if leader == NO_LEADER:
             self._find_leaders(wanted[0], ErrorCode.LEADER_NOT_AVAILABLE)
             return
         partitions = tuple(FetchPartition(one.partition, self.positions[one], _PARTITION_BYTES) for one in wanted)
         topic = FetchTopic(partitions, topic=self._topic)
         request = FetchRequest(_WAIT_MS, (topic,), min_bytes=1, max_bytes=_ANSWER_BYTES)
-        answer = self._client.broker(leader).ask(request, FetchResponse, _FETCH_VERSION_MAX)
+        try:
+            answer = self._client.broker(leader).ask(request, FetchResponse, _FETCH_VERSION_MAX)
+        except UnreachableError:
+            # Another broker may lead these partitions by the next attempt.
+            self._leaders |= dict.fromkeys(wanted, NO_LEADER)
+            raise
         check(answer.error_code, "fetch")
         for found in answer.responses:
             for one in found.partitions:

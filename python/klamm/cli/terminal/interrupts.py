@@ -1,4 +1,4 @@
-"""Delays Ctrl-C until a block of code has completed."""
+"""Ctrl-C and SIGTERM: the normal end of a command that follows something, or delayed until a block has completed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import signal
 import threading
 from collections.abc import Iterator
 from types import FrameType
+
+from klamm.cli.terminal.output import say
 
 
 class SecondInterrupt(KeyboardInterrupt):
@@ -38,3 +40,18 @@ def held() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if came:
         raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def ends_on_signals() -> Iterator[None]:
+    """Treat Ctrl-C and SIGTERM as the normal end of a command that follows a topic or a group."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    except KeyboardInterrupt:
+        say("")
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,110 @@
+"""The members of a group as its descriptions show them, whichever protocol they use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from klamm.protocol.errors import MalformedRequest
+from klamm.protocol.messages.consumer_groups import DescribedAssignment, DescribedConsumer, DescribedConsumerGroup
+from klamm.protocol.messages.consumer_protocol import decode_assignment
+from klamm.protocol.messages.group_messages import DescribedGroup, DescribedMember
+from klamm.protocol.topic_partition import TopicPartition
+
+CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
+"""Kinds of groups, and of the protocols of their members."""
+DEAD: Final = "Dead"
+"""The state of a group that does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One member of a group.
+
+    `assigned`: what it may read. In the consumer protocol `target` is what it is to have in the end, and `epoch` the
+    member epoch; in the classic protocol they are the same partitions and None.
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    protocol: str = CLASSIC
+    epoch: int | None = None
+    subscribed: tuple[str, ...] = ()
+    subscribed_regex: str | None = None
+    assigned: tuple[TopicPartition, ...] = ()
+    target: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """The members of a group. `epoch` and `assignment_epoch`: those of the group and its target; None if classic."""
+
+    name: str
+    kind: str
+    state: str
+    assignor: str
+    members: tuple[Member, ...]
+    epoch: int | None = None
+    assignment_epoch: int | None = None
+
+
+def of_consumer_group(group: DescribedConsumerGroup) -> Membership:
+    """A group as ConsumerGroupDescribe shows it."""
+    return Membership(
+        group.group_id,
+        CONSUMER,
+        group.group_state,
+        group.assignor_name,
+        tuple(_consumer(one) for one in sorted(group.members, key=lambda member: member.member_id)),
+        group.group_epoch,
+        group.assignment_epoch,
+    )
+
+
+def _consumer(member: DescribedConsumer) -> Member:
+    return Member(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host.lstrip("/"),
+        CLASSIC if member.member_type == 0 else CONSUMER,
+        member.member_epoch,
+        tuple(sorted(member.subscribed_topic_names)),
+        member.subscribed_topic_regex or None,
+        _partitions(member.assignment),
+        _partitions(member.target_assignment),
+    )
+
+
+def _partitions(assignment: DescribedAssignment) -> tuple[TopicPartition, ...]:
+    topics = assignment.topic_partitions
+    return tuple(sorted(TopicPartition(one.topic_name, index) for one in topics for index in one.partitions))
+
+
+def of_classic_group(group: DescribedGroup) -> Membership:
+    """A group as DescribeGroups shows it. Assignments are read if its protocol is the consumer's."""
+    members = sorted(group.members, key=lambda member: member.member_id)
+    is_consumer = group.protocol_type == "consumer"
+    read = tuple(_classic_member(one, _assigned(one.member_assignment) if is_consumer else ()) for one in members)
+    return Membership(group.group_id, CLASSIC, group.group_state, group.protocol_data, read)
+
+
+def _classic_member(member: DescribedMember, assigned: Iterable[TopicPartition]) -> Member:
+    partitions = tuple(assigned)
+    host = member.client_host.lstrip("/")
+    return Member(
+        member.member_id, member.group_instance_id, member.client_id, host, assigned=partitions, target=partitions
+    )
+
+
+def _assigned(assignment: bytes) -> list[TopicPartition]:
+    """Nothing while the group rebalances, or if another client's bytes cannot be read."""
+    try:
+        topics = decode_assignment(assignment).assigned_partitions if assignment else ()
+    except MalformedRequest:
+        return []
+    return sorted(TopicPartition(one.topic, index) for one in topics for index in one.partitions)

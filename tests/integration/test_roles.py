@@ -62,7 +62,7 @@ async def test_a_broker_finds_its_controller_by_a_bootstrap_server(tmp_path: Pat
         producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
         producer.produce("a", "one")
         assert producer.flush(BOUND_S) == 0
-        update = UpdateFeaturesRequest((FeatureUpdateKey("group.version", 1),))
+        update = UpdateFeaturesRequest((FeatureUpdateKey("streams.version", 1),))
         answer = await client.ask((HOST, ports[1]), update, UpdateFeaturesResponse, (1, 2), 1000 * BOUND_S)
         assert answer.error_code is ErrorCode.NONE
         # On a controller's listener are controllers, on a broker's are brokers (KIP-919).

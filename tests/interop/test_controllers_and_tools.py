@@ -103,18 +103,19 @@ def features_change(tools: Tools, at: tuple[str, str]) -> None:
 
     assert level("metadata.version") == "4.3-IV0"
     assert level("kraft.version") == "1"
-    assert level("group.version") == "0"
-    upgrade = *at, "upgrade", "--feature", "group.version=1"
-    assert "group.version can be upgraded to 1" in tools("features", *upgrade, "--dry-run").stdout
-    assert level("group.version") == "0"
-    assert "group.version was upgraded to 1" in tools("features", *upgrade).stdout
-    wait_until(lambda: level("group.version") == "1")
-    assert "was downgraded to 0" in tools("features", *at, "downgrade", "--feature", "group.version=0").stdout
+    assert level("group.version") == "1"
+    assert level("streams.version") == "0"
+    upgrade = *at, "upgrade", "--feature", "streams.version=1"
+    assert "streams.version can be upgraded to 1" in tools("features", *upgrade, "--dry-run").stdout
+    assert level("streams.version") == "0"
+    assert "streams.version was upgraded to 1" in tools("features", *upgrade).stdout
+    wait_until(lambda: level("streams.version") == "1")
+    assert "was downgraded to 0" in tools("features", *at, "downgrade", "--feature", "streams.version=0").stdout
     tools("features", *upgrade)
-    assert "was disabled" in tools("features", *at, "disable", "--feature", "group.version").stdout
-    wait_until(lambda: level("group.version") == "0")
+    assert "was disabled" in tools("features", *at, "disable", "--feature", "streams.version").stdout
+    wait_until(lambda: level("streams.version") == "0")
     assert "can be upgraded to 30" in tools("features", *at, "upgrade", "--release-version", "4.3", "--dry-run").stdout
-    for refused in ("kraft.version=2", "group.version=2", "none.version=1"):
+    for refused in ("kraft.version=2", "streams.version=2", "none.version=1"):
         output = tools("features", *at, "upgrade", "--feature", refused, check=False)
         assert "Could not upgrade" in output.stdout
         assert "1 out of 1 operation(s) failed" in output.stderr

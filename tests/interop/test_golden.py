@@ -100,5 +100,5 @@ def test_features_without_their_apis_are_named(node: NodeProcess) -> None:
     wait_until(lambda: "features are finalized" in node.log())
     log = node.log()
     [warning] = [line for line in log.splitlines() if "features are finalized" in line]
-    assert "group.version" in warning
+    assert "share.version" in warning
     assert "transaction.version" not in warning

@@ -142,7 +142,7 @@ def test_apache_kafkas_tools_ask_controllers_themselves(tools: Tools) -> None:
         listed = tools("cluster", "list-endpoints", *at).stdout
         rows = [line.split() for line in listed.splitlines() if line.split()[-1:] == ["controller"]]
         assert {int(node): f"{host}:{port}" for node, host, port, *_ in rows} == addresses
-        assert "upgraded to 1" in tools("features", *at, "upgrade", "--feature", "group.version=1").stdout
+        assert "upgraded to 1" in tools("features", *at, "upgrade", "--feature", "streams.version=1").stdout
         added = "--entity-type", "brokers", "--entity-name", "1", "--alter", "--add-config", "log.cleaner.threads=2"
         assert "Completed" in tools("configs", *at, *added).stdout
         # By way of a broker, in an envelope.

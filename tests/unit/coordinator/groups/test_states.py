@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from klamm.coordinator.groups.classic_group import ClassicGroup
+from klamm.coordinator.groups.consumer import member
+from klamm.coordinator.groups.consumer.member import MemberState
 from klamm.coordinator.groups.states import NEXT_STATES, GroupState, state_table
 
 ALLOWED = {
@@ -46,3 +48,13 @@ def test_the_table_prints() -> None:
 def test_the_map_shows_the_table() -> None:
     """ARCHITECTURE.md has the table as it is printed: after a change, paste `state_table()` there."""
     assert state_table() in (Path(__file__).parents[4] / "ARCHITECTURE.md").read_text()
+
+
+def test_the_table_of_members_of_consumer_groups_is_in_the_documentation() -> None:
+    """ARCHITECTURE.md has the table as it is printed: after a change, paste `state_table()` there."""
+    assert member.state_table() in (Path(__file__).parents[4] / "ARCHITECTURE.md").read_text()
+
+
+def test_no_member_of_a_consumer_group_goes_to_an_unknown_state() -> None:
+    for state in MemberState:
+        assert member.NEXT_STATES[state] == set(MemberState) - {MemberState.UNKNOWN}

@@ -75,9 +75,16 @@ class BrokerPart:
             groups=lambda: self.groups.coordinator,
             conditions=conditions,
         )
-        self.groups = NodeGroups(config, booted.engine, image, self.appends, self.transactions.verify)
         self.share_states = NodeShareStates(
             config, booted.engine, image, self.appends, create=self.create_internal_topic, conditions=conditions
+        )
+        self.groups = NodeGroups(
+            config,
+            booted.engine,
+            image,
+            self.appends,
+            verify=self.transactions.verify,
+            share_states=self.share_states,
         )
         self._internal_topics = {one.topic: one for one in (self.groups, self.transactions, self.share_states)}
         self._registration = Registration(

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from klamm.coordinator.groups.config import GroupConfig
     from klamm.coordinator.groups.driver import GroupCoordinator, VerifyTransaction
     from klamm.node.coordinators.appends import Appends
+    from klamm.node.share_states import NodeShareStates
     from klamm.node.views.group_topics import GroupTopics
     from klamm.protocol.messages.topics import CreatableTopic
 
@@ -36,11 +37,16 @@ class NodeGroups(TopicCoordinator["GroupCoordinator"]):
         engine: Engine,
         image: Callable[[], Image],
         appends: Appends,
+        *,
         verify: VerifyTransaction,
+        share_states: NodeShareStates,
     ) -> None:
-        """`verify` asks the coordinator of a transaction before offsets become part of it."""
+        """`verify` asks the coordinator of a transaction before offsets become part of it.
+
+        `share_states` has what calls the share coordinators.
+        """
         super().__init__(config, engine, image, appends)
-        self._verify = verify
+        self._verify, self._share_states = verify, share_states
 
     @cached_property
     def config(self) -> GroupConfig:
@@ -49,6 +55,7 @@ class NodeGroups(TopicCoordinator["GroupCoordinator"]):
 
         texts: dict[str, Any] = {
             "group_consumer_assignors": tuple(map(_assignor, self._config.entries("group.consumer.assignors"))),
+            "group_share_assignors": tuple(map(_assignor, self._config.entries("group.share.assignors"))),
             "group_consumer_migration_policy": self._config.text("group.consumer.migration.policy").lower(),
         }
         names = {name: name.replace("_", ".") for name in GroupConfig.__dataclass_fields__ if name not in texts}
@@ -71,6 +78,8 @@ class NodeGroups(TopicCoordinator["GroupCoordinator"]):
             verify=self._verify,
             topics=self._topics,
             group_configs=group_configs(self._image),
+            persister=self._share_states.persister,
+            end_offsets=self._share_states.end_offsets,
         )
 
     @cached_property
@@ -120,6 +129,7 @@ class NodeGroups(TopicCoordinator["GroupCoordinator"]):
 ASSIGNOR_CLASSES: Final = {
     "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
     "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+    "org.apache.kafka.coordinator.group.assignor.SimpleAssignor": "simple",
 }
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from klamm.coordinator.share.config import ShareConfig
     from klamm.coordinator.share.driver import ShareCoordinator
     from klamm.node.coordinators.appends import Appends
+    from klamm.node.coordinators.end_offsets import EndOffsets
     from klamm.node.coordinators.other_brokers import OtherBrokers
     from klamm.node.coordinators.persister import Persister
     from klamm.protocol.messages.share_state import SharePartitionKey
@@ -97,6 +98,13 @@ class NodeShareStates(TopicCoordinator["ShareCoordinator"]):
             lambda: self._others,
             create_topic=self._create_topic,
         )
+
+    @cached_property
+    def end_offsets(self) -> EndOffsets:
+        """Asks the leaders of partitions for their end offsets, for the lag of share groups."""
+        from klamm.node.coordinators.end_offsets import EndOffsets
+
+        return EndOffsets(self._config.node_id, self._engine, self._image, lambda: self._others)
 
     @cached_property
     def _others(self) -> OtherBrokers:

@@ -166,8 +166,6 @@ class Commits:
         is_anonymous = generation_id < 0 and member_id == UNKNOWN_MEMBER_ID and request.group_instance_id is None
         group = self._context.groups.get(request.group_id)
         foreign = self._context.foreign.get(request.group_id)
-        if foreign is not None and foreign.kind == "share":
-            return ErrorCode.GROUP_ID_NOT_FOUND
         if is_anonymous:
             return NONE
         if group is None:

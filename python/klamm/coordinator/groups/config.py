@@ -26,6 +26,18 @@ class GroupConfig(Value):
     group_consumer_migration_policy: str = "bidirectional"
     """`upgrade`, `downgrade`, `bidirectional` or `disabled`, in lower case."""
     group_consumer_regex_refresh_interval_ms: int = 600_000
+    group_share_assignors: tuple[str, ...] = ("simple",)
+    group_share_assignment_interval_ms: int = 1_000
+    group_share_min_assignment_interval_ms: int = 0
+    group_share_max_assignment_interval_ms: int = 15_000
+    group_share_heartbeat_interval_ms: int = 5_000
+    group_share_min_heartbeat_interval_ms: int = 5_000
+    group_share_max_heartbeat_interval_ms: int = 15_000
+    group_share_session_timeout_ms: int = 45_000
+    group_share_min_session_timeout_ms: int = 45_000
+    group_share_max_session_timeout_ms: int = 60_000
+    group_share_max_size: int = 200
+    group_share_initialize_retry_interval_ms: int = 30_000
     offset_metadata_max_bytes: int = 4_096
     offsets_commit_timeout_ms: int = 5_000
     offsets_retention_minutes: int = 10_080

@@ -15,8 +15,15 @@ from klamm.coordinator.groups.consumer.records import ResolvedPattern
 from klamm.coordinator.groups.consumer.requests import check_heartbeat
 from klamm.coordinator.groups.context import log
 from klamm.coordinator.groups.counts import GroupCounts
-from klamm.coordinator.groups.effects import ResolvePatterns
+from klamm.coordinator.groups.effects import CreateStates, GroupEffect, ResolvePatterns
 from klamm.coordinator.groups.shard import GroupShard, Replies
+from klamm.coordinator.groups.share.driver import (
+    EndOffsets,
+    NoPersister,
+    Persister,
+    ShareGroupRequests,
+    no_end_offsets,
+)
 from klamm.coordinator.groups.topics import GroupConfigs, NoTopics, Topics, no_group_configs
 from klamm.coordinator.runtime.append_errors import coordinator_error
 from klamm.coordinator.runtime.driver import CoordinatorRuntime, into
@@ -50,6 +57,7 @@ from klamm.protocol.messages.group_messages import (
     SyncGroupResponse,
     TxnOffsetCommitRequest,
 )
+from klamm.protocol.messages.share_groups import DescribedShareGroup
 
 T = TypeVar("T")
 
@@ -104,8 +112,13 @@ class GroupCoordinator:
         verify: VerifyTransaction = _unavailable,
         topics: Topics | None = None,
         group_configs: GroupConfigs = no_group_configs,
+        persister: Persister | None = None,
+        end_offsets: EndOffsets = no_end_offsets,
     ) -> None:
-        """`topics` is the metadata of the cluster, and `group_configs` has the configs of groups."""
+        """`topics` is the metadata of the cluster, and `group_configs` has the configs of groups.
+
+        `persister` calls share coordinators, and `end_offsets` the leaders of partitions.
+        """
         self._config: Final = config
         self._topics: Final[Topics] = NoTopics() if topics is None else topics
         self._topic: Final = offsets_log.topic
@@ -114,7 +127,11 @@ class GroupCoordinator:
         self.counts: Final = GroupCounts()
         self._resolutions: set[asyncio.Task[None]] = set()
         make = partial(GroupShard, config, draw_uuid, self.counts, topics=self._topics, group_configs=group_configs)
-        self.runtime: Final = CoordinatorRuntime(offsets_log, make, carry_out=self._resolve)
+        self.runtime: Final = CoordinatorRuntime(offsets_log, make, carry_out=self._carry_out)
+        self.share: Final = ShareGroupRequests(
+            self.runtime, self._hosted, self._topics, NoPersister() if persister is None else persister, end_offsets
+        )
+        """The APIs of share groups."""
 
     def partition_for(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` for a group."""
@@ -139,7 +156,7 @@ class GroupCoordinator:
     def on_topics_deleted(self, topics: Iterable[tuple[str, bytes]]) -> None:
         """Delete the offsets of deleted topics (name and id)."""
         deleted = list(topics)
-        self.runtime.feed_all(lambda shard, _: shard.on_topics_deleted(deleted))
+        self.runtime.feed_all(lambda shard, now_ms: shard.on_topics_deleted(now_ms, deleted))
 
     def on_metadata(self, changed: Iterable[str], *, created: bool) -> None:
         """Newer metadata: the names of topics that were created, changed or deleted, and whether any was created."""
@@ -162,6 +179,7 @@ class GroupCoordinator:
         self.runtime.close()
         for task in list(self._resolutions):
             task.cancel()
+        self.share.close()
 
     def _hosted(self, group_id: str) -> HostedShard[GroupShard]:
         return self.runtime.shards.active(partition_of(group_id, self._partition_count))
@@ -244,6 +262,14 @@ class GroupCoordinator:
             return tuple(DescribedConsumerGroup(group_id, code) for group_id in ids)
 
         return await self._of_partitions(group_ids, GroupShard.on_consumer_describe, refused)
+
+    async def share_group_describe(self, group_ids: Iterable[str]) -> list[DescribedShareGroup]:
+        """ShareGroupDescribe (77)."""
+
+        def refused(ids: tuple[str, ...], code: ErrorCode) -> tuple[DescribedShareGroup, ...]:
+            return tuple(DescribedShareGroup(group_id, code) for group_id in ids)
+
+        return await self._of_partitions(group_ids, GroupShard.on_share_describe, refused)
 
     def offset_commit(self, request: CommitRequest, answer: Callable[[CommitAnswer], None]) -> None:
         """OffsetCommit (8) of the partitions that exist."""
@@ -352,7 +378,10 @@ class GroupCoordinator:
         def refused(ids: tuple[str, ...], code: ErrorCode) -> tuple[DeletedGroup, ...]:
             return tuple(DeletedGroup(group_id, code) for group_id in ids)
 
-        return await self._of_partitions(dict.fromkeys(group_ids), GroupShard.on_delete_groups, refused)
+        ids = dict.fromkeys(group_ids)
+        failed = await self.share.delete_states(ids)
+        rest = ids.keys() - {one.group_id for one in failed}
+        return [*failed, *await self._of_partitions(rest, GroupShard.on_delete_groups, refused)]
 
     async def _of_partitions(
         self,
@@ -384,6 +413,12 @@ class GroupCoordinator:
         return await future
 
     # Effects of shards
+
+    def _carry_out(self, hosted: HostedShard[GroupShard], effect: GroupEffect) -> None:
+        if isinstance(effect, CreateStates):
+            self.share.create(hosted, effect)
+        else:
+            self._resolve(hosted, effect)
 
     def _resolve(self, hosted: HostedShard[GroupShard], resolution: ResolvePatterns) -> None:
         """Match regular expressions on another thread, and tell the shard if it is still active."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from klamm.protocol.messages.share_state import InitializedPartition, SharePartitionKey
 from klamm.protocol.value import Value
 
 
@@ -15,4 +16,11 @@ class ResolvePatterns(Value):
     patterns: tuple[str, ...]
 
 
-GroupEffect = ResolvePatterns
+class CreateStates(Value):
+    """Create states of a share group at their share coordinators, and report to `on_states_created`."""
+
+    group_id: str
+    partitions: tuple[tuple[SharePartitionKey, InitializedPartition], ...]
+
+
+GroupEffect = ResolvePatterns | CreateStates

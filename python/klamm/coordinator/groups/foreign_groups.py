@@ -1,4 +1,4 @@
-"""Groups of types that klamm does not serve (share, streams), stored as the keys of their records.
+"""Groups of types that klamm does not serve (streams), stored as the keys of their records.
 
 A directory that Apache Kafka wrote may contain them. Klamm loses none of their state: their records stay in the log.
 ListGroups lists them and OffsetFetch reads their committed offsets. When they are empty they can be deleted or, as in
@@ -15,20 +15,10 @@ from klamm.coordinator.groups.record_parts import RecordType
 from klamm.coordinator.groups.records import ForeignRecord
 from klamm.coordinator.runtime.log import LogRecord
 
-_SHARE: Final = range(RecordType.SHARE_GROUP_MEMBER_METADATA, RecordType.SHARE_GROUP_STATE_PARTITION_METADATA + 1)
-
-MEMBER_TYPES: Final = {
-    RecordType.SHARE_GROUP_MEMBER_METADATA,
-    RecordType.STREAMS_GROUP_MEMBER_METADATA,
-}
+STREAMS: Final = "streams"
+MEMBER_TYPES: Final = {RecordType.STREAMS_GROUP_MEMBER_METADATA}
 
 TOMBSTONE_ORDER: Final = (
-    RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT,
-    RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER,
-    RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA,
-    RecordType.SHARE_GROUP_MEMBER_METADATA,
-    RecordType.SHARE_GROUP_STATE_PARTITION_METADATA,
-    RecordType.SHARE_GROUP_METADATA,
     RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT,
     RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER,
     RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA,
@@ -37,11 +27,6 @@ TOMBSTONE_ORDER: Final = (
     RecordType.STREAMS_GROUP_TOPOLOGY,
 )
 """A tombstone out of this order fails the load of an Apache Kafka broker (`GroupMetadataManager.replay`)."""
-
-
-def kind_of(type_: RecordType) -> str:
-    """The group type of a record, as ListGroups writes it."""
-    return "share" if type_ in _SHARE else "streams"
 
 
 @dataclass(slots=True)
@@ -91,9 +76,8 @@ class ForeignGroups:
             if group is not None and group.keys.pop(record.key, None) is not None and not group.keys:
                 del self._groups[record.group_id]
             return
-        kind = kind_of(record.type)
-        if group is None or group.kind != kind:
-            group = self._groups[record.group_id] = ForeignGroup(record.group_id, kind)
+        if group is None:
+            group = self._groups[record.group_id] = ForeignGroup(record.group_id, STREAMS)
         group.keys[record.key] = record.type
 
     def remove(self, group_id: str) -> ForeignGroup | None:

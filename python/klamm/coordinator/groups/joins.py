@@ -54,7 +54,7 @@ class Joins:
     def on_join(self, now_ms: int, ticket: Ticket, caller: Caller, request: JoinGroupRequest) -> None:
         """Respond, or wait for the other members."""
         foreign = self._context.foreign.get(request.group_id)
-        if foreign is not None and (foreign.has_members or foreign.kind == "share"):
+        if foreign is not None and foreign.has_members:
             self._refuse(ticket, UNKNOWN_MEMBER_ID, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             return
         modern = self._context.modern.get(request.group_id)

@@ -11,16 +11,22 @@ from klamm.coordinator.groups.consumer.records import ConsumerRecord
 from klamm.coordinator.groups.modern.journal import Journal
 from klamm.coordinator.groups.modern.registry import ModernGroups
 from klamm.coordinator.groups.record_parts import RecordType
+from klamm.coordinator.groups.share import records as share_records
+from klamm.coordinator.groups.share import replay as share_replay
+from klamm.coordinator.groups.share.records import ShareRecord
 from klamm.coordinator.runtime.record_reader import RecordReader
 
-ModernRecord = ConsumerRecord
+ModernRecord = ConsumerRecord | ShareRecord
 """A record of a group of the new protocols."""
 
 Decoder = Callable[[RecordReader, RecordReader | None], ModernRecord]
-DECODERS: Final[dict[RecordType, Decoder]] = {**consumer_records.DECODERS}
+DECODERS: Final[dict[RecordType, Decoder]] = {**consumer_records.DECODERS, **share_records.DECODERS}
 """By type: decodes a record from its key after the type and its value after the version."""
 
 
 def apply(groups: ModernGroups, journal: Journal, record: ModernRecord) -> None:
     """Apply a record, from the log or newly written. Raises RecordError if it does not fit the state."""
-    consumer_replay.apply(groups, journal, record)
+    if isinstance(record, ShareRecord):
+        share_replay.apply(groups, journal, record)
+    else:
+        consumer_replay.apply(groups, journal, record)

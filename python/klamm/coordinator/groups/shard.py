@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from klamm._engine.groups import CommitRequest
@@ -27,6 +27,9 @@ from klamm.coordinator.groups.overwritten import OffsetPlace, Overwritten
 from klamm.coordinator.groups.rebalance import Rebalances
 from klamm.coordinator.groups.record_parts import SHORT
 from klamm.coordinator.groups.records import ForeignRecord, OffsetCommit, Record, UnknownRecord, decode
+from klamm.coordinator.groups.share.group import ShareGroup
+from klamm.coordinator.groups.share.share_groups import ShareGroups
+from klamm.coordinator.groups.share.state_partitions import Places
 from klamm.coordinator.groups.topics import GroupConfigs, Topics, no_group_configs
 from klamm.coordinator.groups.verifications import Verification
 from klamm.coordinator.runtime.effects import Reply, Ticket
@@ -46,6 +49,11 @@ from klamm.protocol.messages.group_messages import (
     ListGroupsRequest,
     OffsetDeleteRequest,
     SyncGroupRequest,
+)
+from klamm.protocol.messages.share_groups import (
+    AlterShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequest,
+    ShareGroupHeartbeatRequest,
 )
 
 ABORT_MARKER: Final = SHORT.pack(0)
@@ -81,6 +89,7 @@ class GroupShard:
         classic_members = self._consumers.classic_members
         self._joins = Joins(self._context, self._rebalances, classic_members)
         self._membership = Membership(self._context, self._rebalances, classic_members)
+        self._shares = ShareGroups(self._context)
         self._admin = GroupAdmin(self._context, self._commits)
         self._skipped: dict[int, int] = {}
 
@@ -142,6 +151,7 @@ class GroupShard:
             if len(group.members) > context.config.group_max_size:
                 self._rebalances.prepare(now_ms, group, f"more than {context.config.group_max_size} members")
         self._consumers.on_loaded(now_ms)
+        self._shares.on_loaded(now_ms)
         self._admin.schedule_expiry(now_ms)
         return context.pipeline.take_effects()
 
@@ -167,7 +177,10 @@ class GroupShard:
             case ("sync", group_id):
                 self._rebalances.on_sync_timer(now_ms, group_id)
             case (kind, group_id, member_id):
-                self._consumers.on_timer(now_ms, kind, group_id, member_id)
+                if self.is_share_group(group_id):
+                    self._shares.on_session_timer(group_id, member_id)
+                else:
+                    self._consumers.on_timer(now_ms, kind, group_id, member_id)
             case _:
                 assert key == EXPIRY_TIMER, key
                 self._admin.on_expiry_timer(now_ms)
@@ -180,6 +193,7 @@ class GroupShard:
             for member in group.members.values():
                 context.renew_session(now_ms, group, member)
         self._consumers.on_pause(now_ms)
+        self._shares.on_pause(now_ms)
         return context.pipeline.take_effects()
 
     # Requests. Each docstring states the type of the response.
@@ -214,6 +228,50 @@ class GroupShard:
     def on_consumer_describe(self, now_ms: int, ticket: Ticket, group_ids: tuple[str, ...]) -> Replies:
         """A tuple of DescribedConsumerGroup."""
         self._consumers.on_describe(now_ms, ticket, group_ids)
+        return self._context.pipeline.take_effects()
+
+    def on_share_heartbeat(
+        self, now_ms: int, ticket: Ticket, caller: Caller, request: ShareGroupHeartbeatRequest
+    ) -> Replies:
+        """ShareGroupHeartbeatResponse."""
+        self._shares.on_heartbeat(now_ms, ticket, caller, request)
+        return self._context.pipeline.take_effects()
+
+    def on_share_describe(self, now_ms: int, ticket: Ticket, group_ids: tuple[str, ...]) -> Replies:
+        """A tuple of DescribedShareGroup."""
+        self._shares.on_describe(now_ms, ticket, group_ids)
+        return self._context.pipeline.take_effects()
+
+    def on_alter_share_offsets(self, now_ms: int, ticket: Ticket, request: AlterShareGroupOffsetsRequest) -> Replies:
+        """Alteration, or KafkaError."""
+        self._shares.on_offsets(now_ms, ticket, lambda: self._shares.offsets.alter(now_ms, request))
+        return self._context.pipeline.take_effects()
+
+    def on_delete_share_offsets(self, now_ms: int, ticket: Ticket, request: DeleteShareGroupOffsetsRequest) -> Replies:
+        """Deletion, or KafkaError."""
+        self._shares.on_offsets(now_ms, ticket, lambda: self._shares.offsets.delete(now_ms, request))
+        return self._context.pipeline.take_effects()
+
+    def on_delete_share_states(self, now_ms: int, ticket: Ticket, group_id: str) -> Replies:
+        """Deletion of all states of a share group, or KafkaError."""
+        self._shares.on_offsets(now_ms, ticket, lambda: self._shares.offsets.delete_all(now_ms, group_id))
+        return self._context.pipeline.take_effects()
+
+    def on_share_states_deleted(
+        self, now_ms: int, ticket: Ticket, group_id: str, topic_ids: Collection[bytes]
+    ) -> Replies:
+        """The states of topics are deleted: None, or KafkaError."""
+        self._shares.on_offsets(now_ms, ticket, lambda: self._shares.offsets.on_deleted(now_ms, group_id, topic_ids))
+        return self._context.pipeline.take_effects()
+
+    def on_initialized(self, now_ms: int, ticket: Ticket, group_id: str) -> Replies:
+        """The partitions of a share group that have a state, by topic id, or KafkaError."""
+        self._shares.on_offsets(now_ms, ticket, lambda: self._shares.initialized(group_id))
+        return self._context.pipeline.take_effects()
+
+    def on_states_created(self, now_ms: int, group_id: str, places: Places, *, is_done: bool) -> Replies:
+        """The end of `CreateStates`: all states were created, or one could not be. No response."""
+        self._shares.on_states_created(now_ms, group_id, places, is_done=is_done)
         return self._context.pipeline.take_effects()
 
     def on_offset_commit(self, now_ms: int, ticket: Ticket, request: CommitRequest) -> Replies:
@@ -256,8 +314,10 @@ class GroupShard:
         self._admin.on_delete_groups(now_ms, ticket, group_ids)
         return self._context.pipeline.take_effects()
 
-    def on_topics_deleted(self, topics: Iterable[tuple[str, bytes]]) -> Replies:
+    def on_topics_deleted(self, now_ms: int, topics: Iterable[tuple[str, bytes]]) -> Replies:
         """Remove the offsets of deleted topics (name and id); no response."""
+        topics = list(topics)
+        self._shares.on_topics_deleted(now_ms, {topic_id for _, topic_id in topics})
         removed = self._admin.on_topics_deleted(topics)
         if removed:
             log.info("removed %d offsets of deleted topics", removed)
@@ -289,6 +349,10 @@ class GroupShard:
     def list_groups(self, request: ListGroupsRequest) -> list[ListedGroup]:
         """The groups that pass the request's filters."""
         return self._admin.list_groups(request)
+
+    def is_share_group(self, group_id: str) -> bool:
+        """Whether the id is a share group's, in the newest state."""
+        return self._context.modern.find(group_id, ShareGroup) is not None
 
     # For tests and the node.
 

@@ -269,6 +269,20 @@ class Handlers:
             ApiKey.LIST_TRANSACTIONS: handlers.list_transactions,
         }
 
+    def _share_group_apis(self) -> dict[int, Handler | InlineHandler]:
+        from klamm.broker.handlers.share_groups import ShareGroupHandlers
+
+        broker = self._broker()
+        groups = broker.groups.coordinator
+        handlers = ShareGroupHandlers(groups.share, groups, lambda: broker.share_states.is_enabled)
+        return {
+            ApiKey.SHARE_GROUP_HEARTBEAT: InlineHandler(handlers.heartbeat),
+            ApiKey.SHARE_GROUP_DESCRIBE: handlers.describe,
+            ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: handlers.describe_offsets,
+            ApiKey.ALTER_SHARE_GROUP_OFFSETS: handlers.alter_offsets,
+            ApiKey.DELETE_SHARE_GROUP_OFFSETS: handlers.delete_offsets,
+        }
+
     def _share_state_apis(self) -> dict[int, Handler | InlineHandler]:
         from klamm.broker.handlers.share_state import ShareStateHandlers
 
@@ -397,6 +411,13 @@ BROKER_FAMILIES: Final = _by_key(
             ApiKey.WRITE_TXN_MARKERS,
             ApiKey.DESCRIBE_TRANSACTIONS,
             ApiKey.LIST_TRANSACTIONS,
+        ),
+        Handlers._share_group_apis: (
+            ApiKey.SHARE_GROUP_HEARTBEAT,
+            ApiKey.SHARE_GROUP_DESCRIBE,
+            ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+            ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+            ApiKey.DELETE_SHARE_GROUP_OFFSETS,
         ),
         Handlers._share_state_apis: (
             ApiKey.INITIALIZE_SHARE_GROUP_STATE,

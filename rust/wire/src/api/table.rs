@@ -132,8 +132,8 @@ apis! {
     73 ASSIGN_REPLICAS_TO_DIRS "AssignReplicasToDirs" 0..=0 0 Not ByPython local closed [ClusterAction Cluster] Request;
     74 LIST_CONFIG_RESOURCES "ListConfigResources" 0..=1 0 ByPython Not local closed [DescribeConfigs Cluster] Request;
     75 DESCRIBE_TOPIC_PARTITIONS "DescribeTopicPartitions" 0..=0 0 ByEngine Not local closed [Describe Topic] Request;
-    76 SHARE_GROUP_HEARTBEAT "ShareGroupHeartbeat" 1..=1 1 NotYet Not local closed [Read Group, Describe Topic] Request;
-    77 SHARE_GROUP_DESCRIBE "ShareGroupDescribe" 1..=1 1 NotYet Not local closed
+    76 SHARE_GROUP_HEARTBEAT "ShareGroupHeartbeat" 1..=1 1 ByPython Not local closed [Read Group, Describe Topic] Request;
+    77 SHARE_GROUP_DESCRIBE "ShareGroupDescribe" 1..=1 1 ByPython Not local closed
         [Describe Group, Describe Topic] Request;
     78 SHARE_FETCH "ShareFetch" 1..=2 1 NotYet Not local closed [Read Group, Read Topic] FetchBytes;
     79 SHARE_ACKNOWLEDGE "ShareAcknowledge" 1..=2 1 NotYet Not local closed [Read Group, Read Topic] Request;
@@ -151,10 +151,10 @@ apis! {
         [Read Group, Describe Topic, Create Cluster, Create Topic] Request;
     89 STREAMS_GROUP_DESCRIBE "StreamsGroupDescribe" 0..=0 0 NotYet Not local closed
         [Describe Group, Describe Topic] Request;
-    90 DESCRIBE_SHARE_GROUP_OFFSETS "DescribeShareGroupOffsets" 0..=1 0 NotYet Not local closed
+    90 DESCRIBE_SHARE_GROUP_OFFSETS "DescribeShareGroupOffsets" 0..=1 0 ByPython Not local closed
         [Describe Group, Describe Topic] Request;
-    91 ALTER_SHARE_GROUP_OFFSETS "AlterShareGroupOffsets" 0..=0 0 NotYet Not local closed
+    91 ALTER_SHARE_GROUP_OFFSETS "AlterShareGroupOffsets" 0..=0 0 ByPython Not local closed
         [Read Group, Read Topic] Request;
-    92 DELETE_SHARE_GROUP_OFFSETS "DeleteShareGroupOffsets" 0..=0 0 NotYet Not local closed
+    92 DELETE_SHARE_GROUP_OFFSETS "DeleteShareGroupOffsets" 0..=0 0 ByPython Not local closed
         [Delete Group, Read Topic] Request;
 }

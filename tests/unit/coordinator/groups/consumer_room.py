@@ -13,6 +13,7 @@ from klamm._engine.metadata import Image
 from klamm.coordinator.groups.config import GroupConfig
 from klamm.coordinator.groups.consumer.group import ConsumerGroup
 from klamm.coordinator.groups.consumer.records import ResolvedPattern
+from klamm.coordinator.groups.effects import ResolvePatterns
 from klamm.coordinator.groups.shard import GroupShard
 from klamm.coordinator.runtime.log import LoadedRecord
 from klamm.node.views.group_topics import GroupTopics
@@ -196,6 +197,7 @@ class ConsumerRoom(Room):
         """The driver answers what it was asked to resolve."""
         effects, self.effects = self.effects, []
         for effect in effects:
+            assert isinstance(effect, ResolvePatterns)
             found = {
                 pattern: ResolvedPattern(
                     frozenset(self.topics.matching(TopicPattern(pattern))), self.topics.version, self.now_ms

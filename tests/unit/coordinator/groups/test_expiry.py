@@ -111,7 +111,7 @@ def test_a_deleted_topics_offsets_go_if_the_id_is_its_own(topic_id: bytes, stays
     room.commit_offset(1, topic_id=b"a" * 16)
     room.commit_offset(2, partition=1)
     room.commit_offset(3, topic="other", topic_id=topic_id)
-    room.take(room.shard.on_topics_deleted([("topic", topic_id)]))
+    room.take(room.shard.on_topics_deleted(room.now_ms, [("topic", topic_id)]))
     assert room.fetch() == ({("topic", 0): 1} if stays else {}) | {("other", 0): 3}
 
 

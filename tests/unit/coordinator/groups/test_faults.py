@@ -32,6 +32,13 @@ from klamm.protocol.messages.group_messages import (
     SyncAssignment,
     SyncGroupRequest,
 )
+from klamm.protocol.messages.share_groups import (
+    AlterShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequest,
+    OffsetsGroup,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
 
 from .test_driver import (
     CALLER,
@@ -71,6 +78,12 @@ def consumer_heartbeat(groups: GroupCoordinator) -> asyncio.Future[ConsumerGroup
     return answered
 
 
+def share_heartbeat(groups: GroupCoordinator) -> asyncio.Future[ShareGroupHeartbeatResponse]:
+    answered: asyncio.Future[ShareGroupHeartbeatResponse] = asyncio.get_running_loop().create_future()
+    groups.share.heartbeat(CALLER, ShareGroupHeartbeatRequest("g", "m", 1), answered.set_result)
+    return answered
+
+
 # What reaches each event of a shard. A new event has to be added here.
 Reach = Callable[[GroupCoordinator, JoinGroupResponse], Any]
 REQUESTS: dict[str, Reach] = {
@@ -80,6 +93,11 @@ REQUESTS: dict[str, Reach] = {
     "on_leave": lambda groups, joined: groups.leave_group(LeaveGroupRequest("g", (LeavingMember(joined.member_id),))),
     "on_consumer_heartbeat": lambda groups, _: consumer_heartbeat(groups),
     "on_consumer_describe": lambda groups, _: groups.consumer_group_describe(["g"]),
+    "on_share_heartbeat": lambda groups, _: share_heartbeat(groups),
+    "on_share_describe": lambda groups, _: groups.share_group_describe(["g"]),
+    "on_alter_share_offsets": lambda groups, _: groups.share.alter_offsets(AlterShareGroupOffsetsRequest("g")),
+    "on_delete_share_offsets": lambda groups, _: groups.share.delete_offsets(DeleteShareGroupOffsetsRequest("g")),
+    "on_initialized": lambda groups, _: groups.share.describe_offsets(OffsetsGroup("g")),
     "on_offset_commit": lambda groups, _: commit_beside(groups),
     "on_offset_fetch": lambda groups, _: fetch(groups),
     "on_offset_delete": lambda groups, _: groups.offset_delete(DELETION),
@@ -90,8 +108,18 @@ REQUESTS: dict[str, Reach] = {
 
 
 EVENTS = {"on_topics_deleted", "on_metadata", "on_patterns_resolved"}
+STATES = {"on_states_created", "on_delete_share_states", "on_share_states_deleted"}
+"""What comes before and after calls of share coordinators: see `test_share_driver`."""
 READS = {"describe", "list_groups"}
-LOOKS = {"groups", "offsets_of", "pending_offsets", "verification_count", "foreign_groups", "modern_groups"}
+LOOKS = {
+    "is_share_group",
+    "groups",
+    "offsets_of",
+    "pending_offsets",
+    "verification_count",
+    "foreign_groups",
+    "modern_groups",
+}
 """What only tests and the node look at."""
 NOTES = {"begin_verification", "end_verification"}
 """What has no effects."""
@@ -99,7 +127,7 @@ NOTES = {"begin_verification", "end_verification"}
 
 def test_every_event_of_a_shard_is_among_them() -> None:
     own = {name for name in vars(GroupShard).keys() - vars(Shard).keys() if not name.startswith("_")}
-    assert own == REQUESTS.keys() | EVENTS | READS | LOOKS | NOTES
+    assert own == REQUESTS.keys() | EVENTS | STATES | READS | LOOKS | NOTES
 
 
 async def with_a_member(log: MemoryLog) -> tuple[GroupCoordinator, JoinGroupResponse]:

@@ -252,13 +252,6 @@ def test_an_offset_before_its_streams_group_makes_no_simple_group() -> None:
     assert again.fetch() == {("topic", 0): 5}
 
 
-def test_a_share_group_stays_what_it_is() -> None:
-    room = ForeignRoom(foreign(RecordType.SHARE_GROUP_METADATA))
-    assert room.join().error_code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    room.pass_time(10_000_000)
-    assert [group.kind for group in room.shard.foreign_groups] == ["share"]
-
-
 def test_what_waits_is_sent_away_when_the_partition_is_led_elsewhere() -> None:
     room = Room()
     first, second = room.make_stable(count=2)
@@ -307,10 +300,12 @@ def test_what_apache_kafka_wrote_is_loaded() -> None:
     assert groups["classic-static"].state is GroupState.STABLE
     assert set(groups["classic-static"].static_members) == {"i0", "i1"}
     assert groups["classic-static"].topics == frozenset({"orders"})
-    kinds = {group.group_id: group.kind for shard in shards.values() for group in shard.foreign_groups}
-    assert kinds == {"share": "share"}
+    assert not any(shard.foreign_groups for shard in shards.values())
     modern = {group_id: group for shard in shards.values() for group_id, group in shard.modern_groups.items()}
-    assert {group_id: group.kind for group_id, group in modern.items()} == {"consumer-kip848": "consumer"}
+    assert {group_id: group.kind for group_id, group in modern.items()} == {
+        "consumer-kip848": "consumer",
+        "share": "share",
+    }
     simple = next(shard.offsets_of("simple") for shard in shards.values() if shard.offsets_of("simple"))
     offsets = {(topic, part): commit.offset for topic, parts in simple.items() for part, commit in parts.items()}
     assert offsets == {("orders", 0): 42, ("payments", 0): 7, ("orders", 1): 100}

@@ -17,9 +17,15 @@ class Assign(Protocol):
     """An assignor: `klamm._engine.groups.assign`."""
 
     def __call__(
-        self, assignor: str, members: Sequence[MemberSpec], partitions: Mapping[bytes, int], *, homogeneous: bool
+        self,
+        assignor: str,
+        members: Sequence[MemberSpec],
+        partitions: Mapping[bytes, int],
+        *,
+        homogeneous: bool,
+        assignable: Mapping[bytes, Sequence[int]] | None = None,
     ) -> list[dict[bytes, list[int]]]:
-        """The partitions of each member by topic id. Raises ValueError."""
+        """The partitions of each member by topic id, of those in `assignable` if that is given. Raises ValueError."""
         ...
 
 

@@ -23,6 +23,8 @@ Where Apache Kafka has a metric, the name is its MBean's and the value is its Co
     kafka.server:type=group-coordinator-metrics,name=N              group-completed-rebalance-count,
                                                                     offset-commit-count, offset-deletion-count,
                                                                     offset-expiration-count
+    kafka.server:type=share-coordinator-metrics,name=write-total
+                                                                    records of states of share groups
     kafka.server:type=AddPartitionsToTxnManager,name=N              VerificationTimeMs: transactions that were verified;
                                                                     VerificationFailureRate: refused partitions
 
@@ -53,6 +55,8 @@ Each value is exact, but values of one reading may be from slightly different mo
     kafka.coordinator.transaction:type=TransactionMarkerChannelManager,name=N
                                             UnknownDestinationQueueSize: partitions whose marker waits for a leader;
                                             LogAppendRetryQueueSize: ends of transactions that are written again
+    kafka.server:type=share-coordinator-metrics,name=last-pruned-offset,topic=T,partition=P
+                                            of each partition of __share_group_state that was pruned
     kafka.log:type=LogManager,name=N        OfflineLogDirectoryCount, CordonedLogDirectoryCount
     kafka.log:type=LogManager,name=N,logDirectory="PATH"
                                             1 or 0 for LogDirectoryOffline and LogDirectoryCordoned

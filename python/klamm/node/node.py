@@ -285,7 +285,9 @@ class Node:
     def gauges(self) -> dict[str, int]:
         """The numbers of a broker's partitions by state; see `klamm.node.counters`. It visits every partition."""
         found = self._running().gauges()
-        return found if self._broker is None else found | self._broker.transactions.gauges()
+        if self._broker is not None:
+            found |= self._broker.transactions.gauges() | self._broker.share_states.gauges()
+        return found
 
     def _running(self) -> Engine:
         if self._engine is None:

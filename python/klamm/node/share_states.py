@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 SHARE_STATES_TOPIC: Final = "__share_group_state"
 FEATURE: Final = "share.version"
+PRUNED: Final = (
+    "kafka.server:type=share-coordinator-metrics,name=last-pruned-offset,topic={topic},partition={partition}"
+)
 
 
 class NodeShareStates(TopicCoordinator["ShareCoordinator"]):
@@ -166,9 +169,17 @@ class NodeShareStates(TopicCoordinator["ShareCoordinator"]):
     def counters(self) -> dict[str, int]:
         """The counters of the coordinator by name."""
         from klamm.coordinator.runtime.counts import RuntimeCounts
+        from klamm.coordinator.share.counts import ShareCounts
 
-        runtime = self.coordinator.runtime.counts if self._is_made else RuntimeCounts()
-        return runtime.named("klamm.coordinator:type=ShareStates,name=")
+        counts, runtime = ShareCounts(), RuntimeCounts()
+        if self._is_made:
+            counts, runtime = self.coordinator.counts, self.coordinator.runtime.counts
+        return counts.named() | runtime.named("klamm.coordinator:type=ShareStates,name=")
+
+    def gauges(self) -> dict[str, int]:
+        """The numbers of the moment by name: how far each partition was pruned that this node leads."""
+        pruned = self.coordinator.last_pruned_offsets if self._is_made else {}
+        return {PRUNED.format(topic=self.topic, partition=partition): offset for partition, offset in pruned.items()}
 
     def _on_published(self, image: Image, delta: Delta) -> None:
         if delta.deleted_topics:

@@ -13,6 +13,7 @@ from klamm.coordinator.runtime.hosted_shard import HostedShard
 from klamm.coordinator.runtime.log import CoordinatorLog
 from klamm.coordinator.runtime.placement import partition_of
 from klamm.coordinator.share.config import ShareConfig
+from klamm.coordinator.share.counts import ShareCounts
 from klamm.coordinator.share.shard import (
     DELETE,
     INITIALIZE,
@@ -69,8 +70,9 @@ class ShareCoordinator:
         self._partition_count = partition_count
         self._pruned_to: dict[int, int] = {}
         """By partition: the last offset to which it was pruned."""
+        self.counts: Final = ShareCounts()
         self.runtime: Final = CoordinatorRuntime(
-            state_log, lambda: ShareShard(config, has_partition, is_enabled), carry_out=self._carry_out
+            state_log, lambda: ShareShard(config, has_partition, is_enabled, self.counts), carry_out=self._carry_out
         )
 
     def partition_for(self, key: str) -> int:

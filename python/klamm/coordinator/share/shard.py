@@ -13,6 +13,7 @@ from klamm.coordinator.runtime.log import LoadedRecord, RecordError
 from klamm.coordinator.runtime.pipeline import Pipeline
 from klamm.coordinator.runtime.timers import Timers
 from klamm.coordinator.share.config import ShareConfig
+from klamm.coordinator.share.counts import ShareCounts
 from klamm.coordinator.share.partition_state import (
     ShareState,
     after_snapshot,
@@ -120,17 +121,20 @@ class ShareShard:
     """
 
     def __init__(
-        self, config: ShareConfig, has_partition: Callable[[bytes, int], bool], is_enabled: Callable[[], bool]
+        self,
+        config: ShareConfig,
+        has_partition: Callable[[bytes, int], bool],
+        is_enabled: Callable[[], bool],
+        counts: ShareCounts | None = None,
     ) -> None:
         self._config: Final = config
+        self._counts: Final = counts or ShareCounts()
         self._has_partition, self._is_enabled = has_partition, is_enabled
         self._states: dict[SharePartitionKey, ShareState] = {}
         self._next_offset = 0
         """The log offset of the next record: this coordinator alone appends to its partition."""
         self._last_snapshot: tuple[int, bytes] | None = None
         """Offset and key of the newest snapshot or tombstone."""
-        self.writes = 0
-        """The requests that wrote a record."""
         self.pipeline: Final[Pipeline[Overwritten, Prune]] = Pipeline(
             config.write_timeout_ms,
             config.batch_bytes_max,
@@ -354,7 +358,7 @@ class ShareShard:
         overwritten.states.setdefault(key, self._states.get(key))
         self._apply(key, value)
         self._next_offset += 1
-        self.writes += 1
+        self._counts.writes += 1
 
     def _apply(self, key: SharePartitionKey, value: Snapshot | Update | None) -> None:
         """Apply the record at the next offset."""

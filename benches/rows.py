@@ -14,6 +14,7 @@ from benches.cells import (
     departures,
     groups,
     lives,
+    loading,
     metadata,
     quorum,
     replicated,
@@ -407,6 +408,14 @@ def _groups(quick: bool) -> Row:
 
 def _recoveries(quick: bool) -> list[Row]:
     return [
+        Row(
+            25,
+            f"load of a coordinator's log of {'50 MB' if quick else '1 GB'}, 100,000 offsets",
+            loading.offsets(50_000_000 if quick else 1_000_000_000, 100_000),
+            BESIDE_KAFKA,
+            (at_most("load s", times(0.2, KAFKA), "K / 5"),),
+            rounds_max=2,
+        ),
         Row(
             18,
             "restart after kill -9 under load, 220 MB in segments of 1 MiB",

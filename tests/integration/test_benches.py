@@ -16,6 +16,7 @@ from benches.cells import (
     departures,
     groups,
     lives,
+    loading,
     metadata,
     quorum,
     replicated,
@@ -114,6 +115,7 @@ CELLS: list[tuple[Cell, str, set[str]]] = [
         )
         for brokers in (1, 3)
     ),
+    (loading.offsets(MB, 1000), KLAMM_DURABLE, {"load s", "resident MB"}),
     (transactions.memory(20), KLAMM, {"KiB a transactional id"}),
     (
         groups.members(4, 2),

@@ -67,6 +67,18 @@ class CommitRequest:
         Partitions that do not exist get their own error. Raises ValueError if the number of codes is wrong.
         """
 
+def read_offset_record(
+    key: bytes,
+    value: bytes | None,
+    record_offset: int,
+    make: Callable[[tuple[int, int, str, int, int, bytes, int]], _T],
+) -> tuple[str, str, int, _T | None] | None:
+    """Group, topic, partition and offset of a record of `__consumer_offsets`; None if it is not that of an offset.
+
+    The offset is None for a tombstone, otherwise the result of `make` for offset, leader epoch, metadata, commit time,
+    expiry (-1: none), topic id and `record_offset`. Raises ValueError if the record cannot be read.
+    """
+
 def offset_record_key(group_id: str, topic: str, partition: int) -> bytes:
     """The key of a committed offset in `__consumer_offsets`. Raises OverflowError for long names."""
 

@@ -199,6 +199,20 @@ class Boot:
         """Wait for it, and close what was not asked for. StorageError."""
 
 @final
+class LogLoad:
+    """A log that is read from its start to its end."""
+
+    def read(self) -> LoadedPart | None:
+        """The next part, of tens of MB; None at the log's end. Blocks, without the GIL. Raises PartitionError."""
+
+@final
+class LoadedPart:
+    """Records that were read."""
+
+    def take(self, count: int) -> list[tuple[int, bytes | None, bytes | None, int, bool]]:
+        """The next records, at most `count`, in the form of `Engine.read_records`; [] at the end."""
+
+@final
 class Engine:
     """One node's log directories, partitions and network. Partitions open when they are used.
 
@@ -296,6 +310,12 @@ class Engine:
         """Next offset, and (offset, key, value, producer id, is control) of records up to the log's end.
 
         Of a control record the key is its type as two bytes; the producer id is -1 outside transactions.
+        """
+    def load(self, topic_id: bytes, partition: int, read_bytes: int, *, latest_only: bool) -> LogLoad:
+        """Begin to read a log from its start. `read_bytes` is the size of a read of the disk.
+
+        `latest_only`: of records with the same key outside of transactions a part contains only the last one, as after
+        a compaction.
         """
     def delete_records(self, topic_id: bytes, partition: int, offset: int) -> int:
         """Move the log start; -1 means the high watermark. What the low watermark reaches if all replicas follow."""

@@ -78,6 +78,7 @@ class NodeShareStates(TopicCoordinator["ShareCoordinator"]):
             self._log(
                 codec=integer("share.coordinator.state.topic.compression.codec"),
                 load_bytes=integer("share.coordinator.load.buffer.size"),
+                is_compacted=False,
             ),
             integer("share.coordinator.state.topic.num.partitions"),
             has_partition=self._has_partition,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 from klamm.coordinator.runtime.log import Batch, LoadedRecord, LogRecord, Marker, Producer
 from klamm.protocol.errors import ErrorCode, KafkaError
@@ -27,6 +27,10 @@ def loaded(log: Sequence[Entry]) -> Iterator[LoadedRecord]:
     """The records as a shard reads them."""
     for offset, entry in enumerate(log):
         yield entry._replace(offset=offset) if isinstance(entry, LoadedRecord) else LoadedRecord(offset, *entry)
+
+
+PART = 100
+"""Records of one turn of the loop."""
 
 
 class MemoryLog:
@@ -72,8 +76,10 @@ class MemoryLog:
     async def open(self, partition: int) -> None:
         pass
 
-    def load(self, partition: int) -> Iterator[LoadedRecord]:
-        yield from loaded(self.partitions.get(partition, []))
+    async def load(self, partition: int) -> AsyncIterator[Sequence[LoadedRecord]]:
+        records = list(loaded(self.partitions.get(partition, [])))
+        for at in range(0, len(records), PART):
+            yield records[at : at + PART]
         if self.load_refusals:
             raise KafkaError(self.load_refusals.pop(0))
 

@@ -109,3 +109,24 @@ def test_a_marker_of_a_group_shard_is_written_below_min_isr(tmp_path: Path) -> N
         following, _ = engine.read_records(TOPIC, 0, 0, 1 << 20)
         assert following == 1, "it is in the log, and is acknowledged once it is committed"
         assert not [event for event in engine.drain(100) if isinstance(event, AckedEvent)]
+
+
+def test_a_load_has_the_last_record_of_each_key_and_what_is_in_transactions(engine: Engine) -> None:
+    acks = Acks(engine)
+    engine.append(TOPIC, [(0, 1, [(b"k", b"1"), (b"l", b"2"), (b"k", b"3")])], 1000)
+    engine.append(TOPIC, [(0, 2, [(b"k", b"4"), (b"k", b"5")], (PRODUCER, 3))], 1000)
+    engine.append_markers([marker(3, epoch=4)], 1000)
+    engine.append(TOPIC, [(0, 4, [(b"l", None), (b"m", b"6")])], 1000)
+    assert {acks.of(token) for token in (1, 2, 3, 4)} == {ErrorCode.NONE}
+    _, rows = engine.read_records(TOPIC, 0, 0, 1 << 20)
+
+    def loaded(*, latest_only: bool) -> list[tuple[int, bytes | None, bytes | None, int, bool]]:
+        load, found = engine.load(TOPIC, 0, 1, latest_only=latest_only), []
+        while (part := load.read()) is not None:
+            while taken := part.take(2):
+                assert len(taken) <= 2
+                found += taken
+        return found
+
+    assert loaded(latest_only=False) == rows
+    assert loaded(latest_only=True) == [row for row in rows if row[0] not in (0, 1)], "k at 0 and l at 1 were replaced"

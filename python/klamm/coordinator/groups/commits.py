@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from klamm._engine.groups import CommitRequest
@@ -14,6 +12,7 @@ from klamm.coordinator.groups.context import ShardContext, log
 from klamm.coordinator.groups.offsets import TopicOffsets
 from klamm.coordinator.groups.overwritten import Overwritten
 from klamm.coordinator.groups.records import (
+    MAKE_OFFSET,
     NO_TIMESTAMP,
     OffsetAndMetadata,
     offset_key,
@@ -52,10 +51,6 @@ NONE: Final = ErrorCode.NONE
 OK: Final = int(ErrorCode.NONE)
 UNKNOWN_SERVER_ERROR: Final = int(ErrorCode.UNKNOWN_SERVER_ERROR)
 RENEWING_STATES: Final = (GroupState.STABLE, GroupState.PREPARING_REBALANCE)
-_MAKE_OFFSET: Final[Callable[[tuple[int, int, str, int, int, bytes, int]], OffsetAndMetadata]] = partial(
-    tuple.__new__, OffsetAndMetadata
-)
-"""`OffsetAndMetadata._make` without a Python frame."""
 Change = tuple[str, str, int, OffsetAndMetadata | None]
 """Group, topic, partition, and the offset that is committed there now, or None."""
 
@@ -102,7 +97,7 @@ class Commits:
         expire_ms = NO_TIMESTAMP if retention_ms == NO_RETENTION_MS else min(now_ms + retention_ms, INT64_MAX)
         metadata_max, record_offset = context.config.offset_metadata_max_bytes, context.next_record_offset
         try:
-            found = request.changes(now_ms, expire_ms, metadata_max, record_offset, _MAKE_OFFSET)
+            found = request.changes(now_ms, expire_ms, metadata_max, record_offset, MAKE_OFFSET)
         except OverflowError:
             return UNKNOWN_SERVER_ERROR
         records, size, changes, codes = found

@@ -9,9 +9,11 @@ in the key and the version of the value are decoded, because Kafka refuses to lo
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
-from klamm._engine.groups import offset_record_key, offset_record_value
+from klamm._engine.groups import offset_record_key, offset_record_value, read_offset_record
 from klamm.coordinator.groups.kinds import DECODERS, ModernRecord
 from klamm.coordinator.groups.record_parts import (
     INT,
@@ -24,7 +26,7 @@ from klamm.coordinator.groups.record_parts import (
 )
 from klamm.coordinator.runtime.log import LogRecord, RecordError
 from klamm.coordinator.runtime.record_reader import RecordReader
-from klamm.protocol.messages.group_messages import NO_LEADER_EPOCH, ZERO_ID
+from klamm.protocol.messages.group_messages import ZERO_ID
 from klamm.protocol.value import Value
 
 NO_TIMESTAMP: Final = -1
@@ -157,26 +159,30 @@ def group_value(group: GroupMetadata) -> bytes:
     return b"".join(parts)
 
 
-VALUE_VERSIONS_MAX: Final = {
-    RecordType.LEGACY_OFFSET_COMMIT: 0,
-    RecordType.OFFSET_COMMIT: 4,
-    RecordType.GROUP_METADATA: 4,
-}
+VALUE_VERSIONS_MAX: Final = {RecordType.GROUP_METADATA: 4}
 """The highest value version of each type; 0 for the others."""
+TYPES: Final = frozenset(int(type_) for type_ in RecordType)
+OFFSET_TYPES: Final = (int(RecordType.LEGACY_OFFSET_COMMIT), int(RecordType.OFFSET_COMMIT))
+MAKE_OFFSET: Final[Callable[[tuple[int, int, str, int, int, bytes, int]], OffsetAndMetadata]] = partial(
+    tuple.__new__, OffsetAndMetadata
+)
+"""`OffsetAndMetadata._make` without a Python frame."""
 
 
-def decode(key: bytes, value: bytes | None) -> Record:
-    """Decode a record from the log. Raises RecordError with the type and the cause."""
+def decode(key: bytes, value: bytes | None, record_offset: int = -1) -> Record:
+    """Decode a record from the log; `record_offset` is its offset. Raises RecordError with the type and the cause."""
     reader = RecordReader(key)
     raw_type = reader.int16()
     try:
-        type_ = RecordType(raw_type)
-    except ValueError:
-        return UnknownRecord(raw_type)
-    try:
-        return _decode_body(type_, reader, key, value)
-    except RecordError as error:
-        raise RecordError(f"a record of type {type_.value} ({type_.name}): {error}") from None
+        if raw_type in OFFSET_TYPES:
+            offset = read_offset_record(key, value, record_offset, MAKE_OFFSET)
+            assert offset is not None, "the engine knows its types"
+            return OffsetCommit(*offset)
+        if raw_type not in TYPES:
+            return UnknownRecord(raw_type)
+        return _decode_body(RecordType(raw_type), reader, key, value)
+    except (RecordError, ValueError) as error:
+        raise RecordError(f"a record of type {raw_type} ({RecordType(raw_type).name}): {error}") from None
 
 
 def _decode_body(type_: RecordType, key: RecordReader, raw_key: bytes, value: bytes | None) -> Record:
@@ -187,15 +193,10 @@ def _decode_body(type_: RecordType, key: RecordReader, raw_key: bytes, value: by
         return decoder(key, reader)
     if type_ > RecordType.GROUP_METADATA:
         return ForeignRecord(type_, key.string(), raw_key, version is None)
-    if type_ is RecordType.GROUP_METADATA:
-        group_id = key.string()
-        if reader is None or version is None:
-            return GroupRecord(group_id, None)
-        return GroupRecord(group_id, _group_value(reader, version))
-    group_id, topic, partition = key.string(), key.string(), key.int32()
+    group_id = key.string()
     if reader is None or version is None:
-        return OffsetCommit(group_id, topic, partition, None)
-    return OffsetCommit(group_id, topic, partition, _offset_value(reader, type_, version))
+        return GroupRecord(group_id, None)
+    return GroupRecord(group_id, _group_value(reader, version))
 
 
 def _value_version(type_: RecordType, reader: RecordReader) -> int:
@@ -204,19 +205,6 @@ def _value_version(type_: RecordType, reader: RecordReader) -> int:
         raise RecordError(f"value version {version} is unknown (0 to {highest}); was it written by a newer Kafka?")
     reader.flexible = version >= 4 or type_ > RecordType.GROUP_METADATA
     return version
-
-
-def _offset_value(reader: RecordReader, type_: RecordType, version: int) -> OffsetAndMetadata:
-    offset = reader.int64()
-    leader_epoch = reader.int32() if version >= 3 else NO_LEADER_EPOCH
-    metadata = reader.string()
-    commit_timestamp_ms = reader.int64()
-    has_expiry = version == 1 and type_ is RecordType.OFFSET_COMMIT
-    expire_timestamp_ms = reader.int64() if has_expiry else NO_TIMESTAMP
-    topic_id = reader.tags().get(0, ZERO_ID)
-    if len(topic_id) != 16:
-        raise RecordError(f"a topic id of {len(topic_id)} bytes")
-    return OffsetAndMetadata(offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms, topic_id)
 
 
 def _group_value(reader: RecordReader, version: int) -> GroupMetadata:

@@ -108,15 +108,14 @@ class GroupShard:
     def replay(self, record: LoadedRecord) -> None:
         """Apply a record of the log. Raises RecordError if it cannot be decoded."""
         if not record.is_control:
-            self._replay(record.offset, record.producer_id, decode(record.key, record.value))
+            self._replay(record.offset, record.producer_id, decode(record.key, record.value, record.offset))
         elif record.key in (ABORT_MARKER, COMMIT_MARKER):
             self._context.offsets.end_transaction(record.producer_id, record.key == COMMIT_MARKER, None)
 
     def _replay(self, offset: int, producer_id: int, record: Record) -> None:
         context = self._context
         match record:
-            case OffsetCommit(group_id, topic, partition, value):
-                commit = None if value is None else value._replace(record_offset=offset)
+            case OffsetCommit(group_id, topic, partition, commit):
                 if commit is not None and producer_id != NO_PRODUCER_ID:
                     self._commits.make_simple_group(group_id, None)
                     context.offsets.put_pending(producer_id, (group_id, topic, partition), commit, None)

@@ -21,8 +21,6 @@ log: Final = logging.getLogger("klamm.coordinator")
 T = TypeVar("T")
 P = ParamSpec("P")
 
-LOAD_STEP_RECORDS: Final = 200
-"""Records replayed before other tasks of the loop run: about 2 ms."""
 FIRST_LOAD_PAUSE_S: Final = 0.1
 LONGEST_LOAD_PAUSE_S: Final = 10.0
 LONG_PAUSE_MS: Final = 1_000
@@ -164,11 +162,11 @@ class CoordinatorRuntime(Generic[ShardT]):
     async def _replay_all(self, hosted: HostedShard[ShardT]) -> int:
         await self._log.open(hosted.partition)
         replay, count = hosted.shard.replay, 0
-        for record in self._log.load(hosted.partition):
-            replay(record)
-            count += 1
-            if count % LOAD_STEP_RECORDS == 0:
-                await asyncio.sleep(0)
+        async for records in self._log.load(hosted.partition):
+            for record in records:
+                replay(record)
+            count += len(records)
+            await asyncio.sleep(0)
         return count
 
     def _on_load_failed(self, hosted: HostedShard[ShardT], error: Exception) -> None:

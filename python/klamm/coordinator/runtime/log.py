@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from klamm.protocol.errors import ErrorCode
@@ -78,6 +78,9 @@ class CoordinatorLog(Protocol):
         """Prepare the partition for loading, which may include log recovery. Raises KafkaError."""
         ...
 
-    def load(self, partition: int) -> Iterator[LoadedRecord]:
-        """All records from log start to log end, committed or not. Raises KafkaError."""
+    def load(self, partition: int) -> AsyncIterator[Sequence[LoadedRecord]]:
+        """All records up to the log end, committed or not, in parts for one turn of the loop. Raises KafkaError.
+
+        Of records with the same key outside of transactions only the last one has to be there, as after a compaction.
+        """
         ...

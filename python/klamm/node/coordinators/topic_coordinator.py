@@ -83,7 +83,7 @@ class TopicCoordinator(ABC, Generic[C]):
     def _is_made(self) -> bool:
         return "coordinator" in self.__dict__
 
-    def _log(self, *, codec: int, load_bytes: int) -> EngineCoordinatorLog:
+    def _log(self, *, codec: int, load_bytes: int, is_compacted: bool = True) -> EngineCoordinatorLog:
         from klamm.node.views.coordinator_log import EngineCoordinatorLog
 
         return EngineCoordinatorLog(
@@ -93,6 +93,7 @@ class TopicCoordinator(ABC, Generic[C]):
             self._appends,
             codec=codec,
             load_bytes=load_bytes,
+            is_compacted=is_compacted,
         )
 
     def on_pause(self, pause_ms: int) -> None:

@@ -89,11 +89,37 @@ fn offset_record_value<'py>(
     Ok(PyBytes::new(py, &record.value().map_err(too_large)?))
 }
 
+/// Group, topic, partition, and the offset as `make` makes it.
+type OffsetRow<'py> = (Bound<'py, PyString>, Bound<'py, PyString>, i32, Option<Bound<'py, PyAny>>);
+
+/// See `groups.pyi`.
+#[pyfunction]
+fn read_offset_record<'py>(
+    py: Python<'py>,
+    key: &[u8],
+    value: Option<&[u8]>,
+    record_offset: i64,
+    make: &Bound<'py, PyAny>,
+) -> PyResult<Option<OffsetRow<'py>>> {
+    let Some((of, stored)) =
+        offset_record::read(key, value).map_err(|error| PyValueError::new_err(error.to_string()))?
+    else {
+        return Ok(None);
+    };
+    let stored = stored.map(|stored| {
+        let (metadata, topic_id) = (PyString::new(py, &stored.metadata), PyBytes::new(py, &stored.topic_id.0));
+        let times = (stored.commit_timestamp_ms, stored.expire_timestamp_ms);
+        make.call1(((stored.offset, stored.leader_epoch, metadata, times.0, times.1, topic_id, record_offset),))
+    });
+    Ok(Some((PyString::new(py, &of.group_id), PyString::new(py, &of.topic), of.partition, stored.transpose()?)))
+}
+
 /// Adds what this file defines to the module.
 pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<CommitRequest>()?;
     module.add_function(wrap_pyfunction!(offset_record_key, module)?)?;
-    module.add_function(wrap_pyfunction!(offset_record_value, module)?)
+    module.add_function(wrap_pyfunction!(offset_record_value, module)?)?;
+    module.add_function(wrap_pyfunction!(read_offset_record, module)?)
 }
 
 /// What became of the offsets of a request.

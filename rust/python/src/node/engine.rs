@@ -23,6 +23,7 @@ use pyo3::types::{PyBytes, PyList};
 use super::boot::{self, ListenerRow};
 use super::distribution::Distribution;
 use super::events::event;
+use super::log_load::LogLoad;
 use crate::config::ConfigError;
 use crate::id::Id;
 use crate::metadata::image::Image;
@@ -30,7 +31,7 @@ use crate::metadata::records::extract_uuid;
 use crate::runtime::SharedRuntime;
 
 /// Most bytes that the records of a batch in a log of this node take.
-const DECOMPRESSED_BYTES_MAX: usize = 128 << 20;
+pub(super) const DECOMPRESSED_BYTES_MAX: usize = 128 << 20;
 
 /// See `node.pyi`.
 #[pyclass(frozen, module = "klamm._engine.node")]
@@ -41,7 +42,7 @@ pub struct Engine {
     partition_error: Py<PyAny>,
 }
 
-type NullableBytes<'py> = Option<Bound<'py, PyBytes>>;
+pub(super) type NullableBytes<'py> = Option<Bound<'py, PyBytes>>;
 /// Key and value of each record.
 type CoordinatorRecords<'py> = Vec<(NullableBytes<'py>, NullableBytes<'py>)>;
 
@@ -57,7 +58,7 @@ type MarkerRow<'py> = (Bound<'py, PyAny>, i32, u64, i64, i16, bool, i32, i8);
 type ProducerRow = (i64, i32, i32, i64, i32, i64);
 /// Path, directory id, why it is out of use, whether it is cordoned, and its partitions with their sizes.
 type DirRow = (PathBuf, Id, Option<String>, bool, Vec<Size>);
-type RecordRow<'py> = (i64, NullableBytes<'py>, NullableBytes<'py>, i64, bool);
+pub(super) type RecordRow<'py> = (i64, NullableBytes<'py>, NullableBytes<'py>, i64, bool);
 
 fn build(
     records: &CoordinatorRecords<'_>,
@@ -273,6 +274,18 @@ impl Engine {
         Ok((next, PyList::new(py, rows)?))
     }
 
+    /// See `node.pyi`.
+    #[pyo3(signature = (topic_id, partition, read_bytes, *, latest_only))]
+    fn load(
+        engine: Py<Self>,
+        topic_id: &Bound<'_, PyAny>,
+        partition: i32,
+        read_bytes: usize,
+        latest_only: bool,
+    ) -> PyResult<LogLoad> {
+        Ok(LogLoad::new(engine, extract_uuid(topic_id)?, partition, read_bytes, latest_only))
+    }
+
     fn delete_records(
         &self,
         py: Python<'_>,
@@ -396,7 +409,7 @@ impl Engine {
         Self { engine, runtime: Mutex::new(Some(runtime)), partition_error }
     }
 
-    fn refused(&self, py: Python<'_>, code: ErrorCode, message: Option<String>) -> PyErr {
+    pub(super) fn refused(&self, py: Python<'_>, code: ErrorCode, message: Option<String>) -> PyErr {
         self.partition_error.bind(py).call1((code.0, message)).map_or_else(|error| error, PyErr::from_value)
     }
 

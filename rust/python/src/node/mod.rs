@@ -4,6 +4,7 @@ pub(crate) mod boot;
 mod distribution;
 pub(crate) mod engine;
 mod events;
+mod log_load;
 
 use pyo3::prelude::*;
 
@@ -12,5 +13,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<boot::Boot>()?;
     module.add_class::<engine::Engine>()?;
     module.add_class::<distribution::Distribution>()?;
+    module.add_class::<log_load::LogLoad>()?;
+    module.add_class::<log_load::LoadedPart>()?;
     events::register(module)
 }

@@ -1,0 +1,148 @@
+//! Reads the log of a coordinator's partition, in a thread beside the event loop.
+
+use std::sync::Mutex;
+
+use klamm_base::Uuid;
+use klamm_records::control::control_kind;
+use klamm_records::{Entry, LatestRecords, RecordsError, batches, records};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+
+use super::engine::{DECOMPRESSED_BYTES_MAX, Engine, RecordRow};
+
+/// A part ends with the read after which it holds so many bytes.
+const PART_BYTES: usize = 32 << 20;
+/// A part ends with the read after which it has read so many bytes, so that the first records do not wait for long.
+const READ_BYTES: usize = 1 << 30;
+
+/// See `node.pyi`.
+#[pyclass(frozen, module = "klamm._engine.node")]
+pub struct LogLoad {
+    engine: Py<Engine>,
+    topic: Uuid,
+    partition: i32,
+    read_bytes: usize,
+    latest_only: bool,
+    /// Offset of the next read.
+    next: Mutex<i64>,
+}
+
+/// See `node.pyi`.
+#[pyclass(frozen, module = "klamm._engine.node")]
+pub struct LoadedPart {
+    entries: Mutex<Box<dyn Iterator<Item = Entry<Kept>> + Send>>,
+}
+
+/// A record that stays: of a transactional batch, of a log that is not compacted, or a control record, whose key is its
+/// type.
+struct Kept {
+    offset: i64,
+    key: Option<Vec<u8>>,
+    value: Option<Vec<u8>>,
+    producer_id: i64,
+    is_control: bool,
+}
+
+enum ReadError {
+    Refused(klamm_base::ErrorCode),
+    Damaged(i64, RecordsError),
+}
+
+impl LogLoad {
+    pub fn new(engine: Py<Engine>, topic: Uuid, partition: i32, read_bytes: usize, latest_only: bool) -> Self {
+        Self { engine, topic, partition, read_bytes, latest_only, next: Mutex::new(0) }
+    }
+
+    /// The records up to a limit, and whether there were any.
+    fn read_part(&self, engine: &Engine) -> Result<(LatestRecords<Kept>, bool), ReadError> {
+        let (mut latest, mut buffer) = (LatestRecords::default(), Vec::new());
+        let mut next = self.next.lock().expect("no panic while it was held");
+        let (first, mut total) = (*next, 0);
+        while latest.bytes() < PART_BYTES && total < READ_BYTES {
+            let read = engine.engine.read(self.topic, self.partition, *next, self.read_bytes);
+            let (from, bytes) = read.map_err(ReadError::Refused)?;
+            let before = *next;
+            for batch in batches(&bytes).map_while(Result::ok) {
+                self.add(batch, from, &mut buffer, &mut latest)
+                    .map_err(|error| ReadError::Damaged(batch.header().base_offset(), error))?;
+                *next = batch.header().next_offset();
+            }
+            if *next == before {
+                break;
+            }
+            total += bytes.len();
+        }
+        Ok((latest, *next != first))
+    }
+
+    fn add(
+        &self,
+        batch: klamm_records::Batch<'_>,
+        from: i64,
+        buffer: &mut Vec<u8>,
+        latest: &mut LatestRecords<Kept>,
+    ) -> Result<(), RecordsError> {
+        let header = batch.header();
+        for record in records(batch, buffer, DECOMPRESSED_BYTES_MAX)? {
+            let record = record?;
+            if record.offset < from {
+                continue;
+            }
+            if self.latest_only && !header.is_transactional() && !header.is_control() {
+                latest.add(record.offset, record.key.unwrap_or_default(), record.value);
+                continue;
+            }
+            let key = match header.is_control() {
+                true => Some(control_kind(record.key)?.to_be_bytes().to_vec()),
+                false => record.key.map(<[u8]>::to_vec),
+            };
+            let value = record.value.map(<[u8]>::to_vec);
+            let bytes = key.as_ref().map_or(0, Vec::len) + value.as_ref().map_or(0, Vec::len);
+            let producer_id = if header.is_transactional() { header.producer_id() } else { -1 };
+            latest
+                .keep(Kept { offset: record.offset, key, value, producer_id, is_control: header.is_control() }, bytes);
+        }
+        Ok(())
+    }
+}
+
+#[pymethods]
+impl LogLoad {
+    fn read(&self, py: Python<'_>) -> PyResult<Option<LoadedPart>> {
+        let engine = self.engine.get();
+        match py.detach(|| self.read_part(engine)) {
+            Ok((_, false)) => Ok(None),
+            Ok((latest, true)) => Ok(Some(LoadedPart { entries: Mutex::new(Box::new(latest.into_entries())) })),
+            Err(ReadError::Refused(code)) => Err(engine.refused(py, code, None)),
+            Err(ReadError::Damaged(offset, error)) => {
+                let code = klamm_base::ErrorCode::CORRUPT_MESSAGE;
+                Err(engine.refused(py, code, Some(format!("offset {offset}: {error}"))))
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl LoadedPart {
+    fn take<'py>(&self, py: Python<'py>, count: usize) -> PyResult<Bound<'py, PyList>> {
+        let mut entries = self.entries.lock().expect("no panic while it was held");
+        let rows: Vec<RecordRow<'py>> = entries.by_ref().take(count).map(|entry| row(py, entry)).collect();
+        PyList::new(py, rows)
+    }
+}
+
+fn row(py: Python<'_>, entry: Entry<Kept>) -> RecordRow<'_> {
+    let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
+    match entry {
+        Entry::Latest(record) => {
+            (record.offset, Some(bytes(&record.key)), record.value.as_deref().map(bytes), -1, false)
+        }
+        Entry::Kept(kept) => (
+            kept.offset,
+            kept.key.as_deref().map(bytes),
+            kept.value.as_deref().map(bytes),
+            kept.producer_id,
+            kept.is_control,
+        ),
+    }
+}

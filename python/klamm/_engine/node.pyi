@@ -90,6 +90,25 @@ class VerifyEvent:
         """Topic name and partition, each once."""
 
 @final
+class ShareStateEvent:
+    """A share partition reads or writes its state at the share coordinator: see `Engine.share_state_answered`."""
+
+    @property
+    def request_id(self) -> int: ...
+    @property
+    def api_key(self) -> int:
+        """ReadShareGroupState (84) or WriteShareGroupState (85)."""
+    @property
+    def group_id(self) -> str: ...
+    @property
+    def topic_id(self) -> bytes: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def body(self) -> bytes:
+        """The request, without its header, of exactly that partition: ReadShareGroupState v0, WriteShareGroupState v1."""
+
+@final
 class AutoCreateEvent:
     """Clients asked for topics that do not exist and may be created. Topics come again until they exist."""
 
@@ -133,6 +152,7 @@ EngineEvent = (  # in the stub only
     | CommitEvent
     | AckedEvent
     | VerifyEvent
+    | ShareStateEvent
     | AutoCreateEvent
     | ConnectionClosedEvent
     | DirFailedEvent
@@ -253,6 +273,12 @@ class Engine:
         0: verified, or added. UNSUPPORTED_VERSION: the coordinator cannot verify, and the batch is appended all the
         same. Other codes are the coordinator's own; the engine translates them for the version of the request. Without
         an answer the request waits for 30 seconds, and holds back its connection.
+        """
+    def share_state_answered(self, request_id: int, error_code: int, body: bytes) -> None:
+        """The result for a `ShareStateEvent`, once: the response of the same version, or the persister's final error.
+
+        The body is not read if `error_code` is not 0. Without an answer, acknowledgements and fetches of the share partition
+        wait; a result for a share partition that was dropped meanwhile is ignored.
         """
     @property
     def is_request_time_limited(self) -> bool:

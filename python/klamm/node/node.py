@@ -26,6 +26,7 @@ from klamm._engine.node import (
     IsrChangedEvent,
     LogEvent,
     RequestEvent,
+    ShareStateEvent,
     VerifyEvent,
 )
 from klamm.broker.authorization import AllowAll, Authorizer
@@ -322,6 +323,8 @@ class Node:
                 self.broker.appends.on_acked(event.token, None)
             case VerifyEvent():
                 self._running().on_verified(event.handle, [ErrorCode.COORDINATOR_NOT_AVAILABLE])
+            case ShareStateEvent():
+                self._running().share_state_answered(event.request_id, ErrorCode.COORDINATOR_NOT_AVAILABLE, b"")
             case DirFailedEvent():
                 self._deadlines.add(LOST_EVENT_PAUSE_MS, partial(self._on_log_dir_failed, event.directory_id))
             case IsrChangedEvent():
@@ -341,6 +344,8 @@ class Node:
                 self.broker.appends.on_acked(event.token, event.error_code)
             case VerifyEvent():
                 self.broker.transactions.on_verify(event)
+            case ShareStateEvent():  # no share coordinator is served
+                self._running().share_state_answered(event.request_id, ErrorCode.COORDINATOR_NOT_AVAILABLE, b"")
             case AutoCreateEvent():
                 self._auto_create(event)
             case DirFailedEvent():

@@ -15,7 +15,7 @@ use klamm_config::Settings;
 use klamm_fetcher::{FetcherOptions, Fetchers};
 use klamm_log::{CleanerConfig, Event as LogEvent, Intervals, LockedDir, LogContext, LogManager, ManagerConfig};
 use klamm_metadata::MetadataImage;
-use klamm_net::{ConnectionLimitsConfig, LogLevel, NetConfig, Pipeline, Quotas, Server, Windows};
+use klamm_net::{Bounded, ConnectionLimitsConfig, LogLevel, NetConfig, Pipeline, Quotas, Server, ShareConfig, Windows};
 use klamm_replica::{Durability, Published, Replicas, ReplicasOptions, Unassigned};
 use tokio::runtime::Handle;
 
@@ -116,6 +116,7 @@ impl Engine {
     pub fn counters(&self) -> Vec<Named> {
         let logs = self.replicas.logs().context().counters.of_partitions();
         let network = self.server.counters().named().chain(self.server.request_metrics().named());
+        let network = network.chain(self.server.share_counters());
         let changes = self.replicas.changes();
         network.chain(logs).chain(changes.counters.named()).chain(changes.throttles.named()).collect()
     }
@@ -124,6 +125,7 @@ impl Engine {
     pub fn gauges(&self) -> Vec<Named> {
         let mut gauges: Vec<Named> = self.replicas.gauges().named().collect();
         gauges.extend(self.replicas.logs().dir_gauges(&self.log_dirs));
+        gauges.extend(self.server.share_gauges());
         gauges.extend(self.fetchers.lock().iter().flat_map(Fetchers::gauges));
         gauges
     }
@@ -132,7 +134,8 @@ impl Engine {
     /// directory differs from the image.
     pub fn publish(&self, image: Arc<MetadataImage>) -> Vec<Unassigned> {
         self.server.set_quotas(&image);
-        let Published { unassigned, errors, has_to_open } = self.replicas.publish(image);
+        let Published { unassigned, errors, has_to_open } = self.replicas.publish(image.clone());
+        self.server.drop_stale_shares(&image);
         if has_to_open {
             let replicas = self.replicas.clone();
             // A log may have to be recovered.
@@ -353,7 +356,22 @@ pub fn net_config(settings: &Settings) -> NetConfig {
         fetch_session_slots: count("max.incremental.fetch.session.cache.slots"),
         request_partitions_max: settings.number("max.request.partition.size.limit") as i32,
         auto_create_topics: settings.is_true("auto.create.topics.enable"),
+        share: share_config(settings),
         ..NetConfig::default()
+    }
+}
+
+fn share_config(settings: &Settings) -> ShareConfig {
+    let bounded = |name: &str| Bounded {
+        default: settings.number(&format!("group.share.{name}")),
+        min: settings.number(&format!("group.share.min.{name}")),
+        max: settings.number(&format!("group.share.max.{name}")),
+    };
+    ShareConfig {
+        sessions_max: settings.number("group.share.max.share.sessions") as usize,
+        record_locks: bounded("partition.max.record.locks"),
+        delivery_count: bounded("delivery.count.limit"),
+        lock_duration_ms: bounded("record.lock.duration.ms"),
     }
 }
 

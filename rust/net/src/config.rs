@@ -7,6 +7,8 @@ use std::sync::Arc;
 use klamm_base::conditions::Conditions;
 use klamm_base::rate::Windows;
 
+use super::share::ShareConfig;
+
 /// Configuration of a server. Sizes in bytes, durations in ms.
 #[derive(Clone, Debug)]
 pub struct NetConfig {
@@ -37,6 +39,8 @@ pub struct NetConfig {
     pub request_partitions_max: i32,
     /// `auto.create.topics.enable`.
     pub auto_create_topics: bool,
+    /// The defaults and bounds of share groups.
+    pub share: ShareConfig,
     /// Those of a node of an embedded cluster.
     pub conditions: Option<Arc<Conditions>>,
 }
@@ -57,6 +61,7 @@ impl Default for NetConfig {
             fetch_session_slots: 1000,
             request_partitions_max: 2000,
             auto_create_topics: true,
+            share: ShareConfig::default(),
             conditions: None,
         }
     }

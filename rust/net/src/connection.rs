@@ -306,6 +306,7 @@ impl<T> Drop for Connection<T> {
         }
         self.input.clear(&self.core.buffers);
         self.core.remove_link(self.link.id);
+        self.core.shares.on_disconnect(&self.core, self.link.id);
         if self.link.has_asked_outside() {
             self.core.events.push_closed(self.link.id);
         }

@@ -25,6 +25,7 @@ use super::link::{Link, Reply};
 use super::listener::Listener;
 use super::pipeline::Pipeline;
 use super::sessions::Sessions;
+use super::share::ShareGroups;
 
 /// Information about features that the image does not contain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,6 +49,7 @@ pub struct Core {
     /// Answers the quorum's fetches while the core has granted a lease, if this node has a quorum's log.
     pub answering: OnceLock<Arc<Answering>>,
     pub sessions: Sessions,
+    pub shares: ShareGroups,
     pub buffers: Buffers,
     limits: Arc<ConnectionLimits>,
     controller_limits: Arc<ConnectionLimits>,
@@ -74,13 +76,13 @@ impl Core {
         let config = Arc::new(config);
         Ok(Self {
             cluster_id,
-            backend,
             supported_features: ArcSwap::default(),
             controller_apis: ArcSwap::default(),
             early_image: ArcSwapOption::empty(),
             events: EventQueue::new(config.queued_requests_max)?,
             answering: OnceLock::new(),
             sessions: Sessions::new(config.fetch_session_slots),
+            shares: ShareGroups::new(config.share.clone(), backend.now_ms()),
             buffers: Buffers::new(IDLE_BUFFER_BYTES, usize::try_from(config.queued_bytes_max).unwrap_or(usize::MAX)),
             limits: ConnectionLimits::new(config.connections.clone()),
             controller_limits: ConnectionLimits::new(config.connections.clone()),
@@ -90,6 +92,7 @@ impl Core {
             links: Mutex::default(),
             handles: Mutex::default(),
             next_id: AtomicU64::new(1),
+            backend,
             config,
         })
     }

@@ -133,6 +133,8 @@ impl Routed {
         match self.api.key {
             api::PRODUCE => handlers::produce::handle(call, verified, body),
             api::FETCH => handlers::fetch::handle(call, self.header, waker, body),
+            api::SHARE_FETCH => handlers::share::fetch(call, self.header, waker, body),
+            api::SHARE_ACKNOWLEDGE => handlers::share::acknowledge(call, self.header, body),
             api::LIST_OFFSETS => handlers::list_offsets::handle(call, body),
             api::METADATA => handlers::metadata::handle(call, body),
             api::API_VERSIONS => handlers::api_versions::handle(call, body),

@@ -41,6 +41,10 @@ pub enum Event {
     ///
     /// [`Server::on_verified`]: super::Server::on_verified
     Verify(Box<Verify>),
+    /// A share partition reads or writes its state. Answered once, by [`Server::share_state_answered`].
+    ///
+    /// [`Server::share_state_answered`]: super::Server::share_state_answered
+    ShareState(Box<ShareStateCall>),
     /// A log directory went offline.
     DirFailed {
         id: Uuid,
@@ -70,6 +74,20 @@ pub struct Verify {
     pub version: i16,
     /// Topic and index, each once.
     pub partitions: Vec<(String, i32)>,
+}
+
+/// A request to the share coordinator about one share partition.
+#[derive(Debug)]
+pub struct ShareStateCall {
+    /// Identifies the call in its answer, once.
+    pub request_id: u64,
+    /// ReadShareGroupState (84) or WriteShareGroupState (85).
+    pub api_key: i16,
+    pub group_id: String,
+    pub topic: Uuid,
+    pub index: i32,
+    /// ReadShareGroupState v0, or WriteShareGroupState v1.
+    pub body: Vec<u8>,
 }
 
 /// A request that is answered outside of the network.
@@ -236,6 +254,11 @@ impl EventQueue {
     /// Reports the result of an append by this node.
     pub fn push_acked(&self, token: u64, code: ErrorCode) {
         self.push_news(Event::Acked { token, code });
+    }
+
+    /// Asks the share coordinator about a share partition.
+    pub fn push_share_state(&self, call: Box<ShareStateCall>) {
+        self.push_news(Event::ShareState(call));
     }
 
     /// Asks the transaction coordinator for a produce request.

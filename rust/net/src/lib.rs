@@ -33,6 +33,7 @@ mod sending;
 mod server;
 mod session;
 mod sessions;
+mod share;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -44,9 +45,10 @@ pub use core::SupportedFeatures;
 
 pub use config::{ConnectionLimitsConfig, ListenerLimits, NetConfig};
 pub use counters::Counters;
-pub use events::{Asker, Event, EventQueue, LogLevel, Priority, Request, Verify};
+pub use events::{Asker, Event, EventQueue, LogLevel, Priority, Request, ShareStateCall, Verify};
 pub use klamm_base::rate::Windows;
 pub use link::Reply;
 pub use os::block_broken_pipe_signal;
 pub use pipeline::{Distribution, Pipeline, Principal, Quotas, RequestDistribution, RequestMetrics};
 pub use server::{ListenerOptions, Server, bind};
+pub use share::{Bounded, ShareConfig};

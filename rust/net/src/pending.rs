@@ -11,6 +11,7 @@ use super::dispatch::Route;
 use super::handlers::fetch::WaitingFetch;
 use super::handlers::produce::WaitingProduce;
 use super::handlers::replica_fetch::WaitingReplica;
+use super::handlers::share::WaitingShare;
 use super::pipeline::{Measured, QuotaClient};
 
 /// A request that was taken and is not answered yet, with the input of the steps after the response.
@@ -41,6 +42,8 @@ pub enum Pending {
     /// A produce: the response is complete except for some error codes.
     Acks(Frame, WaitingProduce),
     Fetch(Box<WaitingFetch>),
+    /// A request of a share consumer.
+    Share(Box<WaitingShare>),
     /// A fetch of the quorum's log.
     Replica(Box<WaitingReplica>),
     /// Answered outside of the engine, under this handle.
@@ -91,7 +94,7 @@ impl PendingQueue {
         let may_follow = match last.pending {
             Pending::Ready(_) | Pending::Acks(..) => matches!(route, Route::Produce | Route::Own),
             Pending::Outside { .. } => last.asked.api.key == OFFSET_COMMIT && route == Route::Commit,
-            Pending::Fetch(_) | Pending::Replica(_) => false,
+            Pending::Fetch(_) | Pending::Replica(_) | Pending::Share(_) => false,
         };
         may_follow && self.queue.len() < LEN_MAX
     }
@@ -102,6 +105,7 @@ impl PendingQueue {
             Pending::Acks(_, waiting) => Some(waiting.deadline),
             Pending::Fetch(waiting) => Some(waiting.deadline),
             Pending::Replica(waiting) => waiting.deadline(),
+            Pending::Share(waiting) => waiting.deadline(),
             Pending::Ready(_) | Pending::Outside { .. } => None,
         }
     }

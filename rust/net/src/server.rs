@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use klamm_base::ErrorCode;
+use klamm_base::counters::Named;
 use klamm_metadata::MetadataImage;
 use klamm_quorum::Answering;
 use klamm_wire::api::ListenerKind;
@@ -27,6 +28,7 @@ use super::link::{Link, Reply};
 use super::listener::Listener;
 use super::os;
 use super::pipeline::{Pipeline, RequestMetrics};
+use super::share;
 use super::transport::TcpTransport;
 
 /// The name, kind and address of a listener.
@@ -46,6 +48,8 @@ pub struct Server {
     /// Present until the server is closed, because a handle keeps the runtime's descriptors open.
     runtime: Mutex<Option<Handle>>,
     listeners: Mutex<Vec<Accepting>>,
+    /// Ends acquisition locks.
+    share_timers: JoinHandle<()>,
 }
 
 struct Accepting {
@@ -66,7 +70,12 @@ impl Server {
         pipeline: Pipeline,
     ) -> io::Result<Self> {
         let core = Arc::new(Core::new(config, cluster_id, backend, pipeline)?);
-        Ok(Self { core, runtime: Mutex::new(Some(runtime)), listeners: Mutex::default() })
+        let timers = share::run_timers(Arc::downgrade(&core), core.shares.has_timers.clone());
+        let share_timers = match core.config.conditions.clone() {
+            None => runtime.spawn(timers),
+            Some(conditions) => runtime.spawn(async move { conditions.hold(timers).await }),
+        };
+        Ok(Self { core, runtime: Mutex::new(Some(runtime)), listeners: Mutex::default(), share_timers })
     }
 
     /// Binds and accepts; requests wait until [`Server::open`] or [`Server::open_for_versions`]. Returns the local
@@ -152,6 +161,26 @@ impl Server {
     /// Applies the client quotas of a new image.
     pub fn set_quotas(&self, image: &MetadataImage) {
         self.core.pipeline.quotas.apply(image);
+    }
+
+    /// Drops the share partitions that this node no longer leads in their epoch. Call it when the image is published.
+    pub fn drop_stale_shares(&self, image: &MetadataImage) {
+        self.core.shares.on_image(image);
+    }
+
+    /// The result of [`Event::ShareState`]: the response's body, or the final error of the persister.
+    pub fn share_state_answered(&self, request_id: u64, code: ErrorCode, body: &[u8]) {
+        self.core.shares.on_answered(&self.core, request_id, code, body);
+    }
+
+    /// Share sessions, and records in flight of share partitions.
+    pub fn share_gauges(&self) -> Vec<Named> {
+        self.core.shares.gauges(&self.core.backend.image())
+    }
+
+    /// The counters of share groups.
+    pub fn share_counters(&self) -> impl Iterator<Item = Named> + '_ {
+        self.core.shares.metrics.named()
     }
 
     /// Readable while [`Server::drain`] has events.
@@ -251,6 +280,7 @@ impl Server {
     pub fn close(&self) {
         self.stop_accepting();
         self.core.links().iter().for_each(|link| link.ask_to_close());
+        self.share_timers.abort();
         self.listeners.lock().clear();
         self.runtime.lock().take();
     }

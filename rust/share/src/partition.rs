@@ -166,6 +166,11 @@ impl SharePartition {
         }
     }
 
+    /// Whether a write is in flight, or should be sent.
+    pub fn is_writing(&self) -> bool {
+        self.writes.is_any()
+    }
+
     /// The write that should be sent now; its answer goes to [`SharePartition::on_written`].
     pub fn take_write(&mut self) -> Option<Write> {
         let changes = self.writes.begin()?;

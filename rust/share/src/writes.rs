@@ -56,6 +56,10 @@ impl Writes {
         }
     }
 
+    pub fn is_any(&self) -> bool {
+        self.in_flight.is_some() || self.queued.is_some()
+    }
+
     /// Sends the next write if none is in flight.
     pub fn begin(&mut self) -> Option<&Changes> {
         if self.in_flight.is_some() {

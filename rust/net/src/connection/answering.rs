@@ -14,6 +14,7 @@ use crate::core::Core;
 use crate::events::Request;
 use crate::handlers::fetch::WaitingFetch;
 use crate::handlers::produce::WaitingProduce;
+use crate::handlers::share::WaitingShare;
 use crate::link::{Link, Reply};
 use crate::pending::{Owed, Pending, Timed};
 use crate::pipeline::Measured;
@@ -34,6 +35,50 @@ struct Answering<'a> {
     waker: &'a Waker,
     /// Whether requests wait no longer, because the connection ends.
     is_ending: bool,
+}
+
+/// A request that is answered by the engine when something happens, or at its deadline.
+trait Waiting {
+    fn header(&self) -> ResponseHeader;
+    fn deadline(&self) -> Option<Instant>;
+    fn is_woken(&self) -> bool;
+    fn answer_or_wait(&mut self, core: &Core, answer: &mut Answer, waker: &Waker, at_once: bool) -> bool;
+}
+
+impl Waiting for WaitingFetch {
+    fn header(&self) -> ResponseHeader {
+        self.header()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        Some(self.deadline)
+    }
+
+    fn is_woken(&self) -> bool {
+        self.is_woken()
+    }
+
+    fn answer_or_wait(&mut self, core: &Core, answer: &mut Answer, waker: &Waker, at_once: bool) -> bool {
+        self.answer_or_wait(core, answer, waker, at_once)
+    }
+}
+
+impl Waiting for WaitingShare {
+    fn header(&self) -> ResponseHeader {
+        self.header()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.deadline()
+    }
+
+    fn is_woken(&self) -> bool {
+        self.is_woken()
+    }
+
+    fn answer_or_wait(&mut self, core: &Core, answer: &mut Answer, waker: &Waker, at_once: bool) -> bool {
+        self.answer_or_wait(core, answer, waker, at_once)
+    }
 }
 
 impl<T: Transport> Connection<T> {
@@ -66,7 +111,8 @@ impl Answering<'_> {
         match &mut owed.pending {
             Pending::Ready(frame) => Ok(Due::Answered(std::mem::take(frame))),
             Pending::Acks(frame, waiting) => Ok(produced(frame, waiting, measured)),
-            Pending::Fetch(waiting) => self.fetched(waiting, measured, timed),
+            Pending::Fetch(waiting) => self.fetched(&mut **waiting, measured, timed),
+            Pending::Share(waiting) => self.fetched(&mut **waiting, measured, timed),
             Pending::Replica(_) => self.fetched_by_replica(&mut owed.pending, measured),
             Pending::Outside { handle, header } => self.replied(api, *handle, *header, measured, timed),
         }
@@ -74,12 +120,12 @@ impl Answering<'_> {
 
     fn fetched(
         &self,
-        waiting: &mut WaitingFetch,
+        waiting: &mut impl Waiting,
         measured: Option<&mut Measured>,
         timed: Option<&Timed>,
     ) -> Result<Due, Ending> {
         let begun = Instant::now();
-        let is_late = self.is_ending || begun >= waiting.deadline;
+        let is_late = self.is_ending || waiting.deadline().is_some_and(|deadline| begun >= deadline);
         if !is_late && !waiting.is_woken() {
             return Ok(Due::Waits);
         }

@@ -185,6 +185,7 @@ impl<T: Transport> Connection<T> {
             Outcome::Silent => self.settle(asked, 0, throttle_ms),
             Outcome::Acks(waiting) => self.pending.push(Pending::Acks(frame, waiting), asked),
             Outcome::Fetch(waiting) => self.pending.push(Pending::Fetch(waiting), asked),
+            Outcome::Share(waiting) => self.pending.push(Pending::Share(waiting), asked),
             Outcome::Close(reason) => return Some(reason),
             Outcome::Verifies(_) => unreachable!("it is not answered yet"),
         }

@@ -10,6 +10,7 @@ pub mod offset_for_leader_epoch;
 pub mod produce;
 mod repeats;
 pub mod replica_fetch;
+pub mod share;
 pub mod verification;
 
 use klamm_base::primitives::WireError;
@@ -37,6 +38,8 @@ pub enum Outcome {
     Acks(produce::WaitingProduce),
     /// Nothing is written yet: the fetch waits for data.
     Fetch(Box<fetch::WaitingFetch>),
+    /// Nothing is written yet: the request of a share consumer waits.
+    Share(Box<share::WaitingShare>),
     /// Nothing is done yet: the produce waits for the transaction coordinator, and is handled again with its answer.
     Verifies(Box<verification::Verification>),
     /// The connection must be closed, for this reason.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use klamm_base::{ErrorCode, Uuid};
 use klamm_log::files::{FileCache, LogFile, OpenFile, PartitionDir};
@@ -29,11 +30,12 @@ pub struct FakePartition {
 type Waiting = (i64, Box<dyn FnOnce(ErrorCode) + Send>);
 
 pub struct FakeState {
-    /// Base offset, position and length of each batch.
-    batches: Vec<(i64, u64, usize)>,
+    /// Base offset, last offset, position and length of each batch.
+    batches: Vec<(i64, i64, u64, usize)>,
     size: u64,
     pub end_offset: i64,
     pub high_watermark: i64,
+    pub log_start_offset: i64,
     pub holds_back: bool,
     pub append_error: Option<ErrorCode>,
     pub fetch_error: Option<ErrorCode>,
@@ -56,6 +58,7 @@ impl FakePartition {
             size: 0,
             end_offset: 0,
             high_watermark: 0,
+            log_start_offset: 0,
             holds_back: false,
             append_error: None,
             fetch_error: None,
@@ -123,7 +126,7 @@ impl Partition for FakePartition {
         let (base_offset, position) = (state.end_offset, state.size);
         header::set_position(batch, base_offset, 5);
         self.file.write_at(batch, position).expect("room on the disk");
-        state.batches.push((base_offset, position, batch.len()));
+        state.batches.push((base_offset, base_offset + i64::from(records) - 1, position, batch.len()));
         state.size += batch.len() as u64;
         state.end_offset += i64::from(records);
         let end_offset = state.end_offset;
@@ -162,10 +165,13 @@ impl Partition for FakePartition {
         if let Some(code) = state.fetch_error {
             return Fetched::error(code);
         }
+        if request.fetch_offset < state.log_start_offset {
+            return Fetched::error(ErrorCode::OFFSET_OUT_OF_RANGE);
+        }
         let committed = state.batches.iter().filter(|(base, ..)| *base < state.high_watermark);
         let mut len = 0;
         let mut position = None;
-        for (_, at, size) in committed.filter(|(base, ..)| *base >= request.fetch_offset) {
+        for (_, _, at, size) in committed.filter(|(_, last, ..)| *last >= request.fetch_offset) {
             let first = position.is_none() && request.at_least_one;
             if len + size > request.max_bytes && !first {
                 break;
@@ -201,10 +207,11 @@ impl Partition for FakePartition {
     }
 
     fn find_offset(&self, query: &OffsetQuery) -> Result<FoundOffset, ErrorCode> {
-        let end = self.state.lock().high_watermark;
+        let state = self.state.lock();
+        let (start, end) = (state.log_start_offset, state.high_watermark);
         match query.timestamp {
             -1 => Ok(FoundOffset { timestamp: -1, offset: end, leader_epoch: 5 }),
-            -2 => Ok(FoundOffset { timestamp: -1, offset: 0, leader_epoch: 5 }),
+            -2 => Ok(FoundOffset { timestamp: -1, offset: start, leader_epoch: 5 }),
             _ => Err(ErrorCode::OFFSET_NOT_AVAILABLE),
         }
     }
@@ -222,6 +229,7 @@ impl Partition for FakePartition {
 pub struct FakeBackend {
     image: Mutex<Arc<MetadataImage>>,
     partitions: HashMap<(Uuid, i32), Arc<FakePartition>>,
+    now_ms: AtomicI64,
     _dir: tempfile::TempDir,
 }
 
@@ -235,22 +243,33 @@ impl FakeBackend {
             Arc::new(FakePartition::new(file))
         };
         let partitions = [((NAMED, 0), partition(0)), ((NAMED, 1), partition(1)), ((INTERNAL, 0), partition(2))];
-        Arc::new(Self { image: Mutex::new(Arc::new(image())), partitions: partitions.into(), _dir: dir })
+        Arc::new(Self {
+            image: Mutex::new(Arc::new(image())),
+            partitions: partitions.into(),
+            now_ms: AtomicI64::new(0),
+            _dir: dir,
+        })
     }
 
     /// Replaces the image by one without these topics.
     pub fn remove_topics(&self, ids: &[Uuid]) {
-        let removals: Vec<_> = ids
-            .iter()
-            .map(|&topic_id| Record::RemoveTopic(RemoveTopicRecord { topic_id }).encode(0).expect("a record"))
-            .collect();
-        let mut image = self.image.lock();
-        *image = Arc::new(image.apply(removals.iter().map(Vec::as_slice)).expect("records that fit"));
-        drop(image);
+        self.apply(ids.iter().map(|&topic_id| Record::RemoveTopic(RemoveTopicRecord { topic_id })));
         for partition in self.partitions.values() {
             let high_watermark = partition.state.lock().high_watermark;
             partition.commit(high_watermark);
         }
+    }
+
+    /// Replaces the image by one with these records.
+    pub fn apply<'r>(&self, records: impl Iterator<Item = Record<'r>>) {
+        let records: Vec<_> = records.map(|record| record.encode(0).expect("a record")).collect();
+        let mut image = self.image.lock();
+        *image = Arc::new(image.apply(records.iter().map(Vec::as_slice)).expect("records that fit"));
+    }
+
+    /// Lets time pass.
+    pub fn pass(&self, ms: i64) {
+        self.now_ms.fetch_add(ms, Ordering::Relaxed);
     }
 
     pub fn at(&self, topic: Uuid, index: i32) -> &FakePartition {
@@ -264,7 +283,7 @@ impl Backend for FakeBackend {
     }
 
     fn now_ms(&self) -> i64 {
-        0
+        self.now_ms.load(Ordering::Relaxed)
     }
 
     fn partition(&self, topic: Uuid, index: i32) -> Result<Arc<dyn Partition>, ErrorCode> {

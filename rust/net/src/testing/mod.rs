@@ -3,6 +3,7 @@
 
 mod fakes;
 mod messages;
+mod share;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -21,6 +22,8 @@ pub use fakes::FakeBackend;
 pub use messages::{
     FetchAnswer, FetchSpec, batch, fetch, fetched, frame, produce, produce_to, produced, with_transactional_id,
 };
+
+pub use share::{ShareFetchSpec, SharePart};
 
 pub const NAMED: Uuid = Uuid([1; 16]);
 pub const OTHER: Uuid = Uuid([2; 16]);

@@ -12,5 +12,6 @@ mod pipeline;
 mod producing;
 mod quiet_partitions;
 mod replica_fetches;
+mod sharing;
 mod transactions;
 mod transports;

@@ -325,7 +325,7 @@ impl Side {
                 None
             }
             Outcome::Close(reason) => panic!("{reason}"),
-            Outcome::Silent | Outcome::Acks(_) | Outcome::Verifies(_) => panic!("not a fetch"),
+            Outcome::Silent | Outcome::Acks(_) | Outcome::Verifies(_) | Outcome::Share(_) => panic!("not a fetch"),
         }
     }
 

@@ -144,6 +144,11 @@ impl Engine {
         self.engine.server().on_verified(handle, codes.into_iter().map(ErrorCode).collect());
     }
 
+    fn share_state_answered(&self, py: Python<'_>, request_id: u64, error_code: i16, body: &[u8]) {
+        // A share partition that is loaded may look up an offset by its time.
+        py.detach(|| self.engine.server().share_state_answered(request_id, ErrorCode(error_code), body));
+    }
+
     #[getter]
     fn is_request_time_limited(&self) -> bool {
         self.engine.server().is_time_limited()

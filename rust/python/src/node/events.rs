@@ -1,7 +1,7 @@
 //! What the engine hands to Python: a class for each kind of event.
 
 use klamm_metadata::MetadataImage;
-use klamm_net::{Asker, Event, LogLevel, Principal, Request, Verify};
+use klamm_net::{Asker, Event, LogLevel, Principal, Request, ShareStateCall, Verify};
 use klamm_wire::api::OFFSET_COMMIT;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -116,6 +116,43 @@ impl VerifyEvent {
 
 /// See `node.pyi`.
 #[pyclass(frozen, module = "klamm._engine.node")]
+pub struct ShareStateEvent(ShareStateCall);
+
+#[pymethods]
+impl ShareStateEvent {
+    #[getter]
+    fn request_id(&self) -> u64 {
+        self.0.request_id
+    }
+
+    #[getter]
+    fn api_key(&self) -> i16 {
+        self.0.api_key
+    }
+
+    #[getter]
+    fn group_id(&self) -> &str {
+        &self.0.group_id
+    }
+
+    #[getter]
+    fn topic_id<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.topic.0)
+    }
+
+    #[getter]
+    fn partition(&self) -> i32 {
+        self.0.index
+    }
+
+    #[getter]
+    fn body<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.body)
+    }
+}
+
+/// See `node.pyi`.
+#[pyclass(frozen, module = "klamm._engine.node")]
 pub struct AutoCreateEvent {
     topics: Vec<(String, Asker)>,
 }
@@ -196,6 +233,7 @@ pub fn event<'py>(py: Python<'py>, event: Event, image: &MetadataImage) -> PyRes
         Event::Closed { connection_id } => Bound::new(py, ConnectionClosedEvent { connection_id })?.into_any(),
         Event::Acked { token, code } => Bound::new(py, AckedEvent { token, error_code: code.0 })?.into_any(),
         Event::Verify(verify) => Bound::new(py, VerifyEvent::of(*verify))?.into_any(),
+        Event::ShareState(call) => Bound::new(py, ShareStateEvent(*call))?.into_any(),
         Event::IsrChanged => Bound::new(py, IsrChangedEvent)?.into_any(),
         Event::DirectoriesChanged => Bound::new(py, DirectoriesChangedEvent)?.into_any(),
         Event::DirFailed { id } => Bound::new(py, DirFailedEvent(Id(id)))?.into_any(),
@@ -233,6 +271,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<CommitEvent>()?;
     module.add_class::<AckedEvent>()?;
     module.add_class::<VerifyEvent>()?;
+    module.add_class::<ShareStateEvent>()?;
     module.add_class::<AutoCreateEvent>()?;
     module.add_class::<ConnectionClosedEvent>()?;
     module.add_class::<DirFailedEvent>()?;

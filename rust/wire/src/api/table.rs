@@ -135,8 +135,8 @@ apis! {
     76 SHARE_GROUP_HEARTBEAT "ShareGroupHeartbeat" 1..=1 1 ByPython Not local closed [Read Group, Describe Topic] Request;
     77 SHARE_GROUP_DESCRIBE "ShareGroupDescribe" 1..=1 1 ByPython Not local closed
         [Describe Group, Describe Topic] Request;
-    78 SHARE_FETCH "ShareFetch" 1..=2 1 NotYet Not local closed [Read Group, Read Topic] FetchBytes;
-    79 SHARE_ACKNOWLEDGE "ShareAcknowledge" 1..=2 1 NotYet Not local closed [Read Group, Read Topic] Request;
+    78 SHARE_FETCH "ShareFetch" 1..=2 1 ByEngine Not local closed [Read Group, Read Topic] FetchBytes;
+    79 SHARE_ACKNOWLEDGE "ShareAcknowledge" 1..=2 1 ByEngine Not local closed [Read Group, Read Topic] Request;
     80 ADD_RAFT_VOTER "AddRaftVoter" 0..=1 0 ByPython ByPython forwarded closed [Alter Cluster] Request;
     81 REMOVE_RAFT_VOTER "RemoveRaftVoter" 0..=0 0 ByPython ByPython forwarded closed [Alter Cluster] Request;
     82 UPDATE_RAFT_VOTER "UpdateRaftVoter" 0..=0 0 Not ByPython local closed [ClusterAction Cluster] Exempt;

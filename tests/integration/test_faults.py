@@ -234,6 +234,7 @@ EVENTS: Final[dict[str, Reach]] = {
 def test_every_kind_of_event_is_among_them() -> None:
     kinds = set(re.findall(r"case (\w+)\(", inspect.getsource(Node._on_event)))
     others = {"DirFailedEvent", "DirectoriesChangedEvent", "IsrChangedEvent", "LogEvent", "VerifyEvent"}
+    others |= {"ShareStateEvent"}
     assert kinds == EVENTS.keys() | others
 
 

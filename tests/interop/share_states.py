@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import time
 import uuid
 from collections.abc import Awaitable, Callable
@@ -63,6 +64,14 @@ class Broker:
     async def ask(self, api_key: int, version: int, **fields: Any) -> Any:
         body = encode(build(request_class(api_key, version), **fields))
         return decode_response(api_key, version, await self._peers.request(self.address, api_key, version, body))
+
+    async def enable(self) -> None:
+        """Raise share.version to 1, if it is lower."""
+        update = {"feature": "share.version", "max_version_level": 1, "upgrade_type": 1}
+        found = await self.ask(
+            ApiKey.UPDATE_FEATURES, 1, timeout=datetime.timedelta(seconds=60), feature_updates=[update]
+        )
+        assert found.error_code is NONE or found.results[0].error_code is NONE, found
 
     async def find(self, key: str, version: int = 6) -> ErrorCode:
         found = await self.ask(ApiKey.FIND_COORDINATOR, version, key_type=2, coordinator_keys=[key])

@@ -106,7 +106,7 @@ class ShareStateEvent:
     def partition(self) -> int: ...
     @property
     def body(self) -> bytes:
-        """The request, without its header, of exactly that partition: ReadShareGroupState v0, WriteShareGroupState v1."""
+        """The body of a ReadShareGroupState v0, or a WriteShareGroupState v1, of exactly that partition."""
 
 @final
 class AutoCreateEvent:
@@ -277,8 +277,8 @@ class Engine:
     def share_state_answered(self, request_id: int, error_code: int, body: bytes) -> None:
         """The result for a `ShareStateEvent`, once: the response of the same version, or the persister's final error.
 
-        The body is not read if `error_code` is not 0. Without an answer, acknowledgements and fetches of the share partition
-        wait; a result for a share partition that was dropped meanwhile is ignored.
+        The body is not read if `error_code` is not 0. Without an answer, acknowledgements and fetches of the share
+        partition wait; a result for a share partition that was dropped meanwhile is ignored.
         """
     @property
     def is_request_time_limited(self) -> bool:

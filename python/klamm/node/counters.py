@@ -27,6 +27,16 @@ Where Apache Kafka has a metric, the name is its MBean's and the value is its Co
                                                                     records of states of share groups
     kafka.server:type=AddPartitionsToTxnManager,name=N              VerificationTimeMs: transactions that were verified;
                                                                     VerificationFailureRate: refused partitions
+    kafka.server:type=ShareGroupMetrics,name=RecordAcknowledgementsPerSec,ackType=T
+                                                                    records of share groups, by type of acknowledgement
+    kafka.server:type=ShareGroupMetrics,name=PartitionLoadTimeMs    share partitions that were loaded
+    kafka.server:type=SharePartitionMetrics,name=AcquisitionLockTimeoutPerSec
+                                                                    records whose lock has ended
+    kafka.server:type=ShareSessionCache,name=ShareSessionEvictionsPerSec
+                                                                    share sessions that ended with their connection
+    kafka.server:type=BrokerTopicMetrics,name=N                     TotalShareFetchRequestsPerSec,
+                                                                    FailedShareFetchRequestsPerSec and the same of
+                                                                    ShareAcknowledgementRequests
 
 Klamm's own:
 
@@ -37,6 +47,8 @@ Klamm's own:
     klamm.coordinator:type=T,name=N         of Groups, Transactions and ShareStates: Loads, LoadTimeMs and
                                             LoadFailures of partitions; Faults (after each, its shard is reloaded);
                                             Appends, AppendedRecords, AppendFailures
+    klamm.share:type=ShareGroupMetrics,name=PartitionLoadTimeMsTotal
+                                            the time that loading share partitions took
     klamm.raft:type=MetadataLog,name=N      Records, Bytes, Appends, Flushes, FlushTimeUs, Rolls, DeletedSegments,
                                             DeletedBytes
 
@@ -57,6 +69,10 @@ Each value is exact, but values of one reading may be from slightly different mo
                                             LogAppendRetryQueueSize: ends of transactions that are written again
     kafka.server:type=share-coordinator-metrics,name=last-pruned-offset,topic=T,partition=P
                                             of each partition of __share_group_state that was pruned
+    kafka.server:type=ShareSessionCache,name=N
+                                            ShareSessionsCount, SharePartitionsCount (partitions of sessions)
+    kafka.server:type=SharePartitionMetrics,name=N,group=G,topic=T,partition=P
+                                            InFlightMessageCount, InFlightBatchCount
     kafka.log:type=LogManager,name=N        OfflineLogDirectoryCount, CordonedLogDirectoryCount
     kafka.log:type=LogManager,name=N,logDirectory="PATH"
                                             1 or 0 for LogDirectoryOffline and LogDirectoryCordoned

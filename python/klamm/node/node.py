@@ -68,7 +68,7 @@ LOST_EVENT_PAUSE_MS: Final = 1_000
 SHUTDOWN_S: Final = 300.0
 DRAIN_S: Final = 5.0
 BROKER_RESOURCE: Final = 4
-FEATURES_WITHOUT_APIS: Final = ("share.version", "streams.version")
+FEATURES_WITHOUT_APIS: Final = ("streams.version",)
 NO_EPOCH: Final = -1
 REGISTRATION_DELAY_MS: Final = 500
 """The delay before a controller without brokers registers, so that it answers its first clients first."""
@@ -344,8 +344,8 @@ class Node:
                 self.broker.appends.on_acked(event.token, event.error_code)
             case VerifyEvent():
                 self.broker.transactions.on_verify(event)
-            case ShareStateEvent():  # no share coordinator is served
-                self._running().share_state_answered(event.request_id, ErrorCode.COORDINATOR_NOT_AVAILABLE, b"")
+            case ShareStateEvent():
+                self.broker.share_states.on_call(event)
             case AutoCreateEvent():
                 self._auto_create(event)
             case DirFailedEvent():

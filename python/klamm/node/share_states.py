@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from klamm._engine.metadata import Delta, Image
-from klamm._engine.node import Engine
+from klamm._engine.node import Engine, ShareStateEvent
 from klamm.node.coordinators.topic_coordinator import TopicCoordinator
+from klamm.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from klamm._engine.client import Conditions
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from klamm.node.coordinators.persister import Persister
     from klamm.protocol.messages.share_state import SharePartitionKey
     from klamm.protocol.messages.topics import CreatableTopic
+
+log = logging.getLogger(__name__)
 
 SHARE_STATES_TOPIC: Final = "__share_group_state"
 FEATURE: Final = "share.version"
@@ -50,6 +55,7 @@ class NodeShareStates(TopicCoordinator["ShareCoordinator"]):
         """
         super().__init__(config, engine, image, appends)
         self._create, self._conditions = create, conditions
+        self._calls: set[asyncio.Task[None]] = set()
 
     @cached_property
     def config(self) -> ShareConfig:
@@ -103,6 +109,20 @@ class NodeShareStates(TopicCoordinator["ShareCoordinator"]):
             create_topic=self._create_topic,
         )
 
+    def on_call(self, event: ShareStateEvent) -> None:
+        """A share partition of this node reads or writes its state."""
+        call = asyncio.get_running_loop().create_task(self._answer(event.request_id, event.api_key, event.body))
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+
+    async def _answer(self, request_id: int, api_key: int, body: bytes) -> None:
+        try:
+            code, answer = await self.persister.answer(api_key, body)
+        except Exception:  # the share partition must not wait forever
+            log.exception("the state of a share partition could not be read or written")
+            code, answer = ErrorCode.UNKNOWN_SERVER_ERROR, b""
+        self._engine.share_state_answered(request_id, code, answer)
+
     @cached_property
     def end_offsets(self) -> EndOffsets:
         """Asks the leaders of partitions for their end offsets, for the lag of share groups."""
@@ -138,6 +158,8 @@ class NodeShareStates(TopicCoordinator["ShareCoordinator"]):
     def close(self) -> None:
         """Unload all partitions, and close the connections to other brokers."""
         super().close()
+        for call in self._calls:
+            call.cancel()
         if "_others" in self.__dict__:
             self._others.close()
 

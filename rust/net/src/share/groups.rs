@@ -69,7 +69,7 @@ impl ShareGroups {
     /// The share partition, if it is in use and of the current leader epoch.
     pub fn find(&self, image: &MetadataImage, key: &ShareKey) -> Option<Arc<LivePartition>> {
         let found = self.partitions.lock().get(key).cloned()?;
-        if leader_epoch(image, key.topic, key.index) == Some(found.leader_epoch) {
+        if !is_stale(image, &found) {
             return Some(found);
         }
         self.drop_partition(&found, ErrorCode::NOT_LEADER_OR_FOLLOWER);
@@ -266,6 +266,12 @@ impl ShareGroups {
         }
         gauges
     }
+}
+
+/// Whether a later leader epoch has begun, or the partition is gone. The image of a request may be older than the share
+/// partition.
+fn is_stale(image: &MetadataImage, live: &LivePartition) -> bool {
+    leader_epoch(image, live.key.topic, live.key.index).is_none_or(|epoch| epoch > live.leader_epoch)
 }
 
 fn leader_epoch(image: &MetadataImage, topic: Uuid, index: i32) -> Option<i32> {

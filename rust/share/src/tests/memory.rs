@@ -26,6 +26,11 @@ fn equal_records_share_a_run() {
 }
 
 #[test]
+fn a_run_is_small() {
+    assert!(size_of::<(i64, crate::runs::Run)>() <= 48, "{}", size_of::<(i64, crate::runs::Run)>());
+}
+
+#[test]
 fn runs_join_again_when_they_become_equal() {
     let mut partition = fresh();
     by("a").fetch(&mut partition, &[batch(0, 99)]);

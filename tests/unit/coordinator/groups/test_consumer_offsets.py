@@ -307,3 +307,14 @@ def test_a_failed_append_takes_back_what_a_heartbeat_changed() -> None:
     room.holds_appends = False
     assert room.reloaded().described() == before
     settle(room, first, room.joined("m2"))
+
+
+def test_a_heartbeat_that_waits_for_its_commit_is_sent_away_when_the_partition_is_led_elsewhere() -> None:
+    room = ConsumerRoom()
+    room.holds_appends = True
+    joining = room.heartbeat_of_later(
+        "m1", 0, subscribed_topic_names=("t",), rebalance_timeout_ms=1, topic_partitions=()
+    )
+    room.appending = None
+    room.take(room.hosted.on_unloaded(room.now_ms))
+    assert room.answers[joining].error_code is ErrorCode.NOT_COORDINATOR

@@ -46,10 +46,16 @@ class LivesOfAConsumerGroup(RuleBasedStateMachine):
     @initialize(sizes=st.tuples(*(st.integers(1, 6) for _ in NAMES)))
     def begin(self, sizes: tuple[int, ...]) -> None:
         self.infos = {name: topic(name, size) for name, size in zip(NAMES, sizes, strict=True)}
-        self.room = ConsumerRoom(*self.infos.values())
+        self.room = self.begin_room(sizes)
         self.clients: dict[str, Consumer] = {}
         self.owners: dict[tuple[bytes, int, int], str] = {}
         self.count = 0
+
+    def begin_room(self, sizes: tuple[int, ...]) -> ConsumerRoom:
+        return ConsumerRoom(*(topic(name, size) for name, size in zip(NAMES, sizes, strict=True)))
+
+    def forget(self) -> None:
+        """The node restarted: requests that waited are gone."""
 
     # Members
 
@@ -124,11 +130,13 @@ class LivesOfAConsumerGroup(RuleBasedStateMachine):
         if self.room.appending is not None:
             self.room.fail(ErrorCode.NOT_ENOUGH_REPLICAS)
         self.room.holds_appends = False
+        self.room.commit_all()
         assert states_of(self.room) == before
 
     @rule()
     def reload(self) -> None:
         self.room = self.room.reloaded()
+        self.forget()
         for client in self.clients.values():
             client.room = self.room
 

@@ -57,7 +57,7 @@ def rows(*, quick: bool) -> list[Row]:
     """All of them, in the order in which they are measured."""
     shared = _data(quick) + _librdkafka(quick) + _control(quick)
     alone = _fresh_topics(quick) + _starts(quick) + _quorum(quick) + _replicated(quick) + _recoveries(quick)
-    alone += [*_transactions(quick), _groups(quick), *_alone(quick)]
+    alone += [*_transactions(quick), *_groups(quick), *_alone(quick)]
     return shared + [replace(row, is_alone=True) for row in alone]
 
 
@@ -393,17 +393,27 @@ def _transactions(quick: bool) -> list[Row]:
     ]
 
 
-def _groups(quick: bool) -> Row:
-    members = 100 if quick else 1_000
+def _groups(quick: bool) -> list[Row]:
+    members, spread = (100, (200, 10)) if quick else (1_000, (10_000, 100))
     phases = ("join", "rebalance", "leave")
-    return Row(
-        28,
-        f"one group of {members:,} members (KIP-848), {members // 10:,} of which join later and leave",
-        groups.members(members, members // 10),
-        BESIDE_KAFKA,
-        tuple(at_most(f"{phase}, s", times(1 / 3, KAFKA), "K / 3") for phase in phases),
-        rounds_max=1 if quick else 3,
-    )
+    return [
+        Row(
+            28,
+            f"one group of {members:,} members (KIP-848), then {members // 10:,} more join and leave",
+            groups.members(members, members // 10),
+            BESIDE_KAFKA,
+            tuple(at_most(f"{phase}, s", times(1 / 3, KAFKA), "K / 3") for phase in phases),
+            rounds_max=1 if quick else 3,
+        ),
+        Row(
+            28,
+            f"control loop with {spread[0]:,} members of {spread[1]} groups, whose topic gets more partitions",
+            groups.stalls(*spread),
+            ALONE,
+            (at_most("every group has a new target: stall p99 ms", 5),),
+            rounds_max=1,
+        ),
+    ]
 
 
 def _recoveries(quick: bool) -> list[Row]:

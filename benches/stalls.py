@@ -33,7 +33,7 @@ def waited_for_core_ms() -> float:
         return 0.0
 
 
-async def _lateness(samples: list[float], own: list[float]) -> None:
+async def lateness(samples: list[float], own: list[float]) -> None:
     """Milliseconds by which each tick came too late; the timer itself is a millisecond coarse.
 
     `own` is without the time in which the thread had no core: what the node itself does to its loop.
@@ -68,7 +68,7 @@ async def measure(folder: Path, size: int) -> dict[str, float]:
     address = "address={}:{}".format(*node.listeners[clients])
     samples: list[float] = []
     own: list[float] = []
-    ticking = asyncio.ensure_future(_lateness(samples, own))
+    ticking = asyncio.ensure_future(lateness(samples, own))
     connections = f"connections={PARTITIONS}"
     await _load("produce", address, f"bytes={size}", f"partitions={PARTITIONS}", connections, f"pid={os.getpid()}")
     await asyncio.gather(

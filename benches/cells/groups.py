@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benches import client
 from benches.cells import Cell, Figures, run_json, settle
+from benches.cells.lives import PYTHON
 from benches.servers import Bench, program
 from klamm.admin.client import Client
 
@@ -40,5 +41,14 @@ def members(count: int, more: int) -> Cell:
             "p99 of a heartbeat us": found["p99_us"],
             "CPU us a heartbeat": cpu_s / found["heartbeats"] * 1e6,
         }
+
+    return cell
+
+
+def stalls(count: int, groups: int) -> Cell:
+    """How late the event loop of a node is while `groups` groups of `count` members in all get new targets."""
+
+    def cell(bench: Bench, kind: str) -> Figures:
+        return run_json([*PYTHON, "benches.group_stalls", str(count), str(groups)], "a node with groups")
 
     return cell

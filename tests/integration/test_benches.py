@@ -52,6 +52,11 @@ OF_DEPARTURES = {
     "controller's start after kill -9, s",
     "resident MB",
 }
+STALLS_OF_GROUPS = {
+    f"{phase}: {figure}"
+    for phase in ("all join", "all is quiet", "every group has a new target")
+    for figure in ("stall p50 ms", "stall p99 ms", "longest stall ms", "longest of the loop's own ms")
+}
 CELLS: list[tuple[Cell, str, set[str]]] = [
     (data.produce(1024, MB), KLAMM, {"GB/s", "M records/s", "CPU-s/GB"}),
     (data.produce(100, MB), CEILING, {"GB/s", "M records/s", "CPU-s/GB"}),
@@ -122,6 +127,7 @@ CELLS: list[tuple[Cell, str, set[str]]] = [
         KLAMM,
         {"join, s", "rebalance, s", "leave, s", "p99 of a heartbeat us", "CPU us a heartbeat"},
     ),
+    (groups.stalls(6, 2), KLAMM, {"all join, s", "every group has its target, s", *STALLS_OF_GROUPS}),
     (departures.departures(1000), KLAMM, {f"0.001 M: {figure}" for figure in OF_DEPARTURES}),
     (
         metadata.pause(1000),

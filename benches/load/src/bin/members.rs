@@ -1,10 +1,11 @@
-//! Members of one consumer group (KIP-848), each with a connection of its own: how long until the group is stable after
-//! all joined, after more joined, and after these left. One JSON object.
+//! Members of consumer groups (KIP-848), each with a connection of its own: how long until the groups are stable after
+//! all joined, after more joined, and after these left; or, with `grow`, after the topic got more partitions. A JSON
+//! object, and before it, with `grow`, a line once all have joined: then the caller adds the partitions.
 //!
-//! `klamm-members address=HOST:PORT group=NAME topic=NAME partitions=N members=N more=N [interval=MS] [threads=N]`.
-//! A member with news sends its next heartbeat at once, any other one after the interval. The group is stable when all
-//! members have the same epoch, every partition has one owner that has reported it, and no member has two more than
-//! another.
+//! `klamm-members address=HOST:PORT group=NAME topic=NAME partitions=N members=N [more=N] [grow=N] [groups=N]
+//! [interval=MS] [threads=N]`. The members are spread over `groups` groups, NAME-0 and so on. A member with news sends
+//! its next heartbeat at once, any other one after the interval. A group is stable when all members have the same epoch,
+//! every partition has one owner that has reported it, and no member has two more than another.
 
 use std::collections::BTreeSet;
 use std::net::TcpStream;
@@ -16,7 +17,7 @@ use klamm_load::members::{Member, NOT_READY, Partition};
 use klamm_load::{connect, read_frame, send};
 
 const STABLE_TIMEOUT: Duration = Duration::from_secs(240);
-const LOOK: Duration = Duration::from_millis(2);
+const LOOK: Duration = Duration::from_millis(5);
 
 #[derive(Clone, Default)]
 struct Options {
@@ -26,15 +27,17 @@ struct Options {
     partitions: usize,
     members: usize,
     more: usize,
+    grow: usize,
+    groups: usize,
     interval: Duration,
     threads: usize,
 }
 
-/// A member's epoch and partitions, once it has nothing to report; of all members that take part.
-type Board = Mutex<Vec<Option<(i32, BTreeSet<Partition>)>>>;
+/// A member's group, and its epoch and partitions once it has nothing to report; of all members that take part.
+type Board = Mutex<Vec<(usize, Option<(i32, BTreeSet<Partition>)>)>>;
 
 fn main() {
-    let mut options = Options { interval: Duration::from_millis(1000), threads: 4, ..Options::default() };
+    let mut options = Options { interval: Duration::from_millis(1000), threads: 4, groups: 1, ..Options::default() };
     for argument in std::env::args().skip(1) {
         let (key, value) = argument.split_once('=').unwrap_or_else(|| panic!("{argument}: KEY=VALUE is expected"));
         let number = || value.parse().unwrap_or_else(|_| panic!("{argument}: a number must follow"));
@@ -45,16 +48,25 @@ fn main() {
             "partitions" => options.partitions = number(),
             "members" => options.members = number(),
             "more" => options.more = number(),
+            "grow" => options.grow = number(),
+            "groups" => options.groups = number(),
             "interval" => options.interval = Duration::from_millis(number() as u64),
             "threads" => options.threads = number(),
             _ => panic!("{argument}: not known"),
         }
     }
     let mut heartbeats = Vec::new();
-    let start = |name: &str, count: usize| Party::start(&options, name, count);
-    let first = start("first", options.members);
+    let first = Party::start(&options, "first", options.members);
     let join_s = until_stable(&options, &[&first]);
-    let more = start("more", options.more);
+    if options.grow > 0 {
+        println!("joined");
+        options.partitions = options.grow;
+        let grow_s = until_stable(&options, &[&first]);
+        let heartbeats = first.leave().len();
+        println!(r#"{{"join_s": {join_s:.3}, "grow_s": {grow_s:.3}, "heartbeats": {heartbeats}}}"#);
+        return;
+    }
+    let more = Party::start(&options, "more", options.more);
     let rebalance_s = until_stable(&options, &[&first, &more]);
     heartbeats.extend(more.leave());
     let leave_s = until_stable(&options, &[&first]);
@@ -77,8 +89,10 @@ impl Party {
         let is_over = Arc::new(AtomicBool::new(false));
         let (mut boards, mut threads) = (Vec::new(), Vec::new());
         for thread in 0..options.threads {
-            let ids: Vec<String> = (thread..count).step_by(options.threads).map(|at| format!("{name}-{at}")).collect();
-            let board = Arc::new(Board::new(vec![None; ids.len()]));
+            let numbers = (thread..count).step_by(options.threads);
+            let groups: Vec<usize> = numbers.clone().map(|at| at % options.groups).collect();
+            let ids: Vec<String> = numbers.map(|at| format!("{name}-{at}")).collect();
+            let board = Arc::new(Board::new(groups.into_iter().map(|group| (group, None)).collect()));
             let (options, is_over) = (options.clone(), is_over.clone());
             boards.push(board.clone());
             threads.push(std::thread::spawn(move || take_part(&options, ids, &board, &is_over)));
@@ -93,7 +107,13 @@ impl Party {
     }
 }
 
+fn group_name(options: &Options, group: usize) -> String {
+    if options.groups == 1 { options.group.clone() } else { format!("{}-{group}", options.group) }
+}
+
 fn take_part(options: &Options, ids: Vec<String>, board: &Board, is_over: &AtomicBool) -> Vec<Duration> {
+    let groups: Vec<String> =
+        board.lock().expect("no panic").iter().map(|(group, _)| group_name(options, *group)).collect();
     let mut members: Vec<(Member, TcpStream, Instant)> = ids
         .into_iter()
         .map(|id| (Member::new(id), connect(&options.address).expect("a broker"), Instant::now()))
@@ -105,7 +125,7 @@ fn take_part(options: &Options, ids: Vec<String>, board: &Board, is_over: &Atomi
         let mut sent = Vec::with_capacity(due.len());
         for at in &due {
             let (member, stream, _) = &mut members[*at];
-            let frame = member.heartbeat_frame(&options.group, &options.topic);
+            let frame = member.heartbeat_frame(&groups[*at], &options.topic);
             sent.push(Instant::now());
             send(stream, &frame).expect("a connection");
         }
@@ -120,14 +140,14 @@ fn take_part(options: &Options, ids: Vec<String>, board: &Board, is_over: &Atomi
                 *next = sent + Duration::from_millis(100);
             }
             let state = (error == 0 && !member.has_news).then(|| (member.epoch, member.owned.clone()));
-            board.lock().expect("no panic")[*at] = state;
+            board.lock().expect("no panic")[*at].1 = state;
         }
         if due.is_empty() {
             std::thread::sleep(LOOK);
         }
     }
-    for (member, stream, _) in &mut members {
-        send(stream, &member.leave_frame(&options.group)).expect("a connection");
+    for ((member, stream, _), group) in members.iter_mut().zip(&groups) {
+        send(stream, &member.leave_frame(group)).expect("a connection");
         read_frame(stream, &mut buffer).expect("a connection").expect("a response");
     }
     took
@@ -146,16 +166,33 @@ fn until_stable(options: &Options, parties: &[&Party]) -> f64 {
 }
 
 fn is_stable(options: &Options, parties: &[&Party]) -> bool {
-    let (mut epochs, mut sizes, mut owned, mut count) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new(), 0);
+    let mut groups = vec![Seen::default(); options.groups];
     for board in parties.iter().flat_map(|party| &party.boards) {
-        for state in board.lock().expect("no panic").iter() {
+        for (group, state) in board.lock().expect("no panic").iter() {
             let Some((epoch, partitions)) = state else { return false };
-            epochs.insert(*epoch);
-            sizes.insert(partitions.len());
-            count += partitions.len();
-            owned.extend(partitions.iter().copied());
+            let seen = &mut groups[*group];
+            seen.epochs.insert(*epoch);
+            seen.sizes.insert(partitions.len());
+            seen.count += partitions.len();
+            seen.owned.extend(partitions.iter().copied());
         }
     }
-    let is_balanced = sizes.last().zip(sizes.first()).is_some_and(|(most, least)| most - least <= 1);
-    epochs.len() == 1 && is_balanced && count == options.partitions && owned.len() == count
+    groups.iter().all(|seen| seen.is_stable(options.partitions))
+}
+
+/// What the members of a group have.
+#[derive(Clone, Default)]
+struct Seen {
+    epochs: BTreeSet<i32>,
+    sizes: BTreeSet<usize>,
+    owned: BTreeSet<Partition>,
+    count: usize,
+}
+
+impl Seen {
+    fn is_stable(&self, partitions: usize) -> bool {
+        let spread = self.sizes.last().zip(self.sizes.first()).map(|(most, least)| most - least);
+        let is_whole = self.count == partitions && self.owned.len() == partitions;
+        self.epochs.len() == 1 && is_whole && spread.is_some_and(|spread| spread <= 1)
+    }
 }

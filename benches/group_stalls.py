@@ -1,0 +1,99 @@
+"""`python -m benches.group_stalls MEMBERS GROUPS`: how late a node's event loop is while consumer groups rebalance.
+
+The groups (KIP-848) read one topic, which gets twice the partitions: every group has a new metadata hash, and so a new
+target. The node is one as `klamm start` runs, durable, in this process; the members are in another one, and send a
+heartbeat every 5 seconds, as Apache Kafka's consumer. Prints a JSON object.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from benches.servers import program
+from benches.stalls import lateness
+from klamm.config.rules import checked
+from klamm.config.sources import embedded_default
+from klamm.controller.operations.topics import CREATE_PARTITIONS, CREATE_TOPICS
+from klamm.formats.storage import format_blank
+from klamm.node.groups import GROUPS_TOPIC
+from klamm.node.node import Node
+from klamm.protocol.messages.topics import (
+    CreatableTopic,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+)
+
+INTERVAL_MS: Final = 5_000
+STEADY_S: Final = 10
+
+
+def figures(name: str, samples: list[float], own: list[float]) -> dict[str, float]:
+    """p50, p99 and the longest stall in ms, and the longest that is not a wait for a core; the lists are emptied."""
+    ordered = sorted(samples)
+    found = {
+        f"{name}: stall p50 ms": ordered[len(ordered) // 2],
+        f"{name}: stall p99 ms": ordered[len(ordered) * 99 // 100],
+        f"{name}: longest stall ms": ordered[-1],
+        f"{name}: longest of the loop's own ms": max(own),
+    }
+    samples.clear()
+    own.clear()
+    return found
+
+
+async def measure(folder: Path, members: int, groups: int) -> dict[str, float]:
+    """Stalls while all join, while nothing happens, and after the partitions were added until all groups are stable."""
+    config = checked(embedded_default(folder, 0, "127.0.0.1"))
+    format_blank(config)
+    node = Node(config)
+    await node.start()
+    controller, partitions = node.metadata.active_controller, members // groups
+    created = CreatableTopic("t", partitions, 1), CreatableTopic(GROUPS_TOPIC, 50, 1)
+    await controller.ask(CREATE_TOPICS, CreateTopicsRequest(created, 30_000))
+    clients = next(name for name in node.listeners if name not in config.controller_listener_names)
+    words = {
+        "address": "{}:{}".format(*node.listeners[clients]),
+        "group": "g",
+        "topic": "t",
+        "partitions": partitions,
+        "grow": 2 * partitions,
+        "members": members,
+        "groups": groups,
+        "interval": INTERVAL_MS,
+    }
+    command = [program("klamm-members"), *(f"{key}={value}" for key, value in words.items())]
+    samples: list[float] = []
+    own: list[float] = []
+    ticking = asyncio.ensure_future(lateness(samples, own))
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    if not await process.stdout.readline():
+        raise SystemExit(f"klamm-members exited {await process.wait()}")
+    found = figures("all join", samples, own)
+    await asyncio.sleep(STEADY_S)
+    found |= figures("all is quiet", samples, own)
+    grown = CreatePartitionsTopic("t", 2 * partitions)
+    await controller.ask(CREATE_PARTITIONS, CreatePartitionsRequest((grown,), 30_000))
+    line = await process.stdout.readline()
+    found |= figures("every group has a new target", samples, own)
+    ticking.cancel()
+    await process.wait()
+    await node.stop()
+    times = json.loads(line)
+    return {**found, "all join, s": times["join_s"], "every group has its target, s": times["grow_s"]}
+
+
+def main(members: int, groups: int) -> None:
+    """Measure and print."""
+    with tempfile.TemporaryDirectory(prefix="klamm-bench-") as folder:
+        print(json.dumps(asyncio.run(measure(Path(folder) / "data", members, groups)), indent=2))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -109,6 +109,19 @@ def assign(
     unknown assignor or a negative count.
     """
 
+def assign_tasks(
+    members: Sequence[tuple[str, str, Mapping[str, Iterable[int]], Mapping[str, Iterable[int]]]],
+    subtopologies: Sequence[tuple[str, int, bool]],
+    *,
+    standby_replicas: int,
+) -> list[tuple[dict[str, list[int]], dict[str, list[int]]]]:
+    """The active and standby tasks of each member of a streams group, in the order of the members. Releases the GIL.
+
+    Assigns as Apache Kafka's sticky task assignor does; where loads are equal, the ids decide. A member: id, process
+    id, present active and standby tasks by subtopology. A subtopology: id, number of tasks, and whether they have
+    state. Raises ValueError if there are tasks but no members.
+    """
+
 def topic_hash(image: Image, topic: str) -> int | None:
     """A topic's part of the metadata hash as a signed 64-bit number (`Utils.computeTopicHash`). None: no such topic."""
 

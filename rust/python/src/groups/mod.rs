@@ -3,6 +3,7 @@
 mod assignors;
 mod commits;
 mod patterns;
+mod tasks;
 
 pub use commits::CommitRequest;
 use pyo3::prelude::*;
@@ -11,5 +12,6 @@ use pyo3::prelude::*;
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     commits::register(module)?;
     assignors::register(module)?;
-    patterns::register(module)
+    patterns::register(module)?;
+    tasks::register(module)
 }

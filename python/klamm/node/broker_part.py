@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from klamm.broker.producer_ids import Block, ProducerIds
@@ -253,7 +253,11 @@ class BrokerPart:
         if topic.name in self._creating:
             return
         self._creating.add(topic.name)
-        task = asyncio.ensure_future(self._create_now(topic, create))
+        self.in_background(self._create_now(topic, create))
+
+    def in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run work that no request waits for, until the broker is closed."""
+        task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -10,7 +10,7 @@ from klamm._engine.config import find_config_key
 from klamm._engine.metadata import Delta, Image
 from klamm._engine.node import Engine
 from klamm.node.coordinators.topic_coordinator import TopicCoordinator
-from klamm.protocol.features import GROUP_VERSION
+from klamm.protocol.features import GROUP_VERSION, STREAMS_VERSION
 
 if TYPE_CHECKING:
     from klamm.config.node_config import NodeConfig
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 GROUPS_TOPIC: Final = "__consumer_offsets"
 CONSUMER_GROUPS_LEVEL: Final = 1
 """The level of group.version from which on there are consumer groups (KIP-848)."""
+STREAMS_GROUPS_LEVEL: Final = 1
+"""The level of streams.version from which on there are streams groups (KIP-1071)."""
 
 
 class NodeGroups(TopicCoordinator["GroupCoordinator"]):
@@ -93,6 +95,12 @@ class NodeGroups(TopicCoordinator["GroupCoordinator"]):
         if "consumer" not in self._config.entries("group.coordinator.rebalance.protocols"):
             return False
         return self._image().features().get(GROUP_VERSION, 0) >= CONSUMER_GROUPS_LEVEL
+
+    def has_streams_groups(self) -> bool:
+        """Whether streams groups are enabled: by streams.version, and on this broker."""
+        if "streams" not in self._config.entries("group.coordinator.rebalance.protocols"):
+            return False
+        return self._image().features().get(STREAMS_VERSION, 0) >= STREAMS_GROUPS_LEVEL
 
     def new_topic(self) -> CreatableTopic:
         """`__consumer_offsets`."""

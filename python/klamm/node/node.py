@@ -68,7 +68,6 @@ LOST_EVENT_PAUSE_MS: Final = 1_000
 SHUTDOWN_S: Final = 300.0
 DRAIN_S: Final = 5.0
 BROKER_RESOURCE: Final = 4
-FEATURES_WITHOUT_APIS: Final = ("streams.version",)
 NO_EPOCH: Final = -1
 REGISTRATION_DELAY_MS: Final = 500
 """The delay before a controller without brokers registers, so that it answers its first clients first."""
@@ -175,7 +174,6 @@ class Node:
             self._watch_brokers(self.metadata.controller)
         if config.is_controller:
             self._deadlines.add(REGISTRATION_DELAY_MS if self.metadata.is_alone else 0, self._register_controller)
-        self._warn_of_features()
 
     def _announce_features(self, engine: Engine) -> None:
         """Announce the supported feature levels, and kraft.version, which is not part of the image."""
@@ -183,13 +181,6 @@ class Node:
         if kraft_version != self._told_kraft_version:
             self._told_kraft_version = kraft_version
             engine.set_supported_features(supported_features(), kraft_version)
-
-    def _warn_of_features(self) -> None:
-        """Warn of finalized features whose APIs klamm does not implement; a directory of Kafka may have some."""
-        on = self.image.features()
-        without_apis = [f"{name}={on[name]}" for name in FEATURES_WITHOUT_APIS if on.get(name)]
-        if without_apis:
-            log.warning("features are finalized whose APIs klamm does not implement yet: %s", ", ".join(without_apis))
 
     def _watch_brokers(self, controller: ControllerDriver) -> None:
         """Detect brokers that have crashed, from the first image with another broker on."""

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
 GROUP_VERSION: Final = "group.version"
+STREAMS_VERSION: Final = "streams.version"
 ELIGIBLE_LEADER_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
 
 
@@ -31,7 +32,7 @@ SUPPORTED_FEATURES: Final[Mapping[str, VersionRange]] = {
     GROUP_VERSION: VersionRange(0, 1),
     ELIGIBLE_LEADER_REPLICAS_VERSION: VersionRange(0, 1),
     "share.version": VersionRange(0, 1),
-    "streams.version": VersionRange(0, 1),
+    STREAMS_VERSION: VersionRange(0, 1),
 }
 """The ranges that a node of Kafka 4.3 advertises (`QuorumFeatures`)."""
 
@@ -98,9 +99,9 @@ DEFAULTS_OF_RELEASES: Final[Mapping[str, tuple[int, int]]] = {
     GROUP_VERSION: (1, 22),
     ELIGIBLE_LEADER_REPLICAS_VERSION: (1, 26),
     "share.version": (1, 28),
-    "streams.version": (1, 29),
+    STREAMS_VERSION: (1, 29),
 }
 """Default levels of Apache Kafka 4.3, each from a level of metadata.version on; 0 before (`Feature`)."""
 
-SERVED_FEATURES: Final = ("transaction.version", GROUP_VERSION, ELIGIBLE_LEADER_REPLICAS_VERSION)
+SERVED_FEATURES: Final = ("transaction.version", GROUP_VERSION, ELIGIBLE_LEADER_REPLICAS_VERSION, STREAMS_VERSION)
 """The features whose default level a newly formatted directory gets; klamm has no APIs for the others yet."""

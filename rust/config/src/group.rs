@@ -58,21 +58,26 @@ pub(super) const KEYS: &[ConfigKey] = &[
     group("streams.assignment.interval.ms", Int)
         .default("1000")
         .at_least(0)
-        .synonyms(&[same("group.streams.assignment.interval.ms")]),
+        .synonyms(&[same("group.streams.assignment.interval.ms")])
+        .doc("The shortest time, in milliseconds, between two assignments of the group."),
     group("streams.heartbeat.interval.ms", Int)
         .default("5000")
         .at_least(1)
-        .synonyms(&[same("group.streams.heartbeat.interval.ms")]),
+        .synonyms(&[same("group.streams.heartbeat.interval.ms")])
+        .doc("The heartbeat interval, in milliseconds, that the group's members are given."),
     group("streams.initial.rebalance.delay.ms", Int)
         .default("3000")
         .at_least(0)
-        .synonyms(&[same("group.streams.initial.rebalance.delay.ms")]),
+        .synonyms(&[same("group.streams.initial.rebalance.delay.ms")])
+        .doc("How long, in milliseconds, an empty group waits for more members before its first assignment."),
     group("streams.num.standby.replicas", Int)
         .default("0")
         .at_least(0)
-        .synonyms(&[same("group.streams.num.standby.replicas")]),
+        .synonyms(&[same("group.streams.num.standby.replicas")])
+        .doc("The number of standby replicas of each task with state."),
     group("streams.session.timeout.ms", Int)
         .default("45000")
         .at_least(1)
-        .synonyms(&[same("group.streams.session.timeout.ms")]),
+        .synonyms(&[same("group.streams.session.timeout.ms")])
+        .doc("The time, in milliseconds, without a heartbeat after which a member is removed."),
 ];

@@ -21,6 +21,7 @@ from klamm.protocol.messages import (
     partitions,
     quorum_messages,
     registration,
+    streams_messages,
     topics,
 )
 from klamm.protocol.wire.codec import (
@@ -44,6 +45,7 @@ MODULES = (
     metadata,
     partitions,
     quorum_messages,
+    streams_messages,
 )
 EXTRA_FIELDS = {
     "AlterConfigsRequest": {"AlterableConfig: config_operation"},  # one type for both; legacy always sets

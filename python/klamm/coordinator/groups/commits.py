@@ -8,7 +8,7 @@ from klamm._engine.groups import CommitRequest
 from klamm.coordinator.groups.classic_group import ClassicGroup, Member
 from klamm.coordinator.groups.consumer.group import ConsumerGroup
 from klamm.coordinator.groups.consumer.offset_checks import check_commit, check_fetch, check_transactional_commit
-from klamm.coordinator.groups.context import ShardContext, log
+from klamm.coordinator.groups.context import SHARE, ShardContext, log
 from klamm.coordinator.groups.offsets import TopicOffsets
 from klamm.coordinator.groups.overwritten import Overwritten
 from klamm.coordinator.groups.records import (
@@ -19,6 +19,8 @@ from klamm.coordinator.groups.records import (
     offset_value,
 )
 from klamm.coordinator.groups.states import GroupState
+from klamm.coordinator.groups.streams import offset_checks as streams_checks
+from klamm.coordinator.groups.streams.group import StreamsGroup
 from klamm.coordinator.groups.verifications import Verification
 from klamm.coordinator.runtime.append_errors import FAILED_APPENDS, coordinator_error
 from klamm.coordinator.runtime.effects import Ticket
@@ -137,6 +139,8 @@ class Commits:
         modern = self._context.modern.get(request.group_id)
         if isinstance(modern, ConsumerGroup):
             return check_commit(modern, request)
+        if isinstance(modern, StreamsGroup):
+            return streams_checks.check_commit(modern, request)
         if modern is not None:
             return ErrorCode.GROUP_ID_NOT_FOUND
         foreign = self._context.foreign.get(request.group_id)
@@ -155,6 +159,8 @@ class Commits:
         modern = self._context.modern.get(request.group_id)
         if isinstance(modern, ConsumerGroup):
             return check_transactional_commit(modern, request, self._context.topics)
+        if isinstance(modern, StreamsGroup):
+            return streams_checks.check_transactional_commit(modern, request)
         if modern is not None:
             return ErrorCode.GROUP_ID_NOT_FOUND
         generation_id, member_id = request.generation_id_or_member_epoch, request.member_id
@@ -224,6 +230,8 @@ class Commits:
         modern = self._context.modern.get(request.group_id)
         if isinstance(modern, ConsumerGroup):
             return check_fetch(modern, request)
+        if isinstance(modern, StreamsGroup):
+            return streams_checks.check_fetch(modern, request)
         is_foreign = self._context.foreign.get(request.group_id) is not None
         names_member = request.member_id is not None or request.member_epoch >= 0
         return ErrorCode.UNKNOWN_MEMBER_ID if is_foreign and names_member else ErrorCode.NONE
@@ -268,7 +276,7 @@ class Commits:
         foreign = self._context.foreign.get(group_id)
         modern = self._context.modern.get(group_id)
         if modern is not None:
-            return ErrorCode.NONE if isinstance(modern, ConsumerGroup) else ErrorCode.GROUP_ID_NOT_FOUND
+            return ErrorCode.GROUP_ID_NOT_FOUND if modern.kind == SHARE else ErrorCode.NONE
         if group is None and foreign is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if foreign is not None:

@@ -9,6 +9,7 @@ from typing import Final
 
 from klamm._engine.groups import TopicPattern
 from klamm._engine.groups import assign as native_assign
+from klamm._engine.groups import assign_tasks as native_assign_tasks
 from klamm.coordinator.groups import kinds
 from klamm.coordinator.groups.classic_group import ClassicGroup, Member, empty_group_record
 from klamm.coordinator.groups.config import GroupConfig
@@ -23,6 +24,7 @@ from klamm.coordinator.groups.offsets import OffsetStore
 from klamm.coordinator.groups.overwritten import Overwritten
 from klamm.coordinator.groups.record_parts import RecordTooLarge
 from klamm.coordinator.groups.records import GroupMetadata, GroupRecord
+from klamm.coordinator.groups.streams.assignment import AssignTasks
 from klamm.coordinator.groups.topics import GroupConfigs, NoTopics, Topics, no_group_configs
 from klamm.coordinator.groups.verifications import Verifications
 from klamm.coordinator.runtime.effects import Ticket
@@ -72,11 +74,13 @@ class ShardContext:
         topics: Topics | None = None,
         group_configs: GroupConfigs = no_group_configs,
         assign: Assign = native_assign,
+        assign_tasks: AssignTasks = native_assign_tasks,
     ) -> None:
         self.config: Final = config
         self.topics: Final[Topics] = NoTopics() if topics is None else topics
         self.group_configs: Final = group_configs
         self.assign: Final = assign
+        self.assign_tasks: Final = assign_tasks
         self.counts: Final = counts
         self.draw_uuid: Final = draw_uuid
         self.pipeline: Final[Pipeline[Overwritten, GroupEffect]] = Pipeline(

@@ -14,13 +14,20 @@ from klamm.coordinator.groups.record_parts import RecordType
 from klamm.coordinator.groups.share import records as share_records
 from klamm.coordinator.groups.share import replay as share_replay
 from klamm.coordinator.groups.share.records import ShareRecord
+from klamm.coordinator.groups.streams import records as streams_records
+from klamm.coordinator.groups.streams import replay as streams_replay
+from klamm.coordinator.groups.streams.records import StreamsRecord
 from klamm.coordinator.runtime.record_reader import RecordReader
 
-ModernRecord = ConsumerRecord | ShareRecord
+ModernRecord = ConsumerRecord | ShareRecord | StreamsRecord
 """A record of a group of the new protocols."""
 
 Decoder = Callable[[RecordReader, RecordReader | None], ModernRecord]
-DECODERS: Final[dict[RecordType, Decoder]] = {**consumer_records.DECODERS, **share_records.DECODERS}
+DECODERS: Final[dict[RecordType, Decoder]] = {
+    **consumer_records.DECODERS,
+    **share_records.DECODERS,
+    **streams_records.DECODERS,
+}
 """By type: decodes a record from its key after the type and its value after the version."""
 
 
@@ -28,5 +35,7 @@ def apply(groups: ModernGroups, journal: Journal, record: ModernRecord) -> None:
     """Apply a record, from the log or newly written. Raises RecordError if it does not fit the state."""
     if isinstance(record, ShareRecord):
         share_replay.apply(groups, journal, record)
+    elif isinstance(record, StreamsRecord):
+        streams_replay.apply(groups, journal, record)
     else:
         consumer_replay.apply(groups, journal, record)

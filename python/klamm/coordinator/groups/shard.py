@@ -30,6 +30,8 @@ from klamm.coordinator.groups.records import ForeignRecord, OffsetCommit, Record
 from klamm.coordinator.groups.share.group import ShareGroup
 from klamm.coordinator.groups.share.share_groups import ShareGroups
 from klamm.coordinator.groups.share.state_partitions import Places
+from klamm.coordinator.groups.streams.streams_groups import StreamsGroups
+from klamm.coordinator.groups.streams.timers import INITIAL_REBALANCE
 from klamm.coordinator.groups.topics import GroupConfigs, Topics, no_group_configs
 from klamm.coordinator.groups.verifications import Verification
 from klamm.coordinator.runtime.effects import Reply, Ticket
@@ -55,6 +57,7 @@ from klamm.protocol.messages.share_groups import (
     DeleteShareGroupOffsetsRequest,
     ShareGroupHeartbeatRequest,
 )
+from klamm.protocol.messages.streams_messages import StreamsGroupHeartbeatRequest
 
 ABORT_MARKER: Final = SHORT.pack(0)
 COMMIT_MARKER: Final = SHORT.pack(1)
@@ -90,6 +93,7 @@ class GroupShard:
         self._joins = Joins(self._context, self._rebalances, classic_members)
         self._membership = Membership(self._context, self._rebalances, classic_members)
         self._shares = ShareGroups(self._context)
+        self._streams = StreamsGroups(self._context)
         self._admin = GroupAdmin(self._context, self._commits)
         self._skipped: dict[int, int] = {}
 
@@ -151,6 +155,7 @@ class GroupShard:
                 self._rebalances.prepare(now_ms, group, f"more than {context.config.group_max_size} members")
         self._consumers.on_loaded(now_ms)
         self._shares.on_loaded(now_ms)
+        self._streams.on_loaded(now_ms)
         self._admin.schedule_expiry(now_ms)
         return context.pipeline.take_effects()
 
@@ -175,11 +180,14 @@ class GroupShard:
                 self._rebalances.on_join_timer(now_ms, group_id)
             case ("sync", group_id):
                 self._rebalances.on_sync_timer(now_ms, group_id)
+            case (kind, group_id) if kind == INITIAL_REBALANCE:
+                self._streams.on_initial_delay_timer(now_ms, group_id)
             case (kind, group_id, member_id):
                 if self.is_share_group(group_id):
                     self._shares.on_session_timer(group_id, member_id)
                 else:
                     self._consumers.on_timer(now_ms, kind, group_id, member_id)
+                    self._streams.on_timer(kind, group_id, member_id)
             case _:
                 assert key == EXPIRY_TIMER, key
                 self._admin.on_expiry_timer(now_ms)
@@ -193,6 +201,7 @@ class GroupShard:
                 context.renew_session(now_ms, group, member)
         self._consumers.on_pause(now_ms)
         self._shares.on_pause(now_ms)
+        self._streams.on_pause(now_ms)
         return context.pipeline.take_effects()
 
     # Requests. Each docstring states the type of the response.
@@ -273,6 +282,18 @@ class GroupShard:
         self._shares.on_states_created(now_ms, group_id, places, is_done=is_done)
         return self._context.pipeline.take_effects()
 
+    def on_streams_heartbeat(
+        self, now_ms: int, ticket: Ticket, caller: Caller, request: StreamsGroupHeartbeatRequest
+    ) -> Replies:
+        """HeartbeatResult."""
+        self._streams.on_heartbeat(now_ms, ticket, caller, request)
+        return self._context.pipeline.take_effects()
+
+    def on_streams_describe(self, now_ms: int, ticket: Ticket, group_ids: tuple[str, ...]) -> Replies:
+        """A tuple of DescribedStreamsGroup."""
+        self._streams.on_describe(now_ms, ticket, group_ids)
+        return self._context.pipeline.take_effects()
+
     def on_offset_commit(self, now_ms: int, ticket: Ticket, request: CommitRequest) -> Replies:
         """An error code for all offsets of the request, or one for each."""
         self._commits.on_commit(now_ms, ticket, request)
@@ -325,10 +346,10 @@ class GroupShard:
     def on_metadata(self, now_ms: int, changed: frozenset[str], *, created: bool) -> Replies:
         """Newer metadata: the names of topics that were created, changed or deleted, and whether any was created.
 
-        Groups that subscribe to one of these look at their metadata hash at the next heartbeat. No response.
+        Groups that need one of these look at their metadata hash at the next heartbeat. No response.
         """
         for group in self._context.modern:
-            if not changed.isdisjoint(group.subscribed_topics):
+            if not changed.isdisjoint(group.watched_topics):
                 group.hash_checked_epoch = None
         if created:
             self._consumers.on_topics_created()

@@ -221,6 +221,19 @@ class Handlers:
             ApiKey.CONSUMER_GROUP_DESCRIBE: handlers.describe,
         }
 
+    def _streams_group_apis(self) -> dict[int, Handler | InlineHandler]:
+        from klamm.broker.handlers.streams_groups import StreamsGroupHandlers
+        from klamm.node.coordinators.internal_topics import InternalTopicCreation
+
+        broker = self._broker()
+        timeout_ms = self._config.integer("request.timeout.ms")
+        topics = InternalTopicCreation(self.create_topics, broker.in_background, timeout_ms)
+        handlers = StreamsGroupHandlers(broker.groups.coordinator, topics, broker.groups.has_streams_groups)
+        return {
+            ApiKey.STREAMS_GROUP_HEARTBEAT: InlineHandler(handlers.heartbeat),
+            ApiKey.STREAMS_GROUP_DESCRIBE: handlers.describe,
+        }
+
     def _offset_apis(self) -> dict[int, Handler | InlineHandler]:
         from klamm.broker.handlers.offsets import OffsetHandlers
 
@@ -396,6 +409,7 @@ BROKER_FAMILIES: Final = _by_key(
             ApiKey.DELETE_GROUPS,
         ),
         Handlers._consumer_group_apis: (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE),
+        Handlers._streams_group_apis: (ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_DESCRIBE),
         Handlers._offset_apis: (
             ApiKey.OFFSET_COMMIT,
             ApiKey.OFFSET_FETCH,

@@ -12,7 +12,10 @@ from klamm.protocol.topic_info import TopicInfo
 
 GROUP_RESOURCE: Final = 32
 BROKER_RESOURCE: Final = 4
-DYNAMIC_DEFAULTS: Final = {"consumer.assignment.interval.ms": "group.consumer.assignment.interval.ms"}
+DYNAMIC_DEFAULTS: Final = {
+    "consumer.assignment.interval.ms": "group.consumer.assignment.interval.ms",
+    "streams.assignment.interval.ms": "group.streams.assignment.interval.ms",
+}
 """Settings of groups whose default may be changed for the whole cluster while the broker runs."""
 
 

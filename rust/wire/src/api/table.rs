@@ -147,9 +147,9 @@ apis! {
     86 DELETE_SHARE_GROUP_STATE "DeleteShareGroupState" 0..=0 0 ByPython Not local closed [ClusterAction Cluster] Request;
     87 READ_SHARE_GROUP_STATE_SUMMARY "ReadShareGroupStateSummary" 0..=1 0 ByPython Not local closed
         [ClusterAction Cluster] Request;
-    88 STREAMS_GROUP_HEARTBEAT "StreamsGroupHeartbeat" 0..=0 0 NotYet Not local closed
+    88 STREAMS_GROUP_HEARTBEAT "StreamsGroupHeartbeat" 0..=0 0 ByPython Not local closed
         [Read Group, Describe Topic, Create Cluster, Create Topic] Request;
-    89 STREAMS_GROUP_DESCRIBE "StreamsGroupDescribe" 0..=0 0 NotYet Not local closed
+    89 STREAMS_GROUP_DESCRIBE "StreamsGroupDescribe" 0..=0 0 ByPython Not local closed
         [Describe Group, Describe Topic] Request;
     90 DESCRIBE_SHARE_GROUP_OFFSETS "DescribeShareGroupOffsets" 0..=1 0 ByPython Not local closed
         [Describe Group, Describe Topic] Request;

@@ -8,6 +8,7 @@ from klamm.coordinator.groups.consumer.member import MemberState
 from klamm.coordinator.groups.consumer.records import CurrentAssignment, CurrentAssignmentRecord, MemberRecord
 from klamm.coordinator.groups.record_parts import RecordType
 from klamm.coordinator.groups.shard import GroupShard
+from klamm.coordinator.groups.streams.records import StreamsMetadata, StreamsRecord
 from klamm.coordinator.runtime.log import LoadedRecord, LogRecord, Producer, RecordError
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.group_messages import DeletePartition, DeleteTopic, ListGroupsRequest, OffsetDeleteRequest
@@ -15,7 +16,6 @@ from klamm.protocol.messages.group_messages import DeletePartition, DeleteTopic,
 from .consumer_room import GROUP, ConsumerRoom, T, U
 from .test_consumer_changes import settle
 from .test_consumer_heartbeats import halved
-from .test_loading import foreign
 
 NONE = ErrorCode.NONE
 STALE = ErrorCode.STALE_MEMBER_EPOCH
@@ -223,7 +223,8 @@ def test_case_50_tombstones_out_of_order_fail_the_load() -> None:
 
 
 def test_case_51_ids_of_other_kinds_are_not_taken() -> None:
-    room = ConsumerRoom(log=[(foreign(RecordType.STREAMS_GROUP_METADATA, GROUP).key, b"\x00\x00")])
+    streams = StreamsRecord(RecordType.STREAMS_GROUP_METADATA, GROUP, StreamsMetadata(1))
+    room = ConsumerRoom(log=[streams.encoded()])
     for epoch in (0, 1, -1):
         answer = room.heartbeat_of("m", epoch, subscribed_topic_names=(), rebalance_timeout_ms=1, topic_partitions=())
         assert answer.error_code is ErrorCode.GROUP_ID_NOT_FOUND

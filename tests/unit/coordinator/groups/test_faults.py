@@ -39,6 +39,7 @@ from klamm.protocol.messages.share_groups import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
+from klamm.protocol.messages.streams_messages import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 
 from .test_driver import (
     CALLER,
@@ -81,6 +82,12 @@ def consumer_heartbeat(groups: GroupCoordinator) -> asyncio.Future[ConsumerGroup
 def share_heartbeat(groups: GroupCoordinator) -> asyncio.Future[ShareGroupHeartbeatResponse]:
     answered: asyncio.Future[ShareGroupHeartbeatResponse] = asyncio.get_running_loop().create_future()
     groups.share.heartbeat(CALLER, ShareGroupHeartbeatRequest("g", "m", 1), answered.set_result)
+
+
+def streams_heartbeat(groups: GroupCoordinator) -> asyncio.Future[StreamsGroupHeartbeatResponse]:
+    answered: asyncio.Future[StreamsGroupHeartbeatResponse] = asyncio.get_running_loop().create_future()
+    request = StreamsGroupHeartbeatRequest("g", "m", 1)
+    groups.streams_group_heartbeat(CALLER, request, lambda result: answered.set_result(result.response))
     return answered
 
 
@@ -98,6 +105,8 @@ REQUESTS: dict[str, Reach] = {
     "on_alter_share_offsets": lambda groups, _: groups.share.alter_offsets(AlterShareGroupOffsetsRequest("g")),
     "on_delete_share_offsets": lambda groups, _: groups.share.delete_offsets(DeleteShareGroupOffsetsRequest("g")),
     "on_initialized": lambda groups, _: groups.share.describe_offsets(OffsetsGroup("g")),
+    "on_streams_heartbeat": lambda groups, _: streams_heartbeat(groups),
+    "on_streams_describe": lambda groups, _: groups.streams_group_describe(["g"]),
     "on_offset_commit": lambda groups, _: commit_beside(groups),
     "on_offset_fetch": lambda groups, _: fetch(groups),
     "on_offset_delete": lambda groups, _: groups.offset_delete(DELETION),

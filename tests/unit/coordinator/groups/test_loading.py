@@ -174,21 +174,19 @@ class ForeignRoom(Room):
         super().__init__(log=[(record.key, None if record.is_tombstone else b"\x00\x00") for record in records])
 
 
-EMPTY_STREAMS_GROUP = (
-    foreign(RecordType.STREAMS_GROUP_METADATA),
-    foreign(RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA),
-    foreign(RecordType.STREAMS_GROUP_TOPOLOGY),
+SHARE_GROUP = (
+    foreign(RecordType.SHARE_GROUP_METADATA),
+    foreign(RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA),
 )
-MEMBER = foreign(RecordType.STREAMS_GROUP_MEMBER_METADATA, more=b"\x00\x01m")
-CURRENT = foreign(RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT, more=b"\x00\x01m")
+MEMBER = foreign(RecordType.SHARE_GROUP_MEMBER_METADATA, more=b"\x00\x01m")
 
 
 def test_foreign_groups_are_kept_listed_and_warned_about(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "klamm.coordinator"):
-        room = ForeignRoom(*EMPTY_STREAMS_GROUP, MEMBER)
-    assert f"{GROUP} (streams)" in caplog.text
+        room = ForeignRoom(*SHARE_GROUP, MEMBER)
+    assert f"{GROUP} (share)" in caplog.text
     (listed,) = room.shard.list_groups(ListGroupsRequest())
-    assert (listed.group_id, listed.group_state, listed.group_type) == (GROUP, "Unknown", "streams")
+    assert (listed.group_id, listed.group_state, listed.group_type) == (GROUP, "Unknown", "share")
     assert room.shard.describe(6, GROUP).error_code is ErrorCode.GROUP_ID_NOT_FOUND
     assert room.join().error_code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert room.heartbeat("m", 1) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -197,59 +195,7 @@ def test_foreign_groups_are_kept_listed_and_warned_about(caplog: pytest.LogCaptu
     ticket = room.ticket()
     room.take(room.shard.on_delete_groups(room.now_ms, ticket, (GROUP,)))
     assert room.answers[ticket][0].error_code is ErrorCode.NON_EMPTY_GROUP
-    assert len(room.log) == 4
-
-
-def test_an_empty_streams_group_takes_and_gives_offsets() -> None:
-    room = ForeignRoom(*EMPTY_STREAMS_GROUP)
-    assert room.commit_offset(5) is ErrorCode.NONE
-    assert room.fetch() == {("topic", 0): 5}
-    assert not room.shard.groups
-    named = room.answers[room.fetch_later(None, member_id="m", member_epoch=1)]
-    assert named.error_code == ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_an_empty_streams_group_becomes_classic_when_somebody_joins() -> None:
-    room = ForeignRoom(*EMPTY_STREAMS_GROUP)
-    room.commit_offset(5)
-    assert room.join().error_code is ErrorCode.MEMBER_ID_REQUIRED
-    types = [int.from_bytes(key[:2], "big") for key, _ in room.log[4:]]
-    assert types == [20, 17, 23, 2]
-    assert not room.shard.foreign_groups
-    assert room.fetch() == {("topic", 0): 5}
-    again = room.reloaded()
-    assert list(again.shard.groups) == [GROUP]
-    assert not again.shard.foreign_groups
-    assert_same(room, again)
-
-
-def test_a_conversion_that_fails_is_taken_back() -> None:
-    room = ForeignRoom(*EMPTY_STREAMS_GROUP)
-    room.holds_appends = True
-    room.join_later()
-    room.fail(ErrorCode.NOT_ENOUGH_REPLICAS)
-    assert not room.shard.groups
-    assert [group.state for group in room.shard.foreign_groups] == ["Empty"]
-
-
-def test_an_empty_streams_group_can_be_deleted() -> None:
-    room: Room = ForeignRoom(*EMPTY_STREAMS_GROUP, MEMBER, CURRENT)
-    room.log += [(CURRENT.key, None), (MEMBER.key, None)]
-    room = room.reloaded()
-    ticket = room.ticket()
-    room.take(room.shard.on_delete_groups(room.now_ms, ticket, (GROUP,)))
-    assert room.answers[ticket][0].error_code is ErrorCode.NONE
-    assert not room.reloaded().shard.foreign_groups
-
-
-def test_an_offset_before_its_streams_group_makes_no_simple_group() -> None:
-    """Compaction may leave the records in this order."""
-    room = Room()
-    room.commit_offset(5)
-    room.log += [(record.key, b"\x00\x00") for record in EMPTY_STREAMS_GROUP]
-    again = room.reloaded()
-    assert not again.shard.groups
-    assert again.fetch() == {("topic", 0): 5}
+    assert len(room.log) == 3
 
 
 def test_what_waits_is_sent_away_when_the_partition_is_led_elsewhere() -> None:

@@ -233,8 +233,8 @@ def test_an_unknown_value_version_names_itself(key: bytes, version: int) -> None
 
 
 def test_a_foreign_value_of_an_unknown_version_cannot_be_read() -> None:
-    key = struct.pack(">h", 17) + text("g")
-    assert decode(key, b"\x00\x00whatever") == ForeignRecord(RecordType.STREAMS_GROUP_METADATA, "g", key, False)
+    key = struct.pack(">h", 11) + text("g")
+    assert decode(key, b"\x00\x00whatever") == ForeignRecord(RecordType.SHARE_GROUP_METADATA, "g", key, False)
     with pytest.raises(RecordError, match="value version 1"):
         decode(key, b"\x00\x01")
 

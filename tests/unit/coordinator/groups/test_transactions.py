@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from klamm.coordinator.groups.config import GroupConfig
-from klamm.coordinator.groups.record_parts import RecordType
 from klamm.coordinator.groups.states import GroupState
 from klamm.coordinator.runtime.log import LoadedRecord, Producer
 from klamm.protocol.errors import ErrorCode
@@ -13,7 +12,6 @@ from klamm.protocol.messages.group_messages import DeletePartition, DeleteTopic,
 
 from .fold import assert_same
 from .harness import GROUP, RANGE, STICKY, Room
-from .test_loading import ForeignRoom, foreign
 
 NONE = ErrorCode.NONE
 UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
@@ -122,12 +120,6 @@ def test_without_a_group_only_a_generation_is_refused() -> None:
     assert GROUP not in room.shard.groups
     assert room.commit_in_transaction(1, P, member_id="m") is NONE
     assert room.shard.groups[GROUP].is_empty
-
-
-def test_groups_of_other_kinds() -> None:
-    room = ForeignRoom(foreign(RecordType.STREAMS_GROUP_METADATA))
-    assert room.commit_in_transaction(1, P) is NONE
-    assert GROUP not in room.shard.groups
 
 
 def test_case_66_two_producers_are_pending_on_one_partition() -> None:

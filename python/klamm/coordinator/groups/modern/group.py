@@ -44,7 +44,11 @@ class ModernMember(Protocol):
 M = TypeVar("M", bound=ModernMember)
 
 
-class ModernGroup(ABC, Generic[M]):
+T = TypeVar("T")
+"""The target of a member."""
+
+
+class FoldedGroup(ABC, Generic[M, T]):
     """Epochs, members and targets of a group: the fold of its records.
 
     Only the functions that apply records change it, through a journal (`modern.journal`), and members are values.
@@ -62,7 +66,7 @@ class ModernGroup(ABC, Generic[M]):
         self.assignment_timestamp_ms = 0
         """When the target was computed; 0: never, or by a version that did not note it."""
         self.members: Final[dict[str, M]] = {}
-        self.targets: Final[dict[str, Target]] = {}
+        self.targets: Final[dict[str, T]] = {}
         self.names: Final[dict[str, int]] = {}
         """How many members name a topic."""
         self.hash_checked_epoch: int | None = None
@@ -83,6 +87,11 @@ class ModernGroup(ABC, Generic[M]):
         return self.names.keys()
 
     @property
+    def watched_topics(self) -> AbstractSet[str]:
+        """The topics whose changes the group must know of."""
+        return self.subscribed_topics
+
+    @property
     def is_empty(self) -> bool:
         """Whether the group has no members."""
         return not self.members
@@ -91,10 +100,6 @@ class ModernGroup(ABC, Generic[M]):
     def must_check_hash(self) -> bool:
         """Whether the metadata hash has to be compared: on request, or after a rollback of the last comparison."""
         return self.hash_checked_epoch is None or self.group_epoch < self.hash_checked_epoch
-
-    def target_of(self, member_id: str) -> Target:
-        """The member's target, empty if it has none."""
-        return self.targets.get(member_id, NO_TARGET)
 
     # Changes, each through a journal.
 
@@ -139,7 +144,7 @@ class ModernGroup(ABC, Generic[M]):
         journal.assign(self, "assignment_epoch", epoch)
         journal.assign(self, "assignment_timestamp_ms", timestamp_ms)
 
-    def set_target(self, journal: Journal, member_id: str, target: Target | None) -> None:
+    def set_target(self, journal: Journal, member_id: str, target: T | None) -> None:
         """The target of a member, or its removal."""
         if target is None:
             journal.remove(self.targets, member_id)
@@ -154,3 +159,11 @@ class ModernGroup(ABC, Generic[M]):
                 raise RecordError(f"group {self.group_id} is removed before {count} {name}")
         if self.assignment_epoch != DELETED_EPOCH:
             raise RecordError(f"group {self.group_id} is removed before its target epoch")
+
+
+class ModernGroup(FoldedGroup[M, Target], Generic[M]):
+    """A group whose members are assigned partitions."""
+
+    def target_of(self, member_id: str) -> Target:
+        """The member's target, empty if it has none."""
+        return self.targets.get(member_id, NO_TARGET)

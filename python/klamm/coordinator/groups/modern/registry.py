@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from klamm.coordinator.groups.modern.group import ModernGroup
+from klamm.coordinator.groups.modern.group import FoldedGroup
 from klamm.coordinator.groups.modern.journal import Journal
 from klamm.coordinator.runtime.log import RecordError
 
-G = TypeVar("G", bound=ModernGroup[Any])
+G = TypeVar("G", bound=FoldedGroup[Any, Any])
 
-AnyModernGroup = ModernGroup[Any]
+AnyModernGroup = FoldedGroup[Any, Any]
 
 
 class ModernGroups:

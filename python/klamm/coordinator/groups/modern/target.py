@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from klamm.coordinator.groups.modern.group import ModernGroup
+from klamm.coordinator.groups.modern.group import FoldedGroup
 from klamm.coordinator.groups.modern.wire import Target
 from klamm.coordinator.groups.topics import Topics
 
@@ -38,7 +38,7 @@ class Subscriber(NamedTuple):
     target: Target
 
 
-def may_compute(group: ModernGroup[Any], interval_ms: int, now_ms: int) -> bool:
+def may_compute(group: FoldedGroup[Any, Any], interval_ms: int, now_ms: int) -> bool:
     """Whether a new target may be computed now.
 
     The first one is not delayed. An interval of 0 permits it also after the clock was set back.

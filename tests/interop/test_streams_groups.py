@@ -1,0 +1,131 @@
+"""Streams groups beside Apache Kafka's own classes: bytes of records, and assignments of tasks."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from klamm._engine.groups import assign_tasks
+from klamm.coordinator.groups.streams.records import record_value
+from tests.interop.apache_kafka import java
+from tests.support.foreign import require
+from tests.support.streams_groups import NAMES, RandomValues, kafka_json
+
+PROGRAM = Path(__file__).with_name("StreamsGroups.java")
+GROUPS = 600
+ROUNDS = 5
+FIRST_PROCESS = 0x4000
+FIRST_MEMBER = 0x5000
+
+pytestmark = pytest.mark.timeout(300)
+
+
+class KafkaStreamsGroups:
+    """The running program."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def ask(self, **request: Any) -> Any:
+        """The answer to a request; raises AssertionError when the program has ended."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        assert answer, f"the JVM ended at {request}"
+        return json.loads(answer)
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[KafkaStreamsGroups]:
+    require("java", "mvn")
+    command = java(str(PROGRAM))
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield KafkaStreamsGroups(process)
+        finally:
+            with contextlib.suppress(OSError):
+                process.kill()
+
+
+def test_records_have_kafkas_bytes(kafka: KafkaStreamsGroups) -> None:
+    for seed in range(200):
+        for value in RandomValues(seed).all():
+            answer = kafka.ask(record=f"{NAMES[type(value)]}Value", value=kafka_json(value))
+            assert b"\0\0" + bytes.fromhex(answer["bytes"]) == record_value(value), value
+
+
+class RandomGroup:
+    """A group whose members come and go.
+
+    Kafka's assignor chooses among equal loads in the order of its hash maps. Ids of one character, counted from a
+    multiple of the maps' sizes, have there the order of the ids, so that the whole assignment is determined. Process
+    ids are counted without gaps for the same reason.
+    """
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._free = [chr(FIRST_MEMBER + at) for at in range(16)]
+        rng.shuffle(self._free)
+        self._process_count = rng.randint(1, 6)
+        self.members: dict[str, dict[str, Any]] = {}
+        self.subtopologies = {
+            str(at): {"tasks": rng.randint(1, 12), "stateful": rng.random() < 0.6} for at in range(rng.randint(1, 4))
+        }
+        self.standbys = rng.randint(0, 3)
+        for _ in range(rng.randint(1, 8)):
+            self._join()
+
+    def _join(self) -> None:
+        process = self._rng.randrange(self._process_count)
+        self.members[self._free.pop()] = {"process": process, "active": {}, "standby": {}}
+
+    def change(self, assigned: Mapping[str, Any]) -> None:
+        """The members have what was assigned; one comes or leaves, or something else changes."""
+        for member_id, member in self.members.items():
+            member.update(assigned[member_id])
+        match self._rng.randrange(10):
+            case 0 | 1 | 2 | 3 if self._free:
+                self._join()
+            case 4 | 5 | 6 if len(self.members) > 1:
+                del self.members[self._rng.choice(sorted(self.members))]
+            case 7:
+                self.standbys = self._rng.randint(0, 3)
+            case 8:
+                self.subtopologies[self._rng.choice(sorted(self.subtopologies))]["tasks"] += 1
+
+    def by_id(self) -> dict[str, dict[str, Any]]:
+        """The members in the order of their ids, their processes by ids without gaps."""
+        used = sorted({member["process"] for member in self.members.values()})
+        return {
+            member_id: member | {"process": chr(FIRST_PROCESS + used.index(member["process"]))}
+            for member_id, member in sorted(self.members.items())
+        }
+
+
+def by_engine(group: RandomGroup) -> dict[str, Any]:
+    members = [(name, one["process"], one["active"], one["standby"]) for name, one in group.by_id().items()]
+    subtopologies = [(name, one["tasks"], one["stateful"]) for name, one in group.subtopologies.items()]
+    assigned = assign_tasks(members, subtopologies, standby_replicas=group.standbys)
+    return {
+        name: {"active": active, "standby": standby}
+        for (name, *_), (active, standby) in zip(members, assigned, strict=True)
+    }
+
+
+def test_tasks_are_assigned_as_by_kafka(kafka: KafkaStreamsGroups) -> None:
+    rng = random.Random(1071)
+    for _ in range(GROUPS):
+        group = RandomGroup(rng)
+        for _ in range(ROUNDS):
+            expected = kafka.ask(members=group.by_id(), subtopologies=group.subtopologies, standbys=group.standbys)
+            assert by_engine(group) == expected, (group.by_id(), group.subtopologies, group.standbys)
+            group.change(expected)

@@ -13,7 +13,6 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartiti
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from tests.support.node_process import NodeProcess
-from tests.support.waiting import wait_until
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-4.3.1"
 EXPECTED: dict[str, Any] = json.loads((GOLDEN / "expected.json").read_text())
@@ -94,11 +93,3 @@ def test_metadata(node: NodeProcess) -> None:
         resource = ConfigResource(ResourceType.TOPIC, topic)
         entries = admin.describe_configs([resource])[resource].result()
         assert {key: entries[key].value for key in configs} == configs
-
-
-def test_features_without_their_apis_are_named(node: NodeProcess) -> None:
-    wait_until(lambda: "features are finalized" in node.log())
-    log = node.log()
-    [warning] = [line for line in log.splitlines() if "features are finalized" in line]
-    assert "share.version" in warning
-    assert "transaction.version" not in warning

@@ -159,10 +159,13 @@ class Group:
         [group] = peer.receive("", StreamsGroupDescribeResponse, 0).groups
         return bool(group.error_code)
 
-    def set_config(self, key: str, value: str) -> None:
+    def alter_config(self, key: str, value: str) -> str:
         one = AlterConfigsResource(GROUP_RESOURCE, self.name, (AlterableConfig(key, value, 0),))
         answer = self.pair.ask(IncrementalAlterConfigsRequest((one,)), IncrementalAlterConfigsResponse, 1)
-        assert answer["responses"][0]["error_code"] in (0, "NONE"), answer
+        return str(answer["responses"][0]["error_code"])
+
+    def set_config(self, key: str, value: str) -> None:
+        assert self.alter_config(key, value) == "NONE"
 
     def commit(self, member: str, epoch: int, *places: tuple[str, int], version: int = 9) -> dict[str, Any]:
         topics = tuple(CommitTopic(name, partitions=(CommitPartition(index, 7),)) for name, index in places)
@@ -323,6 +326,23 @@ def test_85_standbys(pair: Pair) -> None:
     group.until("m", epoch, lambda answer: bool(answer["standby_tasks"]))
     group.until("n", epoch, lambda answer: bool(answer["standby_tasks"]))
     assert group.describe()["group_state"] == "Stable"
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        ("num.standby.replicas", ("0", "2", "3", "-1", "x")),
+        ("session.timeout.ms", ("45000", "60000", "44999", "60001")),
+        ("heartbeat.interval.ms", ("5000", "15000", "4999", "15001")),
+        ("assignment.interval.ms", ("0", "15000", "-1", "15001")),
+        ("initial.rebalance.delay.ms", ("0", "100000", "-1")),
+        ("nothing", ("1",)),
+    ],
+)
+def test_configs_of_a_group(pair: Pair, key: str, values: tuple[str, ...]) -> None:
+    group = Group(pair, f"configs-{key}")
+    codes = {group.alter_config(f"streams.{key}", value) for value in values}
+    assert "INVALID_CONFIG" in codes
 
 
 def test_tasks_move_between_members(pair: Pair) -> None:

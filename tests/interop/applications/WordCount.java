@@ -9,7 +9,8 @@ import org.apache.kafka.streams.kstream.Produced;
 
 /** Counts the words of topic "words" in a store, and writes each count to topic "counts".
  *
- * Arguments: bootstrap servers, the application's id, the state directory. Prints each state that it enters.
+ * Arguments: bootstrap servers, the application's id, the state directory, and settings as key=value. Prints each state
+ * that it enters.
  */
 public final class WordCount {
     public static void main(String[] arguments) {
@@ -18,12 +19,14 @@ public final class WordCount {
         settings.put(StreamsConfig.APPLICATION_ID_CONFIG, arguments[1]);
         settings.put(StreamsConfig.STATE_DIR_CONFIG, arguments[2]);
         settings.put(StreamsConfig.REPLICATION_FACTOR_CONFIG, 3);
-        settings.put(StreamsConfig.NUM_STANDBY_REPLICAS_CONFIG, 1);
         settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 200);
         settings.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
-        settings.put("session.timeout.ms", 10000);
         settings.put("auto.offset.reset", "earliest");
+        for (int at = 3; at < arguments.length; at++) {
+            String[] setting = arguments[at].split("=", 2);
+            settings.put(setting[0], setting[1]);
+        }
 
         StreamsBuilder builder = new StreamsBuilder();
         builder.<String, String>stream("words")

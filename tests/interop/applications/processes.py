@@ -59,10 +59,11 @@ class JavaProcess:
 class WordCount(JavaProcess):
     """An instance of the application of WordCount.java."""
 
-    def __init__(self, bootstrap: str, folder: Path, name: str) -> None:
+    def __init__(self, bootstrap: str, folder: Path, name: str, settings: Mapping[str, str]) -> None:
         self.state = folder / f"{name}-state"
         source = str(HERE / "WordCount.java")
-        super().__init__(folder / f"{name}.out", source, bootstrap, "word-count", str(self.state))
+        extra = [f"{key}={value}" for key, value in settings.items()]
+        super().__init__(folder / f"{name}.out", source, bootstrap, "word-count", str(self.state), *extra)
 
     @property
     def is_running(self) -> bool:

@@ -21,7 +21,24 @@ from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-SETTINGS = {"offsets.topic.num.partitions": "4", "group.initial.rebalance.delay.ms": "0"}
+SETTINGS = {
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.streams.initial.rebalance.delay.ms": "0",
+    "group.streams.num.standby.replicas": "1",
+    "group.streams.min.session.timeout.ms": "10000",
+    "group.streams.session.timeout.ms": "10000",
+    "group.streams.min.heartbeat.interval.ms": "1000",
+    "group.streams.heartbeat.interval.ms": "1000",
+}
+STREAMS = {"group.protocol": "streams"}
+PROTOCOLS = {
+    "classic": {"session.timeout.ms": "10000", "num.standby.replicas": "1"},
+    "streams": STREAMS,
+    "streams, exactly once": STREAMS | {"processing.guarantee": "exactly_once_v2"},
+}
+"""Settings of the application; those of the streams protocol are the broker's."""
 WORDS = [f"word-{number}" for number in range(20)]
 ROUNDS = 3
 PATIENCE_S = 180
@@ -118,10 +135,11 @@ def while_brokers_die(brokers: list[BrokerProcess], between: Callable[[int], Non
         node.start(timeout_s=60)
 
 
-def test_a_streams_application_counts_every_word(brokers: list[BrokerProcess], tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_streams_application_counts_every_word(brokers: list[BrokerProcess], tmp_path: Path, protocol: str) -> None:
     servers = bootstrap(brokers)
     create_topics(servers, words=4, counts=4)
-    instances = [WordCount(servers, tmp_path, f"streams-{number}") for number in (1, 2)]
+    instances = [WordCount(servers, tmp_path, f"streams-{number}", PROTOCOLS[protocol]) for number in (1, 2)]
     load = Load(servers)
     counts = Counts(servers)
     try:
@@ -148,6 +166,9 @@ def test_a_streams_application_counts_every_word(brokers: list[BrokerProcess], t
         counts.close()
     assert not load.failed
     assert sum(load.acknowledged.values()) > 1000
+    if "exactly once" in protocol:
+        last = {word: found[-1] for word, found in counts.of.items()}
+        assert last == load.acknowledged
     for word, found in counts.of.items():
         # At least once: after a kill a count may go back to what was committed, and never below it.
         assert found[-1] >= load.acknowledged[word]

@@ -133,10 +133,12 @@ def levels(request: FormatRequest, *, dynamic: bool = False) -> dict[str, int]:
 def test_feature_levels() -> None:
     elr, groups = {"eligible.leader.replicas.version": 1}, {"group.version": 1}
     transactions = {"transaction.version": 2} | groups
-    served = elr | transactions
+    before_streams = elr | transactions
+    served = before_streams | {"streams.version": 1}
     assert levels(FormatRequest(CLUSTER)) == {"metadata.version": 30} | served
     assert levels(FormatRequest(CLUSTER), dynamic=True) == {"metadata.version": 30, "kraft.version": 1} | served
-    assert levels(FormatRequest(CLUSTER, "4.1")) == {"metadata.version": 27} | served
+    assert levels(FormatRequest(CLUSTER, "4.2")) == {"metadata.version": 29} | served
+    assert levels(FormatRequest(CLUSTER, "4.1")) == {"metadata.version": 27} | before_streams, "streams: 4.2-IV1"
     assert levels(FormatRequest(CLUSTER, "4.0")) == {"metadata.version": 25} | transactions, "ELR: from 4.1 on"
     assert levels(FormatRequest(CLUSTER, "4.0-IV1")) == {"metadata.version": 23} | groups, "transactions: 4.0-IV2"
     assert levels(FormatRequest(CLUSTER, "3.9")) == {"metadata.version": 21}, "groups: from 4.0-IV0 on"

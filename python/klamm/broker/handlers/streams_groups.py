@@ -32,13 +32,13 @@ SHOWN_FAILURES = 3
 class StreamsGroups(Protocol):
     """What these handlers need of the group coordinator. Refusals are in the answers."""
 
-    def streams_group_heartbeat(
+    def heartbeat(
         self, caller: Caller, request: StreamsGroupHeartbeatRequest, answer: Callable[[HeartbeatResult], None]
     ) -> None:
         """StreamsGroupHeartbeat."""
         ...
 
-    async def streams_group_describe(self, group_ids: Iterable[str]) -> list[DescribedStreamsGroup]:
+    async def describe(self, group_ids: Iterable[str]) -> list[DescribedStreamsGroup]:
         """StreamsGroupDescribe."""
         ...
 
@@ -75,7 +75,7 @@ class StreamsGroupHandlers:
             return
         # Kafka stores addresses as Java prints them, with a slash where the host name would be.
         caller = Caller(version, context.client_id or "", f"/{context.address}")
-        self._groups.streams_group_heartbeat(caller, request, write_answer)
+        self._groups.heartbeat(caller, request, write_answer)
 
     def _write(self, context: RequestContext, version: int, result: HeartbeatResult) -> bytes:
         response = result.response
@@ -91,7 +91,7 @@ class StreamsGroupHandlers:
             code = ErrorCode.UNSUPPORTED_VERSION
             refused = tuple(DescribedStreamsGroup(group_id, code) for group_id in request.group_ids)
             return write(StreamsGroupDescribeResponse(refused), version)
-        groups = await self._groups.streams_group_describe(request.group_ids)
+        groups = await self._groups.describe(request.group_ids)
         if request.include_authorized_operations:
             groups = [
                 group if group.error_code else replace(group, authorized_operations=ALL_GROUP_OPERATIONS)

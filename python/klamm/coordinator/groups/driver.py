@@ -24,7 +24,7 @@ from klamm.coordinator.groups.share.driver import (
     ShareGroupRequests,
     no_end_offsets,
 )
-from klamm.coordinator.groups.streams.request_checks import check_heartbeat as check_streams_heartbeat
+from klamm.coordinator.groups.streams.driver import StreamsGroupRequests
 from klamm.coordinator.groups.topics import GroupConfigs, NoTopics, Topics, no_group_configs
 from klamm.coordinator.runtime.append_errors import coordinator_error
 from klamm.coordinator.runtime.driver import CoordinatorRuntime, into
@@ -59,12 +59,6 @@ from klamm.protocol.messages.group_messages import (
     TxnOffsetCommitRequest,
 )
 from klamm.protocol.messages.share_groups import DescribedShareGroup
-from klamm.protocol.messages.streams_messages import (
-    DescribedStreamsGroup,
-    HeartbeatResult,
-    StreamsGroupHeartbeatRequest,
-    StreamsGroupHeartbeatResponse,
-)
 
 T = TypeVar("T")
 
@@ -139,6 +133,8 @@ class GroupCoordinator:
             self.runtime, self._hosted, self._topics, NoPersister() if persister is None else persister, end_offsets
         )
         """The APIs of share groups."""
+        self.streams: Final = StreamsGroupRequests(self.runtime, self._hosted, self._of_partitions)
+        """The APIs of streams groups."""
 
     def partition_for(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` for a group."""
@@ -277,26 +273,6 @@ class GroupCoordinator:
             return tuple(DescribedShareGroup(group_id, code) for group_id in ids)
 
         return await self._of_partitions(group_ids, GroupShard.on_share_describe, refused)
-
-    def streams_group_heartbeat(
-        self, caller: Caller, request: StreamsGroupHeartbeatRequest, answer: Callable[[HeartbeatResult], None]
-    ) -> None:
-        """StreamsGroupHeartbeat (88)."""
-        try:
-            check_streams_heartbeat(request)
-            hosted = self._hosted(request.group_id)
-        except KafkaError as error:
-            answer(HeartbeatResult(StreamsGroupHeartbeatResponse(error.code, error.message)))
-            return
-        self.runtime.submit(hosted, answer, _refused_streams, hosted.shard.on_streams_heartbeat, caller, request)
-
-    async def streams_group_describe(self, group_ids: Iterable[str]) -> list[DescribedStreamsGroup]:
-        """StreamsGroupDescribe (89)."""
-
-        def refused(ids: tuple[str, ...], code: ErrorCode) -> tuple[DescribedStreamsGroup, ...]:
-            return tuple(DescribedStreamsGroup(group_id, code) for group_id in ids)
-
-        return await self._of_partitions(group_ids, GroupShard.on_streams_describe, refused)
 
     def offset_commit(self, request: CommitRequest, answer: Callable[[CommitAnswer], None]) -> None:
         """OffsetCommit (8) of the partitions that exist."""
@@ -469,10 +445,6 @@ class GroupCoordinator:
             return shard.on_patterns_resolved(now_ms, resolution.group_id, patterns)
 
         self.runtime.feed(hosted, resolved)
-
-
-def _refused_streams(code: ErrorCode) -> HeartbeatResult:
-    return HeartbeatResult(StreamsGroupHeartbeatResponse(code))
 
 
 def _matches(topics: Topics, patterns: Sequence[str]) -> dict[str, frozenset[str]]:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from klamm.broker.request import RequestContext, monotonic_ms
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from klamm.protocol.messages.streams_messages import InternalTopic
-    from klamm.protocol.messages.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from klamm.protocol.messages.streams_messages import InternalTopic
+from klamm.protocol.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 
 log = logging.getLogger("klamm.node")
 
 CREATE_TOPICS_VERSION: Final = 7
 FAILURES_MAX: Final = 1000
 
-CreateTopics = Callable[[RequestContext, "CreateTopicsRequest"], "Awaitable[CreateTopicsResponse]"]
+CreateTopics = Callable[[RequestContext, CreateTopicsRequest], Awaitable[CreateTopicsResponse]]
 
 
 class InternalTopicCreation:
@@ -59,8 +62,6 @@ class InternalTopicCreation:
         return {name: failure[1] for name, failure in found if failure is not None and now_ms < failure[0]}
 
     async def _create_now(self, context: RequestContext, topics: list[InternalTopic], retry_ms: int) -> None:
-        from klamm.protocol.messages.topics import CreateTopicsRequest
-
         arrived_ms = monotonic_ms()
         caller = context._replace(
             api_key=ApiKey.CREATE_TOPICS,
@@ -96,7 +97,5 @@ class InternalTopicCreation:
 
 def _creatable(topic: InternalTopic) -> CreatableTopic:
     """A replication factor of 0 is the default of the cluster."""
-    from klamm.protocol.messages.topics import CreatableTopic, CreatableTopicConfig
-
     configs = tuple(CreatableTopicConfig(config.key, config.value) for config in topic.topic_configs)
     return CreatableTopic(topic.name, topic.partitions, topic.replication_factor or -1, (), configs)

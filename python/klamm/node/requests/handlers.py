@@ -228,7 +228,7 @@ class Handlers:
         broker = self._broker()
         timeout_ms = self._config.integer("request.timeout.ms")
         topics = InternalTopicCreation(self.create_topics, broker.in_background, timeout_ms)
-        handlers = StreamsGroupHandlers(broker.groups.coordinator, topics, broker.groups.has_streams_groups)
+        handlers = StreamsGroupHandlers(broker.groups.coordinator.streams, topics, broker.groups.has_streams_groups)
         return {
             ApiKey.STREAMS_GROUP_HEARTBEAT: InlineHandler(handlers.heartbeat),
             ApiKey.STREAMS_GROUP_DESCRIBE: handlers.describe,

@@ -87,7 +87,7 @@ def share_heartbeat(groups: GroupCoordinator) -> asyncio.Future[ShareGroupHeartb
 def streams_heartbeat(groups: GroupCoordinator) -> asyncio.Future[StreamsGroupHeartbeatResponse]:
     answered: asyncio.Future[StreamsGroupHeartbeatResponse] = asyncio.get_running_loop().create_future()
     request = StreamsGroupHeartbeatRequest("g", "m", 1)
-    groups.streams_group_heartbeat(CALLER, request, lambda result: answered.set_result(result.response))
+    groups.streams.heartbeat(CALLER, request, lambda result: answered.set_result(result.response))
     return answered
 
 
@@ -106,7 +106,7 @@ REQUESTS: dict[str, Reach] = {
     "on_delete_share_offsets": lambda groups, _: groups.share.delete_offsets(DeleteShareGroupOffsetsRequest("g")),
     "on_initialized": lambda groups, _: groups.share.describe_offsets(OffsetsGroup("g")),
     "on_streams_heartbeat": lambda groups, _: streams_heartbeat(groups),
-    "on_streams_describe": lambda groups, _: groups.streams_group_describe(["g"]),
+    "on_streams_describe": lambda groups, _: groups.streams.describe(["g"]),
     "on_offset_commit": lambda groups, _: commit_beside(groups),
     "on_offset_fetch": lambda groups, _: fetch(groups),
     "on_offset_delete": lambda groups, _: groups.offset_delete(DELETION),

@@ -40,6 +40,16 @@ NEXT_STATES: Final[dict[MemberState, frozenset[MemberState]]] = {
 }
 
 
+def state_table() -> str:
+    """NEXT_STATES as a Markdown table: a row per state, a column per state it may go to."""
+    states = list(MemberState)
+    rows = [f"| from \\ to | {' | '.join(state.name for state in states)} |", "|---" * (len(states) + 1) + "|"]
+    for state in states:
+        cells = ("yes" if target in NEXT_STATES[state] else "" for target in states)
+        rows.append(f"| {state.name} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
 class StreamsMember(Value):
     """A member as its records say.
 

@@ -20,8 +20,8 @@ def find_group(context: ShardContext, group_id: str) -> StreamsGroup:
 def group_not_found(context: ShardContext, group_id: str) -> KafkaError:
     """The error for an id that is not a streams group's."""
     is_other = group_id in context.groups or context.modern.get(group_id) or context.foreign.get(group_id)
-    detail = f"Group {group_id} is not a streams group." if is_other else f"Streams group {group_id} not found."
-    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, detail)
+    detail = "is not a streams group" if is_other else "not found"
+    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {detail}.")
 
 
 def find_or_make_group(context: ShardContext, group_id: str, records: list[Written]) -> StreamsGroup:

@@ -143,11 +143,6 @@ class Commits:
             return streams_checks.check_commit(modern, request)
         if modern is not None:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        foreign = self._context.foreign.get(request.group_id)
-        if foreign is not None:
-            # No member of a group of another type can commit here.
-            anonymous = request.generation_id_or_member_epoch < 0 and not foreign.has_members
-            return ErrorCode.NONE if anonymous else ErrorCode.UNKNOWN_MEMBER_ID
         if request.generation_id_or_member_epoch < 0:
             return ErrorCode.NONE  # an admin, or a consumer that assigns its own partitions: a simple group
         if request.version >= GROUP_ID_NOT_FOUND_MIN_VERSION:
@@ -166,14 +161,10 @@ class Commits:
         generation_id, member_id = request.generation_id_or_member_epoch, request.member_id
         is_anonymous = generation_id < 0 and member_id == UNKNOWN_MEMBER_ID and request.group_instance_id is None
         group = self._context.groups.get(request.group_id)
-        foreign = self._context.foreign.get(request.group_id)
         if is_anonymous:
             return NONE
         if group is None:
-            has_members = foreign is not None and foreign.has_members
-            if generation_id < 0 and not has_members:
-                return NONE
-            return ErrorCode.ILLEGAL_GENERATION if foreign is None else ErrorCode.UNKNOWN_MEMBER_ID
+            return NONE if generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
         if generation_id < 0 and group.is_empty:
             return NONE
         try:
@@ -206,7 +197,7 @@ class Commits:
     def make_simple_group(self, group_id: str, overwritten: Overwritten | None) -> None:
         """Create a group without members because it has offsets. It has no record of its own."""
         context = self._context
-        if context.foreign.get(group_id) or context.modern.get(group_id) or group_id in context.groups:
+        if context.modern.get(group_id) or group_id in context.groups:
             return
         log.info("group %s: a simple group, created by an offset commit", group_id)
         context.groups[group_id] = ClassicGroup(group_id)
@@ -232,9 +223,7 @@ class Commits:
             return check_fetch(modern, request)
         if isinstance(modern, StreamsGroup):
             return streams_checks.check_fetch(modern, request)
-        is_foreign = self._context.foreign.get(request.group_id) is not None
-        names_member = request.member_id is not None or request.member_epoch >= 0
-        return ErrorCode.UNKNOWN_MEMBER_ID if is_foreign and names_member else ErrorCode.NONE
+        return ErrorCode.NONE
 
     def _fetch(self, request: FetchGroup, offsets: TopicOffsets, require_stable: bool) -> FetchedGroup:
         topics = request.topics
@@ -273,16 +262,11 @@ class Commits:
 
     def _check_delete(self, group_id: str) -> ErrorCode:
         group = self._context.groups.get(group_id)
-        foreign = self._context.foreign.get(group_id)
         modern = self._context.modern.get(group_id)
         if modern is not None:
             return ErrorCode.GROUP_ID_NOT_FOUND if modern.kind == SHARE else ErrorCode.NONE
-        if group is None and foreign is None:
+        if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        if foreign is not None:
-            # The subscriptions of its members are unknown.
-            return ErrorCode.NON_EMPTY_GROUP if foreign.has_members else ErrorCode.NONE
-        assert group is not None
         return ErrorCode.NONE if group.is_empty or group.uses_consumer_protocol else ErrorCode.NON_EMPTY_GROUP
 
     def _delete_topic(self, group_id: str, topic: DeleteTopic, changes: list[Change]) -> DeletedTopic:

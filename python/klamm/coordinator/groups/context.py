@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Final
 
 from klamm._engine.groups import TopicPattern
@@ -15,7 +14,6 @@ from klamm.coordinator.groups.classic_group import ClassicGroup, Member, empty_g
 from klamm.coordinator.groups.config import GroupConfig
 from klamm.coordinator.groups.counts import GroupCounts
 from klamm.coordinator.groups.effects import GroupEffect
-from klamm.coordinator.groups.foreign_groups import ForeignGroup, ForeignGroups
 from klamm.coordinator.groups.kinds import ModernRecord
 from klamm.coordinator.groups.modern.journal import Journal
 from klamm.coordinator.groups.modern.registry import AnyModernGroup, ModernGroups
@@ -90,7 +88,6 @@ class ShardContext:
         self.groups: Final[dict[str, ClassicGroup]] = {}
         self.offsets: Final = OffsetStore()
         self.modern: Final = ModernGroups(self._take_id)
-        self.foreign: Final = ForeignGroups()
         self.verifications: Final = Verifications()
         self.next_record_offset = 0
         """Grows with every offset record, as log offsets do; after loading it may be lower than the log end offset."""
@@ -122,9 +119,8 @@ class ShardContext:
 
         It replaces an empty group of another kind with its id. A failure removes it again.
         """
-        foreign, modern = self.foreign.remove(group.group_id), self.modern.get(group.group_id)
-        tombstones = [] if foreign is None else foreign.tombstones()
-        tombstones += [] if modern is None else [record.encoded() for record in modern.tombstones()]
+        modern = self.modern.get(group.group_id)
+        tombstones = [] if modern is None else [record.encoded() for record in modern.tombstones()]
         overwritten = self._append_group(now_ms, group, empty_group_record(group), done, tombstones)
         if overwritten is None:
             self.groups.pop(group.group_id)
@@ -133,18 +129,8 @@ class ShardContext:
             self.note_group(overwritten, group.group_id, None)
             self._note_listed(overwritten, group.group_id)
             self.modern.drop(Journal(overwritten.undo), group.group_id)
-        for other in (foreign, modern):
-            if other is not None:
-                log.info("group %s: an empty %s group becomes a classic one", group.group_id, other.kind)
-        if foreign is not None:
-            self.note_foreign(overwritten, foreign)
-
-    def note_foreign(self, overwritten: Overwritten | None, before: ForeignGroup) -> None:
-        """Restore a removed foreign group: on rollback, or now if nothing was written."""
-        if overwritten is None:
-            self.foreign.restore(before)
-        else:
-            overwritten.undo.append(lambda: self.foreign.restore(before))
+        if modern is not None:
+            log.info("group %s: an empty %s group becomes a classic one", group.group_id, modern.kind)
 
     def _append_group(
         self, now_ms: int, group: ClassicGroup, metadata: GroupMetadata, done: Done, before: Sequence[LogRecord] = ()
@@ -187,9 +173,6 @@ class ShardContext:
         # A record of a classic group replaces whatever group has the id.
         self.remove_group(record.group_id, None)
         self.modern.drop(journal, record.group_id)
-        foreign = self.foreign.remove(record.group_id)
-        if foreign is not None:
-            journal.on_rollback(partial(self.foreign.restore, foreign))
         if record.value is not None:
             self.groups[record.group_id] = ClassicGroup.from_record(record.group_id, record.value)
 
@@ -201,9 +184,7 @@ class ShardContext:
             overwritten.modern[group_id] = None if group is None else listed(group)
 
     def _take_id(self, group_id: str, kind: str) -> None:
-        foreign, classic = self.foreign.get(group_id), self.groups.get(group_id)
-        if foreign is not None:
-            raise RecordError(f"a record of a {kind} group for {group_id}, a {foreign.kind} group")
+        classic = self.groups.get(group_id)
         if classic is None:
             return
         # A simple group has no record; compaction may place an offset before the records of its group.

@@ -8,7 +8,6 @@ from typing import Final
 from klamm.coordinator.groups.classic_group import ClassicGroup
 from klamm.coordinator.groups.commits import Change, Commits, offset_record
 from klamm.coordinator.groups.context import EXPIRY_TIMER, SHARE, ShardContext, Written, log
-from klamm.coordinator.groups.foreign_groups import ForeignGroup
 from klamm.coordinator.groups.overwritten import OffsetPlace
 from klamm.coordinator.groups.records import NO_TIMESTAMP, GroupRecord, OffsetAndMetadata
 from klamm.coordinator.groups.states import GroupState
@@ -48,8 +47,7 @@ class GroupAdmin:
             return _describe(group)
         if api_version < DESCRIBE_NOT_FOUND_MIN_VERSION:
             return DescribedGroup(group_id, group_state=GroupState.DEAD.value)
-        is_other = self._context.foreign.get(group_id) or self._context.modern.get(group_id)
-        kind = "is not a classic group" if is_other else "not found"
+        kind = "is not a classic group" if self._context.modern.get(group_id) else "not found"
         message = f"Group {group_id} {kind}."
         return DescribedGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, message, GroupState.DEAD.value)
 
@@ -66,7 +64,6 @@ class GroupAdmin:
     def _listed(self) -> Iterator[ListedGroup]:
         yield from map(_listed, self._context.visible_groups().values())
         yield from self._context.listed_modern()
-        yield from map(_listed_foreign, self._context.foreign)
 
     def on_delete_groups(self, now_ms: int, ticket: Ticket, group_ids: tuple[str, ...]) -> None:
         """Delete empty groups with their offsets."""
@@ -89,17 +86,8 @@ class GroupAdmin:
 
     def _is_empty(self, group_id: str) -> bool | None:
         """Whether the group has no members; None if there is no such group."""
-        context = self._context
-        classic, modern, foreign = (
-            context.groups.get(group_id),
-            context.modern.get(group_id),
-            context.foreign.get(group_id),
-        )
-        if classic is not None:
-            return classic.is_empty
-        if modern is not None:
-            return modern.is_empty
-        return None if foreign is None else not foreign.has_members
+        group = self._context.groups.get(group_id) or self._context.modern.get(group_id)
+        return None if group is None else group.is_empty
 
     def _remove_offsets(self, places: Iterable[tuple[str, str, int]]) -> int:
         """Write tombstones in as many operations as necessary; returns their number."""
@@ -111,23 +99,12 @@ class GroupAdmin:
 
     def _write_tombstones(self, group_id: str) -> bool:
         """Delete an empty group with its tombstones; False if they do not fit into a batch."""
-        context = self._context
-        foreign, modern = context.foreign.get(group_id), context.modern.get(group_id)
-        if foreign is None:
-            records: Sequence[Written] = (GroupRecord(group_id, None),) if modern is None else modern.tombstones()
-            try:
-                context.write_records(records)
-            except KafkaError:
-                return False
-            return True
-        tombstones = foreign.tombstones()
-        overwritten = context.pipeline.write(tombstones)
-        if overwritten is None:
+        modern = self._context.modern.get(group_id)
+        records: Sequence[Written] = (GroupRecord(group_id, None),) if modern is None else modern.tombstones()
+        try:
+            self._context.write_records(records)
+        except KafkaError:
             return False
-        context.next_record_offset += len(tombstones)
-        context.remove_group(group_id, overwritten)
-        context.foreign.remove(group_id)
-        context.note_foreign(overwritten, foreign)
         return True
 
     def on_topics_deleted(self, topics: Iterable[tuple[str, bytes]]) -> int:
@@ -148,8 +125,8 @@ class GroupAdmin:
     def on_expiry_timer(self, now_ms: int) -> None:
         """Expire the offsets of some groups; continue with the others at once."""
         if not self._to_expire:
-            others = (*self._context.foreign, *self._context.modern)
-            self._to_expire = [*self._context.groups, *(one.group_id for one in others if one.kind != SHARE)]
+            modern = (group.group_id for group in self._context.modern if group.kind != SHARE)
+            self._to_expire = [*self._context.groups, *modern]
         looked_at = 0
         while self._to_expire and looked_at < EXPIRY_PLACES:
             looked_at += self._expire_group(now_ms, self._to_expire.pop())
@@ -174,11 +151,8 @@ class GroupAdmin:
     def _expiry_base(self, group_id: str) -> int | None:
         """The time from which retention counts; NO_TIMESTAMP: each commit's own; None: nothing expires."""
         group = self._context.groups.get(group_id)
-        if self._context.modern.get(group_id) is not None:
-            return NO_TIMESTAMP
         if group is None:
-            foreign = self._context.foreign.get(group_id)
-            return NO_TIMESTAMP if foreign is not None and not foreign.has_members else None
+            return None if self._context.modern.get(group_id) is None else NO_TIMESTAMP
         if group.protocol_type is None:
             return NO_TIMESTAMP
         if group.is_empty:
@@ -228,10 +202,6 @@ def _describe(group: ClassicGroup) -> DescribedGroup:
 
 def _listed(group: ClassicGroup) -> ListedGroup:
     return ListedGroup(group.group_id, group.protocol_type or "", group.state.value, CLASSIC)
-
-
-def _listed_foreign(group: ForeignGroup) -> ListedGroup:
-    return ListedGroup(group.group_id, group.kind, group.state, group.kind)
 
 
 def _failed_delete(group_ids: tuple[str, ...], error: ErrorCode) -> tuple[DeletedGroup, ...]:

@@ -53,10 +53,6 @@ class Joins:
 
     def on_join(self, now_ms: int, ticket: Ticket, caller: Caller, request: JoinGroupRequest) -> None:
         """Respond, or wait for the other members."""
-        foreign = self._context.foreign.get(request.group_id)
-        if foreign is not None and foreign.has_members:
-            self._refuse(ticket, UNKNOWN_MEMBER_ID, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-            return
         modern = self._context.modern.get(request.group_id)
         if isinstance(modern, ConsumerGroup) and not modern.is_empty:
             self._classic_members.on_join(now_ms, ticket, caller, request, modern)

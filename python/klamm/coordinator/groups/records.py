@@ -2,9 +2,9 @@
 
 A key is an int16 record type and a body. A value is an int16 version and a body; a tombstone has no value.
 
-Types 0 to 2 are read in every version and written as Apache Kafka 4.3 writes them. The kinds of groups that klamm
-serves have the other types in their own packages (`kinds`). Of a type that belongs to another kind, only the group id
-in the key and the version of the value are decoded, because Kafka refuses to load a partition with an unknown version.
+Types 0 to 2 are read in every version and written as Apache Kafka 4.3 writes them. The kinds of groups of the new
+protocols have the other types in their own packages (`kinds`). As in Kafka, a value of an unknown version cannot be
+read.
 """
 
 from __future__ import annotations
@@ -88,22 +88,13 @@ class GroupRecord(Value):
         return group_key(self.group_id), None if self.value is None else group_value(self.value)
 
 
-class ForeignRecord(Value):
-    """A record of a group of a type that klamm does not serve; `key` contains its encoded bytes."""
-
-    type: RecordType
-    group_id: str
-    key: bytes
-    is_tombstone: bool
-
-
 class UnknownRecord(Value):
     """A record type that Kafka 4.3 does not know and skips."""
 
     type: int
 
 
-Record = OffsetCommit | GroupRecord | ModernRecord | ForeignRecord | UnknownRecord
+Record = OffsetCommit | GroupRecord | ModernRecord | UnknownRecord
 
 _GROUP_KEY: Final = SHORT.pack(RecordType.GROUP_METADATA)
 GROUP_VALUE_VERSION: Final = 3
@@ -180,19 +171,17 @@ def decode(key: bytes, value: bytes | None, record_offset: int = -1) -> Record:
             return OffsetCommit(*offset)
         if raw_type not in TYPES:
             return UnknownRecord(raw_type)
-        return _decode_body(RecordType(raw_type), reader, key, value)
+        return _decode_body(RecordType(raw_type), reader, value)
     except (RecordError, ValueError) as error:
         raise RecordError(f"a record of type {raw_type} ({RecordType(raw_type).name}): {error}") from None
 
 
-def _decode_body(type_: RecordType, key: RecordReader, raw_key: bytes, value: bytes | None) -> Record:
+def _decode_body(type_: RecordType, key: RecordReader, value: bytes | None) -> Record:
     reader = None if value is None else RecordReader(value)
     version = None if reader is None else _value_version(type_, reader)
     decoder = DECODERS.get(type_)
     if decoder is not None:
         return decoder(key, reader)
-    if type_ > RecordType.GROUP_METADATA:
-        return ForeignRecord(type_, key.string(), raw_key, version is None)
     group_id = key.string()
     if reader is None or version is None:
         return GroupRecord(group_id, None)

@@ -15,7 +15,6 @@ from klamm.coordinator.groups.consumer.records import ResolvedPattern
 from klamm.coordinator.groups.context import EXPIRY_TIMER, ShardContext, TimerKey, log
 from klamm.coordinator.groups.counts import GroupCounts
 from klamm.coordinator.groups.effects import GroupEffect
-from klamm.coordinator.groups.foreign_groups import ForeignGroup
 from klamm.coordinator.groups.group_admin import GroupAdmin
 from klamm.coordinator.groups.joins import Joins
 from klamm.coordinator.groups.membership import Membership
@@ -26,7 +25,7 @@ from klamm.coordinator.groups.offsets import TopicOffsets
 from klamm.coordinator.groups.overwritten import OffsetPlace, Overwritten
 from klamm.coordinator.groups.rebalance import Rebalances
 from klamm.coordinator.groups.record_parts import SHORT
-from klamm.coordinator.groups.records import ForeignRecord, OffsetCommit, Record, UnknownRecord, decode
+from klamm.coordinator.groups.records import OffsetCommit, Record, UnknownRecord, decode
 from klamm.coordinator.groups.share.group import ShareGroup
 from klamm.coordinator.groups.share.share_groups import ShareGroups
 from klamm.coordinator.groups.share.state_partitions import Places
@@ -125,29 +124,17 @@ class GroupShard:
                     context.offsets.put_pending(producer_id, (group_id, topic, partition), commit, None)
                 else:
                     self._commits.replay((group_id, topic, partition, commit), None)
-            case ForeignRecord():
-                self._replay_foreign(record)
             case UnknownRecord(type_):
                 self._skipped[type_] = self._skipped.get(type_, 0) + 1
             case _:
                 context.apply(_REPLAY, record)
         context.next_record_offset = offset + 1
 
-    def _replay_foreign(self, record: ForeignRecord) -> None:
-        simple = self._context.groups.get(record.group_id)
-        if simple is not None and simple.protocol_type is None and not record.is_tombstone:
-            # Compaction metadata an offset that precedes the record of its group.
-            del self._context.groups[record.group_id]
-        self._context.foreign.replay(record)
-
     def on_loaded(self, now_ms: int) -> Replies:
         """The load is complete: restart all sessions, and rebalance groups above a lowered `group.max.size`."""
         context = self._context
         for type_, count in sorted(self._skipped.items()):
             log.warning("skipped %d records of the unknown type %d, perhaps left by a newer version", count, type_)
-        if len(context.foreign):
-            names = ", ".join(f"{group.group_id} ({group.kind})" for group in context.foreign)
-            log.warning("groups of kinds that are not served stay in the log: %s", names)
         for group in list(context.groups.values()):
             for member in group.members.values():
                 context.renew_session(now_ms, group, member)
@@ -403,8 +390,3 @@ class GroupShard:
     def verification_count(self) -> int:
         """How many transactional commits wait for the transaction coordinator."""
         return len(self._context.verifications)
-
-    @property
-    def foreign_groups(self) -> list[ForeignGroup]:
-        """The groups of other types in the log."""
-        return list(self._context.foreign)

@@ -82,6 +82,7 @@ def consumer_heartbeat(groups: GroupCoordinator) -> asyncio.Future[ConsumerGroup
 def share_heartbeat(groups: GroupCoordinator) -> asyncio.Future[ShareGroupHeartbeatResponse]:
     answered: asyncio.Future[ShareGroupHeartbeatResponse] = asyncio.get_running_loop().create_future()
     groups.share.heartbeat(CALLER, ShareGroupHeartbeatRequest("g", "m", 1), answered.set_result)
+    return answered
 
 
 def streams_heartbeat(groups: GroupCoordinator) -> asyncio.Future[StreamsGroupHeartbeatResponse]:
@@ -126,7 +127,6 @@ LOOKS = {
     "offsets_of",
     "pending_offsets",
     "verification_count",
-    "foreign_groups",
     "modern_groups",
 }
 """What only tests and the node look at."""

@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 
 from klamm.coordinator.groups.config import GroupConfig
-from klamm.coordinator.groups.record_parts import RecordType
 from klamm.coordinator.groups.records import (
-    ForeignRecord,
     OffsetAndMetadata,
     decode,
     group_key,
@@ -24,7 +22,7 @@ from klamm.coordinator.groups.states import GroupState
 from klamm.coordinator.runtime.hosted_shard import HostedShard
 from klamm.coordinator.runtime.log import NO_PRODUCER_ID, LoadedRecord, LogRecord
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.messages.group_messages import FetchGroup, FetchTopic, ListGroupsRequest
+from klamm.protocol.messages.group_messages import FetchGroup, FetchTopic
 
 from .fold import assert_same, snapshot
 from .harness import GROUP, SESSION_MS, Room
@@ -160,44 +158,6 @@ def test_unknown_record_types_are_skipped_with_a_line(caplog: pytest.LogCaptureF
     assert "unknown type 42" in caplog.text
 
 
-def foreign(type_: RecordType, group_id: str = GROUP, *, tombstone: bool = False, more: bytes = b"") -> ForeignRecord:
-    raw = group_id.encode()
-    return ForeignRecord(
-        type_, group_id, type_.to_bytes(2, "big") + len(raw).to_bytes(2, "big") + raw + more, tombstone
-    )
-
-
-class ForeignRoom(Room):
-    """A room whose log begins with records of a group of a kind that is not served."""
-
-    def __init__(self, *records: ForeignRecord) -> None:
-        super().__init__(log=[(record.key, None if record.is_tombstone else b"\x00\x00") for record in records])
-
-
-SHARE_GROUP = (
-    foreign(RecordType.SHARE_GROUP_METADATA),
-    foreign(RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA),
-)
-MEMBER = foreign(RecordType.SHARE_GROUP_MEMBER_METADATA, more=b"\x00\x01m")
-
-
-def test_foreign_groups_are_kept_listed_and_warned_about(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "klamm.coordinator"):
-        room = ForeignRoom(*SHARE_GROUP, MEMBER)
-    assert f"{GROUP} (share)" in caplog.text
-    (listed,) = room.shard.list_groups(ListGroupsRequest())
-    assert (listed.group_id, listed.group_state, listed.group_type) == (GROUP, "Unknown", "share")
-    assert room.shard.describe(6, GROUP).error_code is ErrorCode.GROUP_ID_NOT_FOUND
-    assert room.join().error_code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert room.heartbeat("m", 1) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert room.commit_offset() is ErrorCode.UNKNOWN_MEMBER_ID
-    assert room.commit_offset(generation_id=3, member_id="m") is ErrorCode.UNKNOWN_MEMBER_ID
-    ticket = room.ticket()
-    room.take(room.shard.on_delete_groups(room.now_ms, ticket, (GROUP,)))
-    assert room.answers[ticket][0].error_code is ErrorCode.NON_EMPTY_GROUP
-    assert len(room.log) == 3
-
-
 def test_what_waits_is_sent_away_when_the_partition_is_led_elsewhere() -> None:
     room = Room()
     first, second = room.make_stable(count=2)
@@ -246,7 +206,6 @@ def test_what_apache_kafka_wrote_is_loaded() -> None:
     assert groups["classic-static"].state is GroupState.STABLE
     assert set(groups["classic-static"].static_members) == {"i0", "i1"}
     assert groups["classic-static"].topics == frozenset({"orders"})
-    assert not any(shard.foreign_groups for shard in shards.values())
     modern = {group_id: group for shard in shards.values() for group_id, group in shard.modern_groups.items()}
     assert {group_id: group.kind for group_id, group in modern.items()} == {
         "consumer-kip848": "consumer",

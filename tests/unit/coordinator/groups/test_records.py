@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from klamm.coordinator.groups.kinds import DECODERS
 from klamm.coordinator.groups.record_parts import RecordTooLarge, RecordType
 from klamm.coordinator.groups.records import (
-    ForeignRecord,
     GroupMetadata,
     GroupRecord,
     MemberMetadata,
@@ -71,9 +70,6 @@ def test_kafkas_own_bytes(row: dict[str, Any]) -> None:
                 )
                 assert [m.member_id for m in kept.members] == [m["memberId"] for m in by_kafka["members"]]
                 assert group_value(kept) == value
-        case ForeignRecord(type_, group_id, raw_key, is_tombstone):
-            assert (str(int(type_)), group_id) == (said["type"], said["data"]["groupId"])
-            assert (raw_key, is_tombstone) == (key, value is None)
         case UnknownRecord() as unknown:
             raise AssertionError(unknown)
         case modern:
@@ -232,11 +228,9 @@ def test_an_unknown_value_version_names_itself(key: bytes, version: int) -> None
         decode(key, struct.pack(">h", version))
 
 
-def test_a_foreign_value_of_an_unknown_version_cannot_be_read() -> None:
-    key = struct.pack(">h", 11) + text("g")
-    assert decode(key, b"\x00\x00whatever") == ForeignRecord(RecordType.SHARE_GROUP_METADATA, "g", key, False)
+def test_a_value_of_a_modern_group_of_an_unknown_version_cannot_be_read() -> None:
     with pytest.raises(RecordError, match="value version 1"):
-        decode(key, b"\x00\x01")
+        decode(struct.pack(">h", 11) + text("g"), b"\x00\x01")
 
 
 HOSTILE = [
@@ -274,7 +268,7 @@ def test_any_bytes_decode_or_are_a_typed_error(type_: int, key: bytes, value: by
         case GroupRecord():
             assert type_ == RecordType.GROUP_METADATA
             assert (record.value is None) == (value is None)
-        case ForeignRecord() | UnknownRecord():
+        case UnknownRecord():
             assert record.type == type_
         case _:
             assert RecordType(type_) in DECODERS

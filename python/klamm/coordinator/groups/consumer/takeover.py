@@ -29,7 +29,7 @@ class Takeover:
             return group
         classic = context.groups.get(group_id)
         if classic is None or not creates:
-            if creates and context.modern.get(group_id) is None and context.foreign.get(group_id) is None:
+            if creates and context.modern.get(group_id) is None:
                 return ConsumerGroup(group_id)
             raise group_not_found(context, group_id, "Consumer group")
         if classic.is_empty:
@@ -62,6 +62,6 @@ class Takeover:
 
 def group_not_found(context: ShardContext, group_id: str, kind: str = "Group") -> KafkaError:
     """The error for an id that is not a consumer group's."""
-    is_other = group_id in context.groups or context.modern.get(group_id) or context.foreign.get(group_id)
+    is_other = group_id in context.groups or context.modern.get(group_id)
     message = f"Group {group_id} is not a consumer group." if is_other else f"{kind} {group_id} not found."
     return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)

@@ -103,7 +103,7 @@ class ShareHeartbeats:
         group = context.modern.find(group_id, ShareGroup)
         if group is not None:
             return group
-        if group_id in context.groups or context.modern.get(group_id) or context.foreign.get(group_id):
+        if group_id in context.groups or context.modern.get(group_id):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
         if not creates:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{wanted} {group_id} not found.")

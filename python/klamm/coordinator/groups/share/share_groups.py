@@ -109,7 +109,7 @@ class ShareGroups:
     def _described(self, group_id: str) -> DescribedShareGroup:
         context, group = self._context, self._context.modern.find(group_id, ShareGroup)
         if group is None:
-            is_other = group_id in context.groups or context.modern.get(group_id) or context.foreign.get(group_id)
+            is_other = group_id in context.groups or context.modern.get(group_id)
             message = f"Group {group_id} {'is not a share group' if is_other else 'not found'}."
             return DescribedShareGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, message)
         members = tuple(map(self._described_member, group.members.values()))

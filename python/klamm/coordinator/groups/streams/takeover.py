@@ -19,7 +19,7 @@ def find_group(context: ShardContext, group_id: str) -> StreamsGroup:
 
 def group_not_found(context: ShardContext, group_id: str) -> KafkaError:
     """The error for an id that is not a streams group's."""
-    is_other = group_id in context.groups or context.modern.get(group_id) or context.foreign.get(group_id)
+    is_other = group_id in context.groups or context.modern.get(group_id)
     detail = "is not a streams group" if is_other else "not found"
     return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {detail}.")
 
@@ -34,7 +34,7 @@ def find_or_make_group(context: ShardContext, group_id: str, records: list[Writt
         log.info("group %s: an empty classic group becomes a streams group", group_id)
         records.append(GroupRecord(group_id, None))
         return StreamsGroup(group_id)
-    if classic is None and context.modern.get(group_id) is None and context.foreign.get(group_id) is None:
+    if classic is None and context.modern.get(group_id) is None:
         return StreamsGroup(group_id)
     return find_group(context, group_id)
 

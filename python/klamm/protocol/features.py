@@ -103,5 +103,11 @@ DEFAULTS_OF_RELEASES: Final[Mapping[str, tuple[int, int]]] = {
 }
 """Default levels of Apache Kafka 4.3, each from a level of metadata.version on; 0 before (`Feature`)."""
 
-SERVED_FEATURES: Final = ("transaction.version", GROUP_VERSION, ELIGIBLE_LEADER_REPLICAS_VERSION, STREAMS_VERSION)
+SERVED_FEATURES: Final = (
+    "transaction.version",
+    GROUP_VERSION,
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    "share.version",
+    STREAMS_VERSION,
+)
 """The features whose default level a newly formatted directory gets; klamm has no APIs for the others yet."""

@@ -40,7 +40,8 @@ def test_a_fresh_directory_has_metadata_version_30_and_the_features_that_are_ser
         file = (tmp_path / name / "bootstrap.checkpoint").read_bytes()
         assert b"metadata.version\x00\x1e" in file
         assert b"group.version" in file
-        assert b"share.version" not in file
+        assert b"share.version" in file
+        assert b"streams.version" in file
         meta = meta_properties.parse((tmp_path / name / "meta.properties").read_text())
         assert (meta.cluster_id, meta.node_id) == (CLUSTER, 1)
     assert not list(tmp_path.rglob("*.tmp"))
@@ -133,12 +134,14 @@ def levels(request: FormatRequest, *, dynamic: bool = False) -> dict[str, int]:
 def test_feature_levels() -> None:
     elr, groups = {"eligible.leader.replicas.version": 1}, {"group.version": 1}
     transactions = {"transaction.version": 2} | groups
-    before_streams = elr | transactions
+    before_share = elr | transactions
+    before_streams = before_share | {"share.version": 1}
     served = before_streams | {"streams.version": 1}
     assert levels(FormatRequest(CLUSTER)) == {"metadata.version": 30} | served
     assert levels(FormatRequest(CLUSTER), dynamic=True) == {"metadata.version": 30, "kraft.version": 1} | served
     assert levels(FormatRequest(CLUSTER, "4.2")) == {"metadata.version": 29} | served
-    assert levels(FormatRequest(CLUSTER, "4.1")) == {"metadata.version": 27} | before_streams, "streams: 4.2-IV1"
+    assert levels(FormatRequest(CLUSTER, "4.2-IV0")) == {"metadata.version": 28} | before_streams, "streams: 4.2-IV1"
+    assert levels(FormatRequest(CLUSTER, "4.1")) == {"metadata.version": 27} | before_share, "share groups: 4.2-IV0"
     assert levels(FormatRequest(CLUSTER, "4.0")) == {"metadata.version": 25} | transactions, "ELR: from 4.1 on"
     assert levels(FormatRequest(CLUSTER, "4.0-IV1")) == {"metadata.version": 23} | groups, "transactions: 4.0-IV2"
     assert levels(FormatRequest(CLUSTER, "3.9")) == {"metadata.version": 21}, "groups: from 4.0-IV0 on"

@@ -153,4 +153,4 @@ class LivesOfAMixedGroup(LivesOfAConsumerGroup):
 
 
 TestLivesOfAMixedGroup = LivesOfAMixedGroup.TestCase
-TestLivesOfAMixedGroup.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestLivesOfAMixedGroup.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)

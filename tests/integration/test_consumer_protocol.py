@@ -22,6 +22,7 @@ from klamm.admin import topics as topic_admin
 from klamm.admin.client import Client
 from klamm.cli.main import run
 from klamm.protocol.errors import KafkaError
+from klamm.protocol.messages.share_groups import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from tests.support.node_process import NodeProcess
 from tests.support.waiting import wait_until
 
@@ -309,6 +310,31 @@ def test_groups_describe_shows_members_epochs_and_lag(
     assert [one["partition"] for one in described["assigned"]] == [0, 1, 2, 3]
     assert [(one["committed"], one["lag"]) for one in found["offsets"]] == [(1, 0), *[(-1, None)] * 3]
     assert listed[group] == "consumer"
+
+
+def test_groups_describe_shows_share_groups(
+    address: str, topic: str, name: Name, capsys: pytest.CaptureFixture[str]
+) -> None:
+    group = name("group")
+    with Client(address) as client:
+        coordinator = client.coordinator(group)
+        epoch = 0
+
+        def owned_partitions() -> int:
+            nonlocal epoch
+            request = ShareGroupHeartbeatRequest(group, "one", epoch, subscribed_topic_names=(topic,))
+            answer = coordinator.ask(request, ShareGroupHeartbeatResponse, 1)
+            epoch = answer.member_epoch
+            topics = answer.assignment.topic_partitions if answer.assignment is not None else ()
+            return sum(len(one.partitions) for one in topics)
+
+        wait_until(lambda: owned_partitions() == PARTITIONS, "initialized and assigned", bound_s=BOUND_S)
+        assert run(["groups", "describe", group, "--json", "-b", address]) == 0
+        found = json.loads(capsys.readouterr().out)
+    assert (found["type"], found["state"], found["assignor"]) == ("share", "Stable", "simple")
+    [described] = found["members"]
+    assert (described["id"], described["epoch"], len(described["assigned"])) == ("one", epoch, PARTITIONS)
+    assert [(one["partition"], one["log_end"]) for one in found["offsets"]] == [(at, 1) for at in range(PARTITIONS)]
 
 
 def test_a_cluster_shows_its_groups() -> None:

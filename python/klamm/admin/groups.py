@@ -12,7 +12,7 @@ from klamm.admin.topics import topics
 from klamm.client import ClientError
 from klamm.client.connection import Connection
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.membership import DEAD, Membership
+from klamm.protocol.membership import DEAD, SHARE, Membership
 from klamm.protocol.messages.group_messages import (
     NO_OFFSET,
     CommitPartition,
@@ -32,6 +32,11 @@ from klamm.protocol.messages.partitions import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from klamm.protocol.messages.share_groups import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsResponse,
+    OffsetsGroup,
+)
 from klamm.protocol.topic_partition import TopicPartition
 
 LATEST: Final = -1
@@ -40,6 +45,7 @@ EARLIEST: Final = -2
 
 LIST_GROUPS_VERSION_MAX: Final = 5
 DELETE_GROUPS_VERSION_MAX: Final = 2
+DESCRIBE_SHARE_GROUP_OFFSETS_VERSION_MAX: Final = 1
 OFFSET_COMMIT_VERSION_MAX: Final = 8
 OFFSET_FETCH_VERSION_MAX: Final = 7
 """Later versions fetch the offsets of several groups."""
@@ -58,16 +64,22 @@ class ListedGroup:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The committed offset and the log end offset of a partition; -1 if nothing was committed."""
+    """The committed offset and the log end offset of a partition; -1 if nothing was committed.
+
+    In a share group `committed` is the offset before which everything was processed, and `known_lag` the coordinator's.
+    """
 
     topic: str
     partition: int
     committed: int
     log_end: int
+    known_lag: int | None = None
 
     @property
     def lag(self) -> int | None:
         """Records after the committed offset; None if nothing was committed."""
+        if self.known_lag is not None:
+            return self.known_lag
         return None if self.committed < 0 else max(self.log_end - self.committed, 0)
 
 
@@ -94,14 +106,33 @@ def groups(client: Client) -> list[ListedGroup]:
 def describe(client: Client, name: str) -> Group:
     """One group. Raises ClientError if it does not exist."""
     found = membership(client, name)
+    kept = (found.name, found.kind, found.state, found.assignor, found.members, found.epoch, found.assignment_epoch)
+    if found.kind == SHARE:
+        return Group(*kept, _share_positions(client, name))
     committed = committed_offsets(client, name)
     if found.state == DEAD and not committed:
         raise ClientError(f"group {name}: there is no such group; `klamm groups list` shows what there is")
     read = committed.keys() | {partition for member in found.members for partition in member.assigned}
     ends = list_offsets(client, dict.fromkeys(read, LATEST))
     positions = tuple(Position(*where, committed.get(where, NO_OFFSET), ends[where]) for where in sorted(read))
-    kept = (found.name, found.kind, found.state, found.assignor, found.members, found.epoch, found.assignment_epoch)
     return Group(*kept, positions)
+
+
+def _share_positions(client: Client, name: str) -> tuple[Position, ...]:
+    request = DescribeShareGroupOffsetsRequest((OffsetsGroup(name),))
+    answer = client.coordinator(name).ask(
+        request, DescribeShareGroupOffsetsResponse, DESCRIBE_SHARE_GROUP_OFFSETS_VERSION_MAX
+    )
+    (group,) = answer.groups
+    check(group.error_code, f"offsets of group {name}", group.error_message)
+    found = {
+        TopicPartition(topic.topic_name, one.partition_index): one for topic in group.topics for one in topic.partitions
+    }
+    ends = list_offsets(client, dict.fromkeys(found, LATEST))
+    return tuple(
+        Position(*where, found[where].start_offset, ends[where], found[where].lag if found[where].lag >= 0 else None)
+        for where in sorted(found)
+    )
 
 
 def state(client: Client, name: str) -> str:

@@ -6,11 +6,14 @@ from typing import NamedTuple
 
 from klamm.node.node import Node
 from klamm.protocol.errors import ErrorCode, KafkaError
-from klamm.protocol.membership import DEAD, Membership, of_classic_group, of_consumer_group
+from klamm.protocol.membership import DEAD, Membership, of_classic_group, of_consumer_group, of_share_group
 from klamm.protocol.topic_partition import TopicPartition
 
 DESCRIBE_GROUPS_VERSION = 5
 """The next version has an error for groups that do not exist, and no state."""
+
+
+_NOT_THIS_KIND = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 
 
 class GroupMember(NamedTuple):
@@ -32,9 +35,10 @@ class GroupMember(NamedTuple):
 class GroupState(NamedTuple):
     """A group.
 
-    `kind` is classic or consumer; `state` is named as in Kafka's answers, such as Stable. `epoch` and
+    `kind` is classic, consumer or share; `state` is named as in Kafka's answers, such as Stable. `epoch` and
     `assignment_epoch` are those of the group and its target, None for a classic group. `committed`: offsets. `lag`:
-    records after the committed offset, of each partition that is assigned or has one; None if nothing was committed.
+    records after the committed offset, of each partition that is assigned or has one; None if nothing was committed. A
+    share group commits nothing.
     """
 
     name: str
@@ -53,8 +57,13 @@ async def membership(coordinator: Node, name: str) -> Membership:
     (consumer,) = await coordinator.groups.consumer_group_describe([name])
     if consumer.error_code is ErrorCode.NONE:
         return of_consumer_group(consumer)
-    if consumer.error_code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+    if consumer.error_code not in _NOT_THIS_KIND:
         raise KafkaError(consumer.error_code, f"group '{name}' cannot be read")
+    (share,) = await coordinator.groups.share_group_describe([name])
+    if share.error_code is ErrorCode.NONE:
+        return of_share_group(share)
+    if share.error_code not in _NOT_THIS_KIND:
+        raise KafkaError(share.error_code, f"group '{name}' cannot be read")
     (classic,) = coordinator.groups.describe_groups(DESCRIBE_GROUPS_VERSION, [name])
     if classic.error_code is not ErrorCode.NONE:
         raise KafkaError(classic.error_code, f"group '{name}' cannot be read")

@@ -10,10 +10,12 @@ from klamm.protocol.errors import MalformedRequest
 from klamm.protocol.messages.consumer_groups import DescribedAssignment, DescribedConsumer, DescribedConsumerGroup
 from klamm.protocol.messages.consumer_protocol import decode_assignment
 from klamm.protocol.messages.group_messages import DescribedGroup, DescribedMember
+from klamm.protocol.messages.share_groups import DescribedShareGroup, DescribedShareMember
 from klamm.protocol.topic_partition import TopicPartition
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
+SHARE: Final = "share"
 """Kinds of groups, and of the protocols of their members."""
 DEAD: Final = "Dead"
 """The state of a group that does not exist."""
@@ -83,6 +85,37 @@ def _consumer(member: DescribedConsumer) -> Member:
 def _partitions(assignment: DescribedAssignment) -> tuple[TopicPartition, ...]:
     topics = assignment.topic_partitions
     return tuple(sorted(TopicPartition(one.topic_name, index) for one in topics for index in one.partitions))
+
+
+def of_share_group(group: DescribedShareGroup) -> Membership:
+    """A group as ShareGroupDescribe shows it. Members take their target at once, so it is what they have."""
+    members = sorted(group.members, key=lambda member: member.member_id)
+    return Membership(
+        group.group_id,
+        SHARE,
+        group.group_state,
+        group.assignor_name,
+        tuple(map(_share_member, members)),
+        group.group_epoch,
+        group.assignment_epoch,
+    )
+
+
+def _share_member(member: DescribedShareMember) -> Member:
+    topics = member.assignment.topic_partitions
+    partitions = tuple(sorted(TopicPartition(one.topic_name, index) for one in topics for index in one.partitions))
+    return Member(
+        member.member_id,
+        None,
+        member.client_id,
+        member.client_host.lstrip("/"),
+        SHARE,
+        member.member_epoch,
+        tuple(sorted(member.subscribed_topic_names)),
+        None,
+        partitions,
+        partitions,
+    )
 
 
 def of_classic_group(group: DescribedGroup) -> Membership:

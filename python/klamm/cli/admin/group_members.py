@@ -13,7 +13,7 @@ from klamm.admin.client import Client
 from klamm.admin.membership import membership
 from klamm.cli.terminal.output import print_table, say
 from klamm.client import UnreachableError
-from klamm.protocol.membership import CONSUMER, Member, Membership
+from klamm.protocol.membership import CLASSIC, Member, Membership
 from klamm.protocol.topic_partition import TopicPartition
 
 EVERY_S: Final = 1.0
@@ -36,7 +36,7 @@ def print_members(group: Membership) -> None:
     if not group.members:
         return
     columns = ["MEMBER", "INSTANCE", "CLIENT", "HOST"]
-    if group.kind != CONSUMER:
+    if group.kind == CLASSIC:
         print_table([*columns, "ASSIGNED"], ((*_identity(one), in_words(one.assigned)) for one in group.members))
         return
     rows = ((*_identity(one), one.protocol, one.epoch, in_words(one.assigned), _target(one)) for one in group.members)

@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::classes::UNICODE;
 use super::{PatternError, TopicPattern};
 
@@ -141,4 +143,19 @@ fn matching_does_not_backtrack() {
     assert!(!pattern("(a*)*b").matches(&name));
     assert!(!pattern("(a|aa)+b").matches(&name));
     assert!(pattern(&("a?".repeat(30) + &"a".repeat(30))).matches(&"a".repeat(30)));
+}
+
+proptest! {
+    /// What the parser accepts, the crate compiles: any other refusal names what is not supported.
+    #[test]
+    fn any_text_is_a_pattern_or_an_error(source in r"[\\\[\](){}?*+|^$.:,&~<>QEpPxdswbBAzCiUms\-0-9aä\n]{0,24}", name in ".{0,12}") {
+        match TopicPattern::new(&source) {
+            Ok(pattern) => { pattern.matches(&name); }
+            Err(PatternError::NotSupported(what)) => {
+                let known = ["a repetition after flags", "the surrogate", "the class", "exceeded"];
+                prop_assert!(known.iter().any(|known| what.contains(known)), "{source:?}: {what}");
+            }
+            Err(_) => {}
+        }
+    }
 }

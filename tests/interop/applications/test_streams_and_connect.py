@@ -15,7 +15,9 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from klamm.protocol.messages.group_messages import ListGroupsRequest, ListGroupsResponse
 from tests.interop.applications.processes import ConnectWorker, WordCount
+from tests.interop.group_peers import Peer
 from tests.support.broker_processes import BrokerProcess, created
 from tests.support.waiting import wait_until
 
@@ -126,6 +128,16 @@ class Counts:
         self._consumer.close()
 
 
+def kinds_of_groups(brokers: list[BrokerProcess]) -> dict[str, str]:
+    """The type of each group, which its coordinator lists."""
+    kinds: dict[str, str] = {}
+    for node in brokers:
+        peer = Peer(node.bootstrap)
+        peer.send("", ListGroupsRequest(), 5)
+        kinds |= {group.group_id: group.group_type for group in peer.receive("", ListGroupsResponse, 5).groups}
+    return kinds
+
+
 def while_brokers_die(brokers: list[BrokerProcess], between: Callable[[int], None]) -> None:
     """Kill each broker once, and start it again; `between` runs while it is down."""
     for number in range(ROUNDS):
@@ -157,6 +169,7 @@ def test_a_streams_application_counts_every_word(brokers: list[BrokerProcess], t
                 instances[0].start()
 
         while_brokers_die(brokers, between)
+        assert kinds_of_groups(brokers)["word-count"] == protocol.partition(",")[0]
         load.stop()
         wait_until(lambda: counts.reached(load.acknowledged), bound_s=PATIENCE_S)
     finally:

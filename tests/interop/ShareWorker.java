@@ -2,6 +2,7 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.HashSet;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Properties;
@@ -15,10 +16,13 @@ import org.apache.kafka.common.TopicIdPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
 
 /** A share consumer that does with each record what its value says: accept; release, and accept the second time; reject; renew,
- * and accept then; hold it, and everything after it, until the process is killed. It prints a line for each batch, record and
+ * and accept the second time; hold it, and everything after it, until the process is killed. It prints a line for each batch, record and
  * commit, and closes when standard input ends. Arguments: bootstrap servers, group, topic, and settings as key=value.
  */
 public final class ShareWorker {
+    /** The next poll returns them again. */
+    private static final Set<Long> RENEWED = new HashSet<>();
+
     public static void main(String[] args) throws Exception {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", args[0]);
@@ -63,11 +67,8 @@ public final class ShareWorker {
             switch (record.value()) {
                 case "release" -> consumer.acknowledge(record, count > 1 ? AcknowledgeType.ACCEPT : AcknowledgeType.RELEASE);
                 case "reject" -> consumer.acknowledge(record, AcknowledgeType.REJECT);
-                case "renew" -> {
-                    consumer.acknowledge(record, AcknowledgeType.RENEW);
-                    commit(consumer);
-                    consumer.acknowledge(record, AcknowledgeType.ACCEPT);
-                }
+                case "renew" -> consumer.acknowledge(
+                    record, RENEWED.add(record.offset()) ? AcknowledgeType.RENEW : AcknowledgeType.ACCEPT);
                 case "hold" -> Thread.sleep(Long.MAX_VALUE);
                 default -> consumer.acknowledge(record, AcknowledgeType.ACCEPT);
             }

@@ -127,11 +127,15 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         self._count_owned(journal, old, new)
 
     def _count_instance(self, journal: Journal, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
-        if new is not None and new.instance_id is not None:
-            if self.static_members.get(new.instance_id) != new.member_id:
-                journal.put(self.static_members, new.instance_id, new.member_id)
-        elif new is None and old is not None and old.instance_id is not None:
-            journal.remove(self.static_members, old.instance_id)
+        before, after = (None if member is None else member.instance_id for member in (old, new))
+        # A member that joins again may name another instance id.
+        if old is not None and before is not None and before != after and self._holds(old, before):
+            journal.remove(self.static_members, before)
+        if new is not None and after is not None and self.static_members.get(after) != new.member_id:
+            journal.put(self.static_members, after, new.member_id)
+
+    def _holds(self, member: ConsumerMember, instance_id: str) -> bool:
+        return self.static_members.get(instance_id) == member.member_id
 
     def _count_owned(self, journal: Journal, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
         if old is not None and new is not None and _owns_the_same(old, new):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from klamm._engine.groups import TopicPattern
@@ -131,6 +132,13 @@ class ShardContext:
             self.modern.drop(Journal(overwritten.undo), group.group_id)
         if modern is not None:
             log.info("group %s: an empty %s group becomes a classic one", group.group_id, modern.kind)
+
+    def cancel_timer(self, key: TimerKey, journal: Journal) -> None:
+        """Cancel a timer. A rollback arms it again."""
+        deadline_ms = self.timers.deadline_of(key)
+        if deadline_ms is not None:
+            self.timers.cancel(key)
+            journal.on_rollback(partial(self.timers.schedule, key, deadline_ms))
 
     def _append_group(
         self, now_ms: int, group: ClassicGroup, metadata: GroupMetadata, done: Done, before: Sequence[LogRecord] = ()

@@ -171,10 +171,10 @@ class GroupShard:
                 self._streams.on_initial_delay_timer(now_ms, group_id)
             case (kind, group_id, member_id):
                 if self.is_share_group(group_id):
-                    self._shares.on_session_timer(group_id, member_id)
+                    self._shares.on_session_timer(now_ms, group_id, member_id)
                 else:
                     self._consumers.on_timer(now_ms, kind, group_id, member_id)
-                    self._streams.on_timer(kind, group_id, member_id)
+                    self._streams.on_timer(now_ms, kind, group_id, member_id)
             case _:
                 assert key == EXPIRY_TIMER, key
                 self._admin.on_expiry_timer(now_ms)

@@ -22,7 +22,7 @@ from klamm.coordinator.groups.consumer.settings import ConsumerSettings
 from klamm.coordinator.groups.consumer.takeover import Takeover, group_not_found
 from klamm.coordinator.groups.consumer.timers import ConsumerTimers
 from klamm.coordinator.groups.context import ShardContext, log
-from klamm.coordinator.groups.modern.sessions import CLASSIC_JOIN, CLASSIC_SYNC, MEMBER_SESSION, REBALANCE
+from klamm.coordinator.groups.modern.sessions import CLASSIC_JOIN, CLASSIC_SYNC, MEMBER_SESSION, REBALANCE, RETRY_MS
 from klamm.coordinator.groups.rebalance import Rebalances
 from klamm.coordinator.runtime.append_errors import coordinator_error
 from klamm.coordinator.runtime.effects import Ticket
@@ -132,6 +132,7 @@ class ConsumerGroups:
         if kind == REBALANCE and not self._timers.is_too_slow(group_id, member):
             return
         log.info("group %s: %s is removed: %s", group_id, member_id, EXPIRED[kind])
+        self._context.timers.schedule((kind, group_id, member_id), now_ms + RETRY_MS)  # the removal cancels it
         try:
             self._departures.remove(now_ms, group, [member])
         except KafkaError as error:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from klamm.coordinator.groups.consumer.member import ConsumerMember, MemberState
 from klamm.coordinator.groups.consumer.settings import ConsumerSettings
 from klamm.coordinator.groups.context import ShardContext
@@ -20,7 +18,7 @@ class ConsumerTimers:
     """Arms and cancels timers. A rollback leaves those that were armed: one that fires for nothing has no effect."""
 
     def __init__(self, context: ShardContext, settings: ConsumerSettings) -> None:
-        self._timers, self._settings = context.timers, settings
+        self._context, self._timers, self._settings = context, context.timers, settings
         self._armed: dict[tuple[str, str], int] = {}
         """By group and member: the epoch for which the rebalance timer was armed last."""
 
@@ -38,8 +36,11 @@ class ConsumerTimers:
 
     def is_too_slow(self, group_id: str, member: ConsumerMember) -> bool:
         """The rebalance timer fired: whether the member is still where it was when the timer was armed."""
-        armed_epoch = self._armed.pop((group_id, member.member_id), None)
-        return member.member_epoch == armed_epoch and member.state is MemberState.UNREVOKED_PARTITIONS
+        armed_epoch = self._armed.get((group_id, member.member_id))
+        if member.member_epoch == armed_epoch and member.state is MemberState.UNREVOKED_PARTITIONS:
+            return True
+        self._armed.pop((group_id, member.member_id), None)
+        return False
 
     def await_join(self, now_ms: int, group_id: str, member: ConsumerMember) -> None:
         """A member of the classic protocol was asked to join again: its rebalance timeout begins the first time."""
@@ -66,9 +67,5 @@ class ConsumerTimers:
     def cancel(self, group_id: str, member_id: str, journal: Journal) -> None:
         """Cancel all timers of a member. A rollback that brings the member back arms them again."""
         for timer in (member_session_timer, rebalance_timer, classic_join_timer, classic_sync_timer):
-            key = timer(group_id, member_id)
-            deadline_ms = self._timers.deadline_of(key)
-            if deadline_ms is not None:
-                self._timers.cancel(key)
-                journal.on_rollback(partial(self._timers.schedule, key, deadline_ms))
+            self._context.cancel_timer(timer(group_id, member_id), journal)
         journal.remove(self._armed, (group_id, member_id))

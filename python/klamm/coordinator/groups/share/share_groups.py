@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 from klamm.coordinator.groups.context import ShardContext, log
-from klamm.coordinator.groups.modern.sessions import member_session_timer
+from klamm.coordinator.groups.modern.sessions import RETRY_MS, member_session_timer
 from klamm.coordinator.groups.modern.wire import Target
 from klamm.coordinator.groups.share.group import ShareGroup
 from klamm.coordinator.groups.share.heartbeats import (
@@ -91,7 +91,7 @@ class ShareGroups:
     def _remove(self, group: ShareGroup, member: ShareMember) -> None:
         group_id, member_id = group.group_id, member.member_id
         found = metadata_hash(names_after(group, member, None), self._context.topics)
-        self._context.write_records(
+        journal = self._context.write_records(
             [
                 ShareCurrentRecord(group_id, member_id, None),
                 ShareTargetRecord(group_id, member_id, None),
@@ -99,7 +99,7 @@ class ShareGroups:
                 ShareGroupEpochRecord(group_id, (group.group_epoch + 1, found)),
             ]
         )
-        self._context.timers.cancel(member_session_timer(group_id, member_id))
+        self._context.cancel_timer(member_session_timer(group_id, member_id), journal)
 
     def on_describe(self, now_ms: int, ticket: Ticket, group_ids: tuple[str, ...]) -> None:
         """Answer with the newest state when it is committed."""
@@ -163,13 +163,15 @@ class ShareGroups:
         timeout_ms = self._settings.session_timeout_ms(group_id)
         self._context.timers.schedule(member_session_timer(group_id, member_id), now_ms + timeout_ms)
 
-    def on_session_timer(self, group_id: str, member_id: str) -> None:
+    def on_session_timer(self, now_ms: int, group_id: str, member_id: str) -> None:
         """The session of a member ended, if there is such a member of a share group."""
         group = self._context.modern.find(group_id, ShareGroup)
         member = None if group is None else group.members.get(member_id)
         if group is None or member is None:
             return
         log.info("group %s: %s is removed: its session timed out", group_id, member_id)
+        # The removal cancels it.
+        self._context.timers.schedule(member_session_timer(group_id, member_id), now_ms + RETRY_MS)
         try:
             self._remove(group, member)
         except KafkaError as error:

@@ -9,6 +9,7 @@ from klamm.coordinator.groups.context import ShardContext, Written, log
 from klamm.coordinator.groups.modern.sessions import (
     MEMBER_SESSION,
     REBALANCE,
+    RETRY_MS,
     member_session_timer,
     rebalance_timer,
 )
@@ -95,10 +96,10 @@ class StreamsGroups:
             StreamsRecord(RecordType.STREAMS_GROUP_MEMBER_METADATA, group_id, None, member_id),
             StreamsRecord(RecordType.STREAMS_GROUP_METADATA, group_id, metadata),
         ]
-        self._context.write_records(records)
-        self._context.timers.cancel(member_session_timer(group_id, member_id))
-        self._context.timers.cancel(rebalance_timer(group_id, member_id))
-        self._armed.pop((group_id, member_id), None)
+        journal = self._context.write_records(records)
+        for timer in (member_session_timer, rebalance_timer):
+            self._context.cancel_timer(timer(group_id, member_id), journal)
+        journal.remove(self._armed, (group_id, member_id))
 
     def on_describe(self, now_ms: int, ticket: Ticket, group_ids: tuple[str, ...]) -> None:
         """Answer with the newest state when it is committed."""
@@ -128,16 +129,17 @@ class StreamsGroups:
             self._armed.pop((group_id, member.member_id), None)
             self._context.timers.cancel(timer)
 
-    def on_timer(self, kind: str, group_id: str, member_id: str) -> None:
+    def on_timer(self, now_ms: int, kind: str, group_id: str, member_id: str) -> None:
         """A timer of a member fired (`modern.sessions`). One of a member that is gone has no effect."""
         group = self._context.modern.find(group_id, StreamsGroup)
         member = None if group is None else group.members.get(member_id)
         if group is None or member is None:
             return
         # A member that has reached another epoch since is not too slow.
-        if kind == REBALANCE and self._armed.pop((group_id, member_id), None) != member.member_epoch:
+        if kind == REBALANCE and self._armed.get((group_id, member_id)) != member.member_epoch:
             return
         log.info("group %s: %s is removed: %s", group_id, member_id, EXPIRED[kind])
+        self._context.timers.schedule((kind, group_id, member_id), now_ms + RETRY_MS)  # the removal cancels it
         self._try_write(group_id, lambda: self._remove(group, member))
 
     def _try_write(self, group_id: str, write: Callable[[], None]) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from klamm.coordinator.groups.classic_group import ClassicGroup
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.group_messages import JoinProtocol, SyncAssignment
 
-from .consumer_room import ConsumerRoom
+from .consumer_room import GROUP, ConsumerRoom
+from .test_mixed_groups import HALF, Classic, assigned, classic_group, protocol, upgraded
 
 NONE = ErrorCode.NONE
 
@@ -18,3 +21,54 @@ def test_a_member_that_joins_again_with_another_instance_id_gives_up_the_first()
     assert again.leave().error_code is NONE
     assert room.consumers.static_members == {}
     assert room.consumer("b", instance_id="first").join().error_code is NONE
+
+
+def test_a_classic_group_with_two_owners_of_a_partition_is_not_upgraded() -> None:
+    room = ConsumerRoom()
+    leader, other = classic_group(room)
+    tickets = [leader.join_later(), other.join_later()]
+    for one, ticket in zip((leader, other), tickets, strict=True):
+        one.take(room.answers[ticket])
+    plan = [SyncAssignment(one.member_id, assigned(HALF)) for one in (leader, other)]
+    assert leader.sync(*plan) is NONE
+    assert room.consumer("c").join().error_code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert isinstance(room.shard.groups[GROUP], ClassicGroup)
+    assert leader.beat() is NONE
+
+
+def test_a_classic_group_is_upgraded_while_its_members_change_over_to_another_protocol() -> None:
+    room = ConsumerRoom()
+    both = (protocol(), protocol(name="sticky"))
+    leader, other = classic_group(room, protocols=both)
+    leader.fields["protocols"] = both[1:]
+    waiting = leader.join_later()
+    assert room.consumer("c").join().error_code is NONE
+    assert room.answers[waiting].error_code is ErrorCode.REBALANCE_IN_PROGRESS
+    assert set(room.consumers.members) == {leader.member_id, other.member_id, "c"}
+
+
+def test_a_classic_group_is_upgraded_whose_only_member_left_during_the_first_rebalance() -> None:
+    room = ConsumerRoom()
+    only = Classic(room)
+    only.take(room.answers[only.join_later()])
+    only.join_later()
+    assert only.leave() is NONE
+    assert not room.shard.groups[GROUP].members
+    assert room.consumer("c").join().error_code is NONE
+    assert set(room.consumers.members) == {"c"}
+
+
+def test_a_group_is_downgraded_although_the_subscription_of_a_member_cannot_be_read() -> None:
+    room = ConsumerRoom()
+    first, second, consumer = upgraded(room)
+    good, bad = protocol(name="sticky"), JoinProtocol("sticky", b"?")
+    for one, protocols in ((first, (protocol(), bad)), (second, (good, protocol()))):
+        one.fields["protocols"] = protocols
+        assert one.join() is NONE
+    first.leave()
+    first = Classic(room, protocols=(protocol(), bad))
+    assert first.join() is NONE
+    assert consumer.leave().error_code is NONE
+    classic = room.shard.groups[GROUP]
+    assert classic.protocol_name == "sticky"
+    assert set(classic.members) == {first.member_id, second.member_id}

@@ -13,6 +13,7 @@ from klamm.coordinator.groups.records import GroupRecord
 from klamm.coordinator.groups.states import GroupState
 from klamm.coordinator.groups.subscription import CONSUMER_PROTOCOL_TYPE
 from klamm.coordinator.groups.topics import Topics
+from klamm.protocol.errors import MalformedRequest
 from klamm.protocol.messages.consumer_protocol import (
     Assignment,
     TopicPartitions,
@@ -79,7 +80,14 @@ def downgraded(
 
 
 def encoded(partitions: Mapping[bytes, Iterable[int]], subscription: bytes, topics: Topics) -> bytes:
-    """Partitions as an assignment of the classic protocol, in the version of the member's subscription."""
+    """Partitions as an assignment of the classic protocol, in the version of the member's subscription.
+
+    In version 0, which all versions begin with, if the subscription cannot be read.
+    """
     named = [(topics.name_of(topic_id), tuple(sorted(found))) for topic_id, found in partitions.items()]
     listed: Sequence[TopicPartitions] = [TopicPartitions(name, found) for name, found in named if name is not None]
-    return encode_assignment(Assignment(tuple(listed)), subscription_version(subscription))
+    try:
+        version = subscription_version(subscription)
+    except MalformedRequest:
+        version = 0
+    return encode_assignment(Assignment(tuple(listed)), version)

@@ -23,6 +23,7 @@ from klamm.coordinator.groups.modern.journal import Journal
 from klamm.coordinator.groups.modern.registry import ModernGroups
 from klamm.coordinator.groups.modern.wire import Target
 from klamm.coordinator.groups.topics import Topics
+from klamm.coordinator.runtime.log import RecordError
 from klamm.protocol.errors import ErrorCode, KafkaError, MalformedRequest
 from klamm.protocol.messages.consumer_protocol import Assignment, decode_assignment, decode_subscription
 
@@ -52,16 +53,21 @@ def upgraded(context: ShardContext, classic: ClassicGroup) -> tuple[ConsumerGrou
     """The consumer group that the members of a classic group form, and its records.
 
     All epochs are the generation. What a member was assigned last is what it owns, and its target. Raises
-    GROUP_ID_NOT_FOUND if that cannot be read.
+    GROUP_ID_NOT_FOUND if that cannot be read, and UNKNOWN_SERVER_ERROR if two members have the same partition.
     """
     epoch, group_id = classic.generation_id, classic.group_id
-    members = [_member(classic, member, context.topics) for member in classic.members.values()]
+    protocol = _protocol(classic)
+    members = [_member(classic, member, protocol, context.topics) for member in classic.members.values()]
     records: list[ConsumerRecord] = [MemberRecord(group_id, one.member_id, one) for one in members]
     records.append(GroupEpochRecord(group_id, (epoch, 0)))
     records += [TargetRecord(group_id, one.member_id, _target(one)) for one in members]
     records.append(TargetEpochRecord(group_id, (epoch, 0)))
     records += [CurrentAssignmentRecord(group_id, one.member_id, CurrentAssignment.of(one)) for one in members]
-    metadata_hash = Subscriptions(_folded(records, group_id)).metadata_hash(context.topics)
+    try:
+        folded = _folded(records, group_id)
+    except RecordError as error:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+    metadata_hash = Subscriptions(folded).metadata_hash(context.topics)
     records[len(members)] = GroupEpochRecord(group_id, (epoch, metadata_hash))
     return _folded(records, group_id), records
 
@@ -75,8 +81,13 @@ def _folded(records: list[ConsumerRecord], group_id: str) -> ConsumerGroup:
     return found
 
 
-def _member(classic: ClassicGroup, member: Member, topics: Topics) -> ConsumerMember:
-    protocol = classic.protocol_name or classic.select_protocol()
+def _protocol(classic: ClassicGroup) -> str:
+    """That of the generation; during a rebalance members may have joined that do not support it any more."""
+    name = classic.protocol_name or ""
+    return classic.select_protocol() if classic.members and name not in classic.candidates() else name
+
+
+def _member(classic: ClassicGroup, member: Member, protocol: str, topics: Topics) -> ConsumerMember:
     try:
         subscription = decode_subscription(member.metadata(protocol))
         assignment = decode_assignment(member.assignment)

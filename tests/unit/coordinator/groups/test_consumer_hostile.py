@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from klamm.coordinator.groups.classic_group import ClassicGroup
+from klamm.coordinator.groups.config import GroupConfig
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.group_messages import JoinProtocol, SyncAssignment
+from klamm.protocol.topic_info import TopicInfo
 
 from .consumer_room import GROUP, ConsumerRoom
-from .test_mixed_groups import HALF, Classic, assigned, classic_group, protocol, upgraded
+from .test_mixed_groups import Classic, assigned, classic_group, protocol, upgraded
 
 NONE = ErrorCode.NONE
+SMALL = GroupConfig(batch_bytes_max=2_000)
 
 
 def test_a_member_that_joins_again_with_another_instance_id_gives_up_the_first() -> None:
@@ -29,7 +32,7 @@ def test_a_classic_group_with_two_owners_of_a_partition_is_not_upgraded() -> Non
     tickets = [leader.join_later(), other.join_later()]
     for one, ticket in zip((leader, other), tickets, strict=True):
         one.take(room.answers[ticket])
-    plan = [SyncAssignment(one.member_id, assigned(HALF)) for one in (leader, other)]
+    plan = [SyncAssignment(one.member_id, assigned({"t": (0, 1, 2)})) for one in (leader, other)]
     assert leader.sync(*plan) is NONE
     assert room.consumer("c").join().error_code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert isinstance(room.shard.groups[GROUP], ClassicGroup)
@@ -72,3 +75,15 @@ def test_a_group_is_downgraded_although_the_subscription_of_a_member_cannot_be_r
     classic = room.shard.groups[GROUP]
     assert classic.protocol_name == "sticky"
     assert set(classic.members) == {first.member_id, second.member_id}
+
+
+def test_topics_that_do_not_fit_into_a_batch_are_not_resolved() -> None:
+    room = ConsumerRoom(*(TopicInfo(f"{at:0200}", at.to_bytes(16, "big"), 1) for at in range(1, 12)), config=SMALL)
+    consumer = room.joined("a", subscribed_topic_regex=".*")
+    room.resolve()
+    assert not room.consumers.resolved
+    assert consumer.beat().error_code is NONE
+    room.resolve()
+    assert consumer.beat(subscribed_topic_regex="0*1").error_code is NONE
+    room.resolve()
+    assert room.consumers.resolved.keys() == {"0*1"}

@@ -162,7 +162,10 @@ class ConsumerGroups:
 
     def on_patterns_resolved(self, group_id: str, found: Mapping[str, ResolvedPattern] | None) -> None:
         """The topics of a group's regular expressions; None if they could not be found."""
-        self._context.write_records(self._patterns.on_resolved(group_id, found))
+        try:
+            self._context.write_records(self._patterns.on_resolved(group_id, found))
+        except KafkaError as error:  # a later heartbeat starts it again
+            log.warning("group %s: the topics of its regular expressions could not be written: %s", group_id, error)
 
 
 def _failed_heartbeat(_: ConsumerGroupHeartbeatRequest, error: ErrorCode) -> ConsumerGroupHeartbeatResponse:

@@ -211,7 +211,7 @@ class ShardContext:
         """Whether members of the group may need the topic's offsets."""
         modern, classic = self.modern.get(group_id), self.groups.get(group_id)
         if modern is not None:
-            return topic in modern.subscribed_topics
+            return modern.is_subscribed_to(topic)
         return classic is not None and classic.is_subscribed_to(topic)
 
     def compile(self, pattern: str) -> TopicPattern:

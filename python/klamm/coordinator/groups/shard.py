@@ -336,7 +336,7 @@ class GroupShard:
         Groups that need one of these look at their metadata hash at the next heartbeat. No response.
         """
         for group in self._context.modern:
-            if not changed.isdisjoint(group.watched_topics):
+            if group.is_affected_by(changed):
                 group.hash_checked_epoch = None
         if created:
             self._consumers.on_topics_created()

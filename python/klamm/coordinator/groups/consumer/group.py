@@ -79,6 +79,14 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         """The topics that members name, and those that their regular expressions matched."""
         return self.names.keys() | self.matched.keys() if self.matched else self.names.keys()
 
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether members name the topic, or a regular expression matched it; without a copy of all topics."""
+        return topic in self.names or topic in self.matched
+
+    def is_affected_by(self, changed: AbstractSet[str]) -> bool:
+        """Whether the group subscribes to any of these topics, which changed."""
+        return not (self.names.keys().isdisjoint(changed) and self.matched.keys().isdisjoint(changed))
+
     def owner_epoch(self, topic_id: bytes, partition: int) -> int:
         """The epoch of the member that owns a partition, -1 if it is free."""
         return self.owners.get((topic_id, partition), NOT_OWNED)

@@ -86,10 +86,19 @@ class FoldedGroup(ABC, Generic[M, T]):
         """The topics that members subscribe to."""
         return self.names.keys()
 
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether members subscribe to the topic."""
+        return topic in self.subscribed_topics
+
     @property
     def watched_topics(self) -> AbstractSet[str]:
         """The topics whose changes the group must know of."""
         return self.subscribed_topics
+
+    def is_affected_by(self, changed: AbstractSet[str]) -> bool:
+        """Whether any of these topics, which changed, is one that the group must know of."""
+        # Few topics change at a time, and a group may have many.
+        return not self.watched_topics.isdisjoint(changed)
 
     @property
     def is_empty(self) -> bool:

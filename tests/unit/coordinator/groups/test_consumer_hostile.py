@@ -5,10 +5,11 @@ from __future__ import annotations
 from klamm.coordinator.groups.classic_group import ClassicGroup
 from klamm.coordinator.groups.config import GroupConfig
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.consumer_groups import OwnedTopic
 from klamm.protocol.messages.group_messages import JoinProtocol, SyncAssignment
 from klamm.protocol.topic_info import TopicInfo
 
-from .consumer_room import GROUP, ConsumerRoom
+from .consumer_room import GROUP, INTERVAL_MS, ConsumerRoom, T
 from .test_mixed_groups import Classic, assigned, classic_group, protocol, upgraded
 
 NONE = ErrorCode.NONE
@@ -87,3 +88,17 @@ def test_topics_that_do_not_fit_into_a_batch_are_not_resolved() -> None:
     assert consumer.beat(subscribed_topic_regex="0*1").error_code is NONE
     room.resolve()
     assert room.consumers.resolved.keys() == {"0*1"}
+
+
+def test_a_member_may_report_a_topic_in_several_parts() -> None:
+    room = ConsumerRoom(T)
+    first, second = room.joined("a"), room.joined("b")
+    room.pass_time(INTERVAL_MS)
+    second.beat()
+    assert first.beat().error_code is NONE
+    kept, pending = first.owned["t"], room.consumers.members["a"].pending_revocation[T.topic_id]
+    parts = tuple(OwnedTopic(T.topic_id, (at,)) for at in (*pending, *kept))
+    assert first.beat(topic_partitions=parts).error_code is NONE
+    assert room.consumers.members["a"].pending_revocation == {T.topic_id: pending}
+    second.beat()
+    assert not set(second.owned.get("t", ())) & set(pending)

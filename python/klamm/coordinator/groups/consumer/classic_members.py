@@ -14,7 +14,7 @@ from klamm.coordinator.groups.consumer.group import NOT_OWNED, ConsumerGroup
 from klamm.coordinator.groups.consumer.heartbeats import check_holder, check_size, unknown_member
 from klamm.coordinator.groups.consumer.member import ClassicMember, ConsumerMember, MemberState
 from klamm.coordinator.groups.consumer.patterns import Patterns
-from klamm.coordinator.groups.consumer.reconciliation import Reported
+from klamm.coordinator.groups.consumer.reconciliation import Reported, reported_of
 from klamm.coordinator.groups.consumer.settings import ConsumerSettings
 from klamm.coordinator.groups.consumer.timers import ConsumerTimers
 from klamm.coordinator.groups.consumer.transition import PatternChange, Transition, replacement
@@ -140,7 +140,7 @@ class ClassicMembers:
     def _reported(self, subscription: Subscription) -> Reported:
         """What the member says it owns. With the eager protocol it has given up everything."""
         found = ((self._context.topics.find(one.topic), one.partitions) for one in subscription.owned_partitions)
-        return {info.topic_id: partitions for info, partitions in found if info is not None}
+        return reported_of((info.topic_id, partitions) for info, partitions in found if info is not None)
 
     # SyncGroup, Heartbeat, LeaveGroup
 

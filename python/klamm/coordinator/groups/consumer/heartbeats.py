@@ -11,7 +11,7 @@ from dataclasses import replace
 from klamm.coordinator.groups.consumer.group import ConsumerGroup
 from klamm.coordinator.groups.consumer.member import JOIN_EPOCH, STATIC_LEAVE_EPOCH, ConsumerMember
 from klamm.coordinator.groups.consumer.patterns import Patterns
-from klamm.coordinator.groups.consumer.reconciliation import Reported
+from klamm.coordinator.groups.consumer.reconciliation import Reported, reported_of
 from klamm.coordinator.groups.consumer.settings import ConsumerSettings
 from klamm.coordinator.groups.consumer.takeover import Takeover
 from klamm.coordinator.groups.consumer.transition import PatternChange, Transition, replacement
@@ -121,7 +121,7 @@ class Heartbeats:
 def reported_partitions(request: ConsumerGroupHeartbeatRequest) -> Reported:
     """What the member says it owns."""
     topics = request.topic_partitions
-    return None if topics is None else {topic.topic_id: topic.partitions for topic in topics}
+    return None if topics is None else reported_of((topic.topic_id, topic.partitions) for topic in topics)
 
 
 def check_size(context: ShardContext, group: ConsumerGroup, member_id: str) -> None:

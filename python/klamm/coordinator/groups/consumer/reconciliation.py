@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
@@ -14,6 +14,14 @@ from klamm.protocol.value import Value
 
 Reported = Mapping[bytes, Sequence[int]] | None
 """The partitions that a member says it owns, by topic id; None: it did not say."""
+
+
+def reported_of(topics: Iterable[tuple[bytes, Sequence[int]]]) -> Mapping[bytes, Sequence[int]]:
+    """What a member reports topic by topic; a topic may be there several times."""
+    found: dict[bytes, list[int]] = {}
+    for topic_id, partitions in topics:
+        found.setdefault(topic_id, []).extend(partitions)
+    return found
 
 
 class Reconciliation(Value):

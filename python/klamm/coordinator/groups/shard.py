@@ -344,7 +344,7 @@ class GroupShard:
 
     def on_patterns_resolved(self, now_ms: int, group_id: str, found: Mapping[str, ResolvedPattern] | None) -> Replies:
         """The end of `ResolvePatterns`; None if it failed. No response."""
-        self._consumers.on_patterns_resolved(group_id, found)
+        self._consumers.on_patterns_resolved(now_ms, group_id, found)
         return self._context.pipeline.take_effects()
 
     # Reads, answered at once from the committed state.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from klamm.coordinator.groups.classic_group import ClassicGroup
 from klamm.coordinator.groups.config import GroupConfig
+from klamm.coordinator.groups.consumer.patterns import RESOLVE_INTERVAL_MS
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.consumer_groups import OwnedTopic
 from klamm.protocol.messages.group_messages import JoinProtocol, SyncAssignment
@@ -84,7 +85,12 @@ def test_topics_that_do_not_fit_into_a_batch_are_not_resolved() -> None:
     room.resolve()
     assert not room.consumers.resolved
     assert consumer.beat().error_code is NONE
+    assert not room.effects
+    room.pass_time(RESOLVE_INTERVAL_MS)
+    assert consumer.beat().error_code is NONE
+    assert room.effects
     room.resolve()
+    room.pass_time(RESOLVE_INTERVAL_MS)
     assert consumer.beat(subscribed_topic_regex="0*1").error_code is NONE
     room.resolve()
     assert room.consumers.resolved.keys() == {"0*1"}

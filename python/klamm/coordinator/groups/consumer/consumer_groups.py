@@ -160,11 +160,12 @@ class ConsumerGroups:
         """Topics were created, which regular expressions may match."""
         self._patterns.on_topics_created()
 
-    def on_patterns_resolved(self, group_id: str, found: Mapping[str, ResolvedPattern] | None) -> None:
+    def on_patterns_resolved(self, now_ms: int, group_id: str, found: Mapping[str, ResolvedPattern] | None) -> None:
         """The topics of a group's regular expressions; None if they could not be found."""
         try:
             self._context.write_records(self._patterns.on_resolved(group_id, found))
-        except KafkaError as error:  # a later heartbeat starts it again
+        except KafkaError as error:
+            self._patterns.on_not_written(now_ms, group_id)
             log.warning("group %s: the topics of its regular expressions could not be written: %s", group_id, error)
 
 

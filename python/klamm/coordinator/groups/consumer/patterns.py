@@ -27,6 +27,8 @@ class Patterns:
     def __init__(self, context: ShardContext) -> None:
         self._context = context
         self._running: set[str] = set()
+        self._not_before_ms: dict[str, int] = {}
+        """By group whose resolution could not be written: when to start the next."""
         self._created_version = -1
         """The version of the metadata in which topics were created last."""
 
@@ -46,7 +48,9 @@ class Patterns:
         if not (is_new or group.patterns) or group.group_id in self._running:
             return None
         last = group.last_resolved
-        if now_ms <= last.timestamp_ms + RESOLVE_INTERVAL_MS:
+        if now_ms <= last.timestamp_ms + RESOLVE_INTERVAL_MS or now_ms < self._not_before_ms.get(
+            group.group_id, now_ms
+        ):
             return None
         patterns = dict(group.patterns)
         for pattern, by in ((before.pattern, -1), (after.pattern, 1)):
@@ -66,6 +70,11 @@ class Patterns:
         """Start a resolution that is due."""
         self._running.add(resolution.group_id)
         self._context.pipeline.add(resolution)
+
+    def on_not_written(self, now_ms: int, group_id: str) -> None:
+        """What was resolved is too large: it is not repeated by every heartbeat."""
+        waiting = {other: at_ms for other, at_ms in self._not_before_ms.items() if at_ms > now_ms}
+        self._not_before_ms = waiting | {group_id: now_ms + RESOLVE_INTERVAL_MS}
 
     def on_resolved(self, group_id: str, found: Mapping[str, ResolvedPattern] | None) -> list[Written]:
         """The records of a resolution; None if it failed. It is started again by a later heartbeat."""

@@ -20,8 +20,8 @@ pub struct LogBatches {
     ends: Vec<usize>,
 }
 
-/// Reads the batches of a slice that begin at or below `last_offset`. `aborted` has producer id and first offset of each
-/// aborted transaction in it.
+/// Reads the batches of a slice that begin at or below `last_offset`, and the first one in any case: compaction may leave a
+/// gap of any length before it. `aborted` has producer id and first offset of each aborted transaction in it.
 pub fn read_batches(slice: &FileSlice, last_offset: i64, aborted: &[(i64, i64)]) -> io::Result<LogBatches> {
     let mut found = LogBatches::default();
     let mut transactions = Transactions::new(aborted);
@@ -35,7 +35,8 @@ pub fn read_batches(slice: &FileSlice, last_offset: i64, aborted: &[(i64, i64)])
         }
         let Some(header) = Header::at_start_of(&window[position - window_start..]) else { break };
         let Some(size) = header.size() else { break };
-        if header.base_offset() > last_offset || position + size > slice.len {
+        let is_too_far = header.base_offset() > last_offset && !found.batches.is_empty();
+        if is_too_far || position + size > slice.len {
             break;
         }
         let batch = LogBatch { first: header.base_offset(), last: header.last_offset() };

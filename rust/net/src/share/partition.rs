@@ -61,7 +61,8 @@ pub enum Phase {
 /// What a fetch finds before it reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Looked {
-    /// It may read here, and must call [`LivePartition::end_fetch`]. Batches that begin above `last_offset` are of no use.
+    /// It may read here, and must call [`LivePartition::end_fetch`]. Batches that begin above `last_offset` are of no use,
+    /// except the first one.
     Reads {
         fetch_offset: i64,
         last_offset: i64,

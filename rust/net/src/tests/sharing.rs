@@ -268,6 +268,17 @@ fn a_log_that_begins_later_moves_the_group() {
 }
 
 #[test]
+fn a_gap_of_any_length_is_skipped() {
+    let (fixture, mut client) = with_ten();
+    acquire_ten(&fixture, &mut client);
+    // As after compaction: the next log batch begins further away than the records that a fetch asks for.
+    fixture.backend.at(NAMED, 0).state.lock().end_offset = 5000;
+    append(&mut fixture.client(), 0, 10);
+    let (_, parts) = client.share_fetch(ShareFetchSpec { epoch: 1, partitions: &[], ..ShareFetchSpec::default() });
+    assert_eq!(acquired(&parts), [(5000, 5009, 1)]);
+}
+
+#[test]
 fn a_partition_that_is_led_elsewhere_names_its_leader() {
     let fixture = Fixture::sharing(EARLIEST);
     let mut client = fixture.client();

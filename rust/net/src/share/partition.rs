@@ -87,8 +87,8 @@ impl LivePartition {
         })
     }
 
-    /// Begins a fetch; one at a time reads a share partition.
-    pub fn begin_fetch(&self, limits: &Limits, records_max: i64) -> Looked {
+    /// Begins a look of a fetch; one at a time reads a share partition. `is_last`: the fetch does not look again.
+    pub fn begin_fetch(&self, limits: &Limits, records_max: i64, is_last: bool) -> Looked {
         if self.is_fetched.swap(true, Ordering::AcqRel) {
             self.is_contended.store(true, Ordering::Release);
             if self.is_fetched.swap(true, Ordering::AcqRel) {
@@ -107,15 +107,16 @@ impl LivePartition {
             },
         };
         if !matches!(looked, Looked::Reads { .. }) {
-            self.end_fetch();
+            self.end_fetch(is_last);
         }
         looked
     }
 
-    /// The fetch is over: another one may read, and those that looked meanwhile look again.
-    pub fn end_fetch(&self) {
+    /// The look is over: another fetch may read. Those that looked meanwhile look again after the last look of this fetch
+    /// (`DelayedShareFetch.onComplete`). After every look, fetches that wait would wake each other without end.
+    pub fn end_fetch(&self, is_last: bool) {
         self.is_fetched.store(false, Ordering::Release);
-        if self.is_contended.swap(false, Ordering::AcqRel) {
+        if is_last && self.is_contended.swap(false, Ordering::AcqRel) {
             self.wake();
         }
     }
@@ -155,5 +156,32 @@ impl LivePartition {
     pub fn wake(&self) {
         let waiters = std::mem::take(&mut *self.waiters.lock());
         waiters.iter().for_each(|waiter| waiter.wake());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    #[test]
+    fn only_the_last_look_of_a_fetch_wakes_those_that_looked_meanwhile() {
+        let key = ShareKey { group: "g".into(), topic: Uuid([1; 16]), index: 0 };
+        let live = LivePartition::new(1, key, 5);
+        let loaded = SharePartition::load(5, 1, 0, &[]).expect("a state");
+        live.state.lock().phase = Phase::Active(Box::new(loaded));
+        let limits =
+            Limits { record_locks_max: 2000, delivery_count: 5, lock_duration_ms: 30_000, is_renew_enabled: true };
+        let waiter = Arc::new(FetchWaiter::new(Waker::noop().clone()));
+        live.watch(waiter.clone());
+        let look = || live.begin_fetch(&limits, 500, false);
+        let reads = Looked::Reads { fetch_offset: 0, last_offset: 500 };
+        assert_eq!((look(), look()), (reads, Looked::Waits));
+        live.end_fetch(false);
+        assert!(!waiter.has_ended());
+        assert_eq!(look(), reads);
+        live.end_fetch(true);
+        assert!(waiter.has_ended());
     }
 }

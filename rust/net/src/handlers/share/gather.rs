@@ -61,12 +61,16 @@ struct Read<'a> {
 }
 
 /// Share partitions that this fetch reads, until it is dropped.
-struct Reading<'a>(Vec<&'a Arc<LivePartition>>);
+struct Reading<'a> {
+    partitions: Vec<&'a Arc<LivePartition>>,
+    /// The fetch is answered after this look.
+    is_last: bool,
+}
 
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
-        for live in &self.0 {
-            live.end_fetch();
+        for live in &self.partitions {
+            live.end_fetch(self.is_last);
         }
     }
 }
@@ -110,7 +114,7 @@ fn gather_once(
     at_once: bool,
 ) -> (Found, bool) {
     let mut found = Found::default();
-    let mut reading = Reading(Vec::new());
+    let mut reading = Reading { partitions: Vec::new(), is_last: at_once };
     let mut reads = Vec::new();
     for target in targets {
         let live = match &target.live {
@@ -127,9 +131,9 @@ fn gather_once(
             found.is_urgent = true;
             continue;
         }
-        match live.begin_fetch(&settings.limits, limits.records_max) {
+        match live.begin_fetch(&settings.limits, limits.records_max, at_once) {
             Looked::Reads { fetch_offset, last_offset } => {
-                reading.0.push(live);
+                reading.partitions.push(live);
                 reads.push((target.target, live, fetch_offset, last_offset));
             }
             Looked::Waits => {}
@@ -165,6 +169,7 @@ fn gather_once(
             Err(code) => found.refuse(read.target, code),
         }
     }
+    reading.is_last = at_once || found.is_urgent || found.has_records;
     (found, has_skipped)
 }
 

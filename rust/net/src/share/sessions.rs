@@ -1,6 +1,7 @@
 //! Share sessions: the partitions that a member fetches from this node (`ShareSessionCache`, `ShareSession`).
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use klamm_base::{ErrorCode, Uuid};
@@ -45,8 +46,28 @@ struct Session {
     /// The epoch of the next request.
     epoch: i32,
     connection_id: u64,
-    /// In the order of fetches. `true`: the next response contains the partition in any case.
-    partitions: Vec<(ShareTarget, bool)>,
+    partitions: HashMap<ShareTarget, Place>,
+    /// The order of the next place.
+    next_order: u64,
+}
+
+/// A partition's place in its session.
+#[derive(Debug)]
+struct Place {
+    /// Fetches read the partitions in this order.
+    order: u64,
+    /// The next response contains the partition in any case.
+    is_due: bool,
+}
+
+impl Session {
+    /// Adds a partition after all others, unless it is there.
+    fn add(&mut self, target: ShareTarget, is_due: bool) {
+        if let Entry::Vacant(vacant) = self.partitions.entry(target) {
+            vacant.insert(Place { order: self.next_order, is_due });
+            self.next_order += 1;
+        }
+    }
 }
 
 /// All share sessions of a node.
@@ -87,8 +108,9 @@ impl ShareSessions {
         if self.sessions.len() >= sessions_max {
             return Err(ErrorCode::SHARE_SESSION_LIMIT_REACHED);
         }
-        let partitions = targets.iter().map(|target| (*target, false)).collect();
-        let session = Session { epoch: next_epoch(INITIAL_EPOCH), connection_id, partitions };
+        let epoch = next_epoch(INITIAL_EPOCH);
+        let mut session = Session { epoch, connection_id, partitions: HashMap::new(), next_order: 0 };
+        targets.iter().for_each(|target| session.add(*target, false));
         self.sessions.insert(key.clone(), session);
         self.by_connection.insert(connection_id, key.clone());
         *self.members.entry(key.group.clone()).or_default() += 1;
@@ -108,13 +130,13 @@ impl ShareSessions {
     /// Adds and removes partitions; returns all that are in the session then.
     pub fn subscribe(&mut self, key: &MemberKey, subscription: &Subscription) -> Vec<ShareTarget> {
         let Some(session) = self.sessions.get_mut(key) else { return Vec::new() };
-        for target in &subscription.added {
-            if session.partitions.iter().all(|(known, _)| known != target) {
-                session.partitions.push((*target, true));
-            }
+        subscription.added.iter().for_each(|target| session.add(*target, true));
+        for target in &subscription.forgotten {
+            session.partitions.remove(target);
         }
-        session.partitions.retain(|(target, _)| !subscription.forgotten.contains(target));
-        session.partitions.iter().map(|(target, _)| *target).collect()
+        let mut places: Vec<_> = session.partitions.iter().map(|(target, place)| (place.order, *target)).collect();
+        places.sort_unstable_by_key(|(order, _)| *order);
+        places.into_iter().map(|(_, target)| target).collect()
     }
 
     /// Whether no later request has used the session.
@@ -125,12 +147,12 @@ impl ShareSessions {
     /// Whether the response must contain the partition; what it says is noted.
     pub fn must_send(&mut self, key: &MemberKey, target: ShareTarget, has_records: bool, has_error: bool) -> bool {
         let Some(session) = self.sessions.get_mut(key) else { return true };
-        let Some(at) = session.partitions.iter().position(|(known, _)| *known == target) else { return true };
-        let is_due = std::mem::replace(&mut session.partitions[at].1, has_error);
+        let Some(place) = session.partitions.get_mut(&target) else { return true };
+        let is_due = std::mem::replace(&mut place.is_due, has_error);
         if has_records {
             // The others come first next time.
-            let moved = session.partitions.remove(at);
-            session.partitions.push(moved);
+            place.order = session.next_order;
+            session.next_order += 1;
         }
         has_records || has_error || is_due
     }
@@ -149,7 +171,7 @@ impl ShareSessions {
                 self.members.remove(&key.group);
             }
         }
-        let targets = session.partitions.into_iter().map(|(target, _)| target).collect();
+        let targets = session.partitions.into_keys().collect();
         Some(Ended { key: key.clone(), targets })
     }
 
@@ -204,6 +226,15 @@ mod tests {
         assert_eq!(sessions.subscribe(&key("a"), &Subscription::default()), [target(2), target(1)]);
         assert!(sessions.must_send(&key("a"), target(1), false, true));
         assert!(sessions.must_send(&key("a"), target(1), false, false), "the error is over");
+    }
+
+    #[test]
+    fn a_session_has_each_partition_once() {
+        let mut sessions = ShareSessions::default();
+        sessions.open(&key("a"), 7, &[target(1), target(0), target(1)], 10).expect("room");
+        assert_eq!(sessions.partition_count(), 2);
+        let again = Subscription { added: vec![target(2), target(2), target(0)], forgotten: Vec::new() };
+        assert_eq!(sessions.subscribe(&key("a"), &again), [target(1), target(0), target(2)]);
     }
 
     #[test]

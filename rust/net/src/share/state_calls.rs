@@ -171,7 +171,8 @@ fn load(
     }
     let start_offset = match state.start_offset {
         NO_OFFSET => start_offset(groups, core, live)?,
-        offset => offset,
+        // AlterShareGroupOffsets takes any number: one that no log has is before its beginning.
+        offset => offset.max(0),
     };
     let batches = batches(&state).ok_or_else(|| report(core, live, "a batch has an unknown state"))?;
     let loaded = SharePartition::load(live.leader_epoch, state.state_epoch, start_offset, &batches);

@@ -75,6 +75,14 @@ fn a_group_without_a_start_offset_begins_at_the_high_watermark() {
 }
 
 #[test]
+fn a_start_offset_that_no_log_has_is_before_its_beginning() {
+    let (fixture, mut client) = with_ten();
+    client.send_share_fetch(ShareFetchSpec { max_wait_ms: 60_000, ..ShareFetchSpec::default() });
+    fixture.answer_read(-5, &[]);
+    assert_eq!(acquired(&client.receive_share_fetch().1), [(0, 9, 1)]);
+}
+
+#[test]
 fn epochs_of_sessions_follow_each_other() {
     // Case 58.
     let (fixture, mut client) = with_ten();

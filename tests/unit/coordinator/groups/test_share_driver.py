@@ -166,6 +166,14 @@ async def test_offsets_that_cannot_be_altered(node: Node) -> None:
     assert await node.starts() == [(-1, -1, NONE), (-1, -1, NONE)], "an error counts as nothing"
 
 
+async def test_a_negative_partition_is_unknown(node: Node) -> None:
+    topics = (AlteredTopic("t", (AlteredPartition(0, 4), AlteredPartition(-1, 4))),)
+    found = await node.groups.share.alter_offsets(AlterShareGroupOffsetsRequest("g", topics))
+    assert [one.error_code for one in found.responses[0].partitions] == [NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert {key.partition for key in node.states.initialized} == {0}
+    await until(lambda: node.sets() == (0, 1, 0))
+
+
 async def test_deleted_offsets(node: Node) -> None:
     await node.alter()
     await until(lambda: node.sets() == (0, 1, 0))

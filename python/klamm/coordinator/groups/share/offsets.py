@@ -70,7 +70,8 @@ class ShareOffsets:
             results.append(_results(topic, count, None if info is None else info.topic_id))
             if info is None:
                 continue
-            known = {one.partition_index: one.start_offset for one in topic.partitions if one.partition_index < count}
+            wanted = {one.partition_index: one.start_offset for one in topic.partitions}
+            known = {partition: offset for partition, offset in wanted.items() if 0 <= partition < count}
             added[info.topic_id] = NamedPartitions(topic.topic_name, frozenset(known))
             for partition, start_offset in known.items():
                 key = SharePartitionKey(request.group_id, info.topic_id, partition)
@@ -173,7 +174,7 @@ def check_empty(group: ShareGroup) -> None:
 def _results(topic: AlteredTopic, count: int, topic_id: bytes | None) -> AlteredTopicResult:
     results = tuple(
         AlteredPartitionResult(one.partition_index)
-        if one.partition_index < count
+        if 0 <= one.partition_index < count
         else AlteredPartitionResult(one.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, OF_UNKNOWN)
         for one in topic.partitions
     )

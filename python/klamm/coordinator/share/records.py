@@ -16,6 +16,8 @@ from klamm.protocol.value import Value
 
 SNAPSHOT: Final = 0
 UPDATE: Final = 1
+GROUP_ID_BYTES_MAX: Final = (1 << 15) - 1
+"""In a key, as UTF-8; requests may have longer ones."""
 _VERSION: Final = 0
 _COUNT_TAG: Final = 0
 _INT16: Final = struct.Struct(">h")

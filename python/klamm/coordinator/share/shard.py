@@ -24,6 +24,7 @@ from klamm.coordinator.share.partition_state import (
     is_cold,
 )
 from klamm.coordinator.share.records import (
+    GROUP_ID_BYTES_MAX,
     SNAPSHOT,
     UPDATE,
     Snapshot,
@@ -200,6 +201,8 @@ class ShareShard:
             if state is not None and asked.state_epoch != NO_EPOCH and state.state_epoch > asked.state_epoch:
                 raise _refused(ErrorCode.FENCED_STATE_EPOCH)
             self._check_exists(key)
+            if len(key.group_id.encode()) > GROUP_ID_BYTES_MAX:
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The group id is too long for a record.")
             self._write(key, initialized(state, asked, now_ms))
             return PartitionError(key.partition)
 

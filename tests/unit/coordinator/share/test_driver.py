@@ -168,3 +168,11 @@ def test_the_key_of_a_share_partition() -> None:
 
 def test_effects_are_values() -> None:
     assert Prune(1, b"k") == Prune(1, b"k")
+
+
+async def test_a_group_id_that_no_record_can_hold(node: Node) -> None:
+    asked = InitializedPartition(0, 1, 5)
+    for length, expected in ((32_768, ErrorCode.UNKNOWN_SERVER_ERROR), (32_767, NONE)):
+        answer = await node.coordinator.initialize(SharePartitionKey("g" * length, TOPIC_ID, 0), asked)
+        assert answer.error_code is expected
+    assert node.coordinator.runtime.counts.faults == 0

@@ -11,7 +11,7 @@ STATIC_LEAVE_EPOCH = -2
 
 
 def check_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
-    """Raises INVALID_REQUEST, or STREAMS_INVALID_TOPOLOGY for a changelog with a partition count."""
+    """Raises INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY for a changelog with a partition count, UNKNOWN_SERVER_ERROR."""
     _refuse(request.instance_id is not None, "Static membership is not yet supported.")
     _refuse(request.task_offsets is not None, "TaskOffsets are not supported yet.")
     _refuse(request.task_end_offsets is not None, "TaskEndOffsets are not supported yet.")
@@ -54,9 +54,11 @@ def _check_topology(topology: Topology) -> None:
                     f"Changelog topic {topic.name} must have an undefined partition count, but it is set to "
                     f"{topic.partitions}.",
                 )
+    # As in Kafka, whose class of a topology takes neither of these.
+    if topology.epoch < 0:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "Topology epoch must be non-negative.")
     ids = [one.subtopology_id for one in topology.subtopologies]
     if len(set(ids)) < len(ids):
-        # As in Kafka, whose map of subtopologies does not take an id twice.
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "a subtopology id is repeated")
 
 

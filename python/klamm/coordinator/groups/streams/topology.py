@@ -8,6 +8,7 @@ and its changelogs as many partitions, as its largest source has.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from typing import Final
 
 from klamm.protocol.errors import ErrorCode, KafkaError
@@ -87,9 +88,11 @@ def configure(topology: Topology, existing: PartitionCount) -> ConfiguredTopolog
     Raises KafkaError: STREAMS_INVALID_TOPOLOGY where no topics could make the topology work, UNKNOWN_SERVER_ERROR where
     Apache Kafka fails with an unexpected exception.
     """
+    # As in Kafka before anything else: a topology that can never work must not be stored because a topic is missing.
+    groups = list(map(_copartition_groups, topology.subtopologies))
     try:
         _check_source_topics(topology, existing)
-        counts = _Counts(topology, existing).decide()
+        counts = _Counts(topology, existing).decide(chain(*groups))
         subtopologies = tuple(
             _configured(one, counts) for one in sorted(topology.subtopologies, key=lambda one: one.subtopology_id)
         )
@@ -148,14 +151,11 @@ class _Counts:
         self._fixed = {topic.name: topic.partitions for topic in sources if topic.partitions}
         self._flexible = {topic.name for topic in sources if not topic.partitions}
 
-    def decide(self) -> _Counts:
+    def decide(self, copartition_groups: Iterable[set[str]]) -> _Counts:
         """Decide all counts."""
         self._decided = self._of_repartition_topics()
-        for one in self._subtopologies:
-            for group in one.copartition_groups:
-                self._decided |= self._copartitioned(
-                    _copartition_names(one, group.source_topics, group.repartition_source_topics)
-                )
+        for names in copartition_groups:
+            self._decided |= self._copartitioned(names)
         for one in self._subtopologies:
             count = max(map(self.of, _input_topics(one)), default=0)
             if not count:
@@ -233,6 +233,14 @@ class _Counts:
                     f"[{count}] of the source topic.",
                 )
         return dict.fromkeys(internal, count)
+
+
+def _copartition_groups(subtopology: Subtopology) -> list[set[str]]:
+    """The topics of each copartition group. Raises UNKNOWN_SERVER_ERROR for an index without a topic."""
+    return [
+        _copartition_names(subtopology, group.source_topics, group.repartition_source_topics)
+        for group in subtopology.copartition_groups
+    ]
 
 
 def _copartition_names(

@@ -65,11 +65,14 @@ class Transition:
     def update_topology(self, sent: Topology | None, known_epoch: int) -> Topology:
         """The topology of the group: the first that a member sends. Raises INVALID_REQUEST for a different one.
 
+        Raises UNKNOWN_SERVER_ERROR if there is none.
+
         `known_epoch` is the epoch of the topology that the member has.
         """
         stored = self.group.topology
         if stored is None:
-            assert sent is not None, "only a joining member finds no topology, and it must send one"
+            if sent is None:  # the log lost its record; only a joining member sends one
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The group has no topology.")
             log.info("group %s: topology with epoch %d", self.group.group_id, sent.epoch)
             self._write(RecordType.STREAMS_GROUP_TOPOLOGY, sent)
             return sent

@@ -158,6 +158,12 @@ class TestRequests:
         one = Subtopology("0", ("input",), state_changelog_topics=(InternalTopic("c", 3),))
         assert StreamsRoom().error("m", 0, topology=Topology(0, (one,))) is ErrorCode.STREAMS_INVALID_TOPOLOGY
 
+    @pytest.mark.parametrize("topology", [replace(STATELESS, epoch=-1), Topology(0, STATELESS.subtopologies * 2)])
+    def test_what_no_topology_can_be(self, topology: Topology) -> None:
+        room = StreamsRoom()
+        assert room.error("m", 0, topology=topology) is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert not room.log
+
     @pytest.mark.parametrize("tasks", [(TaskIds("9", (0,)),), (TaskIds("0", (4,)),), (TaskIds("0", (-1,)),)])
     def test_83_tasks_that_the_topology_does_not_have(self, tasks: tuple[TaskIds, ...]) -> None:
         room = StreamsRoom()
@@ -182,6 +188,14 @@ class TestTopologies:
         assert old.error_code is ErrorCode.NONE
         assert statuses(old) == [STALE_TOPOLOGY]
         assert statuses(room.beat("n", old.member_epoch)) == [STALE_TOPOLOGY]
+
+    def test_a_group_whose_topology_was_lost(self) -> None:
+        room = StreamsRoom()
+        epoch = room.beat("m", 0).member_epoch
+        room.log = [record for record in room.log if record[0][:2] != b"\0\x17"]
+        again = room.reloaded()
+        assert again.error("m", epoch) is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert active(again.beat("m", 0)) == [0, 1, 2, 3]
 
     def test_the_topology_stays_without_members(self) -> None:
         room = StreamsRoom()

@@ -150,6 +150,7 @@ def test_a_subtopology_without_sources() -> None:
 def test_an_index_outside_of_the_sources() -> None:
     wrong = Subtopology("0", ("source",), copartition_groups=(CopartitionGroup((1,)),))
     assert error({"source": 1}, wrong) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert error({}, wrong) is ErrorCode.UNKNOWN_SERVER_ERROR, "nothing is stored, though a source topic is missing"
 
 
 def test_a_negative_count() -> None:

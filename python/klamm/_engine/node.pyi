@@ -341,7 +341,8 @@ class Engine:
         """Begin to read a log from its start. `read_bytes` is the size of a read of the disk.
 
         `latest_only`: of records with the same key outside of transactions a part contains only the last one, as after
-        a compaction.
+        a compaction; after the first part only if the key begins with the version 0 or 1, as those of offsets and
+        transactional ids do.
         """
     def delete_records(self, topic_id: bytes, partition: int, offset: int) -> int:
         """Move the log start; -1 means the high watermark. What the low watermark reaches if all replicas follow."""

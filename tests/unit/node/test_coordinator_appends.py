@@ -130,3 +130,27 @@ def test_a_load_has_the_last_record_of_each_key_and_what_is_in_transactions(engi
 
     assert loaded(latest_only=False) == rows
     assert loaded(latest_only=True) == [row for row in rows if row[0] not in (0, 1)], "k at 0 and l at 1 were replaced"
+
+
+def test_later_parts_of_a_load_have_every_record_of_groups(engine: Engine) -> None:
+    """Parts end after 32 MiB: a member of the first part must not miss its tombstone in the second."""
+    acks = Acks(engine)
+    large = [[(b"\0\2" + bytes([number]), bytes(900_000))] for number in range(40)]
+    small: list[list[tuple[bytes, bytes | None]]] = [
+        [(b"\0\5m", None), (b"\0\1o", b"1"), (b"\0\0o", b"2")],
+        [(b"\0\5m", b"3"), (b"\0\1o", b"4"), (b"\0\0o", None)],
+    ]
+    for token, records in enumerate([*large, *small]):
+        engine.append(TOPIC, [(0, token, records)], 1000)
+        assert acks.of(token) is ErrorCode.NONE
+    load, parts = engine.load(TOPIC, 0, 1 << 20, latest_only=True), []
+    while (part := load.read()) is not None:
+        parts.append(part.take(100))
+    assert len(parts) == 2
+    later = [row for row in parts[1] if row[1] is not None and row[1][1:2] != b"\2"]
+    assert [(key, value) for _, key, value, _, _ in later] == [
+        (b"\0\5m", None),
+        (b"\0\5m", b"3"),
+        (b"\0\1o", b"4"),
+        (b"\0\0o", None),
+    ]

@@ -33,8 +33,8 @@ pub struct LoadedPart {
     entries: Mutex<Box<dyn Iterator<Item = Entry<Kept>> + Send>>,
 }
 
-/// A record that stays: of a transactional batch, of a log that is not compacted, or a control record, whose key is its
-/// type.
+/// A record that stays: of a transactional batch, of a log that is not compacted, of a group in a later part, or a control
+/// record, whose key is its type.
 struct Kept {
     offset: i64,
     key: Option<Vec<u8>>,
@@ -58,12 +58,13 @@ impl LogLoad {
         let (mut latest, mut buffer) = (LatestRecords::default(), Vec::new());
         let mut next = self.next.lock().expect("no panic while it was held");
         let (first, mut total) = (*next, 0);
+        let is_first = first == 0;
         while latest.bytes() < PART_BYTES && total < READ_BYTES {
             let read = engine.engine.read(self.topic, self.partition, *next, self.read_bytes);
             let (from, bytes) = read.map_err(ReadError::Refused)?;
             let before = *next;
             for batch in batches(&bytes).map_while(Result::ok) {
-                self.add(batch, from, &mut buffer, &mut latest)
+                self.add(batch, from, is_first, &mut buffer, &mut latest)
                     .map_err(|error| ReadError::Damaged(batch.header().base_offset(), error))?;
                 *next = batch.header().next_offset();
             }
@@ -79,6 +80,7 @@ impl LogLoad {
         &self,
         batch: klamm_records::Batch<'_>,
         from: i64,
+        is_first: bool,
         buffer: &mut Vec<u8>,
         latest: &mut LatestRecords<Kept>,
     ) -> Result<(), RecordsError> {
@@ -88,7 +90,8 @@ impl LogLoad {
             if record.offset < from {
                 continue;
             }
-            if self.latest_only && !header.is_transactional() && !header.is_control() {
+            let is_plain = !header.is_transactional() && !header.is_control();
+            if self.latest_only && is_plain && (is_first || stands_alone(record.key)) {
                 latest.add(record.offset, record.key.unwrap_or_default(), record.value);
                 continue;
             }
@@ -104,6 +107,15 @@ impl LogLoad {
         }
         Ok(())
     }
+}
+
+/// Whether a record says nothing about other records: a committed offset or a transactional id, by its key's version.
+///
+/// The records of groups depend on each other. Of these a compaction leaves the last ones from the start of the log on,
+/// which is what the first part contains. In a later part a tombstone must not be missing: the state already has what it
+/// removes.
+fn stands_alone(key: Option<&[u8]>) -> bool {
+    matches!(key, Some([0, 0 | 1, ..]))
 }
 
 #[pymethods]

@@ -21,7 +21,13 @@ const REPEAT_MAX: u32 = 1000;
 
 /// Writes an RE2/J pattern in the syntax of the `regex` crate.
 pub fn translate(pattern: &str) -> Result<String, PatternError> {
-    let mut parser = Parser { pattern: pattern.chars().collect(), at: 0, out: String::new(), names: Vec::new() };
+    let mut parser = Parser {
+        pattern: pattern.chars().collect(),
+        at: 0,
+        out: String::new(),
+        names: Vec::new(),
+        has_no_class_end: false,
+    };
     parser.translate()?;
     Ok(parser.out)
 }
@@ -41,6 +47,8 @@ struct Parser {
     at: usize,
     out: String,
     names: Vec<String>,
+    /// Whether no `:]` follows, so that it is not looked for at each `[:` again.
+    has_no_class_end: bool,
 }
 
 impl Parser {
@@ -383,7 +391,13 @@ impl Parser {
     /// `[:alpha:]`; false if nothing closes it, so that it is characters.
     fn named_class(&mut self) -> Result<bool, PatternError> {
         let start = self.at;
-        let Some(end) = self.find(":]") else { return Ok(false) };
+        if self.has_no_class_end {
+            return Ok(false);
+        }
+        let Some(end) = self.find(":]") else {
+            self.has_no_class_end = true;
+            return Ok(false);
+        };
         let name = self.text(start + 2, end);
         self.at = end + 2;
         if !POSIX.contains(&name.strip_prefix('^').unwrap_or(&name)) {

@@ -337,3 +337,15 @@ def test_one_resolution_of_a_group_runs_at_a_time() -> None:
     room.effects.clear()
     first.beat()
     assert [effect.patterns for effect in room.effects] == [("foo.*", "other.*")]
+
+
+def test_a_member_whose_removal_was_not_written_is_removed_later() -> None:
+    room = ConsumerRoom()
+    room.consumer("m").join()
+    room.holds_appends = True
+    room.pass_time(SESSION_MS)
+    room.fail(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert "m" in room.consumers.members
+    room.holds_appends = False
+    room.pass_time(500)
+    assert not room.consumers.members

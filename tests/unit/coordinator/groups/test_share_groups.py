@@ -329,3 +329,15 @@ def test_a_reload_keeps_all_but_sessions(room: ShareRoom) -> None:
     again.pass_time(SESSION_MS - 1)
     assert len(again.share.members) == 2
     assert again.beat("a", again.share.members["a"].member_epoch).error_code is NONE
+
+
+def test_a_member_whose_removal_was_not_written_is_removed_later() -> None:
+    room = ShareRoom()
+    room.join("m")
+    room.holds_appends = True
+    room.pass_time(SESSION_MS)
+    room.fail(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert "m" in room.share.members
+    room.holds_appends = False
+    room.pass_time(500)
+    assert not room.share.members

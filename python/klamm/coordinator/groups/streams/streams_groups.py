@@ -125,9 +125,12 @@ class StreamsGroups:
         if member.state is MemberState.UNREVOKED_TASKS:
             self._armed[group_id, member.member_id] = member.member_epoch
             self._context.timers.schedule(timer, now_ms + member.metadata.rebalance_timeout_ms)
-        else:
-            self._armed.pop((group_id, member.member_id), None)
-            self._context.timers.cancel(timer)
+        # Otherwise an older timer stays, should a rollback bring back the state in which it was armed.
+
+    def _is_too_slow(self, group_id: str, member: StreamsMember) -> bool:
+        """The rebalance timer fired: whether the member is still where it was when the timer was armed."""
+        armed_epoch = self._armed.get((group_id, member.member_id))
+        return member.member_epoch == armed_epoch and member.state is MemberState.UNREVOKED_TASKS
 
     def on_timer(self, now_ms: int, kind: str, group_id: str, member_id: str) -> None:
         """A timer of a member fired (`modern.sessions`). One of a member that is gone has no effect."""
@@ -135,8 +138,8 @@ class StreamsGroups:
         member = None if group is None else group.members.get(member_id)
         if group is None or member is None:
             return
-        # A member that has reached another epoch since is not too slow.
-        if kind == REBALANCE and self._armed.get((group_id, member_id)) != member.member_epoch:
+        if kind == REBALANCE and not self._is_too_slow(group_id, member):
+            self._armed.pop((group_id, member_id), None)
             return
         log.info("group %s: %s is removed: %s", group_id, member_id, EXPIRED[kind])
         self._context.timers.schedule((kind, group_id, member_id), now_ms + RETRY_MS)  # the removal cancels it

@@ -110,11 +110,11 @@ CELLS: list[tuple[Cell, str, set[str]]] = [
     ),
     *(
         (
-            transactions.rates(1, (1, 2), brokers),
+            transactions.rates(1, (1, 50), brokers),
             KLAMM_DURABLE,
             {
                 f"{count}, {figure}"
-                for count in ("1 producer", "2 producers")
+                for count in ("1 producer", "50 producers")
                 for figure in ("transactions/s", "p99 of a commit us", "CPU us a transaction")
             },
         )

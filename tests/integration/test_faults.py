@@ -187,6 +187,7 @@ FOLLOWERS = {
     "broker state",
     "group coordinator",
     "transaction coordinator",
+    "share coordinator",
     "broker probes",
     "broker registration",
     "controller registration",
@@ -226,6 +227,7 @@ EVENTS: Final[dict[str, Reach]] = {
     "RequestEvent": LoadedCluster.create_topic,
     "CommitEvent": lambda loaded: None,
     "AckedEvent": lambda loaded: None,
+    "ShareStateEvent": lambda loaded: None,
     "AutoCreateEvent": LoadedCluster.auto_create_topic,
     "ConnectionClosedEvent": LoadedCluster.create_topic,
 }
@@ -234,7 +236,6 @@ EVENTS: Final[dict[str, Reach]] = {
 def test_every_kind_of_event_is_among_them() -> None:
     kinds = set(re.findall(r"case (\w+)\(", inspect.getsource(Node._on_event)))
     others = {"DirFailedEvent", "DirectoriesChangedEvent", "IsrChangedEvent", "LogEvent", "VerifyEvent"}
-    others |= {"ShareStateEvent"}
     assert kinds == EVENTS.keys() | others
 
 
@@ -339,6 +340,7 @@ NOT_UNDER_LOAD: Final[dict[str, str]] = {
     "Node._on_lost_event": "comes after a fault: test_an_event_that_fails_does_not_lose_those_after_it",
     "TopicCoordinator._on_published": "each coordinator has its own",
     "OtherBrokers.on_published": "brokers that leave and return: integration/test_exactly_once.py",
+    "Persister._on_outcome": "the coordinators of other brokers: unit/node/test_persister.py",
     "Verification._on_outcome": "the coordinators of other brokers: unit/node/test_verification.py",
     "CoordinatorRuntime._on_load_failed": "comes after a fault: unit/coordinator/runtime/test_faults.py",
 }

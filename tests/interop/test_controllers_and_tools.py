@@ -104,7 +104,9 @@ def features_change(tools: Tools, at: tuple[str, str]) -> None:
     assert level("metadata.version") == "4.3-IV0"
     assert level("kraft.version") == "1"
     assert level("group.version") == "1"
-    assert level("streams.version") == "0"
+    assert level("streams.version") == "1"
+    assert "was disabled" in tools("features", *at, "disable", "--feature", "streams.version").stdout
+    wait_until(lambda: level("streams.version") == "0")
     upgrade = *at, "upgrade", "--feature", "streams.version=1"
     assert "streams.version can be upgraded to 1" in tools("features", *upgrade, "--dry-run").stdout
     assert level("streams.version") == "0"
@@ -112,8 +114,7 @@ def features_change(tools: Tools, at: tuple[str, str]) -> None:
     wait_until(lambda: level("streams.version") == "1")
     assert "was downgraded to 0" in tools("features", *at, "downgrade", "--feature", "streams.version=0").stdout
     tools("features", *upgrade)
-    assert "was disabled" in tools("features", *at, "disable", "--feature", "streams.version").stdout
-    wait_until(lambda: level("streams.version") == "0")
+    wait_until(lambda: level("streams.version") == "1")
     assert "can be upgraded to 30" in tools("features", *at, "upgrade", "--release-version", "4.3", "--dry-run").stdout
     for refused in ("kraft.version=2", "streams.version=2", "none.version=1"):
         output = tools("features", *at, "upgrade", "--feature", refused, check=False)

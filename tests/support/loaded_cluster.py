@@ -8,7 +8,7 @@ import threading
 import time
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, ShareConsumer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from klamm.admin import configs
@@ -30,7 +30,11 @@ CONFIG = {
     "group.initial.rebalance.delay.ms": "0",
     # A pause is found by a timer that is late by a second.
     "broker.heartbeat.interval.ms": "100",
+    # A share group has partitions after its second heartbeat.
+    "group.share.heartbeat.interval.ms": "200",
+    "group.share.min.heartbeat.interval.ms": "200",
     "offsets.topic.num.partitions": "5",
+    "share.coordinator.state.topic.num.partitions": "5",
     "transaction.state.log.num.partitions": "5",
     # A snapshot after every few topics, and no log before it: a replica that was away needs one.
     "metadata.log.max.record.bytes.between.snapshots": "2000",
@@ -40,15 +44,15 @@ CONFIG = {
 
 
 class Load:
-    """A producer that waits for acknowledgements, one that commits transactions, and groups that come, read, commit and
-    go, until it is stopped.
+    """A producer that waits for acknowledgements, one that commits transactions, groups that come, read, commit and go,
+    and share groups that do the same, until it is stopped.
     """
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
-        self.acknowledged = self.commits = self.transactions = 0
+        self.acknowledged = self.commits = self.transactions = self.shared = 0
         self._is_over = threading.Event()
-        works = (self._produce, self._transact, self._commit)
+        works = (self._produce, self._transact, self._commit, self._share)
         self._threads = [threading.Thread(target=work, daemon=True) for work in works]
         for thread in self._threads:
             thread.start()
@@ -84,12 +88,20 @@ class Load:
             producer.commit_transaction(60)
             self.transactions += 1
 
+    def _share(self) -> None:
+        while not self._is_over.is_set():
+            with contextlib.suppress(KafkaException):
+                accept_in_a_new_share_group(self.bootstrap, self._is_over)
+                self.shared += 1
+
     def assert_goes_on(self) -> None:
         """More of everything is done."""
         acknowledged, commits, transactions = self.acknowledged, self.commits, self.transactions
+        shared = self.shared
         wait_until(lambda: self.transactions > transactions + 1, bound_s=60)
         wait_until(lambda: self.acknowledged > acknowledged + 10, bound_s=60)
         wait_until(lambda: self.commits > commits + 1, bound_s=60)
+        wait_until(lambda: self.shared > shared, bound_s=60)
 
     def stop(self) -> None:
         self._is_over.set()
@@ -108,6 +120,20 @@ def commit_in_a_new_group(bootstrap: str) -> None:
             message = consumer.poll(0.1)
             if message is not None and message.error() is None:
                 consumer.commit(message, asynchronous=False)
+                return
+    finally:
+        consumer.close()
+
+
+def accept_in_a_new_share_group(bootstrap: str, is_over: threading.Event) -> None:
+    """A new share group receives records, accepts them, and its member leaves. Raises KafkaException."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": f"s{next(NUMBERS)}", "log_level": 0}
+    consumer = ShareConsumer(settings)
+    try:
+        consumer.subscribe([TOPIC])
+        while not is_over.is_set():
+            if any(message.error() is None for message in consumer.poll(0.5)):
+                consumer.commit_sync(10.0)
                 return
     finally:
         consumer.close()

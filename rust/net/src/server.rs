@@ -48,8 +48,8 @@ pub struct Server {
     /// Present until the server is closed, because a handle keeps the runtime's descriptors open.
     runtime: Mutex<Option<Handle>>,
     listeners: Mutex<Vec<Accepting>>,
-    /// Ends acquisition locks.
-    share_timers: JoinHandle<()>,
+    /// Ends acquisition locks. Present until the server is closed, as the runtime.
+    share_timers: Mutex<Option<JoinHandle<()>>>,
 }
 
 struct Accepting {
@@ -75,7 +75,8 @@ impl Server {
             None => runtime.spawn(timers),
             Some(conditions) => runtime.spawn(async move { conditions.hold(timers).await }),
         };
-        Ok(Self { core, runtime: Mutex::new(Some(runtime)), listeners: Mutex::default(), share_timers })
+        let (runtime, share_timers) = (Mutex::new(Some(runtime)), Mutex::new(Some(share_timers)));
+        Ok(Self { core, runtime, listeners: Mutex::default(), share_timers })
     }
 
     /// Binds and accepts; requests wait until [`Server::open`] or [`Server::open_for_versions`]. Returns the local
@@ -280,7 +281,9 @@ impl Server {
     pub fn close(&self) {
         self.stop_accepting();
         self.core.links().iter().for_each(|link| link.ask_to_close());
-        self.share_timers.abort();
+        if let Some(timers) = self.share_timers.lock().take() {
+            timers.abort();
+        }
         self.listeners.lock().clear();
         self.runtime.lock().take();
     }

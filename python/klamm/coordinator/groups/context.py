@@ -12,6 +12,7 @@ from klamm._engine.groups import assign as native_assign
 from klamm._engine.groups import assign_tasks as native_assign_tasks
 from klamm.coordinator.groups import kinds
 from klamm.coordinator.groups.classic_group import ClassicGroup, Member, empty_group_record
+from klamm.coordinator.groups.compiled_patterns import compiled
 from klamm.coordinator.groups.config import GroupConfig
 from klamm.coordinator.groups.counts import GroupCounts
 from klamm.coordinator.groups.effects import GroupEffect
@@ -216,11 +217,11 @@ class ShardContext:
 
     def compile(self, pattern: str) -> TopicPattern:
         """The regular expression of a subscription. Raises INVALID_REGULAR_EXPRESSION."""
-        try:
-            return TopicPattern(pattern)
-        except ValueError as error:
-            message = f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {error}."
-            raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, message) from None
+        found = compiled(pattern)
+        if isinstance(found, str):
+            message = f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {found}."
+            raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
+        return found
 
     # Classic groups
 

@@ -8,14 +8,13 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
-from klamm._engine.groups import CommitRequest, TopicPattern
+from klamm._engine.groups import CommitRequest
 from klamm.coordinator.groups.commits import CommitAnswer, fetch_error
 from klamm.coordinator.groups.config import GroupConfig
-from klamm.coordinator.groups.consumer.records import ResolvedPattern
+from klamm.coordinator.groups.consumer.driver import PatternThreads
 from klamm.coordinator.groups.consumer.requests import check_heartbeat
-from klamm.coordinator.groups.context import log
 from klamm.coordinator.groups.counts import GroupCounts
-from klamm.coordinator.groups.effects import CreateStates, GroupEffect, ResolvePatterns
+from klamm.coordinator.groups.effects import CreateStates, GroupEffect
 from klamm.coordinator.groups.shard import GroupShard, Replies
 from klamm.coordinator.groups.share.driver import (
     EndOffsets,
@@ -126,9 +125,9 @@ class GroupCoordinator:
         self._verify: Final = verify
         self._partition_count = partition_count
         self.counts: Final = GroupCounts()
-        self._resolutions: set[asyncio.Task[None]] = set()
         make = partial(GroupShard, config, draw_uuid, self.counts, topics=self._topics, group_configs=group_configs)
         self.runtime: Final = CoordinatorRuntime(offsets_log, make, carry_out=self._carry_out)
+        self._patterns: Final = PatternThreads(self.runtime, self._topics)
         self.share: Final = ShareGroupRequests(
             self.runtime, self._hosted, self._topics, NoPersister() if persister is None else persister, end_offsets
         )
@@ -180,8 +179,7 @@ class GroupCoordinator:
     def close(self) -> None:
         """Unload all partitions. Waiting requests are answered with NOT_COORDINATOR."""
         self.runtime.close()
-        for task in list(self._resolutions):
-            task.cancel()
+        self._patterns.close()
         self.share.close()
 
     def _hosted(self, group_id: str) -> HostedShard[GroupShard]:
@@ -249,14 +247,18 @@ class GroupCoordinator:
         answer: Callable[[ConsumerGroupHeartbeatResponse], None],
     ) -> None:
         """ConsumerGroupHeartbeat (68)."""
-        try:
-            check_heartbeat(request, caller.api_version, self._config.group_consumer_assignors)
-            hosted = self._hosted(request.group_id)
-        except KafkaError as error:
-            answer(ConsumerGroupHeartbeatResponse(error.code, error.message))
-            return
-        event = hosted.shard.on_consumer_heartbeat
-        self.runtime.submit(hosted, answer, ConsumerGroupHeartbeatResponse, event, caller, request)
+
+        def submit() -> None:
+            try:
+                check_heartbeat(request, caller.api_version, self._config.group_consumer_assignors)
+                hosted = self._hosted(request.group_id)
+            except KafkaError as error:
+                answer(ConsumerGroupHeartbeatResponse(error.code, error.message))
+                return
+            event = hosted.shard.on_consumer_heartbeat
+            self.runtime.submit(hosted, answer, ConsumerGroupHeartbeatResponse, event, caller, request)
+
+        self._patterns.compile_first(request.subscribed_topic_regex, submit)
 
     async def consumer_group_describe(self, group_ids: Iterable[str]) -> list[DescribedConsumerGroup]:
         """ConsumerGroupDescribe (69)."""
@@ -383,7 +385,8 @@ class GroupCoordinator:
 
         ids = dict.fromkeys(group_ids)
         failed = await self.share.delete_states(ids)
-        rest = ids.keys() - {one.group_id for one in failed}
+        have_failed = {one.group_id for one in failed}
+        rest = [group_id for group_id in ids if group_id not in have_failed]
         return [*failed, *await self._of_partitions(rest, GroupShard.on_delete_groups, refused)]
 
     async def _of_partitions(
@@ -421,34 +424,7 @@ class GroupCoordinator:
         if isinstance(effect, CreateStates):
             self.share.create(hosted, effect)
         else:
-            self._resolve(hosted, effect)
-
-    def _resolve(self, hosted: HostedShard[GroupShard], resolution: ResolvePatterns) -> None:
-        """Match regular expressions on another thread, and tell the shard if it is still active."""
-        task = asyncio.get_running_loop().create_task(self._resolve_later(hosted, resolution))
-        self._resolutions.add(task)
-        task.add_done_callback(self._resolutions.discard)
-
-    async def _resolve_later(self, hosted: HostedShard[GroupShard], resolution: ResolvePatterns) -> None:
-        version, found = self._topics.version, None
-        try:
-            found = await asyncio.to_thread(_matches, self._topics, resolution.patterns)
-        except Exception:  # a later heartbeat starts it again
-            log.exception("group %s: its regular expressions could not be resolved", resolution.group_id)
-
-        def resolved(shard: GroupShard, now_ms: int) -> Replies:
-            patterns = (
-                None
-                if found is None
-                else {pattern: ResolvedPattern(topics, version, now_ms) for pattern, topics in found.items()}
-            )
-            return shard.on_patterns_resolved(now_ms, resolution.group_id, patterns)
-
-        self.runtime.feed(hosted, resolved)
-
-
-def _matches(topics: Topics, patterns: Sequence[str]) -> dict[str, frozenset[str]]:
-    return {pattern: frozenset(topics.matching(TopicPattern(pattern))) for pattern in patterns}
+            self._patterns.resolve(hosted, effect)
 
 
 def _commit_of(request: TxnOffsetCommitRequest) -> CommitRequest:

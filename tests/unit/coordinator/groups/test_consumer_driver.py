@@ -163,3 +163,19 @@ async def test_operations_are_shown_on_request() -> None:
         assert described.authorized_operations == operations
         assert [member.member_type for member in described.members] == [1]
     groups.close()
+
+
+async def test_a_large_pattern_is_compiled_beside_the_loop() -> None:
+    groups, turns = await coordinator(), 0
+    pattern = "(?i)" + r"[a-zA-Z\pL]" * 300
+    request = ConsumerGroupHeartbeatRequest(
+        "g", "m", 0, rebalance_timeout_ms=1_000, subscribed_topic_regex=pattern, topic_partitions=()
+    )
+    joining = asyncio.ensure_future(heartbeat(groups, request))
+    while not joining.done():
+        turns += 1
+        await asyncio.sleep(0)
+    joined = await joining
+    assert joined.error_code in (ErrorCode.NONE, ErrorCode.INVALID_REGULAR_EXPRESSION)
+    assert turns > 10, "other tasks run meanwhile"
+    groups.close()

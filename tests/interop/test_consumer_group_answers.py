@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.consumer_groups import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -271,6 +272,14 @@ def test_ids_are_taken_over(pair: Pair) -> None:
     pair.ask(join("over"), JoinGroupResponse, 9, name="classic")
     beat(pair, "over", "a", -1)
     pair.ask(join("over"), JoinGroupResponse, 9, name="another")
+
+    def is_replaced() -> bool:
+        pair.kafka.send("", ConsumerGroupDescribeRequest(("over",), True), 1)
+        [group] = pair.kafka.receive("", ConsumerGroupDescribeResponse, 1).groups
+        return group.error_code is ErrorCode.GROUP_ID_NOT_FOUND
+
+    # Apache Kafka answers MEMBER_ID_REQUIRED before the records that replace the group are committed.
+    wait_until(is_replaced, "the consumer group is replaced", bound_s=30)
     describe(pair, "over")
     pair.ask(fetch("over"), OffsetFetchResponse, 10)
 

@@ -135,7 +135,7 @@ def test_a_static_member_that_restarts_moves_nothing(address: str, topic: str, n
             assert owned(stays) == kept
             found = group_admin.describe(client, group)
     assert {one.instance_id for one in found.members} == {"stays", "restarts"}
-    assert found.epoch == epoch, "nobody had to rebalance"
+    assert found.epoch == epoch, "no member had to rebalance"
 
 
 def test_commits_are_where_the_next_one_goes_on(address: str, topic: str, name: Name) -> None:

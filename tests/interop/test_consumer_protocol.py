@@ -156,7 +156,7 @@ def test_members_share_commit_and_take_over(cluster: Cluster, topic: str, start:
     first.close()
     wait_until(has_shares(cluster, topic, 4), "the second one has all", bound_s=BOUND_S)
     second.close()
-    wait_until(has_shares(cluster, topic), "nobody is left", bound_s=BOUND_S)
+    wait_until(has_shares(cluster, topic), "no member is left", bound_s=BOUND_S)
     assert sorted(first.values + second.values) == list(range(80)), "each record once"
     assert set(cluster.group(topic).lag.values()) == {0}
     shown = tool("consumer-groups", "--bootstrap-server", cluster.bootstrap_servers, "--describe", "--group", topic)

@@ -143,7 +143,7 @@ impl<'a> State<'a> {
 /// changed by one, and the range takes in the members that have that load already.
 ///
 /// It remembers the loads of both ranges; those of members that it has not reached yet are read from the sizes, which
-/// nobody else changes meanwhile.
+/// only this walk changes.
 struct Loads {
     members: Vec<usize>,
     least_end: usize,

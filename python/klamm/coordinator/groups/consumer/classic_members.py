@@ -15,10 +15,10 @@ from klamm.coordinator.groups.consumer.heartbeats import check_holder, check_siz
 from klamm.coordinator.groups.consumer.member import ClassicMember, ConsumerMember, MemberState
 from klamm.coordinator.groups.consumer.patterns import Patterns
 from klamm.coordinator.groups.consumer.reconciliation import Reported, reported_of
-from klamm.coordinator.groups.consumer.settings import ConsumerSettings
 from klamm.coordinator.groups.consumer.timers import ConsumerTimers
 from klamm.coordinator.groups.consumer.transition import PatternChange, Transition, replacement
 from klamm.coordinator.groups.context import ShardContext, Written, log
+from klamm.coordinator.groups.modern.settings import MemberSettings
 from klamm.coordinator.groups.subscription import CONSUMER_PROTOCOL_TYPE
 from klamm.coordinator.runtime.append_errors import coordinator_error
 from klamm.coordinator.runtime.effects import Ticket
@@ -47,7 +47,7 @@ class ClassicMembers:
     def __init__(
         self,
         context: ShardContext,
-        settings: ConsumerSettings,
+        settings: MemberSettings,
         patterns: Patterns,
         timers: ConsumerTimers,
         departures: Departures,

@@ -18,11 +18,11 @@ from klamm.coordinator.groups.consumer.member import (
 )
 from klamm.coordinator.groups.consumer.patterns import Patterns
 from klamm.coordinator.groups.consumer.records import ResolvedPattern
-from klamm.coordinator.groups.consumer.settings import ConsumerSettings
 from klamm.coordinator.groups.consumer.takeover import Takeover, group_not_found
 from klamm.coordinator.groups.consumer.timers import ConsumerTimers
 from klamm.coordinator.groups.context import ShardContext, log
 from klamm.coordinator.groups.modern.sessions import CLASSIC_JOIN, CLASSIC_SYNC, MEMBER_SESSION, REBALANCE, RETRY_MS
+from klamm.coordinator.groups.modern.settings import MemberSettings
 from klamm.coordinator.groups.rebalance import Rebalances
 from klamm.coordinator.runtime.append_errors import coordinator_error
 from klamm.coordinator.runtime.effects import Ticket
@@ -48,7 +48,7 @@ class ConsumerGroups:
 
     def __init__(self, context: ShardContext, rebalances: Rebalances) -> None:
         self._context = context
-        settings = ConsumerSettings(context.config, context.group_configs)
+        settings = MemberSettings("consumer", context.config, context.group_configs)
         self._timers = ConsumerTimers(context, settings)
         self._patterns = Patterns(context)
         self._takeover = Takeover(context, self._timers, rebalances)

@@ -12,11 +12,11 @@ from klamm.coordinator.groups.consumer.group import ConsumerGroup
 from klamm.coordinator.groups.consumer.member import JOIN_EPOCH, STATIC_LEAVE_EPOCH, ConsumerMember
 from klamm.coordinator.groups.consumer.patterns import Patterns
 from klamm.coordinator.groups.consumer.reconciliation import Reported, reported_of
-from klamm.coordinator.groups.consumer.settings import ConsumerSettings
 from klamm.coordinator.groups.consumer.takeover import Takeover
 from klamm.coordinator.groups.consumer.transition import PatternChange, Transition, replacement
 from klamm.coordinator.groups.context import ShardContext, Written, log
 from klamm.coordinator.groups.effects import ResolvePatterns
+from klamm.coordinator.groups.modern.settings import MemberSettings
 from klamm.coordinator.groups.modern.wire import Owned
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.messages.consumer_groups import (
@@ -45,9 +45,7 @@ class Heartbeat(Value):
 class Heartbeats:
     """Decides about heartbeats of members that join or stay."""
 
-    def __init__(
-        self, context: ShardContext, settings: ConsumerSettings, takeover: Takeover, patterns: Patterns
-    ) -> None:
+    def __init__(self, context: ShardContext, settings: MemberSettings, takeover: Takeover, patterns: Patterns) -> None:
         self._context, self._settings, self._takeover, self._patterns = context, settings, takeover, patterns
 
     def decide(self, now_ms: int, caller: Caller, request: ConsumerGroupHeartbeatRequest) -> Heartbeat:

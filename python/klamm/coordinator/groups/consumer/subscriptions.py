@@ -28,7 +28,7 @@ class Subscriptions:
         self._drop_unused(old)
 
     def remove(self, members: Iterable[ConsumerMember]) -> list[str]:
-        """These members go. Returns the resolved regular expressions that nobody needs any more."""
+        """Remove members. Returns the resolved regular expressions that no member has any more."""
         unused: list[str] = []
         for member in members:
             self._count(member, -1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from klamm.coordinator.groups.consumer.member import ConsumerMember, MemberState
-from klamm.coordinator.groups.consumer.settings import ConsumerSettings
 from klamm.coordinator.groups.context import ShardContext
 from klamm.coordinator.groups.modern.journal import Journal
 from klamm.coordinator.groups.modern.sessions import (
@@ -12,12 +11,13 @@ from klamm.coordinator.groups.modern.sessions import (
     member_session_timer,
     rebalance_timer,
 )
+from klamm.coordinator.groups.modern.settings import MemberSettings
 
 
 class ConsumerTimers:
     """Arms and cancels timers. A rollback leaves those that were armed: one that fires for nothing has no effect."""
 
-    def __init__(self, context: ShardContext, settings: ConsumerSettings) -> None:
+    def __init__(self, context: ShardContext, settings: MemberSettings) -> None:
         self._context, self._timers, self._settings = context, context.timers, settings
         self._armed: dict[tuple[str, str], int] = {}
         """By group and member: the epoch for which the rebalance timer was armed last."""

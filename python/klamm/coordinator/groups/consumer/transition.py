@@ -22,10 +22,10 @@ from klamm.coordinator.groups.consumer.records import (
     TargetEpochRecord,
     TargetRecord,
 )
-from klamm.coordinator.groups.consumer.settings import ConsumerSettings
 from klamm.coordinator.groups.consumer.subscriptions import Subscriptions
 from klamm.coordinator.groups.context import ShardContext, Written, log
 from klamm.coordinator.groups.modern.group import NO_TARGET
+from klamm.coordinator.groups.modern.settings import MemberSettings
 from klamm.coordinator.groups.modern.target import Subscriber, compute, may_compute
 from klamm.coordinator.groups.modern.wire import Target
 from klamm.protocol.errors import ErrorCode, KafkaError
@@ -46,7 +46,7 @@ class Transition:
     def __init__(
         self,
         context: ShardContext,
-        settings: ConsumerSettings,
+        settings: MemberSettings,
         now_ms: int,
         group: ConsumerGroup,
         *,

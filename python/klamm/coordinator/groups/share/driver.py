@@ -236,7 +236,7 @@ class ShareGroupRequests:
         return DeletedGroup(group_id, next(iter(errors.values()), ErrorCode.NONE))
 
     async def describe_offsets(self, asked: OffsetsGroup) -> DescribedOffsetsGroup:
-        """DescribeShareGroupOffsets (90) of one group. As in Kafka, nobody looks whether it exists."""
+        """DescribeShareGroupOffsets (90) of one group. As in Kafka, it need not exist."""
         unknown: list[DescribedOffsetsTopic] = []
         found: dict[bytes, tuple[str, tuple[int, ...]]] = {}
         if asked.topics is None:

@@ -13,6 +13,7 @@ from klamm._engine.groups import group_hash
 from klamm.coordinator.groups.context import ShardContext, Written, log
 from klamm.coordinator.groups.effects import CreateStates
 from klamm.coordinator.groups.modern.group import NO_TARGET
+from klamm.coordinator.groups.modern.settings import MemberSettings
 from klamm.coordinator.groups.modern.target import may_compute
 from klamm.coordinator.groups.modern.wire import Target
 from klamm.coordinator.groups.share.group import ShareGroup
@@ -26,7 +27,6 @@ from klamm.coordinator.groups.share.records import (
     ShareTargetRecord,
     StatePartitionsRecord,
 )
-from klamm.coordinator.groups.share.settings import ShareSettings
 from klamm.coordinator.groups.share.state_partitions import NamedPartitions, StatePartitions, TopicPartitions, merged
 from klamm.coordinator.groups.topics import Topics
 from klamm.protocol.errors import ErrorCode, KafkaError
@@ -72,7 +72,7 @@ def _check(is_valid: bool, message: str | None) -> None:
 class ShareHeartbeats:
     """Decides about heartbeats of members that join or stay."""
 
-    def __init__(self, context: ShardContext, settings: ShareSettings) -> None:
+    def __init__(self, context: ShardContext, settings: MemberSettings) -> None:
         self._context, self._settings = context, settings
 
     def decide(self, now_ms: int, caller: Caller, request: ShareGroupHeartbeatRequest) -> ShareHeartbeat:

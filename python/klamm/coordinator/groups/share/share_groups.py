@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from klamm.coordinator.groups.context import ShardContext, log
 from klamm.coordinator.groups.modern.sessions import RETRY_MS, member_session_timer
+from klamm.coordinator.groups.modern.settings import MemberSettings
 from klamm.coordinator.groups.modern.wire import Target
 from klamm.coordinator.groups.share.group import ShareGroup
 from klamm.coordinator.groups.share.heartbeats import (
@@ -23,7 +24,6 @@ from klamm.coordinator.groups.share.records import (
     ShareMemberRecord,
     ShareTargetRecord,
 )
-from klamm.coordinator.groups.share.settings import ShareSettings
 from klamm.coordinator.groups.share.state_partitions import Places
 from klamm.coordinator.runtime.append_errors import coordinator_error
 from klamm.coordinator.runtime.effects import Ticket
@@ -46,7 +46,7 @@ class ShareGroups:
 
     def __init__(self, context: ShardContext) -> None:
         self._context = context
-        self._settings = ShareSettings(context.config, context.group_configs)
+        self._settings = MemberSettings("share", context.config, context.group_configs)
         self._heartbeats = ShareHeartbeats(context, self._settings)
         self.offsets = ShareOffsets(context, self._heartbeats)
         """The states of groups without members."""

@@ -281,7 +281,7 @@ impl WaitingShareFetch {
         }
         let bytes: usize = results.iter().map(|partition| partition.result.records_len).sum();
         if let Some(client) = &self.client {
-            // What was acquired is sent in any case: otherwise nobody would have it until its locks end.
+            // What was acquired is sent in any case: otherwise no member would have it until its locks end.
             answer.throttle_ms = core.pipeline.quotas.fetched(client, || bytes);
         }
         core.counters.fetched(false, bytes);

@@ -2,11 +2,12 @@
 
 The documentation is what DescribeConfigs and `klamm configs` show; of a key without effect it says so. A key counts as
 read where its name stands in quotes in code that is not the table or a check of values, where a topic's key that is
-read falls back to it, or where the coordinator's settings are named after it.
+read falls back to it, where the coordinator's settings are named after it, or where `MemberSettings` reads it.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -35,6 +36,8 @@ BY_PATTERN: Final = {
 }
 """Keys whose names the engine puts together: see `rust/replica/src/config.rs`."""
 SETTINGS: Final = "rust/replica/src/config.rs"
+MEMBER_SETTINGS: Final = "python/klamm/coordinator/groups/modern/settings.py"
+"""Reads `group.KIND.NAME` and its bounds, with the kinds that its users give it."""
 
 
 def sources() -> dict[str, str]:
@@ -58,6 +61,11 @@ def read() -> frozenset[str]:
     for field in GroupConfig.__dataclass_fields__:
         if f".{field}" in whole:
             names.add(field.replace("_", "."))
+    bounded = re.findall(r'_bounded\(group_id, "([a-z.]+)"\)', texts[MEMBER_SETTINGS])
+    kinds = re.findall(r'(?:MemberSettings|super\(\).__init__)\("([a-z]+)"', whole)
+    assert bounded
+    assert kinds
+    names |= {f"group.{kind}.{bound}{name}" for kind in kinds for bound in ("", "min.", "max.") for name in bounded}
     inherited = {synonym for key in config_keys("topic") if key.name in names for synonym, _ in key.synonyms}
     return frozenset(names | inherited)
 

@@ -7,7 +7,8 @@ and its changelogs as many partitions, as its largest source has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from heapq import heappop, heappush
 from itertools import chain
 from typing import Final
 
@@ -150,10 +151,12 @@ class _Counts:
         sources = [topic for one in self._subtopologies for topic in one.repartition_source_topics]
         self._fixed = {topic.name: topic.partitions for topic in sources if topic.partitions}
         self._flexible = {topic.name for topic in sources if not topic.partitions}
+        self._fixed_counts: set[int] = set()
 
     def decide(self, copartition_groups: Iterable[set[str]]) -> _Counts:
         """Decide all counts."""
         self._decided = self._of_repartition_topics()
+        self._fixed_counts = {self.of(name) for name in self._fixed}
         for names in copartition_groups:
             self._decided |= self._copartitioned(names)
         for one in self._subtopologies:
@@ -185,20 +188,13 @@ class _Counts:
     def _of_repartition_topics(self) -> dict[str, int]:
         """Fixed counts, then those of written topics, until no more can be computed (`RepartitionTopics`)."""
         counts = dict(self._fixed)
-        sinks = [(one, name) for one in self._subtopologies for name in one.repartition_sink_topics]
-        waiting = [(one, name) for one, name in sinks if name not in counts]
-        while waiting:
-            for one, name in waiting:
-                if name not in counts and (count := self._largest_known_source(one, counts)) is not None:
-                    counts[name] = count
-            left = [(one, name) for one, name in waiting if name not in counts]
-            if len(left) == len(waiting):
-                raise KafkaError(
-                    ErrorCode.STREAMS_INVALID_TOPOLOGY,
-                    "Failed to compute number of partitions for all repartition topics. There may be loops in the "
-                    "topology that cannot be resolved.",
-                )
-            waiting = left
+        self._decide_written(counts)
+        if any(name not in counts for one in self._subtopologies for name in one.repartition_sink_topics):
+            raise KafkaError(
+                ErrorCode.STREAMS_INVALID_TOPOLOGY,
+                "Failed to compute number of partitions for all repartition topics. There may be loops in the "
+                "topology that cannot be resolved.",
+            )
         if not self._flexible <= counts.keys():
             raise KafkaError(
                 ErrorCode.STREAMS_INVALID_TOPOLOGY,
@@ -207,10 +203,40 @@ class _Counts:
             )
         return counts
 
-    def _largest_known_source(self, subtopology: Subtopology, counts: Mapping[str, int]) -> int | None:
+    def _decide_written(self, counts: dict[str, int]) -> None:
+        """Add the counts of the topics that subtopologies write.
+
+        Kafka visits all subtopologies in passes, and a count depends on the sources that are known at the visit. This
+        makes the same visits in the same order, without those that decide nothing: one for each subtopology, when the
+        first of its sources is known.
+        """
+        readers: dict[str, list[int]] = {}
+        for place, one in enumerate(self._subtopologies):
+            for topic in one.repartition_source_topics:
+                readers.setdefault(topic.name, []).append(place)
+        visits = [(0, place) for place, one in enumerate(self._subtopologies) if self._has_known_source(one, counts)]
+        planned = {place for _, place in visits}
+        while visits:
+            number, place = heappop(visits)
+            one = self._subtopologies[place]
+            count = self._largest_known_source(one, counts)
+            for name in [name for name in one.repartition_sink_topics if name not in counts]:
+                counts[name] = count
+                for reader in readers.pop(name, ()):
+                    if reader not in planned:
+                        planned.add(reader)
+                        heappush(visits, (number if reader > place else number + 1, reader))
+
+    @staticmethod
+    def _has_known_source(subtopology: Subtopology, counts: Mapping[str, int]) -> bool:
+        return bool(subtopology.source_topics) or any(
+            topic.name in counts for topic in subtopology.repartition_source_topics
+        )
+
+    def _largest_known_source(self, subtopology: Subtopology, counts: Mapping[str, int]) -> int:
         known = [counts.get(topic.name) for topic in subtopology.repartition_source_topics]
         known += map(self._existing, subtopology.source_topics)
-        return max((count for count in known if count is not None), default=None)
+        return max(count for count in known if count is not None)
 
     def _copartitioned(self, names: set[str]) -> dict[str, int]:
         """The counts of the repartition topics of a copartition group (`CopartitionedTopicsEnforcer`)."""
@@ -219,10 +245,10 @@ class _Counts:
         internal = {name: self.of(name) for name in names if name in self._fixed or name in self._flexible}
         external = {name: self.of(name) for name in names - internal.keys()}
         if external:
-            count = _same_count(external, external)
+            count = _same_count(set(external.values()), external)
         elif self._fixed:
             # As in Kafka: all topics with a fixed count must agree, also those of other copartition groups.
-            count = _same_count({name: self.of(name) for name in self._fixed}, internal)
+            count = _same_count(self._fixed_counts, internal)
         else:
             count = max(internal.values(), default=0)
         for name, own in internal.items():
@@ -237,35 +263,32 @@ class _Counts:
 
 def _copartition_groups(subtopology: Subtopology) -> list[set[str]]:
     """The topics of each copartition group. Raises UNKNOWN_SERVER_ERROR for an index without a topic."""
+    sources = subtopology.source_topics
+    repartition_sources = tuple(topic.name for topic in subtopology.repartition_source_topics)
     return [
-        _copartition_names(subtopology, group.source_topics, group.repartition_source_topics)
+        {*_at(sources, group.source_topics), *_at(repartition_sources, group.repartition_source_topics)}
         for group in subtopology.copartition_groups
     ]
 
 
-def _copartition_names(
-    subtopology: Subtopology, sources: Iterable[int], repartition_sources: Iterable[int]
-) -> set[str]:
-    names = subtopology.source_topics, tuple(topic.name for topic in subtopology.repartition_source_topics)
-    chosen = set()
-    for topics, indexes in zip(names, (sources, repartition_sources), strict=True):
-        for index in indexes:
-            if not 0 <= index < len(topics):
-                raise KafkaError(
-                    ErrorCode.UNKNOWN_SERVER_ERROR, f"a copartition group has the index {index} of {len(topics)}"
-                )
-            chosen.add(topics[index])
-    return chosen
+def _at(topics: Sequence[str], indexes: Iterable[int]) -> Iterator[str]:
+    for index in indexes:
+        if not 0 <= index < len(topics):
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR, f"a copartition group has the index {index} of {len(topics)}"
+            )
+        yield topics[index]
 
 
-def _same_count(counts: Mapping[str, int], shown: Mapping[str, int]) -> int:
-    if len(set(counts.values())) > 1:
+def _same_count(counts: set[int], shown: Mapping[str, int]) -> int:
+    """The only one of `counts`; if there are several, the error shows `shown`."""
+    if len(counts) > 1:
         pairs = ", ".join(f"{name}={count}" for name, count in sorted(shown.items()))
         raise _Unusable(
             INCORRECTLY_PARTITIONED_TOPICS,
             f"Following topics do not have the same number of partitions: [{{{pairs}}}]",
         )
-    return next(iter(counts.values()))
+    return next(iter(counts))
 
 
 def _configured(subtopology: Subtopology, counts: _Counts) -> ConfiguredSubtopology:

@@ -263,3 +263,91 @@ def test_every_topology_without_loops_can_be_configured(case: tuple[dict[str, in
     for one in again.subtopologies or ():
         assert one.task_count == max(every[name] for name in one.input_topics)
         assert all(topic.partitions == one.task_count for topic in one.state_changelog_topics)
+
+
+class TestManyTopics:
+    """The work grows with the topology, not with its square: what is looked up is counted."""
+
+    MANY = 1_000
+
+    def lookups(self, *subtopologies: Subtopology) -> int:
+        """How many partition counts of existing topics are looked up while a topology is configured."""
+        asked = 0
+
+        def existing(name: str) -> int | None:
+            nonlocal asked
+            asked += 1
+            return 3 if name.startswith("in") else None
+
+        configured = configure(Topology(1, subtopologies), existing)
+        assert configured.problem is None or configured.problem.status_code == MISSING_INTERNAL_TOPICS
+        assert {topic.partitions for topic in configured.missing_topics} <= {3}
+        return asked
+
+    def test_a_chain_whose_last_topic_comes_first(self) -> None:
+        chain = [Subtopology(str(at), (), (), (), (f"r{at + 1}",), (internal(f"r{at}"),)) for at in range(1, self.MANY)]
+        first = Subtopology("0", ("in",), repartition_sink_topics=("r1",))
+        last = Subtopology(str(self.MANY), repartition_source_topics=(internal(f"r{self.MANY}"),))
+        assert self.lookups(last, *reversed(chain), first) < 10 * self.MANY
+
+    def test_a_subtopology_that_reads_and_writes_many(self) -> None:
+        sinks = tuple(f"r{at}" for at in range(self.MANY))
+        reads = tuple(f"in{at}" for at in range(self.MANY))
+        reader = Subtopology("1", repartition_source_topics=tuple(map(internal, sinks)))
+        assert self.lookups(Subtopology("0", reads, repartition_sink_topics=sinks), reader) < 20 * self.MANY
+
+    def test_many_copartition_groups_beside_many_fixed_counts(self) -> None:
+        topics = tuple(internal(f"r{at}", 3) for at in range(self.MANY))
+        groups = tuple(CopartitionGroup((), (), (at,)) for at in range(self.MANY))
+        joined = Subtopology("1", repartition_source_topics=topics, copartition_groups=groups)
+        assert self.lookups(joined) < 20 * self.MANY
+
+
+def in_passes(existing: Mapping[str, int], subtopologies: tuple[Subtopology, ...]) -> dict[str, int] | None:
+    """The counts of repartition topics as Kafka's `RepartitionTopics` describes them; None for a loop."""
+    sources = [topic for one in subtopologies for topic in one.repartition_source_topics]
+    known = {topic.name: topic.partitions for topic in sources if topic.partitions}
+    while True:
+        before = len(known)
+        left = False
+        for one in subtopologies:
+            for sink in one.repartition_sink_topics:
+                if sink in known:
+                    continue
+                own = [known[topic.name] for topic in one.repartition_source_topics if topic.name in known]
+                found = own + [existing[name] for name in one.source_topics]
+                if found:
+                    known[sink] = max(found)
+                left = left or not found
+        if not left:
+            return known
+        if len(known) == before:
+            return None
+
+
+@st.composite
+def tangles(draw: st.DrawFn) -> tuple[dict[str, int], tuple[Subtopology, ...]]:
+    """Subtopologies that read and write any of a few topics: also in loops, and a topic by several."""
+    existing = {f"source-{number}": draw(st.integers(1, 9)) for number in range(3)}
+    names = st.lists(st.sampled_from([f"r-{number}" for number in range(5)]), max_size=3, unique=True)
+    fixed = {f"r-{number}": draw(st.sampled_from([0, 0, 0, 4])) for number in range(5)}
+    subtopologies = []
+    for number in range(draw(st.integers(1, 6))):
+        sources = draw(st.lists(st.sampled_from(sorted(existing)), max_size=2, unique=True))
+        reads = tuple(internal(name, fixed[name]) for name in draw(names))
+        if sources or reads:
+            subtopologies.append(Subtopology(str(number), tuple(sources), (), (), tuple(draw(names)), reads))
+    return existing, tuple(subtopologies)
+
+
+@given(tangles())
+def test_repartition_topics_get_the_counts_of_kafkas_passes(
+    case: tuple[dict[str, int], tuple[Subtopology, ...]],
+) -> None:
+    existing, subtopologies = case
+    expected = in_passes(existing, subtopologies)
+    read = {topic.name for one in subtopologies for topic in one.repartition_source_topics}
+    if expected is None or not read <= expected.keys():
+        assert error(existing, *subtopologies) is ErrorCode.STREAMS_INVALID_TOPOLOGY
+    else:
+        assert counts(existing, *subtopologies) == {name: expected[name] for name in read}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from klamm._engine.groups import CommitRequest
 from klamm.coordinator.groups.classic_group import ClassicGroup, Member
 from klamm.coordinator.groups.consumer.group import ConsumerGroup
+from klamm.coordinator.groups.consumer.member import ConsumerMember
 from klamm.coordinator.groups.consumer.offset_checks import check_commit, check_fetch, check_transactional_commit
 from klamm.coordinator.groups.context import SHARE, ShardContext, log
+from klamm.coordinator.groups.modern.journal import value_before
 from klamm.coordinator.groups.offsets import TopicOffsets
 from klamm.coordinator.groups.overwritten import Overwritten
 from klamm.coordinator.groups.records import (
@@ -21,6 +24,7 @@ from klamm.coordinator.groups.records import (
 from klamm.coordinator.groups.states import GroupState
 from klamm.coordinator.groups.streams import offset_checks as streams_checks
 from klamm.coordinator.groups.streams.group import StreamsGroup
+from klamm.coordinator.groups.streams.member import StreamsMember
 from klamm.coordinator.groups.verifications import Verification
 from klamm.coordinator.runtime.append_errors import FAILED_APPENDS, coordinator_error
 from klamm.coordinator.runtime.effects import Ticket
@@ -206,7 +210,7 @@ class Commits:
 
     def on_fetch(self, now_ms: int, ticket: Ticket, request: FetchGroup, require_stable: bool) -> None:
         """Answer with committed offsets: those below the high watermark, or the newest if `require_stable`."""
-        error = self._check_fetch(request)
+        error = self._check_fetch(request, require_stable)
         if error is not ErrorCode.NONE:
             self._context.reply(ticket, fetch_error(request, error))
         elif require_stable:
@@ -217,13 +221,22 @@ class Commits:
             offsets = self._context.offsets.committed_of_group(request.group_id, snapshots)
             self._context.reply(ticket, self._fetch(request, offsets, False))
 
-    def _check_fetch(self, request: FetchGroup) -> ErrorCode:
-        modern = self._context.modern.get(request.group_id)
-        if isinstance(modern, ConsumerGroup):
-            return check_fetch(modern, request)
-        if isinstance(modern, StreamsGroup):
-            return streams_checks.check_fetch(modern, request)
-        return ErrorCode.NONE
+    def _check_fetch(self, request: FetchGroup, require_stable: bool) -> ErrorCode:
+        """The error for the member that the request names, as it is committed, or as it is now if `require_stable`."""
+        if request.member_id is None and request.member_epoch < 0:
+            return ErrorCode.NONE
+        snapshots = [] if require_stable else self._context.pipeline.snapshots()
+        undo = [one for snapshot in snapshots for one in snapshot.undo]
+        group = self._context.modern.get_before(undo, request.group_id)
+        if not isinstance(group, ConsumerGroup | StreamsGroup):
+            return ErrorCode.NONE
+        members: Mapping[str, ConsumerMember | StreamsMember] = group.members
+        member = value_before(undo, members, request.member_id or "")
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if isinstance(member, StreamsMember):
+            return streams_checks.check_fetch(member, request.member_epoch)
+        return check_fetch(member, request.member_epoch)
 
     def _fetch(self, request: FetchGroup, offsets: TopicOffsets, require_stable: bool) -> FetchedGroup:
         topics = request.topics

@@ -13,7 +13,7 @@ from klamm.coordinator.runtime.log import LoadedRecord, LogRecord, Producer, Rec
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.group_messages import DeletePartition, DeleteTopic, ListGroupsRequest, OffsetDeleteRequest
 
-from .consumer_room import GROUP, ConsumerRoom, T, U
+from .consumer_room import GROUP, INTERVAL_MS, REBALANCE_MS, ConsumerRoom, T, U
 from .test_consumer_changes import settle
 from .test_consumer_heartbeats import halved
 
@@ -75,6 +75,58 @@ def test_case_42_a_fetch_at_a_stale_epoch() -> None:
         assert room.answers[stale].error_code == error
     anonymous = room.fetch_later({"t": (0,)}, group_id=GROUP)
     assert room.answers[anonymous].error_code == NONE
+
+
+def join_later(room: ConsumerRoom, member_id: str) -> None:
+    """A member joins; its record is not committed yet."""
+    room.heartbeat_of_later(
+        member_id, 0, subscribed_topic_names=("t",), rebalance_timeout_ms=REBALANCE_MS, topic_partitions=()
+    )
+
+
+def test_a_fetch_compares_the_epoch_that_is_committed() -> None:
+    """As offsets, the member is read below the high watermark; a stable fetch reads and awaits the newest state."""
+    room = ConsumerRoom()
+    first = room.joined("m1")
+    committed = first.epoch
+    room.pass_time(INTERVAL_MS)
+    room.joined("m2")
+    room.holds_appends = True
+    room.heartbeat_of_later("m1", committed)
+    kept = room.owned_topics({"t": (0, 1, 2)})
+    room.heartbeat_of_later("m1", committed, topic_partitions=kept)
+    newest = room.consumers.members["m1"].member_epoch
+    assert newest > committed
+
+    def fetch(member_id: str, epoch: int, *, require_stable: bool = False) -> int:
+        return room.fetch_later(
+            {"t": (0,)}, group_id=GROUP, member_id=member_id, member_epoch=epoch, stable=require_stable
+        )
+
+    def error(ticket: int) -> ErrorCode:
+        return ErrorCode(room.answers[ticket].error_code)
+
+    assert error(fetch("m1", committed)) is NONE
+    assert error(fetch("m1", newest)) is STALE
+    assert error(fetch("m1", committed, require_stable=True)) is STALE
+    stable = fetch("m1", newest, require_stable=True)
+    assert stable not in room.answers
+    join_later(room, "m3")
+    assert error(fetch("m3", room.consumers.members["m3"].member_epoch)) is ErrorCode.UNKNOWN_MEMBER_ID
+    room.commit_all()
+    assert error(stable) is NONE
+    assert error(fetch("m1", newest)) is NONE
+    assert error(fetch("m1", committed)) is STALE
+    assert error(fetch("m3", room.consumers.members["m3"].member_epoch)) is NONE
+
+
+def test_a_fetch_of_a_group_that_is_not_committed_yet_has_no_offsets() -> None:
+    room = ConsumerRoom()
+    room.holds_appends = True
+    join_later(room, "m1")
+    fetch = room.fetch_later({"t": (0,)}, group_id=GROUP, member_id="m1", member_epoch=7)
+    assert room.answers[fetch].error_code == NONE
+    assert room.answers[fetch].topics[0].partitions[0].committed_offset == -1
 
 
 def test_case_42_a_topic_that_was_made_again_has_no_offset() -> None:

@@ -9,7 +9,7 @@ from klamm.coordinator.groups.consumer.group import ConsumerGroup
 from klamm.coordinator.groups.consumer.member import ConsumerMember
 from klamm.coordinator.groups.topics import Topics
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.messages.group_messages import UNKNOWN_MEMBER_ID, ZERO_ID, FetchGroup
+from klamm.protocol.messages.group_messages import UNKNOWN_MEMBER_ID, ZERO_ID
 
 MEMBER_EPOCH_MIN_VERSION: Final = 9
 """The first version of OffsetCommit with a member epoch."""
@@ -66,13 +66,8 @@ def _assignment_epoch(member: ConsumerMember, topic_id: bytes, partition: int) -
     return None
 
 
-def check_fetch(group: ConsumerGroup, request: FetchGroup) -> ErrorCode:
-    """The error for an OffsetFetch; only members name a member id or an epoch."""
-    if request.member_id is None and request.member_epoch < 0:
-        return ErrorCode.NONE
-    member = group.members.get(request.member_id or "")
-    if member is None:
-        return ErrorCode.UNKNOWN_MEMBER_ID
-    if request.member_epoch == member.member_epoch:
+def check_fetch(member: ConsumerMember, epoch: int) -> ErrorCode:
+    """The error for an OffsetFetch of a member that names this epoch."""
+    if epoch == member.member_epoch:
         return ErrorCode.NONE
     return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -63,3 +63,12 @@ def _restore(mapping: MutableMapping[K, V], key: K, old: V) -> None:
         del mapping[key]
     else:
         mapping[key] = old
+
+
+def value_before(undo: Iterable[Callable[[], None]], mapping: Mapping[K, V], key: K) -> V | None:
+    """`mapping.get(key)` before the changes of a journal that `undo` (oldest first) would revert."""
+    for one in undo:
+        if isinstance(one, partial) and one.func is _restore and one.args[0] is mapping and one.args[1] == key:
+            old: V = one.args[2]
+            return None if old is _ABSENT else old
+    return mapping.get(key)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from klamm.coordinator.groups.modern.group import FoldedGroup
-from klamm.coordinator.groups.modern.journal import Journal
+from klamm.coordinator.groups.modern.journal import Journal, value_before
 from klamm.coordinator.runtime.log import RecordError
 
 G = TypeVar("G", bound=FoldedGroup[Any, Any])
@@ -34,6 +34,10 @@ class ModernGroups:
     def get(self, group_id: str) -> AnyModernGroup | None:
         """The group with this id."""
         return self._groups.get(group_id)
+
+    def get_before(self, undo: Iterable[Callable[[], None]], group_id: str) -> AnyModernGroup | None:
+        """The group with this id before changes; `undo` as for `value_before`."""
+        return value_before(undo, self._groups, group_id)
 
     def find(self, group_id: str, kind: type[G]) -> G | None:
         """The group with this id if it is of this kind."""

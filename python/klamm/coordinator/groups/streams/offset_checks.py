@@ -8,7 +8,7 @@ from klamm._engine.groups import CommitRequest
 from klamm.coordinator.groups.streams.group import StreamsGroup
 from klamm.coordinator.groups.streams.member import StreamsMember
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.messages.group_messages import UNKNOWN_MEMBER_ID, FetchGroup
+from klamm.protocol.messages.group_messages import UNKNOWN_MEMBER_ID
 
 MEMBER_EPOCH_MIN_VERSION: Final = 9
 """The first version of OffsetCommit with a member epoch."""
@@ -65,11 +65,6 @@ def _assignment_epoch(group: StreamsGroup, member: StreamsMember, topic: str, pa
     return None
 
 
-def check_fetch(group: StreamsGroup, request: FetchGroup) -> ErrorCode:
-    """The error for an OffsetFetch; only members name a member id or an epoch."""
-    if request.member_id is None and request.member_epoch < 0:
-        return ErrorCode.NONE
-    member = group.members.get(request.member_id or "")
-    if member is None:
-        return ErrorCode.UNKNOWN_MEMBER_ID
-    return ErrorCode.NONE if request.member_epoch == member.member_epoch else ErrorCode.STALE_MEMBER_EPOCH
+def check_fetch(member: StreamsMember, epoch: int) -> ErrorCode:
+    """The error for an OffsetFetch of a member that names this epoch."""
+    return ErrorCode.NONE if epoch == member.member_epoch else ErrorCode.STALE_MEMBER_EPOCH

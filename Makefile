@@ -27,6 +27,9 @@ SIMULATION_DYNAMIC_SEEDS ?= 1000
 SIMULATION_BROKER_SEEDS ?= 2000
 SEEDS ?= 2000
 FIRST_SEED ?= 1
+# Processes that `make kills` kills; `make slow` has a share of them.
+KILLS ?= 1000
+KILLS_ARGS ?=
 # `make test` tries the same cases each time, so that it fails for a change and not by luck; `make slow` draws new ones.
 PROPTEST_RNG_SEED ?= 595
 SLOW_PROPTEST_CASES ?= 2000
@@ -114,6 +117,12 @@ simulate: $(VENV)/dev $(VENV)/native
 	@$(BIN)/python -m klamm.testing.simulator --seeds $(SEEDS) --first $(FIRST_SEED)
 	@$(BIN)/python -m klamm.testing.simulator --dynamic --seeds $(SEEDS) --first $(FIRST_SEED)
 	@$(BIN)/python -m klamm.testing.simulator --brokers --seeds $(SEEDS) --first $(FIRST_SEED)
+
+## make kills    KILLS=1000: kills nodes and applications of three-node clusters while transactions copy topics, and checks
+##               every record and offset; a failing life prints its command, Ctrl-C how many were killed
+.PHONY: kills
+kills: $(VENV)/dev $(VENV)/native
+	@$(BIN)/python -m tests.crash.kills --kills $(KILLS) $(KILLS_ARGS)
 
 ## make fix      format and repair what can be repaired by itself
 .PHONY: fix

@@ -11,7 +11,6 @@ import random
 import signal
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -25,10 +24,11 @@ from klamm.admin.client import Client
 from klamm.cli.cluster.cluster_folder import NodeFolder
 from klamm.client import ClientError
 from klamm.protocol.topic_partition import TopicPartition as Place
-from tests.support.broker_processes import BrokerProcess, created
+from tests.support.broker_processes import ProxiedBroker, created
 from tests.support.full_disk import SmallDisk, small_disk, with_mounts
 from tests.support.log_history import LogHistory
-from tests.support.proxy import HOST, Proxy
+from tests.support.proxy import HOST
+from tests.support.topic_reading import read_topic
 from tests.support.waiting import wait_until
 
 NODES: Final = 4
@@ -51,16 +51,14 @@ CONFIG: Final = {
 }
 
 
-class Node(BrokerProcess):
-    """A node that clients and followers reach through a proxy."""
+class Node(ProxiedBroker):
+    """A node with a second log directory, on a small disk."""
 
     def __init__(self, files: NodeFolder, disk: SmallDisk) -> None:
         super().__init__(files)
-        self.id, self.disk = files.id, disk
+        self.disk = disk
         self.dirs = (files.path / "data", disk.path / "data")
         self.add_log_dir(self.dirs[1])
-        self.proxy = Proxy(self.port)
-        self.advertise(HOST, self.proxy.port)
 
 
 class Nodes:
@@ -191,31 +189,6 @@ def consume(nodes: Nodes, history: LogHistory, number: int, stop: threading.Even
     consumer.close()
 
 
-def read_log(nodes: Nodes) -> dict[int, list[tuple[int, str]]]:
-    """Every partition from its first record to its end."""
-    settings = {"bootstrap.servers": nodes.bootstrap, "group.id": "log", "enable.partition.eof": True, "log_level": 0}
-    consumer = Consumer({**settings, "enable.auto.commit": False})
-    consumer.assign([TopicPartition(TOPIC, at, 0) for at in range(PARTITIONS)])
-    log: dict[int, list[tuple[int, str]]] = defaultdict(list)
-    ended: set[int] = set()
-    deadline = time.monotonic() + BOUND_S
-    while len(ended) < PARTITIONS:
-        assert time.monotonic() < deadline, f"only {ended} came to their end"
-        message = consumer.poll(1)
-        if message is None:
-            continue
-        partition, offset, value = message.partition(), message.offset(), message.value()
-        assert partition is not None
-        assert offset is not None
-        error = message.error()
-        if error is None and isinstance(value, bytes):
-            log[partition].append((offset, value.decode()))
-        elif error is not None and error.code() == KafkaError._PARTITION_EOF:
-            ended.add(partition)
-    consumer.close()
-    return log
-
-
 @contextlib.contextmanager
 def running(target: object, nodes: Nodes, history: LogHistory, count: int) -> Iterator[threading.Event]:
     """Threads of clients, until the block ends."""
@@ -258,7 +231,7 @@ def hold_to_history(folder: Path, disks: list[SmallDisk], faults: int, seed: int
                     nodes.fault()
                 count = len(history.acknowledged)
                 wait_until(lambda: len(history.acknowledged) > count + 100, nodes.log, bound_s=BOUND_S)
-            log = read_log(nodes)
+            log = read_topic(nodes.bootstrap, TOPIC, PARTITIONS, bound_s=BOUND_S).records
             last = {(partition, value) for partition, records in log.items() for _, value in records}
 
             def are_polled() -> bool:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections import Counter
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from klamm import Cluster
+from tests.support.copier import CALL_S, Copier, Settings, retried
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(600)
@@ -19,7 +18,6 @@ RECORDS = 600
 COPIERS = 3
 KILLS = 4
 WITHIN_S = 300.0
-CALL_S = 30.0
 CONFIG = {
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
@@ -29,94 +27,17 @@ CONFIG = {
 }
 
 
-class Copier(threading.Thread):
-    """Copies `input` to `output` until it is stopped, as an application does: after an error it begins again."""
-
-    def __init__(self, servers: str, number: int) -> None:
-        super().__init__(daemon=True)
-        self._servers, self._id = servers, f"copier-{number}"
-        self.is_stopped = threading.Event()
-        self.restarts = 0
-        self.failure: BaseException | None = None
-
-    def run(self) -> None:
-        while not self.is_stopped.is_set():
-            try:
-                self._copy()
-            except KafkaException:
-                self.restarts += 1
-            except BaseException as error:  # shown by the test
-                self.failure = error
-                raise
-
-    def _copy(self) -> None:
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self._servers,
-                "group.id": "copiers",
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                # librdkafka's send_offsets_to_transaction may not return when coordinators have ended, although the
-                # brokers have answered all that was sent. Then others take over the partitions of the copier.
-                "session.timeout.ms": 6_000,
-                "max.poll.interval.ms": 10_000,
-            }
-        )
-        producer = Producer(
-            {
-                "bootstrap.servers": self._servers,
-                "transactional.id": self._id,
-                "transaction.timeout.ms": 10_000,
-                "linger.ms": 0,
-            }
-        )
-        try:
-            producer.init_transactions(CALL_S)
-            consumer.subscribe(["input"])
-            while not self.is_stopped.is_set():
-                found = [one for one in consumer.consume(20, 0.5) if one.error() is None]
-                if found:
-                    self._copy_in_transaction(consumer, producer, found)
-        finally:
-            with suppress(KafkaException, RuntimeError):
-                consumer.close()
-
-    def _copy_in_transaction(self, consumer: Consumer, producer: Producer, found: list[object]) -> None:
-        """Raises KafkaException: then the transaction is aborted, here or when the id is used again."""
-        producer.begin_transaction()
-        try:
-            for message in found:
-                producer.produce("output", message.value(), partition=message.partition())  # type: ignore[attr-defined]
-            offsets = consumer.position(consumer.assignment())
-            retried(lambda: producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), CALL_S))
-            retried(lambda: producer.commit_transaction(CALL_S))
-        except KafkaException as error:
-            if error.args[0].txn_requires_abort():
-                retried(lambda: producer.abort_transaction(CALL_S))
-            raise
-
-
-def retried(call: object) -> None:
-    """Repeat what librdkafka allows to be repeated."""
-    end = time.monotonic() + CALL_S
-    while True:
-        try:
-            call()  # type: ignore[operator]
-            return
-        except KafkaException as error:
-            if not error.args[0].retriable() or time.monotonic() > end:
-                raise
-
-
 def test_each_record_is_copied_once() -> None:
     with Cluster(brokers=3, config=CONFIG) as cluster:
         for topic in ("input", "output"):
             cluster.create_topic(topic, partitions=PARTITIONS, replication_factor=3)
         fill(cluster)
-        copiers = [Copier(cluster.bootstrap_servers, number) for number in range(COPIERS)]
-        for copier in copiers:
-            copier.start()
+        copiers = [
+            Copier(Settings(cluster.bootstrap_servers, f"copier-{number}", consumer={"session.timeout.ms": 6_000}))
+            for number in range(COPIERS)
+        ]
+        threads = ThreadPoolExecutor(COPIERS)
+        running = [threads.submit(copier.run) for copier in copiers]
         try:
             for kill in range(KILLS):
                 wait_until(
@@ -131,9 +52,8 @@ def test_each_record_is_copied_once() -> None:
         finally:
             for copier in copiers:
                 copier.is_stopped.set()
-        for copier in copiers:
-            copier.join(CALL_S)
-            assert copier.failure is None
+        for copier in running:
+            copier.result(WITHIN_S)
         assert Counter(output(cluster)) == Counter(b"%d" % number for number in range(RECORDS))
         wait_until(
             lambda: {one.state for one in cluster.transactions()} <= {"Empty", "CompleteCommit", "CompleteAbort"},

@@ -11,6 +11,7 @@ from klamm.formats import meta_properties
 from klamm.formats.directories import new_directory_id
 from tests.support.node_process import NodeProcess
 from tests.support.ports import free_port
+from tests.support.proxy import HOST, Proxy
 
 
 class BrokerProcess(NodeProcess):
@@ -38,6 +39,16 @@ class BrokerProcess(NodeProcess):
     def command(self) -> list[str]:
         """`klamm start FILE`."""
         return [sys.executable, "-m", "klamm", "start", str(self.properties)]
+
+
+class ProxiedBroker(BrokerProcess):
+    """A node that clients and followers reach through a proxy."""
+
+    def __init__(self, files: NodeFolder) -> None:
+        super().__init__(files)
+        self.id = files.id
+        self.proxy = Proxy(self.port)
+        self.advertise(HOST, self.proxy.port)
 
 
 def created(folder: Path, count: int, config: Mapping[str, str]) -> list[NodeFolder]:

@@ -1,0 +1,256 @@
+"""Consume, transform, produce with librdkafka: an application that copies each record of a topic once.
+
+`python -m tests.support.copier SETTINGS JOURNAL` runs one as a process. SETTINGS is JSON: the fields of `Settings`.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+
+from tests.support.transaction_history import Copied, Outcome
+
+CALL_S: Final = 30.0
+RECORDS_MAX: Final = 20
+STUCK_S: Final = 3 * CALL_S
+STUCK_CODE: Final = 3
+"""The exit code of a process in which a call of librdkafka did not return."""
+ABORTED_SHARE: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a copier copies, and as whom."""
+
+    servers: str
+    transactional_id: str
+    group: str = "copiers"
+    source: str = "input"
+    target: str = "output"
+    transaction_timeout_ms: int = 10_000
+    consumer: Mapping[str, str | int] = field(default_factory=dict)
+    """More settings of the consumer."""
+
+
+class Copier:
+    """Copies records to the partition of the same number; after an error it begins again with new clients."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.is_stopped = threading.Event()
+        self.restarts = 0
+        self._assignments = 0
+
+    def run(self) -> None:
+        """Copy until it is stopped."""
+        while not self.is_stopped.is_set():
+            try:
+                self._copy()
+            except KafkaException:
+                self.restarts += 1
+
+    def on_call(self) -> None:
+        """Override: a call of librdkafka has returned."""
+
+    def copy_in_transaction(self, producer: Producer, found: Sequence[Message], commit: Callable[[], None]) -> bool:
+        """Produce copies, and end the transaction; whether it was committed. Raises KafkaException."""
+        for message in found:
+            producer.produce(self.settings.target, message.value(), partition=message.partition())
+        commit()
+        return True
+
+    def _copy(self) -> None:
+        """Raises KafkaException: then the transaction is aborted, here or when the id is used again."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.settings.servers,
+                "group.id": self.settings.group,
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                # librdkafka's send_offsets_to_transaction may not return when coordinators have ended, although the
+                # brokers have answered all that was sent. Then others take over the partitions of the copier.
+                "max.poll.interval.ms": 10_000,
+                "log_level": 0,
+                **self.settings.consumer,
+            }
+        )
+        producer = Producer(
+            {
+                "bootstrap.servers": self.settings.servers,
+                "transactional.id": self.settings.transactional_id,
+                "transaction.timeout.ms": self.settings.transaction_timeout_ms,
+                "linger.ms": 0,
+                "log_level": 0,
+            }
+        )
+        try:
+            producer.init_transactions(CALL_S)
+            self.on_call()
+            consumer.subscribe([self.settings.source], on_assign=self._on_assignment, on_revoke=self._on_assignment)
+            while not self.is_stopped.is_set():
+                self._copy_some(consumer, producer)
+        finally:
+            with suppress(KafkaException, RuntimeError):
+                consumer.close()
+
+    def _on_assignment(self, _: Consumer, __: Sequence[TopicPartition]) -> None:
+        self._assignments += 1
+
+    def _copy_some(self, consumer: Consumer, producer: Producer) -> None:
+        """One transaction.
+
+        The member's identity is that of before the records were read, so that the coordinator refuses their offsets if
+        others have the partitions by then.
+        """
+        member, assignments = consumer.consumer_group_metadata(), self._assignments
+        found = [one for one in consumer.consume(RECORDS_MAX, 0.5) if one.error() is None]
+        self.on_call()
+        if not found:
+            return
+        if assignments != self._assignments or not _is_of_member(member):
+            _rewind(consumer, found)
+            return
+        producer.begin_transaction()
+
+        def commit() -> None:
+            # Of what was copied: an assignment may have changed since.
+            retried(lambda: producer.send_offsets_to_transaction(_offsets_after(found), member, CALL_S))
+            self.on_call()
+            retried(lambda: producer.commit_transaction(CALL_S))
+
+        try:
+            if not self.copy_in_transaction(producer, found, commit):
+                retried(lambda: producer.abort_transaction(CALL_S))
+                _rewind(consumer, found)
+        except KafkaException as error:
+            if error.args[0].txn_requires_abort():
+                retried(lambda: producer.abort_transaction(CALL_S))
+            raise
+        finally:
+            self.on_call()
+
+
+def _is_of_member(metadata: object) -> bool:
+    """Whether librdkafka's group metadata name a generation.
+
+    Without one, which is so after a session has ended, the coordinator does not check whose offsets it takes (KIP-447).
+    """
+    assert isinstance(metadata, bytes)
+    prefix = b"CGMDv2:"
+    assert metadata.startswith(prefix), metadata
+    return int.from_bytes(metadata[len(prefix) : len(prefix) + 4], sys.byteorder, signed=True) >= 0
+
+
+def _offsets_after(found: Sequence[Message]) -> list[TopicPartition]:
+    return [TopicPartition(topic, partition, max(all_) + 1) for (topic, partition), all_ in _by_place(found).items()]
+
+
+def _rewind(consumer: Consumer, found: Sequence[Message]) -> None:
+    """Read these again, unless another member does. Raises KafkaException."""
+    assigned = {(one.topic, one.partition) for one in consumer.assignment()}
+    for (topic, partition), offsets in _by_place(found).items():
+        if (topic, partition) in assigned:
+            consumer.seek(TopicPartition(topic, partition, min(offsets)))
+
+
+def _by_place(found: Sequence[Message]) -> dict[tuple[str, int], list[int]]:
+    places: dict[tuple[str, int], list[int]] = {}
+    for message in found:
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        assert topic is not None
+        assert partition is not None
+        assert offset is not None
+        places.setdefault((topic, partition), []).append(offset)
+    return places
+
+
+def retried(call: Callable[[], object]) -> None:
+    """Repeat what librdkafka allows to be repeated."""
+    end = time.monotonic() + CALL_S
+    while True:
+        try:
+            call()
+        except KafkaException as error:
+            if not error.args[0].retriable() or time.monotonic() > end:
+                raise
+        else:
+            return
+
+
+class JournalingCopier(Copier):
+    """Gives each transaction a name, aborts some, and writes into a journal how each ended."""
+
+    def __init__(self, settings: Settings, journal: Path) -> None:
+        super().__init__(settings)
+        self._journal = journal.open("a", buffering=1)
+        self._count = 0
+        self._returned_at = time.monotonic()
+
+    def on_call(self) -> None:
+        """See Copier."""
+        self._returned_at = time.monotonic()
+
+    def copy_in_transaction(self, producer: Producer, found: Sequence[Message], commit: Callable[[], None]) -> bool:
+        """See Copier."""
+        name = f"{self.settings.transactional_id}.{os.getpid()}.{self._count}"
+        self._count += 1
+        for index, message in enumerate(found):
+            value, partition, offset = message.value(), message.partition(), message.offset()
+            assert isinstance(value, bytes)
+            assert partition is not None
+            assert offset is not None
+            copied = Copied(name, len(found), index, partition, offset, value.decode())
+            producer.produce(self.settings.target, copied.encode(), partition=partition)
+        if random.random() < ABORTED_SHARE:
+            producer.flush(CALL_S)
+            self._journal.write(f"{Outcome.ABORTED} {name}\n")  # it is not committed, however its abort ends
+            return False
+        commit()
+        self._journal.write(f"{Outcome.COMMITTED} {name}\n")
+        return True
+
+    def end_when_stuck(self) -> None:
+        """End the process when a call does not return, as an operator would."""
+        while True:
+            time.sleep(1)
+            if time.monotonic() - self._returned_at > STUCK_S:
+                faulthandler.dump_traceback()
+                os._exit(STUCK_CODE)
+
+
+def outcomes(journal: Path) -> dict[str, Outcome]:
+    """How the transactions of a journal ended, by name."""
+    lines = [line.split() for line in journal.read_text().splitlines()] if journal.exists() else []
+    return {name: Outcome(outcome) for outcome, name in lines}
+
+
+def command(settings: Settings, journal: Path) -> list[str]:
+    """The command line of a process."""
+    return [sys.executable, "-m", "tests.support.copier", json.dumps(asdict(settings)), str(journal)]
+
+
+def main() -> None:
+    """A copier until SIGTERM."""
+    copier = JournalingCopier(Settings(**json.loads(sys.argv[1])), Path(sys.argv[2]))
+    signal.signal(signal.SIGTERM, lambda *_: copier.is_stopped.set())
+    faulthandler.register(signal.SIGUSR1)  # says where it is
+    threading.Thread(target=copier.end_when_stuck, daemon=True).start()
+    copier.run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,507 @@
+"""Three nodes and copiers in processes that are killed, paused and cut off: what transactions leave is right.
+
+A life has a fresh cluster and a number of kills. `tests/support/transaction_history.py` says what is right.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from klamm.admin import features
+from klamm.admin.client import Client
+from klamm.admin.quorum import QuorumClient
+from klamm.client import ClientError
+from klamm.protocol.messages.feature_updates import UpgradeType
+from tests.support import copier
+from tests.support.broker_processes import ProxiedBroker, created
+from tests.support.copier import CALL_S, STUCK_CODE, retried
+from tests.support.proxy import HOST
+from tests.support.topic_reading import read_topic
+from tests.support.transaction_history import Copied, CopyHistory, Finding, Outcome, Written
+from tests.support.waiting import wait_until
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+NODES: Final = 3
+PARTITIONS: Final = 4
+COPIERS: Final = 4
+GROUP: Final = "copiers"
+TIMEOUT_MS: Final = 4_000
+"""The time-out of a copier's transactions."""
+PROGRESS: Final = 40
+"""Copies that must be made after some faults."""
+FAULTS_BETWEEN: Final = 8
+AHEAD: Final = 400
+"""Records that are written and not yet copied, at most."""
+BOUND_S: Final = 240.0
+CONFIG: Final = {
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "replica.lag.time.max.ms": "3000",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "4000",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "log.segment.bytes": "1048576",
+}
+
+
+class Variant(NamedTuple):
+    """What differs between lives."""
+
+    transaction_version: int
+    protocol: str
+
+    def __str__(self) -> str:
+        return f"transaction.version {self.transaction_version}, group.protocol {self.protocol}"
+
+
+VARIANTS: Final = (Variant(2, "classic"), Variant(1, "classic"), Variant(2, "consumer"), Variant(1, "consumer"))
+CONSUMERS: Final[Mapping[str, Mapping[str, str | int]]] = {
+    "classic": {"session.timeout.ms": 4_000, "heartbeat.interval.ms": 500},
+    "consumer": {"group.protocol": "consumer"},  # its time-outs are the broker's
+}
+
+
+class CopierProcess:
+    """A copier, and the journal of all its processes."""
+
+    def __init__(self, folder: Path, settings: copier.Settings) -> None:
+        self.name = settings.transactional_id
+        self.journal, self._output = folder / f"{self.name}.journal", folder / f"{self.name}.out"
+        self._command = copier.command(settings, self.journal)
+        self._process: subprocess.Popen[bytes] | None = None
+        self.continues_at: float | None = None
+        """The time of the clock when a paused one continues."""
+        self.stuck = 0
+        """How often a call of librdkafka did not return."""
+
+    def start(self) -> None:
+        """Start it, and wait for nothing."""
+        self.continues_at = None
+        with self._output.open("ab") as output:
+            self._process = subprocess.Popen(
+                self._command, cwd=ROOT, stdout=output, stderr=output, stdin=subprocess.DEVNULL
+            )
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def stop(self) -> None:
+        """SIGTERM, also of a paused one; it is killed if a call of librdkafka does not return."""
+        process = self._process
+        if process is not None:
+            process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGCONT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(BOUND_S)
+        self.kill()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait(CALL_S)
+
+    def look_after(self) -> None:
+        """Continue it when its pause is over, and start it again when it had to end itself."""
+        if self.continues_at is not None and time.monotonic() > self.continues_at:
+            self.continues_at = None
+            self.send(signal.SIGCONT)
+        code = None if self._process is None else self._process.poll()
+        if code == STUCK_CODE:
+            self.stuck += 1
+            self.start()
+        assert code in (None, STUCK_CODE), f"{self.name} exited {code}:\n{self._output.read_text()[-4000:]}"
+
+
+class Source:
+    """Writes transactions to "input" until it is stopped, and aborts some. It does not get far ahead of the copiers."""
+
+    def __init__(self, servers: str, history: CopyHistory, seed: int) -> None:
+        self._servers, self._history, self._rng = servers, history, random.Random(seed)
+        self._outcomes = history.source
+        self._count = self._written = 0
+        self.is_stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, and wait for its last transaction."""
+        self.is_stopped.set()
+        self._thread.join(BOUND_S)
+        assert not self._thread.is_alive(), "the source's last transaction did not end"
+
+    def _run(self) -> None:
+        while not self.is_stopped.is_set():
+            with contextlib.suppress(KafkaException):  # how the transaction ended is unknown
+                settings = {"bootstrap.servers": self._servers, "transactional.id": "source", "linger.ms": 0}
+                producer = Producer({**settings, "transaction.timeout.ms": 20_000, "log_level": 0})
+                producer.init_transactions(CALL_S)
+                while not self.is_stopped.wait(0.05):
+                    if self._written < len(self._history.seen) + AHEAD:
+                        self._write(producer)
+
+    def _write(self, producer: Producer) -> None:
+        name, size = f"source.{self._count}", self._rng.randint(1, 12)
+        self._count += 1
+        producer.begin_transaction()
+        try:
+            for index in range(size):
+                value = Written(name, size, index).encode()
+                producer.produce("input", value, partition=self._rng.randrange(PARTITIONS))
+            if self._rng.random() < 0.2:
+                self._outcomes[name] = Outcome.ABORTED
+                retried(lambda: producer.abort_transaction(CALL_S))
+            else:
+                retried(lambda: producer.commit_transaction(CALL_S))
+                self._outcomes[name] = Outcome.COMMITTED
+                self._written += size
+        except KafkaException as error:
+            if error.args[0].txn_requires_abort():
+                retried(lambda: producer.abort_transaction(CALL_S))
+                self._outcomes[name] = Outcome.ABORTED
+            else:
+                raise
+
+
+class Reader:
+    """Reads "output" with read_committed while copiers work."""
+
+    def __init__(self, servers: str, seen: list[tuple[int, int, str]]) -> None:
+        settings = {"bootstrap.servers": servers, "group.id": "reader", "isolation.level": "read_committed"}
+        self._consumer = Consumer({**settings, "enable.auto.commit": False, "log_level": 0})
+        self._consumer.assign([TopicPartition("output", at, 0) for at in range(PARTITIONS)])
+        self._seen = seen
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            for message in self._consumer.consume(500, 0.2):
+                partition, offset, value = message.partition(), message.offset(), message.value()
+                if message.error() is None and isinstance(value, bytes):
+                    assert partition is not None
+                    assert offset is not None
+                    self._seen.append((partition, offset, value.decode()))
+        self._consumer.close()
+
+    def stop(self) -> None:
+        """End."""
+        self._stopped.set()
+        self._thread.join(BOUND_S)
+
+
+@dataclass
+class Report:
+    """What happened in a life."""
+
+    kills: int = 0
+    faults: int = 0
+    copies: int = 0
+    commits: int = 0
+    aborts: int = 0
+    stuck: int = 0
+    """Calls of librdkafka that did not return, whose process was ended."""
+
+    def __add__(self, other: Self) -> Report:
+        mine, theirs = vars(self), vars(other)
+        return Report(**{name: mine[name] + theirs[name] for name in mine})
+
+    def __str__(self) -> str:
+        return (
+            f"{self.kills} kills, {self.faults} other faults, {self.commits} transactions committed and "
+            f"{self.aborts} aborted by copiers, {self.copies} records copied, {self.stuck} calls of librdkafka stuck"
+        )
+
+
+class Life:
+    """A cluster, its copiers, and what is done to them."""
+
+    def __init__(self, folder: Path, variant: Variant, seed: int, progress: Callable[[Report], None]) -> None:
+        self.variant, self.seed, self._rng, self._progress = variant, seed, random.Random(seed), progress
+        self.history, self.report = CopyHistory(), Report()
+        self.said: list[str] = []
+        self.nodes = [ProxiedBroker(each) for each in created(folder, NODES, CONFIG)]
+        self.servers = ",".join(f"{HOST}:{node.proxy.port}" for node in self.nodes)
+        self.copiers = [CopierProcess(folder, self._settings(f"copier-{number}", variant)) for number in range(COPIERS)]
+        self._faults: dict[Callable[[], int], float] = {
+            self._kill_copier: 4,
+            self._kill_leader: 3,
+            self._kill_coordinator_of_group: 3,
+            self._kill_coordinator_of_transactions: 3,
+            self._kill_several: 1,
+            self._pause_copier: 2,
+            self._pause_broker: 1,
+            self._cut_broker: 2,
+        }
+
+    def _settings(self, transactional_id: str, variant: Variant) -> copier.Settings:
+        consumer = CONSUMERS[variant.protocol]
+        return copier.Settings(
+            self.servers, transactional_id, GROUP, transaction_timeout_ms=TIMEOUT_MS, consumer=consumer
+        )
+
+    # The faults. Each says how many processes it killed.
+
+    def _kill_copier(self) -> int:
+        one = self._rng.choice(self.copiers)
+        self._say(f"kill {one.name}")
+        one.kill()
+        one.start()
+        return 1
+
+    def _kill_leader(self) -> int:
+        partition = self._rng.randrange(PARTITIONS)
+        topic = self._rng.choice(("input", "output"))
+
+        def find(client: Client) -> int:
+            [found] = client.metadata((topic,)).topics
+            return next(each.leader_id for each in found.partitions if each.partition_index == partition)
+
+        return self._kill_broker(f"the leader of {topic}-{partition}", self._found(find))
+
+    def _kill_coordinator_of_group(self) -> int:
+        def find(client: Client) -> int:
+            address = client.coordinator(GROUP).address
+            return next(node.id for node in self.nodes if address == f"{HOST}:{node.proxy.port}")
+
+        return self._kill_broker("the coordinator of the group", self._found(find))
+
+    def _kill_coordinator_of_transactions(self) -> int:
+        name = self._rng.choice(self.copiers).name
+        found = self._found(lambda client: client.coordinator_of_transactions(name))
+        return self._kill_broker(f"the coordinator of {name}", found)
+
+    def _found(self, find: Callable[[Client], int]) -> int:
+        """The node, or any while it is not known."""
+        with contextlib.suppress(ClientError), Client(self.servers, timeout_s=5) as client:
+            found = find(client)
+            if found > 0:
+                return found
+        return self._rng.choice(self.nodes).id
+
+    def _kill_broker(self, what: str, node_id: int) -> int:
+        node = next(each for each in self.nodes if each.id == node_id)
+        down_s = self._rng.choice((0, self._rng.uniform(0, 4)))  # longer than a session, sometimes
+        self._say(f"kill {what}, node {node_id}, for {down_s:.1f} s")
+        node.kill()
+        time.sleep(down_s)
+        node.launch()
+        return 1
+
+    def _kill_several(self) -> int:
+        nodes = self._rng.sample(self.nodes, self._rng.choice((2, 3)))
+        self._say(f"kill nodes {[node.id for node in nodes]}")
+        for node in nodes:
+            node.kill()
+        for node in nodes:
+            node.launch()
+        return len(nodes)
+
+    def _pause_copier(self) -> int:
+        one = self._rng.choice(self.copiers)
+        seconds = TIMEOUT_MS / 1000 + self._rng.uniform(-1, 4)
+        self._say(f"pause {one.name} for {seconds:.1f} s")
+        one.send(signal.SIGSTOP)
+        one.continues_at = time.monotonic() + seconds
+        return 0
+
+    def _pause_broker(self) -> int:
+        node, seconds = self._rng.choice(self.nodes), self._rng.uniform(0.2, 5)
+        self._say(f"pause node {node.id} for {seconds:.1f} s")
+        os.kill(node.pid, signal.SIGSTOP)
+        time.sleep(seconds)
+        os.kill(node.pid, signal.SIGCONT)
+        return 0
+
+    def _cut_broker(self) -> int:
+        """Clients and followers do not reach it. It reaches the others, and the controllers reach it."""
+        node, seconds = self._rng.choice(self.nodes), self._rng.uniform(0.2, 5)
+        self._say(f"cut off node {node.id} for {seconds:.1f} s")
+        node.proxy.cut()
+        time.sleep(seconds)
+        node.proxy.heal()
+        return 0
+
+    def _say(self, what: str) -> None:
+        self.said.append(f"{time.strftime('%H:%M:%S')} {what}")
+
+    # The life
+
+    def play(self, kills: int) -> list[Finding]:
+        """What is wrong after so many processes were killed. Raises TimeoutError if the work stands still."""
+        for node in self.nodes:
+            node.launch()
+        self._create_topics()
+        with self._clients() as source:
+            self._until_progress()
+            while self.report.kills < kills:
+                for _ in range(FAULTS_BETWEEN):
+                    self._fault()
+                self._until_progress()
+                self._check_offsets()
+            source.stop()
+            return self._findings()
+
+    def _fault(self) -> None:
+        [fault] = self._rng.choices(list(self._faults), list(self._faults.values()))
+        killed = fault()
+        self.report.kills += killed
+        self.report.faults += killed == 0
+        end = time.monotonic() + self._rng.choice((0, self._rng.uniform(0, 1.5)))
+        while time.monotonic() < end:
+            self._look_after()
+            time.sleep(0.05)
+        self._progress(self.report)
+
+    def _look_after(self) -> None:
+        for one in self.copiers:
+            one.look_after()
+        for node in self.nodes:
+            assert node.is_running, f"node {node.id} ended by itself:\n{node.log()}"
+        self.report.copies = len(self.history.seen)
+        self.report.stuck = sum(one.stuck for one in self.copiers)
+
+    def _until(self, condition: Callable[[], object], what: str) -> None:
+        def holds() -> object:
+            self._look_after()
+            return condition()
+
+        wait_until(holds, lambda: f"{what}\n{self.described()}", bound_s=BOUND_S)
+
+    def _until_progress(self) -> None:
+        count = len(self.history.seen)
+        self._until(lambda: len(self.history.seen) >= count + PROGRESS, "records are copied")
+
+    def _create_topics(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
+
+        def are_created() -> bool:
+            try:
+                if len(admin.list_topics(timeout=5).brokers) < NODES:
+                    return False
+                new = [NewTopic(name, PARTITIONS, NODES) for name in ("input", "output")]
+                for future in admin.create_topics(new).values():
+                    future.result(CALL_S)
+            except KafkaException:
+                return False
+            return True
+
+        wait_until(are_created, self.described, bound_s=BOUND_S)
+        if self.variant.transaction_version < 2:
+            levels = {"transaction.version": self.variant.transaction_version}
+            features.update(QuorumClient(self.servers, is_controller=False), levels, UpgradeType.SAFE_DOWNGRADE)
+
+    @contextlib.contextmanager
+    def _clients(self) -> Iterator[Source]:
+        source = Source(self.servers, self.history, self.seed)
+        reader = Reader(self.servers, self.history.seen)
+        try:
+            for one in self.copiers:
+                one.start()
+            yield source
+        finally:
+            source.is_stopped.set()
+            reader.stop()
+
+    def _committed(self) -> dict[int, int]:
+        """The group's offsets by partition, once no transaction that commits some is open."""
+        settings = {"bootstrap.servers": self.servers, "group.id": GROUP, "isolation.level": "read_committed"}
+        consumer = Consumer({**settings, "log_level": 0})
+        found: list[Any] = []
+
+        def is_known() -> bool:
+            with contextlib.suppress(KafkaException):
+                found[:] = consumer.committed([TopicPartition("input", at) for at in range(PARTITIONS)], 10)
+            return bool(found) and all(one.error is None for one in found)
+
+        self._until(is_known, "the group's offsets are fetched")
+        consumer.close()
+        return {one.partition: one.offset for one in found if one.offset >= 0}
+
+    def _check_offsets(self) -> None:
+        """What a reader of copies has seen is committed, with its offset."""
+        seen = len(self.history.seen)
+        self.history.check_offsets(seen, self._committed())
+
+    def _findings(self) -> list[Finding]:
+        """The end: all is copied, no transaction stays open, and all is read."""
+        written = read_topic(self.servers, "input", PARTITIONS, isolation="read_committed", bound_s=BOUND_S).records
+        after = {partition: records[-1][0] + 1 for partition, records in written.items()}
+        self._until(
+            lambda: all(self._committed().get(partition, 0) >= end for partition, end in after.items()),
+            "all is copied",
+        )
+        for one in self.copiers:
+            one.stop()
+            self.history.copiers |= copier.outcomes(one.journal)
+        copies = self._without_open_transactions("output")
+        source = self._without_open_transactions("input")
+        self._count(copies)
+        return self.history.findings(source, copies, self._committed())
+
+    def _without_open_transactions(self, topic: str) -> dict[int, list[tuple[int, str]]]:
+        """What read_committed finds, once it finds everything."""
+        end = time.monotonic() + BOUND_S
+        while True:
+            stable = read_topic(self.servers, topic, PARTITIONS, isolation="read_committed", bound_s=BOUND_S)
+            if stable.ends == read_topic(self.servers, topic, PARTITIONS, bound_s=BOUND_S).ends:
+                return stable.records
+            assert time.monotonic() < end, f"a transaction in {topic} stays open\n{self.described()}"
+
+    def _count(self, copies: Mapping[int, list[tuple[int, str]]]) -> None:
+        visible = {Copied.decode(value).transaction for records in copies.values() for _, value in records}
+        self.report.copies = sum(map(len, copies.values()))
+        self.report.commits = len(visible)
+        self.report.aborts = sum(outcome is Outcome.ABORTED for outcome in self.history.copiers.values())
+
+    def described(self) -> str:
+        """What happened, for a failure."""
+        nodes = [f"node {node.id}:\n{node.log()[-2000:]}" for node in self.nodes]
+        return "\n".join([f"{self.variant}, seed {self.seed}: {self.report}", *self.said[-60:], *nodes])
+
+    def close(self) -> None:
+        """End every process."""
+        for one in self.copiers:
+            one.kill()
+        for node in self.nodes:
+            node.kill()
+            node.proxy.close()
+
+
+def live(
+    folder: Path, variant: Variant, seed: int, kills: int, progress: Callable[[Report], None] = lambda _: None
+) -> Report:
+    """One life. Raises AssertionError with what is wrong."""
+    life = Life(folder, variant, seed, progress)
+    try:
+        findings = life.play(kills)
+        shown = [f"{len(findings)} anomalies", *map(str, findings[:20]), life.described()]
+        assert not findings, "\n".join(shown)
+        return life.report
+    finally:
+        life.close()

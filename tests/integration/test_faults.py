@@ -273,6 +273,27 @@ def test_an_event_that_fails_does_not_lose_those_after_it(loaded: LoadedCluster,
     assert taken == [1, 2]
 
 
+def test_a_turn_of_the_loop_ends_while_events_are_left(loaded: LoadedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise timers and responses would wait until clients send nothing."""
+    taken = list[object]()
+
+    class Full:
+        """Stands for an engine with more events than a turn can process."""
+
+        def drain(self, count: int) -> list[object]:
+            return list(range(count))
+
+    async def turn() -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Node, "_running", lambda node: Full())
+            patch.setattr(Node, "_on_event", lambda node, event: taken.append(event))
+            loaded.nodes[0]._on_events()
+
+    monkeypatch.setattr(node_module, "TURN_NS", 0)
+    loaded.cluster.run(turn())
+    assert taken == list(range(node_module.EVENTS_AT_ONCE))
+
+
 # Every other callback: the functions `on_…` of the parts of a node
 
 REACHES: Final[tuple[Reach, ...]] = (

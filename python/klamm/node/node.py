@@ -62,7 +62,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("klamm.node")
 
-EVENTS_AT_ONCE: Final = 128
+EVENTS_AT_ONCE: Final = 16
+TURN_NS: Final = 2_000_000
+"""How long a turn of the event loop processes events before timers and responses get theirs."""
 LOST_EVENT_PAUSE_MS: Final = 1_000
 """The pause before a failed log directory is reported to the controller again."""
 SHUTDOWN_S: Final = 300.0
@@ -289,12 +291,16 @@ class Node:
     # Events
 
     def _on_events(self) -> None:
-        for event in self._running().drain(EVENTS_AT_ONCE):
-            try:
-                self._on_event(event)
-            except Exception:  # an exception affects this event only
-                log.exception("the node failed to process a %s of the engine", type(event).__name__)
-                self._on_lost_event(event)
+        engine, end_ns = self._running(), time.perf_counter_ns() + TURN_NS
+        while events := engine.drain(EVENTS_AT_ONCE):
+            for event in events:
+                try:
+                    self._on_event(event)
+                except Exception:  # an exception affects this event only
+                    log.exception("the node failed to process a %s of the engine", type(event).__name__)
+                    self._on_lost_event(event)
+            if len(events) < EVENTS_AT_ONCE or time.perf_counter_ns() >= end_ns:
+                return  # the descriptor stays readable while events are left
 
     def _on_lost_event(self, event: EngineEvent) -> None:
         """Release what waits for an event that failed. Never raises.

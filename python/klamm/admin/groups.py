@@ -12,7 +12,7 @@ from klamm.admin.topics import topics
 from klamm.client import ClientError
 from klamm.client.connection import Connection
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.membership import DEAD, SHARE, Membership
+from klamm.protocol.membership import DEAD, SHARE, STREAMS, Membership
 from klamm.protocol.messages.group_messages import (
     NO_OFFSET,
     CommitPartition,
@@ -67,6 +67,7 @@ class Position:
     """The committed offset and the log end offset of a partition; -1 if nothing was committed.
 
     In a share group `committed` is the offset before which everything was processed, and `known_lag` the coordinator's.
+    In a streams group all records of a partition without a committed offset are its lag.
     """
 
     topic: str
@@ -113,9 +114,30 @@ def describe(client: Client, name: str) -> Group:
     if found.state == DEAD and not committed:
         raise ClientError(f"group {name}: there is no such group; `klamm groups list` shows what there is")
     read = committed.keys() | {partition for member in found.members for partition in member.assigned}
+    if found.kind == STREAMS:
+        return Group(*kept, _streams_positions(client, read, committed))
     ends = list_offsets(client, dict.fromkeys(read, LATEST))
     positions = tuple(Position(*where, committed.get(where, NO_OFFSET), ends[where]) for where in sorted(read))
     return Group(*kept, positions)
+
+
+def _streams_positions(
+    client: Client, read: Iterable[TopicPartition], committed: Mapping[TopicPartition, int]
+) -> tuple[Position, ...]:
+    """Streams read a partition without a committed offset from its first record, as kafka-streams-groups counts it.
+
+    A task of a subtopology need not have a partition of each of its topics.
+    """
+    found = _leaders(client, sorted({topic for topic, _ in read}))
+    there = sorted(found.keys() & set(read))
+    ends = list_offsets(client, dict.fromkeys(there, LATEST))
+    starts = list_offsets(client, dict.fromkeys((one for one in there if one not in committed), EARLIEST))
+    return tuple(
+        Position(*where, committed.get(where, NO_OFFSET), ends[where], ends[where] - starts[where])
+        if where in starts
+        else Position(*where, committed[where], ends[where])
+        for where in there
+    )
 
 
 def _share_positions(client: Client, name: str) -> tuple[Position, ...]:

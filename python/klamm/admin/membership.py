@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from klamm.admin.client import Client, check, retried
 from klamm.client import UnsupportedVersionError
 from klamm.client.connection import Connection
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.membership import Membership, of_classic_group, of_consumer_group, of_share_group
+from klamm.protocol.membership import (
+    Membership,
+    of_classic_group,
+    of_consumer_group,
+    of_share_group,
+    of_streams_group,
+)
 from klamm.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from klamm.protocol.messages.group_messages import DescribeGroupsRequest, DescribeGroupsResponse
 from klamm.protocol.messages.share_groups import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from klamm.protocol.messages.streams_messages import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
 
 DESCRIBE_GROUPS_VERSION_MAX: Final = 5
 """The next version has an error for groups that do not exist, and no state."""
 CONSUMER_GROUP_DESCRIBE_VERSION_MAX: Final = 1
 SHARE_GROUP_DESCRIBE_VERSION_MAX: Final = 1
+STREAMS_GROUP_DESCRIBE_VERSION_MAX: Final = 0
 
 _NOT_THIS_KIND: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
+_Request = ConsumerGroupDescribeRequest | ShareGroupDescribeRequest | StreamsGroupDescribeRequest
 
 
 def membership(client: Client, name: str) -> Membership:
@@ -26,37 +36,48 @@ def membership(client: Client, name: str) -> Membership:
     coordinator = client.coordinator(name)
     return retried(
         lambda: (
-            _consumer_group(coordinator, name) or _share_group(coordinator, name) or _classic_group(coordinator, name)
+            _modern_group(
+                coordinator,
+                ConsumerGroupDescribeRequest((name,)),
+                ConsumerGroupDescribeResponse,
+                of_consumer_group,
+                CONSUMER_GROUP_DESCRIBE_VERSION_MAX,
+            )
+            or _modern_group(
+                coordinator,
+                ShareGroupDescribeRequest((name,)),
+                ShareGroupDescribeResponse,
+                of_share_group,
+                SHARE_GROUP_DESCRIBE_VERSION_MAX,
+            )
+            or _modern_group(
+                coordinator,
+                StreamsGroupDescribeRequest((name,)),
+                StreamsGroupDescribeResponse,
+                of_streams_group,
+                STREAMS_GROUP_DESCRIBE_VERSION_MAX,
+            )
+            or _classic_group(coordinator, name)
         )
     )
 
 
-def _consumer_group(coordinator: Connection, name: str) -> Membership | None:
+def _modern_group(
+    coordinator: Connection,
+    request: _Request,
+    answer: type[Any],
+    read: Callable[[Any], Membership],
+    version_max: int,
+) -> Membership | None:
     """None if the group has another kind."""
-    request = ConsumerGroupDescribeRequest((name,))
     try:
-        answer = coordinator.ask(request, ConsumerGroupDescribeResponse, CONSUMER_GROUP_DESCRIBE_VERSION_MAX)
+        (group,) = coordinator.ask(request, answer, version_max).groups
     except UnsupportedVersionError:
         return None
-    (group,) = answer.groups
     if group.error_code in _NOT_THIS_KIND:
         return None
-    check(group.error_code, f"group {name}", group.error_message)
-    return of_consumer_group(group)
-
-
-def _share_group(coordinator: Connection, name: str) -> Membership | None:
-    """None if the group has another kind."""
-    request = ShareGroupDescribeRequest((name,))
-    try:
-        answer = coordinator.ask(request, ShareGroupDescribeResponse, SHARE_GROUP_DESCRIBE_VERSION_MAX)
-    except UnsupportedVersionError:
-        return None
-    (group,) = answer.groups
-    if group.error_code in _NOT_THIS_KIND:
-        return None
-    check(group.error_code, f"group {name}", group.error_message)
-    return of_share_group(group)
+    check(group.error_code, f"group {group.group_id}", group.error_message)
+    return read(group)
 
 
 def _classic_group(coordinator: Connection, name: str) -> Membership:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,14 +11,30 @@ from klamm.protocol.messages.consumer_groups import DescribedAssignment, Describ
 from klamm.protocol.messages.consumer_protocol import decode_assignment
 from klamm.protocol.messages.group_messages import DescribedGroup, DescribedMember
 from klamm.protocol.messages.share_groups import DescribedShareGroup, DescribedShareMember
+from klamm.protocol.messages.streams_messages import (
+    DescribedStreamsGroup,
+    DescribedStreamsMember,
+    DescribedTasks,
+    TaskIds,
+)
 from klamm.protocol.topic_partition import TopicPartition
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
 SHARE: Final = "share"
+STREAMS: Final = "streams"
 """Kinds of groups, and of the protocols of their members."""
 DEAD: Final = "Dead"
 """The state of a group that does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """Tasks of a streams group's member. The topic of each is its subtopology."""
+
+    active: tuple[TopicPartition, ...] = ()
+    standby: tuple[TopicPartition, ...] = ()
+    warmup: tuple[TopicPartition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +42,8 @@ class Member:
     """One member of a group.
 
     `assigned`: what it may read. In the consumer protocol `target` is what it is to have in the end, and `epoch` the
-    member epoch; in the classic protocol they are the same partitions and None.
+    member epoch; in the classic protocol they are the same partitions and None. In a streams group both are the input
+    partitions of the active tasks, and `tasks` and `target_tasks` are all tasks.
     """
 
     member_id: str
@@ -39,6 +56,9 @@ class Member:
     subscribed_regex: str | None = None
     assigned: tuple[TopicPartition, ...] = ()
     target: tuple[TopicPartition, ...] = ()
+    process_id: str = ""
+    tasks: Tasks = Tasks()
+    target_tasks: Tasks = Tasks()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +136,57 @@ def _share_member(member: DescribedShareMember) -> Member:
         partitions,
         partitions,
     )
+
+
+def of_streams_group(group: DescribedStreamsGroup) -> Membership:
+    """A group as StreamsGroupDescribe shows it."""
+    subtopologies = (group.topology and group.topology.subtopologies) or ()
+    inputs = {
+        one.subtopology_id: (*one.source_topics, *(topic.name for topic in one.repartition_source_topics))
+        for one in subtopologies
+    }
+    members = sorted(group.members, key=lambda member: member.member_id)
+    return Membership(
+        group.group_id,
+        STREAMS,
+        group.group_state,
+        "",
+        tuple(_streams_member(one, inputs) for one in members),
+        group.group_epoch,
+        group.assignment_epoch,
+    )
+
+
+def _streams_member(member: DescribedStreamsMember, inputs: Mapping[str, Iterable[str]]) -> Member:
+    tasks, target = _tasks(member.assignment), _tasks(member.target_assignment)
+    return Member(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host.lstrip("/"),
+        CLASSIC if member.is_classic else STREAMS,
+        member.member_epoch,
+        tuple(sorted({topic for topics in inputs.values() for topic in topics})),
+        None,
+        _inputs(tasks, inputs),
+        _inputs(target, inputs),
+        member.process_id,
+        tasks,
+        target,
+    )
+
+
+def _tasks(described: DescribedTasks) -> Tasks:
+    return Tasks(*map(_task_ids, (described.active_tasks, described.standby_tasks, described.warmup_tasks)))
+
+
+def _task_ids(tasks: Iterable[TaskIds]) -> tuple[TopicPartition, ...]:
+    return tuple(sorted(TopicPartition(one.subtopology_id, index) for one in tasks for index in one.partitions))
+
+
+def _inputs(tasks: Tasks, inputs: Mapping[str, Iterable[str]]) -> tuple[TopicPartition, ...]:
+    """The partitions that active tasks read; a topic need not have one for each task of its subtopology."""
+    return tuple(sorted({TopicPartition(topic, at) for name, at in tasks.active for topic in inputs.get(name, ())}))
 
 
 def of_classic_group(group: DescribedGroup) -> Membership:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from klamm.cli.admin.group_members import changes, in_words, summary
-from klamm.protocol.membership import CLASSIC, CONSUMER, Member, Membership
+from klamm.protocol.membership import CLASSIC, CONSUMER, STREAMS, Member, Membership, Tasks
 from klamm.protocol.topic_partition import TopicPartition
 
 
@@ -54,3 +54,13 @@ def test_who_joins_who_leaves_and_what_moves() -> None:
     assert list(changes(joined, left)) == ["- alice left; it had t-0..1"]
     renewed = replace(joined, members=(replace(moving, epoch=3), BOB))
     assert list(changes(joined, renewed)) == [], "an epoch alone moves nothing"
+
+
+def test_tasks_that_move_are_changes() -> None:
+    active = Tasks(active=of(0, 1, topic="0"))
+    member = Member(
+        "streams", None, "client", "host", STREAMS, 2, ("t",), None, of(0, 1), of(0, 1), "p", active, active
+    )
+    group = Membership("g", STREAMS, "Stable", "", (member,), 2, 2)
+    warmed = replace(group, members=(replace(member, target_tasks=replace(active, standby=of(2, topic="0"))),))
+    assert list(changes(group, warmed)) == ["  streams: has t-0..1"]

@@ -13,7 +13,7 @@ from klamm.admin.client import Client
 from klamm.admin.membership import membership
 from klamm.cli.terminal.output import print_table, say
 from klamm.client import UnreachableError
-from klamm.protocol.membership import CLASSIC, Member, Membership
+from klamm.protocol.membership import CLASSIC, STREAMS, Member, Membership, Tasks
 from klamm.protocol.topic_partition import TopicPartition
 
 EVERY_S: Final = 1.0
@@ -39,8 +39,25 @@ def print_members(group: Membership) -> None:
     if group.kind == CLASSIC:
         print_table([*columns, "ASSIGNED"], ((*_identity(one), in_words(one.assigned)) for one in group.members))
         return
+    if group.kind == STREAMS:
+        _print_streams_members(group, columns)
+        return
     rows = ((*_identity(one), one.protocol, one.epoch, in_words(one.assigned), _target(one)) for one in group.members)
     print_table([*columns, "PROTOCOL", "#EPOCH", "ASSIGNED", "TARGET"], rows)
+
+
+def _print_streams_members(group: Membership, columns: list[str]) -> None:
+    rows = ((*_identity(one), one.process_id, one.epoch, *_tasks(one)) for one in group.members)
+    print_table([*columns, "PROCESS", "#EPOCH", "ACTIVE", "STANDBY", "WARMUP", "TARGET"], rows)
+
+
+def _tasks(member: Member) -> Iterator[str]:
+    """Tasks by kind, then the target."""
+    tasks, target = member.tasks, member.target_tasks
+    yield from map(in_words, (tasks.active, tasks.standby, tasks.warmup))
+    kinds = {"active": target.active, "standby": target.standby, "warmup": target.warmup}
+    named = ", ".join(f"{kind} {in_words(partitions)}" for kind, partitions in kinds.items() if partitions)
+    yield "as assigned" if tasks == target else named or "nothing"
 
 
 def _identity(member: Member) -> tuple[str | None, ...]:
@@ -80,6 +97,13 @@ def membership_as_json(group: Membership) -> dict[str, Any]:
 
 
 def _member_as_json(member: Member) -> dict[str, Any]:
+    in_streams: dict[str, Any] = {}
+    if member.protocol == STREAMS:
+        in_streams = {
+            "process_id": member.process_id,
+            "tasks": _tasks_as_json(member.tasks),
+            "target_tasks": _tasks_as_json(member.target_tasks),
+        }
     return {
         "id": member.member_id,
         "instance_id": member.instance_id,
@@ -91,6 +115,15 @@ def _member_as_json(member: Member) -> dict[str, Any]:
         "subscribed_regex": member.subscribed_regex,
         "assigned": [{"topic": topic, "partition": index} for topic, index in member.assigned],
         "target": [{"topic": topic, "partition": index} for topic, index in member.target],
+        **in_streams,
+    }
+
+
+def _tasks_as_json(tasks: Tasks) -> dict[str, list[dict[str, Any]]]:
+    kinds = {"active": tasks.active, "standby": tasks.standby, "warmup": tasks.warmup}
+    return {
+        kind: [{"subtopology": subtopology, "partition": index} for subtopology, index in of]
+        for kind, of in kinds.items()
     }
 
 
@@ -106,8 +139,12 @@ def changes(before: Membership, after: Membership) -> Iterator[str]:
         was = old.get(member_id)
         if was is None:
             yield f"+ {_named(member)} joined; {_progress(member)}"
-        elif (was.assigned, was.target) != (member.assigned, member.target):
+        elif _having(was) != _having(member):
             yield f"  {_named(member)}: {_progress(member)}"
+
+
+def _having(member: Member) -> tuple[object, ...]:
+    return member.assigned, member.target, member.tasks, member.target_tasks
 
 
 def _named(member: Member) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from klamm.protocol.messages.group_messages import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
+from klamm.protocol.messages.share_groups import ShareGroupHeartbeatRequest
 from klamm.protocol.topic_partition import TopicPartition
 from klamm.protocol.value import Value
 
@@ -46,6 +47,12 @@ class SendConsumerHeartbeat(Value):
     request: ConsumerGroupHeartbeatRequest
 
 
+class SendShareHeartbeat(Value):
+    """Send ShareGroupHeartbeat, then call `on_share_heartbeat`."""
+
+    request: ShareGroupHeartbeatRequest
+
+
 class NameTopics(Value):
     """Read the ids of these topics, then call `on_named`."""
 
@@ -83,5 +90,7 @@ Effect = (
     | Assign
     | Fail
 )
+ShareEffect = FindCoordinator | SendShareHeartbeat | Fail
+"""What a member of a share group asks for."""
 Counts = Mapping[str, int]
 """Partitions by topic; topics that do not exist are omitted."""

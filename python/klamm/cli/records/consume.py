@@ -19,15 +19,16 @@ from klamm.cli.membership.consumer_member import ConsumerMember
 from klamm.cli.membership.member import Member
 from klamm.cli.records.group_session import GroupSession
 from klamm.cli.records.positions import Position, parse_position
-from klamm.cli.records.reader import Reader
+from klamm.cli.records.reader import Reader, Received
+from klamm.cli.records.share_reader import ShareReader
 from klamm.cli.terminal.exits import BadParameter
 from klamm.cli.terminal.interrupts import ends_on_signals
 from klamm.cli.terminal.output import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, say
 from klamm.client import ClientError, UnreachableError
 from klamm.protocol.membership import CLASSIC, CONSUMER
+from klamm.protocol.messages.share_sessions import AcknowledgeType
 from klamm.protocol.topic_partition import TopicPartition
 from klamm.protocol.uuids import uuid_text
-from klamm.records import Record
 
 OUTAGE_PAUSE_S: Final = 0.5
 
@@ -73,6 +74,18 @@ def consume(
             help="classic, or consumer: the coordinator assigns, and moves only what must move (KIP-848).",
         ),
     ] = CLASSIC,
+    share: Annotated[
+        bool,
+        Option("--share", help="Join --group as a share group: take single records, and acknowledge each (KIP-932)."),
+    ] = False,
+    acknowledge: Annotated[
+        str | None,
+        Option(
+            "--acknowledge",
+            metavar="TYPE",
+            help="With --share: accept each record (the default), release it for another delivery, or reject it.",
+        ),
+    ] = None,
     show_key: Annotated[bool, Option("--key", "-k", help="Print each key before its value.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
@@ -85,6 +98,11 @@ def consume(
     --from then applies to partitions without a committed offset. With
     --follow it waits for a broker that is unavailable, then continues.
 
+    With --share it takes records that no other member has, and acknowledges
+    each after printing it. It ends when no record was free for 5 seconds. A new
+    group starts where its config share.auto.offset.reset says, by default at
+    the end.
+
     \b
     [bold]Examples[/bold]
       klamm consume greetings
@@ -94,6 +112,8 @@ def consume(
       klamm consume orders --group billing --follow
       klamm consume orders --group billing --group-protocol consumer --follow
       klamm consume orders --group billing --group-instance-id till-1 --follow
+      klamm consume orders --group workers --share --follow
+      klamm consume orders --group workers --share --acknowledge reject -n 1
     """
     if group is not None and partition:
         raise BadParameter("--group and --partition exclude each other: the group says who reads which")
@@ -104,20 +124,37 @@ def consume(
     if group_protocol == CONSUMER and group is None:
         raise BadParameter("--group-protocol is that of a member: give --group too")
     position = _position(start, from_beginning=from_beginning, offset=offset, has_partition=bool(partition))
+    has_position = from_beginning or start is not None or offset is not None
+    kind = _acknowledgement(acknowledge, share=share)
+    if share and (group is None or instance is not None or group_protocol != CLASSIC or has_position):
+        raise BadParameter("--share needs --group, and no start position, --group-instance-id or --group-protocol")
     with Client(bootstrap, config=client_keys(command_config)) as client:
         (found,) = topics(client, [topic])
-        reader = Reader(client, found, position, follow=follow)
-        printer = Printer(reader, count, show_key=show_key, as_json=as_json)
+        printer = Printer(count, show_key=show_key, as_json=as_json)
         outages = Outages(client, is_waiting=follow)
+        if share and group is not None:
+            _read_shared(ShareReader(client, group, topic, kind, follow=follow), printer, outages)
+            return
+        reader = Reader(client, found, position, follow=follow)
         with ends_on_signals():
             if group is None:
                 reader.assign(_chosen(found, partition), {})
                 while not (reader.is_done or printer.is_done):
                     with outages:
-                        printer.print_some()
+                        printer.print_some(reader)
             else:
                 member = _member(group, topic, instance, group_protocol)
-                _read_as_member(GroupSession(client, reader, member), printer, outages)
+                _read_as_member(GroupSession(client, reader, member), reader, printer, outages)
+
+
+def _acknowledgement(text: str | None, *, share: bool) -> AcknowledgeType:
+    """The type of --acknowledge. Raises BadParameter."""
+    if text is not None and not share:
+        raise BadParameter("--acknowledge is that of a member of a share group: give --share too")
+    kinds = {kind.name.lower(): kind for kind in AcknowledgeType if kind is not AcknowledgeType.GAP}
+    if text is not None and text not in kinds:
+        raise BadParameter(f"--acknowledge {text} is none of {', '.join(kinds)}")
+    return kinds[text or "accept"]
 
 
 def _member(group: str, topic: str, instance: str | None, protocol: str) -> Member | ConsumerMember:
@@ -126,39 +163,47 @@ def _member(group: str, topic: str, instance: str | None, protocol: str) -> Memb
     return ConsumerMember(group, frozenset({topic}), uuid_text(os.urandom(16)), instance_id=instance)
 
 
-def _read_as_member(member: GroupSession, printer: Printer, outages: Outages) -> None:
+def _read_as_member(member: GroupSession, reader: Reader, printer: Printer, outages: Outages) -> None:
     with member, ends_on_signals():  # inside: a stopped member commits and leaves as after reading everything
         member.keep_up()
         while not (member.is_done or printer.is_done):
             with outages:
-                printer.print_some()
+                printer.print_some(reader)
                 member.keep_up()
+
+
+def _read_shared(reader: ShareReader, printer: Printer, outages: Outages) -> None:
+    with reader, ends_on_signals():  # inside: a stopped member acknowledges and leaves as after reading everything
+        while not (reader.is_done or printer.is_done):
+            reader.records_max = printer.left
+            with outages:
+                printer.print_some(reader)
 
 
 class Printer:
     """Prints records until `count` were printed, if it is a number."""
 
-    def __init__(self, reader: Reader, count: int | None, *, show_key: bool, as_json: bool) -> None:
-        """Prints the records of `reader`."""
-        self._reader = reader
-        self._left = count
+    def __init__(self, count: int | None, *, show_key: bool, as_json: bool) -> None:
+        """Nothing was printed yet."""
+        self.left = count
+        """The number of records to be printed; None if there is no limit."""
         self._show_key = show_key
         self._as_json = as_json
 
     @property
     def is_done(self) -> bool:
         """Whether `count` records were printed."""
-        return self._left == 0
+        return self.left == 0
 
-    def print_some(self) -> None:
+    def print_some(self, reader: Reader | ShareReader) -> None:
         """Print the records of one fetch from each leader."""
         try:
-            for where, record in self._reader.poll():
-                _print(where, record, show_key=self._show_key, as_json=self._as_json)
-                self._reader.advance(where, record.offset)
-                if self._left is not None:
-                    self._left -= 1
-                    if self._left == 0:
+            for received in reader.poll():
+                _print(received, show_key=self._show_key, as_json=self._as_json)
+                reader.advance(received.where, received.record.offset)
+                if self.left is not None:
+                    self.left -= 1
+                    if self.left == 0:
                         return
         finally:
             # Records must have reached the reader of stdout before their offsets are committed.
@@ -212,16 +257,19 @@ def _chosen(topic: Topic, wanted: list[int] | None) -> list[TopicPartition]:
     return [TopicPartition(topic.name, index) for index in (wanted or known)]
 
 
-def _print(where: TopicPartition, record: Record, *, show_key: bool, as_json: bool) -> None:
+def _print(received: Received, *, show_key: bool, as_json: bool) -> None:
+    record = received.record
     if as_json:
-        line = json.dumps(_as_json(where, record), ensure_ascii=False)
+        line = json.dumps(_as_json(received), ensure_ascii=False)
     else:
         key = f"{_text(record.key)}\t" if show_key else ""
         line = key + _text(record.value)
     print(line)
 
 
-def _as_json(where: TopicPartition, record: Record) -> dict[str, Any]:
+def _as_json(received: Received) -> dict[str, Any]:
+    where, record, delivery_count = received
+    counted = {} if delivery_count is None else {"delivery_count": delivery_count}
     return {
         "topic": where.topic,
         "partition": where.partition,
@@ -231,6 +279,7 @@ def _as_json(where: TopicPartition, record: Record) -> dict[str, Any]:
         "key": _json_value(record.key),
         "value": _json_value(record.value),
         "headers": {name: _json_value(value) for name, value in record.headers},
+        **counted,
     }
 
 

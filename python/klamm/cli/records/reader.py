@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from klamm import records
 from klamm.admin.client import LEADER_MOVED, Client, check
@@ -31,6 +31,14 @@ _WAIT_MS: Final = 500
 NO_LEADER: Final = -1
 _LEADER_PAUSE_S: Final = 0.1
 _LEADER_ATTEMPTS: Final = 50
+
+
+class Received(NamedTuple):
+    """A record and its partition; in a share group also how often it was delivered, this time included."""
+
+    where: TopicPartition
+    record: Record
+    delivery_count: int | None = None
 
 
 class Reader:
@@ -65,7 +73,7 @@ class Reader:
         """Whether everything was read; never true when following."""
         return self._ends is not None and not self._unfinished()
 
-    def poll(self) -> Iterator[tuple[TopicPartition, Record]]:
+    def poll(self) -> Iterator[Received]:
         """The records of a fetch from each leader, each with its partition. Call `advance` after processing one."""
         unfinished = self._unfinished()
         for leader in sorted({self._leaders[one] for one in unfinished}):
@@ -79,7 +87,7 @@ class Reader:
         ends = self._ends
         return [one for one, at in self.positions.items() if ends is None or at < ends[one]]
 
-    def _fetch(self, leader: int, wanted: list[TopicPartition]) -> Iterator[tuple[TopicPartition, Record]]:
+    def _fetch(self, leader: int, wanted: list[TopicPartition]) -> Iterator[Received]:
         if leader == NO_LEADER:
             self._find_leaders(wanted[0], ErrorCode.LEADER_NOT_AVAILABLE)
             return
@@ -97,7 +105,7 @@ class Reader:
             for one in found.partitions:
                 yield from self._take(TopicPartition(found.topic, one.partition_index), one)
 
-    def _take(self, where: TopicPartition, answer: FetchPartitionData) -> Iterator[tuple[TopicPartition, Record]]:
+    def _take(self, where: TopicPartition, answer: FetchPartitionData) -> Iterator[Received]:
         if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self.positions |= self._start.resolve(self._client, [where], {})
             return
@@ -114,7 +122,7 @@ class Reader:
         for record in found:
             # A batch may begin before the requested offset.
             if record.offset >= self.positions[where]:
-                yield where, record
+                yield Received(where, record)
         self.positions[where] = max(self.positions[where], records.next_offset(data) or 0)
 
     def _find_leaders(self, where: TopicPartition, code: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -173,6 +173,12 @@ class ShardContext:
             self._note_listed(overwritten, record.group_id)
             self.apply(journal, record)
         return journal
+
+    def check_names(self, names: Iterable[str]) -> None:
+        """Raise UNKNOWN_SERVER_ERROR for names that `write_records` would refuse, before work is done for each."""
+        size = sum(map(len, names))
+        if size > self.config.batch_bytes_max:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"names of {size} bytes do not fit into a batch")
 
     def apply(self, journal: Journal, record: Written) -> None:
         """Apply a record, from the log or newly written. Raises RecordError if it does not fit the state."""

@@ -132,7 +132,7 @@ class GroupCoordinator:
             self.runtime, self._hosted, self._topics, NoPersister() if persister is None else persister, end_offsets
         )
         """The APIs of share groups."""
-        self.streams: Final = StreamsGroupRequests(self.runtime, self._hosted, self._of_partitions)
+        self.streams: Final = StreamsGroupRequests(self.runtime, self._hosted, self._of_named)
         """The APIs of streams groups."""
 
     def partition_for(self, group_id: str) -> int:
@@ -266,7 +266,7 @@ class GroupCoordinator:
         def refused(ids: tuple[str, ...], code: ErrorCode) -> tuple[DescribedConsumerGroup, ...]:
             return tuple(DescribedConsumerGroup(group_id, code) for group_id in ids)
 
-        return await self._of_partitions(group_ids, GroupShard.on_consumer_describe, refused)
+        return await self._of_named(group_ids, GroupShard.on_consumer_describe, refused)
 
     async def share_group_describe(self, group_ids: Iterable[str]) -> list[DescribedShareGroup]:
         """ShareGroupDescribe (77)."""
@@ -274,7 +274,7 @@ class GroupCoordinator:
         def refused(ids: tuple[str, ...], code: ErrorCode) -> tuple[DescribedShareGroup, ...]:
             return tuple(DescribedShareGroup(group_id, code) for group_id in ids)
 
-        return await self._of_partitions(group_ids, GroupShard.on_share_describe, refused)
+        return await self._of_named(group_ids, GroupShard.on_share_describe, refused)
 
     def offset_commit(self, request: CommitRequest, answer: Callable[[CommitAnswer], None]) -> None:
         """OffsetCommit (8) of the partitions that exist."""
@@ -401,6 +401,17 @@ class GroupCoordinator:
             by_partition.setdefault(self.partition_for(group_id), []).append(group_id)
         work = (self._of_partition(partition, tuple(ids), event, refused) for partition, ids in by_partition.items())
         return [result for results in await asyncio.gather(*work) for result in results]
+
+    async def _of_named(
+        self,
+        group_ids: Iterable[str],
+        event: Callable[[GroupShard, int, Ticket, tuple[str, ...]], Replies],
+        refused: Callable[[tuple[str, ...], ErrorCode], tuple[T, ...]],
+    ) -> list[T]:
+        """The same without empty ids, which are refused with INVALID_GROUP_ID."""
+        asked = list(group_ids)
+        unnamed = refused(tuple(group_id for group_id in asked if not group_id), ErrorCode.INVALID_GROUP_ID)
+        return [*unnamed, *await self._of_partitions(filter(None, asked), event, refused)]
 
     async def _of_partition(
         self,

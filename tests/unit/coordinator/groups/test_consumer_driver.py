@@ -67,6 +67,17 @@ async def test_a_heartbeat_and_a_description() -> None:
     groups.close()
 
 
+async def test_an_empty_group_id_is_not_described() -> None:
+    groups = await coordinator()
+    for described in (groups.consumer_group_describe, groups.share_group_describe, groups.streams.describe):
+        found = await described(["", "missing"])
+        assert {(group.group_id, group.error_code) for group in found} == {
+            ("", ErrorCode.INVALID_GROUP_ID),
+            ("missing", ErrorCode.GROUP_ID_NOT_FOUND),
+        }
+    groups.close()
+
+
 async def test_a_heartbeat_to_a_partition_that_is_led_elsewhere() -> None:
     groups = await coordinator()
     for partition in range(4):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
+
 from klamm.coordinator.groups.classic_group import ClassicGroup
 from klamm.coordinator.groups.config import GroupConfig
 from klamm.coordinator.groups.consumer.patterns import RESOLVE_INTERVAL_MS
+from klamm.node.views.group_topics import GroupTopics
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.consumer_groups import OwnedTopic
 from klamm.protocol.messages.group_messages import JoinProtocol, SyncAssignment
 from klamm.protocol.topic_info import TopicInfo
 
 from .consumer_room import GROUP, INTERVAL_MS, ConsumerRoom, T
+from .share_room import ShareRoom
 from .test_mixed_groups import Classic, assigned, classic_group, protocol, upgraded
 
 NONE = ErrorCode.NONE
@@ -108,3 +112,40 @@ def test_a_member_may_report_a_topic_in_several_parts() -> None:
     assert room.consumers.members["a"].pending_revocation == {T.topic_id: pending}
     second.beat()
     assert not set(second.owned.get("t", ())) & set(pending)
+
+
+MANY_NAMES = tuple(f"topic-{at}" for at in range(100_000))
+
+
+def test_a_subscription_that_no_record_can_hold_is_refused_before_its_topics_are_looked_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    find = GroupTopics.hash_of
+
+    def counted(topics: GroupTopics, name: str) -> int | None:
+        asked.append(name)
+        return find(topics, name)
+
+    monkeypatch.setattr(GroupTopics, "hash_of", counted)
+    room = ConsumerRoom()
+    first = room.joined("a")
+    log, known = list(room.log), len(asked)
+    for answer in (
+        room.consumer("b", subscribed_topic_names=MANY_NAMES).join(),
+        first.beat(subscribed_topic_names=MANY_NAMES),
+    ):
+        assert answer.error_code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert room.log == log
+    assert set(room.consumers.members) == {"a"}
+    assert len(asked) == known
+    assert first.beat().error_code is NONE
+
+
+def test_a_share_subscription_that_no_record_can_hold_is_refused() -> None:
+    room = ShareRoom()
+    assert room.join("a").error_code is NONE
+    log = list(room.log)
+    assert room.join("b", *MANY_NAMES).error_code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert room.log == log
+    assert set(room.share.members) == {"a"}

@@ -94,6 +94,8 @@ class Transition:
         group = self.group
         if not bump and not group.must_check_hash:
             return
+        if bump:
+            self._context.check_names(self.member.subscribed_topic_names)
         metadata_hash = self._subscriptions().metadata_hash(self._context.topics)
         if bump or metadata_hash != group.metadata_hash:
             self.group_epoch += 1

@@ -201,6 +201,8 @@ class _Step:
             bump |= _must_assign(group)
         if not bump and not group.must_check_hash:
             return False
+        if bump:
+            self._context.check_names(member.subscribed_topic_names)
         self._names = names_after(group, self._before, member)
         found = metadata_hash(self._names, self._context.topics)
         bump |= found != group.metadata_hash

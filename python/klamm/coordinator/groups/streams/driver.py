@@ -18,8 +18,8 @@ from klamm.protocol.messages.streams_messages import (
     StreamsGroupHeartbeatResponse,
 )
 
-OfPartitions = Callable[..., Awaitable[list[Any]]]
-"""Passes group ids to the shards of their partitions, and gathers what these answer."""
+OfNamed = Callable[..., Awaitable[list[Any]]]
+"""Passes group ids to the shards of their partitions, gathers what these answer, and refuses empty ids."""
 
 
 class StreamsGroupRequests:
@@ -29,12 +29,12 @@ class StreamsGroupRequests:
         self,
         runtime: CoordinatorRuntime[GroupShard],
         hosted: Callable[[str], HostedShard[GroupShard]],
-        of_partitions: OfPartitions,
+        of_named: OfNamed,
     ) -> None:
         """`hosted` finds the shard of a group, or raises KafkaError."""
         self._runtime: Final = runtime
         self._hosted: Final = hosted
-        self._of_partitions: Final = of_partitions
+        self._of_named: Final = of_named
 
     def heartbeat(
         self, caller: Caller, request: StreamsGroupHeartbeatRequest, answer: Callable[[HeartbeatResult], None]
@@ -50,10 +50,7 @@ class StreamsGroupRequests:
 
     async def describe(self, group_ids: Iterable[str]) -> list[DescribedStreamsGroup]:
         """StreamsGroupDescribe (89)."""
-        asked = list(group_ids)
-        unnamed = _undescribed(tuple(group_id for group_id in asked if not group_id), ErrorCode.INVALID_GROUP_ID)
-        named = filter(None, asked)
-        return [*unnamed, *await self._of_partitions(named, GroupShard.on_streams_describe, _undescribed)]
+        return await self._of_named(group_ids, GroupShard.on_streams_describe, _undescribed)
 
 
 def _refused(code: ErrorCode) -> HeartbeatResult:

@@ -1,10 +1,12 @@
-"""`python -m tests.suites FOLDER [NAME...] [--brokers N]`: the clients' own suites against klamm.
+"""`python -m tests.suites FOLDER [NAME...] [--brokers N | --apache-kafka]`: the clients' own suites against klamm.
 
 Each is held against what Apache Kafka passes. With several brokers, topics have three replicas and a min ISR of 2.
+With --apache-kafka the suites run against Apache Kafka 4.3.1 instead: what it passes on this machine.
 
-FOLDER holds the runners: `NAME.sh HOST:PORT` prints `FAIL test ...` for every failing test and last `NAME: P passed,
-F failed, S skipped`; lines `# BROKER: key=value` in it are settings that the node is started with. Each suite gets a
-fresh node, or fresh nodes. What may fail, and why, is in exceptions.toml; the exit code is 0 when nothing else does.
+FOLDER holds the runners: `NAME.sh HOST:PORT [VARIANT]` prints `FAIL test ...` for every failing test and last `NAME: P
+passed, F failed, S skipped`; lines `# BROKER: key=value` in it are settings that the node is started with. A suite is
+asked for as NAME or NAME:VARIANT, e.g. `librdkafka:share`. Each gets a fresh node, or fresh nodes. What may fail, and
+why, is in exceptions.toml; the exit code is 0 when nothing else does.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.interop import apache_kafka
 from tests.suites import exceptions
 from tests.suites.exceptions import APACHE_KAFKA, Excused, Outcome
 from tests.support.broker_processes import BrokerProcess, created
@@ -30,10 +33,23 @@ from tests.support.waiting import wait_until
 
 SUITE_SECONDS_MAX: Final = 3600
 START_S: Final = 60.0
+CLUSTER_ID: Final = "4L6g3nShT-eMCtK--X86sw"
 REPLICATED: Final = {"default.replication.factor": "3", "min.insync.replicas": "2"}
 
-LEFT_OUT: Final = {"librdkafka": {"group.consumer.min.heartbeat.interval.ms": "500"}}
-"""What a runner does not say: Apache Kafka 4.3.1 too refuses a heartbeat interval of 500 ms below its own minimum."""
+LEFT_OUT: Final = {
+    "kafka_python": {"num.partitions": "4"},
+    "librdkafka": {"group.consumer.min.heartbeat.interval.ms": "500"},
+}
+"""What a runner does not say. kafka-python's own brokers have topics of four partitions, which a test of transactions
+needs; Apache Kafka 4.3.1 too refuses a heartbeat interval of 500 ms below its own minimum.
+"""
+
+KAFKAS_OWN: Final = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+    "allow.everyone.if.no.acl.found": "true",
+}
+"""What Apache Kafka needs for the tests of ACLs."""
 
 PATIENCE: Final = {"LIMIT": "200", "TOTAL": "1800"}
 """Seconds for a number of librdkafka, and for all: with the runner's own, Apache Kafka too leaves 0113 undone."""
@@ -44,25 +60,41 @@ class Suite:
     """One runner and the settings it wants."""
 
     script: Path
+    variant: str
+    """Empty: the runner's own choice."""
     settings: dict[str, str]
 
     @property
     def name(self) -> str:
-        """As its last line begins."""
-        return self.script.stem
+        """As it is asked for."""
+        return f"{self.script.stem}:{self.variant}" if self.variant else self.script.stem
+
+    def command(self, address: str) -> list[str]:
+        """How it is run against a node."""
+        return ["bash", str(self.script), address, *([self.variant] if self.variant else [])]
 
 
 def suites(folder: Path, names: list[str]) -> list[Suite]:
     """The runners of those names, or all that are known."""
-    wanted = names or sorted(APACHE_KAFKA)
-    scripts = [folder / f"{name}.sh" for name in wanted]
-    found = [script for script in scripts if script.exists() or names]
-    return [Suite(script, settings(script.read_text()) | LEFT_OUT.get(script.stem, {})) for script in found]
+    found = []
+    for name in names or sorted(APACHE_KAFKA):
+        stem, _, variant = name.partition(":")
+        script = folder / f"{stem}.sh"
+        if script.exists() or names:
+            found.append(Suite(script, variant, settings(script.read_text()) | LEFT_OUT.get(stem, {})))
+    return found
 
 
 def settings(script: str) -> dict[str, str]:
     """The `# BROKER: key=value` lines."""
     return dict(re.findall(r"^# BROKER: ([^=\s]+)=(.*)$", script, re.MULTILINE))
+
+
+@contextlib.contextmanager
+def serving_kafka(suite: Suite, folder: Path) -> Iterator[str]:
+    """The address of a fresh node of Apache Kafka 4.3.1."""
+    with apache_kafka.running(folder / suite.name, CLUSTER_ID, KAFKAS_OWN | suite.settings) as node:
+        yield node.bootstrap
 
 
 @contextlib.contextmanager
@@ -84,19 +116,19 @@ def serving(suite: Suite, folder: Path, brokers: int) -> Iterator[str]:
         yield nodes[0].bootstrap
 
 
-def run(suite: Suite, folder: Path, brokers: int) -> list[str]:
+def run(suite: Suite, address: str) -> list[str]:
     """The lines of a suite's run; everything it prints goes through."""
     lines: list[str] = []
-    with serving(suite, folder, brokers) as address:
-        command = ["bash", str(suite.script), address]
-        environment = (PATIENCE if suite.name == "librdkafka" else {}) | os.environ
-        with subprocess.Popen(
-            command, stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL, env=environment
-        ) as process:
-            for line in process.stdout or ():
-                print(line, end="", flush=True)
-                lines += [line.strip()] if line.strip() else []
-            process.wait(SUITE_SECONDS_MAX)
+    environment = (PATIENCE if suite.script.stem == "librdkafka" else {}) | os.environ
+    # The suites have packages of their own, which may have the names of ours.
+    environment.pop("PYTHONPATH", None)
+    with subprocess.Popen(
+        suite.command(address), stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL, env=environment
+    ) as process:
+        for line in process.stdout or ():
+            print(line, end="", flush=True)
+            lines += [line.strip()] if line.strip() else []
+        process.wait(SUITE_SECONDS_MAX)
     return lines
 
 
@@ -123,14 +155,19 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.suites", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("names", nargs="*")
-    parser.add_argument("--brokers", type=int, default=1)
+    target = parser.add_mutually_exclusive_group()
+    target.add_argument("--brokers", type=int, default=1)
+    target.add_argument("--apache-kafka", action="store_true")
     asked = parser.parse_args(arguments)
-    excused = exceptions.load(exceptions.FILE.read_text(), asked.brokers)
+    excused = {} if asked.apache_kafka else exceptions.load(exceptions.FILE.read_text(), asked.brokers)
     outcomes = []
     with tempfile.TemporaryDirectory(prefix="klamm-suites-") as folder:
         for suite in suites(asked.folder, asked.names):
-            lines = run(suite, Path(folder), asked.brokers)
-            outcomes.append(exceptions.judge(suite.name, lines, excused.get(suite.name, Excused())))
+            place = Path(folder)
+            nodes = serving_kafka(suite, place) if asked.apache_kafka else serving(suite, place, asked.brokers)
+            with nodes as address:
+                lines = run(suite, address)
+            outcomes.append(exceptions.judge(suite.name, lines, excused.get(suite.script.stem, Excused())))
     report(outcomes)
     return 0 if outcomes and all(outcome.is_clean for outcome in outcomes) else 1
 

@@ -94,7 +94,7 @@ def judge(suite: str, lines: list[str], excused: Excused) -> Outcome:
     """Hold what a runner printed against the list: `FAIL name ...`, and last its verdict."""
     failing = [line.split()[1] for line in lines if line.startswith("FAIL ")]
     verdict = _VERDICT.match(lines[-1]) if lines else None
-    if verdict is None or verdict[1] != suite:
+    if verdict is None or verdict[1] != suite.partition(":")[0]:
         return Outcome(suite, None, {}, tuple(failing), ())
     failed = tuple(test for test in failing if excused.reason(test) is None)
     if int(verdict[3]) != len(failing):

@@ -402,14 +402,14 @@ class Life:
 
         def are_created() -> bool:
             try:
-                if len(admin.list_topics(timeout=5).brokers) < NODES:
-                    return False
-                new = [NewTopic(name, PARTITIONS, NODES) for name in ("input", "output")]
-                for future in admin.create_topics(new).values():
-                    future.result(CALL_S)
+                found = admin.list_topics(timeout=5)
+                missing = {"input", "output"} - found.topics.keys()
+                if len(found.brokers) == NODES and missing:
+                    for future in admin.create_topics([NewTopic(name, PARTITIONS, NODES) for name in missing]).values():
+                        future.result(CALL_S)
             except KafkaException:
                 return False
-            return True
+            return not missing
 
         wait_until(are_created, self.described, bound_s=BOUND_S)
         if self.variant.transaction_version < 2:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from klamm._engine.metadata import Image, PartitionInfo
@@ -25,7 +25,7 @@ from tests.interop.test_roles import properties
 from tests.support import foreign
 from tests.support.ports import free_port
 from tests.support.quorum_processes import HOST, FileNode
-from tests.support.topic_reading import end_of
+from tests.support.topic_reading import read_topic
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(600)
@@ -158,23 +158,8 @@ class Writer:
 
 
 def read_all(bootstrap: str, topic: str, partitions: int) -> list[bytes]:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False})
-    places = [TopicPartition(topic, each) for each in range(partitions)]
-    ends = {each.partition: end_of(consumer, each) for each in places}
-    found: list[bytes] = []
-    for place in places:
-        consumer.assign([TopicPartition(topic, place.partition, 0)])
-        offset = 0
-        while offset < ends[place.partition]:
-            message = consumer.poll(BOUND_S)
-            assert message is not None
-            assert message.error() is None, message.error()
-            value = message.value()
-            assert isinstance(value, bytes)
-            found.append(value)
-            offset = message.offset() + 1
-    consumer.close()
-    return found
+    whole = read_topic(bootstrap, topic, partitions, bound_s=2 * BOUND_S)
+    return [value.encode() for partition in range(partitions) for _, value in whole.records[partition]]
 
 
 def is_fenced(kafka: Kafka, broker_id: int) -> bool:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from klamm.protocol.errors import ErrorCode
 from tests.support.waiting import wait_until
+
+CALL_S: Final = 5.0
 
 
 class WholeTopic(NamedTuple):
@@ -19,23 +21,30 @@ class WholeTopic(NamedTuple):
     ends: dict[int, int]
 
 
-def end_of(consumer: Consumer, place: TopicPartition, bound_s: float = 60) -> int:
-    """The high watermark, or for read_committed the last stable offset.
+def ends_of(bootstrap: str, topic: str, partitions: int, isolation: str, bound_s: float) -> dict[int, int]:
+    """The high watermarks, or for read_committed the last stable offsets.
 
-    A leader that was just elected does not know it at once, and this call of librdkafka does not repeat.
+    librdkafka asks the leaders that it knows, also after they have ended. So each attempt has a client of its own.
     """
-    ends: list[int] = []
+    level = IsolationLevel.READ_COMMITTED if isolation == "read_committed" else IsolationLevel.READ_UNCOMMITTED
+    places: dict[TopicPartition, OffsetSpec] = {
+        TopicPartition(topic, at): OffsetSpec.latest() for at in range(partitions)
+    }
+    ends: dict[int, int] = {}
+    errors: list[KafkaException] = []
 
-    def is_known() -> bool:
+    def are_known() -> bool:
+        admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         try:
-            ends.append(consumer.get_watermark_offsets(place, bound_s)[1])
-        except KafkaException as error:
-            if error.args[0].code() != ErrorCode.OFFSET_NOT_AVAILABLE:
-                raise
-        return bool(ends)
+            asked = admin.list_offsets(places, isolation_level=level, request_timeout=CALL_S)
+            ends.update({place.partition: future.result(2 * CALL_S).offset for place, future in asked.items()})
+        except KafkaException as error:  # as of a leader that was just elected, or has just ended
+            errors.append(error)
+            return False
+        return min(ends.values()) >= 0  # it is negative where librdkafka had no answer
 
-    wait_until(is_known, bound_s=bound_s)
-    return ends[0]
+    wait_until(are_known, lambda: errors[-1:], bound_s=bound_s)
+    return ends
 
 
 def read_topic(
@@ -53,7 +62,7 @@ def read_topic(
         }
     )
     places = [TopicPartition(topic, at, 0) for at in range(partitions)]
-    whole = WholeTopic(defaultdict(list), {each.partition: end_of(consumer, each, bound_s) for each in places})
+    whole = WholeTopic(defaultdict(list), ends_of(bootstrap, topic, partitions, isolation, bound_s))
     consumer.assign(places)
     unfinished = {partition for partition, end in whole.ends.items() if end > 0}
     deadline = time.monotonic() + bound_s

@@ -237,6 +237,25 @@ async def test_case_15_and_16_verification(broker: Broker) -> None:
     assert codes == {ID: NONE, "unknown": ErrorCode.INVALID_PRODUCER_ID_MAPPING}
 
 
+@pytest.mark.parametrize("version", [3, 4, 5])
+async def test_a_partition_is_answered_as_often_as_it_is_named(broker: Broker, version: int) -> None:
+    await broker.init()
+    asked = {
+        "transactional_id": ID,
+        "producer_id": 1000,
+        "producer_epoch": 0,
+        "topics": [{"name": "t", "partitions": [0, 0]}, {"name": "t", "partitions": [0]}],
+    }
+    if version < 4:
+        asked = {f"v3_and_below_{name}": value for name, value in asked.items()}
+    else:
+        asked = {"transactions": [asked]}
+    answer = await broker.ask(ApiKey.ADD_PARTITIONS_TO_TXN, version, **asked)
+    found = answer.results_by_topic_v3_and_below if version < 4 else answer.results_by_transaction[0].topic_results
+    results = [(topic.name, one.partition_index) for topic in found for one in topic.results_by_partition]
+    assert results == [("t", 0)] * 3
+
+
 async def test_case_18_and_19_an_end_in_version_5(broker: Broker) -> None:
     await broker.init()
     assert await broker.end(4, (1000, 0)) is ErrorCode.INVALID_TXN_STATE

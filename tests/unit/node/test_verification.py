@@ -46,7 +46,7 @@ class Others:
     def answer(self, code: ErrorCode = NONE) -> None:
         body, on_done = self.sent.pop(0)
         results = [
-            (one.transactional_id, {(topic.name, index): code for topic in one.topics for index in topic.partitions})
+            (one, {(topic.name, index): code for topic in one.topics for index in topic.partitions})
             for one in read_add_partitions(5, body)
         ]
         on_done(Answer(5, write_add_partitions(5, results)))

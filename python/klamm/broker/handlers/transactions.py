@@ -85,8 +85,7 @@ class TransactionHandlers:
         """A producer adds partitions to its transaction; from version 4 on, brokers do for producers."""
         transactions = read_add_partitions(version, body)
         codes = await asyncio.gather(*(self._added(version, each) for each in transactions))
-        names = (each.transactional_id for each in transactions)
-        return write_add_partitions(version, list(zip(names, codes, strict=True)))
+        return write_add_partitions(version, zip(transactions, codes, strict=True))
 
     async def _added(self, version: int, transaction: AddedTransaction) -> dict[Place, ErrorCode]:
         places = places_of(transaction.topics)

@@ -344,19 +344,19 @@ def read_add_partitions(version: int, body: bytes) -> tuple[AddedTransaction, ..
     return (one,)
 
 
-def write_add_partitions(version: int, results: Iterable[tuple[str, Mapping[Place, ErrorCode]]]) -> bytes:
-    """The answer: a code for each partition of each transactional id."""
-    made = tuple(TransactionResult(name, _results(codes)) for name, codes in results)
+def write_add_partitions(version: int, results: Iterable[tuple[AddedTransaction, Mapping[Place, ErrorCode]]]) -> bytes:
+    """The answer: a code for each partition of each transaction, as often as the request names it."""
+    made = tuple(TransactionResult(one.transactional_id, _results(one.topics, codes)) for one, codes in results)
     if version >= BATCHED_ADDS_VERSION:
         return write(AddPartitionsToTxnResponse(made), version)
     (one,) = made
     return write(AddPartitionsToTxnResponse((), one.topic_results), version)
 
 
-def _results(codes: Mapping[Place, ErrorCode]) -> tuple[TopicResult, ...]:
+def _results(topics: Iterable[AddedTopic], codes: Mapping[Place, ErrorCode]) -> tuple[TopicResult, ...]:
     return tuple(
         TopicResult(topic, tuple(PartitionResult(index, codes[topic, index]) for index in partitions))
-        for topic, partitions in by_topic(codes)
+        for topic, partitions in by_topic(places_of(topics))
     )
 
 

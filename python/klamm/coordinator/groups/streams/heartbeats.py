@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from klamm.coordinator.groups.context import ShardContext, Written, log
 from klamm.coordinator.groups.streams.endpoints import endpoints
 from klamm.coordinator.groups.streams.group import StreamsGroup
@@ -18,6 +20,7 @@ from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.messages.group_messages import Caller
 from klamm.protocol.messages.streams_messages import (
     SHUTDOWN_APPLICATION,
+    KeyValue,
     Status,
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
@@ -142,6 +145,14 @@ def _owned(request: StreamsGroupHeartbeatRequest) -> TaskSets | None:
     return TaskSets(tasks_of(active), tasks_of(standby), tasks_of(warmup))
 
 
+def _client_tags(tags: Sequence[KeyValue]) -> tuple[tuple[str, str], ...]:
+    """The tags by key. Raises UNKNOWN_SERVER_ERROR for a repeated key, as in Kafka."""
+    by_key = {tag.key: tag.value for tag in tags}
+    if len(by_key) < len(tags):
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the key of a client tag is repeated")
+    return tuple(sorted(by_key.items()))
+
+
 def _updated(known: MemberMetadata, caller: Caller, request: StreamsGroupHeartbeatRequest) -> MemberMetadata:
     """What the member says about itself; what it does not mention stays."""
     tags, timeout_ms = request.client_tags, request.rebalance_timeout_ms
@@ -151,7 +162,7 @@ def _updated(known: MemberMetadata, caller: Caller, request: StreamsGroupHeartbe
         known.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
         known.topology_epoch if request.topology is None else request.topology.epoch,
         known.process_id if request.process_id is None else request.process_id,
-        known.client_tags if tags is None else tuple(sorted({tag.key: tag.value for tag in tags}.items())),
+        known.client_tags if tags is None else _client_tags(tags),
         known.user_endpoint if request.user_endpoint is None else request.user_endpoint,
         known.rack_id if request.rack_id is None else request.rack_id,
         known.instance_id,

@@ -292,7 +292,11 @@ def _same_count(counts: set[int], shown: Mapping[str, int]) -> int:
 
 
 def _configured(subtopology: Subtopology, counts: _Counts) -> ConfiguredSubtopology:
-    def configured(topics: Iterable[InternalTopic]) -> tuple[InternalTopic, ...]:
+    def configured(topics: Sequence[InternalTopic]) -> tuple[InternalTopic, ...]:
+        # As in Kafka, which collects both into maps.
+        _check_distinct(topic.name for topic in topics)
+        for topic in topics:
+            _check_distinct(config.key for config in topic.topic_configs)
         made = (
             InternalTopic(one.name, counts.decided(one), one.replication_factor, one.topic_configs) for one in topics
         )
@@ -306,6 +310,12 @@ def _configured(subtopology: Subtopology, counts: _Counts) -> ConfiguredSubtopol
         configured(subtopology.repartition_source_topics),
         configured(subtopology.state_changelog_topics),
     )
+
+
+def _check_distinct(keys: Iterable[str]) -> None:
+    every = list(keys)
+    if len(set(every)) < len(every):
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "an internal topic or its config is repeated")
 
 
 def _missing_internal_topics(

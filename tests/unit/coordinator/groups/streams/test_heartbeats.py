@@ -270,6 +270,14 @@ class TestEpochs:
         room.beat("m", epoch + 1, **fields)
         assert len(room.log) == written
 
+    def test_a_repeated_key_of_client_tags(self) -> None:
+        room = StreamsRoom()
+        epoch = room.beat("m", 0).member_epoch
+        written = len(room.log)
+        tags = (KeyValue("k", "v"), KeyValue("k", "w"))
+        assert room.beat("m", epoch, client_tags=tags).error_code is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert len(room.log) == written
+
     def test_85_another_number_of_standbys(self) -> None:
         room = stateful_room()
         room.beat("m", 0, topology=STATEFUL)

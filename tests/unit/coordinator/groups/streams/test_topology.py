@@ -153,6 +153,17 @@ def test_an_index_outside_of_the_sources() -> None:
     assert error({}, wrong) is ErrorCode.UNKNOWN_SERVER_ERROR, "nothing is stored, though a source topic is missing"
 
 
+def test_repeated_internal_topics() -> None:
+    sinks = Subtopology("0", ("source",), repartition_sink_topics=("r",))
+    log, config = internal("log"), KeyValue("a", "b")
+    for wrong in (
+        Subtopology("1", repartition_source_topics=(internal("r"), internal("r"))),
+        Subtopology("1", ("source",), state_changelog_topics=(log, log)),
+        Subtopology("1", ("source",), state_changelog_topics=(internal("log", topic_configs=(config, config)),)),
+    ):
+        assert error({"source": 1}, sinks, wrong) is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 def test_a_negative_count() -> None:
     one = Subtopology("0", ("source",), repartition_source_topics=(internal("r", -1),))
     assert error({"source": 1}, one) is ErrorCode.UNKNOWN_SERVER_ERROR

@@ -66,24 +66,16 @@ def libs() -> Path:
 
 
 def fetch_jars(pom: Path, folder: Path) -> Path:
-    """The folder with the jars of a POM, which Maven fetches at first and after a change of the POM.
-
-    Of several processes that need them, one calls Maven.
-    """
-    mark, wanted = folder / MARK, pom.read_text()
-
-    def is_complete() -> bool:
-        return mark.exists() and mark.read_text() == wanted
-
-    if not is_complete():
+    """The folder with the jars of a POM, fetched by Maven the first time, by one of those who ask at once."""
+    if not (folder / MARK).exists():
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if not is_complete():
+            if not (folder / MARK).exists():
                 goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
                 command = ["mvn", "-q", "-B", "-f", str(pom), *goal]
                 subprocess.run(command, check=True, timeout=900, stdin=subprocess.DEVNULL)
-                mark.write_text(wanted)
+                (folder / MARK).touch()
     return folder
 
 

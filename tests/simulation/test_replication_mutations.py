@@ -5,15 +5,20 @@ With all guards the same scenarios go as their files say (`tests/scenarios`), an
 """
 
 import inspect
+import random
 from pathlib import Path
 
 import pytest
-from tests.simulation.broker_mutations import control
-from tests.simulation.broker_mutations.guards import FAULTS, SCENARIOS, SEEDS
+from tests.simulation.broker_mutations import control, coordinators
+from tests.simulation.broker_mutations.guards import DIRECTED, FAULTS, SCENARIOS, SEEDS
 
+from klamm._engine.records import encode_batch
 from klamm._engine.simulation import SimulatedBroker
-from klamm.testing.simulator.brokers.run import play
+from klamm.protocol.errors import ErrorCode
+from klamm.testing.simulator.brokers.faults import BrokerFaults
+from klamm.testing.simulator.brokers.run import SETTINGS, play
 from klamm.testing.simulator.brokers.scripted import BrokerCommands
+from klamm.testing.simulator.brokers.world import BrokerWorld, ClusterPlan
 from klamm.testing.simulator.invariants import InvariantViolatedError
 from klamm.testing.simulator.run import SimulationFailedError
 from klamm.testing.simulator.scenario import play_file
@@ -59,13 +64,33 @@ def test_without_it_a_seed_fails(mutation, monkeypatch):
     pytest.fail(f"{len(SEEDS)} seeds without {name_of(mutation)} being noticed")
 
 
+@pytest.mark.parametrize("without", [None, "verified-transactions"])
+def test_a_batch_that_a_marker_overtakes_begins_no_transaction(without, tmp_path):
+    """The coordinator has accepted the batch, and the transaction ends before it is appended (KIP-890)."""
+    plan = ClusterPlan(1, 1, 1, 1, False, SETTINGS, {"metadata.version": 30}, without=without)
+    world = BrokerWorld(random.Random(1), BrokerFaults(), tmp_path, plan)
+    world.begin()
+    (key,), broker = world.keys, world.brokers[1]
+    world.run(world.now_us + 1_000_000)
+    engine, now_ms = broker.engine, broker.now_ms
+    batch = encode_batch(
+        [(now_ms, None, b"late")], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True
+    )
+    assert engine.begin_verification(key, (7, 0, 0), False, 1001, now_ms) == (ErrorCode.NONE, True)
+    assert engine.append_marker(key, (7, 0, False, 0, 0), 1002, now_ms)[0] == ErrorCode.NONE
+    code, _ = engine.produce(key, batch, -1, 1001, now_ms)
+    assert code == (ErrorCode.INVALID_TXN_STATE if without is None else ErrorCode.NONE)
+    engine.kill()
+
+
 def test_every_mutation_is_played():
     written = {
         function
-        for name, function in inspect.getmembers(control, inspect.isfunction)
-        if function.__module__ == control.__name__ and not name.startswith("_")
+        for module in (control, coordinators)
+        for name, function in inspect.getmembers(module, inspect.isfunction)
+        if function.__module__ == module.__name__ and not name.startswith("_")
     }
-    unplayed = {*written, *SimulatedBroker.guards()} - SCENARIOS.keys() - FAULTS.keys()
+    unplayed = {*written, *SimulatedBroker.guards()} - SCENARIOS.keys() - FAULTS.keys() - DIRECTED
     assert not unplayed, (
         f"add to SCENARIOS or FAULTS of tests/simulation/broker_mutations/guards.py: {sorted(map(name_of, unplayed))}"
     )

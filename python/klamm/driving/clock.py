@@ -18,6 +18,10 @@ FAILED_TIMER_PAUSE_MS: Final = 1_000
 """The pause before a timer whose callback raised fires again."""
 
 
+def _time_of_day_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 class Call(Protocol):
     """What will be called."""
 
@@ -50,15 +54,18 @@ class LoopClock:
     @classmethod
     def since_1970(cls) -> LoopClock:
         """The system's clock as it is now, and the time that passes from now on: the system's clock may be changed."""
-        return cls(time.time_ns() // 1_000_000)
+        return cls(_time_of_day_ms())
 
     @classmethod
     def of_sessions(cls, *, since_1970: bool = False) -> LoopClock:
         """The clock for the silence of others, ahead of the loop's time if a test has advanced it."""
         loop = asyncio.get_running_loop()
         advanced: Time = getattr(loop, "advanced", loop)
+        if not since_1970:
+            return cls(time=advanced)
+        time_of_day_ms: Callable[[], int] = getattr(loop, "time_of_day_ms", _time_of_day_ms)
         ahead_ms = int((advanced.time() - loop.time()) * 1000)
-        return cls(time.time_ns() // 1_000_000 + ahead_ms if since_1970 else None, time=advanced)
+        return cls(time_of_day_ms() + ahead_ms, time=advanced)
 
     def now_ms(self) -> int:
         """The time."""

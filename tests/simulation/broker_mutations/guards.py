@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-from tests.simulation.broker_mutations import control
+from tests.simulation.broker_mutations import control, coordinators
 
 from klamm.testing.simulator.brokers.faults import BrokerFaults
 
 Mutation = Callable[[Any], None] | str
-"""A function of `control`, or the name of a broker's guard."""
+"""A function of `control` or `coordinators`, or the name of a broker's guard."""
 
 SEEDS = range(1, 201)
 
@@ -71,12 +71,47 @@ _TRANSACTIONS = BrokerFaults(
     repeat_fetch_chance=0.3,
     transact_every_us=20_000,
 )
+_COORDINATORS = BrokerFaults(
+    drop_chance=0.01,
+    delay_us_max=5_000,
+    slow_message_chance=0.02,
+    crash_every_us=2_000_000,
+    away_us_max=100_000,
+    elect_every_us=500_000,
+    transact_every_us=10_000,
+    effect_crash_chance=0.01,
+)
+_MOVES = BrokerFaults(
+    drop_chance=0.02,
+    delay_us_max=5_000,
+    crash_every_us=800_000,
+    away_us_max=2_000_000,
+    elect_every_us=150_000,
+    transact_every_us=10_000,
+)
+_LATE = BrokerFaults(
+    drop_chance=0.1,
+    delay_us_max=3_000,
+    slow_message_chance=0.15,
+    repeat_fetch_chance=0.8,
+    transact_every_us=6_000,
+)
+_REPEATS = BrokerFaults(delay_us_max=2_000, repeat_fetch_chance=0.9, repeat_us_max=100_000, transact_every_us=5_000)
 
 FAULTS: dict[Mutation, BrokerFaults] = {
     control.an_isr_is_changed_by_epochs_of_before: _CUTS,
     control.an_inactive_broker_joins_an_isr: _STOPS,
     control.a_heartbeat_of_an_earlier_life_counts: _CRASHES,
     control.leaders_are_elected_from_all_replicas: _CUTS,
+    coordinators.a_fenced_producer_goes_on: _COORDINATORS,
+    coordinators.a_lost_marker_is_not_sent_again: _COORDINATORS,
+    coordinators.a_new_coordinator_writes_no_markers: _COORDINATORS,
+    coordinators.a_refused_marker_counts_as_written: _MOVES,
+    coordinators.a_response_does_not_wait_for_its_record: _COORDINATORS,
+    coordinators.a_silent_producer_keeps_its_transaction: _COORDINATORS,
+    coordinators.a_transition_begins_during_another: _COORDINATORS,
+    coordinators.every_partition_counts_as_added: _LATE,
+    coordinators.markers_do_not_wait_for_the_decision: _COORDINATORS,
     "append-with-min-isr": _CUTS,
     "commit-with-min-isr": _CUTS,
     "consumer-limit": _CUTS,
@@ -87,7 +122,9 @@ FAULTS: dict[Mutation, BrokerFaults] = {
     "follower-flush": _CRASHES,
     "join-from-epoch-start": _CRASHES,
     "aborted-transactions": _TRANSACTIONS,
-    "marker-epoch": _TRANSACTIONS,
+    "marker-epoch": _REPEATS,
     "stable-offset": _TRANSACTIONS,
-    "verified-transactions": _TRANSACTIONS,
 }
+
+DIRECTED: set[Mutation] = {"verified-transactions"}
+"""Noticed by a test of its own."""

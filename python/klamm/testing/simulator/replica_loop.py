@@ -50,8 +50,9 @@ class Call:
 class ReplicaLoop(asyncio.AbstractEventLoop):
     """The methods of a loop that asyncio and the driver use; it never waits for a descriptor."""
 
-    def __init__(self, now_ms: Callable[[], int]) -> None:
-        self._now_ms = now_ms
+    def __init__(self, now_ms: Callable[[], int], thread_s: Callable[[], float] = lambda: 0.0) -> None:
+        """`thread_s` is how long a call in a thread takes."""
+        self._now_ms, self._thread_s = now_ms, thread_s
         self._now_s = 0.0
         self._ready: deque[Call] = deque()
         self._timers: list[tuple[float, int, Call]] = []
@@ -156,6 +157,27 @@ class ReplicaLoop(asyncio.AbstractEventLoop):
         heappush(self._timers, (when, self._next_timer, call))
         return call
 
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        """Threads are simulated too: the call happens a while later."""
+        future = self.create_future()
+
+        def run() -> None:
+            if future.cancelled():
+                return
+            try:
+                future.set_result(func(*args))
+            except Exception as error:
+                future.set_exception(error)
+
+        self.call_later(self._thread_s(), run)
+        return future
+
+    def time_of_day_ms(self) -> int:
+        """The replica's clock, which is no other one."""
+        return self._now_ms()
+
     def create_future(self) -> asyncio.Future[Any]:
         """A future of this loop."""
         return asyncio.Future(loop=self)
@@ -186,6 +208,6 @@ class ReplicaLoop(asyncio.AbstractEventLoop):
             self.error = error
 
 
-def new_loop(now_ms: Callable[[], int]) -> ReplicaLoop:
+def new_loop(now_ms: Callable[[], int], thread_s: Callable[[], float] = lambda: 0.0) -> ReplicaLoop:
     """A loop with that clock."""
-    return ReplicaLoop(now_ms)  # type: ignore[abstract]  # methods that the driver does not use are missing
+    return ReplicaLoop(now_ms, thread_s)  # type: ignore[abstract]  # methods that the driver does not use are missing

@@ -29,12 +29,14 @@ from klamm.protocol.messages.registration import (
     supported,
 )
 from klamm.testing.simulator.brokers.controller import CLUSTER_ID, Asked, is_of_another_controller
+from klamm.testing.simulator.brokers.coordinators import Coordinators
 from klamm.testing.simulator.brokers.directories import Directories
 from klamm.testing.simulator.brokers.history import batches_of
 from klamm.testing.simulator.brokers.network import Repeated, Reply, Request
-from klamm.testing.simulator.brokers.replication import Replication
+from klamm.testing.simulator.brokers.replication import Replication, TransactionalBatch
 
 if TYPE_CHECKING:
+    from klamm.config.node_config import NodeConfig
     from klamm.testing.simulator.brokers.history import Key
     from klamm.testing.simulator.brokers.scene import Scene
 
@@ -55,7 +57,11 @@ class Broker:
         *,
         dir_count: int = 1,
         may_be_damaged: bool = False,
+        node_config: NodeConfig | None = None,
     ) -> None:
+        """With a `node_config` it has coordinators."""
+        self._node_config = node_config
+        self.coordinators: Coordinators | None = None
         self._scene, self._may_be_damaged = scene, may_be_damaged
         self.id = node_id
         self.settings = settings
@@ -91,9 +97,13 @@ class Broker:
             if self._scene.now_us < self.paused_until_us:
                 self._scene.at(self.paused_until_us - self._scene.now_us, happen)
                 return
-            act()
+            if self.coordinators is not None:
+                self.coordinators.run(act, self.replication.pump)
+            else:
+                act()
+                if self.is_up and self.life == life:
+                    self.replication.pump()
             if self.is_up and self.life == life:
-                self.replication.pump()
                 self._scene.check(self.id)
 
         return happen
@@ -122,6 +132,8 @@ class Broker:
         self.is_up, self.is_serving, self.paused_until_us = True, False, 0
         self.replication = Replication(self._scene, self)
         self.directories = self._new_directories()
+        if self._node_config is not None:
+            self.coordinators = Coordinators(self._scene, self, self._node_config)
         self.failed_dirs = set()
         self._armed_ms = None
         self._previous_epoch = self.engine.start(self.now_ms)
@@ -162,6 +174,8 @@ class Broker:
 
     def _end(self) -> None:
         self.is_up = False
+        if self.coordinators is not None:
+            self.coordinators.forget()
         self._scene.on_ended(self.id)
 
     def begin_shutdown(self) -> None:
@@ -321,8 +335,10 @@ class Broker:
         end, image = found
         if end <= self.applied_end:
             return
-        self.applied_end, self.image = end, image
+        before, self.applied_end, self.image = self.image, end, image
         self.directories.assign(self.engine.publish(image, self.now_ms))
+        if self.coordinators is not None:
+            self.coordinators.on_published(before, image)
         lifecycle = self._lifecycle
         assert lifecycle is not None
         leaving = [image.broker(each) for each in image.broker_ids() if each != self.id]
@@ -337,6 +353,20 @@ class Broker:
         if own is not None and own.epoch == self.epoch and not own.fenced:
             self.is_serving = True
             self.engine.open_the_rest(self.now_ms)
+            if self.coordinators is not None:
+                self.coordinators.start()
+
+    # Coordinators
+
+    def verify(self, batch: TransactionalBatch, done: Callable[[int], None]) -> None:
+        """Ask the transaction coordinator for a batch that begins a transaction here."""
+        assert self.coordinators is not None, "transactions need coordinators"
+        self.coordinators.verify(batch, done)
+
+    def answer(self, api_key: int, version: int, body: bytes, reply: Reply) -> None:
+        """A request of another broker's coordinators has arrived."""
+        if self.coordinators is not None:
+            self.coordinators.answer(api_key, version, body, reply)
 
     # Leading
 

@@ -36,6 +36,7 @@ class BrokerFaults:
     move_every_us: int = 0  # a replica is moved to another log directory
     fail_dir_every_us: int = 0  # a log directory fails, until its broker starts again
     transact_every_us: int = 0  # no fault: a transactional producer takes a step
+    effect_crash_chance: float = 0.0  # of an append of a coordinator: its broker crashes at once
     damage_chance: float = 0.0  # of a start: a bit has changed in a segment, once in a run
 
     def stop(self) -> None:

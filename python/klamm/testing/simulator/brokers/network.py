@@ -24,7 +24,7 @@ class Repeated(enum.Enum):
     PROPOSAL = "AlterPartition"
     FETCH = "Fetch"
     PRODUCE = "Produce"
-    MARKER = "WriteTxnMarkers"
+    OF_COORDINATOR = "AddPartitionsToTxn and WriteTxnMarkers"
 
 
 class Request(NamedTuple):
@@ -86,11 +86,12 @@ class Network:
         if (source_id, target_id) in self.cut or self._timeline.rng.random() < self._faults.drop_chance:
             # The connection breaks, which the sender notices soon, or only by its timeout.
             if self._timeline.rng.random() < 0.5:
-                self._timeline.at(self._delay_us(), call.fail)
+                self._timeline.at(self.delay_us(), call.fail)
         else:
-            self._timeline.at(self._delay_us(), arrive)
+            self._timeline.at(self.delay_us(), arrive)
 
-    def _delay_us(self) -> int:
+    def delay_us(self) -> int:
+        """How long a message takes."""
         random, faults = self._timeline.rng.random, self._faults
         is_slow = random() < faults.slow_message_chance
         return 50 + int(random() * (faults.slow_message_us_max if is_slow else faults.delay_us_max))

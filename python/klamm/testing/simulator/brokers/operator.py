@@ -45,9 +45,10 @@ class Operator:
         """It always lives."""
         return act
 
-    def create(self) -> None:
-        """Create the topic, unless it exists."""
-        self._ask(Asked(CREATE_TOPICS, CreateTopicsRequest((self._topic,)), APIS[CREATE_TOPICS.api_key].versions[1]))
+    def create(self, topic: CreatableTopic | None = None) -> None:
+        """Create the topic, or another one, unless it exists."""
+        request = CreateTopicsRequest((self._topic if topic is None else topic,))
+        self._ask(Asked(CREATE_TOPICS, request, APIS[CREATE_TOPICS.api_key].versions[1]))
 
     def recreate(self) -> None:
         """Delete the topic, and create one with the same name."""

@@ -49,7 +49,9 @@ class TransactionalBatch(NamedTuple):
     """A batch, and what its header says of its producer: id, epoch and sequence."""
 
     content: bytes
+    transactional_id: str
     producer: tuple[int, int, int]
+    place: tuple[str, int]
     is_adding: bool
     """Its leader adds the partition to the transaction."""
 
@@ -229,39 +231,51 @@ class Replication:
         self,
         key: Key,
         batch: TransactionalBatch,
-        ask: Callable[[Callable[[int], None]], None],
+        verify: Callable[[TransactionalBatch, Callable[[int], None]], None],
         reply: Callable[[tuple[int, int]], None],
     ) -> None:
-        """A transactional batch has arrived. `ask` asks the transaction coordinator for it."""
+        """A transactional batch has arrived. `verify` asks the transaction coordinator for it."""
         if not self._broker.is_serving:
             return
         self._next_number += 1
         ticket = self._next_number
-        content, producer, is_adding = batch
-        code, must_ask = self._engine.begin_verification(key, producer, is_adding, ticket, self._broker.now_ms)
+        code, must_ask = self._engine.begin_verification(
+            key, batch.producer, batch.is_adding, ticket, self._broker.now_ms
+        )
 
         def verified(code: int) -> None:
             if code != 0:
                 reply((code, -1))
             elif self._broker.is_serving:
-                self._append(key, content, -1, ticket, reply)
+                self._append(key, batch.content, -1, ticket, reply)
 
         if code == 0 and must_ask:
-            ask(verified)
+            verify(batch, verified)
         else:
             verified(code)
 
-    def on_marker(self, key: Key, marker: tuple[int, int, bool, int, int], reply: Callable[[int], None]) -> None:
-        """A transaction coordinator's marker has arrived; it is answered when it is committed."""
-        if not self._broker.is_serving:
-            return
+    def append_own(
+        self,
+        append: Callable[[int], tuple[int, int]],
+        done: Callable[[int], None],
+        key: Key,
+        batch: bytes | None = None,
+    ) -> None:
+        """A coordinator of this broker appends; `append` gets a ticket, and `done` the result."""
         self._next_number += 1
         ticket = self._next_number
-        self._acks[ticket] = reply
-        code, _ = self._engine.append_marker(key, marker, ticket, self._broker.now_ms)
+        end_offset = -1
+
+        def acked(code: int) -> None:
+            if batch is not None:
+                self._scene.on_own_acked(self._broker.id, key, batch, code, end_offset)
+            done(code)
+
+        self._acks[ticket] = acked
+        code, end_offset = append(ticket)
         if code != 0:
             del self._acks[ticket]
-            reply(code)
+            done(code)
 
     def on_produce(self, key: Key, batch: bytes, acks: int, reply: Callable[[tuple[int, int]], None]) -> None:
         """A client's batch has arrived."""

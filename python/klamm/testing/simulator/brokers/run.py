@@ -21,6 +21,7 @@ from klamm.testing.simulator.run import SimulationFailedError
 SAFETY_US: Final = 10_000_000
 LIVENESS_US: Final = 60_000_000
 QUORUM_EVERY: Final = 12
+TRANSACTIONS_SHARE: Final = 0.5
 DAMAGED_SHARE: Final = 0.15
 MIN_REPLICAS: Final = 2  # one is damaged, and another has the same
 TRACE_LINES_SHOWN: Final = 60
@@ -65,19 +66,21 @@ def play(
     """
     rng = random.Random(f"brokers {seed}")
     drawn = faults.draw(rng)
-    drawn.transact_every_us = _draw_transactions(seed)
+    drawn.transact_every_us, drawn.effect_crash_chance, version = _draw_transactions(seed)
     if directed is not None:
         drawn = replace(directed)
     plan = _draw_plan(rng)._replace(has_quorum=has_quorum(seed) and without is None and directed is None)
     plan = _draw_damage(rng, plan) if directed is None else plan
     plan = plan._replace(settings={**plan.settings, **(settings or {})}, without=without)
+    if drawn.transact_every_us:
+        plan = _with_transactions(plan, version)
     if plan.may_be_damaged:
         _allow_damage(drawn)
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
         world = BrokerWorld(rng, drawn, Path(folder), plan)
         world.trace = trace
         world.say(f"seed {seed}: {plan}, {drawn}")
-        loggers = [logging.getLogger(name) for name in ("klamm.controller", "klamm.raft")]
+        loggers = [logging.getLogger(name) for name in ("klamm.controller", "klamm.raft", "klamm.coordinator")]
         levels = [logger.level for logger in loggers]
         for logger in loggers:
             logger.setLevel(logging.CRITICAL + 1)  # it warns of the simulated faults
@@ -112,10 +115,19 @@ def has_quorum(seed: int) -> bool:
     return seed % QUORUM_EVERY == 0
 
 
-def _draw_transactions(seed: int) -> int:
-    """How often a transactional producer takes a step (0: never), by random numbers of its own."""
+def _draw_transactions(seed: int) -> tuple[int, float, int]:
+    """How often transactional producers take a step (0: never), the chance of crashes at appends of coordinators, and
+    the level of transaction.version, by random numbers of their own.
+    """
     rng = random.Random(f"transactions {seed}")
-    return rng.randrange(10_000, 100_000) if rng.random() < 0.5 else 0
+    every_us = rng.randrange(10_000, 100_000) if rng.random() < TRANSACTIONS_SHARE else 0
+    crash_chance = rng.choice([0.0, 0.0, 0.0, 0.01, 0.05])
+    return every_us, crash_chance, rng.choice([2, 2, 2, 2, 1, 0])
+
+
+def _with_transactions(plan: ClusterPlan, version: int) -> ClusterPlan:
+    features = {**plan.features, "transaction.version": version, "group.version": 1}
+    return plan._replace(features=features, transaction_version=version)
 
 
 def _draw_plan(rng: random.Random) -> ClusterPlan:
@@ -168,11 +180,13 @@ def _settle(world: BrokerWorld) -> None:
     if not world.run(world.now_us + LIVENESS_US, lambda: world.acknowledged_count >= wanted):
         raise InvariantViolatedError("no append is acknowledged after all faults ended")
     world.clients.produce_every_us = 0
-    if not world.run(world.now_us + LIVENESS_US, world.transactions.is_over):
-        raise InvariantViolatedError("a transaction does not end after all faults ended")
+    transactions = world.transactions
+    if transactions is not None:
+        if not world.run(world.now_us + LIVENESS_US, transactions.is_over):
+            raise InvariantViolatedError("a transaction does not end after all faults ended")
+        transactions.check_closed()
     if not world.run(world.now_us + LIVENESS_US, world.is_settled):
         raise InvariantViolatedError("the replicas do not become equal after all faults ended")
-    world.transactions.check_closed()
 
 
 def _report(seed: int, world: BrokerWorld, error: Exception) -> str:

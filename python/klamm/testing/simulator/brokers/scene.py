@@ -30,6 +30,13 @@ class Leader(Node, Protocol):
         """Batches from an offset on, up to another one; None: it has not all of them."""
 
 
+class Coordinating(Node, Protocol):
+    """A broker as the coordinators of others see it."""
+
+    def answer(self, api_key: int, version: int, body: bytes, reply: Reply) -> None:
+        """A request of theirs has arrived."""
+
+
 class Scene(Timeline, abc.ABC):
     """Everything of a run but the brokers, which report to it by their ids. `world.BrokerWorld` is it."""
 
@@ -58,6 +65,18 @@ class Scene(Timeline, abc.ABC):
     @abc.abstractmethod
     def leader(self, broker_id: int) -> Leader:
         """The broker with this id."""
+
+    @abc.abstractmethod
+    def coordinating(self, broker_id: int) -> Coordinating:
+        """The broker with this id."""
+
+    @abc.abstractmethod
+    def on_coordinator_effect(self, broker_id: int) -> None:
+        """A coordinator has appended something."""
+
+    @abc.abstractmethod
+    def on_own_acked(self, broker_id: int, key: Key, batch: bytes, code: int, end_offset: int) -> None:
+        """The result of a coordinator's append is known."""
 
     @abc.abstractmethod
     def gauges(self, broker_id: int, key: Key) -> ReplicaGauges | None:

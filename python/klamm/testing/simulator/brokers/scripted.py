@@ -66,7 +66,7 @@ class ScriptedNetwork(Network):
                 self.proposals.append(arrive)
             case Repeated.FETCH:
                 self.fetches[source_id] = arrive
-            case Repeated.PRODUCE | Repeated.MARKER:
+            case Repeated.PRODUCE | Repeated.OF_COORDINATOR:
                 pass
             case _:
                 assert_never(kind)

@@ -1,207 +1,134 @@
-"""Transactional producers on partitions, and a coordinator that never fails: what isolation promises to consumers.
+"""Transactional producers, the product's transaction coordinators, and what isolation promises to consumers.
 
 Invariants, sources KIP-98, KIP-890 and KIP-1228:
 
-1. A consumer that reads committed records receives no record of a transaction that is not to be committed.
-2. It skips no record of a transaction that is to be committed.
-3. The last stable offset of a leader does not move back in one leader epoch of one life.
-4. No partition refuses the marker of a coordinator, and no transaction stays open once faults stop.
+1. A consumer that reads committed records receives none of a transaction whose producer did not ask for a commit, or
+   was fenced before.
+2. A transaction is committed in all of its partitions or in none, as its producer was answered.
+3. A consumer receives each acknowledged batch of a committed transaction once.
+4. The last stable offset of a leader does not move back in one leader epoch of one life.
+5. No coordinator fails on a request, and the state of each is what its log says.
+6. No transaction stays open once faults stop.
 
-An unclean election may lose markers, so a partition that had one promises nothing.
+An unclean election and a power cut without flushes may lose records, so a partition that had one promises nothing, and
+no transaction does if the coordinators' log had one.
 """
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from klamm._engine.records import RecordBatch, encode_batch, record_batches
-from klamm.protocol.errors import ErrorCode
-from klamm.testing.simulator.brokers.history import Key, PartitionHistory
-from klamm.testing.simulator.brokers.network import Repeated, Reply, Request
-from klamm.testing.simulator.brokers.replication import TransactionalBatch
+from klamm._engine.records import record_batches
+from klamm.node.transactions import TRANSACTIONS_TOPIC
+from klamm.testing.simulator.brokers.folding import check_transaction_state, has_open_transactions
+from klamm.testing.simulator.brokers.network import Reply, Request
+from klamm.testing.simulator.brokers.transactional_producer import TIMEOUT_US, VERSION_2, TransactionalProducer
+from klamm.testing.simulator.brokers.verdicts import Verdicts, filtered, text_of
 from klamm.testing.simulator.invariants import InvariantViolatedError
 
 if TYPE_CHECKING:
     from klamm._engine.metadata import PartitionInfo
+    from klamm.protocol.messages.transactions import Pair
     from klamm.testing.simulator.brokers.broker import Broker
+    from klamm.testing.simulator.brokers.history import Key, PartitionHistory
     from klamm.testing.simulator.brokers.scene import Scene
+    from klamm.testing.simulator.brokers.verdicts import Transaction
 
-COORDINATOR: Final = -2
-PRODUCERS: Final = 3
-BATCHES_MAX: Final = 4
-TIMEOUT_US: Final = 1_000_000
-PAUSE_US: Final = 20_000
-TRIES_MAX: Final = 5
-ABORT_CHANCE: Final = 0.25
-FENCE_CHANCE: Final = 0.1
-ABORT, COMMIT = b"\0\0\0\0", b"\0\0\0\1"
-FATAL: Final = {
-    ErrorCode.INVALID_PRODUCER_EPOCH,
-    ErrorCode.INVALID_TXN_STATE,
-    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-    ErrorCode.TRANSACTION_ABORTABLE,
-}
-
-
-class State(enum.Enum):
-    """The state of a transactional id at its coordinator."""
-
-    EMPTY = "empty"
-    ONGOING = "ongoing"
-    PREPARED = "prepared"
-
-
-class TransactionalId:
-    """What the coordinator knows of a producer. From transaction.version 2 on each transaction has its own epoch."""
-
-    def __init__(self, producer_id: int, version: int) -> None:
-        self.producer_id, self.version = producer_id, version
-        self.epoch = 0
-        self.number = 0
-        """Of its transaction."""
-        self.state = State.EMPTY
-        self.partitions: dict[Key, None] = {}
-        self.commits: dict[int, bool] = {}
-        """What was decided, by number."""
-
-    @property
-    def bumps_epoch(self) -> bool:
-        """Whether each of its transactions has its own epoch."""
-        return self.version > 1
-
-    def add(self, epoch: int, key: Key) -> ErrorCode:
-        """Add a partition to the transaction."""
-        if epoch != self.epoch:
-            return ErrorCode.INVALID_PRODUCER_EPOCH
-        if self.state is State.PREPARED:
-            return ErrorCode.CONCURRENT_TRANSACTIONS
-        if self.state is State.EMPTY:
-            self.state = State.ONGOING
-            self.number += 1
-        self.partitions[key] = None
-        return ErrorCode.NONE
-
-    def verify(self, epoch: int, key: Key) -> ErrorCode:
-        """Whether the partition is part of the transaction."""
-        if epoch != self.epoch:
-            return ErrorCode.INVALID_PRODUCER_EPOCH
-        if self.state is State.PREPARED:
-            return ErrorCode.CONCURRENT_TRANSACTIONS
-        is_part = self.state is State.ONGOING and key in self.partitions
-        return ErrorCode.NONE if is_part else ErrorCode.TRANSACTION_ABORTABLE
+CLIENT: Final = -2
+IDS: Final = 3
+REPLACED_CHANCE: Final = 0.2
+LOOK_US: Final = 100_000
 
 
 class Transactions:
-    """All transactional producers and their coordinator."""
+    """All transactional producers, and what consumers see of them."""
 
-    id = COORDINATOR
+    id = CLIENT
 
     def __init__(
-        self, scene: Scene, topic: str, brokers: dict[int, Broker], histories: dict[Key, PartitionHistory]
+        self,
+        scene: Scene,
+        topic: str,
+        brokers: dict[int, Broker],
+        histories: dict[Key, PartitionHistory],
+        *,
+        version: int,
     ) -> None:
-        self._scene, self._topic, self._brokers, self._histories = scene, topic, brokers, histories
-        self._ids = [TransactionalId(number, 1 + number % 2) for number in range(PRODUCERS)]
-        self._producers = [Producer(scene, self, one) for one in self._ids]
-        self._is_stopped = False
+        """`version` is the level of transaction.version."""
+        self._scene, self.topic, self._brokers, self._histories = scene, topic, brokers, histories
+        self._version = version
+        self._producers: dict[str, list[TransactionalProducer]] = {}
+        """The instances by transactional id, the newest last."""
+        for number in range(IDS):
+            name = f"x{number}"
+            self._producers[name] = [self._new_producer(name, number)]
+        self._verdicts = Verdicts()
+        self._topic_ids: set[bytes | None] = set()
+        """The first topics of their names."""
+        self._counts = dict.fromkeys(self._producers, 0)
+        self._newest: dict[tuple[str, int], int] = {}
+        """The newest epoch of an answer, by transactional id and producer id."""
         self._stable: dict[tuple[int, int, int, Key], int] = {}
+        self._is_stopped = False
+        self._look_again_us = 0
+
+    def _new_producer(self, name: str, number: int) -> TransactionalProducer:
+        is_new = self._version >= VERSION_2 and number % 3
+        return TransactionalProducer(self._scene, self, name, VERSION_2 if is_new else 0)
 
     def while_alive(self, act: Callable[[], None]) -> Callable[[], None]:
-        """It always lives."""
+        """They always live."""
         return act
 
     def begin(self) -> None:
-        """Let producers work from now on."""
+        """Let producers and consumers work from now on."""
         every_us = self._scene.faults.transact_every_us
-        if not every_us:
-            return
-        for producer in self._producers:
-            self._scene.every(lambda: self._scene.faults.transact_every_us, producer.work)
-        self._scene.every(lambda: 3 * self._scene.faults.transact_every_us, self._consume)
-        self._scene.every(lambda: 10 * self._scene.faults.transact_every_us, self._fence)
+        image = self._scene.controller.image
+        self._topic_ids = {image.topic_id(topic) for topic in (self.topic, TRANSACTIONS_TOPIC)}
+        self._scene.every(lambda: 0 if self._is_stopped else every_us // IDS, self._work)
+        self._scene.every(lambda: 0 if self._is_stopped else 3 * every_us, self._consume)
+        self._scene.every(lambda: 0 if self._is_stopped else 10 * every_us, self._check_state)
+        self._scene.every(lambda: 0 if self._is_stopped else 20 * every_us, self._replace)
 
-    # The coordinator
+    def _work(self) -> None:
+        producers = self._producers[self._scene.rng.choice(list(self._producers))]
+        self._scene.rng.choice(producers).work()
 
-    def _fence(self) -> None:
-        """A producer is silent for too long: its transaction is aborted."""
-        one = self._scene.rng.choice(self._ids)
-        if one.state is State.ONGOING and self._scene.rng.random() < FENCE_CHANCE:
-            self._scene.say(f"the transaction {one.number} of producer {one.producer_id} times out")
-            self.end(one, one.epoch, commits=False, is_fenced=True)
+    def _replace(self) -> None:
+        """Another instance starts, while the one before it does not know yet."""
+        name = self._scene.rng.choice(list(self._producers))
+        if self._scene.rng.random() < REPLACED_CHANCE:
+            kept = [producer for producer in self._producers[name][-1:] if not producer.is_retired]
+            self._producers[name] = [*kept, self._new_producer(name, self._scene.rng.randrange(IDS))]
 
-    def is_over(self) -> bool:
-        """Whether no transaction is open, once the producers have stopped: those that they left open time out."""
-        for one in () if self._is_stopped else self._ids:
-            if not self.end(one, one.epoch, commits=False, is_fenced=True):
-                self.initialize(one)  # what is still on its way comes too late
-        self._is_stopped = True
-        return all(one.state is State.EMPTY for one in self._ids)
+    # For producers
 
-    def end(self, one: TransactionalId, epoch: int, *, commits: bool, is_fenced: bool = False) -> bool:
-        """Decide, and write markers until all partitions have them. False: there is no such transaction."""
-        if epoch != one.epoch or one.state is not State.ONGOING:
-            return False
-        one.state = State.PREPARED
-        one.commits[one.number] = commits
-        if one.bumps_epoch or is_fenced:
-            one.epoch += 1
-        marker = (one.producer_id, one.epoch, commits, 0, one.version)
-        number = one.number
-        for key in list(one.partitions):
-            self._mark(one, number, key, marker)
-        self._maybe_complete(one)
-        return True
+    def begin_transaction(self, transactional_id: str) -> Transaction:
+        """A producer begins a transaction, with a name of its own."""
+        self._counts[transactional_id] += 1
+        return self._verdicts.begin(
+            f"{transactional_id}.{self._counts[transactional_id]}", self._counts[transactional_id]
+        )
 
-    def _mark(self, one: TransactionalId, number: int, key: Key, marker: tuple[int, int, bool, int, int]) -> None:
-        def again() -> None:
-            self._scene.at(PAUSE_US, lambda: self._mark(one, number, key, marker))
+    def is_newest(self, producer: TransactionalProducer) -> bool:
+        """Whether no other instance was started after it."""
+        return self._producers[producer.transactional_id][-1] is producer
 
-        def answered(code: int) -> None:
-            if code in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED):
-                raise InvariantViolatedError(f"partition {key[1]} refuses the marker {marker} with {ErrorCode(code)!r}")
-            if code != 0:
-                again()
-            elif number == one.number:
-                one.partitions.pop(key, None)
-                self._maybe_complete(one)
+    def on_pair(self, transactional_id: str, pair: Pair) -> None:
+        """A producer got this pair."""
+        key = transactional_id, pair.producer_id
+        self._newest[key] = max(pair.epoch, self._newest.get(key, -1))
 
-        if number != one.number or key not in one.partitions:
-            return
-        image = self._scene.controller.committed[1]
-        partition = image.partition(*key)
-        if partition is None:  # its topic was deleted
-            answered(0)
-            return
-        if partition.leader < 0:
-            again()
-            return
-        broker = self._brokers[partition.leader]
-
-        def handle(reply: Reply) -> None:
-            # Without an epoch of its own for each transaction, a late marker would end the next one.
-            if one.bumps_epoch or (number == one.number and one.state is State.PREPARED):
-                broker.replication.on_marker(key, marker, reply)
-
-        request = Request(handle, answered, again, TIMEOUT_US, Repeated.MARKER)
-        self._scene.network.call(self, broker, request)
-
-    def _maybe_complete(self, one: TransactionalId) -> None:
-        if one.state is State.PREPARED and not one.partitions:
-            one.state = State.EMPTY
-
-    def initialize(self, one: TransactionalId) -> None:
-        """A producer initializes again: its requests in flight are fenced."""
-        if one.state is State.EMPTY:
-            one.epoch += 1
-
-    # What producers and consumers share
+    def is_current(self, transactional_id: str, pair: Pair) -> bool:
+        """Whether no producer got a newer one."""
+        return pair.epoch >= self._newest[transactional_id, pair.producer_id]
 
     def pick(self) -> tuple[Key, PartitionInfo] | None:
         """A partition, as some broker knows it."""
         rng = self._scene.rng
         image = rng.choice(list(self._brokers.values())).image
-        topic_id = image.topic_id(self._topic)
+        topic_id = image.topic_id(self.topic)
         if topic_id is None:
             return None
         partition = rng.choice(image.partitions(topic_id))
@@ -213,15 +140,13 @@ class Transactions:
         partition = image.partition(*key)
         return None if partition is None or partition.leader < 0 else self._brokers[partition.leader]
 
-    def ask(self, broker: Broker, one: TransactionalId, epoch: int, key: Key, done: Callable[[int], None]) -> None:
-        """A leader asks the coordinator for a batch that begins a transaction."""
-        decide = one.add if one.bumps_epoch else one.verify
-
-        def failed() -> None:
-            done(ErrorCode.NOT_ENOUGH_REPLICAS)
-
-        request = Request(lambda reply: reply(decide(epoch, key)), done, failed, TIMEOUT_US)
-        self._scene.network.call(broker, self, request)
+    def coordinator_of(self, transactional_id: str) -> Broker | None:
+        """The coordinator, as some broker knows it (FindCoordinator)."""
+        asked = self._scene.rng.choice(list(self._brokers.values()))
+        topic_id = asked.image.topic_id(TRANSACTIONS_TOPIC)
+        if topic_id is None or not asked.is_serving or asked.coordinators is None:
+            return None
+        return self.leader_of((topic_id, asked.coordinators.transaction_partition(transactional_id)))
 
     # Consumers
 
@@ -235,16 +160,28 @@ class Transactions:
 
         def consume(reply: Reply) -> None:
             if broker.is_serving:
-                self.check_consumed(broker, key, offset)
+                self._check_consumed(broker, key, offset)
             reply(0)
 
         self._scene.network.call(self, broker, Request(consume, lambda answer: None, lambda: None, TIMEOUT_US))
 
-    def check_consumed(self, broker: Broker, key: Key, offset: int) -> None:
-        """Read once from a replica. Raises InvariantViolatedError."""
+    def _promises(self, key: Key) -> bool:
+        """Whether neither the partition nor the coordinators' log may have lost records.
+
+        Markers go by names: those of a deleted topic may be written to the next one, and the other way round.
+        """
+        is_first = key[0] in self._topic_ids and self._scene.controller.image.topic_name(key[0]) is not None
+        return is_first and not self._histories[key].may_lack_records and not self._may_lack(TRANSACTIONS_TOPIC)
+
+    def _may_lack(self, topic: str) -> bool:
+        topic_id = self._scene.controller.image.topic_id(topic)
+        return any(history.may_lack_records for key, history in self._histories.items() if key[0] == topic_id)
+
+    def _check_consumed(self, broker: Broker, key: Key, offset: int) -> tuple[int, list[str]]:
+        """Read once from a replica: the next offset, and what was received. Raises InvariantViolatedError."""
         code, stable, data, aborted = broker.engine.consume_committed(key, offset, broker.now_ms)
-        if code != 0 or self._histories[key].may_lack_records:
-            return
+        if code != 0 or not self._promises(key):
+            return offset, []
         where = f"partition {key[1]} of broker {broker.id}"
         gauges = self._scene.gauges(broker.id, key)
         if gauges is not None and gauges.is_leader:
@@ -252,175 +189,73 @@ class Transactions:
             if stable < self._stable.get(place, -1):
                 raise InvariantViolatedError(f"{where}: the last stable offset {stable} moves back")
             self._stable[place] = stable
-        received, skipped = filtered(record_batches(data), aborted)
-        for batch in received:
-            if batch.is_transactional and not self._is_committed(batch):
-                raise InvariantViolatedError(f"{where}: a consumer receives {text_of(batch)}, which is not committed")
+        batches = record_batches(data)
+        received, skipped = filtered(batches, aborted)
+        texts = [text_of(batch) for batch in received if batch.is_transactional]
+        for text in texts:
+            self._verdicts.of(text).on_received(where, text)
         for batch in skipped:
-            if self._is_committed(batch):
-                raise InvariantViolatedError(f"{where}: a consumer skips {text_of(batch)}, which is committed")
+            self._verdicts.of(text_of(batch)).on_skipped(where, text_of(batch))
+        return max((batch.last_offset + 1 for batch in batches), default=stable), texts
 
-    def _is_committed(self, batch: RecordBatch) -> bool:
-        producer_id, number, _ = (int(part) for part in text_of(batch).split("."))
-        return self._ids[producer_id].commits.get(number, False)
+    # Coordinators
+
+    def _check_state(self) -> None:
+        broker = self._scene.rng.choice(list(self._brokers.values()))
+        if broker.is_serving and broker.is_up and not self._may_lack(TRANSACTIONS_TOPIC):
+            check_transaction_state(broker)
+
+    # The end
+
+    def is_over(self) -> bool:
+        """Whether no transaction is open, once the producers have stopped: those that they left open time out."""
+        self._is_stopped = True
+        if self._scene.now_us < self._look_again_us:
+            return False
+        self._look_again_us = self._scene.now_us + LOOK_US
+        if self._may_lack(TRANSACTIONS_TOPIC):
+            return True
+        if any(has_open_transactions(broker) for broker in self._brokers.values()):
+            return False
+        led = [self._stable_and_end(key) for key in self._histories]
+        return all(stable == end for stable, end in filter(None, led))
+
+    def _stable_and_end(self, key: Key) -> tuple[int, int] | None:
+        partition = self._scene.controller.committed[1].partition(*key)
+        if partition is None or partition.leader < 0 or not self._promises(key):
+            return None
+        broker = self._brokers[partition.leader]
+        gauges = self._scene.gauges(broker.id, key)
+        if gauges is None or not broker.is_serving:
+            return None
+        code, stable, _, _ = broker.engine.consume_committed(key, gauges.log_start_offset, broker.now_ms)
+        return (stable, gauges.high_watermark) if code == 0 else None
 
     def check_closed(self) -> None:
-        """After all faults: nothing is undecided. Raises InvariantViolatedError."""
-        for key, history in self._histories.items():
+        """After all faults: everything is decided and as it should be. Raises InvariantViolatedError."""
+        for broker in self._brokers.values():
+            if not self._may_lack(TRANSACTIONS_TOPIC):
+                check_transaction_state(broker)
+        for key in self._histories:
+            found = self._stable_and_end(key)
+            if found is None:
+                continue
+            stable, end = found
+            if stable != end:
+                raise InvariantViolatedError(f"partition {key[1]} is stable up to {stable} of {end}")
             partition = self._scene.controller.committed[1].partition(*key)
-            if partition is None or partition.leader < 0 or history.may_lack_records:
-                continue
-            broker = self._brokers[partition.leader]
-            gauges = self._scene.gauges(broker.id, key)
-            if gauges is None:
-                continue
-            code, stable, _, _ = broker.engine.consume_committed(key, gauges.log_start_offset, broker.now_ms)
-            if code == 0 and stable != gauges.high_watermark:
-                raise InvariantViolatedError(
-                    f"partition {key[1]} is stable up to {stable} of {gauges.high_watermark}: a transaction stays open"
-                )
-            offset = gauges.log_start_offset
-            while offset < stable:
-                self.check_consumed(broker, key, offset)
-                _, _, data, _ = broker.engine.consume_committed(key, offset, broker.now_ms)
-                offset = max((batch.last_offset + 1 for batch in record_batches(data)), default=stable)
+            assert partition is not None, "it was found"
+            if self._scene.controller.image.topic_id(self.topic) == key[0]:
+                self._read_all(self._brokers[partition.leader], key, stable)
 
-
-def text_of(batch: RecordBatch) -> str:
-    """What a batch says of itself: producer, transaction and number."""
-    return (batch.records()[0].value or b"").decode()
-
-
-def filtered(batches: list[RecordBatch], aborted: list[tuple[int, int]]) -> tuple[list[RecordBatch], list[RecordBatch]]:
-    """What a consumer receives and what it skips, in Apache Kafka's way (`CompletedFetch`)."""
-    waiting = sorted(aborted, key=lambda each: -each[1])
-    received: list[RecordBatch] = []
-    skipped: list[RecordBatch] = []
-    skips: set[int] = set()
-    for batch in batches:
-        while waiting and waiting[-1][1] <= batch.last_offset:
-            skips.add(waiting.pop()[0])
-        if batch.is_control:
-            if batch.records()[0].key == ABORT:
-                skips.discard(batch.producer_id)
-        elif batch.is_transactional and batch.producer_id in skips:
-            skipped.append(batch)
-        else:
-            received.append(batch)
-    return received, skipped
-
-
-class Producer:
-    """A producer that writes one batch after the other, and then ends its transaction."""
-
-    def __init__(self, scene: Scene, transactions: Transactions, one: TransactionalId) -> None:
-        self._scene, self._transactions, self._id = scene, transactions, one
-        self._epoch = one.epoch
-        self._sequences: dict[Key, int] = {}
-        self._is_busy = False
-        self._left = 0
-        self._written = 0
-
-    def work(self) -> None:
-        """Take the next step, unless one is in flight."""
-        if self._is_busy:
-            return
-        if self._id.state is State.EMPTY and self._epoch != self._id.epoch:
-            self._begin_epoch()
-        if self._epoch != self._id.epoch or self._id.state is State.PREPARED:
-            return  # it was fenced, or the last transaction is not complete
-        if self._left == 0 and self._id.state is State.ONGOING:
-            self._end(commits=self._scene.rng.random() >= ABORT_CHANCE)
-        elif self._left == 0:
-            self._left = self._scene.rng.randint(1, BATCHES_MAX)
-        else:
-            self._write()
-
-    def _begin_epoch(self) -> None:
-        self._epoch = self._id.epoch
-        self._sequences.clear()
-        self._left = 0
-
-    def _end(self, *, commits: bool) -> None:
-        if self._transactions.end(self._id, self._epoch, commits=commits) and not commits and not self._id.bumps_epoch:
-            self._renew()
-
-    def _renew(self) -> None:
-        """After an abort the sequences are not known: the epoch is raised once the transaction is complete."""
-
-        def renew() -> None:
-            if self._id.state is State.EMPTY:
-                self._transactions.initialize(self._id)
-                self._begin_epoch()
-                self._is_busy = False
-            else:
-                self._scene.at(PAUSE_US, renew)
-
-        self._is_busy = True
-        renew()
-
-    def _write(self) -> None:
-        picked = self._transactions.pick()
-        if picked is None:
-            return
-        key, _ = picked
-        if not self._id.bumps_epoch and self._id.add(self._epoch, key) is not ErrorCode.NONE:
-            return
-        self._written += 1
-        number = self._id.number + (self._id.state is State.EMPTY)  # a leader may add the first partition
-        sequence = self._sequences.get(key, 0)
-        count = self._scene.rng.randint(1, 3)
-        text = f"{self._id.producer_id}.{number}.{self._written}".encode()
-        batch = encode_batch(
-            [(self._scene.now_us // 1000, None, text)] * count,
-            producer_id=self._id.producer_id,
-            producer_epoch=self._epoch,
-            base_sequence=sequence,
-            transactional=True,
-        )
-        self._is_busy = True
-        self._send(key, batch, sequence, count, self._scene.rng.randint(0, TRIES_MAX))
-
-    def _send(self, key: Key, batch: bytes, sequence: int, count: int, tries_left: int) -> None:
-        epoch, one = self._epoch, self._id
-
-        def again() -> None:
-            if tries_left:
-                self._scene.at(PAUSE_US, lambda: self._send(key, batch, sequence, count, tries_left - 1))
-            else:
-                self._fail()
-
-        def answered(answer: tuple[int, int]) -> None:
-            code, _ = answer
-            if code == 0:
-                self._sequences[key] = sequence + count
-                self._left -= 1
-                self._is_busy = False
-            elif code in FATAL:
-                self._fail()
-            else:
-                again()
-
-        broker = self._transactions.leader_of(key)
-        if broker is None:
-            again()
-            return
-
-        def ask(done: Callable[[int], None]) -> None:
-            self._transactions.ask(broker, one, epoch, key, done)
-
-        def handle(reply: Reply) -> None:
-            sent = TransactionalBatch(batch, (one.producer_id, epoch, sequence), one.bumps_epoch)
-            broker.replication.on_transactional_produce(key, sent, ask, reply)
-
-        request = Request(handle, answered, again, TIMEOUT_US, Repeated.PRODUCE)
-        self._scene.network.call(self._transactions, broker, request)
-
-    def _fail(self) -> None:
-        """The transaction cannot be committed any more."""
-        self._is_busy = False
-        self._left = 0
-        if self._id.state is State.ONGOING and self._epoch == self._id.epoch:
-            self._end(commits=False)
-        elif self._id.state is State.EMPTY and self._epoch == self._id.epoch:
-            self._transactions.initialize(self._id)
+    def _read_all(self, broker: Broker, key: Key, stable: int) -> None:
+        gauges = self._scene.gauges(broker.id, key)
+        assert gauges is not None, "it leads"
+        offset, received = gauges.log_start_offset, list[str]()
+        while offset < stable:
+            after, texts = self._check_consumed(broker, key, offset)
+            if after == offset:
+                return
+            offset = after
+            received += texts
+        self._verdicts.check_complete(key, f"partition {key[1]}", gauges.log_start_offset, received)

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from klamm.node.transactions import TRANSACTIONS_TOPIC
 from klamm.protocol.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -18,21 +19,24 @@ from klamm.protocol.resource_types import ResourceType
 from klamm.testing.simulator.brokers.broker import Broker
 from klamm.testing.simulator.brokers.clients import Clients
 from klamm.testing.simulator.brokers.controller import SimulatedController
+from klamm.testing.simulator.brokers.coordinators import node_config
 from klamm.testing.simulator.brokers.history import PartitionHistory, batches_of
 from klamm.testing.simulator.brokers.looks import Looks
 from klamm.testing.simulator.brokers.operator import Operator
 from klamm.testing.simulator.brokers.quorum import ControllerQuorum
-from klamm.testing.simulator.brokers.scene import Leader, Scene
+from klamm.testing.simulator.brokers.scene import Coordinating, Leader, Scene
 from klamm.testing.simulator.brokers.transactions import Transactions
 from klamm.testing.simulator.invariants import InvariantViolatedError
 
 if TYPE_CHECKING:
     from klamm._engine.metadata import Image
     from klamm._engine.simulation import ReplicaGauges
+    from klamm.config.node_config import NodeConfig
     from klamm.testing.simulator.brokers.faults import BrokerFaults
     from klamm.testing.simulator.brokers.history import Key
 
 TOPIC: Final = "t"
+TOPICS: Final = (TOPIC, TRANSACTIONS_TOPIC)
 SERVING_US: Final = 60_000_000
 READ_EVERY_US: Final = 200_000
 
@@ -53,6 +57,8 @@ class ClusterPlan(NamedTuple):
     dir_count: int = 1
     """Log directories of each broker."""
     may_be_damaged: bool = False
+    transaction_version: int | None = None
+    """With it, brokers have coordinators, and there are transactions."""
     has_quorum: bool = False
     """Three controllers that fail, instead of one that does not."""
     replicas: Sequence[int] = ()
@@ -78,6 +84,7 @@ class BrokerWorld(Scene):
         self._reads_again_us = 0
         self.acknowledged_count = 0
         self._are_faults_over = False
+        self.transactions: Transactions | None = None
 
     def begin(self) -> None:
         """Start controller and brokers, and create a topic."""
@@ -86,8 +93,11 @@ class BrokerWorld(Scene):
         self.controller.on_committed = self._on_committed
         self.controller.on_appended = self._on_appended
         self.clients = Clients(self, TOPIC, self.brokers, self.looks.histories)
-        self.transactions = Transactions(self, TOPIC, self.brokers, self.looks.histories)
         self.operator = Operator(self, self._topic(), list(range(1, self._plan.broker_count + 1)))
+        if self._plan.transaction_version is not None:
+            self.transactions = Transactions(
+                self, TOPIC, self.brokers, self.looks.histories, version=self._plan.transaction_version
+            )
         for node_id in range(1, self._plan.broker_count + 1):
             folder = self._folder / str(node_id)
             plan = self._plan
@@ -99,6 +109,7 @@ class BrokerWorld(Scene):
                 plan.without,
                 dir_count=plan.dir_count,
                 may_be_damaged=plan.may_be_damaged,
+                node_config=self._node_config(node_id),
             )
             self.brokers[node_id].start()
         if not self.run(SERVING_US, lambda: all(broker.is_serving for broker in self.brokers.values())):
@@ -106,6 +117,28 @@ class BrokerWorld(Scene):
         while not self.keys:
             self.operator.create()  # the request may be lost
             self.run(self.now_us + 1_000_000, lambda: bool(self.keys))
+        internal = self._internal_topics()
+        while any(self.controller.image.topic_id(topic.name) is None for topic in internal):
+            for topic in internal:
+                self.operator.create(topic)
+            self.run(self.now_us + 1_000_000)
+
+    def _node_config(self, node_id: int) -> NodeConfig | None:
+        plan = self._plan
+        if plan.transaction_version is None:
+            return None
+        replicas, min_isr = str(plan.replica_count), str(min(plan.min_insync_replicas, plan.replica_count))
+        return node_config(
+            node_id,
+            {
+                "transaction.state.log.replication.factor": replicas,
+                "transaction.state.log.min.isr": min_isr,
+            },
+        )
+
+    def _internal_topics(self) -> list[CreatableTopic]:
+        coordinators = next(iter(self.brokers.values())).coordinators
+        return [] if coordinators is None else [coordinators.transactions.new_topic()]
 
     def _topic(self) -> CreatableTopic:
         values = {"min.insync.replicas": str(self._plan.min_insync_replicas)}
@@ -120,12 +153,13 @@ class BrokerWorld(Scene):
         return CreatableTopic(TOPIC, self._plan.partition_count, self._plan.replica_count, configs=configs)
 
     def _on_appended(self, before: Image, after: Image) -> None:
-        topic_id = after.topic_id(TOPIC)
-        if topic_id is not None and before.topic_id(TOPIC) != topic_id:
-            is_flushed = self._plan.settings.get("klamm.flush.before.ack") != "none"
-            for partition in after.partitions(topic_id):
-                history = PartitionHistory(f"{TOPIC}-{partition.index}", is_flushed=is_flushed)
-                self.looks.add((topic_id, partition.index), history)
+        for topic in TOPICS:
+            topic_id = after.topic_id(topic)
+            if topic_id is not None and before.topic_id(topic) != topic_id:
+                is_flushed = self._plan.settings.get("klamm.flush.before.ack") != "none"
+                for partition in after.partitions(topic_id):
+                    history = PartitionHistory(f"{topic}-{partition.index}", is_flushed=is_flushed)
+                    self.looks.add((topic_id, partition.index), history)
         self.looks.on_appended(before, after)
 
     @property
@@ -135,16 +169,24 @@ class BrokerWorld(Scene):
         topic_id = image.topic_id(TOPIC)
         return [] if topic_id is None else [(topic_id, partition.index) for partition in image.partitions(topic_id)]
 
+    @property
+    def all_keys(self) -> list[Key]:
+        """The same, and all partitions of internal topics."""
+        image = self.controller.image
+        topic_ids = [topic_id for topic in TOPICS if (topic_id := image.topic_id(topic)) is not None]
+        return [(topic_id, partition.index) for topic_id in topic_ids for partition in image.partitions(topic_id)]
+
     # Faults
 
     def begin_load(self) -> None:
         """From now on clients send requests, and faults happen."""
         self.clients.begin()
-        self.transactions.begin()
+        if self.transactions is not None:
+            self.transactions.begin()
         self.controller.begin_faults()
         faults = self.faults
         self.every(lambda: faults.partition_every_us, self._change_partition)
-        self.every(lambda: faults.crash_every_us, self._crash)
+        self.every(lambda: faults.crash_every_us, self._crash_one)
         self.every(lambda: faults.pause_every_us, self._pause)
         self.every(lambda: faults.shutdown_every_us, self._shut_down)
         self.every(lambda: faults.reassign_every_us, self.operator.reassign)
@@ -167,10 +209,12 @@ class BrokerWorld(Scene):
         up = [broker for broker in self.brokers.values() if broker.is_up]
         return self.rng.choice(up) if up else None
 
-    def _crash(self) -> None:
+    def _crash_one(self) -> None:
         broker = self._running()
-        if broker is None:
-            return
+        if broker is not None:
+            self._crash(broker)
+
+    def _crash(self, broker: Broker) -> None:
         if self.rng.random() < self.faults.power_cut_share:
             broker.cut_power()
         else:
@@ -256,7 +300,7 @@ class BrokerWorld(Scene):
         """What an operator has to do by hand."""
         if not self.keys:  # it was deleted, and too few brokers were there to create it again
             self.operator.create()
-        partitions = [self.controller.image.partition(*key) for key in self.keys]
+        partitions = [self.controller.image.partition(*key) for key in self.all_keys]
         # As in Apache Kafka, a change of the min ISR clears the ELR, also where no replica is in the ISR.
         if any(each is not None and not (each.isr or each.elr or each.last_known_elr) for each in partitions):
             self.operator.elect(ElectionType.UNCLEAN)
@@ -279,6 +323,25 @@ class BrokerWorld(Scene):
     def leader(self, broker_id: int) -> Leader:
         """The broker with this id."""
         return self.brokers[broker_id]
+
+    def coordinating(self, broker_id: int) -> Coordinating:
+        """The broker with this id."""
+        return self.brokers[broker_id]
+
+    def on_coordinator_effect(self, broker_id: int) -> None:
+        """A coordinator has appended something: its broker may crash before anything else happens there."""
+        broker = self.brokers[broker_id]
+        if self.rng.random() < self.faults.effect_crash_chance:
+            life = broker.life
+            self.at(0, lambda: self._crash(broker) if broker.is_up and broker.life == life else None)
+
+    def on_own_acked(self, broker_id: int, key: Key, batch: bytes, code: int, end_offset: int) -> None:
+        """The result of a coordinator's append is known."""
+        if code == 0:
+            self.check(broker_id)
+            gauges = self.looks.gauges(broker_id, key)
+            assert gauges is not None, "it acknowledges as a leader"
+            self.looks.histories[key].check_acked(broker_id, gauges, batch, end_offset)
 
     def on_ended(self, broker_id: int) -> None:
         """A life of a broker has ended."""
@@ -349,7 +412,7 @@ class BrokerWorld(Scene):
         image = self.controller.committed[1]
         if not self.keys:
             return False
-        for key in self.keys:
+        for key in self.all_keys:
             partition = image.partition(*key)
             if partition is None or partition.leader < 0 or set(partition.isr) != set(partition.replicas):
                 return False
@@ -369,7 +432,7 @@ class BrokerWorld(Scene):
         if self.now_us < self._reads_again_us:
             return False
         self._reads_again_us = self.now_us + READ_EVERY_US
-        for key in self.keys:
+        for key in self.all_keys:
             for broker in self.brokers.values():
                 gauges = self.looks.gauges(broker.id, key)
                 if gauges is None or gauges.log_start_offset == gauges.log_end_offset:

@@ -1,0 +1,240 @@
+"""The coordinators of one life of a simulated broker: the product's, with their runtime, on a simulated event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from klamm.broker.handlers.transactions import TransactionHandlers
+from klamm.broker.producer_ids import Block, ProducerIds
+from klamm.broker.request import RequestContext
+from klamm.config.rules import checked
+from klamm.controller.operations.nodes import ALLOCATE_PRODUCER_IDS
+from klamm.coordinator.runtime.driver import into
+from klamm.coordinator.runtime.placement import partition_of
+from klamm.node.coordinators.appends import Appends
+from klamm.node.groups import NodeGroups
+from klamm.node.share_states import NodeShareStates
+from klamm.node.transactions import NodeTransactions
+from klamm.protocol.api_key import ApiKey
+from klamm.protocol.errors import ErrorCode, KafkaError
+from klamm.protocol.messages.registration import AllocateProducerIdsRequest
+from klamm.protocol.principal import ANONYMOUS
+from klamm.raft.election.role_states import NEVER_MS
+from klamm.testing.simulator.brokers.controller import Asked
+from klamm.testing.simulator.brokers.coordinator_engine import CoordinatorEngine
+from klamm.testing.simulator.brokers.other_brokers import SimulatedOthers
+from klamm.testing.simulator.invariants import InvariantViolatedError
+from klamm.testing.simulator.replica_loop import new_loop
+
+if TYPE_CHECKING:
+    from klamm._engine.metadata import Image
+    from klamm._engine.node import Engine
+    from klamm.broker.handlers.transactions import TransactionHandlers as Handlers
+    from klamm.config.node_config import NodeConfig
+    from klamm.coordinator.runtime.driver import CoordinatorRuntime
+    from klamm.coordinator.transactions.shard import TransactionShard
+    from klamm.protocol.messages.transactions import AddRequest, EndRequest, Pair, Place
+    from klamm.testing.simulator.brokers.broker import Broker
+    from klamm.testing.simulator.brokers.network import Reply
+    from klamm.testing.simulator.brokers.replication import TransactionalBatch
+    from klamm.testing.simulator.brokers.scene import Scene
+
+ALLOCATION_VERSION: Final = 0
+THREAD_US_MAX: Final = 20_000
+CONTEXT: Final = RequestContext(0, 0, 0, None, "PLAINTEXT", ANONYMOUS, "", False, 0, 1 << 60)
+SETTINGS: Final = {
+    "process.roles": "broker",
+    "listeners": "PLAINTEXT://localhost:9092",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.voters": "0@localhost:9093",
+    "log.dirs": "simulated",
+    "request.timeout.ms": "1000",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "300",
+}
+
+
+def node_config(node_id: int, settings: Mapping[str, str]) -> NodeConfig:
+    """The configuration of a broker's coordinators."""
+    return checked({**SETTINGS, **settings, "node.id": str(node_id)})
+
+
+class SimulatedTransactions(NodeTransactions):
+    """The transactions of a node, which reach other brokers on the simulated network."""
+
+    others: SimulatedOthers
+
+    @cached_property
+    def _others(self) -> SimulatedOthers:
+        return self.others
+
+    @property
+    def runtime(self) -> CoordinatorRuntime[TransactionShard] | None:
+        """The coordinator's, once there is one."""
+        return self.coordinator.runtime if self._is_made else None
+
+
+class Coordinators:
+    """Of one life."""
+
+    def __init__(self, scene: Scene, broker: Broker, config: NodeConfig) -> None:
+        self._scene, self._broker, self._config = scene, broker, config
+        rng = scene.rng
+        self._loop = new_loop(lambda: broker.now_ms, lambda: rng.randrange(THREAD_US_MAX) / 1e6)
+        self._armed_ms = NEVER_MS
+        self._appends = Appends()
+        self._has_appended = False
+        self._engine = cast("Engine", CoordinatorEngine(broker, self._appends, self._on_effect))
+        self._producer_ids = ProducerIds(self._allocate_producer_ids)
+        self._loop.run(self._make)
+
+    def _make(self) -> None:
+        config, engine, appends = self._config, self._engine, self._appends
+
+        def image() -> Image:
+            return self._broker.image
+
+        self.transactions = SimulatedTransactions(
+            config,
+            engine,
+            image,
+            appends,
+            producer_ids=self._producer_ids,
+            groups=lambda: self._groups.coordinator,
+            conditions=None,
+        )
+        self.transactions.others = SimulatedOthers(self._scene, self._broker, image)
+        self._share_states = NodeShareStates(config, engine, image, appends, create=lambda topic: None, conditions=None)
+        self._groups = NodeGroups(
+            config, engine, image, appends, verify=self.transactions.verify, share_states=self._share_states
+        )
+
+    # The loop
+
+    def run(self, act: Callable[[], None], pump: Callable[[], None]) -> None:
+        """Take a step, and what becomes possible by it."""
+        self._loop.run(act)
+        self._has_appended = True
+        while self._has_appended and self._broker.is_up:
+            self._has_appended = False
+            self._loop.run(pump)
+        runtime = self.transactions.runtime
+        if runtime is not None and runtime.counts.faults:
+            raise InvariantViolatedError(f"a coordinator of broker {self._broker.id} fails")
+        self._arm()
+
+    def _arm(self) -> None:
+        due_ms = self._loop.deadline_ms
+        if due_ms >= self._armed_ms:
+            return
+        self._armed_ms = due_ms
+
+        def wake() -> None:
+            if self._armed_ms == due_ms:
+                self._armed_ms = NEVER_MS
+
+        self._broker.later(max(0, 1000 * due_ms - self._scene.now_us), wake)
+
+    def _on_effect(self) -> None:
+        self._has_appended = True
+        self._scene.on_coordinator_effect(self._broker.id)
+
+    def forget(self) -> None:
+        """The process is gone."""
+        self._loop.forget()
+
+    # Metadata
+
+    def start(self) -> None:
+        """The broker serves."""
+        self.transactions.start()
+
+    def on_published(self, before: Image, image: Image) -> None:
+        """A newer image is committed."""
+        delta = image.delta_since(before)
+        self.transactions.on_published(image, delta)
+
+    async def _allocate_producer_ids(self) -> Block:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        asked = Asked(
+            ALLOCATE_PRODUCER_IDS, AllocateProducerIdsRequest(self._broker.id, self._broker.epoch), ALLOCATION_VERSION
+        )
+
+        def failed() -> None:
+            future.set_exception(KafkaError(ErrorCode.NETWORK_EXCEPTION))
+
+        self._broker.ask_controller(asked, future.set_result, failed)
+        answer = await future
+        if answer.error_code is not ErrorCode.NONE:
+            raise KafkaError(answer.error_code)
+        return Block(answer.producer_id_start, answer.producer_id_start + answer.producer_id_len)
+
+    # Requests
+
+    def transaction_partition(self, transactional_id: str) -> int:
+        """The partition of a transactional id."""
+        return partition_of(transactional_id, self._config.integer("transaction.state.log.num.partitions"))
+
+    async def add_partitions(self, request: AddRequest) -> ErrorCode:
+        """AddPartitionsToTxn of a client."""
+        future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        self.transactions.coordinator.add_partitions(request, into(future))
+        return await future
+
+    async def end(self, request: EndRequest) -> Pair:
+        """EndTxn."""
+        future: asyncio.Future[Pair] = asyncio.get_running_loop().create_future()
+        self.transactions.coordinator.end(request, into(future))
+        return await future
+
+    def verify(self, batch: TransactionalBatch, done: Callable[[int], None]) -> None:
+        """Ask the transaction coordinator for a batch that begins a transaction here."""
+        producer_id, epoch, _ = batch.producer
+
+        async def verify() -> None:
+            codes = await self.transactions.verify(
+                batch.transactional_id, producer_id, epoch, [batch.place], is_adding=batch.is_adding
+            )
+            # A network task appends, which may run late.
+            self._broker.later(self._scene.network.delay_us(), lambda: done(codes[0]))
+
+        self._loop.create_task(verify())
+
+    def do(self, work: Callable[[Coordinators], Any], reply: Reply) -> None:
+        """A client's request has arrived: `work` returns a coroutine, whose result is the answer."""
+        if not self._broker.is_serving:
+            return
+        task = self._loop.create_task(work(self))
+        task.add_done_callback(lambda done: None if done.cancelled() else reply(done.result()))
+
+    async def prepare_producer_ids(self) -> None:
+        """Wait for a block of producer ids, if there is none."""
+        with suppress(KafkaError):  # the coordinator refuses what needs one
+            await self._producer_ids.prepare()
+
+    def answer(self, api_key: int, version: int, body: bytes, reply: Reply) -> None:
+        """A request of another broker has arrived."""
+        handlers = {
+            ApiKey.ADD_PARTITIONS_TO_TXN: self._handlers.add_partitions_to_txn,
+            ApiKey.WRITE_TXN_MARKERS: self._handlers.write_txn_markers,
+        }
+        handler = handlers[ApiKey(api_key)]
+        self.do(lambda _: handler(CONTEXT, version, body), reply)
+
+    @cached_property
+    def _handlers(self) -> Handlers:
+        return TransactionHandlers(
+            self.transactions.coordinator, self._has_partition, self._place_of_group, self.transactions.write_markers
+        )
+
+    def _has_partition(self, topic: str, partition: int) -> bool:
+        image = self._broker.image
+        topic_id = image.topic_id(topic)
+        return topic_id is not None and image.partition(topic_id, partition) is not None
+
+    def _place_of_group(self, group_id: str) -> Place:
+        return self._groups.topic, self._groups.partition_for(group_id)

@@ -1,0 +1,73 @@
+"""What the cores of coordinators check, and what their runtime waits for."""
+
+from klamm.coordinator.runtime.pipeline import Pipeline
+from klamm.coordinator.transactions import markers
+from klamm.coordinator.transactions.markers import MarkerQueues
+from klamm.coordinator.transactions.shard import TransactionShard
+from klamm.coordinator.transactions.transaction import Transaction
+from klamm.protocol.errors import ErrorCode
+
+
+def a_response_does_not_wait_for_its_record(patch):
+    """A response follows the commit of the records that it is about."""
+
+    def careless(self, now_ms, ticket, response, *error):
+        self.reply(ticket, response)
+
+    patch.setattr(Pipeline, "reply_when_committed", careless)
+
+
+def markers_do_not_wait_for_the_decision(patch):
+    """The markers of a transaction follow the commit of its Prepare record (KIP-98)."""
+    write_markers = TransactionShard._write_markers
+    write = TransactionShard._write
+
+    def careless(self, now_ms, transaction, new, cancel=None):
+        write(self, now_ms, transaction, new, cancel)
+        if new.state.name.startswith("PREPARE"):
+            transaction.apply(new)
+            write_markers(self, now_ms, transaction)
+
+    patch.setattr(TransactionShard, "_write", careless)
+
+
+def a_new_coordinator_writes_no_markers(patch):
+    """A coordinator that loads a prepared transaction completes it (KIP-98)."""
+    on_loaded = TransactionShard.on_loaded
+
+    def careless(self, now_ms):
+        with patch.context() as meanwhile:
+            meanwhile.setattr(TransactionShard, "_write_markers", lambda self, now_ms, transaction: None)
+            return on_loaded(self, now_ms)
+
+    patch.setattr(TransactionShard, "on_loaded", careless)
+
+
+def a_silent_producer_keeps_its_transaction(patch):
+    """A transaction is aborted after its timeout (KIP-98)."""
+    patch.setattr(TransactionShard, "_abort_timed_out", lambda self, now_ms: None)
+
+
+def a_fenced_producer_goes_on(patch):
+    """A request has the current producer id and epoch (KIP-98)."""
+    patch.setattr(Transaction, "check_producer", lambda self, producer_id, epoch: None)
+
+
+def a_transition_begins_during_another(patch):
+    """A request waits until no transition is pending."""
+    patch.setattr(Transaction, "check_idle", lambda self: None)
+
+
+def every_partition_counts_as_added(patch):
+    """A leader appends to a transaction only what the coordinator has in it (KIP-890)."""
+    patch.setattr(TransactionShard, "verify", lambda self, request: dict.fromkeys(request.partitions, ErrorCode.NONE))
+
+
+def a_refused_marker_counts_as_written(patch):
+    """A transaction is complete when every partition has its marker (KIP-98)."""
+    patch.setattr(markers, "DONE", frozenset(ErrorCode))
+
+
+def a_lost_marker_is_not_sent_again(patch):
+    """Markers are sent until they are written (KIP-98)."""
+    patch.setattr(MarkerQueues, "on_failure", lambda self, broker: self._in_flight.pop(broker, None))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from functools import lru_cache
+from typing import Final
 
 from klamm._engine.groups import TopicPattern
+
+log: Final = logging.getLogger("klamm.coordinator")
 
 
 @lru_cache(maxsize=64)
@@ -14,3 +18,9 @@ def compiled(pattern: str) -> TopicPattern | str:
         return TopicPattern(pattern)
     except ValueError as error:
         return str(error)
+    except BaseException as error:
+        # A panic of the engine is not an Exception: it passes the guards that answer every request.
+        if type(error).__name__ != "PanicException":
+            raise
+        log.exception("a bug in reading the pattern %r", pattern)
+        return "it cannot be read"

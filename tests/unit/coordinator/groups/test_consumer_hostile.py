@@ -83,6 +83,15 @@ def test_a_group_is_downgraded_although_the_subscription_of_a_member_cannot_be_r
     assert set(classic.members) == {first.member_id, second.member_id}
 
 
+@pytest.mark.parametrize("pattern", ["[[:]", "[[:]a]", "[[::]]", "[[:", "[:]("])
+def test_a_class_whose_name_is_missing_is_no_pattern(pattern: str) -> None:
+    room = ConsumerRoom()
+    joining = room.consumer("a", subscribed_topic_regex=pattern)
+    assert joining.join().error_code is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert not room.log
+    assert room.consumer("b", subscribed_topic_regex="[:]").join().error_code is NONE
+
+
 def test_topics_that_do_not_fit_into_a_batch_are_not_resolved() -> None:
     room = ConsumerRoom(*(TopicInfo(f"{at:0200}", at.to_bytes(16, "big"), 1) for at in range(1, 12)), config=SMALL)
     consumer = room.joined("a", subscribed_topic_regex=".*")

@@ -66,16 +66,24 @@ def libs() -> Path:
 
 
 def fetch_jars(pom: Path, folder: Path) -> Path:
-    """The folder with the jars of a POM, fetched by Maven the first time, by one of those who ask at once."""
-    if not (folder / MARK).exists():
+    """The folder with the jars of a POM, which Maven fetches at first and after a change of the POM.
+
+    Of several processes that need them, one calls Maven.
+    """
+    mark, wanted = folder / MARK, pom.read_text()
+
+    def is_complete() -> bool:
+        return mark.exists() and mark.read_text() == wanted
+
+    if not is_complete():
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if not (folder / MARK).exists():
+            if not is_complete():
                 goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
                 command = ["mvn", "-q", "-B", "-f", str(pom), *goal]
                 subprocess.run(command, check=True, timeout=900, stdin=subprocess.DEVNULL)
-                (folder / MARK).touch()
+                mark.write_text(wanted)
     return folder
 
 

@@ -117,7 +117,7 @@ class Copier:
         others have the partitions by then.
         """
         member, assignments = consumer.consumer_group_metadata(), self._assignments
-        found = [one for one in consumer.consume(RECORDS_MAX, 0.5) if one.error() is None]
+        found = [one for one in consumer.consume(RECORDS_MAX, 0.1) if one.error() is None]
         self.on_call()
         if not found:
             return

@@ -4,22 +4,53 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from tests.support.waiting import wait_until
+
+CALL_S: Final = 5.0
 
 
 class WholeTopic(NamedTuple):
-    """By partition, the offsets and values of its records, and where reading ended."""
+    """By partition, the offsets and values of its records, and the end when reading began."""
 
     records: dict[int, list[tuple[int, str]]]
     ends: dict[int, int]
 
 
+def ends_of(bootstrap: str, topic: str, partitions: int, isolation: str, bound_s: float) -> dict[int, int]:
+    """The high watermarks, or for read_committed the last stable offsets.
+
+    librdkafka asks the leaders that it knows, also after they have ended. So each attempt has a client of its own.
+    """
+    level = IsolationLevel.READ_COMMITTED if isolation == "read_committed" else IsolationLevel.READ_UNCOMMITTED
+    places: dict[TopicPartition, OffsetSpec] = {
+        TopicPartition(topic, at): OffsetSpec.latest() for at in range(partitions)
+    }
+    ends: dict[int, int] = {}
+    errors: list[KafkaException] = []
+
+    def are_known() -> bool:
+        admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+        try:
+            asked = admin.list_offsets(places, isolation_level=level, request_timeout=CALL_S)
+            ends.update({place.partition: future.result(2 * CALL_S).offset for place, future in asked.items()})
+        except KafkaException as error:  # as of a leader that was just elected, or has just ended
+            errors.append(error)
+            return False
+        return min(ends.values()) >= 0  # it is negative where librdkafka had no answer
+
+    wait_until(are_known, lambda: errors[-1:], bound_s=bound_s)
+    return ends
+
+
 def read_topic(
     bootstrap: str, topic: str, partitions: int, *, isolation: str = "read_uncommitted", bound_s: float = 120
 ) -> WholeTopic:
-    """Every partition from its first record to its end, which for read_committed is the last stable offset."""
+    """Every partition from its first record to its end."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -30,21 +61,25 @@ def read_topic(
             "log_level": 0,
         }
     )
-    consumer.assign([TopicPartition(topic, at, 0) for at in range(partitions)])
-    whole = WholeTopic(defaultdict(list), {})
+    places = [TopicPartition(topic, at, 0) for at in range(partitions)]
+    whole = WholeTopic(defaultdict(list), ends_of(bootstrap, topic, partitions, isolation, bound_s))
+    consumer.assign(places)
+    unfinished = {partition for partition, end in whole.ends.items() if end > 0}
     deadline = time.monotonic() + bound_s
-    while len(whole.ends) < partitions:
-        assert time.monotonic() < deadline, f"only {sorted(whole.ends)} of {topic} came to their end"
+    while unfinished:
+        assert time.monotonic() < deadline, f"{sorted(unfinished)} of {topic} did not come to their ends"
         message = consumer.poll(1)
         if message is None:
             continue
         partition, offset, value = message.partition(), message.offset(), message.value()
         assert partition is not None
         assert offset is not None
-        error = message.error()
-        if error is None and isinstance(value, bytes):
+        error, end = message.error(), whole.ends[partition]
+        if error is None and isinstance(value, bytes) and offset < end:
             whole.records[partition].append((offset, value.decode()))
-        elif error is not None and error.code() == KafkaError._PARTITION_EOF:
-            whole.ends[partition] = offset
+        # The last one may be a marker, which is not returned: then the next record or the end of the log follows.
+        is_at_end = error is not None and error.code() == KafkaError._PARTITION_EOF and offset >= end
+        if is_at_end or (error is None and offset >= end - 1):
+            unfinished.discard(partition)
     consumer.close()
     return whole

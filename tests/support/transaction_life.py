@@ -9,15 +9,13 @@ import contextlib
 import os
 import random
 import signal
-import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from klamm.admin import features
@@ -27,15 +25,14 @@ from klamm.client import ClientError
 from klamm.protocol.messages.feature_updates import UpgradeType
 from tests.support import copier
 from tests.support.broker_processes import ProxiedBroker, created
-from tests.support.copier import CALL_S, STUCK_CODE, retried
+from tests.support.copier import CALL_S
 from tests.support.proxy import HOST
 from tests.support.topic_reading import read_topic
-from tests.support.transaction_history import Copied, CopyHistory, Finding, Outcome, Written
+from tests.support.transaction_clients import PARTITIONS, CopierProcess, Reader, Source
+from tests.support.transaction_history import Copied, CopyHistory, Finding, Outcome
 from tests.support.waiting import wait_until
 
-ROOT: Final = Path(__file__).resolve().parents[2]
 NODES: Final = 3
-PARTITIONS: Final = 4
 COPIERS: Final = 4
 GROUP: Final = "copiers"
 TIMEOUT_MS: Final = 4_000
@@ -43,8 +40,6 @@ TIMEOUT_MS: Final = 4_000
 PROGRESS: Final = 40
 """Copies that must be made after some faults."""
 FAULTS_BETWEEN: Final = 8
-AHEAD: Final = 400
-"""Records that are written and not yet copied, at most."""
 BOUND_S: Final = 240.0
 CONFIG: Final = {
     "default.replication.factor": "3",
@@ -80,139 +75,6 @@ CONSUMERS: Final[Mapping[str, Mapping[str, str | int]]] = {
     "classic": {"session.timeout.ms": 4_000, "heartbeat.interval.ms": 500},
     "consumer": {"group.protocol": "consumer"},  # its time-outs are the broker's
 }
-
-
-class CopierProcess:
-    """A copier, and the journal of all its processes."""
-
-    def __init__(self, folder: Path, settings: copier.Settings) -> None:
-        self.name = settings.transactional_id
-        self.journal, self._output = folder / f"{self.name}.journal", folder / f"{self.name}.out"
-        self._command = copier.command(settings, self.journal)
-        self._process: subprocess.Popen[bytes] | None = None
-        self.continues_at: float | None = None
-        """The time of the clock when a paused one continues."""
-        self.stuck = 0
-        """How often a call of librdkafka did not return."""
-
-    def start(self) -> None:
-        """Start it, and wait for nothing."""
-        self.continues_at = None
-        with self._output.open("ab") as output:
-            self._process = subprocess.Popen(
-                self._command, cwd=ROOT, stdout=output, stderr=output, stdin=subprocess.DEVNULL
-            )
-
-    def send(self, number: signal.Signals) -> None:
-        """Send it a signal."""
-        assert self._process is not None
-        self._process.send_signal(number)
-
-    def stop(self) -> None:
-        """SIGTERM, also of a paused one; it is killed if a call of librdkafka does not return."""
-        process = self._process
-        if process is not None:
-            process.send_signal(signal.SIGTERM)
-            process.send_signal(signal.SIGCONT)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(BOUND_S)
-        self.kill()
-
-    def kill(self) -> None:
-        """SIGKILL."""
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.wait(CALL_S)
-
-    def look_after(self) -> None:
-        """Continue it when its pause is over, and start it again when it had to end itself."""
-        if self.continues_at is not None and time.monotonic() > self.continues_at:
-            self.continues_at = None
-            self.send(signal.SIGCONT)
-        code = None if self._process is None else self._process.poll()
-        if code == STUCK_CODE:
-            self.stuck += 1
-            self.start()
-        assert code in (None, STUCK_CODE), f"{self.name} exited {code}:\n{self._output.read_text()[-4000:]}"
-
-
-class Source:
-    """Writes transactions to "input" until it is stopped, and aborts some. It does not get far ahead of the copiers."""
-
-    def __init__(self, servers: str, history: CopyHistory, seed: int) -> None:
-        self._servers, self._history, self._rng = servers, history, random.Random(seed)
-        self._outcomes = history.source
-        self._count = self._written = 0
-        self.is_stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End, and wait for its last transaction."""
-        self.is_stopped.set()
-        self._thread.join(BOUND_S)
-        assert not self._thread.is_alive(), "the source's last transaction did not end"
-
-    def _run(self) -> None:
-        while not self.is_stopped.is_set():
-            with contextlib.suppress(KafkaException):  # how the transaction ended is unknown
-                settings = {"bootstrap.servers": self._servers, "transactional.id": "source", "linger.ms": 0}
-                producer = Producer({**settings, "transaction.timeout.ms": 20_000, "log_level": 0})
-                producer.init_transactions(CALL_S)
-                while not self.is_stopped.wait(0.05):
-                    if self._written < len(self._history.seen) + AHEAD:
-                        self._write(producer)
-
-    def _write(self, producer: Producer) -> None:
-        name, size = f"source.{self._count}", self._rng.randint(1, 12)
-        self._count += 1
-        producer.begin_transaction()
-        try:
-            for index in range(size):
-                value = Written(name, size, index).encode()
-                producer.produce("input", value, partition=self._rng.randrange(PARTITIONS))
-            if self._rng.random() < 0.2:
-                self._outcomes[name] = Outcome.ABORTED
-                retried(lambda: producer.abort_transaction(CALL_S))
-            else:
-                retried(lambda: producer.commit_transaction(CALL_S))
-                self._outcomes[name] = Outcome.COMMITTED
-                self._written += size
-        except KafkaException as error:
-            if error.args[0].txn_requires_abort():
-                retried(lambda: producer.abort_transaction(CALL_S))
-                self._outcomes[name] = Outcome.ABORTED
-            else:
-                raise
-
-
-class Reader:
-    """Reads "output" with read_committed while copiers work."""
-
-    def __init__(self, servers: str, seen: list[tuple[int, int, str]]) -> None:
-        settings = {"bootstrap.servers": servers, "group.id": "reader", "isolation.level": "read_committed"}
-        self._consumer = Consumer({**settings, "enable.auto.commit": False, "log_level": 0})
-        self._consumer.assign([TopicPartition("output", at, 0) for at in range(PARTITIONS)])
-        self._seen = seen
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._stopped.is_set():
-            for message in self._consumer.consume(500, 0.2):
-                partition, offset, value = message.partition(), message.offset(), message.value()
-                if message.error() is None and isinstance(value, bytes):
-                    assert partition is not None
-                    assert offset is not None
-                    self._seen.append((partition, offset, value.decode()))
-        self._consumer.close()
-
-    def stop(self) -> None:
-        """End."""
-        self._stopped.set()
-        self._thread.join(BOUND_S)
 
 
 @dataclass
@@ -402,19 +264,28 @@ class Life:
 
         def are_created() -> bool:
             try:
-                if len(admin.list_topics(timeout=5).brokers) < NODES:
-                    return False
-                new = [NewTopic(name, PARTITIONS, NODES) for name in ("input", "output")]
-                for future in admin.create_topics(new).values():
-                    future.result(CALL_S)
+                found = admin.list_topics(timeout=5)
+                missing = {"input", "output"} - found.topics.keys()
+                if len(found.brokers) == NODES and missing:
+                    for future in admin.create_topics([NewTopic(name, PARTITIONS, NODES) for name in missing]).values():
+                        future.result(CALL_S)
             except KafkaException:
                 return False
-            return True
+            return not missing
 
         wait_until(are_created, self.described, bound_s=BOUND_S)
-        if self.variant.transaction_version < 2:
-            levels = {"transaction.version": self.variant.transaction_version}
-            features.update(QuorumClient(self.servers, is_controller=False), levels, UpgradeType.SAFE_DOWNGRADE)
+        wait_until(self._has_its_version, self.described, bound_s=BOUND_S)
+
+    def _has_its_version(self) -> bool:
+        """Set transaction.version, which succeeds once all controllers have registered; whether it is set."""
+        name, level = "transaction.version", self.variant.transaction_version
+        try:
+            with QuorumClient(self.servers, is_controller=False) as client:
+                if level < 2:
+                    features.update(client, {name: level}, UpgradeType.SAFE_DOWNGRADE)
+                return any((one.name, one.finalized) == (name, level) for one in features.describe(client))
+        except ClientError:
+            return False
 
     @contextlib.contextmanager
     def _clients(self) -> Iterator[Source]:
@@ -461,6 +332,7 @@ class Life:
             self.history.copiers |= copier.outcomes(one.journal)
         copies = self._without_open_transactions("output")
         source = self._without_open_transactions("input")
+        self._until(self._replicas_are_equal, "all replicas are equal")
         self._count(copies)
         return self.history.findings(source, copies, self._committed())
 
@@ -472,6 +344,11 @@ class Life:
             if stable.ends == read_topic(self.servers, topic, PARTITIONS, bound_s=BOUND_S).ends:
                 return stable.records
             assert time.monotonic() < end, f"a transaction in {topic} stays open\n{self.described()}"
+
+    def _replicas_are_equal(self) -> bool:
+        """Whether the nodes have the same bytes of each partition: followers store the batches of their leader."""
+        partitions = [f"{topic}-{partition}" for topic in ("input", "output") for partition in range(PARTITIONS)]
+        return all(len({log_of(node, partition) for node in self.nodes}) == 1 for partition in partitions)
 
     def _count(self, copies: Mapping[int, list[tuple[int, str]]]) -> None:
         visible = {Copied.decode(value).transaction for records in copies.values() for _, value in records}
@@ -491,6 +368,11 @@ class Life:
         for node in self.nodes:
             node.kill()
             node.proxy.close()
+
+
+def log_of(node: ProxiedBroker, partition: str) -> bytes:
+    """The bytes of a partition. Its segments may begin elsewhere than those of another node."""
+    return b"".join(each.read_bytes() for each in sorted((node.data / "data" / partition).glob("*.log")))
 
 
 def live(

@@ -67,6 +67,14 @@ Each value is exact, but values of one reading may be from slightly different mo
     kafka.coordinator.transaction:type=TransactionMarkerChannelManager,name=N
                                             UnknownDestinationQueueSize: partitions whose marker waits for a leader;
                                             LogAppendRetryQueueSize: ends of transactions that are written again
+    kafka.server:type=group-coordinator-metrics,name=group-count,protocol=P
+                                            groups that the broker coordinates; P is classic, consumer, share or streams
+    kafka.server:type=group-coordinator-metrics,name=N,state=S
+                                            consumer-group-count, share-group-count, streams-group-count
+    kafka.coordinator.group:type=GroupMetadataManager,name=N
+                                            NumOffsets (committed), NumGroups (classic ones), and of these
+                                            NumGroupsEmpty, NumGroupsPreparingRebalance, NumGroupsCompletingRebalance,
+                                            NumGroupsStable, NumGroupsDead
     kafka.server:type=share-coordinator-metrics,name=last-pruned-offset,topic=T,partition=P
                                             of each partition of __share_group_state that was pruned
     kafka.server:type=ShareSessionCache,name=N

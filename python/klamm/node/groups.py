@@ -122,6 +122,12 @@ class NodeGroups(TopicCoordinator["GroupCoordinator"]):
             groups, runtime = self.coordinator.counts, self.coordinator.runtime.counts
         return groups.named() | runtime.named("klamm.coordinator:type=Groups,name=")
 
+    def gauges(self) -> dict[str, int]:
+        """The numbers of the moment by name: groups by kind and state, and committed offsets."""
+        from klamm.coordinator.groups.counts import group_gauges
+
+        return self.coordinator.gauges() if self._is_made else group_gauges((), 0)
+
     def _on_published(self, image: Image, delta: Delta) -> None:
         created = [name for _, name in delta.created_topics]
         changed = {name for _, name, _ in delta.changed_topics}.union(

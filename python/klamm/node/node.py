@@ -281,6 +281,7 @@ class Node:
         found = self._running().gauges()
         if self._broker is not None:
             found |= self._broker.transactions.gauges() | self._broker.share_states.gauges()
+            found |= self._broker.groups.gauges()
         return found
 
     def _running(self) -> Engine:

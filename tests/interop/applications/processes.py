@@ -10,18 +10,20 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from tests.interop.apache_kafka import ROOT, fetch_jars
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
-LIBS = Path(os.environ.get("KLAMM_KAFKA_APPLICATION_LIBS", ROOT / "target" / "kafka-applications-4.3.1"))
 HERE = Path(__file__).parent
 
 
 class JavaProcess:
     """A JVM whose output goes to a file."""
+
+    POM: ClassVar = HERE / "pom.xml"
+    LIBS: ClassVar = Path(os.environ.get("KLAMM_KAFKA_APPLICATION_LIBS", ROOT / "target" / "kafka-applications-4.3.1"))
 
     def __init__(self, output: Path, *arguments: str) -> None:
         self.output = output
@@ -30,12 +32,16 @@ class JavaProcess:
 
     def start(self) -> None:
         """Start it, and wait for nothing."""
-        jars = fetch_jars(HERE / "pom.xml", LIBS)
+        jars = fetch_jars(self.POM, self.LIBS)
         command = ["java", "-Xmx256M", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{jars}/*"]
         with self.output.open("ab") as output:
             self._process = subprocess.Popen(
-                [*command, *self._arguments], stdout=output, stderr=output, stdin=subprocess.DEVNULL
+                [*command, *self.arguments()], stdout=output, stderr=output, stdin=subprocess.DEVNULL
             )
+
+    def arguments(self) -> Sequence[str]:
+        """What is to run, and its arguments."""
+        return self._arguments
 
     def log(self) -> str:
         """What it has printed."""
@@ -72,10 +78,31 @@ class WordCount(JavaProcess):
         return states[-1:] == ["RUNNING"]
 
 
+class Transfer(JavaProcess):
+    """The job of Transfer.java. It goes on from its last checkpoint."""
+
+    POM = HERE / "flink" / "pom.xml"
+    LIBS = Path(os.environ.get("KLAMM_FLINK_LIBS", ROOT / "target" / "flink-2.0.0"))
+
+    def __init__(self, bootstrap: str, folder: Path, naming: str) -> None:
+        self._checkpoints, self._naming, self._bootstrap = folder / "checkpoints", naming, bootstrap
+        super().__init__(folder / "transfer.out")
+
+    def checkpoints(self) -> list[Path]:
+        """Those that were completed and are kept, oldest first."""
+        complete = self._checkpoints.glob("*/chk-*/_metadata")
+        return [each.parent for each in sorted(complete, key=lambda each: each.stat().st_mtime)]
+
+    def arguments(self) -> Sequence[str]:
+        """See JavaProcess."""
+        job = str(HERE / "Transfer.java"), self._bootstrap, self._checkpoints.as_uri(), self._naming
+        return [*job, *(each.as_uri() for each in self.checkpoints()[-1:])]
+
+
 class ConnectWorker(JavaProcess):
     """A worker of a distributed Connect cluster."""
 
-    def __init__(self, bootstrap: str, folder: Path, name: str) -> None:
+    def __init__(self, bootstrap: str, folder: Path, name: str, extra: Mapping[str, str] | None = None) -> None:
         self.port = free_port()
         properties = folder / f"{name}.properties"
         settings = {
@@ -94,6 +121,7 @@ class ConnectWorker(JavaProcess):
             **{f"{kind}.storage.topic": f"connect-{kind}" for kind in ("offset", "config", "status")},
             **{f"{kind}.storage.replication.factor": "3" for kind in ("offset", "config", "status")},
             **{f"{kind}.storage.partitions": "3" for kind in ("offset", "status")},
+            **(extra or {}),
         }
         properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         worker = "org.apache.kafka.connect.cli.ConnectDistributed"
@@ -113,6 +141,12 @@ class ConnectWorker(JavaProcess):
     def create(self, name: str, config: Mapping[str, str]) -> None:
         """Create the connector, or change its config."""
         wait_until(lambda: self.request("PUT", f"/connectors/{name}/config", config) is not None, bound_s=120)
+
+    def runs_task_of(self, name: str) -> bool:
+        """Whether a task of the connector runs in this worker."""
+        status = self.request("GET", f"/connectors/{name}/status")
+        here = f"127.0.0.1:{self.port}"
+        return status is not None and any(task["worker_id"] == here for task in status["tasks"])
 
     def states(self, name: str) -> Sequence[str]:
         """The states of the connector's tasks."""

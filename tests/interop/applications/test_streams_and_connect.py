@@ -2,72 +2,43 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import struct
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from klamm.protocol.messages.group_messages import ListGroupsRequest, ListGroupsResponse
+from tests.interop.applications.cluster import (
+    PATIENCE_S,
+    ROUNDS,
+    bootstrap,
+    create_topics,
+    producer_of,
+    while_brokers_die,
+)
 from tests.interop.applications.processes import ConnectWorker, WordCount
 from tests.interop.group_peers import Peer
-from tests.support.broker_processes import BrokerProcess, created
+from tests.support.broker_processes import BrokerProcess
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-SETTINGS = {
-    "offsets.topic.num.partitions": "4",
-    "transaction.state.log.num.partitions": "4",
-    "group.initial.rebalance.delay.ms": "0",
-    "group.streams.initial.rebalance.delay.ms": "0",
-    "group.streams.num.standby.replicas": "1",
-    "group.streams.min.session.timeout.ms": "10000",
-    "group.streams.session.timeout.ms": "10000",
-    "group.streams.min.heartbeat.interval.ms": "1000",
-    "group.streams.heartbeat.interval.ms": "1000",
-}
 STREAMS = {"group.protocol": "streams"}
+CLASSIC = {"session.timeout.ms": "10000", "num.standby.replicas": "1"}
+EXACTLY_ONCE = {"processing.guarantee": "exactly_once_v2"}
 PROTOCOLS = {
-    "classic": {"session.timeout.ms": "10000", "num.standby.replicas": "1"},
+    "classic": CLASSIC,
+    "classic, exactly once": CLASSIC | EXACTLY_ONCE,
     "streams": STREAMS,
-    "streams, exactly once": STREAMS | {"processing.guarantee": "exactly_once_v2"},
+    "streams, exactly once": STREAMS | EXACTLY_ONCE,
 }
 """Settings of the application; those of the streams protocol are the broker's."""
 WORDS = [f"word-{number}" for number in range(20)]
-ROUNDS = 3
-PATIENCE_S = 180
-
-
-@pytest.fixture
-def brokers(tmp_path: Path) -> Iterator[list[BrokerProcess]]:
-    """Three nodes of both roles. Topics have three replicas, of which two must be in sync."""
-    with contextlib.ExitStack() as stack:
-        nodes = [BrokerProcess(files) for files in created(tmp_path / "cluster", 3, SETTINGS)]
-        for node in nodes:
-            node.launch()
-            stack.callback(node.kill)
-        for node in nodes:
-            wait_until(node.answers_metadata, bound_s=60)
-        yield nodes
-
-
-def bootstrap(brokers: list[BrokerProcess]) -> str:
-    return ",".join(node.bootstrap for node in brokers)
-
-
-def create_topics(servers: str, **partitions: int) -> None:
-    admin = AdminClient({"bootstrap.servers": servers})
-    new = [NewTopic(name, count, 3) for name, count in partitions.items()]
-    for future in admin.create_topics(new, request_timeout=60).values():
-        future.result(60)
 
 
 class Load:
@@ -76,7 +47,7 @@ class Load:
     def __init__(self, servers: str) -> None:
         self.acknowledged: Counter[str] = Counter()
         self.failed: list[str] = []
-        self._producer = confluent_kafka.Producer({"bootstrap.servers": servers, "enable.idempotence": True})
+        self._producer = producer_of(servers)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -136,15 +107,6 @@ def kinds_of_groups(brokers: list[BrokerProcess]) -> dict[str, str]:
         peer.send("", ListGroupsRequest(), 5)
         kinds |= {group.group_id: group.group_type for group in peer.receive("", ListGroupsResponse, 5).groups}
     return kinds
-
-
-def while_brokers_die(brokers: list[BrokerProcess], between: Callable[[int], None]) -> None:
-    """Kill each broker once, and start it again; `between` runs while it is down."""
-    for number in range(ROUNDS):
-        node = brokers[number % len(brokers)]
-        node.kill()
-        between(number)
-        node.start(timeout_s=60)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

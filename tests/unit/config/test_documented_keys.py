@@ -61,7 +61,7 @@ def read() -> frozenset[str]:
     for field in GroupConfig.__dataclass_fields__:
         if f".{field}" in whole:
             names.add(field.replace("_", "."))
-    bounded = re.findall(r'_bounded\(group_id, "([a-z.]+)"\)', texts[MEMBER_SETTINGS])
+    bounded = re.findall(r'_bounded\("([a-z.]+)"\)', texts[MEMBER_SETTINGS])
     kinds = re.findall(r'(?:MemberSettings|super\(\).__init__)\("([a-z]+)"', whole)
     assert bounded
     assert kinds

@@ -19,6 +19,7 @@ HERE, THERE = 1, 2
 A, B = ("t", 0), ("t", 1)
 NONE = ErrorCode.NONE
 BUSY = ErrorCode.CONCURRENT_TRANSACTIONS
+RETRIES_FOR_MS = 20_000
 
 
 class Others:
@@ -60,20 +61,23 @@ class Room:
         self.coordinators: dict[str, int] = {}
         self.answers: dict[str, Any] = {}
         self.here: list[ErrorCode] = []
+        self.waits_ms: list[int] = []
+        """How long the coordinator of this broker may keep each request."""
         self.verification = Verification(
             HERE,
             lambda: self,  # type: ignore[arg-type, return-value]
             lambda name: self.coordinators.get(name, THERE),
             lambda: self.others,  # type: ignore[arg-type, return-value]
             retry_ms=1,
-            retries_for_ms=20_000,
+            retries_for_ms=RETRIES_FOR_MS,
         )
 
     def ask(self, label: str, name: str, *places: tuple[str, int], epoch: int = 0, adds: bool = True) -> None:
         request = AddRequest(name, 7, epoch, frozenset(places), 2 if adds else 0)
         self.verification.ask(request, lambda codes: self.answers.update({label: dict(codes)}))
 
-    def add_partitions(self, request: AddRequest, answer: Callable[[ErrorCode], None]) -> None:
+    def add_partitions(self, request: AddRequest, answer: Callable[[ErrorCode], None], *, wait_ms: int) -> None:
+        self.waits_ms.append(wait_ms)
         answer(self.here.pop(0))
 
     def verify(self, request: AddRequest) -> dict[tuple[str, int], ErrorCode]:
@@ -160,6 +164,9 @@ async def test_a_coordinator_of_this_broker(room: Room) -> None:
     room.ask("x", "x", A, B)
     await until(lambda: "x" in room.answers)
     assert room.answers["x"] == {A: NONE, B: NONE}
+    first_ms, second_ms = room.waits_ms
+    assert 0 <= second_ms <= first_ms <= RETRIES_FOR_MS, "as long as it would be tried again"
+    assert first_ms > 0
     room.ask("v", "x", A, adds=False)
     assert room.answers["v"] == {A: ErrorCode.TRANSACTION_ABORTABLE}
     assert not room.others.sent

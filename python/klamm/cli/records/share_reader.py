@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Final, Self
 
@@ -23,6 +23,7 @@ from klamm.client.connection import Connection
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.share_groups import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from klamm.protocol.messages.share_sessions import (
+    AcknowledgementBatch,
     AcknowledgeType,
     AcquireMode,
     ShareAcknowledgeResponse,
@@ -46,6 +47,7 @@ _SESSION_LOST: Final = frozenset(
 )
 _PARTITION_LOST: Final = LEADER_MOVED | {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.FENCED_LEADER_EPOCH}
 _NOT_NOW: Final = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+OnAcknowledged = Callable[[TopicPartition, Sequence[AcknowledgementBatch]], None]
 
 
 class ShareReader:
@@ -56,13 +58,24 @@ class ShareReader:
     """
 
     def __init__(
-        self, client: Client, group_id: str, topic: str, acknowledgement: AcknowledgeType, *, follow: bool
+        self,
+        client: Client,
+        group_id: str,
+        topic: str,
+        acknowledgement: AcknowledgeType,
+        *,
+        follow: bool,
+        on_acknowledged: OnAcknowledged = lambda where, batches: None,
     ) -> None:
-        """Sends nothing yet: `poll` joins. `acknowledgement`: what becomes of each processed record."""
+        """Sends nothing yet: `poll` joins. `acknowledgement`: what becomes of each processed record.
+
+        `on_acknowledged` is called with the offsets that a leader has taken.
+        """
         self._client = client
         self._topic = topic
         self._kind = acknowledgement
         self._follow = follow
+        self._on_acknowledged = on_acknowledged
         self._member = ShareMember(group_id, frozenset({topic}), uuid_text(os.urandom(16)))
         self._sessions: dict[int, ShareSession] = {}
         self._leaders: dict[SharePlace, int] = {}
@@ -124,7 +137,7 @@ class ShareReader:
         if answer.error_code not in _SESSION_LOST:
             check(answer.error_code, f"acknowledgement in group {self._member.group_id}", answer.error_message)
         for one in (one for topic in answer.responses for one in topic.partitions):
-            self._report_refused(one.partition_index, one.error_code)
+            self._on_acknowledgement(one.partition_index, one.error_code)
 
     def _keep_up(self) -> None:
         """Join, or send a heartbeat when one is due."""
@@ -190,11 +203,15 @@ class ShareReader:
             return
         check(answer.error_code, f"share fetch of group {group_id}", answer.error_message)
         session.on_answered()
+        acknowledged = {
+            one.partition_index: one.acknowledgement_batches for of in request.topics for one in of.partitions
+        }
+        for one in (one for topic in answer.responses for one in topic.partitions):
+            batches = acknowledged.get(one.partition_index, ())
+            self._on_acknowledgement(one.partition_index, one.acknowledge_error_code, batches)
         for topic in answer.responses:
             for one in topic.partitions:
-                place = SharePlace(topic.topic_id, one.partition_index)
-                self._report_refused(one.partition_index, one.acknowledge_error_code)
-                yield from self._take(session, place, one)
+                yield from self._take(session, SharePlace(topic.topic_id, one.partition_index), one)
 
     def _take(self, session: ShareSession, place: SharePlace, answer: ShareFetchData) -> Iterator[Received]:
         where = TopicPartition(self._topic, place.partition)
@@ -223,10 +240,13 @@ class ShareReader:
         for record in found:
             yield Received(where, record, counts[record.offset])
 
-    def _report_refused(self, partition: int, code: int) -> None:
-        """Tell the user that records will be delivered again."""
-        if code not in (ErrorCode.NONE, *_PARTITION_LOST):
-            say(f"{self._topic}-{partition}: records were not acknowledged in time ({ErrorCode(code).name})")
+    def _on_acknowledgement(self, partition: int, code: int, batches: Sequence[AcknowledgementBatch] = ()) -> None:
+        """The leader has answered. Refused records are delivered again."""
+        where = TopicPartition(self._topic, partition)
+        if code == ErrorCode.NONE and batches:
+            self._on_acknowledged(where, batches)
+        elif code not in (ErrorCode.NONE, *_PARTITION_LOST):
+            say(f"{where}: records were not acknowledged, and are delivered again ({ErrorCode(code).name})")
 
 
 def _now_ms() -> int:

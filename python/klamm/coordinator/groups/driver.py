@@ -13,7 +13,7 @@ from klamm.coordinator.groups.commits import CommitAnswer, fetch_error
 from klamm.coordinator.groups.config import GroupConfig
 from klamm.coordinator.groups.consumer.driver import PatternThreads
 from klamm.coordinator.groups.consumer.requests import check_heartbeat
-from klamm.coordinator.groups.counts import GroupCounts
+from klamm.coordinator.groups.counts import GroupCounts, group_gauges
 from klamm.coordinator.groups.effects import CreateStates, GroupEffect
 from klamm.coordinator.groups.shard import GroupShard, Replies
 from klamm.coordinator.groups.share.driver import (
@@ -28,7 +28,7 @@ from klamm.coordinator.groups.topics import GroupConfigs, NoTopics, Topics, no_g
 from klamm.coordinator.runtime.append_errors import coordinator_error
 from klamm.coordinator.runtime.driver import CoordinatorRuntime, into
 from klamm.coordinator.runtime.effects import Ticket
-from klamm.coordinator.runtime.hosted_shard import HostedShard
+from klamm.coordinator.runtime.hosted_shard import HostedShard, LoadState
 from klamm.coordinator.runtime.log import CoordinatorLog, Marker, Producer
 from klamm.coordinator.runtime.placement import partition_of
 from klamm.protocol.errors import ErrorCode, KafkaError
@@ -376,6 +376,12 @@ class GroupCoordinator:
             return ListGroupsResponse(error.code)
         groups = [group for hosted in shards for group in hosted.shard.list_groups(request)]
         return ListGroupsResponse(ErrorCode.NONE, tuple(groups))
+
+    def gauges(self) -> dict[str, int]:
+        """The numbers of groups by name. It visits every group. Partitions that are not loaded have none."""
+        shards = [one.shard for one in self.runtime.shards.all() if one.state is LoadState.ACTIVE]
+        groups = (group for shard in shards for group in shard.list_groups(ListGroupsRequest()))
+        return group_gauges(groups, sum(shard.offset_count for shard in shards))
 
     async def delete_groups(self, group_ids: Iterable[str]) -> list[DeletedGroup]:
         """DeleteGroups (42)."""

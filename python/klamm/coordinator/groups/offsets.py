@@ -31,6 +31,11 @@ class OffsetStore:
         """The newest offsets of a group by topic and partition; do not modify."""
         return self._by_group.get(group_id) or {}
 
+    @property
+    def count(self) -> int:
+        """The number of committed offsets. It visits every topic of every group."""
+        return sum(len(partitions) for topics in self._by_group.values() for partitions in topics.values())
+
     def group_ids(self) -> Iterable[str]:
         """All groups with a committed offset."""
         return self._by_group.keys()

@@ -377,6 +377,11 @@ class GroupShard:
         """A group's offsets by topic and partition in the current state; do not modify."""
         return self._context.offsets.of_group(group_id)
 
+    @property
+    def offset_count(self) -> int:
+        """The number of committed offsets. It visits every topic of every group."""
+        return self._context.offsets.count
+
     def pending_offsets(self, group_id: str) -> dict[tuple[OffsetPlace, int], int]:
         """A group's pending offsets by topic and partition and by producer id."""
         return {

@@ -143,12 +143,19 @@ class TransactionCoordinator:
         self._submit(request.transactional_id, into(future), Pair, TransactionShard.on_init_producer_id, request)
         return await future
 
-    def add_partitions(self, request: AddRequest, answer: Callable[[ErrorCode], None]) -> None:
-        """AddPartitionsToTxn (24) of one transaction, and AddOffsetsToTxn (25)."""
+    def add_partitions(
+        self, request: AddRequest, answer: Callable[[ErrorCode], None], *, wait_ms: int | None = None
+    ) -> None:
+        """AddPartitionsToTxn (24) of one transaction, and AddOffsetsToTxn (25).
+
+        The answer waits up to `wait_ms` for the end of an earlier transaction; without it, for the time of the sender's
+        own retry.
+        """
         if not request.transactional_id:
             answer(ErrorCode.INVALID_REQUEST)
             return
-        self._submit(request.transactional_id, answer, ErrorCode, TransactionShard.on_add_partitions, request)
+        event = TransactionShard.on_add_partitions
+        self._submit(request.transactional_id, answer, ErrorCode, event, request, wait_ms)
 
     def verify(self, request: AddRequest) -> dict[Place, ErrorCode]:
         """AddPartitionsToTxn (24) of one transaction with VerifyOnly."""
@@ -224,14 +231,14 @@ class TransactionCoordinator:
         answer: Callable[[T], None],
         refuse: Callable[[ErrorCode], T],
         event: Any,
-        request: Any,
+        *arguments: Any,
     ) -> None:
         try:
             hosted = self._hosted(transactional_id)
         except KafkaError as error:
             answer(refuse(error.code))
         else:
-            self.runtime.submit(hosted, answer, refuse, getattr(hosted.shard, event.__name__), request)
+            self.runtime.submit(hosted, answer, refuse, getattr(hosted.shard, event.__name__), *arguments)
 
     # Markers
 

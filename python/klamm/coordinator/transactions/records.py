@@ -40,6 +40,8 @@ _TIMES: Final = struct.Struct(">qq")
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
+_TAGGED_ID: Final = struct.Struct(">bbq")
+_TAGGED_VERSION: Final = struct.Struct(">bbh")
 _KEY_TYPE: Final = 0
 _TAGS: Final = {0: _INT64, 1: _INT64, 2: _INT16, 3: _INT16}
 """Previous producer id, next producer id, client's transaction version, next producer epoch (never written)."""
@@ -101,14 +103,21 @@ def _length(count: int, *, is_flexible: bool) -> bytes:
 
 
 def _tags(stored: StoredTransaction) -> bytes:
-    values = {0: stored.previous_producer_id, 1: stored.next_producer_id, 2: stored.client_version}
-    defaults = {0: NO_PRODUCER_ID, 1: NO_PRODUCER_ID, 2: 0}
-    written = [(tag, value) for tag, value in values.items() if value != defaults[tag]]
-    fields = [_uvarint(tag) + _uvarint(_TAGS[tag].size) + _TAGS[tag].pack(value) for tag, value in written]
-    return _uvarint(len(fields)) + b"".join(fields)
+    """The tagged fields that do not have their default."""
+    fields = [b""]
+    if stored.previous_producer_id != NO_PRODUCER_ID:
+        fields.append(_TAGGED_ID.pack(0, _INT64.size, stored.previous_producer_id))
+    if stored.next_producer_id != NO_PRODUCER_ID:
+        fields.append(_TAGGED_ID.pack(1, _INT64.size, stored.next_producer_id))
+    if stored.client_version:
+        fields.append(_TAGGED_VERSION.pack(2, _INT16.size, stored.client_version))
+    fields[0] = _uvarint(len(fields) - 1)
+    return b"".join(fields)
 
 
 def _uvarint(value: int) -> bytes:
+    if value < 0x80:
+        return value.to_bytes(1, "big")
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)

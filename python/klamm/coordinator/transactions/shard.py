@@ -35,7 +35,7 @@ COMPLETE_RETRY_MS: Final = 100
 ADD_WAIT_MS: Final = 100
 """How long AddPartitionsToTxn of a client waits for the end of a transition before CONCURRENT_TRANSACTIONS."""
 ADD_WAIT_OF_BROKERS_MS: Final = 20
-"""The same for a broker, whose request holds back the others that it has for this coordinator."""
+"""The same for another broker, whose request holds back those that it has besides for this coordinator."""
 
 
 class WriteMarkers(Value):
@@ -190,12 +190,15 @@ class TransactionShard:
         self._write(now_ms, transaction, new)
         self._reply_when_committed(now_ms, ticket, Pair(ErrorCode.NONE, new.producer_id, new.epoch))
 
-    def on_add_partitions(self, now_ms: int, ticket: Ticket, request: AddRequest) -> TransactionEffects:
+    def on_add_partitions(
+        self, now_ms: int, ticket: Ticket, request: AddRequest, wait_ms: int | None = None
+    ) -> TransactionEffects:
         """AddPartitionsToTxn (24) and AddOffsetsToTxn (25): answers with an error code.
 
-        While a transition is pending the request waits for a short time (docs/decisions/0067).
+        While a transition is pending the request waits for a short time (docs/decisions/0067), or for `wait_ms`.
         """
-        wait_ms = ADD_WAIT_OF_BROKERS_MS if request.version >= 2 else ADD_WAIT_MS
+        if wait_ms is None:
+            wait_ms = ADD_WAIT_OF_BROKERS_MS if request.version >= 2 else ADD_WAIT_MS
         self._add(now_ms, WaitingAdd(ticket, request, now_ms + wait_ms))
         return self.pipeline.take_effects()
 

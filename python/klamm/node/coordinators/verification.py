@@ -75,7 +75,8 @@ class Verification:
     ) -> None:
         """`broker_of` returns the broker that coordinates a transactional id, if there is one that is alive.
 
-        While an earlier transaction completes, adding is tried again every `retry_ms` for up to `retries_for_ms`.
+        While an earlier transaction completes, adding is tried again every `retry_ms` for up to `retries_for_ms`. The
+        coordinator of this broker keeps the request for all of that time instead.
         """
         self._node_id, self._coordinator, self._broker_of, self._others = node_id, coordinator, broker_of, others
         self._retry_ms, self._retries_for_ms = retry_ms, retries_for_ms
@@ -105,13 +106,13 @@ class Verification:
 
         def take(codes: Codes) -> None:
             if ErrorCode.CONCURRENT_TRANSACTIONS in codes.values() and self._clock.now_ms() < until_ms:
-                self._deadlines.add(self._retry_ms, partial(self._ask_once, request, take))
+                self._deadlines.add(self._retry_ms, partial(self._ask_once, request, take, until_ms))
             else:
                 answer(codes)
 
-        self._ask_once(request, take)
+        self._ask_once(request, take, until_ms)
 
-    def _ask_once(self, request: AddRequest, answer: OnVerified) -> None:
+    def _ask_once(self, request: AddRequest, answer: OnVerified, until_ms: int = 0) -> None:
         broker = self._broker_of(request.transactional_id)
         if broker is None:
             answer(dict.fromkeys(request.partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
@@ -120,7 +121,11 @@ class Verification:
         elif request.version < VERSION_OF_ADDING:
             answer(self._coordinator().verify(request))
         else:
-            self._coordinator().add_partitions(request, lambda code: answer(dict.fromkeys(request.partitions, code)))
+            self._coordinator().add_partitions(
+                request,
+                lambda code: answer(dict.fromkeys(request.partitions, code)),
+                wait_ms=max(until_ms - self._clock.now_ms(), 0),
+            )
 
     def close(self) -> None:
         """Try nothing again."""

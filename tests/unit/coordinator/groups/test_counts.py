@@ -2,9 +2,15 @@ from __future__ import annotations
 
 from tests.unit.coordinator.groups.harness import CONFIG, GROUP, Room
 
-from klamm.coordinator.groups.counts import GroupCounts
+from klamm.coordinator.groups.counts import GroupCounts, group_gauges
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.messages.group_messages import DeletePartition, DeleteTopic, OffsetDeleteRequest
+from klamm.protocol.messages.group_messages import (
+    DeletePartition,
+    DeleteTopic,
+    ListedGroup,
+    ListGroupsRequest,
+    OffsetDeleteRequest,
+)
 
 
 def test_each_moves_when_the_thing_happens() -> None:
@@ -27,3 +33,28 @@ def test_each_moves_when_the_thing_happens() -> None:
 
 def test_every_number_has_a_name_of_its_own() -> None:
     assert len(GroupCounts().named()) == len(GroupCounts.__slots__)
+
+
+def test_groups_are_counted_by_kind_and_state() -> None:
+    room = Room()
+    room.make_stable(count=2)
+    room.commit_offset(group_id="empty", topic="topic", partition=3)
+    assert room.shard.offset_count == 1
+    others = [ListedGroup("s", "", "Stable", "share"), ListedGroup("t", "", "NotReady", "streams")]
+    found = group_gauges([*room.shard.list_groups(ListGroupsRequest()), *others], room.shard.offset_count)
+    group, manager = (
+        "kafka.server:type=group-coordinator-metrics,name=",
+        "kafka.coordinator.group:type=GroupMetadataManager,name=",
+    )
+    assert {name: count for name, count in found.items() if count} == {
+        f"{group}group-count,protocol=classic": 2,
+        f"{group}group-count,protocol=share": 1,
+        f"{group}group-count,protocol=streams": 1,
+        f"{group}share-group-count,state=Stable": 1,
+        f"{group}streams-group-count,state=NotReady": 1,
+        f"{manager}NumGroups": 2,
+        f"{manager}NumGroupsEmpty": 1,
+        f"{manager}NumGroupsStable": 1,
+        f"{manager}NumOffsets": 1,
+    }
+    assert found[f"{group}consumer-group-count,state=Assigning"] == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from klamm.coordinator.runtime.effects import Reply
@@ -97,8 +98,11 @@ class Room:
         request = InitRequest(name, timeout_ms, *pair)
         return self._ask(self.shard.on_init_producer_id, request)
 
-    def add(self, pair: tuple[int, int], *places: Place, name: str = ID, version: int = 2) -> ErrorCode | None:
-        return self._ask(self.shard.on_add_partitions, AddRequest(name, *pair, frozenset(places or (A,)), version))
+    def add(
+        self, pair: tuple[int, int], *places: Place, name: str = ID, version: int = 2, wait_ms: int | None = None
+    ) -> ErrorCode | None:
+        event = partial(self.shard.on_add_partitions, wait_ms=wait_ms)
+        return self._ask(event, AddRequest(name, *pair, frozenset(places or (A,)), version))
 
     def add_in_vain(self, pair: tuple[int, int], *places: Place, version: int = 2) -> ErrorCode | None:
         """The answer to a request that waits as long as it may."""

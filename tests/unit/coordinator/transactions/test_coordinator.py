@@ -8,6 +8,7 @@ import pytest
 from tests.unit.coordinator.transactions.harness import ID, TIMEOUT_MS, A, B, Room, pair_of
 
 from klamm.coordinator.transactions.records import decode_value
+from klamm.coordinator.transactions.shard import ADD_WAIT_OF_BROKERS_MS
 from klamm.coordinator.transactions.states import TRANSITIONS, State
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.messages.transactions import Pair
@@ -237,6 +238,16 @@ class TestAddingWhileATransitionIsPending:
         assert room.add_in_vain(pair, B, version=2) is CT
         room.write_markers()
         assert room.transaction().partitions == {A}, "the client's was not given up"
+
+    def test_the_broker_of_the_coordinator_says_how_long(self) -> None:
+        room = Room()
+        pair = pair_of(room.end(room.begun()))
+        assert room.add(pair, B, wait_ms=0) is CT
+        assert room.add(pair, B, wait_ms=ADD_WAIT_OF_BROKERS_MS + 30) is None
+        room.pass_time(ADD_WAIT_OF_BROKERS_MS + 29)
+        assert room.last_answer() is None
+        room.pass_time(1)
+        assert room.last_answer() is CT
 
     def test_a_producer_that_was_fenced_meanwhile(self) -> None:
         room = Room()

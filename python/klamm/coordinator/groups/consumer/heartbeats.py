@@ -172,7 +172,24 @@ def _is_within(reported: Reported, assigned: Owned) -> bool:
     )
 
 
+def _has_news(member: ConsumerMember, caller: Caller, request: ConsumerGroupHeartbeatRequest) -> bool:
+    """Whether the request may change what the group knows about the member, besides what it owns."""
+    return (
+        request.subscribed_topic_names is not None
+        or request.subscribed_topic_regex is not None
+        or request.rebalance_timeout_ms != UNCHANGED_MS
+        or request.rack_id is not None
+        or request.server_assignor is not None
+        or request.instance_id not in (None, member.instance_id)
+        or caller.client_id != member.client_id
+        or caller.client_host != member.client_host
+        or member.classic is not None
+    )
+
+
 def _updated(member: ConsumerMember, caller: Caller, request: ConsumerGroupHeartbeatRequest) -> ConsumerMember:
+    if not _has_news(member, caller, request):
+        return member  # as almost always
     names, timeout_ms = request.subscribed_topic_names, request.rebalance_timeout_ms
     pattern = request.subscribed_topic_regex
     return replace(

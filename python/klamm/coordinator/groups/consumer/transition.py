@@ -115,8 +115,7 @@ class Transition:
     def update_target(self) -> None:
         """Compute a new target if the group epoch is newer than the present one and enough time has passed."""
         group = self.group
-        interval_ms = self._settings.assignment_interval_ms(group.group_id)
-        if group.assignment_epoch >= self.group_epoch or not may_compute(group, interval_ms, self._now_ms):
+        if group.assignment_epoch >= self.group_epoch or not self._may_compute():
             self._target = group.target_of(self._holder_id())
             return
         assignor = self._assignor()
@@ -137,6 +136,10 @@ class Transition:
         self.target_epoch = self.group_epoch
         self._target = targets.get(self.member.member_id, NO_TARGET)
         log.info("group %s: a target of %s for epoch %d", group.group_id, assignor, self.group_epoch)
+
+    def _may_compute(self) -> bool:
+        interval_ms = self._settings.assignment_interval_ms(self.group.group_id)
+        return may_compute(self.group, interval_ms, self._now_ms)
 
     def _holder_id(self) -> str:
         """The member whose target this one has: a static member that returns takes that of its instance id."""
@@ -192,7 +195,7 @@ class Transition:
     @property
     def has_new_assignment(self) -> bool:
         """Whether the member may use other partitions than before, or has them since another epoch."""
-        return self.member.assigned != self.before.assigned
+        return self.member is not self.before and self.member.assigned != self.before.assigned
 
 
 def replacement(group: ConsumerGroup, old: ConsumerMember, member_id: str) -> tuple[ConsumerMember, list[Written]]:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from klamm.broker.handlers.transactions import TransactionHandlers
 from klamm.broker.producer_ids import Block, ProducerIds
@@ -32,7 +32,6 @@ from klamm.testing.simulator.replica_loop import new_loop
 
 if TYPE_CHECKING:
     from klamm._engine.metadata import Image
-    from klamm._engine.node import Engine
     from klamm.broker.handlers.transactions import TransactionHandlers as Handlers
     from klamm.config.node_config import NodeConfig
     from klamm.coordinator.runtime.driver import CoordinatorRuntime
@@ -88,7 +87,7 @@ class Coordinators:
         self._armed_ms = NEVER_MS
         self._appends = Appends()
         self._has_appended = False
-        self._engine = cast("Engine", CoordinatorEngine(broker, self._appends, self._on_effect))
+        self._engine: Any = CoordinatorEngine(broker, self._appends, self._on_effect)
         self._producer_ids = ProducerIds(self._allocate_producer_ids)
         self._loop.run(self._make)
 

@@ -1,0 +1,158 @@
+"""Clients of a life of transactions: copiers as processes, the source of what they copy, and a reader of the copies."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from tests.support import copier
+from tests.support.copier import CALL_S, STUCK_CODE, retried
+from tests.support.transaction_history import CopyHistory, Outcome, Written
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PARTITIONS: Final = 4
+AHEAD: Final = 400
+"""Records that are written and not yet copied, at most."""
+END_S: Final = 240.0
+"""How long the last transaction may take."""
+
+
+class CopierProcess:
+    """A copier, and the journal of all its processes."""
+
+    def __init__(self, folder: Path, settings: copier.Settings) -> None:
+        self.name = settings.transactional_id
+        self.journal, self._output = folder / f"{self.name}.journal", folder / f"{self.name}.out"
+        self._command = copier.command(settings, self.journal)
+        self._process: subprocess.Popen[bytes] | None = None
+        self.continues_at: float | None = None
+        """The time of the clock when a paused one continues."""
+        self.stuck = 0
+        """How often a call of librdkafka did not return."""
+
+    def start(self) -> None:
+        """Start it, and wait for nothing."""
+        self.continues_at = None
+        with self._output.open("ab") as output:
+            self._process = subprocess.Popen(
+                self._command, cwd=ROOT, stdout=output, stderr=output, stdin=subprocess.DEVNULL
+            )
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def stop(self) -> None:
+        """SIGTERM, also of a paused one; it is killed if a call of librdkafka does not return."""
+        process = self._process
+        if process is not None:
+            process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGCONT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(END_S)
+        self.kill()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait(CALL_S)
+
+    def look_after(self) -> None:
+        """Continue it when its pause is over, and start it again when it had to end itself."""
+        if self.continues_at is not None and time.monotonic() > self.continues_at:
+            self.continues_at = None
+            self.send(signal.SIGCONT)
+        code = None if self._process is None else self._process.poll()
+        if code == STUCK_CODE:
+            self.stuck += 1
+            self.start()
+        assert code in (None, STUCK_CODE), f"{self.name} exited {code}:\n{self._output.read_text()[-4000:]}"
+
+
+class Source:
+    """Writes transactions to "input" until it is stopped, and aborts some. It does not get far ahead of the copiers."""
+
+    def __init__(self, servers: str, history: CopyHistory, seed: int) -> None:
+        self._servers, self._history, self._rng = servers, history, random.Random(seed)
+        self._outcomes = history.source
+        self._count = self._written = 0
+        self.is_stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, and wait for its last transaction."""
+        self.is_stopped.set()
+        self._thread.join(END_S)
+        assert not self._thread.is_alive(), "the source's last transaction did not end"
+
+    def _run(self) -> None:
+        while not self.is_stopped.is_set():
+            with contextlib.suppress(KafkaException):  # how the transaction ended is unknown
+                settings = {"bootstrap.servers": self._servers, "transactional.id": "source", "linger.ms": 0}
+                producer = Producer({**settings, "transaction.timeout.ms": 20_000, "log_level": 0})
+                producer.init_transactions(CALL_S)
+                while not self.is_stopped.wait(0.05):
+                    if self._written < len(self._history.seen) + AHEAD:
+                        self._write(producer)
+
+    def _write(self, producer: Producer) -> None:
+        name, size = f"source.{self._count}", self._rng.randint(1, 12)
+        self._count += 1
+        producer.begin_transaction()
+        try:
+            for index in range(size):
+                value = Written(name, size, index).encode()
+                producer.produce("input", value, partition=self._rng.randrange(PARTITIONS))
+            if self._rng.random() < 0.2:
+                self._outcomes[name] = Outcome.ABORTED
+                retried(lambda: producer.abort_transaction(CALL_S))
+            else:
+                retried(lambda: producer.commit_transaction(CALL_S))
+                self._outcomes[name] = Outcome.COMMITTED
+                self._written += size
+        except KafkaException as error:
+            if error.args[0].txn_requires_abort():
+                retried(lambda: producer.abort_transaction(CALL_S))
+                self._outcomes[name] = Outcome.ABORTED
+            else:
+                raise
+
+
+class Reader:
+    """Reads "output" with read_committed while copiers work."""
+
+    def __init__(self, servers: str, seen: list[tuple[int, int, str]]) -> None:
+        settings = {"bootstrap.servers": servers, "group.id": "reader", "isolation.level": "read_committed"}
+        self._consumer = Consumer({**settings, "enable.auto.commit": False, "log_level": 0})
+        self._consumer.assign([TopicPartition("output", at, 0) for at in range(PARTITIONS)])
+        self._seen = seen
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            for message in self._consumer.consume(500, 0.2):
+                partition, offset, value = message.partition(), message.offset(), message.value()
+                if message.error() is None and isinstance(value, bytes):
+                    assert partition is not None
+                    assert offset is not None
+                    self._seen.append((partition, offset, value.decode()))
+        self._consumer.close()
+
+    def stop(self) -> None:
+        """End."""
+        self._stopped.set()
+        self._thread.join(END_S)

@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 from typing import Final
 
@@ -59,8 +60,9 @@ def main() -> int:
 
         try:
             report = live(folder / "cluster", variant, seed, min(remaining, KILLS_OF_A_LIFE), show)
-        except (AssertionError, TimeoutError) as error:
-            print(f"{error}\n\nafter {total}\nthe nodes' folders are in {folder}; repeat this life with\n")
+        except (AssertionError, TimeoutError):
+            traceback.print_exc()
+            print(f"\nafter {total}\nthe nodes' folders are in {folder}; repeat this life with\n")
             print(f"  python -m tests.crash.kills --seed {seed} --kills {KILLS_OF_A_LIFE}")
             return 1
         except KeyboardInterrupt:

@@ -69,17 +69,17 @@ def read_topic(
     while unfinished:
         assert time.monotonic() < deadline, f"{sorted(unfinished)} of {topic} did not come to their ends"
         message = consumer.poll(1)
-        if message is None:
-            continue
+        error = None if message is None else message.error()
+        if message is None or (error is not None and error.code() != KafkaError._PARTITION_EOF):
+            continue  # as of a broker that has ended, which names no partition
         partition, offset, value = message.partition(), message.offset(), message.value()
         assert partition is not None
         assert offset is not None
-        error, end = message.error(), whole.ends[partition]
+        end = whole.ends[partition]
         if error is None and isinstance(value, bytes) and offset < end:
             whole.records[partition].append((offset, value.decode()))
         # The last one may be a marker, which is not returned: then the next record or the end of the log follows.
-        is_at_end = error is not None and error.code() == KafkaError._PARTITION_EOF and offset >= end
-        if is_at_end or (error is None and offset >= end - 1):
+        if offset >= (end - 1 if error is None else end):
             unfinished.discard(partition)
     consumer.close()
     return whole

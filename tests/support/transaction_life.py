@@ -35,8 +35,11 @@ from tests.support.waiting import wait_until
 NODES: Final = 3
 COPIERS: Final = 4
 GROUP: Final = "copiers"
-TIMEOUT_MS: Final = 4_000
-"""The time-out of a copier's transactions."""
+TIMEOUTS_MS: Final = (4_000, 30_000)
+"""The time-outs of the copiers' transactions, in turn.
+
+After a pause, the coordinator of transactions has fenced those with the short one; only their group fences the others.
+"""
 PROGRESS: Final = 40
 """Copies that must be made after some faults."""
 FAULTS_BETWEEN: Final = 8
@@ -109,22 +112,25 @@ class Life:
         self.said: list[str] = []
         self.nodes = [ProxiedBroker(each) for each in created(folder, NODES, CONFIG)]
         self.servers = ",".join(f"{HOST}:{node.proxy.port}" for node in self.nodes)
-        self.copiers = [CopierProcess(folder, self._settings(f"copier-{number}", variant)) for number in range(COPIERS)]
+        self.copiers = [CopierProcess(folder, self._settings(number, variant)) for number in range(COPIERS)]
         self._faults: dict[Callable[[], int], float] = {
             self._kill_copier: 4,
             self._kill_leader: 3,
             self._kill_coordinator_of_group: 3,
             self._kill_coordinator_of_transactions: 3,
             self._kill_several: 1,
-            self._pause_copier: 2,
+            self._pause_copier: 4,
             self._pause_broker: 1,
             self._cut_broker: 2,
         }
 
-    def _settings(self, transactional_id: str, variant: Variant) -> copier.Settings:
-        consumer = CONSUMERS[variant.protocol]
+    def _settings(self, number: int, variant: Variant) -> copier.Settings:
         return copier.Settings(
-            self.servers, transactional_id, GROUP, transaction_timeout_ms=TIMEOUT_MS, consumer=consumer
+            self.servers,
+            f"copier-{number}",
+            GROUP,
+            transaction_timeout_ms=TIMEOUTS_MS[number % len(TIMEOUTS_MS)],
+            consumer=CONSUMERS[variant.protocol],
         )
 
     # The faults. Each says how many processes it killed.
@@ -186,7 +192,7 @@ class Life:
 
     def _pause_copier(self) -> int:
         one = self._rng.choice(self.copiers)
-        seconds = TIMEOUT_MS / 1000 + self._rng.uniform(-1, 4)
+        seconds = TIMEOUTS_MS[0] / 1000 + self._rng.uniform(-1, 6)
         self._say(f"pause {one.name} for {seconds:.1f} s")
         one.send(signal.SIGSTOP)
         one.continues_at = time.monotonic() + seconds

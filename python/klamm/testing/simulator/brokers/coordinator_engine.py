@@ -4,24 +4,34 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from klamm._engine.records import encode_batch, record_batches
 from klamm.coordinator.runtime.log import NO_PRODUCER_ID
+from klamm.testing.simulator.brokers.replication import Life
 
 if TYPE_CHECKING:
+    from klamm._engine.metadata import Image
     from klamm._engine.records import RecordBatch
     from klamm._engine.simulation import SimulatedBroker
     from klamm.node.coordinators.appends import Appends
     from klamm.node.coordinators.marker_writer import EngineMarker
-    from klamm.testing.simulator.brokers.broker import Broker
     from klamm.testing.simulator.brokers.history import Key
+    from klamm.testing.simulator.brokers.replication import Replication
+
+
+class CoordinatedLife(Life, Protocol):
+    """The life of a broker as its coordinators see it."""
+
+    is_up: bool
+    image: Image
+    replication: Replication
 
 
 class CoordinatorEngine:
     """Appends and loads; `klamm._engine.node.Engine` as `EngineCoordinatorLog` and `MarkerWriter` see it."""
 
-    def __init__(self, broker: Broker, appends: Appends, on_effect: Callable[[], None]) -> None:
+    def __init__(self, broker: CoordinatedLife, appends: Appends, on_effect: Callable[[], None]) -> None:
         """`on_effect` is called after each append, when the process may crash."""
         self._broker, self._appends, self._on_effect = broker, appends, on_effect
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from klamm.coordinator.runtime.driver import CoordinatorRuntime
     from klamm.coordinator.transactions.shard import TransactionShard
     from klamm.protocol.messages.transactions import AddRequest, EndRequest, Pair, Place
-    from klamm.testing.simulator.brokers.broker import Broker
+    from klamm.testing.simulator.brokers.coordinator_engine import CoordinatedLife
     from klamm.testing.simulator.brokers.network import Reply
     from klamm.testing.simulator.brokers.replication import TransactionalBatch
     from klamm.testing.simulator.brokers.scene import Scene
@@ -80,7 +80,7 @@ class SimulatedTransactions(NodeTransactions):
 class Coordinators:
     """Of one life."""
 
-    def __init__(self, scene: Scene, broker: Broker, config: NodeConfig) -> None:
+    def __init__(self, scene: Scene, broker: CoordinatedLife, config: NodeConfig) -> None:
         self._scene, self._broker, self._config = scene, broker, config
         rng = scene.rng
         self._loop = new_loop(lambda: broker.now_ms, lambda: rng.randrange(THREAD_US_MAX) / 1e6)

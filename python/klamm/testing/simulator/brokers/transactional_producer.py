@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from klamm._engine.records import encode_batch
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.transactions import NO_EPOCH, NO_PRODUCER_ID, AddRequest, EndRequest, InitRequest, Pair
-from klamm.testing.simulator.brokers.network import Repeated, Reply, Request
+from klamm.testing.simulator.brokers.network import Node, Repeated, Reply, Request
 from klamm.testing.simulator.brokers.replication import TransactionalBatch
 from klamm.testing.simulator.invariants import InvariantViolatedError
 
 if TYPE_CHECKING:
+    from klamm._engine.metadata import PartitionInfo
+    from klamm.testing.simulator.brokers.broker import Broker
     from klamm.testing.simulator.brokers.coordinators import Coordinators
     from klamm.testing.simulator.brokers.history import Key
     from klamm.testing.simulator.brokers.scene import Scene
-    from klamm.testing.simulator.brokers.transactions import Transactions
     from klamm.testing.simulator.brokers.verdicts import Transaction
 
 BATCHES_MAX: Final = 4
@@ -44,10 +45,37 @@ VERSION_2: Final = 2
 Work = Callable[["Coordinators"], Coroutine[Any, Any, Any]]
 
 
+class Cluster(Node, Protocol):
+    """What a producer knows of brokers, and reports to."""
+
+    topic: str
+
+    def begin_transaction(self, transactional_id: str) -> Transaction:
+        """A producer begins a transaction, with a name of its own."""
+
+    def is_newest(self, producer: TransactionalProducer) -> bool:
+        """Whether no other instance was started after it."""
+
+    def on_pair(self, transactional_id: str, pair: Pair) -> None:
+        """A producer got this pair."""
+
+    def is_current(self, transactional_id: str, pair: Pair) -> bool:
+        """Whether no producer got a newer one."""
+
+    def pick(self) -> tuple[Key, PartitionInfo] | None:
+        """A partition, as some broker knows it."""
+
+    def leader_of(self, key: Key) -> Broker | None:
+        """The leader, as some broker knows it."""
+
+    def coordinator_of(self, transactional_id: str) -> Broker | None:
+        """The coordinator, as some broker knows it (FindCoordinator)."""
+
+
 class TransactionalProducer:
     """One instance. With transaction.version 2 leaders add partitions, and each transaction has its own epoch."""
 
-    def __init__(self, scene: Scene, transactions: Transactions, transactional_id: str, version: int) -> None:
+    def __init__(self, scene: Scene, transactions: Cluster, transactional_id: str, version: int) -> None:
         self._scene, self._transactions = scene, transactions
         self.transactional_id, self.version = transactional_id, version
         self._pair: Pair | None = None

@@ -31,30 +31,44 @@ pub(super) const KEYS: &[ConfigKey] = &[
     group("share.assignment.interval.ms", Int)
         .default("1000")
         .at_least(0)
-        .synonyms(&[same("group.share.assignment.interval.ms")]),
-    group("share.auto.offset.reset", String).default("latest").allowed(Allowed::OffsetReset),
+        .synonyms(&[same("group.share.assignment.interval.ms")])
+        .doc("The shortest time, in milliseconds, between two assignments of the group."),
+    group("share.auto.offset.reset", String)
+        .default("latest")
+        .allowed(Allowed::OffsetReset)
+        .doc("Where the group begins in a partition without state: latest, earliest or by_duration:PERIOD."),
     group("share.delivery.count.limit", Int)
         .default("5")
         .at_least(2)
-        .synonyms(&[same("group.share.delivery.count.limit")]),
+        .synonyms(&[same("group.share.delivery.count.limit")])
+        .doc("How many times a record is delivered before it counts as undeliverable."),
     group("share.heartbeat.interval.ms", Int)
         .default("5000")
         .at_least(1)
-        .synonyms(&[same("group.share.heartbeat.interval.ms")]),
-    group("share.isolation.level", String).default("read_uncommitted").one_of(&["read_committed", "read_uncommitted"]),
+        .synonyms(&[same("group.share.heartbeat.interval.ms")])
+        .doc("The heartbeat interval, in milliseconds, that the group's members are given."),
+    group("share.isolation.level", String)
+        .default("read_uncommitted")
+        .one_of(&["read_committed", "read_uncommitted"])
+        .doc("Whether the group reads records of transactions that are not committed."),
     group("share.partition.max.record.locks", Int)
         .default("2000")
         .at_least(100)
-        .synonyms(&[same("group.share.partition.max.record.locks")]),
+        .synonyms(&[same("group.share.partition.max.record.locks")])
+        .doc("The most records of a partition that the group may hold locked at one time."),
     group("share.record.lock.duration.ms", Int)
         .default("30000")
         .at_least(1000)
-        .synonyms(&[same("group.share.record.lock.duration.ms")]),
-    group("share.renew.acknowledge.enable", Boolean).default("true"),
+        .synonyms(&[same("group.share.record.lock.duration.ms")])
+        .doc("How long, in milliseconds, an acquired record stays locked for its consumer."),
+    group("share.renew.acknowledge.enable", Boolean)
+        .default("true")
+        .doc("Whether consumers may renew their locks on records (KIP-1222)."),
     group("share.session.timeout.ms", Int)
         .default("45000")
         .at_least(1)
-        .synonyms(&[same("group.share.session.timeout.ms")]),
+        .synonyms(&[same("group.share.session.timeout.ms")])
+        .doc("The time, in milliseconds, without a heartbeat after which a member is removed."),
     group("streams.assignment.interval.ms", Int)
         .default("1000")
         .at_least(0)

@@ -87,6 +87,17 @@ mod tests {
     }
 
     #[test]
+    fn the_keys_of_share_groups_have_an_effect() {
+        let of_share_groups = |key: &&ConfigKey| match key.scope {
+            Scope::Node => key.name.starts_with("group.share.") && key.name != "group.share.persister.class.name",
+            scope => scope == Scope::Group && key.name.starts_with("share."),
+        };
+        let keys: Vec<_> = Scope::ALL.into_iter().flat_map(keys).filter(of_share_groups).collect();
+        assert_eq!(keys.len(), 31);
+        assert!(keys.iter().all(|key| key.is_honoured()));
+    }
+
+    #[test]
     fn every_default_is_allowed_and_prints_as_itself() {
         for key in Scope::ALL.into_iter().flat_map(keys) {
             if let Some(default) = key.default {

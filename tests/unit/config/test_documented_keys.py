@@ -38,6 +38,8 @@ BY_PATTERN: Final = {
 SETTINGS: Final = "rust/replica/src/config.rs"
 MEMBER_SETTINGS: Final = "python/klamm/coordinator/groups/modern/settings.py"
 """Reads `group.KIND.NAME` and its bounds, with the kinds that its users give it."""
+SHARE_SETTINGS: Final = "rust/engine/src/engine.rs"
+"""Reads `group.share.NAME` and its bounds."""
 
 
 def sources() -> dict[str, str]:
@@ -66,6 +68,9 @@ def read() -> frozenset[str]:
     assert bounded
     assert kinds
     names |= {f"group.{kind}.{bound}{name}" for kind in kinds for bound in ("", "min.", "max.") for name in bounded}
+    share = re.findall(r'bounded\("([a-z.]+)"\)', texts[SHARE_SETTINGS])
+    assert share
+    names |= {f"group.share.{bound}{name}" for bound in ("", "min.", "max.") for name in share}
     inherited = {synonym for key in config_keys("topic") if key.name in names for synonym, _ in key.synonyms}
     return frozenset(names | inherited)
 

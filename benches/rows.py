@@ -19,6 +19,7 @@ from benches.cells import (
     quorum,
     replicated,
     sessions,
+    share,
     topics,
     transactions,
 )
@@ -57,7 +58,7 @@ def rows(*, quick: bool) -> list[Row]:
     """All of them, in the order in which they are measured."""
     shared = _data(quick) + _librdkafka(quick) + _control(quick)
     alone = _fresh_topics(quick) + _starts(quick) + _quorum(quick) + _replicated(quick) + _recoveries(quick)
-    alone += [*_transactions(quick), *_groups(quick), *_alone(quick)]
+    alone += [*_transactions(quick), *_groups(quick), *_share_groups(quick), *_alone(quick)]
     return shared + [replace(row, is_alone=True) for row in alone]
 
 
@@ -413,6 +414,24 @@ def _groups(quick: bool) -> list[Row]:
             (at_most("every group has a new target: stall p99 ms", 5),),
             rounds_max=1,
         ),
+    ]
+
+
+def _share_groups(quick: bool) -> list[Row]:
+    records, held = (200_000, 100_000) if quick else (2_000_000, 500_000)
+    return [
+        Row(
+            29,
+            "share group of 4 members, 10 partitions: 100 B records delivered and accepted, durable (K: page cache)",
+            share.rates(records, 4, 10),
+            BESIDE_KAFKA,
+            (at_least("records/s", times(3, KAFKA), "3 K"),),
+            rounds_max=3,
+        ),
+        *[
+            Row(29, f"share group with {held:,} records in flight, {hold}", share.in_flight(held, hold), BESIDE_KAFKA)
+            for hold in ("all", "every second one")
+        ],
     ]
 
 

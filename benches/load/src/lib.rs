@@ -12,6 +12,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 pub mod members;
 pub mod process;
 pub mod requests;
+pub mod share;
 pub mod transactions;
 
 pub const PRODUCE: i16 = 0;

@@ -12,6 +12,7 @@
 //! - `create`: `connections` clients make topics of one partition for `seconds`, one a request;
 //! - `transactions`: `connections` producers commit transactions of `batches` requests of `records` records for
 //!   `seconds`; times of EndTxn and of whole transactions;
+//! - `share`: `connections` members of a share group read `partitions` until `records` are accepted, or held;
 //! - `idle`: what `connections` connections cost that do nothing, beside the first hundred.
 
 use std::collections::HashMap;
@@ -31,6 +32,7 @@ mod latency;
 mod options;
 mod pipeline;
 mod produce;
+mod share;
 mod touch;
 mod transactions;
 
@@ -55,6 +57,7 @@ fn main() -> io::Result<()> {
         "commit" => commit::commit(&options)?,
         "create" => create::create(&options)?,
         "transactions" => transactions::transactions(&options)?,
+        "share" => share::share(&options)?,
         "idle" => idle::idle(&options)?,
         other => usage(other),
     };

@@ -32,10 +32,10 @@ impl Options {
 
 pub fn usage(wrong: &str) -> ! {
     eprintln!(
-        "{wrong}: usage: klamm-load produce|keyed|fetch|latency|touch|commit|transactions|idle address=HOST:PORT topic=T \
+        "{wrong}: usage: klamm-load produce|keyed|fetch|latency|touch|commit|transactions|share|idle address=HOST:PORT topic=T \
          [partitions=1] [spread=1] [connections=1] [inflight=5] [record=1024] [records=10] [batch=1000000] \
          [bytes=500000000] [acks=-1] [rate=1000] [seconds=10] [passes=1] [protocol=2] \
-         [batches=1] [pid=PID]"
+         [batches=1] [records_max=500] [hold=0] [pid=PID]"
     );
     std::process::exit(2)
 }

@@ -6,12 +6,14 @@ import contextlib
 import socket
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 import klamm
 from klamm.admin import topics
 from klamm.admin.client import Client
+from klamm.client import ClientError
 from tests.support.waiting import wait_until
 
 IN = "kafka.server:type=BrokerTopicMetrics,name="
@@ -93,15 +95,20 @@ def test_requests_are_measured_while_that_is_on() -> None:
         engine.measure_requests(True)
         with Client(cluster.bootstrap_servers) as client:
             topics.create(client, ["u"], partitions=1, replication_factor=1)
+            with pytest.raises(ClientError):
+                topics.create(client, ["u"], partitions=1, replication_factor=1)
         total = "kafka.network:type=RequestMetrics,name=TotalTimeMs,request="
-        wait_until(lambda: f"{total}CreateTopics" in engine.request_metrics())
+        wait_until(lambda: (found := engine.request_metrics().get(f"{total}CreateTopics")) and found.count == 2)
         found = engine.request_metrics()
         measured = found[f"{total}CreateTopics"]
-        assert measured.count == 1
-        assert 0 < measured.sum <= measured.quantile(1.0) < 30_000
+        assert measured.count == 2
+        assert 0 < measured.sum <= 2 * measured.quantile(1.0) < 60_000
         assert found["kafka.network:type=RequestMetrics,name=RequestBytes,request=CreateTopics"].sum > 20
         local = found["kafka.network:type=RequestMetrics,name=LocalTimeMs,request=CreateTopics"]
         assert 0 < local.sum <= measured.sum
+        errors = {name: count for name, count in cluster.counters().items() if "ErrorsPerSec,request=Create" in name}
+        of = "kafka.network:type=RequestMetrics,name=ErrorsPerSec,request=CreateTopics,error="
+        assert errors == {f"{of}NONE": 1, f"{of}TOPIC_ALREADY_EXISTS": 1}
 
 
 def test_refused_connections_are_counted() -> None:

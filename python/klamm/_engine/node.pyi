@@ -285,6 +285,11 @@ class Engine:
         """Whether the time that handlers take counts for a quota of some client (KIP-124)."""
     def note_handler_time(self, handle: int, ns: int) -> None:
         """Python worked so long on a request; call it before `answer`. The response may name a throttle time then."""
+    @property
+    def is_measuring_requests(self) -> bool:
+        """Whether requests that arrive now are measured: see `measure_requests`."""
+    def note_error_codes(self, handle: int, counts: Sequence[tuple[int, int]]) -> None:
+        """Count error codes, each with its number, of a response for ErrorsPerSec; call it before `answer`."""
     def publish(self, image: Image) -> list[tuple[bytes, bytes, int]]:
         """Serve this committed image: open partitions follow it, deleted ones are removed.
 

@@ -34,6 +34,9 @@ class MessageSchema:
     def read(self, body: bytes) -> Any:
         """Decode an object; its attributes are set without `__init__`. Raises ValueError for malformed bytes."""
 
+    def error_codes(self, body: bytes) -> list[tuple[int, int]]:
+        """Each error code in an encoded object with its number, NONE included; stops at malformed bytes."""
+
     def write(self, value: object) -> bytes:
         """Encode an object. Raises TypeError, which names the attribute, for an invalid value."""
 

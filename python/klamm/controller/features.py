@@ -53,7 +53,7 @@ class Supporters(Value):
             raise _invalid(
                 feature,
                 level,
-                f"controller {voter} has not registered, so that nobody knows whether it can work with this",
+                f"controller {voter} has not registered, so it is not known whether it supports this",
             )
 
 

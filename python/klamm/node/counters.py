@@ -15,8 +15,8 @@ Where Apache Kafka has a metric, the name is its MBean's and the value is its Co
     kafka.network:type=RequestMetrics,name=RequestsPerSec,request=R,version=V
                                                                     requests received, per API and version
     kafka.network:type=RequestMetrics,name=ErrorsPerSec,request=R,error=E
-                                                                    error codes, and NONE, of measured requests that
-                                                                    the engine answered
+                                                                    error codes, and NONE, in responses to measured
+                                                                    requests
     kafka.server:type=socket-server-metrics,name=N                  connection-creation-total, incoming-byte-total,
                                                                     outgoing-byte-total
     kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs         flushes of a partition's log

@@ -17,7 +17,7 @@ class RaftConfig(NamedTuple):
     fetch_max_wait_ms: int = 500
     fetch_snapshot_max_bytes: int = 1 << 20
     auto_join: bool = False  # controller.quorum.auto.join.enable, and this replica is a controller
-    bootstrap_servers: tuple[Endpoint, ...] = ()  # whom to ask for the leader beside the voters that are known
+    bootstrap_servers: tuple[Endpoint, ...] = ()  # asked for the leader in addition to the known voters
     crash_detection: bool = True  # klamm.crash.detection
     never_votes: bool = False  # a broker alone: no quorum will ever count what its log holds
     fetches_go_on: bool = False  # the driver can take plain answers to a fetch by itself: see `effects.SendRequest`

@@ -46,7 +46,7 @@ class VoteRequest(Value):
     """A nominee asks for a vote, or before that whether it would get one (`pre_vote`, KIP-996)."""
 
     cluster_id: str | None
-    voter: ReplicaKey | None  # whom it is meant for; None when the sender's version cannot say
+    voter: ReplicaKey | None  # the intended receiver; None if the sender's version does not name it
     candidate: ReplicaKey
     epoch: int
     log_end: OffsetAndEpoch

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use klamm_base::clock::now_ms;
@@ -21,7 +21,7 @@ use super::config::NetConfig;
 use super::counters::Counters;
 use super::events::EventQueue;
 use super::limits::ConnectionLimits;
-use super::link::{Link, Reply};
+use super::link::{Link, Note, Reply};
 use super::listener::Listener;
 use super::pipeline::Pipeline;
 use super::sessions::Sessions;
@@ -195,10 +195,12 @@ impl Core {
         self.handles.lock().remove(&handle);
     }
 
-    /// Python has worked on the request with this handle, which has no response yet, for that time.
-    pub fn note_handler_time(&self, handle: u64, time: Duration) {
+    /// Stores what Python reports about the request with this handle, which has no response yet.
+    pub fn note(&self, handle: u64, note: Note) {
         let link = self.handles.lock().get(&handle).cloned();
-        link.into_iter().for_each(|link| link.note_handler_time(handle, time));
+        if let Some(link) = link {
+            link.note(handle, note);
+        }
     }
 
     /// Passes a response to the connection that waits for it and returns the connection, which the caller then wakes;

@@ -47,7 +47,7 @@ pub use config::{ConnectionLimitsConfig, ListenerLimits, NetConfig};
 pub use counters::Counters;
 pub use events::{Asker, Event, EventQueue, LogLevel, Priority, Request, ShareStateCall, Verify};
 pub use klamm_base::rate::Windows;
-pub use link::Reply;
+pub use link::{Note, Reply};
 pub use os::block_broken_pipe_signal;
 pub use pipeline::{Distribution, Pipeline, Principal, Quotas, RequestDistribution, RequestMetrics};
 pub use server::{ListenerOptions, Server, bind};

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use klamm_base::ErrorCode;
+use klamm_base::primitives::ErrorCounts;
 use klamm_log::FileSlice;
 use klamm_wire::api::ListenerKind;
 use parking_lot::Mutex;
@@ -27,6 +28,15 @@ pub enum Reply {
     Close,
     /// The transaction coordinator's error codes for the partitions of a verification.
     Verified(Box<[ErrorCode]>),
+}
+
+/// What Python reports about a request before it answers it.
+#[derive(Clone, Debug, Default)]
+pub struct Note {
+    /// How long its handler worked; reported while request time is limited.
+    pub handler_time: Duration,
+    /// The error codes of the response; reported while requests are measured.
+    pub errors: ErrorCounts,
 }
 
 /// The shared part of one connection.
@@ -49,8 +59,8 @@ pub struct Link {
     replies: Mutex<VecDeque<(u64, Reply)>>,
     /// When Python took the requests that the connection waits for, by handle; recorded while requests are measured.
     begun: Mutex<VecDeque<(u64, Instant)>>,
-    /// How long Python worked on requests, by handle; recorded while that is limited.
-    handler_times: Mutex<VecDeque<(u64, Duration)>>,
+    /// By handle.
+    notes: Mutex<VecDeque<(u64, Note)>>,
 }
 
 impl Link {
@@ -62,7 +72,7 @@ impl Link {
             kind: listener.kind,
             principal: listener.authentication.principal_at_accept().map_or_else(OnceLock::new, OnceLock::from),
             begun: Mutex::default(),
-            handler_times: Mutex::default(),
+            notes: Mutex::default(),
             used_ms: AtomicU64::new(0),
             waker: OnceLock::new(),
             close_asked: AtomicBool::new(false),
@@ -96,17 +106,22 @@ impl Link {
         std::iter::from_fn(|| begun.pop_front()).find(|(of, _)| *of == handle).map(|(_, at)| at)
     }
 
-    /// Python has worked on the request with this handle for that time.
-    pub fn note_handler_time(&self, handle: u64, time: Duration) {
-        self.handler_times.lock().push_back((handle, time));
+    /// Stores what Python reports about the request with this handle.
+    pub fn note(&self, handle: u64, note: Note) {
+        self.notes.lock().push_back((handle, note));
     }
 
-    /// How long Python worked on the request with this handle, as far as that was recorded. Those before it are
-    /// dropped: the responses of a connection keep the order of its requests.
-    pub fn take_handler_time(&self, handle: u64) -> Duration {
-        let mut times = self.handler_times.lock();
-        let before = std::iter::from_fn(|| times.pop_front_if(|(of, _)| *of <= handle));
-        before.filter(|(of, _)| *of == handle).map(|(_, time)| time).sum()
+    /// Everything that was reported about the request with this handle. Notes on earlier requests are dropped: the
+    /// responses of a connection keep the order of its requests.
+    pub fn take_notes(&self, handle: u64) -> Note {
+        let mut notes = self.notes.lock();
+        let until = std::iter::from_fn(|| notes.pop_front_if(|(of, _)| *of <= handle));
+        let mut found = Note::default();
+        for (_, note) in until.filter(|(of, _)| *of == handle) {
+            found.handler_time += note.handler_time;
+            found.errors.extend(note.errors);
+        }
+        found
     }
 
     pub fn touch(&self, now_ms: u64) {

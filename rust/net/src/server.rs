@@ -24,7 +24,7 @@ use super::connection::Connection;
 use super::core::{Core, SupportedFeatures};
 use super::counters::Counters;
 use super::events::{Event, EventQueue, LogLevel};
-use super::link::{Link, Reply};
+use super::link::{Link, Note, Reply};
 use super::listener::Listener;
 use super::os;
 use super::pipeline::{Pipeline, RequestMetrics};
@@ -214,9 +214,9 @@ impl Server {
         self.core.pipeline.quotas.is_time_limited()
     }
 
-    /// Python has worked on the request with this handle for that time, and answers it next.
-    pub fn note_handler_time(&self, handle: u64, time: Duration) {
-        self.core.note_handler_time(handle, time);
+    /// Stores what Python reports about the request with this handle, which it answers next.
+    pub fn note(&self, handle: u64, note: Note) {
+        self.core.note(handle, note);
     }
 
     /// Answers the request with this handle, without blocking; `false` if its connection is closed or it was answered

@@ -17,7 +17,7 @@ pub struct Lock {
 /// What is known of an offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Slot {
-    /// Absent from the loaded state: it was acquired by somebody and never acknowledged. It is acquired as a new record.
+    /// Absent from the loaded state: a consumer acquired it and never acknowledged it. It is acquired as a new record.
     Hole,
     Available,
     Acquired(Lock),

@@ -33,7 +33,7 @@ MARKERS_LOST = ErrorCode.NOT_LEADER_OR_FOLLOWER
 class Broker:
     """Handlers by API key. Markers are written to all partitions, unless `holds_markers`."""
 
-    is_request_time_limited = False
+    is_request_time_limited = is_measuring_requests = False
 
     def __init__(self) -> None:
         async def allocate() -> Block:

@@ -20,7 +20,7 @@ from klamm.protocol.wire.codec import read, write
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
 ENDPOINT_TYPE_VERSION: Final = 1
-"""The version from which on a client says whom it means."""
+"""The first version in which a client names the type of endpoints."""
 NO_CONTROLLER: Final = -1
 ALL_CLUSTER_OPERATIONS: Final = 1 << 5 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 12
 """CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, both config operations and IDEMPOTENT_WRITE: where no authorizer is."""

@@ -38,6 +38,15 @@ class Answers(Protocol):
         """A handler worked so long on the request, which is answered next."""
         ...
 
+    @property
+    def is_measuring_requests(self) -> bool:
+        """Whether the error codes of responses are counted."""
+        ...
+
+    def note_error_codes(self, handle: int, counts: Sequence[tuple[int, int]]) -> None:
+        """Count the error codes, each with its number, of a response that is sent next."""
+        ...
+
     def answer(self, answers: Sequence[tuple[int, bytes | None]]) -> None:
         """Send the bodies, without headers, of requests by handle; None closes the connection."""
         ...
@@ -62,6 +71,8 @@ class Dispatcher:
         self._asked: set[int] = set()
         """The requests without a response yet."""
         self._asked_by_replicas: set[int] = set()
+        self._measured: dict[int, tuple[int, int]] = {}
+        """API key and version of requests whose error codes are counted."""
         self._all_answered: asyncio.Future[None] | None = None
         self._answers: list[tuple[int, bytes | None]] = []
         self._is_drained = False
@@ -71,6 +82,7 @@ class Dispatcher:
         # Replicas send requests for as long as this replica takes part; a drain does not wait for them.
         is_replicas = context.on_controller and context.api_key in RAFT_APIS
         (self._asked_by_replicas if is_replicas else self._asked).add(handle)
+        self._measure(handle, context.api_key, context.api_version)
         refused = refusal(self._authorizer, context, on_controller=context.on_controller)
         if refused is not None:
             self.answer(handle, _error_response(context, body, KafkaError(refused)))
@@ -93,6 +105,7 @@ class Dispatcher:
     def commit(self, handle: int, peer: str, request: CommitRequest) -> None:
         """Start to answer an OffsetCommit that the engine has decoded. Does not block."""
         self._asked.add(handle)
+        self._measure(handle, ApiKey.OFFSET_COMMIT, request.version)
         handler = self._handlers.find(ApiKey.OFFSET_COMMIT, on_controller=False)
         assert isinstance(handler, InlineHandler), "the handler of OffsetCommit is inline"
         assert handler.take is not None, "the engine decodes OffsetCommit"
@@ -102,6 +115,17 @@ class Dispatcher:
         except Exception as error:  # every request is answered, also if its handler has a bug
             self._not_committed(handle, peer, request, error)
         self._end(handle, begun)
+
+    def _measure(self, handle: int, api_key: int, version: int) -> None:
+        if self._engine.is_measuring_requests:
+            self._measured[handle] = api_key, version
+
+    def _count_errors(self, handle: int, body: bytes | None) -> None:
+        api = self._measured.pop(handle, None)
+        if api is not None and body is not None:
+            from klamm.protocol.wire.codec import response_schema
+
+            self._engine.note_error_codes(handle, response_schema(*api).error_codes(body))
 
     def _begin(self) -> int:
         """A handler that runs at once begins: the time, or 0 if it does not count."""
@@ -146,6 +170,8 @@ class Dispatcher:
 
     def answer(self, handle: int, body: bytes | None) -> None:
         """Respond to a request, exactly once; None closes the connection."""
+        if self._measured:
+            self._count_errors(handle, body)
         if not self._answers:
             asyncio.get_running_loop().call_soon(self._send)
         self._answers.append((handle, body))

@@ -86,7 +86,7 @@ class Audit:
     def table(self, name: str) -> DataFrame:
         """The records of one type with a typed column for each field, such as `table("PartitionChangeRecord")`.
 
-        Values are as they were written: -2 as a leader is no change, null as an ISR likewise. PipelineError: no such
+        Values are as they were written: -2 as a leader is no change, and so does null as an ISR. PipelineError: no such
         type.
         """
         name = table_name(name)

@@ -43,6 +43,12 @@ def decode_response(api_key: int, version: int, body: bytes) -> Entity:
     return _read(schema_of(cls, cls), cls, body)
 
 
+def response_schema(api_key: int, version: int) -> MessageSchema:
+    """The schema of an API's responses."""
+    cls = response_class(api_key, version)
+    return schema_of(cls, cls)
+
+
 def _read(schema: MessageSchema, cls: MessageClass, body: bytes) -> Any:
     try:
         return schema.read(body)

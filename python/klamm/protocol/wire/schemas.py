@@ -61,7 +61,7 @@ def time_to_wire(value: datetime.datetime | int | None) -> int:
 
 
 KIND_OF_KIO: Final[dict[str, tuple[str, Convert, Convert]]] = {
-    "error_code": ("int16", ErrorCode, int),
+    "error_code": ("error_code", ErrorCode, int),
     "records": ("bytes", None, None),
     "uuid": ("uuid", _uuid_from_wire, uuid_to_wire),
     "timedelta_i32": ("int32", duration_from_wire, duration_to_wire),
@@ -71,7 +71,7 @@ KIND_OF_KIO: Final[dict[str, tuple[str, Convert, Convert]]] = {
 """What kio calls a field: its name on the wire, and how it comes into and out of kio's objects."""
 
 KIND_OF_OURS: Final[dict[str, tuple[str, Convert, Convert]]] = {
-    "error_code": ("int16", ErrorCode, None),
+    "error_code": ("error_code", ErrorCode, None),
     "records": ("bytes", None, None),
     "uuid": ("uuid", None, None),
     "timedelta_i32": ("int32", None, None),

@@ -48,7 +48,7 @@ class FetchStreams:
     ) -> None:
         """To be made on the loop's thread.
 
-        `route` says how to reach whom a fetch goes to, None while that is not known; `flushes`: what is appended is
+        `route` is the route to the receiver of a fetch, None while it is unknown; `flushes`: what is appended is
         durable before it is acknowledged. `conditions`: those of the node of an embedded cluster.
         """
         self._log, self._route, self._flushes, self._conditions = log, route, flushes, conditions

@@ -56,7 +56,7 @@ class SourceOptions:
     ending: Limit
     """LATEST for a stream, which has no end."""
     starting_option: str
-    """The name of the option that set `starting`, for messages; likewise for `ending`."""
+    """The name of the option that set `starting`, for messages; `ending_option` is the one that set `ending`."""
     ending_option: str
     client: Mapping[str, str] = field(repr=False)
     """Keys of the Kafka client, without `kafka.`."""

@@ -178,14 +178,18 @@ impl Answering<'_> {
         timed: Option<&Timed>,
     ) -> Result<Due, Ending> {
         let Some(reply) = self.link.take_reply(handle) else { return Ok(Due::Waits) };
-        measured.into_iter().for_each(|measured| measured.answered_outside(self.link.take_begun(handle)));
+        let notes = self.link.take_notes(handle);
+        if let Some(measured) = measured {
+            measured.answered_outside(self.link.take_begun(handle));
+            measured.has_errors(notes.errors);
+        }
         match reply {
             Reply::Close | Reply::Verified(_) => Ok(Due::Close),
             Reply::Body(body) => {
                 let throttle_ms = throttle_ms(api, &body);
                 let mut frame = Frame { throttle_ms, ..whole(header, &body)? };
                 if let Some(timed) = timed {
-                    self.throttle(&mut frame, body.len(), api, timed, self.link.take_handler_time(handle));
+                    self.throttle(&mut frame, body.len(), api, timed, notes.handler_time);
                 }
                 Ok(Due::Answered(frame))
             }

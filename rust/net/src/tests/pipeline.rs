@@ -11,7 +11,7 @@ use klamm_wire::api::{API_VERSIONS, CREATE_TOPICS, FETCH, HEARTBEAT, METADATA, O
 
 use crate::pipeline::{Authorizer, Pipeline};
 use crate::testing::{FetchSpec, Fixture, INTERNAL, NAMED, batch, fetch, fetched, produce, produce_to, produced};
-use crate::{NetConfig, Reply};
+use crate::{NetConfig, Note, Reply};
 
 const LIMIT: i32 = 1 << 20;
 
@@ -107,7 +107,7 @@ fn the_time_of_pythons_handlers_counts_and_is_named_in_their_responses() {
     let mut call = |key, version, body: &'static [u8], took_ms| {
         client.send(key, version, 7, b"body");
         let handle = fixture.request().handle;
-        fixture.server.note_handler_time(handle, Duration::from_millis(took_ms));
+        fixture.server.note(handle, Note { handler_time: Duration::from_millis(took_ms), ..Note::default() });
         fixture.server.answer(handle, Reply::Body(Bytes::from_static(body)));
         client.receive().1
     };
@@ -175,7 +175,10 @@ fn a_measured_request_is_recorded_under_each_of_its_times_once_its_answer_is_sen
     let spec = FetchSpec { max_wait_ms: 50, partitions: &[(1, 0, LIMIT)], ..FetchSpec::default() };
     client.call(FETCH, 13, &fetch(&spec));
     client.send(CREATE_TOPICS, 5, 6, b"body");
-    fixture.server.answer(fixture.request().handle, Reply::Body(Bytes::from_static(b"\0\0\0\0done")));
+    let handle = fixture.request().handle;
+    let errors = vec![(ErrorCode::NONE, 2), (ErrorCode::TOPIC_ALREADY_EXISTS, 1)];
+    fixture.server.note(handle, Note { errors, ..Note::default() });
+    fixture.server.answer(handle, Reply::Body(Bytes::from_static(b"\0\0\0\0done")));
     client.receive();
     client.send(PRODUCE, 9, 7, &produce(0, 1000, &[(0, &batch(1, 10))]));
     let count = |name: &str| found(&fixture).get(name).map_or(0, |(count, _)| *count);
@@ -196,6 +199,9 @@ fn a_measured_request_is_recorded_under_each_of_its_times_once_its_answer_is_sen
     assert_eq!(counter("ErrorsPerSec,request=Produce,error=NONE"), Some(2));
     assert_eq!(counter("ErrorsPerSec,request=Produce,error=UNKNOWN_TOPIC_OR_PARTITION"), Some(1));
     assert_eq!(counter("ErrorsPerSec,request=Produce,error=REQUEST_TIMED_OUT"), Some(1));
+    // Python's response.
+    assert_eq!(counter("ErrorsPerSec,request=CreateTopics,error=NONE"), Some(2));
+    assert_eq!(counter("ErrorsPerSec,request=CreateTopics,error=TOPIC_ALREADY_EXISTS"), Some(1));
 }
 
 /// Count and sum of each distribution, by its name after the type.

@@ -1,4 +1,4 @@
-//! Gives columns away: each structure holds a share of the columns until whoever took it lets it go.
+//! Exports columns: each structure keeps the columns alive until its consumer releases it.
 
 use std::borrow::Cow;
 use std::ffi::{CString, c_void};
@@ -14,25 +14,25 @@ use crate::records::columns::{Elements, GrowingBytes};
 /// A column in Arrow's layout.
 pub struct Column {
     pub name: Cow<'static, str>,
-    /// The type, as the interface writes it.
+    /// The type as a format string of the interface.
     pub format: Cow<'static, str>,
     pub is_nullable: bool,
     pub length: usize,
     pub null_count: usize,
-    /// The validity first; none where nothing is null.
+    /// The validity bitmap first; absent if no value is null.
     pub buffers: Vec<Option<Elements>>,
     pub children: Vec<Column>,
 }
 
 impl Column {
-    /// Numbers, none of them null.
+    /// Numbers without nulls.
     pub fn numbers(name: &'static str, format: &'static str, length: usize, numbers: Elements) -> Self {
         let buffers = vec![None, Some(numbers)];
         let (name, format) = (name.into(), format.into());
         Self { name, format, is_nullable: false, length, null_count: 0, buffers, children: Vec::new() }
     }
 
-    /// Byte strings or texts with offsets of 32 bits.
+    /// Byte strings or texts with 32-bit offsets.
     pub fn bytes(name: &'static str, format: &'static str, is_nullable: bool, column: GrowingBytes) -> Self {
         let (length, null_count) = (column.len(), column.validity.null_count);
         let (offsets, data) = (Elements::Int32(column.offsets), Elements::Bytes(column.data));
@@ -41,14 +41,14 @@ impl Column {
         Self { name, format, is_nullable, length, null_count, buffers, children: Vec::new() }
     }
 
-    /// Rows of other columns, which are all so long.
+    /// Rows of other columns, all of the same length.
     pub fn rows(name: &'static str, length: usize, children: Vec<Column>) -> Self {
         let (name, format) = (name.into(), "+s".into());
         Self { name, format, is_nullable: false, length, null_count: 0, buffers: vec![None], children }
     }
 }
 
-/// The capsules `__arrow_c_array__` gives: schema and array.
+/// The capsules that `__arrow_c_array__` returns: schema and array.
 pub fn capsules<'py>(
     py: Python<'py>,
     column: &Arc<Column>,
@@ -58,7 +58,7 @@ pub fn capsules<'py>(
     Ok((schema, array))
 }
 
-/// What a schema's pointers lead to.
+/// The target of a schema's pointers.
 struct OwnedSchema {
     format: CString,
     name: CString,
@@ -66,7 +66,7 @@ struct OwnedSchema {
 }
 
 fn schema_of(column: &Column) -> ArrowSchema {
-    // No name of a schema has a zero byte; one that had would end before it.
+    // A name with a zero byte would end before it; no schema has one.
     let text = |text: &str| CString::new(text.split('\0').next().unwrap_or_default()).unwrap_or_default();
     let children = column.children.iter().map(|child| Box::into_raw(Box::new(schema_of(child)))).collect();
     let mut owned = Box::new(OwnedSchema { format: text(&column.format), name: text(&column.name), children });
@@ -98,7 +98,7 @@ unsafe extern "C" fn release_schema(schema: *mut ArrowSchema) {
     schema.release = None;
 }
 
-/// What an array's pointers lead to.
+/// The target of an array's pointers.
 struct OwnedArray {
     /// Keeps the buffers of all columns.
     _root: Arc<Column>,

@@ -1,4 +1,4 @@
-//! Looks at columns of others where they lie: whoever gives them promises by the interface that they are well formed.
+//! Reads columns of other libraries in place. By the interface, the exporter guarantees that they are well formed.
 
 use std::ffi::CStr;
 use std::ptr;
@@ -10,7 +10,7 @@ use pyo3::types::{PyCapsule, PyCapsuleMethods};
 
 use super::ffi::{ArrowArray, ArrowSchema};
 
-/// An array that is ours until it is dropped.
+/// An array that is released when it is dropped.
 pub struct Imported {
     schema: ArrowSchema,
     array: ArrowArray,
@@ -20,7 +20,7 @@ pub struct Imported {
 unsafe impl Sync for Imported {}
 
 impl Imported {
-    /// Takes over what `__arrow_c_array__` of an object gives. `what` is its name for people.
+    /// Takes over the result of an object's `__arrow_c_array__`. `what` names the object in messages.
     pub fn of(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Self> {
         let Ok(export) = object.getattr("__arrow_c_array__") else {
             let found = object.get_type().name()?;
@@ -90,7 +90,7 @@ impl<'a> View<'a> {
         Validity { bits, offset: self.offset() }
     }
 
-    /// The values of a buffer from the column's offset on; `more` of them behind the last.
+    /// The values of a buffer from the column's offset on, with `more` values after the last.
     fn numbers<T>(self, at: usize, more: usize) -> &'a [T] {
         let buffer = self.buffer(at).cast::<T>();
         if buffer.is_null() || self.len() + more == 0 {
@@ -140,7 +140,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Times in ms: int64 as they are, timestamps of any unit.
+    /// Times in ms: int64 unchanged, timestamps of any unit converted.
     pub fn times_ms(self, what: &str) -> PyResult<NumbersView<'a, i64>> {
         let format = self.format();
         let (times, parts) = match (format.get(..4).unwrap_or(format), self.schema.dictionary.is_null()) {
@@ -187,16 +187,16 @@ impl<'a> View<'a> {
     }
 }
 
-/// Which values are there.
+/// The validity of values.
 #[derive(Clone, Copy)]
 struct Validity<'a> {
-    /// None: all of them.
+    /// None: all values are valid.
     bits: Option<&'a [u8]>,
     offset: usize,
 }
 
 impl Validity<'_> {
-    /// No value is there, however many there are.
+    /// All values are null.
     const NOTHING: Validity<'static> = Validity { bits: Some(&[]), offset: 0 };
 
     #[inline]
@@ -270,7 +270,7 @@ impl<T: Copy + Into<i64>> NumbersView<'_, T> {
 pub struct HeadersView<'a> {
     validity: Validity<'a>,
     offsets: Offsets<'a>,
-    /// Where the pairs begin within their keys and values.
+    /// The offset of the first pair in keys and values.
     first: usize,
     keys: BytesView<'a>,
     values: BytesView<'a>,

@@ -1,4 +1,4 @@
-//! Records of a slice to the columns that were asked for, and no others.
+//! Decodes the records of a slice to the requested columns only.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use klamm_records::{Headers, Record, RecordsError, records};
 use crate::arrow::export::Column;
 use crate::records::columns::{Elements, GrowingBytes, Room, Validity, reserve_ahead};
 
-/// A column that can be asked for.
+/// A column that can be requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     Key,
@@ -34,7 +34,7 @@ const NAMES: [(&str, Wanted); 8] = [
 ];
 
 impl Wanted {
-    /// The columns of these names, or why not.
+    /// The columns with these names, or an error that names the unknown one.
     pub fn of(names: &[String]) -> Result<Vec<Self>, String> {
         let mut wanted = Vec::new();
         for name in names {
@@ -51,15 +51,15 @@ impl Wanted {
     }
 }
 
-/// When to stop though there is more.
+/// The limits of one call.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub records: usize,
-    /// Bytes of all columns; the record that reaches it is the last.
+    /// Total size of all columns in bytes; the record that reaches it is the last.
     pub bytes: usize,
 }
 
-/// The columns while they grow.
+/// The columns under construction.
 struct Growing<'a> {
     wanted: &'a [Wanted],
     rows: usize,
@@ -76,7 +76,7 @@ struct Growing<'a> {
     header_values: GrowingBytes,
 }
 
-/// The columns of [`Growing::wanted`], to look up fast.
+/// The columns of [`Growing::wanted`] as flags.
 #[derive(Clone, Copy)]
 struct Has {
     key: bool,
@@ -87,18 +87,18 @@ struct Has {
     headers: bool,
 }
 
-/// Bytes of a row beside its key, value and headers, roughly.
+/// The approximate size of a row without its key, value and headers, in bytes.
 const ROW_BYTES: usize = 32;
-/// Bytes of a key that room is made for beforehand.
+/// Bytes reserved for a key in advance.
 const KEY_BYTES_GUESS: usize = 12;
-/// Room that is made for values before they are seen, at most.
+/// The maximum size reserved for values in advance.
 const AHEAD_BYTES_MAX: usize = 8 << 20;
-/// The size of records from which on that is done.
+/// The minimum size of records for which that is done.
 const AHEAD_FROM_BYTES: usize = 256;
 
-/// Decodes from where the slice is until a limit, and leaves the slice behind the last record.
+/// Decodes from the slice's position up to a limit, and moves the position past the last record.
 ///
-/// Damaged bytes behind good records end the columns; they are an error when they come first.
+/// Damaged bytes after intact records end the columns; damaged bytes at the start are an error.
 pub fn decode(
     slice: &mut Slice,
     wanted: &[Wanted],
@@ -164,7 +164,7 @@ impl<'a> Growing<'a> {
     ) -> Result<(), RecordsError> {
         let records = records(data.batch, window, slice.decompressed_bytes_max())?;
         let (count, bytes) = (records.size_hint().1.unwrap_or(0), records.remaining_bytes());
-        // Small records are written faster to memory that was copied just before: it is in the processor's caches.
+        // Small records are written faster to memory that was just copied, because it is in the processor's caches.
         let is_large = bytes / AHEAD_FROM_BYTES >= count;
         let likely = if is_large { slice.batches_left_like(data.batch) } else { 1 };
         self.reserve(count, bytes, likely, limits)?;
@@ -189,10 +189,10 @@ impl<'a> Growing<'a> {
         Ok(())
     }
 
-    /// Makes room for a batch; where that takes more memory, at once for all that are to come, should they be `likely`
-    /// as many and like it: columns that grow step by step are copied more often than filled.
+    /// Reserves room for a batch. If that needs more memory, it reserves room for `likely` batches of this kind at once:
+    /// columns that grow step by step are copied more often than they are filled.
     ///
-    /// No column may outgrow offsets of 32 bits.
+    /// No column may exceed 32-bit offsets.
     fn reserve(&mut self, records: usize, bytes: usize, likely: usize, limits: Limits) -> Result<(), RecordsError> {
         let size = self.bytes + bytes;
         if size > i32::MAX as usize {
@@ -200,7 +200,7 @@ impl<'a> Growing<'a> {
         }
         let left = Limits { records: limits.records - self.rows, bytes: limits.bytes.min(AHEAD_BYTES_MAX) };
         let bytes = Room::new(bytes.min(limits.bytes), likely, left.bytes);
-        // A record has a byte at least, whatever a batch says of their number.
+        // A record takes at least one byte, whatever number of records a batch claims.
         let rows = Room::new(records.min(left.records).min(bytes.now), likely, left.records.min(bytes.likely));
         if self.has.key {
             let keys = |rows: usize, bytes: usize| bytes.min(rows * KEY_BYTES_GUESS);
@@ -251,7 +251,7 @@ impl<'a> Growing<'a> {
     fn push_headers(&mut self, headers: Headers<'_>) {
         self.header_validity.push(self.rows, headers.len() > 0);
         for header in headers {
-            // Text by the protocol, but nobody checks what a producer sends.
+            // The protocol requires text, but brokers do not check what a producer sends.
             let key = String::from_utf8_lossy(header.key);
             self.bytes += key.len() + header.value.map_or(0, <[u8]>::len);
             self.header_keys.push(Some(key.as_bytes()));

@@ -92,7 +92,7 @@ impl Boot {
         py.detach(|| {
             let closed = match thread.join() {
                 Ok(Ok(booted)) => booted.abandon(),
-                // It left nothing behind, and whoever abandons it has another error to tell.
+                // It left nothing on disk, and the caller that abandons it reports another error.
                 Ok(Err(_)) | Err(_) => Ok(()),
             };
             drop(runtime);

@@ -11,7 +11,7 @@ use klamm_config::Settings;
 use klamm_engine::appender::OwnBatch;
 use klamm_engine::engine::Engine as NodeEngine;
 use klamm_log::Origin;
-use klamm_net::{Event, ListenerLimits, Reply, SupportedFeatures};
+use klamm_net::{Event, ListenerLimits, Note, Reply, SupportedFeatures};
 use klamm_records::control::{control_kind, end_transaction_marker};
 use klamm_records::{BatchBuilder, BatchFields, Codec, Compression, RecordsError, batches, records};
 use klamm_replica::{OffsetQuery, Size, Unassigned};
@@ -155,7 +155,17 @@ impl Engine {
     }
 
     fn note_handler_time(&self, handle: u64, ns: u64) {
-        self.engine.server().note_handler_time(handle, Duration::from_nanos(ns));
+        self.engine.server().note(handle, Note { handler_time: Duration::from_nanos(ns), ..Note::default() });
+    }
+
+    #[getter]
+    fn is_measuring_requests(&self) -> bool {
+        self.engine.server().request_metrics().is_on()
+    }
+
+    fn note_error_codes(&self, handle: u64, counts: Vec<(i16, u64)>) {
+        let errors = counts.into_iter().map(|(code, count)| (ErrorCode(code), count)).collect();
+        self.engine.server().note(handle, Note { errors, ..Note::default() });
     }
 
     fn publish(&self, py: Python<'_>, image: &Image) -> Vec<(Id, Id, i32)> {

@@ -1,21 +1,21 @@
-//! Arrays that a message has again and again: the configs of each of a thousand topics, of which none sets its own.
+//! Arrays that occur many times in a message, such as the configs of a thousand topics that set none of their own.
 //!
-//! Of each field that is an array of structures the last one is kept for as long as the message is read or written. Equal
-//! bytes are read once, as the same tuple; the same tuple is written once, as equal bytes. What a message is carried by does
-//! not change (frozen classes, tuples), so nobody can tell, but by the time and the memory.
+//! For each field that is an array of structures, the last array is kept while the message is read or written. Equal
+//! bytes are decoded once, to the same tuple, and the same tuple is encoded once. The objects of a message are immutable
+//! (frozen classes, tuples), so this saves time and memory and changes nothing else.
 use std::ops::Range;
 
 use pyo3::prelude::*;
 
-/// What was read: by the field's place, the bytes and the array.
+/// Decoded arrays: by the field's place, the bytes and the array.
 #[derive(Default)]
 pub struct Seen<'a, 'py>(Vec<(usize, &'a [u8], Bound<'py, PyAny>)>);
 
 impl<'a, 'py> Seen<'a, 'py> {
-    /// The array that `bytes` begins with, and how many of them are its, if it is the last one of the field.
+    /// The array at the start of `bytes` and its length in bytes, if it equals the last array of the field.
     pub fn at_the_start_of(&self, bytes: &[u8], field: usize) -> Option<(Bound<'py, PyAny>, usize)> {
         let (_, known, array) = self.0.iter().find(|(place, ..)| *place == field)?;
-        // An array ends where its own bytes say so, whatever follows them.
+        // The end of an array depends only on its own bytes.
         bytes.starts_with(known).then(|| (array.clone(), known.len()))
     }
 
@@ -28,12 +28,12 @@ impl<'a, 'py> Seen<'a, 'py> {
     }
 }
 
-/// What was written: by the field's place, the array and where in the message it is.
+/// Encoded arrays: by the field's place, the array and its position in the message.
 #[derive(Default)]
 pub struct Written<'py>(Vec<(usize, Bound<'py, PyAny>, Range<usize>)>);
 
 impl<'py> Written<'py> {
-    /// Where the array is already, if it is the last one of the field.
+    /// The position of the array in the message, if it is the last array of the field.
     pub fn bytes_of(&self, array: &Bound<'py, PyAny>, field: usize) -> Option<Range<usize>> {
         let (_, known, range) = self.0.iter().find(|(place, ..)| *place == field)?;
         known.is(array).then(|| range.clone())

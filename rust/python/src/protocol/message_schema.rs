@@ -1,7 +1,8 @@
 //! Kafka messages between bytes and Python objects, by a description of their fields.
 //!
-//! Python describes each message class once a version; reading then fills objects of that class and writing takes them
-//! apart, without a Python call a field. The bytes are a peer's: every length is held against what is left (`Reader`).
+//! Python describes each message class once per version. Reading then fills objects of that class, and writing reads
+//! their attributes, without a Python call per field. The bytes come from a peer: `Reader` checks every length against
+//! what is left.
 
 use klamm_base::Uuid;
 use klamm_base::primitives::{Reader, STRING_LEN_MAX, WireError, Writer};
@@ -13,11 +14,12 @@ use pyo3::{ffi, intern};
 
 use super::message_repeats::{Seen, Written};
 
-/// What one value is on the wire.
-enum Kind {
+/// The wire type of one value.
+pub(super) enum Kind {
     Bool,
     Int8,
     Int16,
+    ErrorCode,
     Int32,
     Int64,
     Uint16,
@@ -29,19 +31,19 @@ enum Kind {
     Struct(Py<MessageSchema>),
 }
 
-/// One field: where it lies on the wire, and the attribute that holds it, if the class has one.
-struct Field {
+/// One field: its wire type, and the attribute that holds its value, if the class has one.
+pub(super) struct Field {
     attribute: Option<Py<PyString>>,
-    kind: Kind,
-    is_array: bool,
-    is_nullable: bool,
+    pub(super) kind: Kind,
+    pub(super) is_array: bool,
+    pub(super) is_nullable: bool,
     default: Py<PyAny>,
     from_wire: Option<Py<PyAny>>,
     to_wire: Option<Py<PyAny>>,
 }
 
-/// A field as Python gives it: attribute or None, kind (a name, or a schema), is it an array, is it nullable, tag or
-/// None, default, and what converts a value from and to the wire's own form, if anything does.
+/// A field as Python describes it: attribute or None, kind (a name or a schema), whether it is an array, whether it is
+/// nullable, tag or None, default, and optional functions that convert a value from and to its wire form.
 type FieldSpec<'py> = (
     Option<Bound<'py, PyString>>,
     Bound<'py, PyAny>,
@@ -53,18 +55,18 @@ type FieldSpec<'py> = (
     Option<Bound<'py, PyAny>>,
 );
 
-/// A structure of a message at one version, and the class whose objects carry it.
+/// A structure of a message at one version, and the class of its objects.
 #[pyclass(frozen, module = "klamm._engine.protocol")]
 pub struct MessageSchema {
     class: Py<PyType>,
     new_object: Py<PyAny>,
-    is_flexible: bool,
-    fields: Vec<Field>,
+    pub(super) is_flexible: bool,
+    pub(super) fields: Vec<Field>,
     /// By ascending tag.
-    tagged: Vec<(u32, Field)>,
-    /// Attributes that this version has no field for, with the value they get.
+    pub(super) tagged: Vec<(u32, Field)>,
+    /// Attributes without a field in this version, with their values.
     absent: Vec<(Py<PyString>, Py<PyAny>)>,
-    /// No value takes fewer bytes.
+    /// The size of the smallest value in bytes.
     size_min: usize,
 }
 
@@ -135,9 +137,13 @@ impl MessageSchema {
         Ok(schema)
     }
 
-    /// The object that `body` holds; bytes behind it are let be, as Kafka does.
+    /// Decodes the object in `body`. As in Kafka, bytes after it are ignored.
     fn read(&self, py: Python<'_>, body: &[u8]) -> PyResult<Py<PyAny>> {
         Ok(self.read_struct(py, &mut VersionedReader::new(body, self.is_flexible), &mut Seen::default())?)
+    }
+
+    fn error_codes(&self, body: &[u8]) -> Vec<(i16, u64)> {
+        self.count_error_codes(body).into_iter().map(|(code, count)| (code.0, count)).collect()
     }
 
     /// The bytes of an object.
@@ -253,6 +259,7 @@ impl Kind {
             "bool" => Self::Bool,
             "int8" => Self::Int8,
             "int16" => Self::Int16,
+            "error_code" => Self::ErrorCode,
             "int32" => Self::Int32,
             "int64" => Self::Int64,
             "uint16" => Self::Uint16,
@@ -265,11 +272,11 @@ impl Kind {
         })
     }
 
-    /// The fewest bytes that one value takes.
-    fn size_min(&self, is_flexible: bool) -> usize {
+    /// The size of the smallest value in bytes.
+    pub(super) fn size_min(&self, is_flexible: bool) -> usize {
         match self {
             Self::Bool | Self::Int8 => 1,
-            Self::Int16 | Self::Uint16 => 2,
+            Self::Int16 | Self::ErrorCode | Self::Uint16 => 2,
             Self::Int32 | Self::Uint32 => 4,
             Self::Int64 | Self::Float64 => 8,
             Self::Uuid => 16,
@@ -303,7 +310,7 @@ impl Field {
         }
     }
 
-    /// Whether a value is the default, which is what most tagged fields hold: without a call of Python's.
+    /// Whether a value is the default, as in most tagged fields; found without a Python call.
     fn is_default(&self, value: &Bound<'_, PyAny>) -> PyResult<bool> {
         let default = self.default.bind(value.py());
         match &self.kind {
@@ -351,7 +358,7 @@ impl Field {
         Ok(array)
     }
 
-    /// By which a message's repeated arrays are told apart: no other field of any schema is in this place.
+    /// Identifies the field among all fields of all schemas: no other field has this address.
     fn place(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
@@ -380,7 +387,7 @@ impl Field {
         Ok(match &self.kind {
             Kind::Bool => PyBool::new(py, reader.bool()?).to_owned().into_any(),
             Kind::Int8 => PyInt::new(py, reader.i8()?).into_any(),
-            Kind::Int16 => PyInt::new(py, reader.i16()?).into_any(),
+            Kind::Int16 | Kind::ErrorCode => PyInt::new(py, reader.i16()?).into_any(),
             Kind::Int32 => PyInt::new(py, reader.i32()?).into_any(),
             Kind::Int64 => PyInt::new(py, reader.i64()?).into_any(),
             Kind::Uint16 => PyInt::new(py, reader.i16()? as u16).into_any(),
@@ -464,7 +471,7 @@ impl Field {
         match &self.kind {
             Kind::Bool => writer.bool(value.is_truthy()?),
             Kind::Int8 => writer.i8(value.extract()?),
-            Kind::Int16 => writer.i16(value.extract()?),
+            Kind::Int16 | Kind::ErrorCode => writer.i16(value.extract()?),
             Kind::Int32 => writer.i32(value.extract()?),
             Kind::Int64 => writer.i64(value.extract()?),
             Kind::Uint16 => writer.i16(value.extract::<u16>()? as i16),
@@ -510,7 +517,7 @@ fn write_bytes(value: &Bound<'_, PyAny>, is_null: bool, is_flexible: bool, write
     Ok(())
 }
 
-/// Sets an attribute past the class's own `__setattr__`, which a frozen dataclass has to refuse it.
+/// Sets an attribute without the class's own `__setattr__`, which raises in a frozen dataclass.
 fn set_slot(object: &Bound<'_, PyAny>, name: &Bound<'_, PyString>, value: &Bound<'_, PyAny>) -> PyResult<()> {
     // SAFETY: the three are live objects and this thread is attached to the interpreter, which `Bound` proves; the
     // function borrows them.

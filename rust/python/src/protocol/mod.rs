@@ -1,6 +1,7 @@
 //! The native part of `klamm.protocol`: encoding and decoding of messages, and the table of APIs.
 
 mod apis;
+mod error_codes;
 mod message_repeats;
 mod message_schema;
 

@@ -1,4 +1,4 @@
-//! Records as columns: a few contiguous buffers in Arrow's layout, whatever the number of records.
+//! Records as columns: a few contiguous buffers in Arrow's layout, for any number of records.
 
 use std::ffi::c_void;
 
@@ -10,7 +10,7 @@ use super::batch::whole_batches;
 use super::spares::{self, Element};
 use super::{DecodeOptions, damaged};
 
-/// What a buffer holds. The element type gives the alignment that readers of columns count on.
+/// The elements of a buffer. Their type guarantees the alignment that readers of columns expect.
 pub enum Elements {
     Bytes(Vec<u8>),
     Int32(Vec<i32>),
@@ -105,16 +105,16 @@ impl RecordColumns {
     }
 }
 
-/// Which values of a column are there, while it grows.
+/// The validity bitmap of a column under construction.
 #[derive(Default)]
 pub struct Validity {
-    /// One bit a value, lowest first; empty as long as none is null.
+    /// One bit per value, lowest first; empty while no value is null.
     pub bits: Vec<u8>,
     pub null_count: usize,
 }
 
 impl Validity {
-    /// The next value, at `place`.
+    /// Adds the next value, at `place`.
     #[inline(always)]
     pub fn push(&mut self, place: usize, valid: bool) {
         if !valid || self.null_count > 0 {
@@ -133,13 +133,13 @@ impl Validity {
         self.bits[place / 8] |= u8::from(valid) << (place % 8);
     }
 
-    /// The bits, if any value is null.
+    /// The bitmap, if any value is null.
     pub fn buffer(self) -> Option<Elements> {
         (self.null_count > 0).then_some(Elements::Bytes(self.bits))
     }
 }
 
-/// A column of byte strings or nulls while it grows.
+/// A column of byte strings or nulls under construction.
 pub struct GrowingBytes {
     pub offsets: Vec<i32>,
     pub data: Vec<u8>,
@@ -155,13 +155,13 @@ impl GrowingBytes {
         self.offsets.len() - 1
     }
 
-    /// Makes room for so many values more, of so many bytes together.
+    /// Reserves room for this number of further values with this total size in bytes.
     pub fn reserve(&mut self, values: usize, bytes: usize) {
         reserve(&mut self.offsets, values);
         reserve(&mut self.data, bytes);
     }
 
-    /// The same for values that come now and those that are likely to follow.
+    /// The same for the values of this batch and those that are likely to follow.
     pub fn reserve_ahead(&mut self, values: Room, bytes: Room) {
         reserve_ahead(&mut self.offsets, values);
         reserve_ahead(&mut self.data, bytes);
@@ -185,34 +185,35 @@ impl GrowingBytes {
     }
 }
 
-/// How many more elements a column gets.
+/// How many elements a column will receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     pub now: usize,
-    /// With those that follow, if they are like these.
+    /// Including later ones, if they resemble these.
     pub likely: usize,
 }
 
 impl Room {
-    /// `now` so many, and `times` as many are likely: a little more, as no two are alike, and `max` at most.
+    /// `now` elements at once, and probably `times` as many in total; with a reserve, since batches differ, and at
+    /// most `max`.
     pub fn new(now: usize, times: usize, max: usize) -> Self {
         let likely = now.saturating_mul(times);
         Self { now, likely: likely.saturating_add(likely / 16).min(max).max(now) }
     }
 }
 
-/// Makes room for what is likely, if there is not enough for what comes now.
+/// Reserves room for the likely number of elements if there is not enough room for those of this batch.
 pub fn reserve_ahead<T: Element + Copy>(column: &mut Vec<T>, room: Room) {
     if column.len() + room.now > column.capacity() {
         reserve(column, room.likely);
     }
 }
 
-/// Makes room for so many elements more, in memory that is known to the system already if there is some.
+/// Reserves room for this number of further elements, in recycled memory if there is some.
 pub fn reserve<T: Element + Copy>(column: &mut Vec<T>, count: usize) {
     let room = column.len() + count;
     if room > column.capacity() {
-        // At least twice what was there, so that many batches do not copy what is there many times.
+        // At least twice the old capacity: otherwise each of many batches would copy all earlier elements.
         let mut wider = spares::take(room.max(2 * column.capacity()));
         wider.extend_from_slice(column);
         spares::give(std::mem::replace(column, wider));
@@ -223,16 +224,16 @@ fn buffer(py: Python<'_>, elements: Elements) -> PyResult<Py<Buffer>> {
     Py::new(py, Buffer { elements })
 }
 
-/// Bytes of a key that room is made for beforehand: most are ids.
+/// Bytes reserved for a key in advance: most keys are ids.
 const KEY_BYTES_GUESS: usize = 12;
 
-/// All columns while they grow.
+/// All columns under construction.
 struct GrowingColumns {
     offsets: Vec<i64>,
     timestamps: Vec<i64>,
     keys: GrowingBytes,
     values: GrowingBytes,
-    /// Empty as long as no record has headers.
+    /// Empty while no record has headers.
     header_offsets: Vec<i32>,
     header_keys: GrowingBytes,
     header_values: GrowingBytes,
@@ -251,7 +252,7 @@ impl GrowingColumns {
         }
     }
 
-    /// Makes room for a batch of at most so many records and bytes. No column may outgrow int32 offsets.
+    /// Reserves room for a batch with at most this number of records and bytes. No column may exceed int32 offsets.
     fn reserve(&mut self, records: usize, bytes: usize) -> Result<(), RecordsError> {
         for column in [&self.keys, &self.values, &self.header_keys, &self.header_values] {
             let size = column.data.len() + bytes;
@@ -331,7 +332,7 @@ fn grow<'a>(
     Ok(columns)
 }
 
-/// The columns of batches, made without the GIL.
+/// Decodes batches to columns without the GIL.
 pub(super) fn columns_of<'a, B: Iterator<Item = Result<Batch<'a>, RecordsError>>>(
     py: Python<'_>,
     batches: impl FnOnce() -> B + Send,

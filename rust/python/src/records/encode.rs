@@ -1,4 +1,4 @@
-//! Rows of Python values to a batch.
+//! Encodes rows of Python values to a batch.
 
 use klamm_records::control::end_transaction_marker;
 use klamm_records::{BatchBuilder, BatchFields, Codec, Compression, RecordHeader, RecordsError};
@@ -12,7 +12,7 @@ use super::damaged;
 use super::record::Record;
 use super::spares;
 
-/// Bytes of a record that room is made for beforehand, and of all records together at most.
+/// Bytes reserved for one record in advance, and the maximum for all records together.
 const RECORD_BYTES_GUESS: usize = 128;
 const BUFFER_MAX: usize = 1 << 20;
 

@@ -13,17 +13,17 @@ use pyo3::prelude::*;
 
 create_exception!(klamm._engine.records, RecordsDamagedError, PyValueError, "Bytes that are no record batches.");
 
-/// What of the bytes is decoded, and how far they are trusted.
+/// Which records are decoded, and whether their CRC is checked.
 #[derive(Clone, Copy)]
 struct DecodeOptions {
-    /// Records before it are left out: a fetched batch may begin before the offset asked for.
+    /// Records below this offset are skipped: a fetched batch may begin below the fetch offset.
     first_offset: i64,
     check_crc: bool,
     decompressed_bytes_max: usize,
 }
 
 impl DecodeOptions {
-    /// Every record, of a batch that was checked where that was wanted.
+    /// All records; the CRC of the batch was checked if requested.
     fn all(decompressed_bytes_max: usize) -> Self {
         Self { first_offset: i64::MIN, check_crc: false, decompressed_bytes_max }
     }

@@ -1,28 +1,29 @@
-//! Memory of columns that were let go, and of batches that were built, kept for the next ones.
+//! Recycles the memory of released columns and of finished batches.
 //!
-//! They are large and live shortly: the allocator gives their memory back to the system, and fresh memory costs a page
-//! fault for every 4 KiB, together twice as much as filling it. So whoever decodes batch after batch gets the same memory again.
+//! Such buffers are large and short-lived: the allocator returns their memory to the system, and fresh memory costs a
+//! page fault for every 4 KiB, in total twice the time of filling it. A caller that decodes many batches reuses the same
+//! memory.
 use parking_lot::Mutex;
 
-/// What all spares together take at most.
+/// The maximum total size of all spares.
 const SIZE_MAX: usize = 4 << 20;
-/// Smaller vectors are the allocator's business.
+/// Smaller vectors are left to the allocator.
 const KEPT_MIN: usize = 16 << 10;
-/// A spare is not given to whom this part of it would do: who knows how long it is held.
+/// A spare is not used where this fraction of it would be enough: it may be held for long.
 const TOO_LARGE: usize = 8;
 
-/// Empty vectors with room.
+/// Empty vectors with capacity.
 pub struct Spares {
     bytes: Vec<Vec<u8>>,
     int32: Vec<Vec<i32>>,
     int64: Vec<Vec<i64>>,
-    /// Bytes that all of them take.
+    /// Their total size in bytes.
     size: usize,
 }
 
 static SPARES: Mutex<Spares> = Mutex::new(Spares { bytes: Vec::new(), int32: Vec::new(), int64: Vec::new(), size: 0 });
 
-/// What a column consists of.
+/// The element types of columns.
 pub trait Element: Sized {
     fn kept(spares: &mut Spares) -> &mut Vec<Vec<Self>>;
 }
@@ -49,7 +50,7 @@ fn size_of_room<T>(count: usize) -> usize {
     count.saturating_mul(size_of::<T>())
 }
 
-/// An empty vector with room for so many elements.
+/// An empty vector with room for this number of elements.
 pub fn take<T: Element>(count: usize) -> Vec<T> {
     if size_of_room::<T>(count) < KEPT_MIN {
         return Vec::with_capacity(count);
@@ -66,7 +67,7 @@ pub fn take<T: Element>(count: usize) -> Vec<T> {
     spare
 }
 
-/// Keeps a vector that nobody needs any more, if there is room for it among the spares.
+/// Keeps a vector that is no longer used, if there is room for it among the spares.
 pub fn give<T: Element>(mut spare: Vec<T>) {
     let size = size_of_room::<T>(spare.capacity());
     if size < KEPT_MIN {

@@ -1,4 +1,4 @@
-//! Decoded columns as those that are given away.
+//! Converts decoded columns to exported ones.
 
 use klamm_formats::{Column, Data, Shape};
 
@@ -19,7 +19,7 @@ pub fn exported(name: &str, shape: &Shape, column: Column, is_nullable: bool) ->
     export::Column { name, format, is_nullable, length, null_count, buffers, children }
 }
 
-/// The buffers behind the validity, and the columns within.
+/// The buffers after the validity bitmap, and the child columns.
 fn parts(shape: &Shape, data: Data) -> (Vec<Elements>, Vec<export::Column>) {
     let child = |at: usize, column: Column, is_nullable: bool| {
         let (name, shape) = &shape.children[at];

@@ -72,7 +72,7 @@ impl DecodedValues {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
-        // A wish: the protocol lets the giver keep to its own types.
+        // A request: by the protocol the exporter may keep its own types.
         drop(requested_schema);
         capsules(py, &self.column)
     }

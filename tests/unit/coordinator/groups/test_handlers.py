@@ -91,7 +91,7 @@ class Broker:
         self.answers: dict[int, bytes | None] = {}
         one, two = GroupHandlers(groups), OffsetHandlers(groups, self.topics)
         placements = {GROUP_KEY: ("__consumer_offsets", groups.partition_for), TRANSACTION_KEY: ("__of_ids", len)}
-        self.is_request_time_limited = False
+        self.is_request_time_limited = self.is_measuring_requests = False
         self.handlers: dict[int, Handler | InlineHandler] = {
             ApiKey.OFFSET_COMMIT: InlineHandler(two.offset_commit, two.commit),
             ApiKey.OFFSET_FETCH: InlineHandler(two.offset_fetch),

@@ -26,7 +26,7 @@ class Engine:
 
     def __init__(self) -> None:
         self.calls: list[list[tuple[int, bytes | None]]] = []
-        self.is_request_time_limited = False
+        self.is_request_time_limited = self.is_measuring_requests = False
         self.handler_times: dict[int, int] = {}
 
     def note_handler_time(self, handle: int, ns: int) -> None:

@@ -15,6 +15,7 @@ from kio.index import KioIndexError
 from kio.schema.index import api_key_map
 from kio.serial import entity_reader, entity_writer
 
+from klamm.protocol.apis import APIS
 from klamm.protocol.errors import RETRIABLE, ErrorCode, KafkaError, MalformedRequest
 from klamm.protocol.wire.codec import (
     build,
@@ -22,6 +23,7 @@ from klamm.protocol.wire.codec import (
     decode_response,
     encode,
     from_entity,
+    response_schema,
     to_entity,
 )
 from klamm.protocol.wire.kio_classes import request_class, response_class
@@ -55,6 +57,38 @@ def test_every_message_of_kio_is_built_from_nothing_and_comes_back() -> None:
                 assert decode(key, version, encode(entity)) == entity
                 count += 1
     assert count > 300
+
+
+def error_codes_in(value: object) -> int:
+    """How many error codes an entity holds."""
+    if isinstance(value, tuple):
+        return sum(error_codes_in(item) for item in value)
+    if is_dataclass(value):
+        return sum(error_codes_in(getattr(value, field.name)) for field in fields(value))
+    return isinstance(value, ErrorCode)
+
+
+def test_every_error_code_of_a_response_is_counted() -> None:
+    count = 0
+    for key in api_key_map:
+        for version in range(20):
+            try:
+                cls = response_class(key, version)
+            except KioIndexError:
+                continue
+            entity = filled(cls)
+            expected = [(ErrorCode.UNKNOWN_SERVER_ERROR, codes)] if (codes := error_codes_in(entity)) else []
+            assert response_schema(key, version).error_codes(encode(entity)) == expected, cls
+            count += len(expected)
+    assert count > 200
+    assert response_schema(19, 7).error_codes(b"\x00\x00") == [], "malformed"
+
+
+@pytest.mark.parametrize("key", [api for api in APIS if APIS[api].on_broker == "python"])
+def test_the_responses_of_every_api_of_pythons_have_a_schema(key: int) -> None:
+    low, high = APIS[key].versions
+    for version in range(low, high + 1):
+        assert response_schema(key, version).error_codes(b"") == []
 
 
 def filled(cls: Any) -> Any:

@@ -13,7 +13,7 @@ from klamm.raft.voters.voter_set import Endpoint
 
 
 class UnreachableError(Exception):
-    """A call has no answer; the text says of whom, and why. It may have been carried out or not."""
+    """A call has no answer; the text names the receiver and the cause. It may have been carried out or not."""
 
 
 class Service(Protocol):

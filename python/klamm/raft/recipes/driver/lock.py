@@ -39,7 +39,7 @@ class Lock:
         """Wait until it is held; the token.
 
         Raises TimeoutError, and what it had asked for is taken back; SessionLostError; after OutcomeUnknownError close
-        the session, with which whatever it may have made goes away.
+        the session, and with it everything that it may have created.
         """
         if self._own is not None:
             raise RuntimeError(f"{self._path} was asked for by this object already: use one for each holder")

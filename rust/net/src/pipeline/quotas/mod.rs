@@ -110,7 +110,7 @@ impl Quotas {
         self.is_any_set.store(is_any_set, Ordering::Release);
     }
 
-    /// Whom the request counts for; `None` while there is no quota.
+    /// The client whose quotas the request counts against; `None` while there is no quota.
     #[inline]
     pub fn client(&self, context: &RequestContext<'_>) -> Option<QuotaClient> {
         self.is_any_set.load(Ordering::Acquire).then(|| QuotaClient::of(context.principal(), &context.client_id))

@@ -1,4 +1,4 @@
-//! Records of any type in one table: what each is, whom it concerns, and its fields as JSON.
+//! Records of any type in one table: the type, the object that it concerns, and its fields as JSON.
 
 use klamm_base::Uuid;
 use klamm_metadata::frame::{self, RecordError};

@@ -1,4 +1,4 @@
-//! What leaves the engine as "(hidden)": passwords, values of keys that nobody knows, SCRAM credentials.
+//! Values that leave the engine as "(hidden)": passwords, values of unknown keys, SCRAM credentials.
 
 use klamm_base::primitives::{Reader, WireError};
 use klamm_config::Scope;

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,11 @@ from confluent_kafka import Consumer
 from klamm.admin import groups as group_admin
 from klamm.admin import topics as topic_admin
 from klamm.admin.client import Client
+from klamm.cli.records.positions import parse_position
 from klamm.cli.records.produce import Producer
+from klamm.cli.records.reader import Reader
+from klamm.client import UnreachableError
+from klamm.protocol.topic_partition import TopicPartition
 from tests.support.waiting import wait_until
 
 Name = Callable[[str], str]
@@ -189,3 +194,24 @@ def test_a_static_member_keeps_its_place_until_another_takes_it(
         write(client, topic, range(8, 12))
         wait_until(lambda: set(values(third)) >= set(range(8, 12)), "the last one has the place")
         third.end(signal.SIGINT)
+
+
+def test_a_leader_that_was_fenced_is_an_outage_and_is_looked_up_again(bootstrap: str, topic: str) -> None:
+    """Metadata does not list a fenced broker, which the reader may still take for the leader."""
+    with Client(bootstrap) as client:
+        [found] = topic_admin.topics(client, [topic])
+        stale = replace(found, partitions=tuple(replace(one, leader=99) for one in found.partitions))
+        reader = Reader(client, stale, parse_position("beginning"), follow=True)
+        reader.assign([TopicPartition(topic, 0)], {})
+        with pytest.raises(UnreachableError, match="there is no broker 99"):
+            list(reader.poll())
+        producer = Producer(client, topic, "none", 0)
+        producer.add((-1, None, b"read", []))
+        producer.flush()
+        read: list[bytes | None] = []
+
+        def look() -> list[bytes | None]:
+            read.extend(one.record.value for one in reader.poll())
+            return read
+
+        wait_until(lambda: look() == [b"read"], "the record")

@@ -187,6 +187,10 @@ class Reader:
         lines = self.output.read_text().splitlines(keepends=True)
         return [int(json.loads(line)["value"]) for line in lines if line[-1:] == "\n"]
 
+    def check_running(self) -> None:
+        assert self.process.stderr is not None
+        assert self.process.poll() is None, self.process.stderr.read().decode()
+
     def end(self, number: int | None = None) -> None:
         """Wait for its end, or bring it about; nothing went wrong."""
         if number is not None:
@@ -373,8 +377,14 @@ def librdkafka_members(address: str, folder: Path) -> Iterator[Callable[[], list
 def klamm_members(address: str, folder: Path) -> Iterator[Callable[[], list[int]]]:
     """Two processes of `klamm consume`; the function gives all that they have read."""
     readers = [Reader(address, folder / f"{at}.out", "work", "team", "--follow") for at in range(2)]
+
+    def look() -> list[int]:
+        for one in readers:
+            one.check_running()
+        return readers[0].values + readers[1].values
+
     try:
-        yield lambda: readers[0].values + readers[1].values
+        yield look
     finally:
         for one in readers:
             one.process.kill()

@@ -61,13 +61,13 @@ class Client:
         return answer
 
     def broker(self, node_id: int) -> Connection:
-        """A connection to a broker of the latest metadata. Raises ClientError."""
+        """A connection to a broker of the latest metadata, which has no fenced ones. Raises ClientError."""
         known = self._brokers.get(node_id)
         if known is None or not known.is_open:
             if node_id not in self._addresses:
                 self.metadata()
             if node_id not in self._addresses:
-                raise ClientError(f"there is no broker {node_id}")
+                raise UnreachableError(f"there is no broker {node_id}")
             host, port = self._addresses[node_id]
             known = self._brokers[node_id] = Connection(host, port, self._timeout_s, self._config)
         return known

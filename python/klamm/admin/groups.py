@@ -173,8 +173,7 @@ def delete(client: Client, names: Iterable[str]) -> None:
 
 def committed_offsets(client: Client, name: str) -> dict[TopicPartition, int]:
     """The committed offsets of a group by topic and partition."""
-    coordinator = client.coordinator(name)
-    answer = retried(lambda: _fetch_offsets(coordinator, name))
+    answer = retried(lambda: _fetch_offsets(client.coordinator(name), name))
     committed: dict[TopicPartition, int] = {}
     for topic in answer.topics:
         for one in topic.partitions:

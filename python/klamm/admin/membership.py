@@ -33,32 +33,33 @@ _Request = ConsumerGroupDescribeRequest | ShareGroupDescribeRequest | StreamsGro
 
 def membership(client: Client, name: str) -> Membership:
     """The members of a group; without any and in the state Dead if it does not exist. Raises ClientError."""
-    coordinator = client.coordinator(name)
-    return retried(
-        lambda: (
-            _modern_group(
-                coordinator,
-                ConsumerGroupDescribeRequest((name,)),
-                ConsumerGroupDescribeResponse,
-                of_consumer_group,
-                CONSUMER_GROUP_DESCRIBE_VERSION_MAX,
-            )
-            or _modern_group(
-                coordinator,
-                ShareGroupDescribeRequest((name,)),
-                ShareGroupDescribeResponse,
-                of_share_group,
-                SHARE_GROUP_DESCRIBE_VERSION_MAX,
-            )
-            or _modern_group(
-                coordinator,
-                StreamsGroupDescribeRequest((name,)),
-                StreamsGroupDescribeResponse,
-                of_streams_group,
-                STREAMS_GROUP_DESCRIBE_VERSION_MAX,
-            )
-            or _classic_group(coordinator, name)
+    return retried(lambda: _of_any_kind(client.coordinator(name), name))
+
+
+def _of_any_kind(coordinator: Connection, name: str) -> Membership:
+    return (
+        _modern_group(
+            coordinator,
+            ConsumerGroupDescribeRequest((name,)),
+            ConsumerGroupDescribeResponse,
+            of_consumer_group,
+            CONSUMER_GROUP_DESCRIBE_VERSION_MAX,
         )
+        or _modern_group(
+            coordinator,
+            ShareGroupDescribeRequest((name,)),
+            ShareGroupDescribeResponse,
+            of_share_group,
+            SHARE_GROUP_DESCRIBE_VERSION_MAX,
+        )
+        or _modern_group(
+            coordinator,
+            StreamsGroupDescribeRequest((name,)),
+            StreamsGroupDescribeResponse,
+            of_streams_group,
+            STREAMS_GROUP_DESCRIBE_VERSION_MAX,
+        )
+        or _classic_group(coordinator, name)
     )
 
 

@@ -1,28 +1,37 @@
 //! The fuzz targets of klamm as plain functions, so that they run with and without libFuzzer.
 
 mod answers;
+mod assignors;
 mod batch;
+mod coordinator_records;
 mod folder;
 mod frame;
 pub mod heap;
+mod input;
 mod log_files;
 mod log_open;
 mod metadata;
 mod metadata_log;
 mod metadata_snapshot;
+mod patterns;
 mod replica_answers;
+mod share_partition;
 mod share_state;
 mod values;
 
 pub use answers::answers;
+pub use assignors::assignors;
 pub use batch::batch;
+pub use coordinator_records::coordinator_records;
 pub use frame::frame;
 pub use log_files::log_files;
 pub use log_open::log_open;
 pub use metadata::metadata;
 pub use metadata_log::metadata_log;
 pub use metadata_snapshot::metadata_snapshot;
+pub use patterns::patterns;
 pub use replica_answers::replica_answers;
+pub use share_partition::share_partition;
 pub use share_state::share_state;
 pub use values::values;
 
@@ -46,6 +55,10 @@ pub const TARGETS: &[Target] = &[
     Target { name: "metadata_log", run: metadata_log, seeds: &["rust/quorum/src/golden/logs"] },
     Target { name: "metadata_snapshot", run: metadata_snapshot, seeds: &["rust/quorum/src/golden/snapshots"] },
     Target { name: "replica_answers", run: replica_answers, seeds: &["tests/golden/records"] },
+    Target { name: "patterns", run: patterns, seeds: &["rust/groups/src/golden/patterns"] },
+    Target { name: "assignors", run: assignors, seeds: &["rust/groups/src/golden/groups"] },
+    Target { name: "share_partition", run: share_partition, seeds: &["rust/share/src/golden/lives"] },
+    Target { name: "coordinator_records", run: coordinator_records, seeds: &["rust/wire/src/golden/offset_records"] },
     Target { name: "share_state", run: share_state, seeds: &["rust/wire/src/golden/seeds"] },
     Target { name: "values", run: values, seeds: &["tests/golden/formats/seeds"] },
 ];

@@ -398,7 +398,8 @@ impl Parser {
             self.has_no_class_end = true;
             return Ok(false);
         };
-        let name = self.text(start + 2, end);
+        // In `[:]` the colon that opens is the one that closes: a class without a name.
+        let name = self.text((start + 2).min(end), end);
         self.at = end + 2;
         if !POSIX.contains(&name.strip_prefix('^').unwrap_or(&name)) {
             return Err(self.error(CHAR_RANGE, start));

@@ -418,7 +418,7 @@ def _groups(quick: bool) -> list[Row]:
 
 
 def _share_groups(quick: bool) -> list[Row]:
-    records, held = (200_000, 100_000) if quick else (2_000_000, 500_000)
+    records, held = (200_000, 100_000) if quick else (2_000_000, 1_000_000)
     return [
         Row(
             29,

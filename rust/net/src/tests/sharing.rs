@@ -315,6 +315,28 @@ fn a_deleted_topic_ends_waiting_fetches() {
 }
 
 #[test]
+fn a_fetch_begins_with_the_partition_that_was_served_least_recently_and_reads_no_more_than_it_needs() {
+    let fixture = Fixture::sharing(EARLIEST);
+    let mut client = fixture.client();
+    for index in [0, 1, 0, 1, 0, 1] {
+        append(&mut fixture.client(), index, 10);
+    }
+    let spec = ShareFetchSpec { max_records: 10, max_wait_ms: 60_000, ..ShareFetchSpec::default() };
+    client.send_share_fetch(ShareFetchSpec { partitions: &[(0, &[]), (1, &[])], ..spec });
+    fixture.answer_read(-1, &[]);
+    let mut served = vec![client.receive_share_fetch().1];
+    fixture.answer_read(-1, &[]);
+    let reads = || (0..2).map(|index| fixture.backend.at(NAMED, index).state.lock().fetches).sum::<usize>();
+    for epoch in 1..6 {
+        let before = reads();
+        served.push(client.share_fetch(ShareFetchSpec { epoch, partitions: &[], ..spec }).1);
+        assert_eq!(reads() - before, 1);
+    }
+    let places: Vec<_> = served.iter().flatten().map(|part| (part.index, part.acquired[0].0)).collect();
+    assert_eq!(places, [(0, 0), (1, 0), (0, 10), (1, 10), (0, 20), (1, 20)]);
+}
+
+#[test]
 fn fetches_wait_for_their_min_bytes() {
     let (fixture, mut client) = with_ten();
     client.send_share_fetch(ShareFetchSpec { max_wait_ms: 60_000, min_bytes: 150, ..ShareFetchSpec::default() });

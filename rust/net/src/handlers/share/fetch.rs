@@ -162,21 +162,13 @@ fn begin(
         member,
     };
     let fetches = !request.is_renew_ack && session != Use::Closes && limits.records_max > 0 && limits.max_bytes > 0;
-    let targets = if fetches { rotated(targets, request.session_epoch) } else { Vec::new() };
+    let targets = if fetches { targets } else { Vec::new() };
     if !targets.is_empty() {
         core.shares.metrics.fetch_requests.add(1);
     }
     let targets = targets.into_iter().map(|target| find(call, image, &key, target)).collect();
     let connection = call.context.connection.clone();
     WaitingShareFetch { header, connection, key, session, acks, targets, limits, deadline, waiter: None, client }
-}
-
-/// Each fetch begins with another partition.
-fn rotated(mut targets: Vec<ShareTarget>, epoch: i32) -> Vec<ShareTarget> {
-    if let (Some(epoch), len @ 2..) = (usize::try_from(epoch).ok(), targets.len()) {
-        targets.rotate_left(epoch % len);
-    }
-    targets
 }
 
 fn find(call: &Call<'_>, image: &MetadataImage, key: &MemberKey, target: ShareTarget) -> FetchTarget {
@@ -247,11 +239,13 @@ impl WaitingShareFetch {
     /// The partitions of the response: those of the fetch that must be sent, with the results of acknowledgements.
     fn results(&self, core: &Core, found: Found) -> Vec<ShareResult> {
         let mut results = found.results;
-        if let Use::Continues(_) = self.session {
+        if self.session != Use::Closes {
+            // An opening request gets all partitions.
+            let is_first = self.session == Use::Opens;
             let mut sessions = core.shares.sessions.lock();
             results.retain(|result| {
                 let (has_records, has_error) = (result.result.records_len > 0, result.result.error.is_error());
-                sessions.must_send(&self.key, result.target, has_records, has_error)
+                sessions.must_send(&self.key, result.target, has_records, has_error && !is_first) || is_first
             });
         }
         for ack in self.acks.results(core) {

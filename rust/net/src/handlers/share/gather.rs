@@ -51,6 +51,14 @@ pub struct Found {
     pub has_records: bool,
 }
 
+/// A share partition that may be read.
+struct LookedAt<'a> {
+    target: ShareTarget,
+    live: &'a Arc<LivePartition>,
+    fetch_offset: i64,
+    last_offset: i64,
+}
+
 /// A share partition that was read.
 struct Read<'a> {
     target: ShareTarget,
@@ -58,6 +66,12 @@ struct Read<'a> {
     fetch_offset: i64,
     last_offset: i64,
     fetched: Fetched,
+}
+
+impl Read<'_> {
+    fn len(&self) -> usize {
+        self.fetched.records.as_ref().map_or(0, |records| records.len)
+    }
 }
 
 /// Share partitions that this fetch reads, until it is dropped.
@@ -86,7 +100,8 @@ pub fn watch(core: &Core, targets: &[FetchTarget], waiter: &Arc<FetchWaiter>) {
     }
 }
 
-/// Reads, and acquires if there are enough bytes, an error, or with `at_once`.
+/// Reads, and acquires if there are enough bytes, an error, or with `at_once`. No further share partition is read once the
+/// records of the request are acquired.
 pub fn gather(
     core: &Core,
     image: &MetadataImage,
@@ -115,7 +130,7 @@ fn gather_once(
 ) -> (Found, bool) {
     let mut found = Found::default();
     let mut reading = Reading { partitions: Vec::new(), is_last: at_once };
-    let mut reads = Vec::new();
+    let mut looked = Vec::new();
     for target in targets {
         let live = match &target.live {
             Ok(live) => live,
@@ -134,7 +149,7 @@ fn gather_once(
         match live.begin_fetch(&settings.limits, limits.records_max, at_once) {
             Looked::Reads { fetch_offset, last_offset } => {
                 reading.partitions.push(live);
-                reads.push((target.target, live, fetch_offset, last_offset));
+                looked.push(LookedAt { target: target.target, live, fetch_offset, last_offset });
             }
             Looked::Waits => {}
             Looked::Gone(code) => {
@@ -144,23 +159,36 @@ fn gather_once(
         }
     }
     found.is_urgent |= found.results.len() == targets.len();
-    let reads = read_all(core, settings, reads, limits);
-    let bytes: usize = reads.iter().map(|read| read.fetched.records.as_ref().map_or(0, |records| records.len)).sum();
-    let has_error = reads.iter().any(|read| read.fetched.error.is_error());
+    let acquirable = Acquirable { core, settings, max_bytes: limits.max_bytes / looked.len().max(1) };
+    let mut unread = looked.into_iter();
+    let mut reads = Vec::new();
+    let (mut bytes, mut has_error) = (0, false);
+    while bytes == 0 || bytes < limits.min_bytes {
+        let Some(next) = unread.next() else { break };
+        let read = acquirable.read(next, bytes == 0);
+        bytes += read.len();
+        has_error |= read.fetched.error.is_error();
+        reads.push(read);
+    }
     if !(at_once || has_error || found.is_urgent || (bytes > 0 && bytes >= limits.min_bytes)) {
         return (found, false);
     }
     let mut records_left = limits.records_max;
     let mut has_skipped = false;
-    for read in &reads {
-        let before = read.live.next_fetch_offset();
-        let acquired = if read.fetched.error.is_error() {
-            found.failed(core, read);
+    let mut reads = reads.into_iter();
+    while records_left > 0 {
+        let next = reads.next().or_else(|| {
+            let read = acquirable.read(unread.next()?, bytes == 0);
+            bytes += read.len();
+            Some(read)
+        });
+        let Some(read) = next else { break };
+        if read.fetched.error.is_error() {
+            found.failed(core, &read);
             continue;
-        } else {
-            acquire(core, settings, limits, read, records_left)
-        };
-        match acquired {
+        }
+        let before = read.live.next_fetch_offset();
+        match acquire(core, settings, limits, &read, records_left) {
             Ok((acquired, records)) => {
                 records_left -= acquired.count;
                 has_skipped |= acquired.count == 0 && read.live.next_fetch_offset() != before;
@@ -169,27 +197,31 @@ fn gather_once(
             Err(code) => found.refuse(read.target, code),
         }
     }
+    // The others come first in the next fetch.
+    let left = reads.map(|read| read.target).chain(unread.map(|looked| looked.target));
+    left.for_each(|target| found.refuse(target, ErrorCode::NONE));
     reading.is_last = at_once || found.is_urgent || found.has_records;
     (found, has_skipped)
 }
 
-/// Reads each share partition's log; the bytes of the request are divided evenly.
-fn read_all<'a>(
-    core: &Core,
-    settings: &GroupSettings,
-    reads: Vec<(ShareTarget, &'a Arc<LivePartition>, i64, i64)>,
-    limits: &FetchLimits,
-) -> Vec<Read<'a>> {
-    let max_bytes = limits.max_bytes / reads.len().max(1);
-    let mut at_least_one = true;
-    let mut all = Vec::with_capacity(reads.len());
-    for (target, live, fetch_offset, last_offset) in reads {
+/// What all share partitions of a fetch have in common that it may read.
+struct Acquirable<'a> {
+    core: &'a Core,
+    settings: &'a GroupSettings,
+    /// Of each: the bytes of the request are divided evenly.
+    max_bytes: usize,
+}
+
+impl Acquirable<'_> {
+    /// Reads the log of one. `at_least_one`: a batch of any size.
+    fn read<'l>(&self, looked: LookedAt<'l>, at_least_one: bool) -> Read<'l> {
+        let LookedAt { target, live, fetch_offset, last_offset } = looked;
         let request = PartitionFetch {
             fetch_offset,
-            max_bytes,
+            max_bytes: self.max_bytes,
             current_leader_epoch: live.leader_epoch,
             last_fetched_epoch: -1,
-            read_committed: settings.reads_committed,
+            read_committed: self.settings.reads_committed,
             replica_id: CONSUMER,
             client_rack: None,
             replica_epoch: -1,
@@ -198,14 +230,12 @@ fn read_all<'a>(
             at_least_one,
             quiet: None,
         };
-        let fetched = match core.backend.partition(target.topic, target.index) {
+        let fetched = match self.core.backend.partition(target.topic, target.index) {
             Ok(partition) => partition.fetch(&request),
             Err(code) => Fetched::error(code),
         };
-        at_least_one &= fetched.records.as_ref().is_none_or(|records| records.len == 0);
-        all.push(Read { target, live, fetch_offset, last_offset, fetched });
+        Read { target, live, fetch_offset, last_offset, fetched }
     }
-    all
 }
 
 /// Acquires what was read, and the records to send with it.

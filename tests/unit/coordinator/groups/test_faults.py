@@ -124,6 +124,7 @@ READS = {"describe", "list_groups"}
 LOOKS = {
     "is_share_group",
     "groups",
+    "offset_count",
     "offsets_of",
     "pending_offsets",
     "verification_count",

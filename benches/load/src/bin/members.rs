@@ -1,6 +1,7 @@
 //! Members of consumer groups (KIP-848), each with a connection of its own: how long until the groups are stable after
 //! all joined, after more joined, and after these left; or, with `grow`, after the topic got more partitions. A JSON
-//! object, and before it, with `grow`, a line once all have joined: then the caller adds the partitions.
+//! object, and before it, with `grow`, a line once all have joined: then the caller adds the partitions. Members connect
+//! before the time begins: connections that overflow the listener's backlog are repeated by TCP after 1 s and 3 s.
 //!
 //! `klamm-members address=HOST:PORT group=NAME topic=NAME partitions=N members=N [more=N] [grow=N] [groups=N]
 //! [interval=MS] [threads=N]`. The members are spread over `groups` groups, NAME-0 and so on. A member with news sends
@@ -87,16 +88,23 @@ struct Party {
 impl Party {
     fn start(options: &Options, name: &str, count: usize) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
-        let (mut boards, mut threads) = (Vec::new(), Vec::new());
+        let (mut boards, mut connected) = (Vec::new(), Vec::new());
         for thread in 0..options.threads {
             let numbers = (thread..count).step_by(options.threads);
             let groups: Vec<usize> = numbers.clone().map(|at| at % options.groups).collect();
             let ids: Vec<String> = numbers.map(|at| format!("{name}-{at}")).collect();
             let board = Arc::new(Board::new(groups.into_iter().map(|group| (group, None)).collect()));
-            let (options, is_over) = (options.clone(), is_over.clone());
-            boards.push(board.clone());
-            threads.push(std::thread::spawn(move || take_part(&options, ids, &board, &is_over)));
+            let connect = |id| (Member::new(id), connect(&options.address).expect("a broker"), Instant::now());
+            connected.push((ids.into_iter().map(connect).collect::<Vec<_>>(), board.clone()));
+            boards.push(board);
         }
+        let threads = connected
+            .into_iter()
+            .map(|(members, board)| {
+                let (options, is_over) = (options.clone(), is_over.clone());
+                std::thread::spawn(move || take_part(&options, members, &board, &is_over))
+            })
+            .collect();
         Self { boards, is_over, threads }
     }
 
@@ -111,13 +119,12 @@ fn group_name(options: &Options, group: usize) -> String {
     if options.groups == 1 { options.group.clone() } else { format!("{}-{group}", options.group) }
 }
 
-fn take_part(options: &Options, ids: Vec<String>, board: &Board, is_over: &AtomicBool) -> Vec<Duration> {
+/// A member, its connection, and when its next heartbeat is due.
+type Connected = (Member, TcpStream, Instant);
+
+fn take_part(options: &Options, mut members: Vec<Connected>, board: &Board, is_over: &AtomicBool) -> Vec<Duration> {
     let groups: Vec<String> =
         board.lock().expect("no panic").iter().map(|(group, _)| group_name(options, *group)).collect();
-    let mut members: Vec<(Member, TcpStream, Instant)> = ids
-        .into_iter()
-        .map(|id| (Member::new(id), connect(&options.address).expect("a broker"), Instant::now()))
-        .collect();
     let (mut took, mut buffer) = (Vec::new(), Vec::new());
     while !is_over.load(Ordering::Relaxed) {
         let now = Instant::now();

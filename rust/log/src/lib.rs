@@ -67,6 +67,8 @@ mod model_tests;
 #[cfg(test)]
 mod power_cut_tests;
 #[cfg(test)]
+mod repair_tests;
+#[cfg(test)]
 mod seeds;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

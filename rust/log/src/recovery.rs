@@ -418,6 +418,7 @@ impl Log {
                 Some(Piece::Damage(damage)) if keeps(&damage, open_at, &bounds, size) => {
                     recovery.warnings.push(format!("{}", damage.error(file.path())));
                     recovery.damage.push((file.path().to_owned(), damage.clone()));
+                    self.producers.pass_damage(damage.next_offset);
                     segment.note_damage(vec![damage]);
                     continue;
                 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use klamm_base::LogError;
 use klamm_records::header::{Header, compute_crc};
 
+use super::damage::Damage;
 use super::files::LogFile;
 use super::partition_log::Log;
 
@@ -61,7 +62,7 @@ impl Log {
     }
 
     /// Overwrites damage by intact batches, durably; false if they are not exactly what was there, or if the damage is
-    /// known no longer.
+    /// known no longer. The producers and the indexes of aborted transactions then contain what the batches say of them.
     pub fn repair(&mut self, range: &DamagedRange, batches: &[u8]) -> Result<bool, LogError> {
         let is_epoch = |header: &Header<'_>| {
             self.epochs.epoch_for(header.base_offset()).is_none_or(|epoch| epoch == header.leader_epoch())
@@ -69,15 +70,16 @@ impl Log {
         if !fits(range, batches, is_epoch) {
             return Ok(false);
         }
-        let cache = self.context.cache.clone();
-        let segment = self.segments.iter_mut().find(|segment| Arc::ptr_eq(segment.log_file(), &range.segment));
-        let Some(segment) = segment else { return Ok(false) };
+        let at = self.segments.iter().position(|segment| Arc::ptr_eq(segment.log_file(), &range.segment));
+        let Some(at) = at else { return Ok(false) };
         let end = range.position + range.bytes;
-        let is_known = segment.damage().iter().any(|damage| (damage.position, damage.end) == (range.position, end));
-        if !is_known {
+        let is_range = |damage: &Damage| (damage.position, damage.end) == (range.position, end);
+        if !self.segments[at].damage().iter().any(is_range) {
             return Ok(false);
         }
-        let file = segment.open(&cache)?;
+        self.restore_producers(range.first_offset..range.next_offset, batches)?;
+        let segment = &mut self.segments[at];
+        let file = segment.open(&self.context.cache)?;
         file.write_at(batches, range.position)?;
         file.sync()?;
         segment.note_repaired(range.position, end);

@@ -71,7 +71,7 @@ impl Log {
         Ok(())
     }
 
-    fn sync_names(&self) -> Result<(), LogError> {
+    pub(super) fn sync_names(&self) -> Result<(), LogError> {
         self.dir.ignore_if_away(self.dir.at("", |path| self.context.cache.sync_dir(path)))
     }
 

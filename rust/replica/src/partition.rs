@@ -546,7 +546,12 @@ impl Partition {
 
     /// Replaces damage by the batches of another replica; false if they are not the same ones. It waits for the disk.
     pub fn repair(&self, range: &DamagedRange, batches: &[u8]) -> bool {
-        self.with(|log| log.repair(range, batches)).unwrap_or_else(|error| {
+        let repaired = self.event(|state, effects| {
+            let repaired = state.log.repair(range, batches);
+            state.core.on_repaired(effects);
+            repaired
+        });
+        repaired.unwrap_or_else(|error| {
             self.report(&error);
             false
         })

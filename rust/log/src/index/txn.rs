@@ -136,6 +136,19 @@ impl TxnIndex {
         self.write(cache)
     }
 
+    /// Replaces the entries durably: after a crash the file contains either all old ones or all new ones.
+    pub fn exchange(&mut self, cache: &Arc<FileCache>, entries: Vec<AbortedTxn>) -> Result<(), LogError> {
+        if *self.load(cache)? == entries {
+            return Ok(());
+        }
+        let bytes: Vec<u8> = entries.iter().flat_map(|entry| entry.to_bytes()).collect();
+        self.file.close();
+        cache.replace(&self.file.path(), &bytes, true)?;
+        self.stored = entries.len();
+        self.entries = Some(entries);
+        Ok(())
+    }
+
     pub fn push(&mut self, cache: &Arc<FileCache>, entry: AbortedTxn) -> Result<(), LogError> {
         self.load(cache)?.push(entry);
         match self.write(cache) {

@@ -38,6 +38,9 @@ pub struct Producers {
     ongoing: BTreeMap<i64, i64>,
     /// First offset of each completed transaction -> its marker's offset, until the high watermark passes the marker.
     unreplicated: BTreeMap<i64, i64>,
+    /// End of each range of damage that was passed over while a transaction was open -> the first offset of the oldest one: the
+    /// damage may contain its marker, so that no later marker decides it.
+    doubtful: BTreeMap<i64, i64>,
     /// Producers whose earlier batches were already searched for in the log.
     recalled: HashSet<i64>,
     /// Offsets of the snapshot files.
@@ -54,6 +57,7 @@ impl Producers {
             verifications: Verifications::default(),
             ongoing: BTreeMap::new(),
             unreplicated: BTreeMap::new(),
+            doubtful: BTreeMap::new(),
             recalled: HashSet::new(),
             snapshots,
             map_end_offset: 0,
@@ -154,7 +158,15 @@ impl Producers {
     pub fn first_unstable_offset(&self, high_watermark: i64) -> Option<i64> {
         let open = self.ongoing.keys().next();
         let ended = self.unreplicated.iter().find(|&(_, &last_offset)| last_offset >= high_watermark);
-        open.into_iter().chain(ended.map(|(first_offset, _)| first_offset)).min().copied()
+        let ended = ended.map(|(first_offset, _)| first_offset);
+        open.into_iter().chain(ended).chain(self.doubtful.values()).min().copied()
+    }
+
+    /// Notes that the batches before `end` could not be replayed.
+    pub fn pass_damage(&mut self, end: i64) {
+        if let Some((&first_offset, _)) = self.ongoing.first_key_value() {
+            self.doubtful.insert(end, first_offset);
+        }
     }
 
     /// Removes completed transactions whose markers are below `offset`.
@@ -200,6 +212,7 @@ impl Producers {
     /// Applies a new log start offset.
     pub fn on_log_start(&mut self, offset: i64) {
         self.forget_ended_below(offset);
+        self.doubtful.retain(|&end, _| end > offset);
         self.map_end_offset = self.map_end_offset.max(offset);
         self.snapshot_end_offset = self.snapshots.last().copied().unwrap_or(offset);
     }
@@ -211,13 +224,22 @@ impl Producers {
         self.verifications.clone_from(&other.verifications);
         self.ongoing.clone_from(&other.ongoing);
         self.unreplicated.clone_from(&other.unreplicated);
+        self.doubtful.clone_from(&other.doubtful);
         self.recalled.clone_from(&other.recalled);
+    }
+
+    /// Replaces the state by one that was replayed from the log, and has newer snapshots.
+    pub fn replay_as(&mut self, mut replayed: Self) {
+        replayed.verifications = std::mem::take(&mut self.verifications);
+        replayed.snapshots.append(&mut self.snapshots);
+        *self = replayed;
     }
 
     fn clear(&mut self) {
         self.entries.clear();
         self.ongoing.clear();
         self.unreplicated.clear();
+        self.doubtful.clear();
         self.recalled.clear();
     }
 
@@ -227,7 +249,8 @@ impl Producers {
         &self.snapshots
     }
 
-    /// Writes a snapshot if the state changed since the last one; returns its offset.
+    /// Writes a snapshot if the state changed since the last one; returns its offset. A snapshot cannot express that a
+    /// transaction is in doubt: without one the next start replays the log from before the damage.
     pub fn take_snapshot(
         &mut self,
         cache: &Arc<FileCache>,
@@ -235,7 +258,7 @@ impl Producers {
         durable: bool,
     ) -> Result<Option<i64>, LogError> {
         let offset = self.map_end_offset;
-        if offset <= self.snapshot_end_offset {
+        if offset <= self.snapshot_end_offset || !self.doubtful.is_empty() {
             return Ok(None);
         }
         let mut producers: Vec<_> = self.entries.iter().map(|(&id, &entry)| (id, entry)).collect();
@@ -318,6 +341,20 @@ impl Producers {
             cache.remove(&snapshot_path(dir, snapshot))?;
         }
         (self.map_end_offset, self.snapshot_end_offset) = (offset, 0);
+        Ok(())
+    }
+
+    /// Removes the snapshots above `offset`.
+    pub fn remove_snapshots_above(
+        &mut self,
+        cache: &Arc<FileCache>,
+        dir: &PartitionDir,
+        offset: i64,
+    ) -> Result<(), LogError> {
+        for at in self.snapshots.split_off(&(offset + 1)) {
+            cache.remove(&snapshot_path(dir, at))?;
+        }
+        self.snapshot_end_offset = self.snapshots.last().copied().unwrap_or(0);
         Ok(())
     }
 

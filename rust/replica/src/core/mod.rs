@@ -286,6 +286,11 @@ impl<A, F: Waiter> PartitionCore<A, F> {
         self.wake(Awaits::HighWatermark, effects);
     }
 
+    /// Damage was replaced: the last stable offset may have changed.
+    pub fn on_repaired(&mut self, effects: &mut Effects<A, F>) {
+        self.wake(Awaits::HighWatermark, effects);
+    }
+
     /// More of the log is flushed.
     pub fn on_flushed(&mut self, offsets: &LogOffsets, brokers: &dyn Brokers, effects: &mut Effects<A, F>) {
         self.advance(offsets, brokers, effects);

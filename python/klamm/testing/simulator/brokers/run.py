@@ -72,7 +72,7 @@ def play(
     plan = _draw_plan(rng)._replace(has_quorum=has_quorum(seed) and without is None and directed is None)
     plan = _draw_damage(rng, plan) if directed is None else plan
     plan = plan._replace(settings={**plan.settings, **(settings or {})}, without=without)
-    if drawn.transact_every_us and not plan.may_be_damaged:  # open: docs/decisions/0061
+    if drawn.transact_every_us:
         plan = _with_transactions(plan, version)
     if plan.may_be_damaged:
         _allow_damage(drawn)

@@ -205,18 +205,22 @@ class GroupSession:
 
     def _revoke(self, effect: Revoke) -> None:
         if not effect.is_lost:
-            # A heartbeat follows, which shows whether the group has removed this member.
-            self._commit()
+            # The request that follows shows whether the group has removed this member.
+            self._commit_positions()
         self._reader.drop(effect.partitions)
         for one in effect.partitions:
             self._committed.pop(one, None)
 
     def _commit(self) -> Sequence[Effect]:
         """Commit new positions. The response shows a member whether the group has removed it."""
+        code = self._commit_positions()
+        return () if code is ErrorCode.NONE else self._member.on_committed(_now_ms(), code)
+
+    def _commit_positions(self) -> ErrorCode:
         self._commit_due_ms = _now_ms() + COMMIT_EVERY_MS
         moved = {one: at for one, at in self._reader.positions.items() if self._committed.get(one) != at}
         if not moved:
-            return ()
+            return ErrorCode.NONE
         member = self._member
         try:
             group_admin.commit(
@@ -229,9 +233,9 @@ class GroupSession:
                 version=CONSUMER_COMMIT_VERSION if isinstance(member, ConsumerMember) else OFFSET_COMMIT_VERSION_MAX,
             )
         except BrokerError as error:
-            return member.on_committed(_now_ms(), ErrorCode(error.error_code))
+            return ErrorCode(error.error_code)
         self._committed |= moved
-        return ()
+        return ErrorCode.NONE
 
     def _coordinator(self) -> Connection:
         if self._connection is None or not self._connection.is_open:

@@ -65,6 +65,11 @@ def test_a_listed_test_that_passes_is_told() -> None:
     assert outcome.unexpected_passes == ("acls",), "a flaky one may pass"
 
 
+def test_a_part_of_a_suite_shows_nothing_of_the_tests_that_it_leaves_out() -> None:
+    outcome = judge("kcat", ["kcat: 2 passed, 0 failed, 0 skipped"], EXCUSED, is_whole=False)
+    assert (outcome.passed, outcome.unexpected_passes, outcome.excused) == (2, (), {})
+
+
 def test_what_supposes_one_broker_is_excused_with_several_only() -> None:
     text = '[kcat.of_one_broker]\nleader = "node 1 leads"'
     lines = ["FAIL leader", "kcat: 9 passed, 1 failed, 0 skipped"]

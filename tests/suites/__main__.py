@@ -167,7 +167,9 @@ def main(arguments: list[str]) -> int:
             nodes = serving_kafka(suite, place) if asked.apache_kafka else serving(suite, place, asked.brokers)
             with nodes as address:
                 lines = run(suite, address)
-            outcomes.append(exceptions.judge(suite.name, lines, excused.get(suite.script.stem, Excused())))
+            is_whole = not suite.variant and not os.environ.get("ONLY")
+            own = excused.get(suite.script.stem, Excused())
+            outcomes.append(exceptions.judge(suite.name, lines, own, is_whole=is_whole))
     report(outcomes)
     return 0 if outcomes and all(outcome.is_clean for outcome in outcomes) else 1
 

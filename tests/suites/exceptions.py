@@ -90,8 +90,11 @@ class Outcome:
         return f"{text}; {len(self.excused)} exceptions{', each listed' if self.excused else ''}{unlisted}"
 
 
-def judge(suite: str, lines: list[str], excused: Excused) -> Outcome:
-    """Hold what a runner printed against the list: `FAIL name ...`, and last its verdict."""
+def judge(suite: str, lines: list[str], excused: Excused, *, is_whole: bool = True) -> Outcome:
+    """Hold what a runner printed against the list: `FAIL name ...`, and last its verdict.
+
+    Only a run of the whole suite shows that a listed test passes.
+    """
     failing = [line.split()[1] for line in lines if line.startswith("FAIL ")]
     verdict = _VERDICT.match(lines[-1]) if lines else None
     if verdict is None or verdict[1] != suite.partition(":")[0]:
@@ -99,7 +102,7 @@ def judge(suite: str, lines: list[str], excused: Excused) -> Outcome:
     failed = tuple(test for test in failing if excused.reason(test) is None)
     if int(verdict[3]) != len(failing):
         failed += (f"({verdict[3]} failed, but {len(failing)} FAIL lines)",)
-    proves_nothing = [test for test in excused.vacuous if test not in failing]
+    proves_nothing = [test for test in excused.vacuous if is_whole and test not in failing]
     reasons = {test: reason for test in [*failing, *proves_nothing] if (reason := excused.reason(test)) is not None}
-    unexpected = tuple(sorted(excused.needs.keys() - set(failing)))
+    unexpected = tuple(sorted(excused.needs.keys() - set(failing))) if is_whole else ()
     return Outcome(suite, int(verdict[2]) - len(proves_nothing), reasons, failed, unexpected)

@@ -244,13 +244,20 @@ class PartitionHistory:
                 f"and {self.committed_end} is committed"
             )
 
-    def check_acked(self, broker_id: int, gauges: ReplicaGauges, content: bytes, end_offset: int) -> None:
-        """What is acknowledged by all is committed."""
+    def check_acked(
+        self, broker_id: int, gauges: ReplicaGauges, content: bytes, end_offset: int, *, has_own_epoch: bool = True
+    ) -> None:
+        """What is acknowledged by all is committed.
+
+        `has_own_epoch`: whether no other instance of the producer has got the same producer epoch. Otherwise the batch
+        may be taken for a repeated one of that instance.
+        """
         if gauges.leader_epoch < self._unclean_epoch:
             return
         at = bisect_left(self.committed, end_offset, key=_end)
         found = self.committed[at] if at < len(self.committed) else None
-        if found is None or found.end_offset != end_offset or not same_records(found.content, content):
+        is_equal = same_records if has_own_epoch else same_sequences
+        if found is None or found.end_offset != end_offset or not is_equal(found.content, content):
             raise InvariantViolatedError(
                 f"{self.name}: broker {broker_id} acknowledges the batch up to {end_offset}, which is not committed "
                 f"({self.committed_end} is)"
@@ -274,6 +281,11 @@ class PartitionHistory:
 
 
 _end = attrgetter("end_offset")
+
+
+def same_sequences(one: bytes, other: bytes) -> bool:
+    """Whether a broker takes two batches for the same: by producer id, epoch, first sequence and number of records."""
+    return one[43:61] == other[43:61]
 
 
 def same_records(one: bytes, other: bytes) -> bool:

@@ -171,7 +171,11 @@ class Transactions:
         Markers go by names: those of a deleted topic may be written to the next one, and the other way round.
         """
         is_first = key[0] in self._topic_ids and self._scene.controller.image.topic_name(key[0]) is not None
-        return is_first and not self._histories[key].may_lack_records and not self._may_lack(TRANSACTIONS_TOPIC)
+        return is_first and not self._histories[key].may_lack_records and not self.may_repeat_epochs()
+
+    def may_repeat_epochs(self) -> bool:
+        """Whether the coordinators may have lost a producer epoch that they had given, and give it again."""
+        return self._may_lack(TRANSACTIONS_TOPIC)
 
     def _may_lack(self, topic: str) -> bool:
         topic_id = self._scene.controller.image.topic_id(topic)

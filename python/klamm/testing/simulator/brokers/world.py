@@ -371,7 +371,8 @@ class BrokerWorld(Scene):
             self.check(broker_id)
             gauges = self.looks.gauges(broker_id, key)
             assert gauges is not None, "it acknowledges as a leader"
-            self.looks.histories[key].check_acked(broker_id, gauges, batch, end_offset)
+            is_unique = self.transactions is None or not self.transactions.may_repeat_epochs()
+            self.looks.histories[key].check_acked(broker_id, gauges, batch, end_offset, has_own_epoch=is_unique)
             self.acknowledged_count += 1
 
     def on_end_offset(self, broker_id: int, key: Key, end_offset: int) -> None:

@@ -21,6 +21,7 @@ from benches.cells import (
     quorum,
     replicated,
     sessions,
+    share,
     topics,
     transactions,
 )
@@ -91,6 +92,8 @@ CELLS: list[tuple[Cell, str, set[str]]] = [
     (quorum.killed_controller(1), KLAMM_DURABLE, {"shortest ms", "median ms", "longest ms"}),
     (quorum.create_one(2, 10), KLAMM_DURABLE, {"p50 ms", "p50 at 10 topics ms"}),
     (quorum.creates(1), KLAMM_DURABLE, {"topics/s", "CPU us a topic, all four"}),
+    (share.rates(1_000, 2, 2), KLAMM_DURABLE, {"records/s", "CPU us a record"}),
+    (share.in_flight(4_000, "all"), KLAMM_DURABLE, {"records in flight", "bytes a record in flight"}),
     (replicated.data(MB, 1), KLAMM, {"GB/s", "M records/s", "CPU-s/GB, all three", "p50 us", "p99 us"}),
     (
         replicated.keyed(MB, (4, 50)),

@@ -115,14 +115,7 @@ def consume(
       klamm consume orders --group workers --share --follow
       klamm consume orders --group workers --share --acknowledge reject -n 1
     """
-    if group is not None and partition:
-        raise BadParameter("--group and --partition exclude each other: the group says who reads which")
-    if instance is not None and group is None:
-        raise BadParameter("--group-instance-id is that of a member: give --group too")
-    if group_protocol not in (CLASSIC, CONSUMER):
-        raise BadParameter(f"--group-protocol {group_protocol} is neither {CLASSIC} nor {CONSUMER}")
-    if group_protocol == CONSUMER and group is None:
-        raise BadParameter("--group-protocol is that of a member: give --group too")
+    _check_membership(group, partition, instance, group_protocol)
     position = _position(start, from_beginning=from_beginning, offset=offset, has_partition=bool(partition))
     has_position = from_beginning or start is not None or offset is not None
     kind = _acknowledgement(acknowledge, share=share)
@@ -145,6 +138,18 @@ def consume(
             else:
                 member = _member(group, topic, instance, group_protocol)
                 _read_as_member(GroupSession(client, reader, member), reader, printer, outages)
+
+
+def _check_membership(group: str | None, partition: list[int] | None, instance: str | None, protocol: str) -> None:
+    """Raises BadParameter if the options of a member do not fit together."""
+    if group is not None and partition:
+        raise BadParameter("--group and --partition exclude each other: the group says who reads which")
+    if instance is not None and group is None:
+        raise BadParameter("--group-instance-id is that of a member: give --group too")
+    if protocol not in (CLASSIC, CONSUMER):
+        raise BadParameter(f"--group-protocol {protocol} is neither {CLASSIC} nor {CONSUMER}")
+    if protocol == CONSUMER and group is None:
+        raise BadParameter("--group-protocol is that of a member: give --group too")
 
 
 def _acknowledgement(text: str | None, *, share: bool) -> AcknowledgeType:

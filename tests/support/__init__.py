@@ -1,1 +1,1 @@
-"""What tests share: nodes as processes, clients, ports."""
+"""Shared by tests: node processes, clients, ports."""

@@ -1,4 +1,4 @@
-"""Nodes of both roles that replicate, each a process of its own, in the folder of a `klamm cluster`."""
+"""Nodes of both roles that replicate, each in its own process, in the folder of a `klamm cluster`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.proxy import HOST, Proxy
 
 
 class BrokerProcess(NodeProcess):
-    """A node of the folder."""
+    """One node of the cluster folder."""
 
     def __init__(self, files: NodeFolder) -> None:
         super().__init__(files.path, port=files.config().client_listeners[0].port)
@@ -27,7 +27,7 @@ class BrokerProcess(NodeProcess):
             file.write(f"advertised.listeners=PLAINTEXT://{host}:{port}\n")
 
     def add_log_dir(self, path: Path) -> None:
-        """Another log directory, formatted as the first one is, from the next start on."""
+        """Add a log directory, formatted like the first one, from the next start on."""
         first = self.data / "data"
         path.mkdir(parents=True, exist_ok=True)
         meta = meta_properties.parse((first / meta_properties.FILE_NAME).read_text())
@@ -52,7 +52,7 @@ class ProxiedBroker(BrokerProcess):
 
 
 def created(folder: Path, count: int, config: Mapping[str, str]) -> list[NodeFolder]:
-    """The folders of `count` nodes, formatted, on free ports."""
+    """Format the folders of `count` nodes, on free ports."""
     cluster = ClusterFolder(folder)
     first = free_port(*(10 * node + role for node in range(count) for role in (0, 1) if node + role))
     cluster.create(count, None, first, config)

@@ -1,4 +1,4 @@
-"""Certificates for tests, made by the `openssl` command: an authority, and what it signs. The keys are of EC: quick."""
+"""Certificates for tests, made by the `openssl` command: an authority and what it signs. EC keys are fast to make."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ NAMES: Final = "DNS:localhost,IP:127.0.0.1"
 
 
 class Authority:
-    """Signs certificates; its own is `pem`."""
+    """Signs certificates; `pem` is its own certificate."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        """Files are made in `folder`."""
+        """Create its files in `folder`."""
         self._folder = folder
         self._name = name
         self.pem = folder / f"{name}.pem"
@@ -31,7 +31,7 @@ class Authority:
     def sign(
         self, name: str, alternative_names: str | None = NAMES, valid: tuple[str, str] = ALWAYS
     ) -> tuple[Path, Path]:
-        """A key (PKCS#8) and a certificate for it, as PEM files."""
+        """Create a key (PKCS#8) and a certificate for it, as PEM files."""
         key = _make_key(self._folder / f"{name}.key")
         request, extensions = self._folder / f"{name}.csr", self._folder / f"{name}.ext"
         certificate = self._folder / f"{name}.crt"
@@ -60,7 +60,7 @@ def _openssl(*words: str | Path) -> None:
 
 
 def joined(*files: Path) -> Path:
-    """One file of several, as a PEM key store is."""
+    """Join several files into one, as in a PEM key store."""
     whole = files[0].with_suffix(".store.pem")
     whole.write_text("".join(file.read_text() for file in files))
     return whole

@@ -1,6 +1,6 @@
-"""Starts a node for each given key and value, and says what came of it: a line of JSON each, flushed at once.
+"""Starts a node for each given key and value, and prints the outcome as a line of JSON, flushed at once.
 
-A program of its own, because a value that is let through by mistake may end or hold up the process.
+It runs in its own process, because a value that is accepted by mistake may end or block the process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ WAIT_S = 20.0
 
 
 def serve(cluster: klamm.Cluster) -> str:
-    """What is missing of a produce and a fetch; nothing when both work."""
+    """What fails of a produce and a fetch; empty when both work."""
     cluster.create_topic("t")
     settings = {"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0}
     errors: list[object] = []
@@ -36,14 +36,14 @@ def serve(cluster: klamm.Cluster) -> str:
 
 
 def outcome(config: dict[str, str]) -> str:
-    """ "served", "refused: ..." with what a person reads, or "failed: ..."."""
+    """ "served", "refused: ..." with the message for the operator, or "failed: ..."."""
     try:
         with klamm.Cluster(config=config) as cluster:
             missing = serve(cluster)
     except NodeConfigError as error:
         left = {name: value for name, value in config.items() if name not in str(error)}
         return outcome(left) if 0 < len(left) < len(config) else f"refused: {error}"
-    except Exception as error:  # whatever it is, the test is to see it
+    except Exception as error:  # the test shall see any exception
         return f"failed: {type(error).__name__}: {error}"
     return f"failed: {missing}" if missing else "served"
 

@@ -11,5 +11,5 @@ class ChannelByName:
     """A `ControllerChannel`: BrokerHeartbeat calls `broker_heartbeat(request)`."""
 
     async def ask(self, operation: Operation[Any, Any], request: Any, timeout_ms: int = 0) -> Any:
-        """Its answer."""
+        """Call the method and return its response."""
         return await getattr(self, operation.api_key.name.lower())(request)

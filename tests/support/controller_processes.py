@@ -1,4 +1,4 @@
-"""A quorum of klamm controllers, a process each, with the voters written down in their configuration."""
+"""A quorum of klamm controllers, each in its own process, with the voters in their configuration files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ BOUND_S = 60.0
 
 
 def write(connection: Connection, name: str, value: int) -> bool:
-    """Set a value in the metadata. True: acknowledged; False: refused; raises ClientError when nobody knows."""
+    """Set a value; True: acknowledged; False: refused. Raises ClientError when the outcome is unknown."""
     config = AlterableConfig("interval.ms", str(value))
     request = IncrementalAlterConfigsRequest((AlterConfigsResource(CLIENT_METRICS, name, (config,)),))
     [answer] = connection.ask(request, IncrementalAlterConfigsResponse, 1).responses
@@ -48,7 +48,7 @@ def write(connection: Connection, name: str, value: int) -> bool:
 
 
 class Controller(NodeProcess):
-    """A controller alone, `klamm start FILE`; `port` is its controller listener's."""
+    """A node that is only a controller, `klamm start FILE`; `port` is that of its controller listener."""
 
     def __init__(self, data: Path, node_id: int, voters: str, port: int, overrides: Mapping[str, str]) -> None:
         super().__init__(data, port=port)
@@ -66,14 +66,14 @@ class Controller(NodeProcess):
         }
 
     def become_dynamic(self, servers: str) -> None:
-        """Find the quorum by `servers`, with the voters in its log (KIP-853); what it had formatted is gone."""
+        """Find the quorum by `servers`, with the voters in its log (KIP-853); the formatted directory is deleted."""
         self.settings.pop("controller.quorum.voters", None)
         self.settings["controller.quorum.bootstrap.servers"] = servers
         shutil.rmtree(self.data, ignore_errors=True)
         self.properties.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
 
     def format(self, cluster_id: str, *, no_initial_controllers: bool = False) -> None:
-        """Format its directory, anew if it was formatted."""
+        """Format its directory again if it was formatted before."""
         shutil.rmtree(self.data, ignore_errors=True)
         self.properties.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
         request = storage.FormatRequest(cluster_id, no_initial_controllers=no_initial_controllers)
@@ -84,11 +84,11 @@ class Controller(NodeProcess):
         return [sys.executable, "-m", "klamm", "start", str(self.properties)]
 
     def start(self, timeout_s: float = 30, poll_s: float = 0.02, request: bytes = VERSIONS) -> None:
-        """Start, and wait until it answers; others may be needed before it has a leader."""
+        """Start, and wait until it answers; it may need other controllers before there is a leader."""
         super().start(timeout_s, poll_s, request)
 
     def ask_quorum(self) -> QuorumPartitionData | None:
-        """What it says of the quorum; None where it does not lead, or does not answer."""
+        """Its DescribeQuorum response; None when it is not the leader or does not answer."""
         topics = (QuorumTopic("__cluster_metadata", (QuorumPartition(0),)),)
         with contextlib.suppress(ClientError), Connection("127.0.0.1", self.port, 5) as connection:
             answer = connection.ask(DescribeQuorumRequest(topics), DescribeQuorumResponse, 2)
@@ -115,7 +115,7 @@ class Controller(NodeProcess):
 
 
 class Quorum:
-    """Controllers by id, and who leads them."""
+    """Controllers by id, and their leader."""
 
     def __init__(self, folder: Path, size: int = 3, overrides: Mapping[str, str] | None = None) -> None:
         ports = {node_id: free_port() for node_id in range(1, size + 1)}
@@ -129,7 +129,7 @@ class Quorum:
             controller.format(self.cluster_id)
 
     def leader(self, among: Sequence[int] = ()) -> tuple[Controller, QuorumPartitionData]:
-        """The active controller and what it says, waited for."""
+        """Wait for an active controller; return it and its DescribeQuorum response."""
         asked = [self.controllers[node_id] for node_id in among or self.controllers]
         deadline = time.monotonic() + BOUND_S
         while time.monotonic() < deadline:
@@ -137,10 +137,10 @@ class Quorum:
             if found:
                 return max(found, key=lambda pair: pair[1].leader_epoch)
             time.sleep(0.01)
-        raise AssertionError("nobody leads:\n" + "\n".join(one.log() for one in asked))
+        raise AssertionError("no controller is the leader:\n" + "\n".join(one.log() for one in asked))
 
     def write(self, name: str, value: int, among: Sequence[int] = ()) -> int:
-        """Set a value, asking one after the other until it is acknowledged; by whom."""
+        """Set a value on one controller after the other until one acknowledges it; return its id."""
         deadline = time.monotonic() + BOUND_S
         while time.monotonic() < deadline:
             for node_id in among or self.controllers:
@@ -150,7 +150,7 @@ class Quorum:
         raise AssertionError(f"{name}={value} was not acknowledged:\n" + "\n".join(self.logs()))
 
     def wait_for(self, node_id: int, values: Mapping[str, int]) -> None:
-        """Until that controller has committed these values."""
+        """Wait until that controller has committed these values."""
         deadline = time.monotonic() + BOUND_S
         found: Mapping[str, int | None] = {}
         while time.monotonic() < deadline:
@@ -162,13 +162,13 @@ class Quorum:
         raise AssertionError(f"controller {node_id} has {found}, not {values}:\n" + "\n".join(self.logs()))
 
     def logs(self) -> list[str]:
-        """What they printed."""
+        """The output of all of them."""
         return [one.log() for one in self.controllers.values()]
 
 
 @contextlib.contextmanager
 def running(folder: Path, size: int = 3, overrides: Mapping[str, str] | None = None) -> Iterator[Quorum]:
-    """A quorum at work."""
+    """A running quorum."""
     quorum = Quorum(folder, size, overrides)
     try:
         for controller in quorum.controllers.values():

@@ -33,7 +33,7 @@ ABORTED_SHARE: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a copier copies, and as whom."""
+    """What a copier copies, and with which ids."""
 
     servers: str
     transactional_id: str
@@ -46,7 +46,7 @@ class Settings:
 
 
 class Copier:
-    """Copies records to the partition of the same number; after an error it begins again with new clients."""
+    """Copies records to the partition of the same number; after an error it starts over with new clients."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -63,17 +63,17 @@ class Copier:
                 self.restarts += 1
 
     def on_call(self) -> None:
-        """Override: a call of librdkafka has returned."""
+        """Hook for subclasses: a call of librdkafka has returned."""
 
     def copy_in_transaction(self, producer: Producer, found: Sequence[Message], commit: Callable[[], None]) -> bool:
-        """Produce copies, and end the transaction; whether it was committed. Raises KafkaException."""
+        """Produce copies, and end the transaction; return whether it was committed. Raises KafkaException."""
         for message in found:
             producer.produce(self.settings.target, message.value(), partition=message.partition())
         commit()
         return True
 
     def _copy(self) -> None:
-        """Raises KafkaException: then the transaction is aborted, here or when the id is used again."""
+        """Raises KafkaException; the transaction is then aborted, here or when the id is used again."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.settings.servers,
@@ -81,8 +81,8 @@ class Copier:
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
-                # librdkafka's send_offsets_to_transaction may not return when coordinators have ended, although the
-                # brokers have answered all that was sent. Then others take over the partitions of the copier.
+                # librdkafka's send_offsets_to_transaction may not return after coordinators have died, although the
+                # brokers have answered every request. Other members then take over the partitions of this copier.
                 "max.poll.interval.ms": 10_000,
                 "log_level": 0,
                 **self.settings.consumer,
@@ -111,10 +111,10 @@ class Copier:
         self._assignments += 1
 
     def _copy_some(self, consumer: Consumer, producer: Producer) -> None:
-        """One transaction.
+        """Copy in one transaction.
 
-        The member's identity is that of before the records were read, so that the coordinator refuses their offsets if
-        others have the partitions by then.
+        The member's identity is taken before the records are read, so that the coordinator refuses their offsets if the
+        partitions have been reassigned since.
         """
         member, assignments = consumer.consumer_group_metadata(), self._assignments
         found = [one for one in consumer.consume(RECORDS_MAX, 0.1) if one.error() is None]
@@ -127,7 +127,7 @@ class Copier:
         producer.begin_transaction()
 
         def commit() -> None:
-            # Of what was copied: an assignment may have changed since.
+            # Only the offsets of what was copied: the assignment may have changed since.
             retried(lambda: producer.send_offsets_to_transaction(_offsets_after(found), member, CALL_S))
             self.on_call()
             retried(lambda: producer.commit_transaction(CALL_S))
@@ -145,9 +145,10 @@ class Copier:
 
 
 def _is_of_member(metadata: object) -> bool:
-    """Whether librdkafka's group metadata name a generation.
+    """Whether librdkafka's group metadata contain a generation.
 
-    Without one, which is so after a session has ended, the coordinator does not check whose offsets it takes (KIP-447).
+    Without one, as after a session has ended, the coordinator does not check which member commits the offsets
+    (KIP-447).
     """
     assert isinstance(metadata, bytes)
     prefix = b"CGMDv2:"
@@ -160,7 +161,7 @@ def _offsets_after(found: Sequence[Message]) -> list[TopicPartition]:
 
 
 def _rewind(consumer: Consumer, found: Sequence[Message]) -> None:
-    """Read these again, unless another member does. Raises KafkaException."""
+    """Read these records again, unless another member does. Raises KafkaException."""
     assigned = {(one.topic, one.partition) for one in consumer.assignment()}
     for (topic, partition), offsets in _by_place(found).items():
         if (topic, partition) in assigned:
@@ -179,7 +180,7 @@ def _by_place(found: Sequence[Message]) -> dict[tuple[str, int], list[int]]:
 
 
 def retried(call: Callable[[], object]) -> None:
-    """Repeat what librdkafka allows to be repeated."""
+    """Repeat a call while librdkafka says that the error is retriable."""
     end = time.monotonic() + CALL_S
     while True:
         try:
@@ -192,7 +193,7 @@ def retried(call: Callable[[], object]) -> None:
 
 
 class JournalingCopier(Copier):
-    """Gives each transaction a name, aborts some, and writes into a journal how each ended."""
+    """Names each transaction, aborts some, and writes the outcome of each to a journal."""
 
     def __init__(self, settings: Settings, journal: Path) -> None:
         super().__init__(settings)
@@ -217,7 +218,7 @@ class JournalingCopier(Copier):
             producer.produce(self.settings.target, copied.encode(), partition=partition)
         if random.random() < ABORTED_SHARE:
             producer.flush(CALL_S)
-            self._journal.write(f"{Outcome.ABORTED} {name}\n")  # it is not committed, however its abort ends
+            self._journal.write(f"{Outcome.ABORTED} {name}\n")  # not committed, whether or not the abort succeeds
             return False
         commit()
         self._journal.write(f"{Outcome.COMMITTED} {name}\n")
@@ -233,7 +234,7 @@ class JournalingCopier(Copier):
 
 
 def outcomes(journal: Path) -> dict[str, Outcome]:
-    """How the transactions of a journal ended, by name."""
+    """The outcome of each transaction of a journal, by name."""
     lines = [line.split() for line in journal.read_text().splitlines()] if journal.exists() else []
     return {name: Outcome(outcome) for outcome, name in lines}
 
@@ -244,10 +245,10 @@ def command(settings: Settings, journal: Path) -> list[str]:
 
 
 def main() -> None:
-    """A copier until SIGTERM."""
+    """Run a copier until SIGTERM."""
     copier = JournalingCopier(Settings(**json.loads(sys.argv[1])), Path(sys.argv[2]))
     signal.signal(signal.SIGTERM, lambda *_: copier.is_stopped.set())
-    faulthandler.register(signal.SIGUSR1)  # says where it is
+    faulthandler.register(signal.SIGUSR1)  # prints the stack of each thread
     threading.Thread(target=copier.end_when_stuck, daemon=True).start()
     copier.run()
 

@@ -1,4 +1,4 @@
-"""A function in a process of its own that dies by SIGKILL at its nth change of the file system."""
+"""Runs a function in its own process, which dies by SIGKILL at the nth change of the file system."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any
 
 WRITE = "open to write"
 EVERY_CHANGE = frozenset({WRITE, "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.chmod", "os.chown", "os.utime"})
-"""Audit events of Python; what the engine changes is not among them."""
+"""Python's audit events for changes; changes by the engine are not among them."""
 _CONTEXT = multiprocessing.get_context("forkserver")
 
 
 def preload(modules: Sequence[str]) -> None:
-    """What every such process has imported from the start; before the first of them."""
+    """Import these modules in every such process from the start. To be called before the first of them starts."""
     _CONTEXT.set_forkserver_preload([__name__, *modules])
 
 
 def dies_at(step: int, changes: Collection[str], function: Callable[..., object], *arguments: object) -> bool:
-    """Run it; whether it died, just before the change of that number, from 0. Fails when it ends otherwise."""
+    """Run it; return whether it was killed just before change number `step`, from 0. Fails when it ends otherwise."""
     process = _CONTEXT.Process(target=_run, args=(step, changes, function, arguments))
     process.start()
     process.join(60)
@@ -31,7 +31,7 @@ def dies_at(step: int, changes: Collection[str], function: Callable[..., object]
 
 def _run(step: int, changes: Collection[str], function: Callable[..., object], arguments: Sequence[object]) -> None:
     left = step
-    sys.dont_write_bytecode = True  # what an import keeps is no change of the function's
+    sys.dont_write_bytecode = True  # byte code that an import writes is not a change by the function
 
     def hook(event: str, details: tuple[Any, ...]) -> None:
         nonlocal left

@@ -1,4 +1,4 @@
-"""Controllers whose voters are in the log (KIP-853), each a process of its own, started as a person would do it."""
+"""Controllers whose voters are in the log (KIP-853), each in its own process, started from the command line."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ BROKER = 100
 
 
 class DynamicQuorum:
-    """Controllers from 1 on, and a broker if wanted. The first that starts is formatted as the only voter; others join.
+    """Controllers from 1 on, and a broker if wanted. The first one is formatted as the only voter; others join.
 
-    `settings` are all controllers'.
+    `settings` apply to all controllers.
     """
 
     def __init__(
@@ -69,12 +69,12 @@ class DynamicQuorum:
         )
 
     def start_broker(self) -> None:
-        """Format and start it; it is registered when this returns."""
+        """Format and start it; returns once it is registered."""
         format_storage(checked(read_file(self.broker.file)), FormatRequest(self.cluster_id))
         self.broker.start(request=VERSIONS)
 
     def start(self, node_id: int) -> None:
-        """Format where that was not done, and start."""
+        """Format if necessary, and start."""
         node = self.controllers[node_id]
         if not (node.data / "meta.properties").exists():
             first, self._has_begun = not self._has_begun, True
@@ -83,18 +83,18 @@ class DynamicQuorum:
         node.start(request=VERSIONS)
 
     def describe(self) -> Quorum | None:
-        """The quorum as its leader tells it; None while there is none, or nobody answers."""
+        """The quorum as its leader describes it; None without a leader or an answer."""
         with contextlib.suppress(ClientError), QuorumClient(self.servers, is_controller=True) as client:
             return client.describe()
         return None
 
     def voters(self) -> list[int]:
-        """The voters' ids; none while nobody tells."""
+        """The voters' ids; empty when no leader answers."""
         quorum = self.describe()
         return [] if quorum is None else [voter.node_id for voter in quorum.voters]
 
     def wait_for(self, voters: list[int]) -> Quorum:
-        """Wait until a leader among them reports these voters."""
+        """Wait until one of these is the leader and reports exactly these voters."""
         told: list[Quorum] = []
 
         def is_led_by_them() -> bool:
@@ -108,7 +108,7 @@ class DynamicQuorum:
         return told[0]
 
     def wait_for_observer(self, node_id: int) -> None:
-        """Until the leader tells that it follows the log and has caught up once, as who is to vote must have."""
+        """Wait until the leader reports an observer that has caught up once, as a new voter must have."""
 
         def has_caught_up() -> bool:
             found = self.describe()
@@ -122,7 +122,7 @@ class DynamicQuorum:
             raise AssertionError(f"node {node_id} does not catch up: {self.describe()}\n{self.log()}") from None
 
     def log(self) -> str:
-        """What all of them printed last."""
+        """The end of the output of all of them."""
         return "\n".join(f"--- {node.node_id}\n{node.log()}" for node in self.controllers.values())
 
     def __enter__(self) -> Self:

@@ -1,12 +1,12 @@
-/* Records every change that a process makes to the files below a folder, for tests that cut the power at any point of it.
+/* Records every change that a process makes to the files below a folder, for tests of power cuts.
  *
- * To be loaded with LD_PRELOAD. KLAMM_CHANGES_OF is the folder, KLAMM_CHANGES_TO the file of changes, appended to (a node
- * that is started again goes on in the same), KLAMM_CHANGES_SYNC_US makes every sync that much slower, so that much is
- * under way. rust/log/examples/power_cut.rs reads the file.
+ * To be loaded with LD_PRELOAD. KLAMM_CHANGES_OF is the folder, KLAMM_CHANGES_TO the file of changes, which is appended to
+ * (a restarted node continues it). KLAMM_CHANGES_SYNC_US delays every sync, so that many changes are pending.
+ * rust/log/examples/power_cut.rs reads the file.
  *
- * A change and its record are made under one lock, so that their order is the true one; and under a lock of the file of
- * changes, which whoever kills the process takes: a change that is made is recorded. A sync runs outside of it and names
- * where the record was when it began: what came later is not durable by it. Files are known by their inodes.
+ * A change and its record are made under one lock, so that the records are in order, and under a lock of the file of
+ * changes, which a test holds when it kills the process, so that every change is recorded. A sync runs without the locks,
+ * and its record says how long the file was when it began: it makes no later change durable. Inodes identify files.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -131,7 +131,7 @@ static int opened(int dir, const char *path, int flags, mode_t mode) {
         int is_dir = 0;
         uint64_t id = inode(fd, &is_dir);
         is_ours[fd] = 1;
-        /* Also of a file that was there: the record may have begun after it. */
+        /* Also for a file that existed: it may be older than the record. */
         if (!is_dir) record(CREATE, 0, id, 0, full, NULL, 0);
         if (flags & O_TRUNC) record(SET_LEN, 0, inode(fd, NULL), 0, NULL, NULL, 0);
     }
@@ -326,7 +326,7 @@ int mkdirat(int dir, const char *path, mode_t mode) {
     return made_dir(dir, path, mode);
 }
 
-/* What is not recorded must not happen unseen. */
+/* Calls that cannot be recorded must fail. */
 static void refuse(const char *what, int fd) {
     if (is_kept(fd)) {
         errno = ENOSYS;

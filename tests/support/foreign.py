@@ -1,4 +1,4 @@
-"""What tests need that klamm does not: a missing program or package skips with a line, and fails where CI runs."""
+"""Programs and packages that only tests need: if one is missing, the test is skipped with a reason, and fails in CI."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ BUILD = Path(__file__).resolve().parents[2] / "target" / "foreign"
 
 
 def require(*programs: str) -> None:
-    """Skip the test when a program is missing; under CI that is a failure."""
+    """Skip the test when a program is missing; in CI that is a failure."""
     missing = [program for program in programs if shutil.which(program) is None]
     if missing:
         give_up(f"not installed: {', '.join(missing)}")
 
 
 def require_package(*packages: str) -> None:
-    """The same for packages of Python; also for a whole module, at its top."""
+    """The same for Python packages; also for a whole module, when called at its top."""
     missing = [package for package in packages if importlib.util.find_spec(package) is None]
     if missing:
         give_up(f"not installed: {', '.join(missing)}")
 
 
 def give_up(reason: str) -> NoReturn:
-    """Skip the test because something is missing; under CI, where nothing may be, that is a failure."""
+    """Skip the test because something is missing; in CI, where everything is installed, that is a failure."""
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason, allow_module_level=True)
@@ -44,7 +44,7 @@ def run(
     cwd: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> str:
-    """The output of a program that must succeed."""
+    """The output of a program, which must succeed."""
     done = subprocess.run(
         command,
         input=stdin or "",

@@ -1,4 +1,4 @@
-"""A small disk that is really full: a tmpfs, mounted as root or in a user and mount namespace of one's own."""
+"""A small disk that really fills up: a tmpfs, mounted as root or in a user and mount namespace of its own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def can_mount() -> bool:
 
 
 def with_mounts(request: pytest.FixtureRequest) -> bool:
-    """Whether the test may go on here. If not, it has been run in a namespace of its own by then, or skipped."""
+    """Whether the test continues in this process. If not, it has run in its own namespace, or has been skipped."""
     if can_mount():
         return True
     if not _succeeds("unshare", "--user", "--map-root-user", "--mount", "true"):
@@ -67,7 +67,7 @@ class SmallDisk:
         self._ballast = path / "ballast"
 
     def fill(self) -> None:
-        """Take all the space that is left."""
+        """Use up all free space."""
         file = os.open(self._ballast, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:
             while os.write(file, PAGE):
@@ -78,13 +78,13 @@ class SmallDisk:
             os.close(file)
 
     def free(self) -> None:
-        """Give it back."""
+        """Free it again."""
         self._ballast.unlink()
 
 
 @contextmanager
 def small_disk(path: Path, mebibytes: int) -> Iterator[SmallDisk]:
-    """Mount one; it is gone behind the block."""
+    """Mount one for the block."""
     path.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(path)], check=True)
     try:

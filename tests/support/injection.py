@@ -1,4 +1,4 @@
-"""An exception at the next call of a function, by whatever name or bound method it is called."""
+"""Raises an exception at the next call of a function, however it is called."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HOOKS: dict[str, Callable[..., Any]] = {}
 
 @contextlib.contextmanager
 def injected_into(function: FunctionType, when: Callable[..., bool] = lambda *_: True) -> Iterator[threading.Event]:
-    """Until the end of the block, the next call for which `when` returns true raises; the event is set when it has.
+    """Within the block, the next call for which `when` returns true raises; the event is then set.
 
     The code of the function is replaced, because callbacks are often bound long before a test begins.
     """

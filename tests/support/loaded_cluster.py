@@ -28,15 +28,15 @@ TOPIC = "load"
 PAUSE_S = 1.5
 CONFIG = {
     "group.initial.rebalance.delay.ms": "0",
-    # A pause is found by a timer that is late by a second.
+    # A pause is detected by a timer that is a second late.
     "broker.heartbeat.interval.ms": "100",
-    # A share group has partitions after its second heartbeat.
+    # A share group's member has partitions after its second heartbeat.
     "group.share.heartbeat.interval.ms": "200",
     "group.share.min.heartbeat.interval.ms": "200",
     "offsets.topic.num.partitions": "5",
     "share.coordinator.state.topic.num.partitions": "5",
     "transaction.state.log.num.partitions": "5",
-    # A snapshot after every few topics, and no log before it: a replica that was away needs one.
+    # A snapshot after every few topics, and no log before it: a replica that was away has to fetch one.
     "metadata.log.max.record.bytes.between.snapshots": "2000",
     "metadata.max.retention.bytes": "1",
     "controller.quorum.fetch.snapshot.max.bytes": "200",
@@ -44,8 +44,10 @@ CONFIG = {
 
 
 class Load:
-    """A producer that waits for acknowledgements, one that commits transactions, groups that come, read, commit and go,
-    and share groups that do the same, until it is stopped.
+    """Clients that run until they are stopped.
+
+    A producer waits for acknowledgements, another commits transactions, members of groups join, read, commit and leave,
+    and members of share groups do the same.
     """
 
     def __init__(self, bootstrap: str) -> None:
@@ -78,7 +80,7 @@ class Load:
                 self._commit_transactions()
 
     def _commit_transactions(self) -> None:
-        """Raises KafkaException: then the next producer of the id ends the transaction."""
+        """Raises KafkaException; the next producer of the id then ends the transaction."""
         settings = {"bootstrap.servers": self.bootstrap, "transactional.id": TOPIC, "linger.ms": 1, "log_level": 0}
         producer = Producer(settings)
         producer.init_transactions(60)
@@ -95,7 +97,7 @@ class Load:
                 self.shared += 1
 
     def assert_goes_on(self) -> None:
-        """More of everything is done."""
+        """Wait until each kind of work has progressed."""
         acknowledged, commits, transactions = self.acknowledged, self.commits, self.transactions
         shared = self.shared
         wait_until(lambda: self.transactions > transactions + 1, bound_s=60)
@@ -110,7 +112,7 @@ class Load:
 
 
 def commit_in_a_new_group(bootstrap: str) -> None:
-    """A new group joins, reads a record, commits its offset and leaves. Raises KafkaException."""
+    """A new group: a member joins, reads a record, commits its offset and leaves. Raises KafkaException."""
     settings = {"bootstrap.servers": bootstrap, "group.id": f"g{next(NUMBERS)}", "log_level": 0}
     settings |= {"auto.offset.reset": "earliest", "enable.auto.commit": "false"}
     consumer = Consumer(settings)
@@ -126,7 +128,7 @@ def commit_in_a_new_group(bootstrap: str) -> None:
 
 
 def accept_in_a_new_share_group(bootstrap: str, is_over: threading.Event) -> None:
-    """A new share group receives records, accepts them, and its member leaves. Raises KafkaException."""
+    """A new share group: a member receives records, accepts them and leaves. Raises KafkaException."""
     settings = {"bootstrap.servers": bootstrap, "group.id": f"s{next(NUMBERS)}", "log_level": 0}
     consumer = ShareConsumer(settings)
     try:
@@ -140,13 +142,13 @@ def accept_in_a_new_share_group(bootstrap: str, is_over: threading.Event) -> Non
 
 
 class LoadedCluster:
-    """A cluster under load, and what its tests do to it."""
+    """A cluster under load, with operations that disturb it."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         try:
             cluster.create_topic(TOPIC)
-        except errors.KafkaError as error:  # a request that is repeated after a change of the leader
+        except errors.KafkaError as error:  # the request was repeated after a change of the leader
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
         self.load = Load(cluster.bootstrap_servers)
@@ -157,7 +159,7 @@ class LoadedCluster:
         return [member.node for member in self.cluster._members.all]
 
     def create_topic(self) -> None:
-        """By a client; where the controller changes meanwhile, the client asks again."""
+        """Create a topic with an admin client, which retries while the controller changes."""
         admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers, "log_level": 0})
 
         def is_created() -> bool:
@@ -171,7 +173,7 @@ class LoadedCluster:
         wait_until(is_created, bound_s=60)
 
     def resign(self) -> None:
-        """The active controller leads no more."""
+        """The active controller resigns."""
 
         async def resign() -> None:
             for node in self.nodes:
@@ -182,7 +184,7 @@ class LoadedCluster:
         wait_until(self.has_active_controller)
 
     def come_back(self) -> None:
-        """A controller is away for so long that it comes back by a snapshot."""
+        """A controller stays away for so long that it needs a snapshot when it returns."""
         away = next(one for one in self.cluster.controllers if not one.is_active)
         away.stop()
         for _ in range(30):
@@ -190,7 +192,7 @@ class LoadedCluster:
         away.start()
 
     def come_back_alone(self) -> None:
-        """A controller starts while the others refuse its connections."""
+        """Each controller starts while the others refuse its connections."""
         for controller in self.cluster.controllers:
             controller.kill()
         for controller in self.cluster.controllers:
@@ -198,20 +200,20 @@ class LoadedCluster:
             time.sleep(10 * ELECTION_TIMEOUT_MS / 1000)
 
     def delete_groups_topic(self) -> None:
-        """What new groups join by goes away while they do, and comes back."""
+        """Delete the topic of group offsets while groups are created; the broker creates it again."""
         admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers, "log_level": 0})
 
         def is_deleted() -> bool:
             try:
                 admin.delete_topics([GROUPS_TOPIC])[GROUPS_TOPIC].result(30)
-            except KafkaException as error:  # it is being made, or the connection met what a test injected
+            except KafkaException as error:  # it is being created, or an injected error closed the connection
                 return error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
             return True
 
         wait_until(is_deleted, bound_s=60)
 
     def cordon_for_a_moment(self) -> None:
-        """The log directories of each broker take no new replicas, and then they do again."""
+        """The log directories of each broker are cordoned, then uncordoned."""
         with Client(self.cluster.bootstrap_servers) as client:
             for broker in self.cluster.brokers:
                 for cordoned in ("*", None):
@@ -223,26 +225,26 @@ class LoadedCluster:
         assert producer.flush(30) == 0
 
     def pause(self) -> None:
-        """The process does not run for so long that it notices."""
+        """The event loop is blocked for so long that the node notices it."""
 
         async def pause() -> None:
-            time.sleep(PAUSE_S)  # noqa: ASYNC251 - the loop is to stand still
+            time.sleep(PAUSE_S)  # noqa: ASYNC251 - the loop shall block
 
         self.cluster.run(pause())
 
     def ask_controller(self, api_key: int, values: dict[str, Any] | None = None) -> Any:
-        """The answer of the active controller to a request on its own listener; see `RawConnection.ask`."""
+        """The active controller's response to a request on its own listener; see `RawConnection.ask`."""
         wait_until(self.has_active_controller)
         active = next(node for node in self.nodes if node.metadata.is_active.is_set())
         with RawConnection(*active.metadata.endpoints[0][1:]) as connection:
             return connection.ask(api_key, values)
 
     def has_active_controller(self) -> bool:
-        """Whether one of the nodes decides."""
+        """Whether one of the nodes is the active controller."""
         return any(node.metadata.is_active.is_set() for node in self.nodes)
 
     def assert_serves(self) -> None:
-        """Every node runs, and each kind of request is answered."""
+        """Every node is running, and each kind of request is served."""
         assert not any(node.failed.done() for node in self.nodes)
         self.create_topic()
         self.load.assert_goes_on()

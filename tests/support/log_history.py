@@ -1,7 +1,7 @@
-"""What clients saw of a topic, and what of it no correct log can have shown them.
+"""What clients saw of a topic, and which of it no correct log can have shown them.
 
-A history is made of acknowledgements of producers, polls of consumers, and the log as it is read at the end. Values
-are `<producer>-<number>`; each producer numbers what it sends to a partition upwards.
+A history consists of acknowledgements of producers, polls of consumers, and the log as it is read at the end. Values
+are `<producer>-<number>`; each producer sends ascending numbers to a partition.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 
 class Anomaly(enum.Enum):
-    """What must not happen."""
+    """Violations."""
 
     LOST = "acknowledged, and not in the log at the end"
     DUPLICATE = "at two offsets of the log"
@@ -27,7 +27,7 @@ class Anomaly(enum.Enum):
 
 
 class Finding(NamedTuple):
-    """An anomaly and where it was found."""
+    """An anomaly and its place."""
 
     anomaly: Anomaly
     partition: int
@@ -44,7 +44,7 @@ Place = tuple[int, int]
 
 @dataclass
 class LogHistory:
-    """Filled in by many threads while they work."""
+    """Filled by many threads while they work."""
 
     sent: set[tuple[int, str]] = field(default_factory=set)
     """(partition, value) that a producer began to send, acknowledged or not."""
@@ -54,22 +54,22 @@ class LogHistory:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def on_send(self, partition: int, value: str) -> None:
-        """A producer hands over a record."""
+        """A producer sends a record."""
         with self._lock:
             self.sent.add((partition, value))
 
     def on_acknowledged(self, partition: int, offset: int, value: str) -> None:
-        """The cluster said that it has the record at this offset."""
+        """The cluster acknowledged the record at this offset."""
         with self._lock:
             self.acknowledged.append((partition, offset, value))
 
     def on_poll(self, consumer: str, partition: int, offset: int, value: str) -> None:
-        """A consumer got a record. One that rejoins its group may get records again: it then has another name."""
+        """A consumer received a record. After rejoining its group it may get records again, under another name."""
         with self._lock:
             self.polled[consumer].append((partition, offset, value))
 
     def findings(self, log: Mapping[int, Sequence[tuple[int, str]]], *, all_are_polled: bool = True) -> list[Finding]:
-        """Everything that is wrong. `log`: by partition, offsets and values at the end."""
+        """All anomalies. `log`: by partition, the offsets and values at the end."""
         found = [*self._of_log(log), *self._of_acknowledgements(log), *self._of_polls(log)]
         if all_are_polled:
             seen = {(partition, value) for polls in self.polled.values() for partition, _, value in polls}

@@ -1,4 +1,4 @@
-"""An engine with one partition that it leads, without a node around it."""
+"""An engine that leads one partition, without a node."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def image(isr: Sequence[int] = (1,)) -> Image:
 
 @contextlib.contextmanager
 def lone_engine(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[Engine]:
-    """The engine of node 1 with files in `folder`."""
+    """The engine of node 1, with its files in `folder`."""
     (folder / "logs").mkdir(exist_ok=True)
     engine, _, _, _, _ = Boot(
         node_id=1,

@@ -1,4 +1,4 @@
-"""The directories of three voters, made by klamm, of which the second and third are about to be lost."""
+"""The directories of three klamm voters, for tests that lose the second and third."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ TOPICS = ("before", "orders")
 
 
 def make_three(folder: Path, kraft_version: int) -> list[Path]:
-    """Log directories of nodes 1, 2, 3. Node 2's log is one record longer, node 3's lacks the last of node 1's.
+    """Log directories of nodes 1, 2, 3. Node 2's log is one record longer than node 1's, node 3's one record shorter.
 
-    The voters are said to listen where nobody does: at ports 1, 2 and 3.
+    The voters have endpoints where nothing listens: ports 1, 2 and 3.
     """
     first = folder / "node-1"
     with klamm.Cluster(first) as cluster:
@@ -55,7 +55,7 @@ def _meta(directory: Path, node_id: int) -> MetaProperties:
 
 
 def _append(directory: Path, kraft_version: int, voters: VoterSet, extra: int) -> None:
-    """What a leader of three writes, and `extra` configs."""
+    """What a leader of three voters writes, followed by `extra` configs."""
     log = open_log(directory)
     epoch, now_ms = log.last_epoch + 1, time.time_ns() // 1_000_000
     records = [(control.LEADER_CHANGE, control.encode_leader_change(2, voters.ids, voters.ids))]
@@ -72,10 +72,10 @@ def _append(directory: Path, kraft_version: int, voters: VoterSet, extra: int) -
 
 
 def open_log(directory: Path) -> MetadataLog:
-    """The log of a directory, as a node opens it."""
+    """Open the log of a directory as a node does."""
     return MetadataLog(directory / METADATA_FOLDER, segment_bytes=1 << 30, segment_ms=1 << 40, now_ms=0)
 
 
 def contents(directories: Sequence[Path]) -> dict[Path, bytes]:
-    """Every file below."""
+    """The content of every file in the folder."""
     return {path: path.read_bytes() for folder in directories for path in folder.rglob("*") if path.is_file()}

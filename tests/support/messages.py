@@ -1,4 +1,4 @@
-"""Requests and answers of any API, made and read by kio's classes."""
+"""Requests and responses of any API, created and read by kio's classes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CODES = ("error_code", "partition_error_code")
 
 
 def request_with_items(cls: Any) -> Any:
-    """A request with one item in each array, and with time for what it asks."""
+    """A request with one item in each array, and enough time in its time-out fields."""
     values: dict[str, Any] = {}
     for field in fields(cls):
         item = item_of(field.type)
@@ -27,7 +27,7 @@ def request_with_items(cls: Any) -> Any:
 
 
 def codes(found: Any) -> list[ErrorCode]:
-    """Those of a response, from all depths."""
+    """All error codes of a response, at any depth."""
     if isinstance(found, tuple):
         return [code for item in found for code in codes(item)]
     if not is_dataclass(found):

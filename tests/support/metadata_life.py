@@ -1,8 +1,8 @@
-"""The life of a cluster as a metadata log, drawn with a seed, and what happened in it, written down at the same time.
+"""Writes the metadata log of a random cluster, and records what happened in it at the same time.
 
-Brokers restart and crash, leaders move and are elected uncleanly, followers lag behind, partitions are reassigned,
-topics come, are configured and go, controllers take over, snapshots are written. `Truth` is kept a record at a time
-from the states in between, so that whoever reads the log can be held against it.
+Brokers restart and crash, leaders move and are elected uncleanly, followers lag, partitions are reassigned, topics are
+created, configured and deleted, controllers change, snapshots are written. `Truth` is kept a record at a time from the
+states in between, so that what a reader finds in the log can be compared with it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KEYS = ("retention.ms", "segment.bytes", "max.message.bytes")
 
 
 class Partition:
-    """One partition as it is."""
+    """The state of a partition."""
 
     def __init__(self, topic: Topic, number: int, replicas: list[int], leader: int) -> None:
         self.topic, self.number, self.leader = topic, number, leader
@@ -41,7 +41,7 @@ class Partition:
 
     @property
     def is_under_replicated(self) -> bool:
-        """By the replicas that no reassignment adds."""
+        """Replicas that a reassignment is adding do not count."""
         return len(self.isr) < len(set(self.replicas) - set(self.adding))
 
 
@@ -55,7 +55,7 @@ class Topic(NamedTuple):
 
 
 class Interval(NamedTuple):
-    """Times in ms; None: open at the end."""
+    """Times in ms; None: still open at the end."""
 
     key: object
     from_ms: int
@@ -80,7 +80,7 @@ class Truth:
         self._open: dict[tuple[str, object], int] = {}
 
     def note(self, name: str, key: object, time_ms: int, *, is_so: bool) -> None:
-        """Begin or end an interval of `under_replicated`, `leaderless` or `fenced`; what is so already stays so."""
+        """Begin or end an interval of `under_replicated`, `leaderless` or `fenced`, if the state has changed."""
         begun = self._open.get((name, key))
         if is_so and begun is None:
             self._open[name, key] = time_ms
@@ -89,19 +89,19 @@ class Truth:
             getattr(self, name).append(Interval(key, begun, time_ms))
 
     def end(self) -> None:
-        """What is open stays so."""
+        """Close the open intervals as unended."""
         for (name, key), begun in self._open.items():
             getattr(self, name).append(Interval(key, begun, None))
         self._open.clear()
 
 
 class Life:
-    """Writes the log; `live` until there are as many records as are wanted."""
+    """Writes the log; `live` continues it to a number of records."""
 
     def __init__(
         self, directory: Path, seed: int, *, brokers: int = 12, topics: int = 40, segment_bytes: int = 64 << 20
     ) -> None:
-        """`topics` there are when it begins, with 2 or 3 replicas and 1 to 12 partitions each."""
+        """Start with that many `topics`, with 2 or 3 replicas and 1 to 12 partitions each."""
         self.truth = Truth()
         self._log = WrittenLog(directory, segment_bytes=segment_bytes, is_volatile=True)
         self._rng = random.Random(seed)
@@ -123,11 +123,11 @@ class Life:
 
     @property
     def end_offset(self) -> int:
-        """How many records there are."""
+        """The number of records."""
         return self._log.native.end_offset
 
     def live(self, records: int, *, snapshots: int = 0, on_progress: Callable[[int], None] = lambda _: None) -> Truth:
-        """Live on until there are `records`, with that many snapshots on the way; what happened in all."""
+        """Continue until there are `records`, writing that many snapshots on the way; returns all that has happened."""
         events = {
             self._lag: 30,
             self._restart: 4,
@@ -153,13 +153,13 @@ class Life:
         return self.truth
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self._log.close()
 
     # Writing
 
     def _put(self, records: Iterable[MetadataRecord]) -> None:
-        """At one time, a little later; what is given lazily is made then."""
+        """Write the records a little later than the previous ones; a lazy iterable is evaluated at that later time."""
         self._advance()
         self._write(list(records))
 
@@ -171,7 +171,7 @@ class Life:
         self._now_ms += self._rng.randint(1, 400)
 
     def _write(self, records: Sequence[MetadataRecord]) -> None:
-        """At the present time, in batches."""
+        """Write the records with the current time, in batches."""
         for at in range(0, len(records), BATCH):
             self._log.put(self._now_ms, *records[at : at + BATCH])
         if records:
@@ -181,7 +181,7 @@ class Life:
         self._now_ms += self._rng.randint(500, 60_000)
 
     def _change(self, one: Partition, **changed: object) -> mr.PartitionChangeRecord:
-        """The record of a change at the present time; the partition is as it says from now on."""
+        """Update the partition's state, and return the record of the change at the current time."""
         before = Partition(one.topic, one.number, one.replicas, one.leader)
         before.isr = one.isr
         one.replicas = changed.get("replicas", one.replicas)  # type: ignore[assignment]
@@ -221,14 +221,14 @@ class Life:
                 )
             ]
         )
-        if broker in self._down:  # its registration begins a stretch of its own
+        if broker in self._down:  # its registration begins another interval
             self.truth.note("fenced", broker, self._now_ms, is_so=False)
         self.truth.note("fenced", broker, self._now_ms, is_so=True)
         self._put([registration(broker, fenced=-1, broker_epoch=epoch)])
         self.truth.note("fenced", broker, self._now_ms, is_so=False)
 
     def _restart(self) -> None:
-        """A controlled shutdown, a while away, and back."""
+        """A controlled shutdown, a pause, and a restart."""
         if len(self._down) < DOWN_MAX:
             broker = self._any_up()
             self._put([registration(broker, in_controlled_shutdown=1, broker_epoch=self._epochs[broker])])
@@ -237,12 +237,12 @@ class Life:
             self._return(broker)
 
     def _crash(self) -> None:
-        """A broker is gone, and may stay away for long."""
+        """A broker crashes, and may stay down for long."""
         if len(self._down) < DOWN_MAX:
             self._leave(self._any_up())
 
     def _recover(self) -> None:
-        """A crashed broker comes back, perhaps too late for those who could not wait."""
+        """A crashed broker restarts, sometimes after its partitions have elected another leader uncleanly."""
         if not self._down:
             return
         if self._rng.random() < 0.5:
@@ -258,7 +258,7 @@ class Life:
         self.truth.note("fenced", broker, self._now_ms, is_so=True)
 
     def _without(self, one: Partition, broker: int) -> mr.PartitionChangeRecord:
-        """The last of an ISR stays in it, and leads no more."""
+        """The last member stays in the ISR, and stops being the leader."""
         isr = [member for member in one.isr if member != broker]
         if not isr:
             return self._change(one, leader=-1)
@@ -277,7 +277,7 @@ class Life:
         self._put(self._change(one, leader=broker) for one in led if one.leader != broker and broker in one.isr)
 
     def _elect_uncleanly(self) -> None:
-        """Whoever is up leads what had no leader, and has recovered a little later."""
+        """Live replicas become the leaders of leaderless partitions, and finish their recovery later."""
         self._advance()
         elected, records = [], []
         for one in self._partitions():
@@ -292,7 +292,7 @@ class Life:
     # Partitions
 
     def _lag(self) -> None:
-        """A follower falls behind, and catches up."""
+        """A follower leaves the ISR and returns."""
         one = self._rng.choice(self._rng.choice(self._topics).partitions)
         followers = [replica for replica in one.isr if replica != one.leader]
         if one.leader >= 0 and followers:
@@ -301,7 +301,7 @@ class Life:
             self._put_change(one, isr=[*one.isr, slow])
 
     def _reassign(self) -> None:
-        """A replica moves to another broker; what led there hands over by the record that ends it."""
+        """A replica moves to another broker; the record that completes this elects another leader if necessary."""
         one = self._rng.choice(self._rng.choice(self._topics).partitions)
         others = [broker for broker in self._brokers if broker not in (*one.replicas, *self._down)]
         if one.leader < 0 or not others or set(one.isr) != set(one.replicas):
@@ -340,7 +340,7 @@ class Life:
             self.truth.configs["deleted"] += len(topic.configs)
 
     def _configure(self) -> None:
-        """A value of a topic, of a broker, or a secret."""
+        """Set or remove a topic's config; sometimes also set a password of the brokers."""
         topic, key, value = self._rng.choice(self._topics), self._rng.choice(KEYS), str(self._rng.randint(1, 3))
         known = topic.configs.get(key)
         if known is not None and self._rng.random() < 0.3:
@@ -359,7 +359,7 @@ class Life:
     # The quorum
 
     def _elect(self) -> None:
-        """Another controller leads, after a while in which nobody wrote."""
+        """Another controller becomes the leader, after a pause without writes."""
         first = not self.truth.elections
         self._now_ms += 0 if first else self._rng.randint(50, 4000)
         self._quorum_leader = self._quorum_leader % 3 + 1
@@ -382,7 +382,7 @@ class Life:
         )
         native.snapshot_finished(end, epoch)
 
-    # Who there is
+    # Brokers and partitions
 
     def _any_up(self) -> int:
         return self._rng.choice([broker for broker in self._brokers if broker not in self._down])

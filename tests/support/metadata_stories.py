@@ -1,4 +1,4 @@
-"""Metadata logs that are written by hand, so that what they tell is known by reasoning."""
+"""Metadata logs written by hand, so that the expected results are known by reasoning."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOPIC, BROKER = 2, 4
 
 
 class WrittenLog:
-    """A log below a directory; each call is a batch, at a time in ms."""
+    """A log in a directory; each call writes a batch, with a time in ms."""
 
     def __init__(self, directory: Path, *, segment_bytes: int = 8 << 20, is_volatile: bool = False) -> None:
         self.directory = directory
@@ -28,29 +28,29 @@ class WrittenLog:
         self.epoch = 0
 
     def lead(self, time_ms: int, epoch: int, leader: int) -> int:
-        """A leader's first record; its offset."""
+        """Write the first record of a leader; returns its offset."""
         self.epoch = epoch
         value = encode_leader_change(leader, (1, 2, 3), (leader, 3))
         return self.native.append_control([(LEADER_CHANGE, value)], epoch, time_ms)
 
     def put(self, time_ms: int, *records: MetadataRecord) -> int:
-        """The last record's offset."""
+        """Write records; returns the offset of the last one."""
         return self.native.append([encode_at(record, LEVEL) for record in records], self.epoch, time_ms)
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self.native.close()
 
 
 def register(broker: int, epoch: int) -> mr.RegisterBrokerRecord:
-    """A registration, fenced as it begins."""
+    """A registration; a new broker is fenced."""
     return mr.RegisterBrokerRecord(
         broker_id=broker, incarnation_id=INCARNATION, broker_epoch=epoch, end_points=(), features=(), rack=None
     )
 
 
 def registration(broker: int, *, broker_epoch: int | None = None, **changes: int) -> mr.BrokerRegistrationChangeRecord:
-    """What changes in it; its epoch is its number unless it is given."""
+    """A change of a registration; the broker epoch is the id unless it is given."""
     epoch = broker if broker_epoch is None else broker_epoch
     return mr.BrokerRegistrationChangeRecord(broker_id=broker, broker_epoch=epoch, **changes)
 
@@ -58,7 +58,7 @@ def registration(broker: int, *, broker_epoch: int | None = None, **changes: int
 def partition(
     topic_id: bytes, number: int, replicas: list[int], isr: list[int], leader: int, **more: object
 ) -> mr.PartitionRecord:
-    """A partition of leader epoch 0."""
+    """A partition with leader epoch 0."""
     given = {"removing_replicas": [], "adding_replicas": [], "leader_epoch": 0, "partition_epoch": 0} | more
     return mr.PartitionRecord(
         partition_id=number,
@@ -72,19 +72,19 @@ def partition(
 
 
 def change(topic_id: bytes, number: int, **changed: object) -> mr.PartitionChangeRecord:
-    """What changes in a partition."""
+    """A change of a partition."""
     return mr.PartitionChangeRecord(topic_id=topic_id, partition_id=number, **changed)  # type: ignore[arg-type]
 
 
 def config(name: str, value: str | None, *, of: str = "orders", kind: int = TOPIC) -> mr.ConfigRecord:
-    """A value of a topic, or of brokers."""
+    """A config of a topic or of brokers."""
     return mr.ConfigRecord(resource_type=kind, resource_name=of, name=name, value=value)
 
 
 def write_story(directory: Path, *, segment_bytes: int = 8 << 20) -> None:
     """Three brokers, a topic of two partitions, a fault, an unclean election, two leaders of the quorum.
 
-    Offsets stand in front; what it comes to is in `tests/spark/test_audit.py`.
+    The comments are the offsets; the expected results are in `tests/spark/test_audit.py`.
     """
     log = WrittenLog(directory, segment_bytes=segment_bytes)
     log.lead(1000, 1, 1)  # 0
@@ -112,18 +112,18 @@ def write_story(directory: Path, *, segment_bytes: int = 8 << 20) -> None:
         config("cleanup.policy", "compact"),  # 24
         config("cleanup.policy", None),  # 25
     )
-    # A controller that takes over aborts what its predecessor began: none of it counts.
+    # A controller that takes over aborts its predecessor's transaction: none of its records count.
     log.put(18_000, mr.BeginTransactionRecord(name="never"), change(ORDERS, 0, isr=[1], leader=2))  # 26, 27
     log.put(18_500, mr.AbortTransactionRecord(reason="failover"))  # 28
     log.put(20_000, mr.RemoveTopicRecord(topic_id=ORDERS))  # 29
     log.put(21_000, registration(1, in_controlled_shutdown=1))  # 30
     log.put(22_000, mr.UnregisterBrokerRecord(broker_id=3, broker_epoch=3))  # 31
-    # A reassignment: what is being added does not count, and may lead by the record that completes it.
+    # Replicas that a reassignment is adding do not count; the record that completes it may make one of them the leader.
     moved = partition(OTHER, 0, [1, 2, 3], [1, 2], 1, adding_replicas=[3], removing_replicas=[1])
     log.put(23_000, mr.TopicRecord(name="<other>", topic_id=OTHER), moved)  # 32, 33
     done = {"replicas": [2, 3], "isr": [2, 3], "leader": 3, "adding_replicas": [], "removing_replicas": []}
     log.put(24_000, change(OTHER, 0, **done))  # 34
-    # From the ELR a leader is elected cleanly.
+    # A leader elected from the ELR is a clean election.
     log.put(25_000, change(OTHER, 0, isr=[], leader=-1, eligible_leader_replicas=[2, 3]))  # 35
     log.put(26_000, change(OTHER, 0, isr=[2], leader=2, eligible_leader_replicas=[3]))  # 36
     log.put(27_000, mr.ClearElrRecord(topic_name=""))  # 37

@@ -1,4 +1,4 @@
-"""A quorum of controllers of both systems, a process each."""
+"""A quorum of controllers of klamm and of Apache Kafka, each in its own process."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 from tests.interop import apache_kafka
 from tests.support.controller_processes import Quorum
 
-# Who has the short one campaigns before the others think of it.
+# The controller with the short timeout campaigns before the others.
 EAGER = {"controller.quorum.election.timeout.ms": "200"}
 PATIENT = {"controller.quorum.election.timeout.ms": "20000"}
 EARLY_SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "2000"}
 
 
 class MixedQuorum(Quorum):
-    """Controllers, some of which are Apache Kafka's; `overrides` are more settings of single ones."""
+    """Controllers, some of which are Apache Kafka's; `overrides` are settings of single controllers."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class MixedQuorum(Quorum):
         self.run_by_java(java)
 
     def run_by_java(self, node_ids: Sequence[int]) -> None:
-        """From their next start on these run Apache Kafka, with their folder and their properties, the others klamm."""
+        """From their next start on, these run Apache Kafka on their folders, the others klamm."""
         self.java = {node_id: self._java(node_id) for node_id in node_ids}
 
     def _java(self, node_id: int) -> apache_kafka.KafkaNode:
@@ -47,11 +47,11 @@ class MixedQuorum(Quorum):
         (self.java.get(node_id) or self.controllers[node_id]).start()
 
     def kill(self, node_id: int) -> None:
-        """As a crash."""
+        """Kill the process, as in a crash."""
         (self.java.get(node_id) or self.controllers[node_id]).kill()
 
     def stop(self, node_id: int) -> None:
-        """As a person would do it."""
+        """Stop by a controlled shutdown."""
         (self.java.get(node_id) or self.controllers[node_id]).stop()
 
     def others(self, node_id: int) -> list[int]:
@@ -59,6 +59,6 @@ class MixedQuorum(Quorum):
         return [other for other in self.controllers if other != node_id]
 
     def close(self) -> None:
-        """Kill all."""
+        """Kill all processes."""
         for node_id in self.controllers:
             self.kill(node_id)

@@ -1,6 +1,6 @@
-"""Moments for records' timestamps.
+"""Times for record timestamps.
 
-A node deletes what is older than a week whenever it looks, 30 s after its start and every five minutes from then on.
+A node deletes records older than a week 30 s after its start, and every five minutes from then on.
 """
 
 from __future__ import annotations
@@ -9,4 +9,4 @@ import time
 from typing import Final
 
 HOUR_AGO_MS: Final = (time.time_ns() // 1_000_000_000 - 3_600) * 1_000
-"""Whole seconds, in ms."""
+"""In ms, but whole seconds."""

@@ -1,4 +1,4 @@
-"""A klamm node as a process of its own, started as a person would: `klamm start`."""
+"""A klamm node in its own process, started by `klamm start`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pathlib import Path
 
 from tests.support.ports import free_port
 
-# Frames without client id: ApiVersions v0, which is answered early in a start, and Metadata v0 of no topics.
+# Frames without a client id: ApiVersions v0, which a node answers early in its start, and Metadata v0 of no topics.
 VERSIONS = b"\x00\x00\x00\x0a\x00\x12\x00\x00\x00\x00\x00\x01\xff\xff"
 METADATA = b"\x00\x00\x00\x0e\x00\x03\x00\x00\x00\x00\x00\x01\xff\xff\x00\x00\x00\x00"
 
 
 class NodeProcess:
-    """`klamm start` over a data folder; its output goes to a file beside the folder."""
+    """`klamm start` on a data folder; the output goes to a file next to the folder."""
 
     def __init__(
         self,
@@ -39,18 +39,18 @@ class NodeProcess:
 
     @property
     def bootstrap(self) -> str:
-        """Where clients connect."""
+        """The bootstrap address."""
         return f"127.0.0.1:{self.port}"
 
     @property
     def pid(self) -> int:
-        """The running process."""
+        """The id of the running process."""
         assert self._process is not None, "not started"
         return self._process.pid
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process is running."""
         return self._process is not None and self._process.poll() is None
 
     def command(self) -> Sequence[str]:
@@ -59,7 +59,7 @@ class NodeProcess:
         return [sys.executable, "-m", "klamm", "start", "--data", str(self.data), "--port", str(self.port), *overrides]
 
     def start(self, timeout_s: float = 30, poll_s: float = 0.02, request: bytes = METADATA) -> None:
-        """Start, and wait until the node answers that request: connections are accepted before it can serve."""
+        """Start, and wait until the node answers that request: it accepts connections before it can serve."""
         self.launch()
         assert self._process is not None
         deadline = time.monotonic() + timeout_s
@@ -72,7 +72,7 @@ class NodeProcess:
         raise AssertionError(f"klamm did not answer within {timeout_s} s:\n{self.log()}")
 
     def launch(self) -> None:
-        """Start, and wait for nothing."""
+        """Start without waiting."""
         with self.output.open("ab") as output:
             self._process = subprocess.Popen(
                 self.command(),
@@ -83,7 +83,7 @@ class NodeProcess:
             )
 
     def answers(self, request: bytes) -> bool:
-        """Whether the node answers that request at once."""
+        """Whether the node answers that request immediately."""
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1) as connection:
             connection.settimeout(5)
             connection.sendall(request)
@@ -95,22 +95,22 @@ class NodeProcess:
         return self.answers(METADATA)
 
     def log(self) -> str:
-        """The end of what the node printed."""
+        """The end of the node's output."""
         return self.output.read_text(errors="replace")[-8000:]
 
     def wait(self, timeout_s: float = 30) -> int:
-        """The exit code of a node that ends by itself."""
+        """Wait until the node ends by itself; returns its exit code."""
         assert self._process is not None, "not started"
         code = self._process.wait(timeout_s)
         self._process = None
         return code
 
     def kill(self) -> None:
-        """SIGKILL: as a crash of the process."""
+        """SIGKILL, as in a crash of the process."""
         self._end(signal.SIGKILL)
 
     def stop(self, timeout_s: float = 30) -> int:
-        """SIGTERM: a controlled shutdown; the exit code."""
+        """SIGTERM, a controlled shutdown; returns the exit code."""
         return self._end(signal.SIGTERM, timeout_s)
 
     def _end(self, number: signal.Signals, timeout_s: float = 30) -> int:

@@ -1,4 +1,4 @@
-"""Ports for nodes that tests start: no two of them get the same, nor the system gives it to anybody meanwhile."""
+"""Ports for nodes that tests start: no two tests get the same one, and the system assigns none of them meanwhile."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _held: set[int] = set()
 
 
 def free_port(*further: int) -> int:
-    """A port that nobody listens on, and that is this process's until it ends.
+    """A free port, reserved for this process until it ends.
 
-    `further`: how far above it there are more ports that must be the same.
+    `further`: offsets of more ports that must be free and reserved too.
 
-    It is below those that the system itself gives to connections and to who binds port 0, so that what was free stays
-    free until a node binds it. Other processes that ask here are told apart by locks.
+    It is below the ephemeral range from which the system assigns ports, so that it stays free until a node binds it.
+    Locks keep other processes that call this from taking the same port.
     """
     while True:
         port = random.randrange(_LOWEST, _below() - max(further, default=0))
@@ -38,7 +38,7 @@ def _below() -> int:
 
 @cache
 def _locks() -> int:
-    """A file whose byte N is locked by the process that has port N: one descriptor, however many ports."""
+    """A file whose byte N is locked by the process that holds port N: one descriptor for any number of ports."""
     path = Path(tempfile.gettempdir()) / f"klamm-ports-{os.getuid()}.lock"
     return os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
 

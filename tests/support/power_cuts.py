@@ -1,7 +1,7 @@
-"""Power cuts for a whole node: every change to its files is recorded, and what a cut leaves is made from the record.
+"""Power cuts for a whole node: file changes are recorded, and the state after a cut is built from the record.
 
-The recorder stands between the node and the C library (`file_changes.c`); the disk that loses its unsynced writes is
-that of the engine's own tests (`rust/log/src/crash.rs`), driven through its example `power_cut`.
+The recorder (`file_changes.c`) is called between the node and the C library. The disk that loses unsynced writes is
+that of the engine's own tests (`rust/log/src/crash.rs`), used through its example `power_cut`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SYNC_US = 2000
 
 
 class RecordedNode(NodeProcess):
-    """`klamm start` whose changes to its data folder are recorded; a start after a kill goes on in the same record."""
+    """`klamm start` whose changes of the data folder are recorded; a start after a kill continues the same record."""
 
     def __init__(self, data: Path, *, overrides: Mapping[str, str]) -> None:
         self.changes = data.parent / f"{data.name}.changes"
@@ -41,18 +41,18 @@ class RecordedNode(NodeProcess):
 
     @property
     def position(self) -> int:
-        """How long the record is: whoever was told something by now may rely on it at a cut from here on."""
+        """The length of the record: acknowledgements received by now must survive a cut at this position or later."""
         return self.changes.stat().st_size
 
     def kill(self) -> None:
-        """Between two changes: one that was made and not recorded would be missing from all that comes after it."""
+        """Kill it between two changes: an unrecorded change would be missing from everything recorded after it."""
         with self.changes.open("rb") as record:
             fcntl.flock(record, fcntl.LOCK_EX)
             super().kill()
 
 
 def recorder() -> Path:
-    """The library that records, built when it is not there or old."""
+    """The recording library, built when it is missing or out of date."""
     if sys.platform != "linux":
         pytest.skip("the recorder of file changes is for Linux")
     require("cc")
@@ -66,7 +66,7 @@ def recorder() -> Path:
 
 
 class PowerCuts:
-    """Makes folders that a power cut left. The cuts have to come in the order of time."""
+    """Creates folders as a power cut leaves them. Cuts must be made in ascending order."""
 
     def __init__(self, node: RecordedNode) -> None:
         self._process = subprocess.Popen(
@@ -77,7 +77,7 @@ class PowerCuts:
         )
 
     def cut(self, position: int, seed: int, target: Path) -> None:
-        """The power goes when the record is `position` bytes long; `target` is made."""
+        """Cut the power when the record is `position` bytes long; the resulting files are written to `target`."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         print(position, seed, target, file=self._process.stdin, flush=True)

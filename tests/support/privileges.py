@@ -1,4 +1,4 @@
-"""Root without its privilege to read and write everything, so that tests of permissions mean something as root too."""
+"""Drops root's privilege to read and write all files, so that tests of permissions also work as root."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 1, 2
 
 
 def obey_permissions() -> None:
-    """For `preexec_fn`: what is executed is bound by the modes of files, whoever it runs as."""
+    """For `preexec_fn`: file modes apply to the program even if it runs as root."""
     if sys.platform == "linux" and os.geteuid() == 0:
         libc = ctypes.CDLL(None, use_errno=True)
         for capability in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH):

@@ -1,4 +1,4 @@
-"""A proxy in front of a node's port, whose connections a test cuts: what is sent is lost, and neither side notices."""
+"""A proxy in front of a node's port, whose connections a test cuts: data is lost, and neither side is notified."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _LOOK_S: Final = 0.05
 
 
 class Proxy:
-    """Forwards connections to a port, unless they are cut. It is a thread of this process."""
+    """Forwards connections to a port, unless they are cut. Runs in a thread of this process."""
 
     def __init__(self, port: int) -> None:
-        """`port`: the node's, on this machine."""
+        """`port`: the node's port on this machine."""
         self._to = port
         self._listener = socket.create_server((HOST, 0))
         self.port: Final[int] = self._listener.getsockname()[1]
@@ -30,15 +30,15 @@ class Proxy:
         self._thread.start()
 
     def cut(self) -> None:
-        """From now on nothing passes. Connections stay open, and new ones are accepted, as with lost packets."""
+        """From now on nothing is forwarded. Connections stay open, and new ones are accepted, as with packet loss."""
         self._is_cut.set()
 
     def heal(self) -> None:
-        """Connections of before are reset, because bytes of theirs are missing; new ones pass."""
+        """Reset the connections that were cut, because data of theirs is missing; new ones are forwarded."""
         self._is_cut.clear()
 
     def close(self) -> None:
-        """End it."""
+        """Stop the proxy."""
         self._is_closed.set()
         self._thread.join()
 
@@ -48,7 +48,7 @@ class Proxy:
             ready = [key.fileobj for key, _ in self._selector.select(_LOOK_S)]
             if self._is_cut.is_set():
                 was_cut = True
-                self._is_closed.wait(_LOOK_S)  # nothing is read, so that the other side's buffers fill
+                self._is_closed.wait(_LOOK_S)  # nothing is read, so that the sender's buffers fill up
                 continue
             if was_cut:
                 was_cut = False

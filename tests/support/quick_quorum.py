@@ -1,4 +1,4 @@
-"""Time-outs of replicas in one process, where a message takes no time."""
+"""Timeouts of replicas in one process, where messages arrive immediately."""
 
 from __future__ import annotations
 

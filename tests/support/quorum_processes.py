@@ -1,4 +1,4 @@
-"""Controllers and a broker, each a process of its own, started as a person would do it."""
+"""Controllers and a broker, each in its own process, started from the command line."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class FileNode(NodeProcess):
 
 
 class QuorumProcesses:
-    """A broker, 1, and controllers from 2 on, of a static quorum."""
+    """A broker, 1, and the controllers of a static quorum, from 2 on."""
 
     def __init__(self, folder: Path, controllers: int = 3) -> None:
         folder.mkdir()
@@ -51,7 +51,7 @@ class QuorumProcesses:
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.voters": ",".join(f"{each}@{HOST}:{port}" for each, port in ports.items()),
             "offsets.topic.replication.factor": "1",
-            # A broker that was killed may come back when its session has ended.
+            # A killed broker can restart once its session has expired.
             "broker.session.timeout.ms": "2000",
             "broker.heartbeat.interval.ms": "500",
         }
@@ -70,11 +70,11 @@ class QuorumProcesses:
 
     @property
     def nodes(self) -> list[FileNode]:
-        """All of them, the broker last."""
+        """All nodes; the broker is the last."""
         return [*self.controllers.values(), self.broker]
 
     def leader_id(self) -> int | None:
-        """The active controller, as it says itself by way of the broker."""
+        """The active controller, according to the broker."""
         return asyncio.run(self._leader_id())
 
     async def _leader_id(self) -> int | None:
@@ -89,7 +89,7 @@ class QuorumProcesses:
         return answer.topics[0].partitions[0].leader_id if answer.topics else None
 
     def log(self) -> str:
-        """What all of them printed last."""
+        """The end of the output of all nodes."""
         return "\n".join(f"--- {node.node_id}\n{node.log()}" for node in self.nodes)
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Three processes of klamm.raft that tell what they do, a line of JSON an event, and can be killed."""
+"""Three processes of klamm.raft that print their events as lines of JSON, and can be killed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NODE_IDS = (1, 2, 3)
 
 
 class RaftProcesses:
-    """`program directory node_id voters more...` in each; `on_event(node_id, event)` hears them, on threads."""
+    """Each runs `program directory node_id voters more...`; `on_event(node_id, event)` is called on threads."""
 
     def __init__(self, folder: Path, program: Path, on_event: Callable[[int, list[Any]], None]) -> None:
         self._folder, self._program, self._on_event = folder, program, on_event
@@ -26,10 +26,10 @@ class RaftProcesses:
         self._processes: dict[int, subprocess.Popen[str]] = {}
         self._readers: list[threading.Thread] = []
         self.leader: int | None = None
-        """Who said last that it leads, with ["lead", true]."""
+        """The last one that printed ["lead", true]."""
 
     def start(self, node_id: int, *more: str) -> None:
-        """One of them, for the first time or again."""
+        """Start one of them, for the first time or again."""
         directory = str(self._folder / str(node_id))
         with open(self._folder / f"{node_id}.err", "ab") as errors:
             process = subprocess.Popen(
@@ -46,21 +46,21 @@ class RaftProcesses:
     def _read(self, node_id: int, lines: IO[str]) -> None:
         for line in lines:
             if not line.endswith("\n"):
-                return  # killed while it wrote
+                return  # killed during a write
             event = json.loads(line)
             if event == ["lead", True]:
                 self.leader = node_id
             self._on_event(node_id, event)
 
     def kill(self, node_id: int) -> float:
-        """Kill it; the time by the clock that all processes share, when it was certainly dead."""
+        """Kill it; returns the time at which it was certainly dead, by the monotonic clock that all processes share."""
         process = self._processes.pop(node_id)
         process.kill()
         process.wait()
         return time.monotonic()
 
     def kill_leader(self) -> tuple[int, float]:
-        """Kill who leads, wait for the next leader: who it was, and when it was dead."""
+        """Kill the leader and wait for the next one; returns the killed one and its time of death."""
         self.wait_for(lambda: self.leader is not None, "a leader")
         victim, self.leader = self.leader, None
         assert victim is not None
@@ -69,7 +69,7 @@ class RaftProcesses:
         return victim, at
 
     def wait_for(self, condition: Callable[[], bool], what: str) -> None:
-        """Fail with what the processes said when it does not come to be."""
+        """Wait for the condition; a timeout fails with the processes' errors."""
         deadline = time.monotonic() + BOUND_S
         while not condition():
             errors = "\n".join(file.read_text()[-2000:] for file in self._folder.glob("*.err"))

@@ -1,9 +1,9 @@
-"""A process of the test that kills processes: one replica of a register, and a client that tells what it does.
+"""One replica of a register with a client that prints its operations; run by a test that kills processes.
 
     python raft_register.py directory node_id {"1": "host:port", ...}
 
-Prints a line for each event: ["lead", bool], ["begun", id, asked, time], ["ended", id, answer, time], with times of a
-clock that all processes of the machine share.
+Prints a line for each event: ["lead", bool], ["begun", id, asked, time], ["ended", id, answer, time], with times of the
+monotonic clock that all processes of the machine share.
 """
 
 from __future__ import annotations

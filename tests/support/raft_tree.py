@@ -1,9 +1,9 @@
-"""A process of the test that kills processes: takes a lock again and again, counts, and watches everything.
+"""A process that acquires a lock repeatedly, counts, and watches all changes; run by a test that kills processes.
 
     python raft_tree.py directory node_id {"1": "host:port", ...} position
 
 Prints ["lead", bool], ["held", token, time], ["released", token, time], ["added", total], and ["seen", position] of
-each change behind that position; times are of a clock that all processes of the machine share.
+each change after that position; times are of the monotonic clock that all processes of the machine share.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ async def hold(tree: Tree, session: Session) -> None:
         if session.is_alive:
             tell("held", token, begun)
             tell("added", await counter.add())
-            # Whoever loses its session meanwhile has held the lock no longer than its own clock said.
+            # A client that loses its session meanwhile has held the lock no longer than its own clock said.
             tell("released", token, min(time.monotonic(), session.alive_until_s))
         await lock.release()
         await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Requests of any API on one connection, without a client's retries."""
+"""Requests of any API on one connection, without retries."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RawConnection:
         self._socket.close()
 
     def ask(self, api_key: int, values: dict[str, Any] | None = None, version: int | None = None) -> Any:
-        """The answer to a request of this API; without `values` it has one item in each array."""
+        """The response to a request of this API; without `values`, the request has one item in each array."""
         if version is None:
             version = APIS[api_key].versions[1]
         request = request_class(api_key, version)

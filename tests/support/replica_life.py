@@ -1,7 +1,7 @@
 """Random requests about replicas to a controller: ISR changes, reassignments, elections, topics, brokers, directories.
 
-Most of them are valid for the cluster as it is; the others have one wrong part each. A request is in terms of one
-controller; `Translation` makes the same request for another, which gives topics other ids and brokers other epochs.
+Most of them are valid for the current state; the others have one invalid part. A request is made for one controller;
+`Translation` makes the same request for another, with its topic ids and broker epochs.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ UNKNOWN_BROKER = 99
 TOPICS_MIN = 3
 TOPICS_MAX = 12
 CAUGHT_UP = 1 << 40
-"""An offset that every broker reports: none of them waits for metadata."""
+"""An offset that every broker reports: none of them lags behind the metadata."""
 
 
 def register_request(broker_id: int, incarnation: int, **changed: Any) -> BrokerRegistrationRequest:
@@ -68,10 +68,10 @@ def register_request(broker_id: int, incarnation: int, **changed: Any) -> Broker
 
 
 class ReplicaLife:
-    """The next request for a cluster, as (request, version)."""
+    """Generates the next request for a cluster, as (request, version)."""
 
     def __init__(self, cluster: Cluster, random: Random, *, may_contradict: bool) -> None:
-        """`may_contradict`: also requests on which klamm decides otherwise than Kafka, whose outcome is a defect."""
+        """`may_contradict`: also generate requests for which klamm deliberately decides otherwise than Kafka."""
         self._cluster, self._random, self._may_contradict = cluster, random, may_contradict
         self._topics = 0
         self._incarnations = 1_000
@@ -81,7 +81,7 @@ class ReplicaLife:
         return self._cluster.image
 
     def next(self) -> tuple[Any, int]:
-        """A request that has a topic to work on, as soon as there is one."""
+        """The next request; the first ones create topics."""
         if self._image.topic_count < TOPICS_MIN:
             return self._create()
         kinds = {
@@ -126,15 +126,15 @@ class ReplicaLife:
         return CreateTopicsRequest((topic,)), 7
 
     def _is_placed(self) -> bool:
-        """Whether the controller is to place replicas; only checked, because the places are random.
+        """Whether the controller shall place replicas; only with `validate_only`, because the placement is random.
 
-        Kafka does not look at the registration of a broker that was fenced in its controlled shutdown and runs on.
+        Kafka ignores the registration of a broker that was fenced in its controlled shutdown and keeps running.
         """
         brokers = map(self._image.broker, self._image.broker_ids())
         return self._chance(0.2) and not any(each.in_controlled_shutdown for each in brokers if each is not None)
 
     def _brokers_of_new(self, count: int) -> tuple[int, ...]:
-        """The brokers of a new partition, mostly so many different ones."""
+        """The brokers of a new partition; mostly that many different ones."""
         brokers = self._random.sample(BROKERS, count)
         if self._chance(0.05):
             brokers.append(self._random.choice([*BROKERS, UNKNOWN_BROKER]))
@@ -146,7 +146,7 @@ class ReplicaLife:
         name, topic_id, _ = self._partition()
         factors = {len(each.replicas) for each in self._image.partitions(topic_id)}
         if len(factors) > 1:
-            return self._create()  # Kafka takes the factor of any of them
+            return self._create()  # Kafka accepts the factor of any of them
         start = self._image.topic_partition_count(topic_id)
         count = start + self._random.choice([1, 1, 2, 0, -1])
         new = max(count - start, 0) + (0 if self._chance(0.9) else 1)
@@ -218,7 +218,7 @@ class ReplicaLife:
         return 0 if self._chance(0.97) else self._random.choice([-1, 1])
 
     def _isr(self, partition: PartitionInfo) -> list[int]:
-        """Mostly the leader with other replicas that are alive."""
+        """Mostly the leader with other live replicas."""
         alive = [each for each in partition.replicas if self._is_active(each) or self._chance(0.05)]
         members = [each for each in alive if each == partition.leader or self._chance(0.75)]
         if self._chance(0.3):
@@ -252,7 +252,7 @@ class ReplicaLife:
         return request, 2
 
     def _lost_directory(self, broker: BrokerInfo | None) -> tuple[bytes, ...]:
-        """Rarely one of a broker that runs, never its last one: Kafka fails when the state changes with it."""
+        """Rarely one of an active broker, never its last one: Kafka fails when the same heartbeat changes the state."""
         if broker is None or not broker.is_active or len(broker.log_dirs) < 2 or self._chance(0.9):
             return ()
         return (self._random.choice(broker.log_dirs),)
@@ -323,7 +323,7 @@ class ReplicaLife:
 
 
 def contradicts(partition: PartitionInfo, target: list[int]) -> bool:
-    """Whether Kafka would go on with parts of the running reassignment that the new one takes back."""
+    """Whether Kafka would continue parts of the running reassignment that the new one cancels."""
     removing, adding = set(partition.replicas) - set(target), set(target) - set(partition.replicas)
     keeps_adding = not adding and bool(removing & set(partition.adding_replicas))
     keeps_removing = not removing and bool(partition.removing_replicas)
@@ -331,7 +331,7 @@ def contradicts(partition: PartitionInfo, target: list[int]) -> bool:
 
 
 class Translation:
-    """A request for `ours` as another controller must see it."""
+    """Translates a request for `ours` to the ids and epochs of another controller."""
 
     def __init__(self, ours: Cluster) -> None:
         self._ours = ours
@@ -377,7 +377,7 @@ class Translation:
         return replace(partition, new_isr_with_epochs=tuple(members))
 
     def answer(self, answer: Any) -> Any:
-        """Our answer with the other controller's ids."""
+        """Our answer with the other controller's topic ids."""
         if not isinstance(answer, AlterPartitionResponse):
             return answer
         topics = (

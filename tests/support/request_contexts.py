@@ -1,4 +1,4 @@
-"""Contexts of requests as the node makes them."""
+"""Request contexts as the node creates them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ REQUEST_TIMEOUT_MS: Final = 60_000
 
 
 def request_context(api_key: int = ApiKey.API_VERSIONS, api_version: int = 0, **others: Any) -> RequestContext:
-    """A request that has just come from a client of a broker; `others` are fields with other values."""
+    """The context of a request that a broker has just received from a client; `others` override fields."""
     now_ms = monotonic_ms()
     context = RequestContext(
         1,

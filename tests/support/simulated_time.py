@@ -1,4 +1,4 @@
-"""An asyncio loop whose time passes only while nobody has anything to do: hours of waiting in no time."""
+"""An asyncio loop whose time advances only while it is idle: hours of waiting take no time."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ T = TypeVar("T")
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """Waits for nothing: it says how long it would have waited."""
+    """Does not wait: it adds the time it would have waited to `waited_s`."""
 
     waited_s = 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         found = super().select(0)
         if not found:
-            assert timeout is not None, "everybody waits for something that has no time"
-            # A little more than asked for, as every clock: who counts whole ms would wait for the same one again.
+            assert timeout is not None, "deadlock: no timer is pending"
+            # A little more than asked for, as with every clock: code that counts whole ms would otherwise wait again.
             self.waited_s += timeout + 1e-6 if timeout > 0 else 0
         return found
 
 
 class SimulatedTimeLoop(asyncio.SelectorEventLoop):
-    """Begins at 0 s. What goes on outside of the loop's thread takes no time here."""
+    """Begins at 0 s. Work outside of the loop's thread takes no time here."""
 
     def __init__(self) -> None:
         self._jumping = _JumpingSelector()
@@ -37,24 +37,24 @@ class SimulatedTimeLoop(asyncio.SelectorEventLoop):
         return self._jumping.waited_s
 
     def stop_for(self, seconds: float) -> None:
-        """Time passes, and the process does not run."""
+        """Advance the time without running anything, as if the process was stopped."""
         self._jumping.waited_s += seconds
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
-        """At once: a thread would take no time here, but time would pass it by."""
+        """Run the function immediately: the simulated time would advance while a thread runs it."""
         future = self.create_future()
         future.set_result(func(*args))
         return future
 
 
 def run(main: Coroutine[Any, Any, T], loop_class: type[SimulatedTimeLoop] = SimulatedTimeLoop) -> T:
-    """As `asyncio.run`, in simulated time."""
+    """Like `asyncio.run`, in simulated time."""
     with asyncio.Runner(loop_factory=loop_class) as runner:
         return runner.run(main)
 
 
 def simulated(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """A test that runs in simulated time."""
+    """Decorates a test that runs in simulated time."""
 
     @functools.wraps(test)
     def run_test(*args: P.args, **kwargs: P.kwargs) -> None:

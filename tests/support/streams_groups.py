@@ -1,4 +1,4 @@
-"""Random values of streams groups, and Apache Kafka's JSON of their records."""
+"""Random values of streams groups, and Apache Kafka's JSON for their records."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ TYPES = {
 
 
 class RandomValues:
-    """Values of records from a seed."""
+    """Random values of records, from a seed."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -66,7 +66,7 @@ class RandomValues:
         return self._random.randint(-(2**31), 2**31 - 1)
 
     def text(self) -> str:
-        """A string, sometimes longer than the length fits into a byte."""
+        """A string, sometimes longer than a one-byte length can express."""
         rng = self._random
         return "".join(rng.choices("abz-_.é日0", k=rng.choice((0, 1, 5, 40, 130))))
 
@@ -100,7 +100,7 @@ class RandomValues:
         return AssignedTasks(active, self.tasks(), self.tasks())
 
     def topology(self) -> Topology:
-        """A topology; it need not make sense."""
+        """A topology, not necessarily a valid one."""
         return Topology(self.int32(), tuple(self.subtopology() for _ in range(self._random.randrange(4))))
 
     def subtopology(self) -> Subtopology:
@@ -126,7 +126,7 @@ class RandomValues:
 
 
 def kafka_json(value: StreamsValue) -> dict[str, Any]:
-    """A value as the JSON of Kafka's generated classes."""
+    """A value as JSON for Kafka's generated classes."""
     match value:
         case StreamsMetadata(epoch, metadata_hash, validated, configs):
             fields: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Read a whole topic with librdkafka."""
+"""Reads a whole topic with librdkafka."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ CALL_S: Final = 5.0
 
 
 class WholeTopic(NamedTuple):
-    """By partition, the offsets and values of its records, and the end when reading began."""
+    """By partition, the offsets and values of its records, and the end offset when reading began."""
 
     records: dict[int, list[tuple[int, str]]]
     ends: dict[int, int]
 
 
 def ends_of(bootstrap: str, topic: str, partitions: int, isolation: str, bound_s: float) -> dict[int, int]:
-    """The high watermarks, or for read_committed the last stable offsets.
+    """The high watermarks, or the last stable offsets for read_committed.
 
-    librdkafka asks the leaders that it knows, also after they have ended. So each attempt has a client of its own.
+    librdkafka keeps asking the leaders that it knows even after they have died, so each attempt uses a new client.
     """
     level = IsolationLevel.READ_COMMITTED if isolation == "read_committed" else IsolationLevel.READ_UNCOMMITTED
     places: dict[TopicPartition, OffsetSpec] = {
@@ -38,10 +38,10 @@ def ends_of(bootstrap: str, topic: str, partitions: int, isolation: str, bound_s
         try:
             asked = admin.list_offsets(places, isolation_level=level, request_timeout=CALL_S)
             ends.update({place.partition: future.result(2 * CALL_S).offset for place, future in asked.items()})
-        except KafkaException as error:  # as of a leader that was just elected, or has just ended
+        except KafkaException as error:  # the leader has just been elected, or has just died
             errors.append(error)
             return False
-        return min(ends.values()) >= 0  # it is negative where librdkafka had no answer
+        return min(ends.values()) >= 0  # negative if librdkafka got no answer
 
     wait_until(are_known, lambda: errors[-1:], bound_s=bound_s)
     return ends
@@ -50,7 +50,7 @@ def ends_of(bootstrap: str, topic: str, partitions: int, isolation: str, bound_s
 def read_topic(
     bootstrap: str, topic: str, partitions: int, *, isolation: str = "read_uncommitted", bound_s: float = 120
 ) -> WholeTopic:
-    """Every partition from its first record to its end."""
+    """Read every partition from its first record to its end."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -71,14 +71,14 @@ def read_topic(
         message = consumer.poll(1)
         error = None if message is None else message.error()
         if message is None or (error is not None and error.code() != KafkaError._PARTITION_EOF):
-            continue  # as of a broker that has ended, which names no partition
+            continue  # e.g. a dead broker; the error names no partition
         partition, offset, value = message.partition(), message.offset(), message.value()
         assert partition is not None
         assert offset is not None
         end = whole.ends[partition]
         if error is None and isinstance(value, bytes) and offset < end:
             whole.records[partition].append((offset, value.decode()))
-        # The last one may be a marker, which is not returned: then the next record or the end of the log follows.
+        # The last offset may be a marker, which is not returned: then the next record or the end of the log follows.
         if offset >= (end - 1 if error is None else end):
             unfinished.discard(partition)
     consumer.close()

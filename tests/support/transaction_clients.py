@@ -1,4 +1,4 @@
-"""Clients of a life of transactions: copiers as processes, the source of what they copy, and a reader of the copies."""
+"""Clients of a transaction test: copier processes, the source of the records, and a reader of the copies."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tests.support.transaction_history import CopyHistory, Outcome, Written
 ROOT: Final = Path(__file__).resolve().parents[2]
 PARTITIONS: Final = 4
 AHEAD: Final = 400
-"""Records that are written and not yet copied, at most."""
+"""The most records that are written and not yet copied."""
 END_S: Final = 240.0
-"""How long the last transaction may take."""
+"""The most time that the last transaction may take."""
 
 
 class CopierProcess:
-    """A copier, and the journal of all its processes."""
+    """A copier, which may be restarted; all its processes write one journal."""
 
     def __init__(self, folder: Path, settings: copier.Settings) -> None:
         self.name = settings.transactional_id
@@ -34,12 +34,12 @@ class CopierProcess:
         self._command = copier.command(settings, self.journal)
         self._process: subprocess.Popen[bytes] | None = None
         self.continues_at: float | None = None
-        """The time of the clock when a paused one continues."""
+        """When to resume a paused process, by the monotonic clock."""
         self.stuck = 0
-        """How often a call of librdkafka did not return."""
+        """The number of librdkafka calls that did not return."""
 
     def start(self) -> None:
-        """Start it, and wait for nothing."""
+        """Start it without waiting."""
         self.continues_at = None
         with self._output.open("ab") as output:
             self._process = subprocess.Popen(
@@ -52,7 +52,7 @@ class CopierProcess:
         self._process.send_signal(number)
 
     def stop(self) -> None:
-        """SIGTERM, also of a paused one; it is killed if a call of librdkafka does not return."""
+        """SIGTERM, also if it is paused; it is killed if a call of librdkafka does not return."""
         process = self._process
         if process is not None:
             process.send_signal(signal.SIGTERM)
@@ -69,7 +69,7 @@ class CopierProcess:
             process.wait(CALL_S)
 
     def look_after(self) -> None:
-        """Continue it when its pause is over, and start it again when it had to end itself."""
+        """Resume it when its pause is over; restart it if it has ended because it was stuck."""
         if self.continues_at is not None and time.monotonic() > self.continues_at:
             self.continues_at = None
             self.send(signal.SIGCONT)
@@ -81,7 +81,7 @@ class CopierProcess:
 
 
 class Source:
-    """Writes transactions to "input" until it is stopped, and aborts some. It does not get far ahead of the copiers."""
+    """Writes transactions to "input" until it is stopped, and aborts some; stays a little ahead of the copiers."""
 
     def __init__(self, servers: str, history: CopyHistory, seed: int) -> None:
         self._servers, self._history, self._rng = servers, history, random.Random(seed)
@@ -92,14 +92,14 @@ class Source:
         self._thread.start()
 
     def stop(self) -> None:
-        """End, and wait for its last transaction."""
+        """Stop, and wait for the last transaction."""
         self.is_stopped.set()
         self._thread.join(END_S)
         assert not self._thread.is_alive(), "the source's last transaction did not end"
 
     def _run(self) -> None:
         while not self.is_stopped.is_set():
-            with contextlib.suppress(KafkaException):  # how the transaction ended is unknown
+            with contextlib.suppress(KafkaException):  # the outcome of the transaction is unknown
                 settings = {"bootstrap.servers": self._servers, "transactional.id": "source", "linger.ms": 0}
                 producer = Producer({**settings, "transaction.timeout.ms": 20_000, "log_level": 0})
                 producer.init_transactions(CALL_S)
@@ -131,7 +131,7 @@ class Source:
 
 
 class Reader:
-    """Reads "output" with read_committed while copiers work."""
+    """Reads "output" with read_committed while the copiers work."""
 
     def __init__(self, servers: str, seen: list[tuple[int, int, str]]) -> None:
         settings = {"bootstrap.servers": servers, "group.id": "reader", "isolation.level": "read_committed"}
@@ -153,6 +153,6 @@ class Reader:
         self._consumer.close()
 
     def stop(self) -> None:
-        """End."""
+        """Stop."""
         self._stopped.set()
         self._thread.join(END_S)

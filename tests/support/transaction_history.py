@@ -1,7 +1,7 @@
-"""What transactions left in a topic and in its copy, and what of it no correct cluster can have left there.
+"""What transactions left in a topic and in its copy, and which of it no correct cluster can have left.
 
 A source writes transactions to a topic, and aborts some. Copiers read them with read_committed, and copy each record in
-a transaction that also commits its offset. `CopyHistory` is what they and a reader of the copies saw while they worked.
+a transaction that also commits its offset. `CopyHistory` holds what they and a reader of the copies saw meanwhile.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Log = Mapping[int, Sequence[tuple[int, str]]]
 
 
 class Outcome(enum.StrEnum):
-    """How a transaction ended, according to its producer; one that it does not know has none."""
+    """How a transaction ended according to its producer; a transaction of unknown outcome has no entry."""
 
     COMMITTED = enum.auto()
     ABORTED = enum.auto()
 
 
 class Written(NamedTuple):
-    """A record of the source: which one of how many of its transaction."""
+    """A record of the source: its transaction, its number in it, and the transaction's number of records."""
 
     transaction: str
     size: int
@@ -38,12 +38,12 @@ class Written(NamedTuple):
 
     @classmethod
     def decode(cls, value: str) -> Self:
-        """The reverse."""
+        """The inverse of `encode`."""
         return cls(*json.loads(value))
 
 
 class Copied(NamedTuple):
-    """A record of a copier: also, what it copies."""
+    """A record of a copier; it also names the record that it copies."""
 
     transaction: str
     size: int
@@ -58,12 +58,12 @@ class Copied(NamedTuple):
 
     @classmethod
     def decode(cls, value: str) -> Self:
-        """The reverse."""
+        """The inverse of `encode`."""
         return cls(*json.loads(value))
 
 
 class Anomaly(enum.Enum):
-    """What must not happen."""
+    """Violations."""
 
     LOST = "of a committed transaction, and not in the log"
     ABORTED = "of an aborted transaction, and visible"
@@ -78,7 +78,7 @@ class Anomaly(enum.Enum):
 
 
 class Finding(NamedTuple):
-    """An anomaly and where it was found."""
+    """An anomaly and its place."""
 
     anomaly: Anomaly
     partition: int
@@ -91,26 +91,26 @@ class Finding(NamedTuple):
 
 @dataclass
 class CopyHistory:
-    """Each field is filled in by one thread."""
+    """The observations. Each field is filled by one thread."""
 
     source: dict[str, Outcome] = field(default_factory=dict)
-    """The transactions of the source."""
+    """The outcomes of the source's transactions."""
     copiers: dict[str, Outcome] = field(default_factory=dict)
-    """The transactions of the copiers."""
+    """The outcomes of the copiers' transactions."""
     seen: list[tuple[int, int, str]] = field(default_factory=list)
     """Partition, offset, value of each copy that was read while the copiers worked."""
     behind: list[Finding] = field(default_factory=list)
-    """What `check_offsets` found."""
+    """The findings of `check_offsets`."""
 
     def check_offsets(self, seen: int, committed: Mapping[int, int]) -> None:
-        """Compare the first `seen` copies with offsets that were fetched after they were read."""
+        """Check that these committed offsets, fetched later, cover the first `seen` copies that were read."""
         for partition, offset, value in self.seen[:seen]:
             copy = Copied.decode(value)
             if copy.offset >= committed.get(copy.partition, 0):
                 self.behind.append(Finding(Anomaly.OFFSET_BEHIND, partition, offset, value))
 
     def findings(self, source: Log, copies: Log, committed: Mapping[int, int]) -> list[Finding]:
-        """Everything that is wrong at the end. `committed`: the group's offsets by partition."""
+        """All findings at the end. `committed`: the group's offsets by partition."""
         return [
             *self.behind,
             *_of_transactions(source, self.source, Written.decode),

@@ -1,6 +1,6 @@
-"""Three nodes and copiers in processes that are killed, paused and cut off: what transactions leave is right.
+"""Three nodes and copiers in processes that are killed, paused and cut off: the effects of transactions stay correct.
 
-A life has a fresh cluster and a number of kills. `tests/support/transaction_history.py` says what is right.
+A life has a new cluster and a number of kills. `tests/support/transaction_history.py` defines what is correct.
 """
 
 from __future__ import annotations
@@ -36,12 +36,13 @@ NODES: Final = 3
 COPIERS: Final = 4
 GROUP: Final = "copiers"
 TIMEOUTS_MS: Final = (4_000, 30_000)
-"""The time-outs of the copiers' transactions, in turn.
+"""The copiers' transaction timeouts, in turn.
 
-After a pause, the coordinator of transactions has fenced those with the short one; only their group fences the others.
+After a pause, a copier with the short one has been fenced by the transaction coordinator; the others are fenced only by
+the group.
 """
 PROGRESS: Final = 40
-"""Copies that must be made after some faults."""
+"""How many copies must be made between two series of faults."""
 FAULTS_BETWEEN: Final = 8
 BOUND_S: Final = 240.0
 CONFIG: Final = {
@@ -64,7 +65,7 @@ CONFIG: Final = {
 
 
 class Variant(NamedTuple):
-    """What differs between lives."""
+    """The parameters of a life."""
 
     transaction_version: int
     protocol: str
@@ -76,13 +77,13 @@ class Variant(NamedTuple):
 VARIANTS: Final = (Variant(2, "classic"), Variant(1, "classic"), Variant(2, "consumer"), Variant(1, "consumer"))
 CONSUMERS: Final[Mapping[str, Mapping[str, str | int]]] = {
     "classic": {"session.timeout.ms": 4_000, "heartbeat.interval.ms": 500},
-    "consumer": {"group.protocol": "consumer"},  # its time-outs are the broker's
+    "consumer": {"group.protocol": "consumer"},  # the broker's timeouts apply
 }
 
 
 @dataclass
 class Report:
-    """What happened in a life."""
+    """Counts of a life."""
 
     kills: int = 0
     faults: int = 0
@@ -90,7 +91,7 @@ class Report:
     commits: int = 0
     aborts: int = 0
     stuck: int = 0
-    """Calls of librdkafka that did not return, whose process was ended."""
+    """librdkafka calls that did not return, whose process was ended."""
 
     def __add__(self, other: Self) -> Report:
         mine, theirs = vars(self), vars(other)
@@ -104,7 +105,7 @@ class Report:
 
 
 class Life:
-    """A cluster, its copiers, and what is done to them."""
+    """A cluster and its copiers, and the faults."""
 
     def __init__(self, folder: Path, variant: Variant, seed: int, progress: Callable[[Report], None]) -> None:
         self.variant, self.seed, self._rng, self._progress = variant, seed, random.Random(seed), progress
@@ -133,7 +134,7 @@ class Life:
             consumer=CONSUMERS[variant.protocol],
         )
 
-    # The faults. Each says how many processes it killed.
+    # The faults. Each returns how many processes it killed.
 
     def _kill_copier(self) -> int:
         one = self._rng.choice(self.copiers)
@@ -165,7 +166,7 @@ class Life:
         return self._kill_broker(f"the coordinator of {name}", found)
 
     def _found(self, find: Callable[[Client], int]) -> int:
-        """The node, or any while it is not known."""
+        """The node found, or a random one when it is unknown."""
         with contextlib.suppress(ClientError), Client(self.servers, timeout_s=5) as client:
             found = find(client)
             if found > 0:
@@ -174,7 +175,7 @@ class Life:
 
     def _kill_broker(self, what: str, node_id: int) -> int:
         node = next(each for each in self.nodes if each.id == node_id)
-        down_s = self._rng.choice((0, self._rng.uniform(0, 4)))  # longer than a session, sometimes
+        down_s = self._rng.choice((0, self._rng.uniform(0, 4)))  # sometimes longer than a session
         self._say(f"kill {what}, node {node_id}, for {down_s:.1f} s")
         node.kill()
         time.sleep(down_s)
@@ -207,7 +208,7 @@ class Life:
         return 0
 
     def _cut_broker(self) -> int:
-        """Clients and followers do not reach it. It reaches the others, and the controllers reach it."""
+        """Clients and followers cannot connect to it. It can connect to the others, and the controllers to it."""
         node, seconds = self._rng.choice(self.nodes), self._rng.uniform(0.2, 5)
         self._say(f"cut off node {node.id} for {seconds:.1f} s")
         node.proxy.cut()
@@ -218,10 +219,10 @@ class Life:
     def _say(self, what: str) -> None:
         self.said.append(f"{time.strftime('%H:%M:%S')} {what}")
 
-    # The life
+    # The course of a life
 
     def play(self, kills: int) -> list[Finding]:
-        """What is wrong after so many processes were killed. Raises TimeoutError if the work stands still."""
+        """Play until that many processes were killed; returns the findings. Raises TimeoutError without progress."""
         for node in self.nodes:
             node.launch()
         self._create_topics()
@@ -283,7 +284,7 @@ class Life:
         wait_until(self._has_its_version, self.described, bound_s=BOUND_S)
 
     def _has_its_version(self) -> bool:
-        """Set transaction.version, which succeeds once all controllers have registered; whether it is set."""
+        """Set transaction.version, which succeeds once all controllers have registered; returns whether it is set."""
         name, level = "transaction.version", self.variant.transaction_version
         try:
             with QuorumClient(self.servers, is_controller=False) as client:
@@ -306,7 +307,7 @@ class Life:
             reader.stop()
 
     def _committed(self) -> dict[int, int]:
-        """The group's offsets by partition, once no transaction that commits some is open."""
+        """The group's committed offsets by partition, once no open transaction contains any."""
         settings = {"bootstrap.servers": self.servers, "group.id": GROUP, "isolation.level": "read_committed"}
         consumer = Consumer({**settings, "log_level": 0})
         found: list[Any] = []
@@ -321,12 +322,12 @@ class Life:
         return {one.partition: one.offset for one in found if one.offset >= 0}
 
     def _check_offsets(self) -> None:
-        """What a reader of copies has seen is committed, with its offset."""
+        """The offsets of copies that a reader has seen are committed."""
         seen = len(self.history.seen)
         self.history.check_offsets(seen, self._committed())
 
     def _findings(self) -> list[Finding]:
-        """The end: all is copied, no transaction stays open, and all is read."""
+        """At the end, all is copied, no transaction is open, and everything can be read."""
         written = read_topic(self.servers, "input", PARTITIONS, isolation="read_committed", bound_s=BOUND_S).records
         after = {partition: records[-1][0] + 1 for partition, records in written.items()}
         self._until(
@@ -343,7 +344,7 @@ class Life:
         return self.history.findings(source, copies, self._committed())
 
     def _without_open_transactions(self, topic: str) -> dict[int, list[tuple[int, str]]]:
-        """What read_committed finds, once it finds everything."""
+        """The records that read_committed returns, once no transaction is open."""
         end = time.monotonic() + BOUND_S
         while True:
             stable = read_topic(self.servers, topic, PARTITIONS, isolation="read_committed", bound_s=BOUND_S)
@@ -352,7 +353,7 @@ class Life:
             assert time.monotonic() < end, f"a transaction in {topic} stays open\n{self.described()}"
 
     def _replicas_are_equal(self) -> bool:
-        """Whether the nodes have the same bytes of each partition: followers store the batches of their leader."""
+        """Whether the nodes have the same bytes of each partition, since followers store their leader's batches."""
         partitions = [f"{topic}-{partition}" for topic in ("input", "output") for partition in range(PARTITIONS)]
         return all(len({log_of(node, partition) for node in self.nodes}) == 1 for partition in partitions)
 
@@ -363,12 +364,12 @@ class Life:
         self.report.aborts = sum(outcome is Outcome.ABORTED for outcome in self.history.copiers.values())
 
     def described(self) -> str:
-        """What happened, for a failure."""
+        """A description for a failure."""
         nodes = [f"node {node.id}:\n{node.log()[-2000:]}" for node in self.nodes]
         return "\n".join([f"{self.variant}, seed {self.seed}: {self.report}", *self.said[-60:], *nodes])
 
     def close(self) -> None:
-        """End every process."""
+        """Kill every process."""
         for one in self.copiers:
             one.kill()
         for node in self.nodes:
@@ -377,14 +378,14 @@ class Life:
 
 
 def log_of(node: ProxiedBroker, partition: str) -> bytes:
-    """The bytes of a partition. Its segments may begin elsewhere than those of another node."""
+    """The bytes of a partition. Its segments may have other base offsets than on another node."""
     return b"".join(each.read_bytes() for each in sorted((node.data / "data" / partition).glob("*.log")))
 
 
 def live(
     folder: Path, variant: Variant, seed: int, kills: int, progress: Callable[[Report], None] = lambda _: None
 ) -> Report:
-    """One life. Raises AssertionError with what is wrong."""
+    """Play one life. Raises AssertionError with the findings."""
     life = Life(folder, variant, seed, progress)
     try:
         findings = life.play(kills)

@@ -1,4 +1,4 @@
-"""Several trees in one loop over a hub, with short time-outs."""
+"""Several trees in one loop, connected by a hub, with short timeouts."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tests.support.waiting import until
 
 
 class Grove:
-    """Three trees; each can be lost and come back."""
+    """Three trees; each can crash and restart."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.hub = folder, LocalHub()
         self.trees: dict[int, Tree] = {}
 
     async def start(self, node_id: int) -> Tree:
-        """One more."""
+        """Start one more."""
         voters = dict.fromkeys((1, 2, 3), "")
         network = self.hub.network(node_id)
         tree = Tree(self.folder / str(node_id), node_id=node_id, voters=voters, config=CONFIG, network=network)
@@ -29,14 +29,14 @@ class Grove:
         return tree
 
     async def lose(self, node_id: int) -> Tree:
-        """As a crash: nothing is handed over, no session is closed. The tree that was lost."""
+        """Crash the tree: nothing is handed over, no session is closed. Returns it."""
         self.hub.detach(node_id)
         tree = self.trees.pop(node_id)
         await tree.replica.close(timeout_s=0)
         return tree
 
     async def leader(self) -> int:
-        """The node id of who leads."""
+        """The node id of the leader."""
 
         def leading() -> list[int]:
             return [node_id for node_id, tree in self.trees.items() if tree.replica.leadership.is_self]
@@ -47,7 +47,7 @@ class Grove:
 
 @asynccontextmanager
 async def grove(folder: Path) -> AsyncIterator[Grove]:
-    """Three trees that run."""
+    """Three running trees."""
     three = Grove(folder)
     for node_id in (1, 2, 3):
         await three.start(node_id)

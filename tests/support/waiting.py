@@ -1,4 +1,4 @@
-"""Waiting for what must come to be true, with a bound that only a fault reaches."""
+"""Waiting for conditions, with a bound that only a fault reaches."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ LOOK_S = 0.005
 
 
 async def until(condition: Callable[[], object], bound_s: float = BOUND_S) -> None:
-    """Return when `condition()` is true. Raises TimeoutError."""
+    """Return once `condition()` is true. Raises TimeoutError."""
     async with asyncio.timeout(bound_s):
         while not condition():  # noqa: ASYNC110 - what is looked at has no event
             await asyncio.sleep(LOOK_S)
 
 
 def wait_until(condition: Callable[[], object], what: object = "", *, bound_s: float = BOUND_S) -> None:
-    """The same where there is no loop. TimeoutError names `what` was expected; it may be a function."""
+    """The same without an event loop. The TimeoutError names `what` was expected; it may be a function."""
     deadline = time.monotonic() + bound_s
     while not condition():
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""What `cargo test` builds beside the Rust tests: programs that Python tests run."""
+"""Programs that `cargo test` builds with the Rust tests, and that Python tests run."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ TARGET = ROOT / "target"
 
 @functools.cache
 def programs() -> Path:
-    """The folder of the workspace's debug build, made when it is not there or old; `examples` is inside."""
+    """The folder of the workspace's debug build, built when it is missing or out of date; `examples` is in it."""
     require("cargo")
     TARGET.mkdir(exist_ok=True)
     with (TARGET / ".programs.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        # The whole workspace, as `make test` has built it: for a package alone, which needs fewer features of other
-        # crates, cargo would compile most of them once more.
+        # The whole workspace, as `make test` has built it: building one package, which needs fewer features of other
+        # crates, would recompile most of them.
         what = ["--workspace", "--no-run", "--locked", "--quiet", "--target-dir", str(TARGET)]
         subprocess.run(["cargo", "test", *what], check=True, cwd=ROOT)
     return TARGET / "debug"

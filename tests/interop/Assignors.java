@@ -38,9 +38,9 @@ import org.apache.kafka.image.MetadataImage;
 import org.apache.kafka.image.MetadataProvenance;
 import org.apache.kafka.metadata.MetadataRecordSerde;
 
-/** Answers a line of JSON with a line of JSON: what Apache Kafka's assignors, hashes and patterns make of it.
+/** Answers each line of JSON with a line of JSON: the results of Apache Kafka's assignors, hashes and patterns.
  *
- * Members and partitions are handed over in the order of the request, so that only Kafka's own hash maps have another.
+ * Members and partitions are passed in the order of the request; only Kafka's own hash maps change it.
  */
 public final class Assignors {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -127,7 +127,7 @@ public final class Assignors {
         };
     }
 
-    /** The hash of each topic, and that of the group with all of them: numbers as text. */
+    /** The hash of each topic, and that of a group with all topics: numbers as text. */
     private static JsonNode hash(JsonNode request) {
         MetadataDelta delta = new MetadataDelta.Builder().setImage(MetadataImage.EMPTY).build();
         for (JsonNode record : request.get("records")) {
@@ -145,7 +145,7 @@ public final class Assignors {
         return answer;
     }
 
-    /** The names that a pattern matches, or what RE2/J has against it. */
+    /** The names that a pattern matches, or RE2/J's error. */
     private static JsonNode match(JsonNode request) {
         ObjectNode answer = JSON.createObjectNode();
         Pattern pattern;

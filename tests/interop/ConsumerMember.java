@@ -12,7 +12,7 @@ import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
 
-/** A member of a group: `topic` or `^pattern`, then KEY=VALUE of the consumer. It prints what it has and what it reads,
+/** A member of a group: `topic` or `^pattern`, then KEY=VALUE of the consumer. It prints its assignments and records,
  * commits after each poll, and closes when its standard input ends.
  */
 public final class ConsumerMember {

@@ -15,12 +15,14 @@ import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicIdPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
 
-/** A share consumer that does with each record what its value says: accept; release, and accept the second time; reject; renew,
- * and accept the second time; hold it, and everything after it, until the process is killed. It prints a line for each batch, record and
- * commit, and closes when standard input ends. Arguments: bootstrap servers, group, topic, and settings as key=value.
+/** A share consumer; the value of each record is the action: accept; release, and accept the second time; reject; renew,
+ * and accept the second time; hold it, and everything after it, until the process is killed.
+ *
+ * It prints a line for each batch, record and commit, and closes when standard input ends. Arguments: bootstrap servers,
+ * group, topic, and settings as key=value.
  */
 public final class ShareWorker {
-    /** The next poll returns them again. */
+    /** The next poll returns these records again. */
     private static final Set<Long> RENEWED = new HashSet<>();
 
     public static void main(String[] args) throws Exception {
@@ -51,7 +53,7 @@ public final class ShareWorker {
         try {
             while (lines.readLine() != null) { }
         } catch (java.io.IOException error) {
-            // The process that started this one is gone.
+            // The parent process has ended.
         }
         ended.set(true);
     }

@@ -24,9 +24,9 @@ import org.apache.kafka.coordinator.group.streams.assignor.TopologyDescriber;
 
 /** Apache Kafka's own classes for streams groups: its encoding of records, and its assignor.
  *
- * A line of standard input is a JSON object, and the line that answers it on standard output is one too.
- * {"record": NAME, "value": FIELDS}: the bytes of the generated class in hexadecimal, FIELDS being its JSON.
- * {"members": ..., "subtopologies": ..., "standbys": N}: the tasks that each member is assigned.
+ * Each line of standard input is a JSON object, answered by a JSON object on a line of standard output.
+ * {"record": NAME, "value": FIELDS}: the encoding by the generated class in hexadecimal; FIELDS is its JSON.
+ * {"members": ..., "subtopologies": ..., "standbys": N}: the tasks assigned to each member.
  */
 public final class StreamsGroups {
     private static final ObjectMapper JSON = new ObjectMapper();

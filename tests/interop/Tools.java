@@ -10,10 +10,10 @@ import java.util.Arrays;
 import java.util.Base64;
 import org.apache.kafka.common.utils.Exit;
 
-/** Runs Apache Kafka's command line tools one after the other in one JVM: their start costs more than their work.
+/** Runs Apache Kafka's command line tools one after the other in one JVM: starting a JVM takes longer than the work.
  *
- * A line of standard input is what the tool is to read, in Base64, a class and its arguments, separated by 0x1F. The
- * line that answers it on standard output is the exit code and, in Base64, what the tool printed to each of its streams.
+ * Each line of standard input has the tool's input in Base64, a class and its arguments, separated by 0x1F. The
+ * response on standard output is a line of the exit code and, in Base64, the tool's output and its errors.
  */
 public final class Tools {
     private static final class Ended extends Error {
@@ -46,7 +46,7 @@ public final class Tools {
         Runtime.getRuntime().halt(0);
     }
 
-    /** The first exit counts: some tools take it for a failure of theirs, complain of it and exit again. */
+    /** Only the first exit counts: some tools report the exception as a failure and exit again. */
     private static void end(int code) {
         if (exitCode == null) {
             exitCode = code;
@@ -64,7 +64,7 @@ public final class Tools {
             if (exitCode != null) {
                 return exitCode;
             }
-            // As the JVM does when main throws.
+            // The exit code of a JVM whose main throws.
             error.getCause().printStackTrace();
             return 1;
         } catch (ReflectiveOperationException error) {

@@ -1,1 +1,1 @@
-"""klamm beside Apache Kafka 4.3.1 itself."""
+"""klamm together with Apache Kafka 4.3.1."""

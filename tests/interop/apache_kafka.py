@@ -1,4 +1,4 @@
-"""Apache Kafka 4.3.1 from Maven: its tools, and a node of it on a free port. Needs `java` and `mvn`."""
+"""Apache Kafka 4.3.1 from Maven: its tools, and nodes on free ports. Needs `java` and `mvn`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ TOOLS: Mapping[str, str] = {
 
 
 def why_not() -> str | None:
-    """What is missing to run Apache Kafka here; None when it can run."""
+    """Why Apache Kafka cannot run here; None when it can."""
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
             return f"{program} is not installed"
@@ -66,9 +66,9 @@ def libs() -> Path:
 
 
 def fetch_jars(pom: Path, folder: Path) -> Path:
-    """The folder with the jars of a POM, which Maven fetches at first and after a change of the POM.
+    """The folder with the jars of a POM; Maven fetches them at first use and after a change of the POM.
 
-    Of several processes that need them, one calls Maven.
+    If several processes need them, one calls Maven.
     """
     mark, wanted = folder / MARK, pom.read_text()
 
@@ -88,8 +88,9 @@ def fetch_jars(pom: Path, folder: Path) -> Path:
 
 
 def java(*arguments: str, heap: str = "-Xmx256M") -> list[str]:
-    """A command line for a class of Apache Kafka: short-lived, so with the quick compiler only, and with the classes of
-    a node as an earlier JVM left them, which is two fifths of what a start takes.
+    """The command line for a short-lived run of a class of Apache Kafka.
+
+    It uses only the quick compiler and shares class data of an earlier JVM, which saves two fifths of the start.
     """
     folder = libs()
     if not _WITH_CLASSES:
@@ -105,7 +106,7 @@ def _java(folder: Path, heap: str) -> list[str]:
 
 
 def _classes(folder: Path) -> Path:
-    """The file of parsed classes, made once by a node that starts and stops. A JVM that finds none does without."""
+    """The file of shared class data, created once by a node that starts and stops. A JVM also starts without it."""
     file = folder / "classes.jsa"
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -133,7 +134,7 @@ def _make_classes(folder: Path, made: Path) -> None:
 def tool(
     name: str, *arguments: str, stdin: str | None = None, timeout_s: float = 60, check: bool = True
 ) -> subprocess.CompletedProcess[str]:
-    """Run one of Apache Kafka's command line tools to its end, in this process's JVM of them where one can be."""
+    """Run one of Apache Kafka's command line tools to its end, if possible in the JVM that is kept for tools."""
     if shutil.which("javac") is None:
         return _alone(name, *arguments, stdin=stdin, timeout_s=timeout_s, check=check)
     return TOOLS_TOGETHER(name, *arguments, stdin=stdin, timeout_s=timeout_s, check=check)
@@ -158,7 +159,7 @@ def _checked(
 
 @contextlib.contextmanager
 def one_processor() -> Iterator[None]:
-    """What is started meanwhile has one processor, where the system can say so."""
+    """Processes that are started in the block get one processor, if the system supports this."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
@@ -171,11 +172,11 @@ def one_processor() -> Iterator[None]:
 
 
 def metadata_shell(file: Path, *command: str, until: str) -> str:
-    """What the metadata shell prints about a snapshot or a log, once that has `until` in it.
+    """The output of the metadata shell for a snapshot or a log, once it contains `until`.
 
-    The shell does not wait for what it reads: now and then it prints an image that is still empty, or it hangs because
-    its loader had every record before its reader came to the end. So it is asked again, and both get one processor,
-    on which the reader nearly always comes first.
+    The shell does not wait until it has read everything: sometimes it prints an empty image, or hangs because its
+    loader had all records before its reader reached the end. So it is retried, and runs on one processor, where the
+    reader nearly always comes first.
     """
     printed = ""
     for _ in range(10):
@@ -188,7 +189,7 @@ def metadata_shell(file: Path, *command: str, until: str) -> str:
 
 
 class Tools:
-    """Apache Kafka's command line tools, all in one JVM, which starts with the first. Needs a JDK: `java` compiles."""
+    """Apache Kafka's command line tools in one JVM, which starts with the first tool. Needs a JDK, for `javac`."""
 
     def __init__(self) -> None:
         self._using = threading.Lock()
@@ -197,12 +198,12 @@ class Tools:
     def __call__(
         self, name: str, *arguments: str, stdin: str | None = None, timeout_s: float = 300, check: bool = True
     ) -> subprocess.CompletedProcess[str]:
-        """Run one of them to its end; raises AssertionError for a failure when `check` is set.
+        """Run a tool to its end; raises AssertionError for a failure when `check` is set.
 
         Raises TimeoutExpired when it takes too long; the next one then gets another JVM.
 
-        Where a controller says that nobody leads, the admin client of --bootstrap-controller asks nobody again, and
-        gives up a minute later without having sent its request. Then it is run once more.
+        If a controller answers that there is no leader, the admin client of --bootstrap-controller never asks again,
+        and times out a minute later without having sent its request. The tool is then run once more.
         """
         done = self._run(name, arguments, stdin or "", timeout_s)
         if "Timed out waiting for a node assignment" in done.stdout + done.stderr:
@@ -223,7 +224,7 @@ class Tools:
                 process.stdin.write("\x1f".join(words) + "\n")
                 process.stdin.flush()
                 answer = process.stdout.readline()
-            except BaseException:  # also a test's time-out: the answer would be taken for that of the next tool
+            except BaseException:  # also for a test's timeout: the next tool would otherwise read this answer
                 self.close()
                 raise
             finally:
@@ -242,7 +243,7 @@ class Tools:
         return self._process
 
     def close(self) -> None:
-        """End the JVM."""
+        """Stop the JVM."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -259,7 +260,7 @@ atexit.register(TOOLS_TOGETHER.close)
 
 
 class KafkaNode:
-    """A combined Apache Kafka node over a data folder; format it first unless it is already."""
+    """A combined Apache Kafka node on a data folder, which must be formatted first."""
 
     def __init__(self, data: Path, *, node_id: int = 1, overrides: Mapping[str, str] | None = None) -> None:
         self.data = data
@@ -287,11 +288,11 @@ class KafkaNode:
 
     @property
     def bootstrap(self) -> str:
-        """Where clients connect."""
+        """The bootstrap address."""
         return f"127.0.0.1:{self.port}"
 
     def write_properties(self) -> Path:
-        """Its server.properties."""
+        """Write its server.properties."""
         path = self.data.parent / f"{self.data.name}.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
         return path
@@ -302,19 +303,19 @@ class KafkaNode:
 
     @property
     def pid(self) -> int:
-        """The running process."""
+        """The id of the running process."""
         assert self._process is not None, "not started"
         return self._process.pid
 
     def start(self, timeout_s: float = 60, jvm: Sequence[str] = (), poll_s: float = 0.1) -> None:
-        """Start the node and wait until it accepts connections. `jvm`: flags in place of a short-lived test's."""
+        """Start the node and wait until it accepts connections. `jvm` replaces flags for short-lived processes."""
         command = java("kafka.Kafka", str(self.write_properties()), heap="-Xmx512M")
         if jvm:
             command = ["java", *jvm, "-cp", f"{libs()}/*", "kafka.Kafka", str(self.write_properties())]
         self.run(command, timeout_s, poll_s)
 
     def run(self, command: Sequence[str], timeout_s: float, poll_s: float = 0.1) -> None:
-        """The same with a whole command line."""
+        """Like `start`, with a complete command line."""
         with self.output.open("ab") as output:
             self._process = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
         deadline = time.monotonic() + timeout_s
@@ -331,7 +332,7 @@ class KafkaNode:
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """As a crash."""
+        """Kill the process, as in a crash."""
         self._end(signal.SIGKILL)
 
     def _end(self, number: signal.Signals) -> None:
@@ -358,6 +359,6 @@ def running(data: Path, cluster_id: str, overrides: Mapping[str, str] | None = N
 
 
 def dump(paths: Sequence[Path], *options: str) -> str:
-    """What DumpLogSegments says of files; raises when it cannot read one."""
+    """The output of DumpLogSegments for files; raises when it cannot read one."""
     files = ",".join(str(path) for path in paths)
     return tool("dump-log", *options, "--files", files).stdout

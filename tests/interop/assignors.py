@@ -33,7 +33,7 @@ class KafkaAssignors:
 
 @contextlib.contextmanager
 def kafka_assignors() -> Iterator[KafkaAssignors]:
-    """Started for one test."""
+    """Runs for one test."""
     command = java(str(PROGRAM))
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:

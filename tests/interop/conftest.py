@@ -1,4 +1,4 @@
-"""What tests beside Apache Kafka share."""
+"""Fixtures for tests with Apache Kafka."""
 
 from __future__ import annotations
 

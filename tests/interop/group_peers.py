@@ -1,4 +1,4 @@
-"""Two brokers that are asked the same: member ids are given names, so that answers can be compared."""
+"""Sends the same requests to two brokers, and replaces member ids by names, so that responses can be compared."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CLIENT_ID = b"client"
 
 
 class Peer:
-    """A broker, its connections by name, and the real member ids behind the names."""
+    """A broker, with connections by name, and the real member ids of the names."""
 
     def __init__(self, bootstrap: str) -> None:
         host, port = bootstrap.split(":")
@@ -31,7 +31,7 @@ class Peer:
         self.topic_ids: dict[bytes, str] = {}
 
     def send(self, connection: str, request: Any, version: int) -> None:
-        """Send, without waiting for the answer."""
+        """Send without waiting for the response."""
         request = self._translated(request)
         body = write_request(request, version)
         tags = b"\0" if request_class(request.API_KEY, version).__header_schema__.__version__ >= 2 else b""
@@ -39,7 +39,7 @@ class Peer:
         send_frame(self._socket(connection), header + body)
 
     def receive(self, connection: str, response: Any, version: int, *, timeout_s: float = 20) -> Any:
-        """The next answer on a connection, in our type."""
+        """The next response on a connection, as our type."""
         channel = self._socket(connection)
         channel.settimeout(timeout_s)
         frame = read_frame(channel)
@@ -48,7 +48,7 @@ class Peer:
         return from_entity(response, decode_response(response.API_KEY, version, body))
 
     def is_silent(self, connection: str, for_s: float) -> bool:
-        """Whether no answer comes for a while."""
+        """Whether no response arrives for a while."""
         channel = self._socket(connection)
         channel.settimeout(for_s)
         try:
@@ -75,7 +75,7 @@ class Peer:
         return value
 
     def named(self, value: Any) -> Any:
-        """An answer as plain values, with names in place of ids, codes by name, and lists in order."""
+        """A response as plain values, with names in place of ids, codes by name, and lists in a defined order."""
         known = {real: name for name, real in self.names.items()}
         if isinstance(value, ErrorCode):
             return value.name
@@ -104,7 +104,7 @@ class Pair:
             peer.send(connection, request, version)
 
     def receive(self, connection: str, response: Any, version: int, *, name: str | None = None) -> dict[str, Any]:
-        """The answer of both, which has to be the same; `name` is given to the member id in it."""
+        """The response of both, which must be equal; its member id is called `name` from now on."""
         answers = []
         for peer in (self.kafka, self.klamm):
             answer = peer.receive(connection, response, version)
@@ -118,11 +118,11 @@ class Pair:
     def ask(
         self, request: Any, response: Any, version: int, *, name: str | None = None, on: str = ""
     ) -> dict[str, Any]:
-        """Send to both and compare the answers."""
+        """Send to both and compare the responses."""
         self.send(on, request, version)
         return self.receive(on, response, version, name=name)
 
     def both_wait(self, connection: str, for_s: float = 0.3) -> None:
-        """Neither answers yet."""
+        """Neither has responded yet."""
         assert self.kafka.is_silent(connection, for_s), "Apache Kafka has answered"
         assert self.klamm.is_silent(connection, for_s), "klamm has answered"

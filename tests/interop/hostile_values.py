@@ -1,4 +1,4 @@
-"""Requests of transactions and groups in which one value is wrong: what each field may be, and how it is sent."""
+"""Requests of transactions and groups with one wrong value: the candidates for each field, and how they are sent."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Path = tuple[str | int, ...]
 
 
 class Request(NamedTuple):
-    """A request with placeholders, and what is sent before it."""
+    """A request with placeholders, and the requests to send before it."""
 
     key: int
     version: int
@@ -54,7 +54,7 @@ class Request(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """One value of a request's fields in place of a good one."""
+    """Another value for one field of a request."""
 
     path: Path
     value: Any
@@ -64,7 +64,7 @@ class Variant(NamedTuple):
 
 
 def variants(value: Any, path: Path = ()) -> Iterator[Variant]:
-    """Every leaf with every value that it should not have, and every list empty, doubled and null."""
+    """Each leaf with each wrong value, and each list empty, doubled and null."""
     match value:
         case dict():
             for name, field in value.items():
@@ -100,7 +100,7 @@ def replaced(fields: Fields, variant: Variant) -> Fields:
 
 @dataclass
 class Known:
-    """What stands for the placeholders at one broker."""
+    """The values of the placeholders at one broker."""
 
     name: str
     topic_id: bytes
@@ -108,7 +108,7 @@ class Known:
     epoch: int = -1
 
     def fill(self, value: Any) -> Any:
-        """The value without placeholders."""
+        """The value with its placeholders filled in."""
         if isinstance(value, dict):
             return {name: self.fill(field) for name, field in value.items()}
         if isinstance(value, list):
@@ -119,13 +119,13 @@ class Known:
         return known.get(value, value) if isinstance(value, int | bytes) and not isinstance(value, bool) else value
 
     def learn(self, response: Any) -> None:
-        """Take the ids out of a response."""
+        """Remember the ids of a response."""
         self.producer_id = getattr(response, "producer_id", self.producer_id)
         self.epoch = getattr(response, "producer_epoch", getattr(response, "member_epoch", self.epoch))
 
 
 class Broker:
-    """Sends requests of one client, and reads the codes of the answers."""
+    """Sends the requests of one client, and reads the error codes of the responses."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -149,7 +149,7 @@ class Broker:
         return decode_response(key, version, answer[5 if request_class(key, version).__flexible__ else 4 :])
 
     def answer(self, request: Request, known: Known, variant: Variant | None = None) -> Any:
-        """The response to a request. Raises ValueError, OverflowError or TypeError for what no message can hold."""
+        """The response. Raises ValueError, OverflowError or TypeError if no message can contain the value."""
         for before in request.before:
             known.learn(self.patiently(before.key, before.version, encoded(before, known.fill(before.fields))))
         good = known.fill(request.fields)
@@ -159,7 +159,7 @@ class Broker:
         return self.patiently(request.key, request.version, body)
 
     def patiently(self, key: int, version: int, body: bytes) -> Any:
-        """The first answer that does not ask for patience, or the last one: a wrong value may get no other."""
+        """The first response with a final error code, or the last one: a wrong value may get only retriable errors."""
         for attempt in range(ATTEMPTS_MAX):
             answer = self.ask(key, version, body)
             if not PASSING.intersection(codes(answer)):
@@ -180,7 +180,7 @@ def encoded(request: Request, values: Fields) -> bytes:
 
 
 def codes(answer: Any) -> list[str]:
-    """The names of the error codes in an answer, sorted: some lists of Apache Kafka have the order of a hash map."""
+    """The names of the error codes in a response, sorted: some lists of Apache Kafka have the order of a hash map."""
     if isinstance(answer, str):
         return [answer]
     found: list[str] = []

@@ -1,4 +1,4 @@
-"""One request to Apache Kafka and to klamm, by any version's schema, and what differs in the two answers."""
+"""Sends a request in any version to Apache Kafka and to klamm, and compares the responses."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ Fields = Mapping[str, Any]
 
 
 class Peer:
-    """A connection to one of the two, with the ids that it gave to topics."""
+    """A connection to one of the two, with its topic ids."""
 
     def __init__(self, port: int, client_id: bytes = b"me") -> None:
         self._client_id = client_id
@@ -82,7 +82,7 @@ class Peer:
         """The answer to `Both.ask`'s last request."""
 
     def ask(self, key: int, version: int, fields: Fields) -> dict[str, Any]:
-        """The answer as plain values."""
+        """The response as plain values."""
         values = {name: value(self) if callable(value) else value for name, value in fields.items()}
         request, response = request_class(key, version), response_class(key, version)
         body = encode(build(request, **values))
@@ -90,7 +90,7 @@ class Peer:
         frame = struct.pack(">hhih", key, version, 7, len(self._client_id)) + self._client_id + tags + body
         send_frame(self._socket, frame)
         answer = read_frame(self._socket)
-        # ApiVersions answers with the old header in every version, so that any client can read it (KIP-511).
+        # ApiVersions responses have the old header in every version, so that any client can read them (KIP-511).
         header_len = 5 if response.__flexible__ and key != ApiKey.API_VERSIONS else 4
         found: dict[str, Any] = self._plain(decode_response(key, version, answer[header_len:]))
         return found
@@ -100,11 +100,11 @@ class Peer:
         self._socket.close()
 
     def topic(self, name: str) -> uuid.UUID:
-        """Its id here; of an unknown topic one that nobody has."""
+        """The topic's id on this node; a random id for an unknown topic."""
         return self.topic_ids.get(name, uuid.UUID(int=9))
 
     def learn_topics(self) -> None:
-        """Ask for the ids of all topics."""
+        """Fetch the ids of all topics."""
         self.topic_ids = {
             topic["name"]: topic["topic_id"]
             for topic in self.ask(ApiKey.METADATA, 12, {"topics": None})["topics"]
@@ -112,7 +112,7 @@ class Peer:
         }
 
     def leads_all(self) -> bool:
-        """Whether the first partition of each topic, which metadata shows, can be read as well."""
+        """Whether the first partition of each topic in the metadata has a leader that serves it."""
         asked = {"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}
         topics = [{"name": name, "partitions": [asked]} for name in self.topic_ids]
         answer = self.ask(ApiKey.LIST_OFFSETS, 6, {"replica_id": -1, "topics": topics})
@@ -133,7 +133,7 @@ class Peer:
 
 
 class Both:
-    """Asks both, and keeps what differs."""
+    """Sends requests to both, and keeps the differences."""
 
     def __init__(self, kafka: Peer, klamm: Peer) -> None:
         self.kafka, self.klamm = kafka, klamm
@@ -141,7 +141,7 @@ class Both:
         self.count = 0
 
     def ask(self, key: int, version: int, label: str, /, **fields: Any) -> dict[str, Any]:
-        """One version; Kafka's answer."""
+        """Send one version; returns Kafka's response."""
         theirs, ours = self.kafka.ask(key, version, fields), self.klamm.ask(key, version, fields)
         self.count += 1
         for difference in self._compare(theirs, ours, "", DIFFERENT | DIFFERENT_OF.get(key, frozenset())):
@@ -150,7 +150,7 @@ class Both:
         return theirs
 
     def learn_topics(self) -> None:
-        """After topics were made or deleted: wait until both show the same and lead them; what their ids are."""
+        """Wait until both list the same topics and lead them, after topics were created or deleted; keep their ids."""
         deadline = time.monotonic() + 60
         while True:
             for peer in (self.kafka, self.klamm):
@@ -162,13 +162,13 @@ class Both:
             time.sleep(0.05)
 
     def every(self, key: int, label: str, /, *, since: int = 0, below: int = 99, **fields: Any) -> None:
-        """Every version from `since` on and below `below`. `own` gives fields by version."""
+        """Send every version from `since` up to, not including, `below`. `own` gives fields by version."""
         own: Callable[[int], Fields] = fields.pop("own", lambda _: {})
         for version in versions(key, since, below):
             self.ask(key, version, label, **fields, **own(version))
 
     def until(self, key: int, version: int, fields: Fields) -> None:
-        """Ask until both have what they need for it: a coordinator, a block of ids."""
+        """Send until both have a final answer, e.g. until they have a coordinator or a block of ids."""
         deadline = time.monotonic() + 60
         for peer in (self.kafka, self.klamm):
             while peer.ask(key, version, fields)["error_code"] != "NONE":
@@ -195,14 +195,14 @@ class Both:
 
     @classmethod
     def _ordered(cls, peer: Peer, items: list[Any]) -> list[Any]:
-        """Kafka's order is often that of a hash table."""
+        """Sort what Kafka often returns in the order of a hash table."""
         if items and isinstance(items[0], dict):
             return sorted(items, key=lambda item: [str(cls._named(peer, item.get(name))) for name in NAMES])
         return items
 
     @staticmethod
     def _named(peer: Peer, value: Any) -> Any:
-        """An id as what it is the id of, and the parts of a quota's entity in one order."""
+        """Replace an id by the name of its resource, and sort the parts of a quota entity."""
         if isinstance(value, list):
             return sorted(map(str, value))
         if not isinstance(value, uuid.UUID):

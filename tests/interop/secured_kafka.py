@@ -1,4 +1,4 @@
-"""One Apache Kafka node with a listener for each way to be secured: a JVM is dear, a listener is not."""
+"""One Apache Kafka node with a listener for each security protocol: listeners are cheaper than JVMs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ QUORUM is the controller's, beside the one that the node itself uses.
 
 
 def jaas(module: str, user: str = USER, password: str = PASSWORD) -> str:
-    """A client's `sasl.jaas.config`."""
+    """The `sasl.jaas.config` of a client."""
     return f'{module} required username="{user}" password="{password}";'
 
 
@@ -54,10 +54,10 @@ class Files:
 
 
 class SecuredKafka(KafkaNode):
-    """Its PLAINTEXT listener is that of the node; the others are at `address`."""
+    """The PLAINTEXT listener is that of the node; the others are at `address`."""
 
     def __init__(self, data: Path, folder: Path) -> None:
-        """Certificates are made in `folder`."""
+        """Create the certificates in `folder`."""
         super().__init__(data)
         ours, other = Authority(folder, "authority"), Authority(folder, "other")
         key, certificate = ours.sign("client", None)
@@ -96,11 +96,11 @@ class SecuredKafka(KafkaNode):
         self._set("SHORT", "scram-sha-256.connections.max.reauth.ms", str(SESSION_MS))
 
     def address(self, listener: str) -> str:
-        """Where a listener is."""
+        """The address of a listener."""
         return f"127.0.0.1:{self._ports[listener]}"
 
     def format_with_users(self) -> None:
-        """Format it with the user in it."""
+        """Format it with a SCRAM user."""
         users = [
             word
             for mechanism in ("SCRAM-SHA-512", "SCRAM-SHA-256")
@@ -122,7 +122,7 @@ class SecuredKafka(KafkaNode):
 
 @contextlib.contextmanager
 def running(folder: Path) -> Iterator[SecuredKafka]:
-    """A node that runs, its data and certificates in `folder`."""
+    """A running node, with its data and certificates in `folder`."""
     node = SecuredKafka(folder / "data", folder)
     node.format_with_users()
     with node:
@@ -130,7 +130,7 @@ def running(folder: Path) -> Iterator[SecuredKafka]:
 
 
 def trusting(node: SecuredKafka) -> dict[str, str]:
-    """Keys of a client of the TLS listener."""
+    """Client keys for the TLS listener."""
     return {
         "security.protocol": "SSL",
         "ssl.truststore.type": "PEM",
@@ -139,7 +139,7 @@ def trusting(node: SecuredKafka) -> dict[str, str]:
 
 
 def by_scram(node: SecuredKafka, mechanism: str = "SCRAM-SHA-512", password: str = PASSWORD) -> dict[str, str]:
-    """Keys of a client of the SCRAM listener."""
+    """Client keys for the SCRAM listener."""
     return {
         **trusting(node),
         "security.protocol": "SASL_SSL",
@@ -149,7 +149,7 @@ def by_scram(node: SecuredKafka, mechanism: str = "SCRAM-SHA-512", password: str
 
 
 def by_plain(password: str = PASSWORD) -> dict[str, str]:
-    """Keys of a client of the PLAIN listener."""
+    """Client keys for the PLAIN listener."""
     return {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "PLAIN",
@@ -158,5 +158,5 @@ def by_plain(password: str = PASSWORD) -> dict[str, str]:
 
 
 def of_the_quorum(node: SecuredKafka, password: str = PASSWORD) -> dict[str, str]:
-    """Keys of a client of the QUORUM listener."""
+    """Client keys for the QUORUM listener."""
     return {**trusting(node), **by_plain(password), "security.protocol": "SASL_SSL"}

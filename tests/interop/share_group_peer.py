@@ -1,4 +1,4 @@
-"""Requests of share groups to a node, Apache Kafka's or klamm's."""
+"""Sends requests of share groups to a node, Apache Kafka's or klamm's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Named = dict[str, list[int]]
 
 
 class Node:
-    """Sends single requests. `name` is the test's own group, and a topic of 3 partitions."""
+    """Sends single requests. `name` is that of the test's own group and of its topic of 3 partitions."""
 
     def __init__(self, bootstrap: str, name: str) -> None:
         host, _, port = bootstrap.rpartition(":")
@@ -45,7 +45,7 @@ class Node:
         return decode_response(api_key, version, await self._peers.request(self.address, api_key, version, body))
 
     async def ready(self) -> None:
-        """Share groups are on, the topics have leaders, and both coordinators have loaded."""
+        """Wait until share groups are enabled, the topics have leaders, and both coordinators have loaded."""
         level = {"feature": "share.version", "max_version_level": 1, "upgrade_type": 1}
         await self.ask(ApiKey.UPDATE_FEATURES, 1, timeout_ms=30_000, feature_updates=[level], validate_only=False)
         topics = {self.name: 3, self.other: 1}
@@ -71,7 +71,7 @@ class Node:
             lambda: self.ask(ApiKey.SHARE_GROUP_DESCRIBE, 1, group_ids=[self.name]),
             lambda found: found.groups[0].error_code not in passing,
         )
-        # The coordinator may know of a new topic later than the rest of its broker.
+        # The coordinator may learn about a new topic later than the rest of its broker.
         place = partition_of(self.name, PARTITIONS)
         probe = next(one for at in range(100) if partition_of(one := f"probe-{self.name}-{at}", PARTITIONS) == place)
         everything = {name: list(range(count)) for name, count in topics.items()}
@@ -83,7 +83,7 @@ class Node:
     async def beat(
         self, member_id: str, epoch: int, names: Sequence[str] | None = None, /, **fields: Any
     ) -> tuple[ErrorCode, str | None, int, Named | None]:
-        """Code, message, member epoch, and the assignment."""
+        """A heartbeat; returns code, message, member epoch and assignment."""
         asked = {"group_id": self.name, "member_id": member_id, "member_epoch": epoch, "subscribed_topic_names": names}
         found = await self.ask(ApiKey.SHARE_GROUP_HEARTBEAT, 1, **(asked | fields))
         assigned = None if found.assignment is None else self._named(found.assignment.topic_partitions)
@@ -109,7 +109,7 @@ class Node:
         return found.groups[0]
 
     async def offsets(self, topics: dict[str, list[int]] | None, version: int = 1, **fields: Any) -> Any:
-        """The answer's group."""
+        """The response for the group."""
         listed = None if topics is None else [{"topic_name": k, "partitions": v} for k, v in topics.items()]
         groups = [{"group_id": self.name, "topics": listed} | fields]
         return (await self.ask(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, version, groups=groups)).groups[0]
@@ -154,7 +154,7 @@ class Node:
         }
 
     def group_records(self) -> list[tuple[bytes, bytes | None]]:
-        """The records of the group in `__consumer_offsets`, up to its last tombstone."""
+        """The group's records in `__consumer_offsets`, up to its last tombstone."""
         settings = {"bootstrap.servers": self.bootstrap, "group.id": "reader", "auto.offset.reset": "earliest"}
         consumer = Consumer(settings | {"enable.auto.commit": False})
         partition = partition_of(self.name, PARTITIONS)

@@ -1,4 +1,4 @@
-"""A member's share session at a broker, Apache Kafka's or klamm's: ShareFetch and ShareAcknowledge v1-2, by hand."""
+"""A member's share session on a broker of either system: ShareFetch and ShareAcknowledge v1-2, encoded by hand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TIMEOUT_S = 60.0
 
 
 class Acquired(NamedTuple):
-    """Offsets, both included, and their delivery count."""
+    """Offsets, both inclusive, and their delivery count."""
 
     first: int
     last: int
@@ -48,19 +48,19 @@ class Part:
 
 @dataclass
 class Answer:
-    """A response without what differs between nodes."""
+    """A response without the fields that differ between nodes."""
 
     error: ErrorCode
     lock_ms: int
     parts: list[Part]
 
     def part(self, index: int = 0) -> Part:
-        """That of a partition."""
+        """The response for a partition."""
         [found] = [part for part in self.parts if part.index == index]
         return found
 
     def acquired(self) -> list[Acquired]:
-        """Those of all partitions."""
+        """The acquired records of all partitions."""
         return [one for part in self.parts for one in part.acquired]
 
 
@@ -121,7 +121,7 @@ def _topics(topic_id: bytes, partitions: dict[int, Acks]) -> bytes:
 
 
 class Member:
-    """A connection of a member. Requests carry the epoch that is due, unless one is given."""
+    """A member's connection. Requests carry the next session epoch, unless one is given."""
 
     def __init__(self, bootstrap: str, group: str | None, topic_id: bytes, member: str | None = "m") -> None:
         host, _, port = bootstrap.rpartition(":")
@@ -136,7 +136,7 @@ class Member:
         self.close()
 
     def close(self) -> None:
-        """The connection ends, and with it the session."""
+        """Close the connection, which ends the session."""
         self._socket.close()
 
     def send_fetch(
@@ -154,7 +154,7 @@ class Member:
         is_renew: bool = False,
         topic_id: bytes | None = None,
     ) -> None:
-        """A ShareFetch, without waiting for its answer."""
+        """Send a ShareFetch without waiting for its response."""
         used = self.epoch if epoch is None else epoch
         body = _text(self.group) + _text(self.member)
         body += struct.pack(">iiiiii", used, max_wait_ms, min_bytes, max_bytes, max_records, batch_size)
@@ -166,12 +166,12 @@ class Member:
             self.epoch += 1
 
     def fetch(self, partitions: dict[int, Acks] | None = None, **fields: object) -> Answer:
-        """A ShareFetch and its answer."""
+        """A ShareFetch and its response."""
         self.send_fetch(partitions, **fields)  # type: ignore[arg-type]
         return self.receive_fetch()
 
     def receive_fetch(self) -> Answer:
-        """The next answer to a ShareFetch."""
+        """The next ShareFetch response."""
         reader = self._receive()
         answer = Answer(reader.error(), 0, [])
         reader.bytes()
@@ -203,7 +203,7 @@ class Member:
         is_renew: bool = False,
         topic_id: bytes | None = None,
     ) -> Answer:
-        """A ShareAcknowledge and its answer."""
+        """A ShareAcknowledge and its response."""
         used = self.epoch if epoch is None else epoch
         body = _text(self.group) + _text(self.member) + struct.pack(">i", used)
         if version >= 2:

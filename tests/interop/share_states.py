@@ -1,4 +1,4 @@
-"""Requests to the share coordinator of a node, Apache Kafka's or klamm's, and the records that it writes."""
+"""Sends requests to the share coordinator of either system's node, and reads the records that it writes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 async def patiently(ask: Callable[[], Awaitable[T]], is_final: Callable[[T], bool]) -> T:
-    """The first final answer."""
+    """The first final response."""
     async with asyncio.timeout(BOUND_S):
         while True:
             found = await ask()
@@ -47,7 +47,7 @@ async def patiently(ask: Callable[[], Awaitable[T]], is_final: Callable[[T], boo
 
 
 class Broker:
-    """Sends single requests about partition 0 of the test's own topic, and its own group of the same name."""
+    """Sends single requests about partition 0 of the test's topic, and about its group of the same name."""
 
     def __init__(self, bootstrap: str, name: str) -> None:
         host, _, port = bootstrap.rpartition(":")
@@ -66,7 +66,7 @@ class Broker:
         return decode_response(api_key, version, await self._peers.request(self.address, api_key, version, body))
 
     async def enable(self) -> None:
-        """Raise share.version to 1, if it is lower."""
+        """Raise share.version to 1 if it is lower."""
         update = {"feature": "share.version", "max_version_level": 1, "upgrade_type": 1}
         found = await self.ask(
             ApiKey.UPDATE_FEATURES, 1, timeout=datetime.timedelta(seconds=60), feature_updates=[update]
@@ -79,7 +79,7 @@ class Broker:
         return code
 
     async def ready(self) -> None:
-        """The topic has a leader, and the coordinator of its partition has loaded."""
+        """Wait until the topic has a leader and the coordinator of its partition has loaded."""
         found = await patiently(
             lambda: self.ask(ApiKey.METADATA, 12, topics=[{"name": self.name, "topic_id": None}]),
             lambda found: found.topics[0].error_code is NONE and found.topics[0].partitions[0].error_code is NONE,
@@ -91,7 +91,7 @@ class Broker:
         await patiently(self.summary, lambda found: found[0] not in passing)
 
     async def _one(self, api_key: int, version: int, fields: dict[str, Any], **place: Any) -> Any:
-        """The result of one partition."""
+        """The result for one partition."""
         topic_id, index = place.get("topic_id", self.topic_id), place.get("partition", 0)
         topics = [{"topic_id": topic_id, "partitions": [{"partition": index} | fields]}]
         found = await self.ask(api_key, version, group_id=place.get("group", self.name), topics=topics)
@@ -107,7 +107,7 @@ class Broker:
         return found.error_code, found.error_message
 
     async def read(self, leader_epoch: int, **place: Any) -> tuple[Any, ...]:
-        """Code, message, state epoch, start offset and batches."""
+        """Read; returns code, message, state epoch, start offset and batches."""
         found = await self._one(ApiKey.READ_SHARE_GROUP_STATE, 0, {"leader_epoch": leader_epoch}, **place)
         return found.error_code, found.error_message, found.state_epoch, found.start_offset, batches(found)
 
@@ -152,7 +152,7 @@ class Broker:
         return found
 
     async def summary(self, version: int = 1, **place: Any) -> tuple[Any, ...]:
-        """Code, message, state epoch, leader epoch, start offset and (from version 1) count."""
+        """Code, message, state epoch, leader epoch, start offset and (from version 1 on) count."""
         found = await self._one(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, version, {"leader_epoch": -1}, **place)
         count = (found.delivery_complete_count,) if version >= 1 else ()
         return found.error_code, found.error_message, found.state_epoch, found.leader_epoch, found.start_offset, *count

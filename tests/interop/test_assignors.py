@@ -1,7 +1,7 @@
-"""Generated groups through several rounds: our assignors give what Apache Kafka's give, also the hashes and patterns.
+"""Random groups over several rounds: our assignors, hashes and patterns give the same results as Apache Kafka's.
 
-Apache Kafka walks through its hash maps. Topic ids are chosen in each round so that this order is the order of the ids:
-the topics' and partitions' hashes are 0, 1, 2, ... Members, targets and subscriptions are handed over in order.
+Apache Kafka iterates over hash maps. Topic ids are chosen in each round so that their hash order is their sort order:
+the hashes of topics and partitions are 0, 1, 2, ... Members, targets and subscriptions are passed in order.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Target = dict[int, list[int]]
 
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[KafkaAssignors]:
-    """Its assignors in a JVM."""
+    """Apache Kafka's assignors in a JVM."""
     require("java", "javac", "mvn")
     with kafka_assignors() as running:
         yield running
@@ -46,7 +46,7 @@ def kafka() -> Iterator[KafkaAssignors]:
 
 @dataclass
 class Member:
-    """A member of a generated group."""
+    """A member of a random group."""
 
     instance_id: str | None
     topics: list[int]
@@ -55,7 +55,7 @@ class Member:
 
 @dataclass
 class Group:
-    """A generated group: the partition counts of its topics, and its members in the order of the coordinator."""
+    """A random group: the partition counts of its topics, and its members in the coordinator's order."""
 
     draw: random.Random
     assignor: str
@@ -75,7 +75,7 @@ class Group:
         self.counts = [self.draw.randint(1, self.partitions_max) for _ in range(self.draw.randint(1, self.topics_max))]
 
     def change(self) -> None:
-        """Members join and leave, subscriptions change, topics grow or begin."""
+        """Members join and leave, subscriptions change, topics are created or grow."""
         draw = self.draw
         for name in list(self.members):
             if draw.random() < 0.15:
@@ -112,12 +112,12 @@ class Group:
 
     @property
     def subscribed(self) -> list[int]:
-        """The topics of all members."""
+        """The topics to which any member subscribes."""
         return sorted({topic for member in self.members.values() for topic in member.topics})
 
     @property
     def is_in_order(self) -> bool:
-        """Whether Java's hash maps have the order of the ids in them."""
+        """Whether Java's hash maps iterate over these ids in sort order."""
         if self.assignor != "simple":
             return True
         partitions = [self.counts[topic] for topic in self.subscribed]
@@ -130,7 +130,8 @@ def ids_of(group: Group) -> list[bytes]:
     draw, subscribed = group.draw, group.subscribed
     place, first = {}, 0
     for number, topic in enumerate(subscribed):
-        # A set of ids has the order of the numbers; one of partitions that of 31 * (hash of the id) + partition.
+        # A set of ids is in the order of their hashes; one of partitions is in the order of 31 * (hash of the id) +
+        # partition.
         place[topic] = number if group.assignor != "simple" else first * pow(31, -1, 1 << 32) % (1 << 32)
         first += group.counts[topic]
     high = sorted(draw.getrandbits(63) - (1 << 62) for _ in group.counts)
@@ -138,19 +139,19 @@ def ids_of(group: Group) -> list[bytes]:
     for topic, signed in enumerate(high):
         upper = signed % (1 << 64)
         mixed = draw.getrandbits(32)
-        # Uuid.hashCode: the halves of (upper ^ lower), one ^ the other.
+        # Uuid.hashCode: XOR of the halves of (upper ^ lower).
         both = mixed << 32 | (mixed ^ place.get(topic, 7 + topic))
         ids.append((upper << 64 | (upper ^ both)).to_bytes(16, "big"))
     return ids
 
 
 def text_of(topic_id: bytes) -> str:
-    """An id as Java writes it."""
+    """An id in Java's notation."""
     return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
 def ours(group: Group, ids: Sequence[bytes]) -> list[Target]:
-    """The new targets of the engine."""
+    """The new targets from our engine."""
     members = [
         (
             name,
@@ -168,7 +169,7 @@ def ours(group: Group, ids: Sequence[bytes]) -> list[Target]:
 
 
 def theirs(kafka: KafkaAssignors, group: Group, ids: Sequence[bytes]) -> list[Target]:
-    """The new targets of Apache Kafka, without empty lists and without topics to which nobody subscribes."""
+    """The new targets from Apache Kafka, without empty lists and without topics that have no subscriber."""
 
     def by_text(partitions: Mapping[int, Any]) -> dict[str, Any]:
         return {text_of(ids[at]): found for at, found in sorted(partitions.items())}
@@ -202,7 +203,7 @@ def theirs(kafka: KafkaAssignors, group: Group, ids: Sequence[bytes]) -> list[Ta
 
 
 def check_bounds(group: Group, targets: Sequence[Target]) -> None:
-    """What every order of the simple assignor's walks keeps: nobody has another's topics, no partition has too many."""
+    """Bounds in any iteration order: members get only subscribed topics, and partitions not too many members."""
     for member, target in zip(group.members.values(), targets, strict=True):
         assert set(target) <= set(member.topics)
     for topic in group.subscribed:
@@ -307,7 +308,7 @@ PIECES: Final = SYNTAX.split()
 
 
 def matched_or_error(pattern: str) -> list[bool] | str:
-    """Whether each name matches, or why it is no pattern."""
+    """Whether each name matches, or why the pattern is invalid."""
     try:
         compiled = TopicPattern(pattern)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The everyday commands against klamm and against Apache Kafka: they are for any broker."""
+"""The everyday commands on klamm and on Apache Kafka: they work with any broker."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 @pytest.fixture
 def klamm(bootstrap: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Klamm:
-    """Run a command: its standard output, as JSON when that was asked for; its error text when it fails."""
+    """Run a command; returns its standard output, parsed if it is JSON, or its error text when it fails."""
     monkeypatch.setenv("KLAMM_BOOTSTRAP", bootstrap)
 
     def call(*arguments: str, code: int = 0) -> Any:
@@ -62,7 +62,7 @@ def test_topics(klamm: Klamm) -> None:
     def names() -> list[str]:
         return [one["name"] for one in klamm("topics", "list", "--json")]
 
-    # Apache Kafka answers when the change is committed, which is before its broker shows it.
+    # Apache Kafka responds when the change is committed; its broker shows it later.
     wait_until(lambda: partitions() == [0, 1, 2, 3, 4])
     assert names() == ["orders", "payments"]
     assert "orders" in klamm("topics", "list")
@@ -115,7 +115,7 @@ def test_configs(klamm: Klamm) -> None:
         described = klamm("configs", "describe", "topic", "settings", "--json", *options)
         return {one["key"]: one["value"] for one in described}
 
-    # A broker answers from what it has applied: in Apache Kafka a moment after the controller has acknowledged it.
+    # A broker responds with what it has applied: in Apache Kafka shortly after the controller has acknowledged it.
     given = {"retention.ms": "5000", "cleanup.policy": "compact,delete"}
     wait_until(lambda: given.items() <= values().items())
     assert "Not a number" in klamm("configs", "set", "topic", "settings", "retention.ms=soon", code=1)
@@ -130,7 +130,7 @@ def test_configs(klamm: Klamm) -> None:
         return own["value"], own["source"]
 
     klamm("configs", "set", "broker", "*", "log.cleaner.threads=2")
-    # Apache Kafka refuses more than twice the threads that its broker has by now.
+    # Apache Kafka rejects more than twice the broker's current number of threads.
     wait_until(lambda: threads()[0] == "2")
     klamm("configs", "set", "broker", "1", "log.cleaner.threads=3")
     wait_until(lambda: threads() == ("3", "set on the broker"))

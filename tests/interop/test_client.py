@@ -1,4 +1,4 @@
-"""klamm's own client against Apache Kafka 4.3.1 and klamm: what a broker with transactions lets be seen."""
+"""klamm's own client with Apache Kafka 4.3.1 and with klamm, also in transactions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def topic(bootstrap: str, request: pytest.FixtureRequest) -> str:
 
 
 def values_of(client: KafkaClient, topic: str, partition: int) -> list[Any]:
-    """All values of a partition up to the end that the client's isolation level has."""
+    """All values of a partition up to the end offset of the client's isolation level."""
     offset, end = (client.offsets(topic, {partition: mark})[partition] for mark in (-2, -1))
     values: list[Any] = []
     while offset < end:
@@ -58,7 +58,7 @@ def values_of(client: KafkaClient, topic: str, partition: int) -> list[Any]:
 
 
 def wait_for_values(client: KafkaClient, topic: str, partition: int, expected: list[bytes]) -> None:
-    """A transaction is decided when its end is answered; its markers follow."""
+    """Wait for the markers: a transaction is decided when EndTxn is answered, and its markers are written later."""
     deadline = time.monotonic() + 30
     while (found := values_of(client, topic, partition)) != expected:
         assert time.monotonic() < deadline, found
@@ -70,7 +70,7 @@ def batch(*values: bytes) -> pa.Array:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_there_and_back(bootstrap: str, topic: str, codec: str) -> None:
+def test_produced_records_are_fetched(bootstrap: str, topic: str, codec: str) -> None:
     values = [b"%d" % at * (at % 50) for at in range(2000)]
     with KafkaClient(bootstrap, {"compression.type": codec, "batch.size": "10000"}) as client:
         client.produce(topic, 1, None, pa.array(values, pa.binary()))
@@ -109,7 +109,7 @@ def test_transactions_under_both_isolation_levels(bootstrap: str, topic: str) ->
                 assert values_of(uncommitted, topic, partition) == everything
 
 
-def test_what_was_not_sent_is_not_part_of_what_follows_an_abort(bootstrap: str, topic: str) -> None:
+def test_an_abort_drops_unsent_records(bootstrap: str, topic: str) -> None:
     lingering = {"transactional.id": topic, "linger.ms": "60000", "batch.size": "300"}
     with KafkaClient(bootstrap, lingering) as producer, KafkaClient(bootstrap, COMMITTED) as committed:
         producer.init_transactions()
@@ -142,7 +142,7 @@ def test_a_newer_producer_fences_the_older_one(bootstrap: str, topic: str) -> No
             wait_for_values(committed, topic, 0, [b"newer"])
 
 
-def test_offsets_are_committed_with_the_transaction_or_not_at_all(bootstrap: str, topic: str) -> None:
+def test_offsets_are_committed_only_with_the_transaction(bootstrap: str, topic: str) -> None:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": f"group-{topic}"})
     place = TopicPartition(topic, 0)
     with KafkaClient(bootstrap, {"transactional.id": topic}) as producer:

@@ -1,7 +1,7 @@
-"""The same directory compacted by Apache Kafka 4.3.1 and by klamm: what survives is equal, and each reads the other's.
+"""Apache Kafka 4.3.1 and klamm compact the same directory: the same records survive, and both read all files.
 
-Apache Kafka writes it with its cleaner at rest. Both clean a copy with the same settings, in two rounds; the second one
-follows on what klamm's first round left.
+Apache Kafka writes the directory with its cleaner disabled. Both clean a copy with the same settings, in two rounds;
+both start the second one from the result of klamm's first.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ NEVER_CLEANED = {1: {"lagging"}, 2: {"lagging", "rarely"}}
 
 
 class Writer:
-    """Keyed records with some tombstones, the same for a seed."""
+    """Keyed records with some tombstones, determined by a seed."""
 
     def __init__(self, bootstrap: str, seed: int) -> None:
         self.bootstrap, self.rng = bootstrap, random.Random(seed)
@@ -74,7 +74,7 @@ class Writer:
         return Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5, **named})
 
     def write(self, producer: Producer, topic: str, count: int, *, mark: str, first_ms: int = 0) -> None:
-        """`first_ms`: the first record's timestamp; 0 for the clock's."""
+        """`first_ms`: the timestamp of the first record; 0 for the current time."""
         for number in range(count):
             tombstone = self.rng.random() < 0.2
             producer.produce(
@@ -91,7 +91,7 @@ class Writer:
         assert producer.flush(30) == 0
 
     def transact(self, topic: str, count: int, mark: str) -> None:
-        """Some commit, some abort."""
+        """Some transactions commit, some abort."""
         for number in range(count):
             producer = self.producer(transactional_id=f"{number % 4}")
             producer.init_transactions(30)
@@ -102,7 +102,7 @@ class Writer:
 
 
 def fill(bootstrap: str) -> None:
-    """The first round's records."""
+    """Write the records of the first round."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     topics = [NewTopic(topic, 1, 1, config={**BASE, **own}) for topic, own in OWN.items()]
     for future in admin.create_topics(topics).values():
@@ -121,7 +121,10 @@ def fill(bootstrap: str) -> None:
 
 
 def fill_again(bootstrap: str, keep: list[Producer]) -> None:
-    """The second round's; tombstones that begin their time in it have none, and a transaction stays open."""
+    """Write the records of the second round.
+
+    New tombstones are not retained any longer (delete.retention.ms is 1), and one transaction stays open.
+    """
     admin = AdminClient({"bootstrap.servers": bootstrap})
     entry = ConfigEntry("delete.retention.ms", "1", incremental_operation=AlterConfigOpType.SET)
     resources = [ConfigResource("topic", topic, incremental_configs=[entry]) for topic in OWN]
@@ -140,7 +143,7 @@ def fill_again(bootstrap: str, keep: list[Producer]) -> None:
 
 
 def files(data: Path, topic: str) -> dict[str, bytes]:
-    """A partition's files but those that wait for their removal."""
+    """The files of a partition, except those that are marked as deleted."""
     found = sorted((data / f"{topic}-0").iterdir())
     return {path.name: path.read_bytes() for path in found if path.suffix != ".deleted"}
 
@@ -150,14 +153,14 @@ def segments(data: Path, topic: str) -> list[str]:
 
 
 def clean_up_to(data: Path) -> dict[str, int]:
-    """What `cleaner-offset-checkpoint` says."""
+    """The offset in `cleaner-offset-checkpoint`."""
     path = data / "cleaner-offset-checkpoint"
     lines = path.read_text().splitlines()[2:] if path.exists() else []
     return {topic: int(offset) for topic, _, offset in (line.split() for line in lines) if topic in OWN}
 
 
 def batches(log: bytes) -> Iterator[Any]:
-    """Each batch: what its header says and its records; the time at which a tombstone may go is the cleaner's own."""
+    """Header and records of each batch. A tombstone's delete horizon is omitted: it depends on when the cleaner ran."""
     at = 0
     while at + 61 <= len(log) and (length := int.from_bytes(log[at + 8 : at + 12])) > 0:
         batch, at = log[at : at + 12 + length], at + 12 + length
@@ -168,7 +171,7 @@ def batches(log: bytes) -> Iterator[Any]:
         has_horizon = bool(attributes & 0x40)
         rows: Any
         if attributes & 0x20:
-            # A marker's time is stored as the difference to the header's.
+            # A marker's timestamp is stored as the difference to that of the header.
             rows = batch[61:][-MARKER_TAIL:] if has_horizon else batch[61:]
         else:
             rows = [(row.offset, row.timestamp_ms, row.key, row.value, row.headers) for row in records.decode(batch)]
@@ -182,14 +185,14 @@ def content(data: Path, topic: str) -> list[Any]:
 
 
 def served(bootstrap: str) -> dict[tuple[str, str], list[Any]]:
-    """What clients read of every topic."""
+    """The records of every topic as clients read them."""
     levels = ("read_uncommitted", "read_committed")
     return {(topic, level): read(bootstrap, topic, level) for topic in OWN for level in levels}
 
 
 @dataclass
 class Round:
-    """One round of both."""
+    """One round of both cleaners."""
 
     number: int
     kafka: Path
@@ -204,7 +207,7 @@ def clean_by_kafka(data: Path, number: int) -> None:
 
     def is_clean() -> bool:
         reached = clean_up_to(data)
-        # Where an open transaction is, Apache Kafka says how far it goes.
+        # With an open transaction, Apache Kafka logs how far it cleans.
         moved = reached.get("transactional", 0) > before.get("transactional", 0)
         return moved and all(reached.get(topic) == int(segments(data, topic)[-1]) for topic in due)
 
@@ -262,8 +265,8 @@ def test_the_same_survives(round_of_both: Round, topic: str) -> None:
     assert (topic in clean_up_to(klamm)) == (was_cleaned or (round_of_both.number == 2 and topic == "rarely"))
 
 
-def test_the_rules_had_something_to_do(rounds: list[Round]) -> None:
-    """Gaps, tombstones before and after their time, horizons, markers, what was too old."""
+def test_the_data_cover_every_rule(rounds: list[Round]) -> None:
+    """The test data cover gaps, tombstones before and after their horizon, markers, and records that are too old."""
     first, second = rounds
 
     def tombstones(of: Round, topic: str, below: int) -> set[int]:

@@ -1,6 +1,6 @@
-"""The same requests of consumer groups (KIP-848) to Apache Kafka 4.3.1 and to klamm: the same answers.
+"""The same consumer group requests (KIP-848) to Apache Kafka 4.3.1 and to klamm: the same responses.
 
-Targets are computed at once (`group.consumer.assignment.interval.ms` is 0), so that both reach the same epochs.
+Targets are computed immediately (`group.consumer.assignment.interval.ms` is 0), so that both reach the same epochs.
 """
 
 from __future__ import annotations
@@ -264,7 +264,7 @@ def test_groups_are_listed(pair: Pair) -> None:
     pair.ask(ListGroupsRequest(("stable",), ("consumer",)), ListGroupsResponse, 5)
 
 
-def test_ids_are_taken_over(pair: Pair) -> None:
+def test_a_group_id_is_reused_by_the_other_protocol(pair: Pair) -> None:
     pair.ask(commit("over", 1), OffsetCommitResponse, 10)
     beat(pair, "over", "a", 1)
     join_consumers(pair, "over", "a")
@@ -303,7 +303,7 @@ def synced(group: str, member: str, generation: int, **fields: Any) -> SyncGroup
 
 
 def begin_classic(pair: Pair, group: str) -> None:
-    """A stable classic group of one member, with all partitions."""
+    """A stable classic group with one member, which has all partitions."""
     pair.ask(classic(group), JoinGroupResponse, 9, name="old")
     pair.ask(classic(group, "old"), JoinGroupResponse, 9)
     plan = encode_assignment(Assignment((TopicPartitions("orders", (0, 1, 2)),)))

@@ -1,4 +1,4 @@
-"""klamm takes over the consumer groups of a `__consumer_offsets` that Apache Kafka 4.3.1 wrote, and gives them back."""
+"""klamm takes over the consumer groups of a `__consumer_offsets` that Apache Kafka 4.3.1 wrote, and hands them back."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ pytestmark = pytest.mark.timeout(300)
 
 
 class Groups:
-    """A broker with groups, and what its clients know of them."""
+    """A broker with groups, and the state of their clients."""
 
     def __init__(self, bootstrap: str, before: Groups | None = None) -> None:
-        """`before` is the broker that had the directory: it gave the names and ids that are compared."""
+        """`before` is the previous broker on this directory: its names and ids are expected."""
         self.peer = Peer(bootstrap)
         prepare(self.peer)
         TOPIC_IDS.pop(peer_key(self.peer), None)
@@ -67,7 +67,7 @@ class Groups:
         return self.beat(group, member, 0, **(whole | names | fields))
 
     def described(self, *groups: str) -> Any:
-        """What the groups are, in the order of members."""
+        """The descriptions of the groups, with sorted members."""
         answer = self.ask(ConsumerGroupDescribeRequest(groups), ConsumerGroupDescribeResponse, 1)
         return self.peer.named(answer)["groups"]
 
@@ -79,7 +79,7 @@ GROUPS = ("settled", "moving", "patterned", "static", "mixed", "emptied")
 
 
 def until(groups: Groups, member: tuple[str, str, int], is_reached: Callable[[Any], bool]) -> Any:
-    """Heartbeats until one has the answer."""
+    """Send heartbeats until the condition on the response holds."""
     answers: list[Any] = []
 
     def beat() -> bool:
@@ -91,7 +91,7 @@ def until(groups: Groups, member: tuple[str, str, int], is_reached: Callable[[An
 
 
 def fill(groups: Groups) -> None:
-    """Groups in all their states."""
+    """Create groups in all states."""
     groups.join("settled", "a")
     groups.ask(commit("settled", 0, 1, generation_id_or_member_epoch=2, member_id="a"), OffsetCommitResponse, 10)
     groups.join("moving", "a")
@@ -116,7 +116,7 @@ def known(groups: Groups) -> Any:
     return groups.described(*GROUPS), groups.offsets("settled"), groups.offsets("emptied")
 
 
-def test_there_and_back(tmp_path: Path) -> None:
+def test_groups_survive_both_takeovers(tmp_path: Path) -> None:
     require("java", "mvn")
     data = tmp_path / "data"
     kafka = apache_kafka.KafkaNode(data, overrides=SETTINGS)

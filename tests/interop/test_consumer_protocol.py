@@ -1,4 +1,4 @@
-"""Apache Kafka's Java consumer in the consumer protocol (KIP-848), on one and on three brokers of klamm."""
+"""Apache Kafka's Java consumer with the consumer protocol (KIP-848), on one and on three klamm brokers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BOUND_S = 90.0
 
 
 class JavaMember:
-    """A consumer in a JVM of its own."""
+    """A consumer in its own JVM."""
 
     def __init__(self, cluster: Cluster, output: Path, subscription: str, group: str, **settings: str) -> None:
         self._output = output
@@ -49,17 +49,17 @@ class JavaMember:
 
     @property
     def lines(self) -> list[list[str]]:
-        """What it printed, in words."""
+        """The lines of its output, split into words."""
         return [line.split() for line in self._output.read_text().splitlines()]
 
     @property
     def values(self) -> list[int]:
-        """What it has read."""
+        """The values that it has read."""
         return [int(line[1]) for line in self.lines if line[0] == "read"]
 
     @property
     def owned(self) -> set[str]:
-        """The partitions that it has."""
+        """The partitions that it owns."""
         owned: set[str] = set()
         for kind, *partitions in self.lines:
             owned = owned.union(partitions) if kind == "assigned" else owned
@@ -68,11 +68,11 @@ class JavaMember:
 
     @property
     def moved(self) -> int:
-        """How often partitions were assigned or taken away."""
+        """How often partitions were assigned or revoked."""
         return sum(len(line) > 1 for line in self.lines if line[0] in ("assigned", "revoked", "lost"))
 
     def close(self) -> None:
-        """Close the consumer, and wait for its end."""
+        """Close the consumer, and wait until it has ended."""
         assert self.process.stdin is not None
         self.process.stdin.write(b"\n")
         self.process.stdin.close()
@@ -105,7 +105,7 @@ def topic(cluster: Cluster, request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def start(cluster: Cluster, topic: str, tmp_path: Path) -> Iterator[Start]:
-    """Starts members of the group `topic`; those that a failed test leaves are killed."""
+    """Starts members of the group `topic`; those that a failed test leaves running are killed."""
     members: list[JavaMember] = []
 
     def begin(subscription: str = topic, **settings: str) -> JavaMember:
@@ -127,7 +127,7 @@ def produce(cluster: Cluster, topic: str, values: range) -> None:
 
 
 def group_of(cluster: Cluster, name: str) -> GroupState | None:
-    """The group, if its coordinator is there and knows it."""
+    """The group's description, if its coordinator is available and knows the group."""
     with contextlib.suppress(KafkaError):
         return cluster.group(name)
     return None

@@ -1,7 +1,7 @@
 """The same admin requests to Apache Kafka 4.3.1 and to our controller: the same codes, the same configs described.
 
-Each request is sent as bytes to a running node of Kafka, and decided by the core over an image of its own. Messages are
-in our words, so only codes and values are compared.
+Requests are sent over the network to a running Kafka node, and executed by our core on its own image. Only codes and
+values are compared, because messages have our own wording.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ APPLIED_S = 10.0
 
 
 class Wire:
-    """A connection that sends our request types and reads our response types; the newest versions are flexible."""
+    """A connection for our request and response types; the newest versions are flexible."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._socket = socket.create_connection(address, timeout=30)
@@ -92,7 +92,7 @@ class Wire:
 
 
 class Both:
-    """Kafka and our core, asked the same."""
+    """Kafka and our core; both execute the same requests."""
 
     def __init__(self, wire: Wire, static: dict[str, str]) -> None:
         self.wire = wire
@@ -131,7 +131,7 @@ class Both:
         resources = (AlterConfigsResource(resource_type, name, configs),)
         theirs = self._altered_by_kafka(resources)
         if all(operation == DELETE for _, operation, _ in changes):
-            # Its broker checks against what it has applied, a moment after the controller has taken what went before.
+            # Its broker validates against applied metadata, shortly after the controller has accepted earlier changes.
             deadline = time.monotonic() + APPLIED_S
             while ErrorCode.INVALID_REQUEST in theirs and time.monotonic() < deadline:
                 time.sleep(0.05)
@@ -186,7 +186,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
     require("java", "mvn")
     data: Path = tmp_path_factory.mktemp("kafka") / "data"
     with running(data, "4L6g3nShT-eMCtK--X86sw", OVERRIDES) as node:
-        # Kafka gives broker.id the value of node.id.
+        # Kafka sets broker.id to the value of node.id.
         both = Both(Wire(("127.0.0.1", node.port)), {"broker.id": "1", **node.settings})
         configs = topic_configs(retention_ms=" 5000 ", cleanup_policy="compact , delete", preallocate="TRUE")
         both.create(CreatableTopic("plain"), CreatableTopic("foo", 2, 1, configs=configs))
@@ -328,7 +328,7 @@ def test_changing_configs(both: Both) -> None:
 
 
 def test_describing_configs(both: Both) -> None:
-    """Every key of every kind of resource: value, source, synonyms, type, whether it can change."""
+    """Each key of each resource type: value, source, synonyms, type, and whether it is read-only."""
     wanted = entries.ConfigQuery(synonyms=True)
     image, layers = both.ours.image, both.layers
     for topic in ("foo", "plain"):
@@ -360,7 +360,8 @@ def test_dynamic_configs_that_no_broker_could_start_with(both: Both) -> None:
         for name in ("", "1"):
             both.alter(BROKER, name, (key, SET, value))
             both.alter(BROKER, name, (key, DELETE, None))
-    # Taken, though the broker then cannot apply it. Until it has tried it may refuse what comes next: this is last.
+    # It is accepted, although the broker then cannot apply it. Until it has tried, it may reject other changes: this is
+    # last.
     both.alter(BROKER, "", ("log.flush.interval.ms", SET, "-1"))
 
 

@@ -1,4 +1,4 @@
-"""Apache Kafka's command line tools, beside a quorum of three controllers of klamm and a broker, and on its files."""
+"""Apache Kafka's command line tools with three klamm controllers and a broker, and on their files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOPICS = ("one", "two", "three")
 
 
 def test_apache_kafkas_tools(tools: Tools, tmp_path: Path) -> None:
-    """One quorum for all of them: the two that join it are only observers at first."""
+    """All tools use one quorum; the two controllers that join it are observers at first."""
     with DynamicQuorum(tmp_path / "quorum", 3, settings=SNAPSHOTS) as quorum:
         quorum.wait_for([1])
         quorum.start_broker()
@@ -56,7 +56,7 @@ def table(printed: str) -> list[dict[str, str]]:
 
 
 def voters_are_added_shown_and_removed(tools: Tools, quorum: DynamicQuorum) -> None:
-    """kafka-metadata-quorum: every subcommand, by way of a controller that does not lead and of a broker."""
+    """kafka-metadata-quorum: each subcommand, sent to a controller that is not the leader and to a broker."""
     by_controller = "--bootstrap-controller", quorum.controllers[3].bootstrap
     by_broker = "--bootstrap-server", quorum.broker.bootstrap
     for node_id, at in ((2, by_controller), (3, by_broker)):
@@ -163,7 +163,7 @@ def check_tools_show_cluster(tools: Tools, at: tuple[str, str], quorum: DynamicQ
 
 
 def configs_change(tools: Tools, at: tuple[str, str], node_id: int) -> None:
-    """kafka-configs, of a node and of all."""
+    """kafka-configs, for one node and for all."""
     one = "--entity-type", "brokers", "--entity-name", str(node_id)
     assert "Completed" in tools("configs", *at, *one, "--alter", "--add-config", "log.cleaner.threads=2").stdout
     wait_until(lambda: "log.cleaner.threads=2" in tools("configs", *at, *one, "--describe").stdout)
@@ -175,7 +175,7 @@ def configs_change(tools: Tools, at: tuple[str, str], node_id: int) -> None:
 
 
 def files_are_read(tools: Tools, quorum: DynamicQuorum, tmp_path: Path) -> None:
-    """kafka-dump-log and kafka-metadata-shell on the log and on a snapshot of the controller that leads."""
+    """kafka-dump-log and kafka-metadata-shell read the log and a snapshot of the leader."""
     log = quorum.controllers[1].data / "__cluster_metadata-0"
     topic = "--bootstrap-server", quorum.broker.bootstrap, "--create", "--topic"
     for name in TOPICS:

@@ -1,4 +1,4 @@
-"""A dynamic quorum that klamm leads, changed by Apache Kafka's own tool; a controller of Apache Kafka joins it."""
+"""Apache Kafka's own tool changes the voters of a klamm quorum; a controller of Apache Kafka joins it."""
 
 import pytest
 
@@ -45,7 +45,7 @@ def test_apache_kafkas_tool_and_controller_in_a_quorum_of_klamm(tools, tmp_path)
             assert f"LeaderId:               {found.leader_id}" in output, output
             assert '"id": 3' in output.partition("CurrentVoters:")[2].partition("CurrentObservers:")[0], output
 
-            # The leader itself, so that one of the others, or Apache Kafka's, takes over.
+            # Remove the leader itself, so that another voter, perhaps Apache Kafka's, takes over.
             leader = next(one for one in found.voters if one.node_id == found.leader_id)
             directory_id = shown(leader.directory_id)
             removed = tools(

@@ -1,8 +1,8 @@
-"""Every version of every API that klamm serves, sent to Apache Kafka 4.3.1 and to klamm: the same answers.
+"""Every version of every API that klamm serves, sent to Apache Kafka 4.3.1 and to klamm: the same responses.
 
-Requests are written by kio's schemas, field by field; what a version does not have is dropped. Answers are read the
-same way and compared whole, but for addresses, ids, times and sizes; and of messages only that there is one where Kafka
-has one, since klamm's are in its own words.
+Requests are encoded with kio's schemas, field by field; fields that a version does not have are dropped. Responses are
+decoded in the same way and compared except for addresses, ids, times and sizes. For messages, only their presence is
+compared, because klamm has its own wording.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def test_every_version_is_answered_as_by_apache_kafka(tmp_path: Path) -> None:
     with kafka, NodeProcess(tmp_path / "klamm", overrides=overrides) as klamm:
         both = Both(Peer(kafka.port), Peer(klamm.port))
         for part in (
-            cluster.told_versions,
+            cluster.listed_versions,
             topics.topics,
             topics.reassignments,
             topics.metadata,
@@ -41,7 +41,7 @@ def test_every_version_is_answered_as_by_apache_kafka(tmp_path: Path) -> None:
             part(both)
         on_controllers = Both(Peer(cluster.controller_port(both.kafka)), Peer(cluster.controller_port(both.klamm)))
         cluster.controllers(on_controllers)
-        # The last, because Apache Kafka enforces them.
+        # These come last, because Apache Kafka enforces them.
         quotas.quotas(both)
         quotas.alterations(on_controllers, "at a controller")
         both.differences |= on_controllers.differences

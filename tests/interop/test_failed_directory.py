@@ -1,7 +1,7 @@
-"""One of two log directories fails while the node runs: clients hear the same from Apache Kafka 4.3.1 and from klamm.
+"""One of two log directories fails while the node runs: Apache Kafka 4.3.1 and klamm respond to clients alike.
 
-The directory is moved away, and perhaps a file takes its place: what is open can still be written, and nothing else, so
-that the next checkpoint fails.
+The directory is moved away, and in some cases replaced by a file: open files can still be written, but nothing else
+can, so that the next checkpoint fails.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SETTINGS = {
 
 
 class Asked:
-    """One of the two, with its second directory's partitions as they were before that failed."""
+    """One of the two nodes, with the partitions of its second directory before it failed."""
 
     def __init__(self, port: int, folders: list[Path]) -> None:
         self.peer, self.folders = Peer(port), folders
@@ -51,7 +51,7 @@ class Asked:
         return str(self.peer.ask(ApiKey.CREATE_TOPICS, 6, asked)["topics"][0]["error_code"])
 
     def classed(self, answers: dict[int, Any]) -> dict[str, Any]:
-        """By what became of the partitions; all of a kind have the same answer."""
+        """The response per kind of partition, lost or kept; all of a kind have the same one."""
         found: dict[str, Any] = {}
         for index, answer in answers.items():
             kind = "lost" if index in self.lost else "kept"
@@ -97,7 +97,7 @@ class Asked:
         return {one["partition"]: one["error_code"] for one in topic["partitions"]}
 
     def where(self, name: str = "t") -> dict[str, tuple[str, set[int]]]:
-        """Each directory's error and partitions of a topic."""
+        """The error of each directory, and a topic's partitions in it."""
         results = self.peer.ask(ApiKey.DESCRIBE_LOG_DIRS, 4, {"topics": None})["results"]
         return {
             Path(found["log_dir"]).name: (
@@ -113,7 +113,7 @@ class Asked:
         }
 
     def all(self) -> dict[str, Any]:
-        """What clients hear by now."""
+        """All that clients see."""
         where = self.where()
         return {
             "Metadata": self.classed(self.metadata()),
@@ -149,7 +149,7 @@ def both(tmp_path: Path) -> Iterator[tuple[Asked, Asked]]:
 
 
 def begin(asked: Asked) -> None:
-    """A topic with a record in each partition."""
+    """Create a topic with a record in each partition."""
     wait_until(lambda: asked.create("t", PARTITIONS) in ("NONE", "TOPIC_ALREADY_EXISTS"), asked.metadata)
     for index in range(PARTITIONS):
         wait_until(lambda index=index: asked.write(index) == "NONE", asked.metadata)  # type: ignore[misc]
@@ -158,7 +158,7 @@ def begin(asked: Asked) -> None:
 
 
 def fail(asked: Asked, *, is_replaced: bool) -> None:
-    """Without the directory, and with something for the checkpoint to tell."""
+    """Make the directory fail, and write something that the next checkpoint has to store."""
     folder = asked.folders[1]
     folder.rename(folder.with_name("away"))
     if is_replaced:
@@ -173,7 +173,7 @@ def fail(asked: Asked, *, is_replaced: bool) -> None:
 
 
 @pytest.mark.parametrize("is_replaced", [False, True], ids=["gone", "replaced"])
-def test_clients_hear_the_same(both: tuple[Asked, Asked], is_replaced: bool) -> None:
+def test_clients_get_the_same_responses(both: tuple[Asked, Asked], is_replaced: bool) -> None:
     for asked in both:
         begin(asked)
     kafka, klamm = both

@@ -1,4 +1,4 @@
-"""klamm opens the directories that Apache Kafka 4.3.1 wrote, and clients read the same from it."""
+"""klamm opens the directories that Apache Kafka 4.3.1 wrote, and clients read the same records and metadata."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def last_values(rows: list[Any]) -> dict[str, Any]:
 def test_records(node: NodeProcess, topic: str) -> None:
     found, wanted = read(node.bootstrap, topic, "read_uncommitted"), EXPECTED["records"][topic]
     if topic == "compacted":
-        # Kafka's cleaner may have run between the reading and the packing: what a key is now stays the same.
+        # Kafka's cleaner may have run between the reading and the packing; the last value of each key is unaffected.
         assert last_values(found) == last_values(wanted)
     else:
         assert found == wanted

@@ -1,4 +1,4 @@
-"""The same group requests to Apache Kafka 4.3.1 and to klamm, byte by byte over TCP: the same answers."""
+"""The same group requests to Apache Kafka 4.3.1 and to klamm, byte by byte over TCP: the same responses."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ STICKY = JoinProtocol("sticky", subscription("orders"))
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """Bootstrap addresses of Apache Kafka and klamm, each with the topics `orders` and `payments`."""
+    """Bootstrap addresses of Apache Kafka and klamm, both with the topics `orders` and `payments`."""
     require("java", "mvn")
     folder = tmp_path_factory.mktemp("groups")
     with (
@@ -93,7 +93,7 @@ def pair(nodes: tuple[str, str]) -> Pair:
 
 
 def prepare(peer: Peer) -> None:
-    """Make the topics, and wait until the group coordinator answers for every partition of its log."""
+    """Create the topics, and wait until the group coordinator serves every partition of its log."""
     spread = ("a", "b", "c", "d", "e", "f")
     fetch = OffsetFetchRequest(tuple(FetchGroup(group) for group in spread))
     request = CreateTopicsRequest((CreatableTopic("orders", 3, 1), CreatableTopic("payments", 1, 1)))
@@ -131,7 +131,7 @@ def join(group: str, member: str = "", **fields: Any) -> JoinGroupRequest:
 
 
 def begin(pair: Pair, group: str, *names: str, version: int = 9, **fields: Any) -> None:
-    """A group of dynamic members, its first join phase over; each has a connection of its name."""
+    """A group of dynamic members after its first join phase; each has a connection of its own name."""
     first, *others = names
     pair.ask(join(group, **fields), JoinGroupResponse, version, name=first, on=first)
     pair.ask(join(group, first, **fields), JoinGroupResponse, version, on=first)
@@ -152,7 +152,7 @@ def sync(group: str, member: str, generation: int, *assigned: str, **fields: Any
 
 
 def settle(pair: Pair, group: str, generation: int, *names: str) -> None:
-    """Everybody syncs; the first one leads."""
+    """All members sync; the first one is the leader."""
     leader, *followers = names
     for follower in followers:
         pair.send(follower, sync(group, follower, generation), 5)
@@ -167,7 +167,7 @@ def describe(pair: Pair, *groups: str, version: int = 6) -> dict[str, Any]:
 
 
 def wait_until_empty(peer: Peer, group: str) -> None:
-    """Its last member is out."""
+    """Wait until its last member is removed."""
 
     def is_empty() -> bool:
         peer.send("", DescribeGroupsRequest((group,), False), 6)
@@ -203,7 +203,7 @@ def test_a_group_through_its_states(pair: Pair) -> None:
     describe(pair, "states")
     for member, generation in (("a", 2), ("b", 2), ("b", 1), ("b", 3), ("stranger", 2), ("", -1)):
         pair.ask(HeartbeatRequest("states", generation, member), HeartbeatResponse, 4)
-    pair.ask(join("states", "b"), JoinGroupResponse, 9)  # a follower that changes nothing
+    pair.ask(join("states", "b"), JoinGroupResponse, 9)  # a follower whose metadata are unchanged
     pair.send("a", join("states", "a", protocols=(RANGE, STICKY)), 9)
     pair.both_wait("a")
     describe(pair, "states")
@@ -266,7 +266,7 @@ def test_a_full_group(pair: Pair) -> None:
 
 
 def static_pair(pair: Pair, group: str, version: int = 9) -> None:
-    """A stable group of the static members i1, which leads, and i2."""
+    """A stable group of the static members i1, the leader, and i2."""
     pair.ask(join(group, group_instance_id="i1"), JoinGroupResponse, version, name="a", on="a")
     pair.send("b", join(group, group_instance_id="i2"), version)
     pair.both_wait("b")
@@ -277,7 +277,7 @@ def static_pair(pair: Pair, group: str, version: int = 9) -> None:
 
 
 @pytest.mark.parametrize("version", [5, 8, 9])
-def test_static_members_come_back(pair: Pair, version: int) -> None:
+def test_static_members_rejoin(pair: Pair, version: int) -> None:
     group = f"static-{version}"
     static_pair(pair, group)
     pair.ask(join(group, group_instance_id="i2"), JoinGroupResponse, version, name="b2")
@@ -298,7 +298,7 @@ def test_static_members_come_back(pair: Pair, version: int) -> None:
     describe(pair, group)
 
 
-def test_a_static_member_fences_its_waiting_self(pair: Pair) -> None:
+def test_a_static_member_fences_its_waiting_predecessor(pair: Pair) -> None:
     static_pair(pair, "fencing")
     pair.send("a", join("fencing", "a", group_instance_id="i1"), 9)
     pair.both_wait("a")
@@ -311,7 +311,7 @@ def test_a_static_member_fences_its_waiting_self(pair: Pair) -> None:
     describe(pair, "fencing")
 
 
-def test_who_is_not_heard_of_is_out(pair: Pair) -> None:
+def test_a_session_expires(pair: Pair) -> None:
     begin(pair, "expiring", "a", session_timeout_ms=1_500)
     settle(pair, "expiring", 1, "a")
     for peer in (pair.kafka, pair.klamm):
@@ -320,7 +320,7 @@ def test_who_is_not_heard_of_is_out(pair: Pair) -> None:
     describe(pair, "expiring")
 
 
-def test_who_does_not_rejoin_in_time_is_out(pair: Pair) -> None:
+def test_a_member_that_does_not_rejoin_is_removed(pair: Pair) -> None:
     begin(pair, "late", "a", "b", rebalance_timeout_ms=1_500)
     settle(pair, "late", 2, "a", "b")
     pair.send("b", join("late", "b", protocols=(RANGE, STICKY), rebalance_timeout_ms=1_500), 9)
@@ -329,7 +329,7 @@ def test_who_does_not_rejoin_in_time_is_out(pair: Pair) -> None:
     pair.ask(HeartbeatRequest("late", 3, "a"), HeartbeatResponse, 4)
 
 
-def test_who_does_not_sync_in_time_is_out(pair: Pair) -> None:
+def test_a_member_that_does_not_sync_is_removed(pair: Pair) -> None:
     begin(pair, "unsynced", "a", "b", rebalance_timeout_ms=1_500)
     pair.send("b", sync("unsynced", "b", 2), 5)
     pair.receive("b", SyncGroupResponse, 5)

@@ -1,7 +1,7 @@
-"""The same hostile bytes to klamm and to Apache Kafka 4.3.1: the same answers, or the same closed connection.
+"""The same hostile bytes to klamm and to Apache Kafka 4.3.1: the same responses, or both close the connection.
 
-Each case has a connection of its own; behind its bytes goes an ApiVersions: its answer tells that the connection lives.
-Error codes and values are compared, not messages, which are in our words. klamm's memory must not grow.
+Each case has its own connection, and sends an ApiVersions after its bytes, to see whether the connection is still open.
+Error codes and values are compared; messages are not, because they have our wording. klamm's memory must not grow.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from tests.support.waiting import wait_until
 
 ALIVE = struct.pack(">ihhih", 10, 18, 0, 77_777, -1)
 RSS_GROWTH_MAX_BYTES = 64 << 20
-# klamm reads what takes up to 128 MiB when it is decompressed; Apache Kafka has no limit.
+# klamm accepts batches of up to 128 MiB after decompression; Apache Kafka has no limit.
 BOMB_BYTES, TOO_LARGE_BYTES = 100_000_000, 200_000_000
 CODECS = {1: gzip_encode, 2: snappy_encode, 3: lz4_encode, 4: zstd_encode}
-# What both serve, by key: the first version, the last that both know, and the first with a flexible header.
+# The versions that both serve, by key: the first, the last, and the first one with a flexible header.
 SERVED = {
     0: (3, 12, 9),
     1: (4, 16, 12),
@@ -74,13 +74,13 @@ def frame(key: int, version: int, body: bytes, *, tags: bool = False) -> bytes:
 
 
 class Wire:
-    """One of the two."""
+    """A connection to one of the two."""
 
     def __init__(self, port: int) -> None:
         self.port = port
 
     def ask(self, data: bytes) -> list[Answer]:
-        """The answers to `data`, "closed" when the connection ends."""
+        """The responses to `data`, or "closed" when the connection ends."""
         answers: list[Answer] = []
         with socket.create_connection(("127.0.0.1", self.port), 60) as connection:
             try:
@@ -125,7 +125,7 @@ class Both:
         return ours, theirs
 
     def rss(self) -> int:
-        """Resident bytes of klamm."""
+        """klamm's resident memory in bytes."""
         pages = int(Path(f"/proc/{self.node.pid}/statm").read_text().split()[1])
         return pages * 4096
 
@@ -198,8 +198,8 @@ def test_unknown_versions(both: Both, key: int) -> None:
 
 
 @pytest.mark.parametrize("key", SERVED)
-def test_bodies_that_are_none(both: Both, key: int) -> None:
-    """Nothing at all, only lengths that lie, only negative ones."""
+def test_malformed_bodies(both: Both, key: int) -> None:
+    """An empty body, one of false lengths, one of negative lengths."""
     first, last, flexible = SERVED[key]
     for version in range(first, last + 1):
         for body in (b"", b"\x7f" * 40, b"\xff" * 40, b"\x80" * 40, b"\0\0\0\x01" + b"\x7f\xff" * 20):
@@ -224,7 +224,7 @@ def record(offset: int = 0, value: bytes = b"value", value_length: int | None = 
 
 
 def batch(payload: bytes | None = None, **changes: Any) -> bytes:
-    """One batch, its CRC right unless it is given; `length` is added to the true one."""
+    """One batch. The CRC is correct unless it is given; `length` is added to the correct length."""
     fields: dict[str, Any] = {
         "base": 0,
         "length": 0,
@@ -257,7 +257,7 @@ def produce(data: bytes, topic: str = "t", partition: int = 0, acks: int = -1) -
 
 
 def produced(answers: list[Answer]) -> Any:
-    """Error code and the indexes of the refused records."""
+    """The error code and the indexes of the rejected records."""
     if answers == ["closed"]:
         return answers
     [answer] = answers
@@ -334,7 +334,7 @@ BATCHES = {
 }
 
 
-# What only the broker may set, and Apache Kafka does not look at: it would make readers take the one for the other.
+# Control bits, which only the broker may set. Apache Kafka accepts them, and consumers would misread the batch.
 STRICTER = {
     "the delete horizon": (ErrorCode.INVALID_RECORD, []),
     "append time": (ErrorCode.INVALID_TIMESTAMP, []),
@@ -349,7 +349,7 @@ def test_batches(both: Both, case: str) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_bombs(both: Both, codec: int) -> None:
-    """Much in a batch that is small: what Kafka takes is taken up to a limit, in bounded memory."""
+    """Small batches that decompress to much: accepted like in Kafka, but up to a limit and in bounded memory."""
     ours, theirs = both.ask(produce(bomb(codec, BOMB_BYTES), f"bomb-{codec}"))
     assert produced(ours) == produced(theirs)
     ours, _ = both.ask(produce(bomb(codec, TOO_LARGE_BYTES), f"bomb-{codec}"))
@@ -449,11 +449,11 @@ def altered(answers: list[Answer]) -> Any:
     return [each.error_code for each in decode_response(44, 0, answer[4:]).responses]
 
 
-# All at once
+# All at the same time
 
 
-def test_what_is_refused_stops_nobody(both: Both) -> None:
-    """Many at a time, and the node goes on with everybody else."""
+def test_rejected_requests_do_not_disturb_others(both: Both) -> None:
+    """Many invalid requests at a time; the node keeps serving other clients."""
     hostile = [produce(data) for data in BATCHES.values()] + [frame(key, 99, b"") for key in SERVED]
     with ThreadPoolExecutor(16) as pool:
         outcomes = list(pool.map(both.wires[0].ask, hostile * 5))

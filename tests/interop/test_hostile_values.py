@@ -1,4 +1,4 @@
-"""Requests of transactions and groups with one wrong value: Apache Kafka 4.3.1 and klamm answer the same errors."""
+"""Requests of transactions and groups with one wrong value: Apache Kafka 4.3.1 and klamm return the same errors."""
 
 from __future__ import annotations
 
@@ -149,13 +149,13 @@ INITIAL_STATE: Final = Request(
 
 
 def state_of_share(key: ApiKey, version: int, partition: dict[str, object]) -> Request:
-    """A request to the share coordinator about a state that it has."""
+    """A request to the share coordinator about an existing state."""
     fields = {"group_id": NAME, "topics": [{"topic_id": TOPIC_ID, "partitions": [partition]}]}
     return Request(key, version, fields, (INITIAL_STATE,))
 
 
 def next_beat(first: Request, **changes: object) -> Request:
-    """The heartbeat of a member that has joined."""
+    """The heartbeat of a member that has already joined."""
     return first._replace(fields=first.fields | {"member_epoch": EPOCH} | changes, before=(first,))
 
 
@@ -234,12 +234,12 @@ REQUESTS: Final = {
 PARTITIONS: Final = ("topics", 0, "partitions")
 BATCH_PATH: Final = (*PARTITIONS, 0, "state_batches", 0)
 DIFFERENT: Final[dict[str, tuple[Path, ...]]] = {
-    # klamm refuses a batch that ends before it begins.
+    # klamm rejects a batch whose last offset is before its first.
     "a state": (
         (*PARTITIONS, 0, "state_batches", 0, "first_offset"),
         (*PARTITIONS, 0, "state_batches", 0, "last_offset"),
     ),
-    # Apache Kafka fails with an exception of its persister.
+    # Apache Kafka fails with an exception in its persister.
     "offsets of a share group": (
         ("groups", 0, "group_id"),
         ("groups", 0, *PARTITIONS),
@@ -259,7 +259,7 @@ class Both:
         self.topic_ids = [prepared(broker) for broker in self.brokers]
 
     def answers(self, request: Request, name: str, variant: Variant | None) -> list[list[str]]:
-        """The codes of both. Raises ValueError, OverflowError or TypeError for what no message can hold."""
+        """The codes of both. Raises ValueError, OverflowError or TypeError if no message can contain the value."""
         return [
             codes(broker.answer(request, Known(name, topic_id), variant))
             for broker, topic_id in zip(self.brokers, self.topic_ids, strict=True)
@@ -267,7 +267,7 @@ class Both:
 
 
 def prepared(broker: Broker) -> bytes:
-    """Find all coordinators, which creates their topics; the id of the topic."""
+    """Find all coordinators, which creates their topics; returns the topic's id."""
     asked = Request(ApiKey.METADATA, 12, {"topics": [{"name": TOPIC, "topic_id": None}]})
     described = broker.patiently(asked.key, asked.version, encoded(asked, asked.fields))
     topic_id: bytes = described.topics[0].topic_id.bytes
@@ -306,8 +306,8 @@ def test_one_value_is_wrong(both: Both, case: str) -> None:
         try:
             kafkas, klamms = both.answers(request, f"{name}-{at}", variant)
         except (ValueError, OverflowError, TypeError):
-            continue  # no message can hold it
-        # Apache Kafka never answers an AddPartitionsToTxn without transactions.
+            continue  # no message can contain it
+        # Apache Kafka never responds to an AddPartitionsToTxn without transactions.
         if kafkas not in (klamms, [SILENT]):
             different.append(f"{variant}: {klamms}, Apache Kafka {kafkas}")
     assert not different, "\n".join(different)

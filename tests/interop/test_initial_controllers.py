@@ -1,4 +1,4 @@
-"""A dynamic quorum from one `--initial-controllers` string, of controllers of both systems, formatted by both."""
+"""A dynamic quorum of controllers of both systems, formatted by both tools with one `--initial-controllers` string."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ JAVA = 3
 
 
 def format_all(tools: Tools, quorum: MixedQuorum) -> None:
-    """1 by kafka-storage for klamm, 2 by klamm for itself, 3 by klamm for Apache Kafka, 4 by kafka-storage to join."""
+    """Format 1 for klamm by kafka-storage, 2 for klamm and 3 for Kafka by klamm, 4 as observer by kafka-storage."""
     cluster = "format", "-t", quorum.cluster_id
     named = [
         f"{node_id}@127.0.0.1:{quorum.controllers[node_id].port}:{random_cluster_id()}" for node_id in (1, 2, JAVA)
@@ -54,11 +54,11 @@ def test_controllers_of_both_begin_with_the_same_voters(tools: Tools, tmp_path: 
         assert len({one.replica_directory_id for one in described.current_voters}) == 3
         quorum.write("before", 1000, [1, 2, JAVA])
 
-        # The fourth follows the log, becomes a voter, and is needed when another is gone.
+        # The fourth follows the log and becomes a voter, whose vote is needed after another one was killed.
         wait_until(lambda: 4 in {one.replica_id for one in quorum.leader([1, 2, JAVA])[1].observers}, bound_s=60)
         at = "--bootstrap-controller", f"127.0.0.1:{quorum.controllers[1].port}"
         add = *at, "--command-config", str(quorum.controllers[4].properties), "add-controller"
-        # Again where Apache Kafka's leader finds that it lags.
+        # Retried while Apache Kafka's leader finds that it lags.
         wait_until(lambda: "Added controller 4" in tools("metadata-quorum", *add, check=False).stdout, bound_s=120)
         leader, described = quorum.leader()
         assert {one.replica_id for one in described.current_voters} == {1, 2, JAVA, 4}
@@ -68,7 +68,7 @@ def test_controllers_of_both_begin_with_the_same_voters(tools: Tools, tmp_path: 
         for node_id in rest:
             quorum.wait_for(node_id, {"before": 1000, "after": 2000})
 
-        # Each system goes on with the other's folder, and is the voter that it was.
+        # Each system starts on the other's folder, and is the same voter as before.
         for node_id in (1, JAVA):
             quorum.kill(node_id)
         quorum.run_by_java([1])

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(600)
 
 
 def fill(node: NodeProcess) -> None:
-    """Every codec, several segments, a group with offsets, a topic with configs, one that was deleted."""
+    """Write with every codec, several segments, a group with offsets, a topic with configs, a deleted topic."""
     admin = AdminClient({"bootstrap.servers": node.bootstrap})
     topics = [NewTopic(f"codec-{codec}", 1, 1) for codec in CODECS]
     topics += [NewTopic("configured", 3, 1, config={"retention.ms": "12345"}), NewTopic("gone", 1, 1)]
@@ -51,7 +51,7 @@ def fill(node: NodeProcess) -> None:
 
 @pytest.fixture(scope="module", params=["stopped", "killed"])
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder that klamm left, after a controlled shutdown or a kill."""
+    """The data folder of klamm, after a controlled shutdown or a kill."""
     foreign.require("java", "mvn")
     data = tmp_path_factory.mktemp(request.param) / "data"
     node = NodeProcess(data, overrides=SMALL)
@@ -66,7 +66,7 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def dumpable(data: Path, suffix: str, *, was_killed: bool) -> list[Path]:
-    """The finished files: a killed node leaves active segments with a prepared tail, and no indexes of them."""
+    """The closed files: a killed node leaves active segments with a preallocated tail, and without indexes."""
     found = []
     for folder in sorted(data.glob("*-*")):
         files = [] if folder.name.startswith("__cluster_metadata") else sorted(folder.glob(f"*{suffix}"))
@@ -110,7 +110,7 @@ def test_kafka_serves_the_same(written: Path) -> None:
         producer = Producer({"bootstrap.servers": kafka.bootstrap})
         producer.produce("codec-none", b"by Kafka")
         assert producer.flush(30) == 0
-    # And back again.
+    # And back to klamm.
     node = NodeProcess(written, overrides=SMALL)
     with node:
         deadline = time.monotonic() + 20

@@ -1,4 +1,4 @@
-"""A controller of a quorum of three changes its system, with its folder and its properties, and changes back."""
+"""A controller of a quorum of three is replaced by Apache Kafka on its folder and properties, and later back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.timeout(300)
 
 MOVED, OTHERS = 1, (2, 3)
-# The one that moves is the only one that campaigns by itself; the others do after EndQuorumEpoch.
+# Only the one that moves campaigns by itself; the others do so after EndQuorumEpoch.
 QUICK = {"controller.quorum.election.timeout.ms": "200"}
 STILL = {
     "controller.quorum.election.timeout.ms": "60000",
@@ -40,10 +40,10 @@ def newest_snapshot(quorum: MixedQuorum) -> int:
 
 
 def let_it_lead(quorum: MixedQuorum) -> QuorumPartitionData:
-    """Where it knows everything: by the vote of the other that does not lead, which campaigns for no reason of its own.
+    """Make it the leader, elected by the other follower, which does not campaign by itself.
 
-    A leader that comes back tells the voters that it gave up, and all of them campaign at once; so it comes back last.
-    Again where something reached the other voter, and not the one that moves, right before the leader went.
+    A restarted leader notifies the voters that it resigned, and all of them campaign at once; so it is restarted last.
+    Retried if only the other voter received a record just before the leader was killed.
     """
     for _ in range(5):
         leader, described = quorum.leader()
@@ -56,7 +56,7 @@ def let_it_lead(quorum: MixedQuorum) -> QuorumPartitionData:
         with contextlib.suppress(TimeoutError):
             wait_until(lambda: quorum.controllers[MOVED].ask_quorum() is not None, bound_s=10)
         quorum.launch(leader.id)
-    raise AssertionError("it does not lead:\n" + "\n".join(quorum.logs()))
+    raise AssertionError(f"controller {MOVED} did not become the leader:\n" + "\n".join(quorum.logs()))
 
 
 def test_a_folder_goes_to_apache_kafka_and_comes_back(tmp_path: Path) -> None:
@@ -86,12 +86,12 @@ def test_a_folder_goes_to_apache_kafka_and_comes_back(tmp_path: Path) -> None:
                 quorum.wait_for(node_id, written)
             wait_until(lambda before=snapshot: newest_snapshot(quorum) > before, bound_s=60)
             quorum.stop(MOVED)
-            # The quorum goes on without it, so it is behind when it comes back.
+            # The others continue without it, so it lags when it is restarted.
             written[f"without-{life}"] = 2000
             assert quorum.write(f"without-{life}", 2000, OTHERS) in OTHERS
         quorum.launch(MOVED)
         quorum.wait_for(MOVED, written)
-        # In one system's log are the other's records, in the same bytes as with those that never moved.
+        # Each system's log contains records of the other, with the same bytes as on the nodes that were not replaced.
         logs = [(folder_of(quorum, each) / "00000000000000000000.log").read_bytes() for each in (MOVED, *OTHERS)]
         same = sum(1 for _ in itertools.takewhile(lambda three: len(set(three)) == 1, zip(*logs, strict=False)))
         assert [name for name in written if name.encode() not in logs[0][:same]] == []

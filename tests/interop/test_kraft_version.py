@@ -1,4 +1,4 @@
-"""A kraft.version that klamm took up is Apache Kafka's too, and still klamm's afterwards."""
+"""A kraft.version that klamm upgraded is understood by Apache Kafka, and still by klamm afterwards."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_apache_kafka_takes_over_an_upgraded_directory(tmp_path: Path) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("leads", [1, 3], ids=["Apache Kafka leads", "klamm leads"])
 def test_a_mixed_quorum_upgrades_and_its_voters_change(tools: Tools, tmp_path: Path, leads: int) -> None:
-    """Static voters, two of klamm and one of Apache Kafka; a fourth of klamm joins, and the leader goes."""
+    """Static voters, two of klamm and one of Apache Kafka; a fourth of klamm joins, and the leader is removed."""
     overrides = {node_id: EAGER if node_id == leads else PATIENT for node_id in (1, 2, 3)}
     with contextlib.closing(MixedQuorum(tmp_path, [1], overrides)) as quorum:
         for node_id in quorum.controllers:
@@ -66,7 +66,7 @@ def test_a_mixed_quorum_upgrades_and_its_voters_change(tools: Tools, tmp_path: P
         fourth.launch()
         wait_until(lambda: 4 in {one.replica_id for one in quorum.leader()[1].observers}, bound_s=60)
         add = *at, "--command-config", str(fourth.properties), "add-controller"
-        # Again where Apache Kafka's leader finds that it lags.
+        # Retried while Apache Kafka's leader finds that it lags.
         wait_until(lambda: "Added controller 4" in tools("metadata-quorum", *add, check=False).stdout, bound_s=120)
 
         leader, described = quorum.leader()

@@ -1,4 +1,4 @@
-"""Moves between log directories beside Apache Kafka 4.3.1: its answers, its tools, and its unfinished moves."""
+"""Moves between log directories, compared with Apache Kafka 4.3.1: responses, tools, and unfinished moves."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SET = 0
 
 
 class Asked:
-    """A node of either kind with two log directories."""
+    """A node of either system with two log directories."""
 
     def __init__(self, port: int, folders: list[Path]) -> None:
         self.port, self.folders = port, folders
@@ -121,7 +121,7 @@ def klamm(tmp_path: Path) -> Iterator[Asked]:
         yield Asked(node.port, folders)
 
 
-def test_both_answer_the_same(klamm: Asked, tmp_path: Path) -> None:
+def test_both_give_the_same_responses(klamm: Asked, tmp_path: Path) -> None:
     foreign.require("java", "mvn")
     folders = folders_in(tmp_path / "kafka")
     with kafka_node(tmp_path / "kafka", folders) as node:
@@ -131,16 +131,16 @@ def test_both_answer_the_same(klamm: Asked, tmp_path: Path) -> None:
 
 
 def story(asked: Asked) -> Iterator[Any]:
-    """What a node answers, from errors to a move and a cordoned directory."""
+    """The responses of a node, from errors to a move and a cordoned directory."""
     asked.create("t", 2)
     yield asked.alter("/nowhere", 0, 1)
     yield asked.alter(asked.folders[0], 7)
     yield asked.alter(asked.folders[0], 0, topic="unknown")
     yield asked.alter(asked.folders[0], 0, topic="t" * 249)
-    # Which of them has which partition is chance.
+    # The assignment to the directories is random.
     for name in ("one", "two", "one"):
         yield asked.alter(asked.folders[NAMES.index(name)], 0, 1)
-        # At the end of a move Apache Kafka shows the partition in both directories for a moment.
+        # At the end of a move Apache Kafka briefly shows the partition in both directories.
         wait_until(lambda: not asked.moves() and all(asked.where(index) == [name] for index in (0, 1)), bound_s=60)  # noqa: B023
         yield asked.described()
     asked.set(cordoned_log_dirs=str(asked.folders[1]))

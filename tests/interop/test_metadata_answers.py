@@ -1,6 +1,6 @@
 """A broker of Apache Kafka and one of klamm in one cluster describe its brokers and partitions in the same way.
 
-Other brokers are played by the test: they are in sync, fenced, in a controlled shutdown, or without a directory.
+The test itself plays the other brokers: in sync, fenced, in a controlled shutdown, or without a directory.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
 
 
 def same(cluster: Mixed, key: int, version: int, **fields: Any) -> dict[str, Any]:
-    """Both answer the same, as soon as both have applied the newest metadata; Kafka's answer."""
+    """Both respond alike once both have applied the newest metadata; returns Kafka's response."""
     java, ours = Peer(cluster.java.port), Peer(cluster.klamm.port)
 
     def answers() -> tuple[Any, Any]:
@@ -150,7 +150,7 @@ def same(cluster: Mixed, key: int, version: int, **fields: Any) -> dict[str, Any
 
 
 def ordered(answer: Any) -> Any:
-    """Without the order of topics, partitions and brokers, which is Kafka's hash tables'; each node names itself."""
+    """Topics, partitions and brokers sorted, because Kafka's hash tables are not; each node names itself."""
     if isinstance(answer, dict):
         return {name: ordered(value) for name, value in answer.items() if name != "controller_id"}
     if isinstance(answer, list):

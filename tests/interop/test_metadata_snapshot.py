@@ -1,4 +1,4 @@
-"""Snapshots that klamm wrote, read by Apache Kafka: by its dump tool, and by a node that starts on one (goal R9)."""
+"""Apache Kafka reads snapshots that klamm wrote: with its dump tool, and on a node that starts from one (goal R9)."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_node_of_apache_kafka_starts_on_a_snapshot(tmp_path: Path) -> None:
     assert "Topic: orders" in listed
     assert "retention.ms=12345" in listed
     assert "PartitionCount: 2" in listed
-    # What Kafka wrote on top of the snapshot fits what klamm had read.
+    # The records that Kafka appended after the snapshot match what klamm had read.
     after = load_snapshot(next(log.glob("*.checkpoint")), image.last_offset + 1, image.last_epoch)
     for segment in sorted(log.glob("*.log")):
         after = after.apply_batches(segment.read_bytes())

@@ -1,4 +1,4 @@
-"""One quorum of Apache Kafka's controllers and klamm's: each side leads, follows, dies and comes back."""
+"""One quorum of Apache Kafka's and klamm's controllers: both kinds lead, follow, crash and restart."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def mixed(folder: Path, java: Sequence[int], overrides: Mapping[int, Mapping[str
     foreign.require("java", "mvn")
     quorum = MixedQuorum(folder, java, overrides)
     try:
-        # Those that take long to start come first: nobody elects without them meanwhile.
+        # Those that are slow to start come first: the others cannot elect a leader without them.
         for node_id in sorted(quorum.controllers, key=lambda node_id: node_id not in java):
             quorum.launch(node_id)
         yield quorum
@@ -58,7 +58,7 @@ def test_two_controllers_of_klamm_and_one_of_apache_kafka(tools: Tools, tmp_path
         assert int(lines["LeaderId"]) == successor
         assert [f'"id": {node_id}' in lines["CurrentVoters"] for node_id in (1, 2, 3)] == [True] * 3
 
-        # With one of each left they need each other.
+        # With only one controller of each system, both are needed for a majority.
         quorum.kill(successor)
         quorum.write("both", 3000, quorum.others(successor))
         written["both"] = 3000
@@ -91,7 +91,7 @@ def test_one_controller_of_klamm_and_two_of_apache_kafka(tmp_path: Path) -> None
 
 
 def wipe(quorum: MixedQuorum, node_id: int, leader_id: int, written: Mapping[str, int]) -> None:
-    """Give a voter an empty disk. It must begin with a snapshot that the leader made, and know what is written."""
+    """Give a voter an empty disk. It must fetch a snapshot from the leader, and have what was written."""
     theirs = quorum.controllers[leader_id].data / "__cluster_metadata-0"
     wait_until(lambda: list(theirs.glob("*.checkpoint")), bound_s=60)
     quorum.kill(node_id)
@@ -103,8 +103,8 @@ def wipe(quorum: MixedQuorum, node_id: int, leader_id: int, written: Mapping[str
     assert names[0] & names[1], "it has the records, and not by a snapshot"
 
 
-def test_a_snapshot_of_the_other_side_is_taken(tmp_path: Path) -> None:
-    """First klamm takes one of Apache Kafka's, then Apache Kafka one of klamm's."""
+def test_each_system_fetches_snapshots_of_the_other(tmp_path: Path) -> None:
+    """klamm fetches one of Apache Kafka's, then Apache Kafka one of klamm's."""
     overrides = {node_id: EARLY_SNAPSHOTS | (EAGER if node_id == 1 else PATIENT) for node_id in (1, 2, 3)}
     with mixed(tmp_path, [1], overrides) as quorum:
         leader, _ = quorum.leader()

@@ -1,4 +1,4 @@
-"""Brokers of klamm and of Apache Kafka 4.3.1 lead and follow the same partitions, through kills of either."""
+"""Brokers of klamm and Apache Kafka 4.3.1 lead and follow the same partitions, while brokers of both are killed."""
 
 from __future__ import annotations
 
@@ -72,24 +72,24 @@ class MixedBrokers:
         (self.java if broker == JAVA else self.klamm[broker]).kill()
 
     def start(self, broker: int) -> None:
-        """Start it again on its data."""
+        """Restart it on its data."""
         if broker == JAVA:
             self.java.start()
         else:
             self.klamm[broker].launch()
 
     def create(self, topic: str) -> None:
-        """Each broker leads one of three partitions."""
+        """Create a topic of three partitions, each led by another broker."""
         assignment = [list(BROKERS[at:] + BROKERS[:at]) for at in range(len(BROKERS))]
         new = NewTopic(topic, len(BROKERS), replica_assignment=assignment)
         try:
             self.admin.create_topics([new], request_timeout=BOUND_S)[topic].result(BOUND_S)
-        except KafkaException as error:  # the client repeated a request whose connection broke
+        except KafkaException as error:  # the client repeated a request after its connection was closed
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
 
     def partitions(self, topic: str) -> list[PartitionInfo]:
-        """As the controller has them in its log."""
+        """The partitions in the controller's log."""
         image = History(self.controller.data).state_at("end").image
         topic_id = image.topic_id(topic)
         return [] if topic_id is None else image.partitions(topic_id)
@@ -104,7 +104,7 @@ class MixedBrokers:
         wait_until(is_there, bound_s=BOUND_S)
 
     def elect(self, topic: str, broker: int) -> None:
-        """Stop every other leader's turn: reassign so that `broker` is preferred, and elect it everywhere."""
+        """Make `broker` the leader of each partition: reassign so that it is preferred, then elect it."""
         for index in range(len(BROKERS)):
             first = [broker, *(each for each in BROKERS if each != broker)]
             plan = f'{{"version":1,"partitions":[{{"topic":"{topic}","partition":{index},"replicas":{first}}}]}}'
@@ -129,7 +129,7 @@ def brokers(tools: Tools, tmp_path: Path) -> Iterator[MixedBrokers]:
         made.close()
 
 
-def test_kills_of_either_lose_and_double_nothing(brokers: MixedBrokers) -> None:
+def test_kills_lose_and_duplicate_no_records(brokers: MixedBrokers) -> None:
     brokers.create("t")
     brokers.until_isr("t", BROKERS)
     with Writer(brokers.bootstrap, "t") as writer:
@@ -145,7 +145,7 @@ def test_kills_of_either_lose_and_double_nothing(brokers: MixedBrokers) -> None:
             brokers.start(killed)
             brokers.until_isr("t", BROKERS)
     assert writer.failed == []
-    # Whichever of them leads, it has the same records.
+    # Each leader has the same records.
     for leader in BROKERS:
         brokers.elect("t", leader)
         assert sorted(read_all(brokers.bootstrap, "t", 3)) == sorted(writer.written), f"lost or doubled at {leader}"

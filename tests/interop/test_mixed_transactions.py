@@ -1,4 +1,5 @@
-"""Transactions over brokers of klamm and of Apache Kafka 4.3.1, which coordinate and lead side by side, through kills.
+"""Transactions on brokers of klamm and Apache Kafka 4.3.1, which coordinate and lead side by side, while some are
+killed.
 
 Conformance case 78.
 """
@@ -52,7 +53,7 @@ def end(producer: Producer, *, commits: bool) -> bool:
 
 
 def read(bootstrap: str, topic: str) -> Counter[bytes]:
-    """How often each value is read by a consumer of committed records."""
+    """How often a read_committed consumer reads each value."""
     settings = {"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": "read_committed"}
     consumer = Consumer(settings | {"enable.partition.eof": True, "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, index, 0) for index in range(len(BROKERS))])
@@ -88,7 +89,7 @@ def test_either_coordinates_and_either_leads(brokers: MixedBrokers) -> None:
         for number, producer in enumerate(producers):
             for index in range(len(BROKERS)):
                 producer.produce("t", b"%d-%d" % (number, at), partition=index)
-        # A kill while partitions are added may leave a producer with the abort of a transaction that never began.
+        # A kill while partitions are added may make a producer abort a transaction that never began.
         for producer in producers:
             assert producer.flush(PATIENCE_S) == 0
         killed = {3: JAVA, 6: KLAMM[0]}.get(at)
@@ -100,7 +101,7 @@ def test_either_coordinates_and_either_leads(brokers: MixedBrokers) -> None:
         if killed is not None:
             brokers.start(killed)
             brokers.until_isr("t", BROKERS)
-    # A producer of Java, with transactions of version 2.
+    # A Java producer with transaction.version 2.
     java = ("--topic", "java", "--num-records", "2000", "--record-size", "10", "--throughput", "-1")
     brokers.create("java")
     settings = ("--transactional-id", "java", "--transaction-duration-ms", "50")

@@ -1,4 +1,4 @@
-"""Apache Kafka starts on what `klamm quorum recover` made of one of three voters."""
+"""Apache Kafka starts on the directory that `klamm quorum recover` made of one of three voters."""
 
 from __future__ import annotations
 

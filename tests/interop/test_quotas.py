@@ -1,4 +1,4 @@
-"""Client quotas as Apache Kafka 4.3.1 enforces them: which limit applies to whom, and the throttle time to the ms."""
+"""Client quotas compared with Apache Kafka 4.3.1: which limit applies to which client, and the exact throttle time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BYTES = 4_000
 
 
 class Node:
-    """One of the two."""
+    """A node of either system."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -37,11 +37,11 @@ class Node:
         return self._admin.ask(key, version, fields)
 
     def set_quotas(self, key: str, *entities: tuple[Entity, float | None]) -> None:
-        """Set or remove (None) them, and wait until the broker enforces it."""
+        """Set or remove (None) quotas, and wait until the broker enforces them."""
         self._alter([_entry(entity, key, value) for entity, value in entities])
         self._markers += 1
         marker = f"marker-{self._markers}"
-        # Nothing is more specific, and changes apply in their order.
+        # Nothing is more specific, and changes are applied in order.
         self._alter([_entry({"user": USER, "client-id": marker}, "producer_byte_rate", 1.0)])
         wait_until(lambda: self.produce(marker, 1)["throttle_time"] > 0)
 
@@ -50,11 +50,11 @@ class Node:
         assert {entry["error_code"] for entry in answer["entries"]} == {"NONE"}
 
     def alter(self, key: str, entity: Entity, value: float | None) -> None:
-        """Set or remove one, without waiting."""
+        """Set or remove one quota without waiting."""
         self._alter([_entry(entity, key, value)])
 
     def produce(self, client_id: str, size: int) -> dict[str, Any]:
-        """A produce on a connection of its own, because a throttled one is muted: its throttle time and error."""
+        """Produce on a new connection, because a throttled one is muted; returns throttle time and error."""
         batch = records.encode([records.NewRecord(b"v" * size)])
         topics = [{"name": TOPIC, "partition_data": [{"index": 0, "records": batch}]}]
         asked = {"acks": 1, "timeout_ms": 9_000, "topic_data": topics}
@@ -64,7 +64,7 @@ class Node:
         return {"throttle_time": answer["throttle_time"], "error_code": partition["error_code"]}
 
     def fetch(self, client_id: str) -> tuple[int, int]:
-        """A fetch from the beginning, as `produce`: its throttle time and the number of its records' bytes."""
+        """Fetch from the beginning, also on a new connection; returns throttle time and the size of the records."""
         wanted = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20, "current_leader_epoch": -1}
         topics = [{"topic": TOPIC, "partitions": [wanted]}]
         asked = {"replica_id": -1, "max_wait": 0, "max_bytes": 1 << 20, "session_epoch": -1, "topics": topics}
@@ -80,7 +80,7 @@ def _entry(entity: Entity, key: str, value: float | None) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Node, Node]]:
-    """Kafka and klamm."""
+    """Nodes of Kafka and klamm."""
     require("java", "mvn")
     folder = tmp_path_factory.mktemp("nodes")
     kafka = KafkaNode(folder / "kafka")
@@ -90,7 +90,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Node, Node
 
 
 def entities(client_id: str) -> list[Entity]:
-    """From the most specific one of this client to the least."""
+    """Entities that match this client, from the most specific to the least."""
     return [
         {"user": USER, "client-id": client_id},
         {"user": USER, "client-id": None},
@@ -113,7 +113,7 @@ def test_the_most_specific_limit_applies_and_the_throttle_time_is_kafkas(nodes: 
             found.append(node.produce(client_id, BYTES))
         theirs, ours = found
         assert theirs["throttle_time"] > 0
-        if entities(client_id)[first] != {"user": None}:  # counts what {"user": USER} has counted, at another time
+        if entities(client_id)[first] != {"user": None}:  # shares its counter with {"user": USER}, at another time
             assert ours == theirs, client_id
         assert nodes[1].produce("client-nobody-named", 1)["error_code"] == "NONE"
     for node in nodes:
@@ -125,7 +125,7 @@ def test_a_fetch_beyond_its_quota_is_empty(nodes: tuple[Node, Node]) -> None:
     for node in nodes:
         node.produce("anybody", BYTES)
         node.set_quotas("consumer_byte_rate", ({"client-id": "reader"}, 50.0))
-        # Records of a burst of ten seconds, which is free, and 67 bytes around them.
+        # Records for a burst of ten seconds, which is free, plus 67 bytes of overhead.
         assert node.fetch("reader") == (1340, 0)
         throttle_ms, size = node.fetch("other-reader")
         assert (throttle_ms, size > BYTES) == (0, True)
@@ -156,7 +156,7 @@ TIMED = [
 
 
 def test_the_time_of_requests_is_limited(nodes: tuple[Node, Node]) -> None:
-    """Everything takes longer than nothing, so each response names the longest time: one window."""
+    """Each request exceeds the tiny quota, so each response has the maximum throttle time: one window."""
     for node in nodes:
         node.set_quotas("request_percentage", ({"client-id": "slow"}, 1e-9))
         for key, version, fields in TIMED:
@@ -172,7 +172,7 @@ def changed(answer: dict[str, Any], results: str) -> tuple[int, set[str]]:
 
 
 @pytest.mark.parametrize(("versions", "then"), [((5, 2, 4), "NONE"), ((7, 3, 6), "THROTTLING_QUOTA_EXCEEDED")])
-def test_changes_of_partitions_count_by_version(
+def test_partition_changes_beyond_the_quota_by_version(
     nodes: tuple[Node, Node], versions: tuple[int, int, int], then: str
 ) -> None:
     create, grow, delete = versions
@@ -184,7 +184,7 @@ def test_changes_of_partitions_count_by_version(
             peer = Peer(node.port, client_id.encode())  # noqa: B023 - called before the next
             return peer.ask(key, version, {"timeout_ms": 9_000, **fields})
 
-        # The controller enforces it as soon as its own image has it, which may be a moment after the broker's.
+        # The controller enforces the quota once its own image contains it, which may be shortly after the broker's.
         name = client_id
         first = ask(ApiKey.CREATE_TOPICS, create, topics=[new_topic(name, 60)])
         assert changed(first, "topics")[1] == {"NONE"}
@@ -195,7 +195,7 @@ def test_changes_of_partitions_count_by_version(
         named = {"topic_names": [name]} if delete < 6 else {"topics": [{"name": name, "topic_id": None}]}
         later.append(changed(ask(ApiKey.DELETE_TOPICS, delete, **named), "responses"))
         assert [codes for _, codes in later] == [{then}] * 3
-        # 60 of which 11 were saved, and what was charged since.
+        # 60 mutations less the 11 saved ones, and those charged since.
         assert all(30_000 < throttle_ms < 120_000 for throttle_ms, _ in later), later
 
 
@@ -210,7 +210,7 @@ def test_topics_that_a_broker_creates_count_for_the_client_that_asked(nodes: tup
             [topic] = peer.ask(ApiKey.METADATA, 8, fields)["topics"]
             return bool(topic["error_code"] == "NONE")
 
-        # The first one overdraws what is saved.
+        # The first one overdraws the saved tokens.
         wait_until(lambda: is_created(peer, "created-1"))  # noqa: B023 - called before the next
         assert not any(is_created(peer, "created-2") for _ in range(20))
         wait_until(lambda: is_created(Peer(node.port, b"asks-too"), "created-3"))  # noqa: B023 - called before the next

@@ -1,4 +1,4 @@
-"""Each node of an Apache Kafka 4.3.1 cluster becomes one of klamm on the same directory, and later the reverse."""
+"""The nodes of an Apache Kafka 4.3.1 cluster are replaced by klamm on the same directory one by one, and later back."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Node:
         self._running: KafkaNode | NodeProcess | None = None
 
     def start(self, kind: KafkaNode | NodeProcess) -> None:
-        """Start one of the two, and wait until it listens."""
+        """Start one of the two systems, and wait until it listens."""
         self._running = kind
         kind.start(timeout_s=BOUND_S)
 
@@ -55,7 +55,7 @@ class Node:
         self._running.stop()
 
     def kill(self) -> None:
-        """As a crash."""
+        """Kill the process, as in a crash."""
         if self._running is not None:
             self._running.kill()
 
@@ -100,7 +100,7 @@ class Replaced:
         self.admin.create_topics([new], request_timeout=BOUND_S)[TOPIC].result(BOUND_S)
 
     def is_in_sync(self) -> bool:
-        """Whether each replica of every partition is in sync, the offsets of groups included."""
+        """Whether all replicas of every partition, including those of __consumer_offsets, are in sync."""
         try:
             topics = self.admin.list_topics(timeout=10).topics.values()
         except KafkaException:
@@ -109,7 +109,7 @@ class Replaced:
         return len(partitions) > PARTITIONS and all(len(each.isrs) == len(NODES) for each in partitions)
 
     def replace(self, kind: Callable[[Node], KafkaNode | NodeProcess], end: Callable[[Node], None]) -> Iterator[int]:
-        """End each node in turn, and start the other kind on its directory; yields after its replicas are in sync."""
+        """Stop each node in turn, and start the other system on its directory; yields once its replicas are in sync."""
         for each, node in self.nodes.items():
             end(node)
             node.start(kind(node))
@@ -134,10 +134,10 @@ class Replaced:
         wait_until(leads, bound_s=BOUND_S)
 
     def batches_of(self, values: set[bytes], broker: int) -> str:
-        """Where the broker has these records, with the producer epochs and sequences of their batches.
+        """Where the broker stores these records, with the producer epochs and sequences of their batches.
 
-        Equal records in batches of one epoch are the broker's fault. A producer that begins another epoch sends again
-        what was not acknowledged.
+        Duplicates within one producer epoch are the broker's fault. A producer with a new epoch sends unacknowledged
+        records again.
         """
         found: list[str] = []
         for log in sorted(self.nodes[broker].java.data.glob(f"{TOPIC}-*/*.log")):
@@ -150,13 +150,13 @@ class Replaced:
         return "\n".join(found)
 
     def close(self) -> None:
-        """End every process."""
+        """Kill every process."""
         for node in self.nodes.values():
             node.kill()
 
 
 class Reader:
-    """A member of a group that commits its offsets; it may get records again, and misses none."""
+    """A group member that commits its offsets; it may receive records again, and misses none."""
 
     def __init__(self, bootstrap: str) -> None:
         self._settings = {
@@ -203,7 +203,7 @@ def cluster(tmp_path: Path) -> Iterator[Replaced]:
 
 
 @pytest.mark.parametrize("end", ["stop", pytest.param("kill", marks=pytest.mark.slow)])
-def test_nothing_is_lost_or_doubled(cluster: Replaced, end: str) -> None:
+def test_no_record_is_lost_or_duplicated(cluster: Replaced, end: str) -> None:
     def end_it(node: Node) -> None:
         node.stop() if end == "stop" else node.kill()
 

@@ -1,6 +1,6 @@
-"""The same random requests about replicas to Apache Kafka 4.3.1's controller and to ours: same answers, same metadata.
+"""The same random requests about replicas to Apache Kafka 4.3.1's controller and to ours: equal responses and metadata.
 
-Brokers are played by the test. Kafka's metadata is what its controller wrote to its log.
+The test plays the brokers. Kafka's metadata are read from its controller's log.
 """
 
 from __future__ import annotations
@@ -93,14 +93,14 @@ class Both:
             self.beat(broker_id)
 
     def beat(self, broker_id: int) -> None:
-        """Twice: Kafka forgets a broker's offset when it replays the record that unfences it."""
+        """Send it twice: Kafka forgets a broker's offset when it replays the record that unfences it."""
         broker = self.ours.image.broker(broker_id)
         assert broker is not None
         for _ in range(2):
             self.ask(BrokerHeartbeatRequest(broker_id, broker.epoch, CAUGHT_UP), 1)
 
     def take(self, request: Any, version: int) -> None:
-        """One step of a life."""
+        """One random request."""
         if isinstance(request, UnregisterBrokerRequest) and self.has_deleted_topics and self.ours.image.is_elr_enabled:
             return  # Kafka's controller fails when it finds a deleted topic in its index of eligible replicas
         before = self.ours.image
@@ -139,7 +139,7 @@ class Both:
         return ours
 
     def delete_where_kafka_counts_on_removed_replicas(self, before: Image) -> None:
-        """It keeps them eligible, and as last known leaders; klamm does not, so such a topic goes on otherwise."""
+        """Delete topics for which Kafka keeps removed replicas as eligible or last known leaders."""
         for name in removed_from(before, self.ours.image):
             topic_id = self.theirs_image.topic_id(name)
             found = () if topic_id is None else self.theirs_image.partitions(topic_id)
@@ -171,7 +171,7 @@ def removed_from(before: Image, after: Image) -> Iterator[str]:
 
 
 def seen(answer: Any) -> Any:
-    """An answer without texts, its items in one order."""
+    """A response without texts, its items sorted."""
     match answer:
         case AlterPartitionReassignmentsResponse():
             return (

@@ -1,4 +1,4 @@
-"""Three brokers of Apache Kafka 4.3.1 replicate under controllers of klamm: ISRs, failover, reassignments."""
+"""Three Apache Kafka 4.3.1 brokers replicate under klamm's controllers: ISRs, failover, reassignments."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BOUND_S = 60.0
 BROKERS = (1, 2, 3)
 CONTROLLERS = (11, 12, 13)
 SETTINGS = {
-    # The leader of a stopped follower shrinks the ISR before the controller fences it.
+    # The leader of a stopped follower shrinks the ISR before the controller fences the follower.
     "replica.lag.time.max.ms": "1500",
     "broker.session.timeout.ms": "9000",
     "broker.heartbeat.interval.ms": "500",
@@ -83,7 +83,7 @@ class Kafka:
 
     @property
     def image(self) -> Image:
-        """The cluster as a controller that runs has it in its log."""
+        """The cluster in the log of a running controller."""
         running = next(node for node in self.controllers.values() if node.is_running)
         return History(running.data).state_at("end").image
 
@@ -94,7 +94,7 @@ class Kafka:
         return [] if topic_id is None else image.partitions(topic_id)
 
     def until_isr(self, topic: str, isr: Sequence[int]) -> None:
-        """Wait until each partition has it."""
+        """Wait until each partition has this ISR."""
 
         def is_there() -> bool:
             found = self.partitions(topic)
@@ -122,7 +122,7 @@ class Kafka:
 
 
 class Writer:
-    """Produces with acks=all and idempotence until it is stopped; `written` is what was acknowledged."""
+    """Produces with acks=all and idempotence until it is stopped; `written` holds what was acknowledged."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5})
@@ -153,7 +153,7 @@ class Writer:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._stopping.set()
         self._thread.join()
-        # A record whose answer is missing may be in the log, and would seem to be doubled.
+        # A record without an acknowledgement may be in the log, and would look like a duplicate.
         assert kind is not None or self._unanswered == 0, f"{self._unanswered} records were not answered"
 
 
@@ -178,7 +178,8 @@ def kafka(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ka
 def test_isrs_shrink_and_expand_through_stops_kills_and_a_new_controller(kafka: Kafka) -> None:
     kafka.create("t", 3, 3)
     with Writer(kafka.bootstrap, "t") as writer:
-        # Stopped: the leaders shrink the ISR of what they lead. Fenced then: the others fail over.
+        # Stopped (SIGSTOP): the leaders shrink the ISR of their partitions. Then it is fenced: its own partitions fail
+        # over.
         stopped = kafka.brokers[3].pid
         os.kill(stopped, signal.SIGSTOP)
         wait_until(lambda: any(sorted(each.isr) == [1, 2] for each in kafka.partitions("t")), bound_s=BOUND_S)
@@ -186,7 +187,7 @@ def test_isrs_shrink_and_expand_through_stops_kills_and_a_new_controller(kafka: 
         kafka.until_isr("t", (1, 2))
         os.kill(stopped, signal.SIGCONT)
         kafka.until_isr("t", BROKERS)
-        # Killed, and the active controller with it, while leaders propose ISRs.
+        # Killed together with the active controller, while leaders propose ISRs.
         kafka.brokers[1].kill()
         leader = kafka.leader_of_the_quorum()
         kafka.controllers[leader].kill()
@@ -194,7 +195,7 @@ def test_isrs_shrink_and_expand_through_stops_kills_and_a_new_controller(kafka: 
         kafka.brokers[1].start()
         kafka.until_isr("t", BROKERS)
         kafka.controllers[leader].launch()
-        # Controlled: it leaves before it stops.
+        # Controlled shutdown: it leaves the ISRs before it stops.
         kafka.brokers[2].stop()
         kafka.until_isr("t", (1, 3))
         assert {each.leader for each in kafka.partitions("t")} <= {1, 3}
@@ -215,16 +216,16 @@ def test_kafka_reassign_partitions(kafka: Kafka) -> None:
 
     kafka.create("moving", 2, 2)
     with Writer(kafka.bootstrap, "moving") as writer:
-        # Up, down, elsewhere, and another order. The tool waits for the end with --verify.
+        # Increase, decrease, move, reorder. The tool waits for the end with --verify.
         for wanted in ([1, 2, 3], [3, 1], [2, 3], [3, 2], [1]):
             target = {"moving-0": wanted, "moving-1": wanted[::-1]}
             assert "Successfully started" in kafka.reassign("--execute", replicas=target)
             wait_until(lambda: "is completed" in kafka.reassign("--verify", replicas=target), bound_s=BOUND_S)  # noqa: B023
-            # The controller whose log is read may follow the active one.
+            # The controller whose log is read may lag behind the active one.
             wait_until(lambda: [replicas("moving"), replicas("moving", 1)] == [wanted, wanted[::-1]], bound_s=BOUND_S)  # noqa: B023
             kafka.until_isr("moving", wanted)
         assert "No partition reassignments found." in listed()
-        # KIP-860: the replication factor stays.
+        # KIP-860: the replication factor must not change.
         grown = {"moving-0": [1, 2]}
         refused = kafka.reassign("--execute", "--disallow-replication-factor-change", replicas=grown, check=False)
         assert "The replication factor would change from 1 to 2." in refused
@@ -237,7 +238,7 @@ def test_kafka_reassign_partitions(kafka: Kafka) -> None:
 
 
 def test_a_reassignment_that_is_listed_cancelled_and_changed(kafka: Kafka) -> None:
-    """A throttle keeps it from ending: more is to be copied than one fetch can, of which the first is not delayed."""
+    """A throttle keeps it running: one fetch is not throttled, but there is more to copy than it returns."""
     kafka.create("big", 2, 2)
     kafka.reassign("--execute", replicas={"big-0": [1, 2], "big-1": [1, 2]})
     kafka.until_isr("big", [1, 2])
@@ -262,7 +263,8 @@ def test_a_reassignment_that_is_listed_cancelled_and_changed(kafka: Kafka) -> No
     assert "None of the specified" in kafka.reassign("--cancel", replicas=target)
     assert not kafka.image.configs(ResourceType.TOPIC, "big"), "the throttle is removed with it"
 
-    # What it adds is taken back while it runs, which Kafka's controller would wait for in vain.
+    # Replace it before its end, and remove the replica that it adds; Kafka's controller would wait for that replica
+    # forever.
     kafka.reassign(*slowly, replicas={"big-0": [2, 3]})
     kafka.reassign("--execute", "--additional", replicas={"big-0": [1, 2]})
     wait_until(lambda: kafka.partitions("big")[0].replicas == [1, 2], bound_s=BOUND_S)
@@ -271,7 +273,7 @@ def test_a_reassignment_that_is_listed_cancelled_and_changed(kafka: Kafka) -> No
 
 
 def test_klamm_topics_reassign(kafka: Kafka, capsys: pytest.CaptureFixture[str]) -> None:
-    """klamm's own command, by way of Kafka's brokers."""
+    """klamm's own command, connected to Kafka's brokers."""
 
     def klamm(*arguments: str, code: int = 0) -> tuple[str, str]:
         assert run(["topics", *arguments, "--bootstrap", kafka.bootstrap]) == code

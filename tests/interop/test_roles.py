@@ -1,4 +1,4 @@
-"""A broker of one system and controllers of the other: it registers, follows the metadata, hands on what is theirs."""
+"""A broker of one system with controllers of the other: it registers, follows the metadata, and forwards requests."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def properties(role: str, node_id: int, port: int, controllers: dict[int, int]) 
 
 
 def use(bootstrap: str) -> AdminClient:
-    """What a client does whose requests are in part the broker's to answer, in part the controller's."""
+    """A client sends requests of which some are served by the broker and some by the controller."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic("a", 1, 1), NewTopic("gone", 1, 1)], request_timeout=BOUND_S)["a"].result(BOUND_S)
     admin.create_partitions([NewPartitions("a", 2)], request_timeout=BOUND_S)["a"].result(BOUND_S)
@@ -126,15 +126,15 @@ def test_a_broker_of_klamm_with_a_controller_of_apache_kafka(tmp_path: Path) -> 
             admin = use(broker.bootstrap)
             assert retention(admin) == "12345"
             assert broker.stop() == 0
-            # After it has returned, its answer is the same.
+            # After its restart it gives the same response.
             broker.start(timeout_s=BOUND_S, request=METADATA)
             assert retention(admin) == "12345"
         finally:
             broker.kill()
 
 
-def test_apache_kafkas_tools_ask_controllers_themselves(tools: Tools) -> None:
-    """KIP-919: whichever of them is asked names the others, and what only one decides goes to that one."""
+def test_apache_kafkas_tools_connect_to_controllers(tools: Tools) -> None:
+    """KIP-919: any controller lists the others, and forwards requests to the active one."""
     with klamm.Cluster(controllers=3) as cluster:
         wait_until(lambda: len(cluster.registered_controllers()) == 3, bound_s=BOUND_S)
         addresses = {one.id: one.address for one in cluster.controllers}
@@ -145,6 +145,6 @@ def test_apache_kafkas_tools_ask_controllers_themselves(tools: Tools) -> None:
         assert "upgraded to 1" in tools("features", *at, "upgrade", "--feature", "streams.version=1").stdout
         added = "--entity-type", "brokers", "--entity-name", "1", "--alter", "--add-config", "log.cleaner.threads=2"
         assert "Completed" in tools("configs", *at, *added).stdout
-        # By way of a broker, in an envelope.
+        # Sent to a broker, which forwards it in an envelope.
         unknown = "unregister", "--bootstrap-server", cluster.bootstrap_servers, "--id", "77"
         assert "BrokerIdNotRegistered" in tools("cluster", *unknown, check=False).stderr

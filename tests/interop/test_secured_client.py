@@ -1,4 +1,4 @@
-"""klamm's client against an Apache Kafka 4.3.1 with TLS and SASL: what works, and the error messages otherwise."""
+"""klamm's client with an Apache Kafka 4.3.1 that uses TLS and SASL: what works, and the error messages otherwise."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
 
 
 def keys_of(node: SecuredKafka, way: str) -> tuple[str, dict[str, str]]:
-    """Listener and keys of a way in."""
+    """The listener and the client keys of an authentication method."""
     files = node.files
     tls = trusting(node)
     return {
@@ -109,7 +109,7 @@ WAYS = (
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_records_and_administration_by_each_way(kafka: SecuredKafka, way: str) -> None:
+def test_records_and_administration_by_each_method(kafka: SecuredKafka, way: str) -> None:
     listener, keys = keys_of(kafka, way)
     values = [b"%s-%d" % (way.encode(), number) * 20 for number in range(5000)]
     with KafkaClient(kafka.address(listener), {**keys, "fetch.max.wait.ms": "50"}) as client:
@@ -135,12 +135,12 @@ def test_a_transaction_by_scram(kafka: SecuredKafka) -> None:
         client.begin_transaction()
         client.produce(TOPIC, 1, None, pa.array([b"one"], pa.binary()))
         client.commit_transaction()
-        # The record and the end of its transaction, which follows its answer.
+        # The record and the transaction's marker, which is written after EndTxn is answered.
         wait_until(lambda: client.offsets(TOPIC, {1: -1}) == {1: 2})
 
 
 def refused_with(address: str, keys: Mapping[str, str]) -> tuple[str, float]:
-    """The error of a client that must be refused, also of the admin client, and the seconds that it took."""
+    """The error of a client that must be rejected, also that of the admin client, and how many seconds it took."""
     began = time.monotonic()
     with KafkaClient(address, {**SHORTLY, **keys}) as client, pytest.raises(SecurityError) as refused:
         client.partitions(TOPIC)
@@ -153,7 +153,7 @@ def refused_with(address: str, keys: Mapping[str, str]) -> tuple[str, float]:
     return str(refused.value), took_s
 
 
-def test_a_wrong_password_is_told_at_once(kafka: SecuredKafka) -> None:
+def test_a_wrong_password_fails_at_once(kafka: SecuredKafka) -> None:
     for listener, mechanism, keys in (
         ("SCRAM", "SCRAM-SHA-512", by_scram(kafka, password="wrong-word")),
         ("PLAIN", "PLAIN", by_plain("wrong-word")),
@@ -167,13 +167,13 @@ def test_a_wrong_password_is_told_at_once(kafka: SecuredKafka) -> None:
     assert "look at sasl.password" in error
 
 
-def test_a_producer_is_told_at_once_too(kafka: SecuredKafka) -> None:
+def test_a_wrong_password_of_a_producer_fails_at_once(kafka: SecuredKafka) -> None:
     keys = by_scram(kafka, password="wrong-word")
     with KafkaClient(kafka.address("SCRAM"), keys) as client, pytest.raises(SecurityError, match=r"sasl\.jaas\.config"):
         client.produce(TOPIC, 0, None, pa.array([b"x"], pa.binary()))
 
 
-def test_a_mechanism_that_the_listener_has_not(kafka: SecuredKafka) -> None:
+def test_an_unsupported_mechanism(kafka: SecuredKafka) -> None:
     error, _ = refused_with(kafka.address("PLAIN"), {**by_scram(kafka), "security.protocol": "SASL_PLAINTEXT"})
     assert "it does not offer SASL mechanism SCRAM-SHA-512, only PLAIN" in error
 
@@ -230,7 +230,7 @@ def test_a_session_is_renewed_before_it_ends(kafka: SecuredKafka) -> None:
         "sasl.mechanism": "SCRAM-SHA-256",
         "sasl.username": USER,
         "sasl.password": PASSWORD,
-        # A broken connection would end the call.
+        # A closed connection would fail the call.
         "retries": "0",
         "fetch.max.wait.ms": "50",
         "linger.ms": "0",
@@ -299,7 +299,7 @@ def test_nothing_shows_a_secret(kafka: SecuredKafka) -> None:
 
 
 def test_a_store_of_java_is_converted_by_the_command_in_the_message(kafka: SecuredKafka, tmp_path: Path) -> None:
-    """The command is taken out of the message and run, for JKS and PKCS12."""
+    """The command is extracted from the error message and run, for JKS and PKCS12."""
     require("keytool", "openssl")
     for kind in ("JKS", "PKCS12"):
         store = tmp_path / f"trust.{kind}"
@@ -316,7 +316,7 @@ def test_a_store_of_java_is_converted_by_the_command_in_the_message(kafka: Secur
             assert TOPIC in client.topics()
 
 
-def test_an_encrypted_key_is_refused_with_the_way_out(kafka: SecuredKafka, tmp_path: Path) -> None:
+def test_an_encrypted_key_is_rejected_with_a_remedy(kafka: SecuredKafka, tmp_path: Path) -> None:
     encrypted = tmp_path / "encrypted.pem"
     words = ["openssl", "pkcs8", "-topk8", "-in", str(kafka.files.key), "-out", str(encrypted), "-passout", "pass:x"]
     subprocess.run(words, check=True, capture_output=True, timeout=60)
@@ -330,8 +330,8 @@ def test_an_encrypted_key_is_refused_with_the_way_out(kafka: SecuredKafka, tmp_p
         KafkaClient("localhost:1", keys)
 
 
-def test_a_broker_that_says_nothing_is_not_waited_for_long(kafka: SecuredKafka) -> None:
-    """Whoever listens and is silent holds a TLS handshake up for no longer than a connection may take."""
+def test_a_silent_broker_times_out(kafka: SecuredKafka) -> None:
+    """A server that accepts connections but sends nothing delays the TLS handshake at most by the setup timeout."""
     import socket
 
     with socket.socket() as silent:

@@ -1,4 +1,4 @@
-"""State batches of share groups are merged batch for batch as by Apache Kafka 4.3.1."""
+"""State batches of share groups are merged exactly as by Apache Kafka 4.3.1."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CASES = 20_000
 
 
 def some_batches(rng: random.Random) -> list[StateBatch]:
-    """Up to 6 batches in few offsets, so that many overlap and touch."""
+    """Up to 6 batches over few offsets, so that many overlap or are adjacent."""
     found = []
     for _ in range(rng.randrange(7)):
         first = rng.randrange(25)

@@ -1,4 +1,4 @@
-"""Share consumers of Java and librdkafka in groups of klamm (KIP-932), on one and three brokers."""
+"""Share consumers of Java and librdkafka in klamm's share groups (KIP-932), on one and three brokers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Delivered(NamedTuple):
 
 
 class Worker:
-    """A process of `ShareWorker.java`, and what it has printed."""
+    """A process of `ShareWorker.java`, with its output."""
 
     def __init__(self, cluster: Cluster, group: str, **settings: str) -> None:
         pairs = [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
@@ -81,7 +81,7 @@ class Worker:
         self._reader.join()
 
     def close(self) -> None:
-        """The consumer closes."""
+        """Close the consumer."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         assert self._process.wait(60) == 0
@@ -89,7 +89,7 @@ class Worker:
 
 
 class Group:
-    """A share group and its topic, of one name."""
+    """A share group and its topic, which have the same name."""
 
     def __init__(self, cluster: Cluster, partitions: int = 1) -> None:
         self.cluster, self.name = cluster, f"s{uuid.uuid4().hex[:10]}"

@@ -1,6 +1,6 @@
-"""ShareFetch and ShareAcknowledge request by request (KIP-932): Apache Kafka 4.3.1 and klamm answer the same.
+"""ShareFetch and ShareAcknowledge request by request (KIP-932): Apache Kafka 4.3.1 and klamm give the same responses.
 
-Membership is not looked at by these APIs, so a group here is a state at the share coordinator and sessions.
+These APIs do not check membership, so a group here is only a state at the share coordinator, and sessions.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 
 class Group:
-    """A group of its own name that reads a topic of the same name from the beginning."""
+    """A group that reads a topic of the same name from the beginning."""
 
     def __init__(self, bootstrap: str, broker: Broker) -> None:
         self.bootstrap, self.broker, self.name = bootstrap, broker, broker.name
@@ -62,7 +62,7 @@ class Group:
             member.close()
 
     def produce(self, *sizes: int, transactional_id: str | None = None, aborts: bool = False) -> None:
-        """A log batch of each of these numbers of records."""
+        """Produce one log batch for each of these numbers of records."""
         settings: dict[str, str | int] = {"bootstrap.servers": self.bootstrap, "linger.ms": 5000}
         if transactional_id is not None:
             settings["transactional.id"] = transactional_id
@@ -107,7 +107,7 @@ async def group(bootstrap: str) -> AsyncIterator[Group]:
 
 
 def opened(group: Group, name: str = "m", **fields: object) -> tuple[Member, Answer]:
-    """A member and the answer to its first fetch."""
+    """A member and the response to its first fetch."""
     member = group.member(name)
     return member, member.fetch({0: ()}, **fields)
 
@@ -147,7 +147,7 @@ class TestSessions:
         acknowledged = member.acknowledge({0: [(0, 0, [ACCEPT])]}, topic_id=unknown)
         assert errors(acknowledged) == (NONE, [ErrorCode.UNKNOWN_TOPIC_ID])
         assert errors(member.acknowledge({5: [(0, 0, [ACCEPT])]})) == (NONE, [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
-        # It was not fetched here.
+        # It is not in the session.
         assert errors(member.acknowledge({0: [(0, 0, [ACCEPT])]})) == (NONE, [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
 
     async def test_the_end_of_a_session_releases_records(self, group: Group) -> None:

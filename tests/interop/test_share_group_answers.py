@@ -1,4 +1,4 @@
-"""Share groups at the group coordinator, request by request (KIP-932): Apache Kafka 4.3.1 and klamm answer the same."""
+"""Share groups at the group coordinator, request by request (KIP-932): Apache Kafka 4.3.1 and klamm respond alike."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ async def test_other_apis_on_the_id_of_a_share_group(node: Node) -> None:
 
 
 async def test_the_records_are_read_and_written_alike(node: Node) -> None:
-    """Byte for byte: each record of a share group is what our encoder makes of what our decoder reads."""
+    """Byte for byte: decoding each record of a share group and encoding it again gives the same bytes."""
     await node.beat("a", 0, [node.other, "absent"], rack_id="r")
     epoch = await node.beats_until("a", 2, {node.other: [0]})
     await node.beat("a", -1)

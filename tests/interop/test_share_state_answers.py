@@ -1,4 +1,4 @@
-"""The share coordinator's APIs request by request (KIP-932): Apache Kafka 4.3.1 and klamm answer the same."""
+"""The share coordinator's APIs request by request (KIP-932): Apache Kafka 4.3.1 and klamm give the same responses."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class TestEpochs:
         await broker.read(6)
         assert await broker.summary() == (NONE, None, 3, 6, 4, 0)
 
-    async def test_a_deleted_state_begins_afresh(self, broker: Broker) -> None:
+    async def test_a_deleted_state_can_be_initialized_again(self, broker: Broker) -> None:
         await broker.initialize(2)
         await broker.read(5)
         assert await broker.delete() == DONE
@@ -169,7 +169,7 @@ class TestBatches:
 
 
 async def test_the_records(broker: Broker) -> None:
-    """Byte for byte, but for the times."""
+    """Byte for byte, except for the times."""
     await broker.initialize(2, 7)
     await broker.read(5)
     for number in range(4):

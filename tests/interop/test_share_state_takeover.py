@@ -1,4 +1,4 @@
-"""klamm takes over the states of share groups that Apache Kafka 4.3.1 wrote, and gives them back."""
+"""klamm takes over the states of share groups that Apache Kafka 4.3.1 wrote, and hands them back."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def ready(bootstrap: str) -> Broker:
     return broker
 
 
-async def test_there_and_back(tmp_path: Path) -> None:
+async def test_states_survive_both_takeovers(tmp_path: Path) -> None:
     require("java", "mvn")
     data = tmp_path / "data"
     states: list[Any] = []

@@ -1,4 +1,4 @@
-"""What klamm formats, Apache Kafka opens; what Apache Kafka formats, klamm opens."""
+"""Apache Kafka opens what klamm formatted, and klamm opens what Apache Kafka formatted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`klamm storage format` beside `kafka-storage format`: the same is refused, and what is made has the same voters."""
+"""`klamm storage format` compared with `kafka-storage format`: both reject the same, and create the same voters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BOTH = {
     "listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
 }
 
-# Settings, options.
+# Settings and options.
 MADE: list[tuple[Mapping[str, str], str]] = [
     (STATIC, ""),
     (STATIC, "--no-initial-controllers"),
@@ -126,7 +126,7 @@ def files(folder: Path) -> list[str]:
 
 
 def voters(tools: Tools, folder: Path) -> list[str]:
-    """The control records of the first snapshot, as the dump tool shows them, without a directory's random id."""
+    """The control records of the first snapshot, as the dump tool shows them, without random directory ids."""
     checkpoints = sorted(folder.rglob("00000000000000000000-0000000000.checkpoint"))
     if not checkpoints:
         return []
@@ -138,7 +138,7 @@ def voters(tools: Tools, folder: Path) -> list[str]:
     return records if ONE in records[1] or TWO in records[1] else [one.replace(own, "OWN") for one in records]
 
 
-def test_what_one_makes_the_other_makes(tools: Tools, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_both_create_the_same_files(tools: Tools, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number, (settings, options) in enumerate(MADE):
         ours = properties(tmp_path / f"k{number}", settings)
         theirs = properties(tmp_path / f"j{number}", settings)
@@ -146,17 +146,17 @@ def test_what_one_makes_the_other_makes(tools: Tools, tmp_path: Path, capsys: py
         tools("storage", *command, "-c", str(theirs))
         assert run(["storage", *command, "-c", str(ours)]) == 0, (settings, options, capsys.readouterr().err)
         assert files(ours.parent) == files(theirs.parent), options
-        # Java spells an IPv6 address out.
+        # Java writes an IPv6 address in its long form.
         written = [record.replace('"::1"', '"0:0:0:0:0:0:0:1"') for record in voters(tools, ours.parent)]
         assert written == voters(tools, theirs.parent), options
-        # Each accepts the snapshot that the other made.
+        # Each accepts the snapshot that the other wrote.
         shown = tools("storage", "info", "-c", str(ours)).stdout
         assert f"cluster.id={CLUSTER}" in shown
         assert "roblem" not in shown
         assert run(["storage", "info", "-c", str(theirs)]) == 0
 
 
-def test_what_one_refuses_the_other_refuses(tools: Tools, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_both_reject_the_same_options(tools: Tools, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number, (settings, options) in enumerate(REFUSED):
         ours = properties(tmp_path / f"k{number}", settings)
         theirs = properties(tmp_path / f"j{number}", settings)

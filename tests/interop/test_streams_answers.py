@@ -1,6 +1,6 @@
-"""Requests of streams groups to Apache Kafka 4.3.1 and to klamm, byte by byte over TCP: the same answers (KIP-1071).
+"""Requests of streams groups to Apache Kafka 4.3.1 and to klamm, byte by byte over TCP: the same responses (KIP-1071).
 
-Numbers are those of the conformance cases.
+The numbers in test names are those of the conformance cases.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """Bootstrap addresses of Apache Kafka and klamm, each with the topic `input` of four partitions."""
+    """Bootstrap addresses of Apache Kafka and klamm, both with the topic `input` of four partitions."""
     require("java", "mvn")
     folder = tmp_path_factory.mktemp("streams")
     with (
@@ -87,7 +87,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]
 
 
 def prepare(peer: Peer) -> None:
-    """Make the topic, and wait until the group coordinator answers for every partition of its log."""
+    """Create the topic, and wait until the group coordinator serves every partition of its log."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         peer.send("", CreateTopicsRequest((CreatableTopic("input", 4, 1),)), 7)
@@ -108,7 +108,7 @@ def pair(nodes: tuple[str, str]) -> Pair:
 
 
 class Group:
-    """A streams group of both; every answer of both is the same."""
+    """The same streams group on both; every response must be equal."""
 
     def __init__(self, pair: Pair, name: str, topology: Topology = STATELESS) -> None:
         self.pair, self.name, self.topology = pair, name, topology
@@ -126,13 +126,13 @@ class Group:
         return self.beat(member, epoch, active_tasks=active, standby_tasks=standby, warmup_tasks=(), **fields)
 
     def until(self, member: str, epoch: int, is_done: CompletedBy, **fields: Any) -> dict[str, Any]:
-        """Heartbeats to each broker until it is done; then the answers are the same."""
+        """Send heartbeats to each broker until the condition holds; then the responses must be equal."""
         answers = self._until(member, epoch, is_done, **fields)
         assert answers[1] == answers[0], f"klamm: {answers[1]}\nApache Kafka: {answers[0]}"
         return answers[0]
 
     def until_topics_are_known(self) -> None:
-        """Both coordinators know the topics of the topology, as another group sees."""
+        """Wait until both coordinators know the topics of the topology, observed through another group."""
         Group(self.pair, f"{self.name}-before", self.topology)._until("m", 0, has_no_status)
 
     def _until(self, member: str, epoch: int, is_done: CompletedBy, **fields: Any) -> list[dict[str, Any]]:
@@ -277,7 +277,7 @@ def test_82_the_first_target_is_delayed(pair: Pair) -> None:
     group.set_config("streams.initial.rebalance.delay.ms", "3000")
     for peer in (pair.kafka, pair.klamm):
         deadline = time.monotonic() + 60
-        # Until the config is known there is no delay, and the member has left again.
+        # Until the config is applied there is no delay, and the member has to leave again.
         while True:
             peer.send("", group.request("m", 0), 0)
             answer = peer.receive("", StreamsGroupHeartbeatResponse, 0)
@@ -423,7 +423,7 @@ def test_ids_of_other_groups(pair: Pair) -> None:
     pair.ask(ListGroupsRequest((), ("STREAMS",)), ListGroupsResponse, 5)
     joined = pair.ask(join, JoinGroupResponse, 9, name="classic")
     assert joined["error_code"] == "MEMBER_ID_REQUIRED"
-    # Apache Kafka may answer before the tombstones of the streams group are committed.
+    # Apache Kafka may respond before the tombstones of the streams group are committed.
     wait_until(lambda: group.describes_nothing(pair.kafka), bound_s=30)
     group.describe()
     group.fetch(None, -1)

@@ -1,4 +1,4 @@
-"""Streams groups beside Apache Kafka's own classes: bytes of records, and assignments of tasks."""
+"""Streams groups compared with Apache Kafka's own classes: bytes of records, and assignments of tasks."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def test_records_have_kafkas_bytes(kafka: KafkaStreamsGroups) -> None:
 
 
 class RandomGroup:
-    """A group whose members come and go.
+    """A group whose members join and leave.
 
-    Kafka's assignor chooses among equal loads in the order of its hash maps. Ids of one character, counted from a
-    multiple of the maps' sizes, have there the order of the ids, so that the whole assignment is determined. Process
-    ids are counted without gaps for the same reason.
+    Kafka's assignor chooses among equal loads in the iteration order of its hash maps. One-character ids, counted from
+    a multiple of the map sizes, iterate in sort order, so that the whole assignment is determined. Process ids are
+    consecutive for the same reason.
     """
 
     def __init__(self, rng: random.Random) -> None:
@@ -89,7 +89,7 @@ class RandomGroup:
         self.members[self._free.pop()] = {"process": process, "active": {}, "standby": {}}
 
     def change(self, assigned: Mapping[str, Any]) -> None:
-        """The members have what was assigned; one comes or leaves, or something else changes."""
+        """The members own what was assigned; then one joins or leaves, or something else changes."""
         for member_id, member in self.members.items():
             member.update(assigned[member_id])
         match self._rng.randrange(10):
@@ -103,7 +103,7 @@ class RandomGroup:
                 self.subtopologies[self._rng.choice(sorted(self.subtopologies))]["tasks"] += 1
 
     def by_id(self) -> dict[str, dict[str, Any]]:
-        """The members in the order of their ids, their processes by ids without gaps."""
+        """The members in the order of their ids, with consecutive process ids."""
         used = sorted({member["process"] for member in self.members.values()})
         return {
             member_id: member | {"process": chr(FIRST_PROCESS + used.index(member["process"]))}

@@ -1,4 +1,4 @@
-"""klamm takes over the streams groups that Apache Kafka 4.3.1 wrote, and gives them back."""
+"""klamm takes over the streams groups that Apache Kafka 4.3.1 wrote, and hands them back."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Client:
         return self._peer.receive("", response, version)
 
     def wait_for_groups(self) -> None:
-        """The group coordinator has loaded the partitions of the groups."""
+        """Wait until the group coordinator has loaded the partitions of the groups."""
 
         def is_ready() -> bool:
             self.ask(FindCoordinatorRequest(coordinator_keys=GROUPS), FindCoordinatorResponse, 6)
@@ -98,7 +98,7 @@ class Client:
         return answer
 
     def describe(self, group: str) -> DescribedStreamsGroup:
-        """The group without partition counts, which a coordinator knows after the first heartbeat, and in order."""
+        """The sorted description without partition counts, which are known only after the first heartbeat."""
         request = StreamsGroupDescribeRequest((group,))
         [found] = self.ask(request, StreamsGroupDescribeResponse, 0).groups
         members = tuple(sorted(found.members, key=lambda one: str(one.member_id)))
@@ -126,7 +126,7 @@ def ids(*partitions: int) -> tuple[TaskIds, ...]:
 
 
 def prepare(client: Client) -> None:
-    """A group in the middle of a rebalance, an empty one with an offset, and one that is deleted."""
+    """Create a group in the middle of a rebalance, an empty one with an offset, and a deleted one."""
     request = CreateTopicsRequest((CreatableTopic("input", 4, 1), CreatableTopic("store-changelog", 4, 1)))
     client.ask(request, CreateTopicsResponse, 7)
     client.wait_for_groups()
@@ -141,7 +141,7 @@ def prepare(client: Client) -> None:
     assert client.commit(LIVE, "m", 2, 7) == 0
 
 
-def test_there_and_back(tmp_path: Path) -> None:
+def test_groups_survive_both_takeovers(tmp_path: Path) -> None:
     require("java", "mvn")
     data = tmp_path / "data"
     kafka = apache_kafka.KafkaNode(data, overrides=CONFIG)

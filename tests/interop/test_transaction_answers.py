@@ -1,6 +1,6 @@
-"""The transaction APIs request by request: Apache Kafka 4.3.1 and klamm answer the same.
+"""The transaction APIs request by request: Apache Kafka 4.3.1 and klamm give the same responses.
 
-Numbers are those of conformance cases.
+The numbers in test names are those of the conformance cases.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 
 async def patiently(ask: Callable[[], Awaitable[T]], is_final: Callable[[T], bool]) -> T:
-    """The first final answer."""
+    """The first final response."""
     async with asyncio.timeout(BOUND_S):
         while True:
             found = await ask()
@@ -68,7 +68,7 @@ async def patiently(ask: Callable[[], Awaitable[T]], is_final: Callable[[T], boo
 
 
 class Broker:
-    """Sends single requests. `name` is the test's own transactional id, and its topic of two partitions."""
+    """Sends single requests. `name` is the test's own transactional id and its topic of two partitions."""
 
     def __init__(self, bootstrap: str, name: str) -> None:
         host, _, port = bootstrap.rpartition(":")
@@ -86,7 +86,7 @@ class Broker:
         return decode_response(api_key, version, await self._peers.request(self.address, api_key, version, body))
 
     async def ready(self) -> None:
-        """The coordinator of the id has loaded, and the partitions have a leader."""
+        """Wait until the coordinator of the id has loaded and the partitions have a leader."""
         loading = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
         await patiently(
             lambda: self.ask(ApiKey.FIND_COORDINATOR, 4, key_type=1, coordinator_keys=[self.name]),
@@ -107,7 +107,7 @@ class Broker:
         return found.error_code, found.producer_id, found.producer_epoch
 
     async def init(self, version: int = 5, **fields: Any) -> tuple[ErrorCode, int, int]:
-        """The answer after those that ask for patience."""
+        """The first final response."""
         passing = (BUSY, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return await patiently(lambda: self.init_once(version, **fields), lambda found: found[0] not in passing)
 
@@ -200,7 +200,7 @@ class Broker:
         version: int = 2,
         level: int = 0,
     ) -> list[ErrorCode]:
-        """WriteTxnMarkers of one transaction; `level` is its transaction version."""
+        """WriteTxnMarkers for one transaction; `level` is its transaction version."""
         marker = {
             "producer_id": pair[0],
             "producer_epoch": pair[1],
@@ -218,7 +218,7 @@ class Broker:
         return [codes[place] for place in places]
 
     async def commit_offsets(self, version: int, pair: tuple[int, int], offset: int) -> ErrorCode:
-        """TxnOffsetCommit of one partition, in a group that has the test's name."""
+        """TxnOffsetCommit for one partition; the group has the test's name."""
         partition = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
         found = await self.ask(
             ApiKey.TXN_OFFSET_COMMIT,
@@ -233,7 +233,7 @@ class Broker:
         return code
 
     async def offset(self, *, stable: bool = True) -> tuple[ErrorCode, int]:
-        """The group's offset of that partition."""
+        """The group's committed offset of that partition."""
         topic = {"name": self.name, "partition_indexes": [0]}
         groups = [{"group_id": self.name, "topics": [topic]}]
         found = await self.ask(ApiKey.OFFSET_FETCH, 8, groups=groups, require_stable=stable)
@@ -261,7 +261,7 @@ class Broker:
 
 @pytest.fixture
 async def unverified(broker: Broker) -> AsyncIterator[None]:
-    """Partitions do not ask the coordinator."""
+    """The partition leaders do not verify transactions with the coordinator."""
     await broker.verify_partitions(on=False)
     await patiently(lambda: broker.produce(9, (666_666, 0), broker.here, 0), lambda code: code is NONE)
     assert await broker.mark((666_666, 0), broker.here) == [NONE]

@@ -1,4 +1,4 @@
-"""Offsets in transactions, asked of Apache Kafka 4.3.1 and of klamm in the same way: facts 13.14, cases 63 to 70."""
+"""Transactional offsets, the same requests to Apache Kafka 4.3.1 and to klamm: facts 13.14, cases 63 to 70."""
 
 from __future__ import annotations
 
@@ -88,14 +88,14 @@ class Broker:
         return self._peer.receive("", response, version)
 
     def until(self, ask: Callable[[], ErrorCode]) -> None:
-        """Repeat what a client repeats."""
+        """Retry what a client retries."""
         end = time.monotonic() + WITHIN_S
         while (code := ask()) in PASSING and time.monotonic() < end:
             time.sleep(0.02)
         assert code is NONE
 
     def prepare(self, group: str, transactional_id: str) -> None:
-        """Make the topic and the coordinators."""
+        """Create the topic and the coordinators' topics."""
         self.ask(CreateTopicsRequest((CreatableTopic("orders", 3, 1),)), CreateTopicsResponse, 7)
         for kind, key in enumerate((group, transactional_id)):
             self.until(partial(self._find, kind, key))
@@ -119,14 +119,14 @@ class Broker:
         return one.committed_offset, ErrorCode(one.error_code)
 
     def loaded(self, group: str) -> tuple[int, ErrorCode]:
-        """The same after a start of the broker, which has to load the group."""
+        """The same committed offsets after a restart of the broker, which has to load the group."""
         end = time.monotonic() + WITHIN_S
         while (found := self.fetch(group))[1] in PASSING and time.monotonic() < end:
             time.sleep(0.02)
         return found
 
     def listed(self, group: str) -> list[str]:
-        """The topics of a fetch of everything."""
+        """The topics in the response to a fetch of all offsets."""
         request = OffsetFetchRequest((FetchGroup(group, None),), require_stable=True)
         (found,) = self.ask(request, OffsetFetchResponse, 9).groups
         return [topic.name for topic in found.topics]
@@ -161,7 +161,7 @@ class Producer:
         return [found[index] for index in range(len(offsets))]
 
     def commit_now(self, *offsets: int, **fields: Any) -> None:
-        """As a client does: again, while the previous transaction is being ended."""
+        """Commit with retries like a client, while the previous transaction is being ended."""
 
         def ask() -> ErrorCode:
             return next((code for code in self.commit(*offsets, **fields) if code is not NONE), NONE)
@@ -169,7 +169,7 @@ class Producer:
         self.broker.until(ask)
 
     def end(self, *, commits: bool, version: int = TV2) -> None:
-        """End the transaction; its markers are written when this returns."""
+        """End the transaction; returns once its markers are written."""
 
         def ask() -> ErrorCode:
             answer = self.broker.ask(EndTxnRequest(self.id, *self.pair, commits), EndTxnResponse, version)
@@ -340,15 +340,15 @@ def test_an_unknown_transactional_id(broker: Broker, group: str) -> None:
     assert producer.commit(5) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
 
 
-# One directory, used in turn
+# One directory, used by both in turn
 
 
 LONG_MS = 900_000
 
 
 @pytest.mark.parametrize("crashes", [True, False])
-def test_case_68_pending_offsets_are_taken_over_and_handed_back(tmp_path: Path, crashes: bool) -> None:
-    """Open transactions survive a change of the software, in both directions, as if the same broker had restarted."""
+def test_case_68_pending_offsets_survive_both_takeovers(tmp_path: Path, crashes: bool) -> None:
+    """Open transactions survive a change of the system, in both directions, like a restart of the same broker."""
     require("java", "mvn")
     data = tmp_path / "data"
     kafka = KafkaNode(data, overrides=SETTINGS)

@@ -1,4 +1,4 @@
-"""Apache Kafka's Java producer and its tools with klamm's transactions, in every transaction.version."""
+"""Apache Kafka's Java producer and its tools with klamm's transactions, at each transaction.version."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_records_and_offsets_are_copied_exactly_once(cluster: Cluster, version: 
         *("--output-topic", f"{name}-out", "--transactional-id", name, "--consumer-group", name),
         *("--max-messages", str(COUNT), "--transaction-size", "10", "--enable-random-aborts"),
     )
-    # It says what it did when its JVM ends.
+    # Its output is complete once its JVM has ended.
     copied = subprocess.run(copier, capture_output=True, text=True, timeout=120, check=False)
     assert copied.returncode == 0, copied.stderr
     assert json.loads(copied.stdout.splitlines()[-1])["totalProcessed"] == COUNT, copied.stdout

@@ -1,5 +1,5 @@
 // franz-go against one broker: produce with every codec, consume, join a group, commit, admin calls.
-// Prints "ok" and exits 0, or says what went wrong.
+// Prints "ok" and exits 0, or prints the error.
 package main
 
 import (
@@ -81,7 +81,7 @@ func produce(ctx context.Context, bootstrap, topic string, codec kgo.Compression
 	return client.ProduceSync(ctx, batch...).FirstErr()
 }
 
-// tombstone makes a topic by producing to it, and reads what it wrote from an offset that is found by time.
+// tombstone creates a topic by producing to it, and reads its record from an offset that it finds by time.
 func tombstone(ctx context.Context, bootstrap, topic string) error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.AllowAutoTopicCreation())
 	if err != nil {

@@ -1,5 +1,5 @@
 // kafkajs against one broker: admin, produce (plain and gzip), consume with a group, offsets.
-// Prints "ok" and exits 0, or says what went wrong.
+// Prints "ok" and exits 0, or prints the error.
 const { Kafka, CompressionTypes, logLevel } = require("kafkajs");
 
 async function run(bootstrap, topic) {

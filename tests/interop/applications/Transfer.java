@@ -12,8 +12,8 @@ import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 
 /** A job of Flink that copies topic "input" to topic "output" exactly once, in a cluster inside this JVM.
  *
- * Arguments: bootstrap servers, the directory of checkpoints, a TransactionNamingStrategy, and the checkpoint to go on
- * from, if there is one.
+ * Arguments: bootstrap servers, the directory of checkpoints, a TransactionNamingStrategy, and the checkpoint to restore,
+ * if there is one.
  */
 public final class Transfer {
     public static void main(String[] arguments) throws Exception {

@@ -1,4 +1,4 @@
-"""Three brokers for an application, and their deaths."""
+"""Three brokers for an application, and their kills."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def while_brokers_die(brokers: list[BrokerProcess], between: Callable[[int], Non
 
 
 def committed(servers: str, topic: str, partitions: int) -> dict[int, list[str]]:
-    """The values that read_committed finds."""
+    """The values that a read_committed consumer finds."""
     records = read_topic(servers, topic, partitions, isolation="read_committed").records
     return {partition: [value for _, value in records[partition]] for partition in range(partitions)}
 
 
 def producer_of(servers: str) -> Producer:
-    """An idempotent producer. With more requests in flight librdkafka may itself write a record twice."""
+    """An idempotent producer with one request in flight: with more, librdkafka itself may write a record twice."""
     one = {"max.in.flight.requests.per.connection": 1}
     return Producer({"bootstrap.servers": servers, "enable.idempotence": True, **one})
 
@@ -80,6 +80,6 @@ class Numbers:
         self._producer.flush(PATIENCE_S)
 
     def stop(self) -> None:
-        """End, and wait for the acknowledgements."""
+        """Stop, and wait for the acknowledgements."""
         self._stopped.set()
         self._thread.join()

@@ -1,4 +1,4 @@
-"""The cluster of the applications."""
+"""The cluster for the applications."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.waiting import wait_until
 
 @pytest.fixture
 def brokers(tmp_path: Path) -> Iterator[list[BrokerProcess]]:
-    """Three nodes of both roles. Topics have three replicas, of which two must be in sync."""
+    """Three nodes of both roles. Topics have three replicas and min.insync.replicas 2."""
     with contextlib.ExitStack() as stack:
         nodes = [BrokerProcess(files) for files in created(tmp_path / "cluster", 3, SETTINGS)]
         for node in nodes:

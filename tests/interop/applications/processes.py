@@ -31,7 +31,7 @@ class JavaProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it, and wait for nothing."""
+        """Start it without waiting."""
         jars = fetch_jars(self.POM, self.LIBS)
         command = ["java", "-Xmx256M", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{jars}/*"]
         with self.output.open("ab") as output:
@@ -40,11 +40,11 @@ class JavaProcess:
             )
 
     def arguments(self) -> Sequence[str]:
-        """What is to run, and its arguments."""
+        """The class to run and its arguments."""
         return self._arguments
 
     def log(self) -> str:
-        """What it has printed."""
+        """Its output."""
         return self.output.read_text(errors="replace") if self.output.exists() else ""
 
     def kill(self) -> None:
@@ -63,7 +63,7 @@ class JavaProcess:
 
 
 class WordCount(JavaProcess):
-    """An instance of the application of WordCount.java."""
+    """A process of the application in WordCount.java."""
 
     def __init__(self, bootstrap: str, folder: Path, name: str, settings: Mapping[str, str]) -> None:
         self.state = folder / f"{name}-state"
@@ -73,13 +73,13 @@ class WordCount(JavaProcess):
 
     @property
     def is_running(self) -> bool:
-        """Whether the last state that it entered is RUNNING."""
+        """Whether the last state that it reported is RUNNING."""
         states = [line.split()[1] for line in self.log().splitlines() if line.startswith("state ")]
         return states[-1:] == ["RUNNING"]
 
 
 class Transfer(JavaProcess):
-    """The job of Transfer.java. It goes on from its last checkpoint."""
+    """The job of Transfer.java. It restarts from its last checkpoint."""
 
     POM = HERE / "flink" / "pom.xml"
     LIBS = Path(os.environ.get("KLAMM_FLINK_LIBS", ROOT / "target" / "flink-2.0.0"))
@@ -89,7 +89,7 @@ class Transfer(JavaProcess):
         super().__init__(folder / "transfer.out")
 
     def checkpoints(self) -> list[Path]:
-        """Those that were completed and are kept, oldest first."""
+        """The completed checkpoints that are retained, oldest first."""
         complete = self._checkpoints.glob("*/chk-*/_metadata")
         return [each.parent for each in sorted(complete, key=lambda each: each.stat().st_mtime)]
 
@@ -128,7 +128,7 @@ class ConnectWorker(JavaProcess):
         super().__init__(folder / f"{name}.out", worker, str(properties))
 
     def request(self, method: str, path: str, body: object = None) -> Any:
-        """A call of the REST API; None while it does not succeed."""
+        """A call of the REST API; None if it fails."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, headers, method=method)
@@ -143,7 +143,7 @@ class ConnectWorker(JavaProcess):
         wait_until(lambda: self.request("PUT", f"/connectors/{name}/config", config) is not None, bound_s=120)
 
     def runs_task_of(self, name: str) -> bool:
-        """Whether a task of the connector runs in this worker."""
+        """Whether this worker runs a task of the connector."""
         status = self.request("GET", f"/connectors/{name}/status")
         here = f"127.0.0.1:{self.port}"
         return status is not None and any(task["worker_id"] == here for task in status["tasks"])

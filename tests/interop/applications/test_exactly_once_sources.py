@@ -30,7 +30,7 @@ EXACTLY_ONCE = {"exactly.once.source.support": "enabled"}
 
 
 class Workers:
-    """Two workers, of which the one that runs the task is killed."""
+    """Two workers; the test kills the one that runs the task."""
 
     def __init__(self, servers: str, folder: Path) -> None:
         self._all = [ConnectWorker(servers, folder, f"connect-{number}", EXACTLY_ONCE) for number in (1, 2)]
@@ -38,13 +38,13 @@ class Workers:
             worker.start()
 
     def create(self, name: str, config: dict[str, str]) -> None:
-        """Create the connector, and wait until its task runs."""
+        """Create the connector, and wait until its task is running."""
         required = {"tasks.max": "1", "exactly.once.support": "required"}
         self._all[0].create(name, config | required)
         wait_until(lambda: self._all[0].states(name) == ["RUNNING"], self.log, bound_s=PATIENCE_S)
 
     def kill_owner(self, name: str) -> None:
-        """Kill the worker that runs the task, and start it again."""
+        """Kill the worker that runs the task, and restart it."""
         owners: list[ConnectWorker] = []
 
         def is_found() -> bool:
@@ -56,7 +56,7 @@ class Workers:
         owners[0].start()
 
     def log(self) -> str:
-        """The ends of what they printed."""
+        """The end of the output of both."""
         return "\n".join(worker.log()[-4000:] for worker in self._all)
 
     def __enter__(self) -> Self:
@@ -77,7 +77,7 @@ def test_connect_copies_every_line_once(brokers: list[BrokerProcess], tmp_path: 
     pause = threading.Event()
 
     def write(count: int) -> None:
-        """One by one, so that there are many transactions, of which some are open when something is killed."""
+        """One line at a time, so that there are many transactions, some of them open when a process is killed."""
         with source.open("a", buffering=1) as file:
             for line in itertools.islice(lines, count):
                 written.append(line)
@@ -107,7 +107,7 @@ def test_connect_copies_every_line_once(brokers: list[BrokerProcess], tmp_path: 
 
 @pytest.fixture
 def source(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """Another cluster, of one node."""
+    """The source cluster, of one node."""
     settings = {"offsets.topic.num.partitions": "2", "group.initial.rebalance.delay.ms": "0"}
     [files] = created(tmp_path / "source", 1, settings)
     node = BrokerProcess(files)
@@ -119,7 +119,7 @@ def source(tmp_path: Path) -> Iterator[BrokerProcess]:
 def test_mirror_maker_copies_every_record_once(
     brokers: list[BrokerProcess], source: BrokerProcess, tmp_path: Path
 ) -> None:
-    """MirrorMaker 2 as connectors of a Connect cluster at the target (KIP-382)."""
+    """MirrorMaker 2 as connectors of a Connect cluster on the target (KIP-382)."""
     servers = bootstrap(brokers)
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": source.bootstrap})
     new = confluent_kafka.admin.NewTopic("numbers", PARTITIONS, 1)

@@ -1,4 +1,4 @@
-"""Flink's exactly-once sink on three brokers, while those and the whole job are killed."""
+"""Flink's exactly-once sink on three brokers, while brokers and the whole job are killed."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
 def values(servers: str, topic: str) -> Counter[str]:
-    """How often read_committed finds each value."""
+    """How often a read_committed consumer finds each value."""
     return Counter(value for found in committed(servers, topic, PARTITIONS).values() for value in found)
 
 
 @pytest.mark.parametrize("naming", ["INCREMENTING", "POOLING"])
 def test_a_job_copies_every_record_once(brokers: list[BrokerProcess], tmp_path: Path, naming: str) -> None:
-    """`naming`: how the sink finds transactions that its earlier process left open (FLIP-511)."""
+    """`naming`: how the sink finds open transactions of its previous process (FLIP-511)."""
     servers = bootstrap(brokers)
     create_topics(servers, input=PARTITIONS, output=PARTITIONS)
     numbers, job = Numbers(servers, "input"), Transfer(servers, tmp_path, naming)

@@ -1,4 +1,4 @@
-"""Kafka Streams with a store, and distributed Connect, with replication 3 while brokers and instances are killed."""
+"""Kafka Streams with a state store, and distributed Connect, with replication factor 3 while processes are killed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ WORDS = [f"word-{number}" for number in range(20)]
 
 
 class Load:
-    """Produces words with an idempotent producer until it is stopped; each is acknowledged by every replica in sync."""
+    """Produces words with an idempotent producer and acks=all until it is stopped."""
 
     def __init__(self, servers: str) -> None:
         self.acknowledged: Counter[str] = Counter()
@@ -68,13 +68,13 @@ class Load:
             self.failed.append(str(error))
 
     def stop(self) -> None:
-        """End, and wait for the acknowledgements."""
+        """Stop, and wait for the acknowledgements."""
         self._stopped.set()
         self._thread.join()
 
 
 class Counts:
-    """The counts of each word in the order in which topic "counts" has them."""
+    """The counts of each word in the order of topic "counts"."""
 
     def __init__(self, servers: str) -> None:
         self.of: dict[str, list[int]] = {word: [] for word in WORDS}
@@ -83,7 +83,7 @@ class Counts:
         self._consumer.subscribe(["counts"])
 
     def read(self) -> None:
-        """Read what there is."""
+        """Read the records that are available."""
         for message in self._consumer.consume(10_000, timeout=1):
             if message.error() is None:
                 (count,) = struct.unpack(">q", message.value() or b"")
@@ -100,7 +100,7 @@ class Counts:
 
 
 def kinds_of_groups(brokers: list[BrokerProcess]) -> dict[str, str]:
-    """The type of each group, which its coordinator lists."""
+    """The group types that the coordinator lists."""
     kinds: dict[str, str] = {}
     for node in brokers:
         peer = Peer(node.bootstrap)
@@ -125,7 +125,7 @@ def test_a_streams_application_counts_every_word(brokers: list[BrokerProcess], t
             expected = load.acknowledged.copy()
             wait_until(lambda: counts.reached(expected), bound_s=PATIENCE_S)
             if number == 1:
-                # This instance loses its store too, which is restored from the changelog.
+                # This instance also loses its store, which is then restored from the changelog.
                 instances[0].kill()
                 shutil.rmtree(instances[0].state)
                 instances[0].start()
@@ -145,7 +145,7 @@ def test_a_streams_application_counts_every_word(brokers: list[BrokerProcess], t
         last = {word: found[-1] for word, found in counts.of.items()}
         assert last == load.acknowledged
     for word, found in counts.of.items():
-        # At least once: after a kill a count may go back to what was committed, and never below it.
+        # At least once: after a kill a count may fall back to the committed one, but not below it.
         assert found[-1] >= load.acknowledged[word]
         assert sum(after < before for before, after in pairwise(found)) <= ROUNDS + 1, (word, found)
 

@@ -1,1 +1,1 @@
-"""The requests of `test_every_version`, by what they are about."""
+"""The requests of `test_every_version`, by subject."""

@@ -1,4 +1,4 @@
-"""The cluster, its controllers, and its security."""
+"""Requests about the cluster, its controllers and its security."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ANY_ACL: Final = {
 
 
 def controller_port(peer: Peer) -> int:
-    """Where the only voter listens."""
+    """The port of the only voter."""
     metadata = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
     [node] = peer.ask(ApiKey.DESCRIBE_QUORUM, 2, {"topics": [metadata]})["nodes"]
     port: int = node["listeners"][0]["port"]
@@ -30,7 +30,7 @@ def controller_port(peer: Peer) -> int:
 
 
 def controllers(both: Both) -> None:
-    """What a controller listener serves, for tools that were given its address (KIP-919), and for brokers."""
+    """The APIs of a controller listener, as used by tools with its address (KIP-919) and by brokers."""
     for kind in (1, 2, 3):
         both.every(ApiKey.DESCRIBE_CLUSTER, f"at a controller, endpoint type {kind}", endpoint_type=kind)
     for version in versions(ApiKey.CREATE_TOPICS):
@@ -65,8 +65,8 @@ def controllers(both: Both) -> None:
     both.every(ApiKey.ALTER_PARTITION, "no topics", topics=[], **unknown)
 
 
-def told_versions(both: Both) -> None:
-    """No other ranges than Kafka's, and those that are asked for here."""
+def listed_versions(both: Both) -> None:
+    """ApiVersions: klamm lists exactly the versions of VERSIONS, all within Kafka's ranges."""
     both.every(ApiKey.API_VERSIONS, "no name", client_software_name="me", client_software_version="1")
     both.ask(ApiKey.API_VERSIONS, 3, "a bad name", client_software_name="m e!", client_software_version="1")
     both.ask(ApiKey.API_VERSIONS, 0, "to compare")
@@ -74,7 +74,7 @@ def told_versions(both: Both) -> None:
         {each["api_key"]: (each["min_version"], each["max_version"]) for each in peer.last["api_keys"]}
         for peer in (both.kafka, both.klamm)
     )
-    # ApiVersions lists Produce from version 0 on, for old clients; it is served from version 3 on.
+    # ApiVersions lists Produce from version 0 on, for old clients, but it is served from version 3 on.
     for_clients = {key: each for key, each in VERSIONS.items() if key in theirs}
     assert ours == {**for_clients, 0: (0, VERSIONS[0][1])}
     assert ours.items() <= theirs.items()
@@ -119,8 +119,8 @@ def cluster(both: Both) -> None:
 
 
 def security(both: Both) -> None:
-    """DescribeAcls and DescribeUserScramCredentials without authorizer and without credentials."""
-    # Version 1 knows no pattern MATCH or ANY with a user resource; LITERAL is 3.
+    """DescribeAcls and DescribeUserScramCredentials without an authorizer and without credentials."""
+    # Version 1 has no pattern MATCH or ANY with a user resource; LITERAL is 3.
     for version in versions(ApiKey.DESCRIBE_ACLS):
         both.ask(ApiKey.DESCRIBE_ACLS, version, "acls", **ANY_ACL | {"pattern_type_filter": 3})
     both.every(

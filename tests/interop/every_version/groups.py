@@ -9,13 +9,13 @@ from tests.interop.peers import VERSIONS, Both, Peer, versions
 
 
 def find_coordinator(both: Both) -> None:
-    """Until both have one for groups, which has loaded the only partition of its log."""
+    """Wait until both have a coordinator for groups that has loaded the only partition of its log."""
     both.until(10, 3, {"key": "g", "key_type": 0})
     both.until(9, 5, {"group_id": "g", "topics": None})
 
 
 def groups(both: Both) -> None:
-    """The APIs of classic groups. A group that is not there, one that lives, and admin commits."""
+    """The APIs of classic groups: an unknown group, a live one, and commits by an admin client."""
     find_coordinator(both)
     for kind, key in ((0, "g"), (0, ""), (2, "x"), (3, "x")):
         both.every(ApiKey.FIND_COORDINATOR, f"type {kind} {key!r}", key=key, coordinator_keys=[key, "h"], key_type=kind)
@@ -73,7 +73,7 @@ def commit(  # noqa: PLR0917
 
 
 def one_life(both: Both, version: int, group: str) -> None:
-    """A member joins, syncs, beats, commits and leaves, by about the same version of each API."""
+    """A member joins, syncs, sends heartbeats, commits and leaves, with about the same version of each API."""
     protocols = [{"name": "range", "metadata": b"\0\0"}]
     times = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 5_000}
     joining = {"group_id": group, "member_id": "", "protocol_type": "consumer", "protocols": protocols, **times}
@@ -144,7 +144,7 @@ def one_life(both: Both, version: int, group: str) -> None:
         commit(both, at, "of another generation", group, member, 99)
         commit(both, at, "of nobody in a group that lives", group, "", -1)
     if version == VERSIONS[11][1]:
-        return  # the last one stays
+        return  # the last one does not leave
     for label, who in (("unknown", "x"), ("member", member), ("again", member)):
         named = lambda peer, who=who: [{"member_id": who(peer) if callable(who) else who}]  # noqa: E731
         both.ask(

@@ -1,4 +1,4 @@
-"""Records: produced, fetched, found by time, deleted."""
+"""Produce, fetch, look up by time, delete."""
 
 from __future__ import annotations
 

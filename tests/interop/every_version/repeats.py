@@ -1,4 +1,4 @@
-"""Requests that name one thing several times."""
+"""Requests that name the same thing several times."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ def repeats(both: Both) -> None:
 
 
 def repeated_produce(both: Both, label: str, order: list[tuple[str, list[int]]]) -> None:
-    """Topics and partitions that one Produce names more than once; "" is a topic for each version."""
+    """Topics and partitions that one Produce names more than once; "" stands for a topic per version."""
     for version in versions(ApiKey.PRODUCE):
         named = [(name or f"r{version}", indexes) for name, indexes in order]
-        for acks in (1, -1):  # the last leaves nothing that is not to be read yet
+        for acks in (1, -1):  # the last one makes every record readable
             both.ask(
                 0,
                 version,
@@ -101,7 +101,7 @@ def repeated_produce(both: Both, label: str, order: list[tuple[str, list[int]]])
 
 
 def repeated_batches(both: Both) -> None:
-    """Of a partition that a Produce names twice, bytes that are no batch count before a batch that is appended."""
+    """A Produce names a partition twice: first with bytes that are no batch, then with a valid batch."""
     whole = batch()
     data = {
         "good": whole,
@@ -132,7 +132,7 @@ def repeated_batches(both: Both) -> None:
 
 
 def repeated_names(both: Both) -> None:
-    """The same in what is no bulk."""
+    """Repeated names in requests for single resources."""
     find_coordinator(both)
     long = "m" * 5_000
     orders: dict[str, list[tuple[str, list[tuple[int, int, str | None]]]]] = {
@@ -198,7 +198,7 @@ def repeated_names(both: Both) -> None:
 
 
 def repeated_admin(both: Both) -> None:
-    """The same in requests of admin clients."""
+    """Repeated names in requests of admin clients."""
     asked = {"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}
     both.every(
         ApiKey.LIST_OFFSETS,

@@ -1,4 +1,4 @@
-"""Topics and their metadata, to their deletion."""
+"""Topics and their metadata, from creation to deletion."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.interop.peers import Both, versions
 
 
 def new_topic(name: str, partitions: int = 2, factor: int = 1, **configs: str | None) -> dict[str, Any]:
-    # Times of 1970 are not to be retained away.
+    # Retention must not delete records with timestamps of 1970.
     given = {"retention_ms": "-1", **configs}
     named = [{"name": key.replace("_", "."), "value": value} for key, value in given.items()]
     return {"name": name, "num_partitions": partitions, "replication_factor": factor, "configs": named}
@@ -57,7 +57,7 @@ def topics(both: Both) -> None:
 
 
 def reassignments(both: Both) -> None:
-    """AlterPartitionReassignments and ListPartitionReassignments, of the only broker."""
+    """AlterPartitionReassignments and ListPartitionReassignments with a single broker."""
 
     def wanted(name: str, *partitions: tuple[int, list[int] | None]) -> dict[str, Any]:
         return {"name": name, "partitions": [{"partition_index": at, "replicas": ids} for at, ids in partitions]}

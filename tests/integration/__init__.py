@@ -1,1 +1,1 @@
-"""Real clients against a real node."""
+"""Real clients with a real node."""

@@ -1,4 +1,4 @@
-"""One node for all tests of this folder: each test uses topics and groups of its own."""
+"""One node for all tests of this folder; each test uses its own topics and groups."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 
 @pytest.fixture(scope="session")
 def bootstrap(request: pytest.FixtureRequest) -> str:
-    """The node's address; `KLAMM_TEST_BOOTSTRAP` names another broker, so that the tests can be held against Kafka."""
+    """The node's address. `KLAMM_TEST_BOOTSTRAP` names another broker, so that the tests can also run against Kafka."""
     given = os.environ.get("KLAMM_TEST_BOOTSTRAP")
     if given:
         return given
@@ -33,7 +33,7 @@ def bootstrap(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def name(request: pytest.FixtureRequest, worker_id: str) -> Callable[[str], str]:
-    """Names that no other test uses."""
+    """Creates names that no other test uses."""
 
     def make(kind: str) -> str:
         return f"{kind}-{worker_id}-{next(_numbers)}"

@@ -59,7 +59,7 @@ class Node:
             return list(client.any.ask(DescribeLogDirsRequest(), DescribeLogDirsResponse, 5).results)
 
     def where(self, topic: str = "t") -> dict[int, Path]:
-        """The directory of each partition; a copy does not count."""
+        """The directory of each partition, without future replicas."""
         return {
             one.partition_index: Path(found.log_dir)
             for found in self.described()
@@ -87,7 +87,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 
 class Load:
-    """An idempotent producer that numbers its records; acknowledged ones are noted with their offsets."""
+    """An idempotent producer of numbered records; the offsets of acknowledged ones are recorded."""
 
     def __init__(self, node: Node, bytes_each: int = 500) -> None:
         self.acked: list[dict[int, int]] = [{} for _ in range(PARTITIONS)]
@@ -126,7 +126,7 @@ class Load:
 
 
 def consumed(node: Node, ends: list[int]) -> list[dict[int, int]]:
-    """The number of each record by partition, with its offset."""
+    """The offset of each number, by partition."""
     config = {"bootstrap.servers": node.process.bootstrap, "group.id": "g", "enable.auto.commit": False}
     consumer = Consumer(config | {"auto.offset.reset": "earliest", "log_level": 0})
     consumer.assign([TopicPartition("t", index, 0) for index in range(PARTITIONS)])
@@ -170,7 +170,7 @@ def test_partitions_move_under_load(node: Node) -> None:
         assert not any((found / f"t-{index}").exists() for found in others)
 
 
-def test_a_process_that_is_killed_in_a_move_goes_on_with_it(node: Node) -> None:
+def test_a_killed_process_continues_its_move(node: Node) -> None:
     load = Load(node, bytes_each=5000)
     try:
         wait_until(lambda: load.count() > 3000, bound_s=120)
@@ -193,7 +193,7 @@ def test_a_move_back_cancels_it(node: Node) -> None:
     node.alter(elsewhere)
     assert node.alter(before) == [ErrorCode.NONE] * PARTITIONS
     load.stop()
-    # What had moved already moves back.
+    # Partitions that have been moved are moved back.
     node.wait_for(before)
     assert_nothing_lost(node, load)
 
@@ -206,7 +206,7 @@ def test_errors_are_apache_kafkas(node: Node) -> None:
     assert node.alter({0: one}, "t" * 249) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
 
 
-def test_cordoned_directories_get_nothing_new(node: Node) -> None:
+def test_cordoned_directories_get_no_new_partition(node: Node) -> None:
     one, two, three = node.folders
     with node.client() as client:
         alter(client, "broker", str(node.id(client)), {"cordoned.log.dirs": f"{one},{two}"})

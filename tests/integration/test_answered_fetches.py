@@ -1,4 +1,4 @@
-"""Controllers whose leader answers fetches without its core: it sees next to none of them, and still knows of all."""
+"""The engine answers nearly all fetches to a leading controller, and the core still knows every replica's position."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BROKER = 1
 
 
 class Counts:
-    """Fetches by the id of the node that they came to."""
+    """Counts fetches by the node that received them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked, self.leased = Counter[int](), Counter[int]()
@@ -54,7 +54,7 @@ def described(cluster: Cluster, controller: Controller) -> QuorumDescription:
 
 
 def is_caught_up(cluster: Cluster, controller: Controller, voters: set[int]) -> bool:
-    """Whether all who run have fetched all there is, and within the last second."""
+    """Whether all running replicas have fetched to the end of the log within the last second."""
     quorum = described(cluster, controller)
     running = [one for one in (*quorum.voters, *quorum.observers) if one.key.id in {*voters, BROKER}]
     since_ms = time.time() * 1000 - 1000
@@ -63,20 +63,20 @@ def is_caught_up(cluster: Cluster, controller: Controller, voters: set[int]) -> 
 
 
 def create(cluster: Cluster, counts: Counts, names: list[str], leader: Controller, voters: set[int]) -> None:
-    """Create topics, of which the leader's core sees no fetch, as it knows everybody."""
+    """Create topics; the leader's core sees hardly any fetch, because it has granted every replica a lease."""
     wait_until(lambda: is_caught_up(cluster, leader, voters))
     asked, leased = counts.asked[leader.id], counts.leased[leader.id]
     for name in names:
         cluster.create_topic(name)
     wait_until(lambda: is_caught_up(cluster, leader, voters))
-    # Each change is fetched once at least by a voter, to be committed, and by the broker, to be known there.
+    # Each change is fetched at least once by a voter, to be committed, and by the broker, to be applied.
     assert counts.leased[leader.id] - leased >= 2 * len(names)
-    # A process that stands still for as long as the others wait has to be asked again.
+    # If the process stalls for as long as replicas wait, the core is asked again.
     assert counts.asked[leader.id] - asked <= len(names) // 5
     assert set(names) <= set(cluster.topics())
 
 
-def test_a_leaders_core_sees_next_to_no_fetch_and_knows_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leaders_core_sees_few_fetches_and_knows_all_positions(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = Counts(monkeypatch)
     with klamm.Cluster(controllers=3, brokers=1) as cluster:
         everybody = {one.id for one in cluster.controllers}

@@ -1,4 +1,4 @@
-"""Every cell of `make bench` with next to nothing to do: what it measures is not looked at, that it measures is."""
+"""Every cell of `make bench` with a minimum of work: each measures something; the figures are not checked."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.support.workspace import programs
 
 MB = 1_000_000
 
-# The debug build of the load generator may have to be made first.
+# The debug build of the load generator may have to be built first.
 pytestmark = pytest.mark.timeout(600)
 
 FIGURES_OF_START = {
@@ -159,13 +159,13 @@ def bench() -> Iterator[Bench]:
 
 
 @pytest.mark.parametrize(("cell", "kind", "figures"), CELLS)
-def test_a_cell_gives_its_figures(bench: Bench, cell: Cell, kind: str, figures: set[str]) -> None:
+def test_a_cell_returns_its_figures(bench: Bench, cell: Cell, kind: str, figures: set[str]) -> None:
     found = cell(bench, kind)
     assert set(found) == figures
     assert all(math.isfinite(value) and value >= 0 for value in found.values()), found
 
 
-@pytest.mark.slow  # It compiles librdkafka.
+@pytest.mark.slow  # it compiles librdkafka
 @pytest.mark.parametrize("kind", [KLAMM, CEILING])
 def test_librdkafka_measures_both(bench: Bench, kind: str) -> None:
     reason = rdkafka.why_not()
@@ -182,7 +182,7 @@ def test_partitions_are_written_and_read_with_few_open_files(bench: Bench) -> No
     assert 0 < found["open files"] <= 20 + 64
 
 
-def test_recovery_reads_what_lies_behind_the_recovery_point(bench: Bench) -> None:
+def test_recovery_reads_the_log_after_the_recovery_point(bench: Bench) -> None:
     found = lives.recovery(4 * MB, 4 * MB)(bench, KLAMM_DURABLE)
     assert found["GB/s"] > 0
     assert found["of the disk's rate"] == pytest.approx(found["GB/s"] / found["disk GB/s"])
@@ -193,13 +193,13 @@ def test_idle_connections_are_counted(bench: Bench) -> None:
     assert set(found) == {"KiB each", "wake-ups/s", "wake-ups/s without them"}
 
 
-def test_the_codec_is_held_against_aiokafka(bench: Bench) -> None:
+def test_the_codec_is_compared_with_aiokafka(bench: Bench) -> None:
     require_package("aiokafka")
     assert codec.ratios(bench, KLAMM)["encode, times aiokafka's rate"] > 0
 
 
-def test_every_goal_is_one_of_a_figure_that_a_cell_gives() -> None:
-    # Sizes that a figure's name tells are those of the plan.
+def test_every_goal_is_for_a_figure_of_a_cell() -> None:
+    # Sizes in a figure's name are those of the plan.
     given = set().union(*(figures for _, _, figures in CELLS)) | FIGURES_OF_LIVES
     given |= FIGURES_OF_LIBRDKAFKA
     given |= {"p50 at 4,000 topics ms", "1,000 topics, topics/s", "5 topics of 1,000, partitions/s"}

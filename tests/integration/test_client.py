@@ -1,4 +1,4 @@
-"""klamm's own client against a node, or against the broker that KLAMM_TEST_BOOTSTRAP names."""
+"""klamm's own client with a node, or with the broker that KLAMM_TEST_BOOTSTRAP names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def client(bootstrap: str) -> Iterator[KafkaClient]:
 
 
 def expected(at: int) -> dict[str, Any]:
-    """What record number `at` of `fill` is, without its topic."""
+    """Record number `at` of `fill`, without its topic."""
     headers = [{"key": "n", "value": b"%d" % at}, {"key": "null", "value": None}] if at % 5 == 0 else None
     return {
         "key": None if at % 7 == 0 else b"k%d" % at,
@@ -41,7 +41,7 @@ def expected(at: int) -> dict[str, Any]:
 
 
 def fill(bootstrap: str, topic: str, count: int, **config: str) -> None:
-    """Records 0 to `count` into partition 0, by librdkafka."""
+    """Produce records 0 to `count` to partition 0, with librdkafka."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "batch.num.messages": 100, **config})
     for at in range(count):
         row = expected(at)
@@ -51,7 +51,7 @@ def fill(bootstrap: str, topic: str, count: int, **config: str) -> None:
 
 
 def rows(fetched: Any) -> list[dict[str, Any]]:
-    """The rows of a slice, checked to be whole; timestamps as numbers."""
+    """The rows of a slice, which must be consistent; timestamps as numbers."""
     batch = pa.record_batch(fetched)
     batch.validate(full=True)
     if "timestamp" in batch.schema.names:
@@ -61,7 +61,7 @@ def rows(fetched: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_a_range_comes_back_as_it_was_written(client: KafkaClient, bootstrap: str, topic: str, codec: str) -> None:
+def test_a_range_is_read_as_it_was_written(client: KafkaClient, bootstrap: str, topic: str, codec: str) -> None:
     fill(bootstrap, topic, 1000, **{"compression.type": codec})
     assert client.offsets(topic, {0: -2}) == {0: 0}
     assert client.offsets(topic, {0: -1}) == {0: 1000}
@@ -76,7 +76,7 @@ def test_a_range_comes_back_as_it_was_written(client: KafkaClient, bootstrap: st
     assert read == [expected(at) | {"topic": topic} for at in range(3, 990)]
 
 
-def test_limits_cut_a_slice_where_the_next_one_goes_on(client: KafkaClient, bootstrap: str, topic: str) -> None:
+def test_a_limited_slice_ends_where_the_next_one_begins(client: KafkaClient, bootstrap: str, topic: str) -> None:
     fill(bootstrap, topic, 500)
     offset, cuts = 0, 0
     while offset < 500:
@@ -89,7 +89,7 @@ def test_limits_cut_a_slice_where_the_next_one_goes_on(client: KafkaClient, boot
     assert one.next_offset == 1
 
 
-def test_columns_are_those_asked_for(client: KafkaClient, bootstrap: str, topic: str) -> None:
+def test_only_requested_columns_are_returned(client: KafkaClient, bootstrap: str, topic: str) -> None:
     fill(bootstrap, topic, 10)
     fetched = client.fetch(topic, 0, 0, 10, columns=["offset", "key"])
     assert pa.record_batch(fetched).schema.names == ["offset", "key"]
@@ -98,7 +98,7 @@ def test_columns_are_those_asked_for(client: KafkaClient, bootstrap: str, topic:
     assert (len(nothing), nothing.next_offset) == (10, 10)
 
 
-def test_the_end_of_the_log_gives_nothing(bootstrap: str, topic: str) -> None:
+def test_a_slice_at_the_end_of_the_log_is_empty(bootstrap: str, topic: str) -> None:
     fill(bootstrap, topic, 10)
     with KafkaClient(bootstrap, {"fetch.max.wait.ms": "10"}) as client:
         fetched = client.fetch(topic, 0, 10, 20, columns=["offset"])
@@ -111,7 +111,7 @@ def test_metadata(client: KafkaClient, topic: str) -> None:
     assert pickle.loads(pickle.dumps(client)).partitions(topic) == [0]
 
 
-def test_an_offset_that_is_not_there(client: KafkaClient, bootstrap: str, topic: str) -> None:
+def test_an_offset_out_of_range(client: KafkaClient, bootstrap: str, topic: str) -> None:
     fill(bootstrap, topic, 10)
     with pytest.raises(OffsetOutOfRangeError, match=rf"offset 11 of {topic}-0 .* holds \[0, 10\)") as refused:
         client.fetch(topic, 0, 11, 20, columns=["offset"])
@@ -119,7 +119,7 @@ def test_an_offset_that_is_not_there(client: KafkaClient, bootstrap: str, topic:
     assert (error.topic, error.partition, error.offset, error.earliest, error.latest) == (topic, 0, 11, 0, 10)
 
 
-def test_what_is_not_there_is_named(client: KafkaClient, topic: str, name: Callable[[str], str]) -> None:
+def test_errors_name_what_does_not_exist(client: KafkaClient, topic: str, name: Callable[[str], str]) -> None:
     missing = name("missing")
     with pytest.raises(ClientError, match=f"{missing}.*no such topic") as refused:
         client.partitions(missing)
@@ -128,7 +128,7 @@ def test_what_is_not_there_is_named(client: KafkaClient, topic: str, name: Calla
         client.fetch(topic, 7, 0, 1, columns=["offset"])
 
 
-def test_nobody_there() -> None:
+def test_no_broker_answers() -> None:
     client = KafkaClient("127.0.0.1:1", {"default.api.timeout.ms": "200"})
     with pytest.raises(
         ClientTimeoutError, match=r"cannot connect to 127\.0\.0\.1:1: .*bootstrap\.servers=127\.0\.0\.1:1"
@@ -139,8 +139,8 @@ def test_nobody_there() -> None:
         client.topics()
 
 
-def test_a_producer_waits_for_brokers_as_long_as_its_own_key_says() -> None:
-    """As Java's, which has no `default.api.timeout.ms`, and begins to count `delivery.timeout.ms` later."""
+def test_a_producer_waits_for_brokers_for_max_block_ms() -> None:
+    """Like Java's producer, which ignores `default.api.timeout.ms`; `delivery.timeout.ms` starts later."""
     with (
         KafkaClient("127.0.0.1:1", {"max.block.ms": "200"}) as client,
         pytest.raises(ClientTimeoutError, match=r"no answer within 200 ms .*127\.0\.0\.1:1 .* or raise max\.block\.ms"),
@@ -209,7 +209,7 @@ def test_bootstrap_servers_are_host_and_port(servers: str) -> None:
         KafkaClient(servers)
 
 
-def test_arguments_that_make_no_sense(client: KafkaClient, topic: str) -> None:
+def test_invalid_arguments(client: KafkaClient, topic: str) -> None:
     for start, end, columns, limit in [
         (-1, 5, [], 1),
         (5, 4, [], 1),
@@ -221,7 +221,7 @@ def test_arguments_that_make_no_sense(client: KafkaClient, topic: str) -> None:
             client.fetch(topic, 0, start, end, columns=columns, max_records=limit)
 
 
-def test_big_records_come_whole(client: KafkaClient, bootstrap: str, topic: str) -> None:
+def test_large_records_are_complete(client: KafkaClient, bootstrap: str, topic: str) -> None:
     big = [bytes([at]) * 900_000 for at in range(4)]
     client.produce(topic, 0, None, pa.array(big, pa.binary()))
     client.flush()

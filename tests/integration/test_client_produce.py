@@ -83,12 +83,12 @@ def test_librdkafka_reads_what_was_produced(bootstrap: str, topic3: str, codec: 
         assert message.headers() == (expected and [(one["key"], one["value"]) for one in expected])
 
 
-def test_keys_go_where_the_java_client_puts_them(client: KafkaClient, bootstrap: str, topic3: str) -> None:
+def test_keys_go_to_the_partitions_of_the_java_client(client: KafkaClient, bootstrap: str, topic3: str) -> None:
     keys = [b"key-%d" % at for at in range(500)]
     client.produce(topic3, None, pa.array(keys, pa.binary()), None)
     client.flush()
     ours = [[message.key() for message in rows] for rows in consumed(bootstrap, topic3, 3)]
-    # librdkafka's murmur2 is the Java client's.
+    # librdkafka's murmur2 partitioner is the Java client's.
     producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2"})
     theirs: dict[bytes, int] = {}
     for key in keys:
@@ -127,7 +127,7 @@ def test_a_small_buffer_makes_producers_wait(bootstrap: str, topic: str) -> None
         assert client.offsets(topic, {0: -1}) == {0: 5000}
 
 
-def test_what_lingers_goes_without_a_flush(client: KafkaClient, topic: str) -> None:
+def test_lingering_batches_are_sent_without_a_flush(client: KafkaClient, topic: str) -> None:
     client.produce(topic, 0, None, pa.array([b"x"]))
     fetched = client.fetch(topic, 0, 0, 1, columns=["value"])
     while fetched.next_offset == 0:
@@ -135,7 +135,7 @@ def test_what_lingers_goes_without_a_flush(client: KafkaClient, topic: str) -> N
     assert pa.record_batch(fetched).to_pylist() == [{"value": b"x"}]
 
 
-def test_what_cannot_be_produced(client: KafkaClient, topic: str) -> None:
+def test_rows_that_cannot_be_produced(client: KafkaClient, topic: str) -> None:
     one = pa.array([b"x"])
     with pytest.raises(ValueError, match=rf"{topic} has 1 partitions.* there is no 7"):
         client.produce(topic, 7, None, one)
@@ -153,7 +153,7 @@ def test_what_cannot_be_produced(client: KafkaClient, topic: str) -> None:
     assert client.offsets(topic, {0: -1}) == {0: 1}, "the row before the large one was taken"
 
 
-def test_offsets_that_others_committed(
+def test_offsets_committed_by_another_client(
     client: KafkaClient, bootstrap: str, topic3: str, name: Callable[[str], str]
 ) -> None:
     group = name("group")
@@ -163,26 +163,26 @@ def test_offsets_that_others_committed(
     consumer.commit(offsets=offsets, asynchronous=False)
     consumer.close()
     for stable in (True, False):
-        # confluent-kafka counts the zero behind its text, too.
+        # confluent-kafka also counts the zero byte at the end of its text.
         found = [(*one, said.rstrip("\0")) for *one, said in client.committed(group, stable=stable)]
         assert sorted(found) == [(topic3, 0, 5, "first"), (topic3, 2, 7, "")]
         (only,) = client.committed(group, topic3, stable=stable)
         assert only[:3] == (topic3, 0, 5)
 
 
-def test_a_digest_is_of_rows_and_not_of_how_they_came() -> None:
+def test_a_digest_depends_only_on_the_rows() -> None:
     keys, values = pa.array([b"a", None, b"b"]), pa.array(["x", "y", None])
     whole = digest_rows("t", None, keys, values)
     parts = [digest_rows("t", None, keys[at : at + 1], values[at : at + 1]) for at in (2, 0, 1)]
     assert sum(parts) % 2**64 == whole
-    # Text and bytes, and a partition for each row or for all, are the same rows.
+    # Text and bytes, or a partition per row and one for all, are the same rows.
     assert digest_rows("t", None, keys, values.cast(pa.binary())) == whole
     of_three = digest_rows("t", pa.array([3, 3, 3], pa.int32()), keys, values)
     assert of_three == digest_rows("t", 3, keys, values) != whole
     assert digest_rows("u", None, keys, values) != whole
 
 
-def test_who_waits_for_a_flush_hears_that_the_client_was_closed() -> None:
+def test_closing_the_client_ends_a_flush() -> None:
     with klamm.Cluster() as cluster:
         cluster.create_topic("orders")
         client = KafkaClient(cluster.bootstrap_servers, {"linger.ms": "3600000"})
@@ -194,7 +194,7 @@ def test_who_waits_for_a_flush_hears_that_the_client_was_closed() -> None:
             client.flush()
         messages.append(str(error.value))
 
-    # Nobody is there any more to acknowledge it: without the end of the wait it would be one of two minutes.
+    # The broker is gone, so no acknowledgement arrives: unless closing ended the wait, it would take two minutes.
     waiting = threading.Thread(target=flush)
     waiting.start()
     client.close()

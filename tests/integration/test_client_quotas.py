@@ -1,4 +1,4 @@
-"""Client quotas where the controller is another process than the broker."""
+"""Client quotas with the controller in another process than the broker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.waiting import wait_until
 
 
 def test_a_forwarded_change_is_charged_to_the_client(tmp_path: Path) -> None:
-    """And the broker mutes the client's connection, not the one to the controller."""
+    """The broker mutes the client's connection, not its own to the controller."""
     ports, cluster_id = (free_port(), free_port()), random_cluster_id()
     common = {
         "controller.listener.names": "CONTROLLER",
@@ -41,7 +41,7 @@ def test_a_forwarded_change_is_charged_to_the_client(tmp_path: Path) -> None:
 
 def charge_two_clients(port: int) -> None:
     def create(client_id: str, name: str, partitions: int) -> dict[str, Any]:
-        """On a connection of its own."""
+        """Create a topic on a new connection."""
         topic = {"name": name, "num_partitions": partitions, "replication_factor": 1}
         peer = Peer(port, client_id.encode())
         return peer.ask(ApiKey.CREATE_TOPICS, 7, {"topics": [topic], "timeout_ms": 30_000})

@@ -1,4 +1,4 @@
-"""The embedded cluster: a guest in the process it lives in."""
+"""The embedded cluster runs inside its caller's process, and does not disturb it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def produce(cluster: klamm.Cluster, topic: str, *values: str) -> None:
     assert producer.flush(20) == 0
 
 
-def test_a_guest_leaves_nothing_behind() -> None:
+def test_a_closed_cluster_leaves_nothing_behind() -> None:
     threads, handlers = threading.active_count(), signal.getsignal(signal.SIGTERM)
     with klamm.Cluster() as cluster:
         folder = cluster.data
@@ -59,8 +59,8 @@ def test_a_guest_leaves_nothing_behind() -> None:
     cluster.close()
 
 
-def test_records_begin_where_the_log_begins() -> None:
-    """Deleted ones may still lie in the batch that holds the first that is there."""
+def test_records_begin_at_the_log_start_offset() -> None:
+    """The first batch may still contain deleted records."""
     with klamm.Cluster() as cluster:
         cluster.create_topic("t")
         produce(cluster, "t", *map(str, range(10)))
@@ -72,7 +72,7 @@ def test_records_begin_where_the_log_begins() -> None:
             cluster.records("t", 1)
 
 
-def test_who_forgets_to_close_it_leaves_no_folder_behind(tmp_path: Path) -> None:
+def test_an_unclosed_cluster_leaves_no_folder_behind(tmp_path: Path) -> None:
     code = "import klamm; cluster = klamm.Cluster(); cluster.create_topic('t'); print(cluster.topics())"
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", code]
@@ -95,7 +95,7 @@ def test_a_temporary_folder_is_not_flushed_unless_asked(monkeypatch: pytest.Monk
         synced.clear()
 
 
-A_GUESTS_LIFE = """
+A_CLUSTERS_LIFE = """
 import gc, os, socket, sys, time, klamm
 
 def threads():
@@ -121,23 +121,25 @@ print(threads() - before, descriptors() - opened)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")
-def test_a_guest_says_nothing_and_ends_its_native_threads() -> None:
-    """And its descriptors, without waiting for the collector; the engine's threads are not Python's to count.
+def test_a_cluster_prints_nothing_and_ends_its_native_threads() -> None:
+    """It also closes its descriptors, without waiting for the garbage collector.
 
-    Even what it warns of goes to `logging` alone.
+    Native threads are counted in /proc, because Python does not know them. Warnings go only to `logging`.
     """
-    done = subprocess.run([sys.executable, "-c", A_GUESTS_LIFE], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", A_CLUSTERS_LIFE], capture_output=True, text=True, check=True, timeout=60
+    )
     assert (done.stdout, done.stderr) == ("0 0\n", "")
 
 
-def test_a_guest_opens_no_listener_without_its_protection() -> None:
+def test_an_unsupported_security_protocol_is_rejected() -> None:
     listeners = {"listeners": "SSL://127.0.0.1:0,CONTROLLER://127.0.0.1:0", "advertised.listeners": "SSL://127.0.0.1:0"}
     protocols = {"listener.security.protocol.map": "SSL:SSL,CONTROLLER:PLAINTEXT", "inter.broker.listener.name": "SSL"}
     with pytest.raises(NodeConfigError, match="TLS and SASL are not supported yet"):
         klamm.Cluster(config=listeners | protocols)
 
 
-def test_two_at_a_time_do_not_meet() -> None:
+def test_two_clusters_are_independent() -> None:
     with klamm.Cluster() as one, klamm.Cluster() as other:
         one.create_topic("only-here")
         assert other.topics() == []
@@ -168,7 +170,7 @@ def test_committed_offsets() -> None:
         assert cluster.committed("nobody") == {}
 
 
-def test_errors_name_the_thing() -> None:
+def test_errors_name_the_topic() -> None:
     with klamm.Cluster() as cluster:
         cluster.create_topic("t")
         with pytest.raises(KafkaError) as twice:
@@ -191,7 +193,7 @@ def test_a_fork_is_reported() -> None:
             try:
                 cluster.topics()
             except ClusterClosedError:
-                # One of its own has threads of its own, and answers.
+                # A cluster that the child starts has its own threads, and works.
                 with klamm.Cluster() as own, socket.create_connection(address(own), 20) as peer:
                     peer.settimeout(20)
                     peer.sendall(API_VERSIONS)
@@ -200,8 +202,8 @@ def test_a_fork_is_reported() -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
-def test_a_call_during_close_says_that_it_is_closed() -> None:
-    """Whatever the call was at: waiting for the node, reading in its own thread, or not begun."""
+def test_a_call_during_close_raises_cluster_closed() -> None:
+    """Whether the call was waiting for the node, reading in its own thread, or had not begun."""
     errors: list[BaseException] = []
     cluster = klamm.Cluster()
     cluster.create_topic("t")
@@ -212,7 +214,7 @@ def test_a_call_during_close_says_that_it_is_closed() -> None:
         try:
             for number in itertools.count():
                 work(number)
-        except BaseException as error:  # the test compares them
+        except BaseException as error:  # the test checks it
             errors.append(error)
 
     works = (
@@ -232,14 +234,14 @@ def test_a_call_during_close_says_that_it_is_closed() -> None:
     assert {str(error) for error in errors} == {f"the cluster in {cluster.data} is closed"}
 
 
-def test_several_may_close_it() -> None:
+def test_several_threads_may_close_it() -> None:
     cluster = klamm.Cluster()
     errors: list[BaseException] = []
 
     def close() -> None:
         try:
             cluster.close()
-        except BaseException as error:  # the test compares them
+        except BaseException as error:  # the test checks it
             errors.append(error)
 
     threads = [threading.Thread(target=close) for _ in range(3)]
@@ -288,7 +290,7 @@ def test_import_is_light() -> None:
 
 @pytest.mark.parametrize("name", ["clean", "killed"])
 def test_records_of_a_taken_over_log_respect_its_transactions(tmp_path: Path, name: str) -> None:
-    """One aborted, one open; what Apache Kafka's own consumers saw is beside the directory."""
+    """One is aborted, one open. The records that Apache Kafka's own consumers read are stored next to the directory."""
     with tarfile.open(GOLDEN / f"{name}.tar.xz") as packed:
         packed.extractall(tmp_path, filter="data")
     expected = json.loads((GOLDEN / "expected.json").read_text())

@@ -1,4 +1,4 @@
-"""A cluster's clock is advanced, or a node's disk is slow: what depends on them happens, and nothing else."""
+"""A cluster's clock is advanced, or a node's disk is slowed down: only what depends on them is affected."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.integration.test_network_partitions import (
 )
 from tests.support.waiting import wait_until
 
-# Longer than a test waits.
+# Longer than any test waits.
 LONG_SESSION = {"broker.session.timeout.ms": "50000"}
 
 
@@ -60,7 +60,7 @@ def test_a_leader_acknowledges_when_its_disk_has_flushed(durable: Cluster) -> No
         leads.slow_disk(-1)
 
 
-def test_a_follower_that_stalls_leaves_the_isr_when_its_time_has_passed(durable: Cluster) -> None:
+def test_a_stalled_follower_leaves_the_isr_after_its_time(durable: Cluster) -> None:
     durable.create_topic("t", replication_factor=3, config=TWO_OF_THREE)
     write = writer(durable, "t")
     write(numbers(0, 10))
@@ -77,7 +77,7 @@ def test_a_follower_that_stalls_leaves_the_isr_when_its_time_has_passed(durable:
     wait_until(lambda: has_everyone(durable, "t"))
 
 
-def test_a_paused_broker_is_fenced_when_its_session_has_passed_and_no_other_is() -> None:
+def test_only_a_paused_broker_is_fenced_after_its_session() -> None:
     with Cluster(brokers=3, controllers=1, config=LONG_SESSION) as cluster:
         cluster.create_topic("t", 3, replication_factor=3, config=TWO_OF_THREE)
         wait_until(lambda: has_everyone(cluster, "t"))
@@ -94,7 +94,7 @@ def test_a_paused_broker_is_fenced_when_its_session_has_passed_and_no_other_is()
         wait_until(lambda: has_everyone(cluster, "t"))
 
 
-def test_records_expire_and_get_the_time_of_the_clock() -> None:
+def test_records_expire_and_are_stamped_by_the_clusters_clock() -> None:
     with Cluster() as cluster:
         day_s = 24 * 3600
         cluster.create_topic("old", config={"retention.ms": str(3600 * 1000)})
@@ -128,7 +128,7 @@ def consumed(cluster: Cluster, topic: str) -> Message:
     return message
 
 
-def test_a_silent_member_leaves_its_group_when_its_session_has_passed() -> None:
+def test_a_silent_member_is_removed_after_its_session() -> None:
     with Cluster() as cluster:
         cluster.create_topic("t")
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
@@ -137,7 +137,7 @@ def test_a_silent_member_leaves_its_group_when_its_session_has_passed() -> None:
             found: ConsumerGroupState = admin.describe_consumer_groups(["g"])["g"].result(60).state
             return found
 
-        # Its next heartbeat comes later than this test takes.
+        # Its next heartbeat is due only after the end of this test.
         silent = {"session.timeout.ms": 100_000, "heartbeat.interval.ms": 95_000}
         consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g"} | silent)
         consumer.subscribe(["t"])

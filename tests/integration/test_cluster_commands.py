@@ -1,4 +1,4 @@
-"""`klamm cluster`: several processes on this machine, started, shown, enlarged and stopped by commands."""
+"""`klamm cluster`: commands start, show, enlarge and stop several processes on this machine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def klamm(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 class Up:
-    """`klamm cluster up` over a folder."""
+    """`klamm cluster up` on a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -156,7 +156,7 @@ def test_nodes_whose_supervisor_was_killed_are_stopped(up: Up) -> None:
     assert set(up.states().values()) == {"stopped"}
 
 
-def test_what_cannot_be_is_refused_and_changes_nothing(up: Up) -> None:
+def test_invalid_changes_are_rejected(up: Up) -> None:
     words = ("cluster", "up", "--data", str(up.folder))
     with socket.create_server(("localhost", up.port + 10)):
         taken = klamm(*words, "--port", str(up.port))

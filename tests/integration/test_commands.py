@@ -1,4 +1,4 @@
-"""The commands as processes: what a shell does to them, and a broker that goes away."""
+"""The commands as processes: signals, closed pipes, full disks, and a broker that stops."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def started(bootstrap: str, *arguments: str, stdout: int = subprocess.PIPE) -> I
 
 
 def ended(process: Started, stdin: bytes | None = None) -> tuple[int, bytes]:
-    """Its exit code and what it said, when it came to its end."""
+    """Wait until it has ended; returns its exit code and its error output."""
     _, said = process.communicate(stdin, timeout=60)
     return process.returncode, said
 
@@ -95,7 +95,7 @@ EVERYDAY = {
         "klamm.protocol.value",
     ),
 }
-"""The modules of klamm's own that `klamm topics list` needs. What is added here is paid for by every command."""
+"""The modules of klamm that `klamm topics list` needs. Each addition slows down every command."""
 
 
 def imported(bootstrap: str, *arguments: str) -> set[str]:
@@ -139,14 +139,14 @@ def test_an_everyday_command_imports_little(bootstrap: str, client: Client, name
     assert heavy & modules == set()
     if command == "topics list":
         own = {one for one in modules if one.partition(".")[0] == "klamm"}
-        # One file has the whole engine, so its submodules cost nothing more.
+        # The whole engine is one file, so its submodules cost nothing more.
         assert {one for one in own if not one.startswith("klamm._engine.")} == EVERYDAY
         messages = {one.split(".")[2] for one in modules if one.startswith("kio.schema.")}
         headers = {"request_header", "response_header"}
         assert messages == {"metadata", *headers, "errors", "index", "types"}
 
 
-def test_what_came_before_a_line_that_cannot_be_read_is_written(bootstrap: str, client: Client, name: Name) -> None:
+def test_lines_before_an_invalid_one_are_written(bootstrap: str, client: Client, name: Name) -> None:
     topic = name("lines")
     create(client, [topic])
     with started(bootstrap, "produce", topic, "--key-separator", ":") as process:
@@ -155,9 +155,7 @@ def test_what_came_before_a_line_that_cannot_be_read_is_written(bootstrap: str, 
     assert end_of(client, topic) == 1
 
 
-def test_a_reader_that_goes_away_gets_no_traceback_and_nothing_is_committed_for_it(
-    bootstrap: str, client: Client, name: Name
-) -> None:
+def test_a_closed_pipe_causes_no_traceback_and_no_commit(bootstrap: str, client: Client, name: Name) -> None:
     topic, group = name("many"), name("team")
     write(client, topic, [LINE] * 20_000)
     with started(bootstrap, "consume", topic, "--group", group) as process:
@@ -169,13 +167,13 @@ def test_a_reader_that_goes_away_gets_no_traceback_and_nothing_is_committed_for_
     assert committed_offsets(client, group) == {}
 
 
-def test_a_full_disk_is_said_in_a_line(bootstrap: str, client: Client, name: Name) -> None:
+def test_a_full_disk_is_reported_in_one_line(bootstrap: str, client: Client, name: Name) -> None:
     create(client, [name("t")])
     with Path("/dev/full").open("wb") as full, started(bootstrap, "topics", "list", stdout=full.fileno()) as process:
         assert ended(process) == (1, b"error: No space left on device\n")
 
 
-def test_a_broker_that_goes_away_is_said_in_a_line(tmp_path: Path) -> None:
+def test_a_stopped_broker_is_reported_in_one_line(tmp_path: Path) -> None:
     with NodeProcess(tmp_path / "data") as node, Client(node.bootstrap) as client:
         create(client, ["t"])
         with started(node.bootstrap, "produce", "t") as process:
@@ -193,7 +191,7 @@ def test_a_broker_that_goes_away_is_said_in_a_line(tmp_path: Path) -> None:
     assert error.startswith(b"error: ")
 
 
-def test_who_follows_waits_for_a_broker_that_goes_away(tmp_path: Path) -> None:
+def test_follow_waits_for_a_stopped_broker(tmp_path: Path) -> None:
     with NodeProcess(tmp_path / "data", overrides={"group.initial.rebalance.delay.ms": "0"}) as node:
         with Client(node.bootstrap) as client:
             write(client, "t", [b"before"])
@@ -220,16 +218,14 @@ def test_who_follows_waits_for_a_broker_that_goes_away(tmp_path: Path) -> None:
                 assert (code, said.strip()) == (0, b"")
 
 
-def test_ctrl_c_ends_what_waits_for_lines_and_writes_those_that_came(
-    bootstrap: str, client: Client, name: Name
-) -> None:
+def test_ctrl_c_writes_the_lines_that_were_read(bootstrap: str, client: Client, name: Name) -> None:
     topic = name("typed")
     create(client, [topic])
     with started(bootstrap, "produce", topic) as process:
         assert process.stdin is not None
         process.stdin.write(b"typed\n" * 20_000)
         process.stdin.flush()
-        # A batch that was full is sent, the rest waits for more lines.
+        # A full batch is sent, an incomplete one waits for more lines.
         while end_of(client, topic) == 0:
             assert process.poll() is None
         process.send_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""Compaction in a running node: what stays, also for those who read meanwhile, after a crash, under another policy."""
+"""Compaction in a running node: which records remain, also for readers, after a crash, and after a policy change."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def write(
 
 
 def read(node: NodeProcess, topic: str) -> Iterator[tuple[int, bytes | None, bytes | None]]:
-    """Offset, key and value of every record, one at a time."""
+    """Offset, key and value of every record, fetched one at a time."""
     settings = {"bootstrap.servers": node.bootstrap, "group.id": "reader", "enable.auto.commit": False}
     consumer = Consumer(settings | {"enable.partition.eof": True, "fetch.message.max.bytes": 300})
     where = TopicPartition(topic, 0, OFFSET_BEGINNING)
@@ -72,7 +72,7 @@ def read(node: NodeProcess, topic: str) -> Iterator[tuple[int, bytes | None, byt
                 assert error.code() == KafkaError._PARTITION_EOF, error
                 if message.offset() == consumer.get_watermark_offsets(where, timeout=30)[1]:
                     return
-                continue  # it was the end when the client came to it
+                continue  # the end of the log when the client reached it
             yield message.offset() or 0, message.key(), message.value()
         raise AssertionError("the end was not reached")
     finally:
@@ -80,13 +80,13 @@ def read(node: NodeProcess, topic: str) -> Iterator[tuple[int, bytes | None, byt
 
 
 def clean_up_to(node: NodeProcess, topic: str) -> int:
-    """As the checkpoint tells, which is Apache Kafka's own format."""
+    """The offset in the checkpoint, which has Apache Kafka's format."""
     checkpoint = node.data / "cleaner-offset-checkpoint"
     lines = checkpoint.read_text().splitlines()[2:] if checkpoint.exists() else []
     return next((int(line.split()[2]) for line in lines if line.split()[:2] == [topic, "0"]), -1)
 
 
-def test_the_newest_of_each_key_stays_and_who_reads_meanwhile_misses_none(node: NodeProcess) -> None:
+def test_the_newest_record_of_each_key_remains_also_for_readers(node: NodeProcess) -> None:
     create(node, "read", COMPACT)
     write(node, "read", 200)
     reader = read(node, "read")
@@ -104,7 +104,7 @@ def test_the_newest_of_each_key_stays_and_who_reads_meanwhile_misses_none(node: 
     assert {key: value for _, key, value in left} == newest
 
 
-def test_tombstones_go_after_their_time(node: NodeProcess) -> None:
+def test_tombstones_are_removed_after_their_horizon(node: NodeProcess) -> None:
     for topic, keep_ms in (("gone", "0"), ("kept", "86400000")):
         create(node, topic, COMPACT | {"delete.retention.ms": keep_ms})
         write(node, topic, 40, lambda number: None if number >= KEYS else "some value", key="dead {}".format)
@@ -113,7 +113,7 @@ def test_tombstones_go_after_their_time(node: NodeProcess) -> None:
         return {key: value for _, key, value in read(node, topic) if key is not None and key.startswith(b"dead")}
 
     def are_gone() -> bool:
-        # The first round gives tombstones their time, another one that comes later takes them.
+        # The first round sets the delete horizon of tombstones, a later one removes them.
         write(node, "gone", KEYS)
         return not dead("gone")
 
@@ -123,19 +123,19 @@ def test_tombstones_go_after_their_time(node: NodeProcess) -> None:
     assert dead("kept") == {f"dead {number}".encode(): None for number in range(KEYS)}
 
 
-def test_compact_and_delete_drops_what_is_too_old_when_the_cleaner_looks(node: NodeProcess) -> None:
+def test_compact_and_delete_drops_old_segments_in_the_cleaner(node: NodeProcess) -> None:
     create(node, "both", COMPACT | {"cleanup.policy": "compact,delete", "retention.ms": "60000"})
     producer = Producer({"bootstrap.servers": node.bootstrap, "linger.ms": 0})
     for number in range(60):
         producer.produce("both", key=f"old {number}", value="x" * 60, timestamp=1_600_000_000_000)
         assert producer.flush(30) == 0
     write(node, "both", 60)
-    # The node's own retention looks every 5 minutes only.
+    # The node's own retention runs only every 5 minutes.
     wait_until(lambda: next(read(node, "both"))[0] > 30, "nothing is dropped")
     assert {key for _, key, value in read(node, "both") if value} >= {f"k{number}".encode() for number in range(KEYS)}
 
 
-def test_a_bound_on_the_lag_compacts_what_lay_in_the_active_segment(node: NodeProcess) -> None:
+def test_a_maximum_lag_compacts_records_of_the_active_segment(node: NodeProcess) -> None:
     own = {"cleanup.policy": "compact", "max.compaction.lag.ms": "1", "min.cleanable.dirty.ratio": "0.99"}
     create(node, "lag", own)
 
@@ -147,7 +147,7 @@ def test_a_bound_on_the_lag_compacts_what_lay_in_the_active_segment(node: NodePr
 
 
 def test_another_policy_and_a_crash_lose_no_record(tmp_path: Path) -> None:
-    """The offsets that compaction left out are no damage, whatever the topic's policy is when the log is recovered."""
+    """Gaps left by compaction are not damage, whatever the topic's policy is when the log is recovered."""
     node = NodeProcess(tmp_path / "data", overrides={"log.cleaner.backoff.ms": "20"})
     with node:
         create(node, "t", COMPACT)

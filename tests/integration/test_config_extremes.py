@@ -1,4 +1,4 @@
-"""Every numeric key at 0, at -1 and at its ends: refused with words, or the node starts and serves (issue 18)."""
+"""Every numeric key at 0, -1 and its limits: rejected with a message, or the node starts and serves (issue 18)."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ NO_SERVICE = {
     ("log.message.timestamp.after.max.ms", "0"): "INVALID_TIMESTAMP",
     ("log.message.timestamp.before.max.ms", "0"): "INVALID_TIMESTAMP",
 }
-"""What a produce may be answered with by a node of that value, as by Apache Kafka's."""
+"""The error of a produce to a node with that value, as with Apache Kafka."""
 
 
 def numbers(key: ConfigKey) -> list[str]:
-    """The values to try, as they are written."""
+    """The values to try, as text."""
     least, most = ENDS[key.type]
     found = {0, -1, least, most}
     bounds = re.match(r"\[([^,]+),\.\.\.(?:,([^\]]+))?\]", key.allowed)
@@ -42,7 +42,7 @@ def numbers(key: ConfigKey) -> list[str]:
 
 
 def cases() -> Iterator[dict[str, str]]:
-    """A configuration a key that klamm honours and a value; the other keys have no effect, and go together."""
+    """One configuration per value of a key that klamm honours; the other keys have no effect, and are combined."""
     others: dict[str, dict[str, str]] = {}
     for key in config_keys("node"):
         if key.type not in ENDS or key.is_dynamic_only:
@@ -64,7 +64,7 @@ def is_allowed(name: str, value: str) -> bool:
 
 
 def outcomes(tried: list[dict[str, str]]) -> Iterator[tuple[dict[str, str], str]]:
-    """What came of each; one that ends or holds up its process is named, and the others go on in a new one."""
+    """The outcome of each. A value that ends or blocks its process is reported; the rest use a new process."""
     left = list(tried)
     while left:
         with Trial(left) as trial:
@@ -81,10 +81,10 @@ class Trial:
         program = [sys.executable, "-m", "tests.support.config_extremes", json.dumps(tried)]
         self._process = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.end = ""
-        """What became of the process, after the last outcome."""
+        """How the process ended, after the last outcome."""
 
     def next(self) -> str | None:
-        """The next outcome; None when there will be none."""
+        """The next outcome; None after the last one."""
         output = self._process.stdout
         assert output is not None
         if not select.select([output], [], [], TIMEOUT_S)[0]:
@@ -107,7 +107,7 @@ class Trial:
 
 
 def complaint(config: dict[str, str], outcome: str) -> str | None:
-    """What is wrong with that outcome; None when nothing is."""
+    """What is wrong with that outcome; None if it is fine."""
     [(name, value), *rest] = config.items()
     if outcome == "served":
         return None
@@ -119,7 +119,7 @@ def complaint(config: dict[str, str], outcome: str) -> str | None:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_a_number_is_refused_in_words_or_the_node_serves(chunk: int) -> None:
+def test_a_number_is_rejected_with_a_message_or_the_node_serves(chunk: int) -> None:
     tried = list(cases())[chunk::CHUNKS]
     complaints = [complaint(*outcome) for outcome in outcomes(tried)]
     assert [text for text in complaints if text is not None] == []

@@ -1,4 +1,4 @@
-"""librdkafka through confluent-kafka: the strictest judge of bytes and error codes."""
+"""librdkafka through confluent-kafka, the client that checks bytes and error codes most strictly."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def produce(bootstrap: str, topic: str, records: list[dict[str, Any]], **setting
 
 
 def consume(bootstrap: str, partitions: list[TopicPartition], count: int, **settings: Any) -> list[Message]:
-    """`count` records from where `partitions` say."""
+    """`count` records from the offsets in `partitions`."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False, **settings})
     consumer.assign(partitions)
     found: list[Message] = []
@@ -138,7 +138,7 @@ def test_seek_and_offsets_by_time(bootstrap: str, topic: str, admin: AdminClient
         assert future.result().offset == offset
 
 
-def test_group_shares_partitions_commits_and_goes_on(bootstrap: str, admin: AdminClient, name: Name) -> None:
+def test_group_shares_partitions_and_continues_at_its_commits(bootstrap: str, admin: AdminClient, name: Name) -> None:
     topic, group = name("topic"), name("group")
     admin.create_topics([NewTopic(topic, 4, 1)])[topic].result()
     produce(bootstrap, topic, [{"value": str(n), "partition": n % 4} for n in range(40)])
@@ -160,7 +160,7 @@ def test_group_shares_partitions_commits_and_goes_on(bootstrap: str, admin: Admi
                 message = consumer.poll(0.1)
                 if message is not None and message.error() is None:
                     seen.add(message.value())
-            # A member can have read everything before the other one joins: then both read their halves again.
+            # One member may have read everything before the other joins: then both read their halves again.
             positions = [consumer.position(consumer.assignment()) for consumer in consumers]
             if all([p.offset for p in own] == [10, 10] for own in positions):
                 break
@@ -198,7 +198,7 @@ def test_static_member_keeps_its_assignment(bootstrap: str, topic: str, name: Na
         consumer.close()
 
 
-def test_admin_creates_describes_grows_and_deletes(bootstrap: str, admin: AdminClient, name: Name) -> None:
+def test_admin_creates_describes_enlarges_and_deletes(bootstrap: str, admin: AdminClient, name: Name) -> None:
     topic = name("topic")
     dry = admin.create_topics([NewTopic(topic, 3, 1)], validate_only=True)
     dry[topic].result()
@@ -237,7 +237,7 @@ def test_configs_with_synonyms_and_sources(admin: AdminClient, topic: str) -> No
     assert entries["retention.ms"].value == "604800000"
     assert entries["retention.ms"].is_default
     assert len(entries) >= 30
-    # What eligible leader replicas need: a record for the cluster, which a fresh directory has (KIP-966).
+    # Eligible leader replicas need it: a config of the cluster, which a freshly formatted directory has (KIP-966).
     assert entries["min.insync.replicas"].source == ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG.value
     change = ConfigResource(
         ResourceType.TOPIC,

@@ -1,4 +1,4 @@
-"""Admin calls of librdkafka: what only asks changes nothing, and what is refused says why."""
+"""Admin calls of librdkafka: validate-only changes nothing, and errors give the reason."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_validate_only_changes_nothing(admin: AdminClient, topic: str, name: Nam
     assert admin.describe_configs([resource])[resource].result()["retention.ms"].value == "604800000"
 
 
-def test_validate_only_refuses_what_would_be_refused(admin: AdminClient, topic: str) -> None:
+def test_validate_only_rejects_invalid_changes(admin: AdminClient, topic: str) -> None:
     again = admin.create_topics([NewTopic(topic, 1, 1)], validate_only=True)[topic]
     assert refusal(again) == KafkaError.TOPIC_ALREADY_EXISTS
     fewer = admin.create_partitions([NewPartitions(topic, 1)], validate_only=True)[topic]
@@ -54,7 +54,7 @@ def test_validate_only_refuses_what_would_be_refused(admin: AdminClient, topic: 
     assert refusal(admin.incremental_alter_configs([wish], validate_only=True)[wish]) == KafkaError.INVALID_CONFIG
 
 
-def test_what_is_not_there_is_named_so(admin: AdminClient, name: Name) -> None:
+def test_unknown_resources_have_their_errors(admin: AdminClient, name: Name) -> None:
     absent = name("absent")
     unknown = KafkaError.UNKNOWN_TOPIC_OR_PART
     assert refusal(admin.create_partitions([NewPartitions(absent, 2)])[absent]) == unknown
@@ -74,7 +74,7 @@ def test_topics_are_described_by_leader_and_replicas(admin: AdminClient, topic: 
     assert [node.id for node in partition.replicas] == [node.id for node in partition.isr] == [1]
 
 
-def test_an_election_that_is_not_needed_says_so(admin: AdminClient, topic: str, name: Name) -> None:
+def test_an_unneeded_election_has_its_error(admin: AdminClient, topic: str, name: Name) -> None:
     asked = [TopicPartition(topic, 0), TopicPartition(name("absent"), 0)]
     found = admin.elect_leaders(ElectionType.PREFERRED, asked).result()
     codes = {one.topic: None if error is None else error.code() for one, error in found.items()}

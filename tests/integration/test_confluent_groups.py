@@ -1,4 +1,4 @@
-"""Groups of librdkafka's consumers: assignors, members that come and go, static members, what admins may do."""
+"""Groups of librdkafka's consumers: assignors, joining and leaving members, static members, admin operations."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def member(bootstrap: str, group: str, topic: str, **settings: Any) -> Iterator[
 
 
 def poll_until(condition: Callable[[], bool], *consumers: Consumer) -> None:
-    """Poll every consumer until the condition holds; what they read is dropped."""
+    """Poll every consumer until the condition holds; the records are dropped."""
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline, [consumer.assignment() for consumer in consumers]

@@ -1,4 +1,4 @@
-"""`klamm consume --group` as people use it: several at once, that come and go, beside another client."""
+"""`klamm consume --group`: several processes join and leave a group, also together with another client."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BOUND_S = 60.0
 
 
 class Member:
-    """`klamm consume TOPIC --group GROUP --json`, a process of its own."""
+    """`klamm consume TOPIC --group GROUP --json` in its own process."""
 
     def __init__(self, bootstrap: str, folder: Path, topic: str, group: str, *options: str) -> None:
         folder.mkdir(exist_ok=True)
@@ -48,7 +48,7 @@ class Member:
         return [json.loads(line) for line in self.output.read_text().splitlines(keepends=True) if line[-1:] == "\n"]
 
     def end(self, number: int | None = None) -> None:
-        """Wait for its end, or bring it about; it is none that went wrong."""
+        """Wait for its end, or stop it; it must not have failed."""
         if number is not None:
             self.process.send_signal(number)
         _, said = self.process.communicate(timeout=BOUND_S)
@@ -57,7 +57,7 @@ class Member:
 
 @pytest.fixture
 def started(bootstrap: str, tmp_path: Path) -> Iterator[Callable[..., Member]]:
-    """Starts members, and kills those that a failed test leaves."""
+    """Starts members, and kills those that a failed test leaves running."""
     members: list[Member] = []
 
     def start(topic: str, group: str, *options: str) -> Member:
@@ -72,7 +72,7 @@ def started(bootstrap: str, tmp_path: Path) -> Iterator[Callable[..., Member]]:
 
 
 def write(client: Client, topic: str, values: range) -> None:
-    """Records over all partitions."""
+    """Produce records to all partitions."""
     for partition in range(PARTITIONS):
         producer = Producer(client, topic, "none", partition)
         for value in values[partition::PARTITIONS]:
@@ -92,7 +92,7 @@ def has_members(client: Client, group: str, count: int) -> Callable[[], bool]:
     return holds
 
 
-def test_members_share_the_work_and_leave_it_to_those_who_stay(
+def test_members_share_partitions_and_take_over_those_of_leavers(
     bootstrap: str, name: Name, started: Callable[..., Member]
 ) -> None:
     topic, group = name("work"), name("team")
@@ -115,7 +115,7 @@ def test_members_share_the_work_and_leave_it_to_those_who_stay(
         assert {one.lag for one in group_admin.describe(client, group).positions} == {0}
 
 
-def test_without_follow_it_ends_where_the_log_does_and_the_next_one_goes_on_there(
+def test_without_follow_it_ends_at_the_end_of_the_log_and_the_next_continues(
     bootstrap: str, name: Name, started: Callable[..., Member]
 ) -> None:
     topic, group = name("work"), name("team")
@@ -169,7 +169,7 @@ def test_it_shares_a_group_with_another_client(bootstrap: str, name: Name, start
         mine.end(signal.SIGINT)
 
 
-def test_a_static_member_keeps_its_place_until_another_takes_it(
+def test_a_static_member_keeps_its_place_until_it_is_replaced(
     bootstrap: str, name: Name, started: Callable[..., Member]
 ) -> None:
     topic, group = name("work"), name("team")
@@ -197,7 +197,7 @@ def test_a_static_member_keeps_its_place_until_another_takes_it(
 
 
 def test_a_leader_that_was_fenced_is_an_outage_and_is_looked_up_again(bootstrap: str, topic: str) -> None:
-    """Metadata does not list a fenced broker, which the reader may still take for the leader."""
+    """Metadata does not list a fenced broker, although the reader still considers it the leader."""
     with Client(bootstrap) as client:
         [found] = topic_admin.topics(client, [topic])
         stale = replace(found, partitions=tuple(replace(one, leader=99) for one in found.partitions))

@@ -1,4 +1,4 @@
-"""`klamm consume --share`: a member of a share group as a process of its own (KIP-932)."""
+"""`klamm consume --share`: a member of a share group in its own process (KIP-932)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def cluster() -> Iterator[klamm.Cluster]:
 
 @pytest.fixture
 def group(cluster: klamm.Cluster, name: Callable[[str], str]) -> str:
-    """A share group that reads from the start, and its topic, of one name."""
+    """A share group that reads from the beginning, and its topic of the same name."""
     made = name("shared")
     with Client(cluster.bootstrap_servers) as client:
         topic_admin.create(client, [made], partitions=PARTITIONS, replication_factor=3)
@@ -62,7 +62,7 @@ def produce(cluster: klamm.Cluster, topic: str, values: Sequence[int]) -> None:
 
 
 class Consumer:
-    """`klamm consume TOPIC --share --group GROUP --json`; both have one name."""
+    """`klamm consume TOPIC --share --group GROUP --json`; topic and group have the same name."""
 
     def __init__(self, cluster: klamm.Cluster, output: Path, group: str, *options: str) -> None:
         self._output = output
@@ -91,7 +91,7 @@ class Consumer:
         return [value for value, _ in self.deliveries]
 
     def end(self, number: int | None = None) -> None:
-        """Wait for its end, or bring it about; nothing went wrong."""
+        """Wait for its end, or stop it; it must not have failed."""
         if number is not None:
             self.process.send_signal(number)
         _, said = self.process.communicate(timeout=BOUND_S)
@@ -100,7 +100,7 @@ class Consumer:
 
 @pytest.fixture
 def started(cluster: klamm.Cluster, group: str, tmp_path: Path) -> Iterator[Callable[..., Consumer]]:
-    """Starts consumers, and kills those that a failed test leaves."""
+    """Starts consumers, and kills those that a failed test leaves running."""
     made: list[Consumer] = []
 
     def start(*options: str) -> Consumer:
@@ -167,7 +167,7 @@ def test_released_records_are_delivered_again_and_rejected_ones_are_not(
     assert after.values == []
 
 
-def test_a_consumer_reads_on_after_a_broker_was_killed(
+def test_a_consumer_continues_after_a_broker_was_killed(
     cluster: klamm.Cluster, group: str, started: Callable[..., Consumer]
 ) -> None:
     produce(cluster, group, range(40))

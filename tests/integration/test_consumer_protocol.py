@@ -1,4 +1,4 @@
-"""The consumer protocol (KIP-848) with librdkafka and klamm's own member, and what klamm shows of such groups."""
+"""The consumer protocol (KIP-848) with librdkafka and klamm's own member, and how klamm shows such groups."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ QUICK = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "5",
 }
-"""Members learn of changes by their heartbeats, which come every 5 seconds by default."""
+"""Members learn of changes with their heartbeats, every 5 seconds by default."""
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def topic(address: str, name: Name) -> str:
 
 
 def produce(address: str, topic: str, values: Sequence[int]) -> None:
-    """One record after the other over all partitions."""
+    """Produce records to the partitions in turn."""
     producer = Producer({"bootstrap.servers": address, "acks": "all"})
     for value in values:
         producer.produce(topic, value=b"%d" % value, partition=value % PARTITIONS)
@@ -90,7 +90,7 @@ def member(address: str, group: str, *topics: str, **settings: Any) -> Iterator[
 
 
 def poll_until(condition: Callable[[], bool], *consumers: Consumer) -> list[Message]:
-    """Poll every consumer until the condition holds; what they read."""
+    """Poll every consumer until the condition holds; returns the records."""
     deadline, read = time.monotonic() + BOUND_S, []
     while not condition():
         assert time.monotonic() < deadline, [consumer.assignment() for consumer in consumers]
@@ -99,7 +99,7 @@ def poll_until(condition: Callable[[], bool], *consumers: Consumer) -> list[Mess
 
 
 def take(consumer: Consumer, read: list[Message]) -> list[Message]:
-    """Add the next record, if there is one; all that were read."""
+    """Add the next record, if there is one; returns all so far."""
     message = consumer.poll(0.05)
     if message is not None and message.error() is None:
         read.append(message)
@@ -138,7 +138,7 @@ def test_a_static_member_that_restarts_moves_nothing(address: str, topic: str, n
     assert found.epoch == epoch, "no member had to rebalance"
 
 
-def test_commits_are_where_the_next_one_goes_on(address: str, topic: str, name: Name) -> None:
+def test_the_next_member_continues_at_the_commit(address: str, topic: str, name: Name) -> None:
     group = name("group")
     with member(address, group, topic) as first:
         poll_until(lambda: len(owned(first)) == PARTITIONS, first)
@@ -154,7 +154,7 @@ def test_commits_are_where_the_next_one_goes_on(address: str, topic: str, name: 
 
 @pytest.mark.slow
 def test_a_pattern_is_resolved_by_the_coordinator(address: str, name: Name) -> None:
-    """New topics are looked for at most every 10 seconds."""
+    """The coordinator looks for new topics at most every 10 seconds."""
     group, prefix = name("group"), name("matched")
     with Client(address) as client:
         topic_admin.create(client, [f"{prefix}.1", f"other.{prefix}"], partitions=2)
@@ -168,7 +168,7 @@ def test_a_pattern_is_resolved_by_the_coordinator(address: str, name: Name) -> N
 
 
 class Reader:
-    """`klamm consume TOPIC --group GROUP --group-protocol consumer --json`, a process of its own."""
+    """`klamm consume TOPIC --group GROUP --group-protocol consumer --json` in its own process."""
 
     def __init__(self, address: str, output: Path, topic: str, group: str, *options: str) -> None:
         self.output = output
@@ -192,7 +192,7 @@ class Reader:
         assert self.process.poll() is None, self.process.stderr.read().decode()
 
     def end(self, number: int | None = None) -> None:
-        """Wait for its end, or bring it about; nothing went wrong."""
+        """Wait for its end, or stop it; it must not have failed."""
         if number is not None:
             self.process.send_signal(number)
         _, said = self.process.communicate(timeout=BOUND_S)
@@ -201,7 +201,7 @@ class Reader:
 
 @pytest.fixture
 def started(address: str, tmp_path: Path) -> Iterator[Callable[..., Reader]]:
-    """Starts readers, and kills those that a failed test leaves."""
+    """Starts readers, and kills those that a failed test leaves running."""
     readers: list[Reader] = []
 
     def start(topic: str, group: str, *options: str) -> Reader:
@@ -223,7 +223,7 @@ def has_members(client: Client, group: str, count: int) -> Callable[[], bool]:
     return holds
 
 
-def test_klamm_consume_shares_with_its_like_and_with_librdkafka(
+def test_klamm_consume_shares_with_another_and_with_librdkafka(
     address: str, topic: str, name: Name, started: Callable[..., Reader]
 ) -> None:
     group = name("group")
@@ -247,7 +247,7 @@ def test_klamm_consume_shares_with_its_like_and_with_librdkafka(
         assert {one.lag for one in group_admin.describe(client, group).positions} == {0}
 
 
-def test_klamm_consume_ends_where_the_log_does(
+def test_klamm_consume_ends_at_the_end_of_the_log(
     address: str, topic: str, name: Name, started: Callable[..., Reader]
 ) -> None:
     group = name("group")
@@ -362,7 +362,7 @@ def test_a_cluster_shows_its_groups() -> None:
 
 @contextlib.contextmanager
 def librdkafka_members(address: str, folder: Path) -> Iterator[Callable[[], list[int]]]:
-    """Two members; the function polls, and gives all that they have read."""
+    """Two members; the function polls, and returns all records so far."""
     settings = {"enable.auto.commit": True, "auto.commit.interval.ms": 200}
     read: list[Message] = []
     with member(address, "team", "work", **settings) as first, member(address, "team", "work", **settings) as second:
@@ -375,7 +375,7 @@ def librdkafka_members(address: str, folder: Path) -> Iterator[Callable[[], list
 
 @contextlib.contextmanager
 def klamm_members(address: str, folder: Path) -> Iterator[Callable[[], list[int]]]:
-    """Two processes of `klamm consume`; the function gives all that they have read."""
+    """Two processes of `klamm consume`; the function returns all records so far."""
     readers = [Reader(address, folder / f"{at}.out", "work", "team", "--follow") for at in range(2)]
 
     def look() -> list[int]:
@@ -393,10 +393,10 @@ def klamm_members(address: str, folder: Path) -> Iterator[Callable[[], list[int]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("members", [librdkafka_members, klamm_members])
-def test_members_go_on_after_their_coordinator_was_killed(
+def test_members_continue_after_their_coordinator_was_killed(
     members: Callable[[str, Path], contextlib.AbstractContextManager[Callable[[], list[int]]]], tmp_path: Path
 ) -> None:
-    """Every record is read, and both go on to share the partitions."""
+    """Every record is read, and both members keep sharing the partitions."""
     with klamm.Cluster(tmp_path / "data", brokers=3, config=QUICK) as cluster:
         cluster.create_topic("work", partitions=PARTITIONS, replication_factor=3)
         address = cluster.bootstrap_servers

@@ -1,4 +1,4 @@
-"""`cluster.counters()`: each moves when the thing happens."""
+"""`cluster.counters()`: each counter changes when its event happens."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FLUSHES = "kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs"
 
 
 class Moved:
-    """By how much the counters moved since the last look."""
+    """By how much the counters have changed since the last call."""
 
     def __init__(self, cluster: klamm.Cluster) -> None:
         self._cluster = cluster
@@ -41,14 +41,14 @@ class Moved:
         return {name: count - before.get(name, 0) for name, count in found.items() if count != before.get(name, 0)}
 
 
-def test_each_moves_when_the_thing_happens() -> None:
+def test_each_counter_counts_its_event() -> None:
     config = {"log.retention.check.interval.ms": "50", "log.initial.task.delay.ms": "0"}
     with klamm.Cluster(flush=True, config=config | {"group.initial.rebalance.delay.ms": "0"}) as cluster:
         moved = Moved(cluster)
         cluster.create_topic("t", config={"segment.bytes": str(1 << 20)})
         found = moved()
         assert {f"{QUORUM}{name}" for name in ("Records", "Bytes", "Appends", "Flushes", "FlushTimeUs")} <= found.keys()
-        # A topic and its partition and its config.
+        # A topic, its partition and its config.
         assert found[f"{QUORUM}Records"] == 3
 
         producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
@@ -76,7 +76,7 @@ def test_each_moves_when_the_thing_happens() -> None:
         found = moved()
         assert (found[f"{GROUPS}offset-commit-count"], found[f"{GROUPS}group-completed-rebalance-count"]) == (1, 1)
         assert found[f"{COORDINATOR}Loads"] == 50
-        # The group at its creation and with its assignment, and the offset.
+        # The group when it is created and when it is assigned, and the offset.
         assert found[f"{COORDINATOR}AppendedRecords"] >= 3
         assert found[f"{SOCKETS}outgoing-byte-total"] > 600_000
 
@@ -87,9 +87,9 @@ def test_each_moves_when_the_thing_happens() -> None:
         assert moved()["klamm.network:type=Connections,name=ClosedForFault"] == 1
 
 
-def test_requests_are_measured_while_that_is_on() -> None:
+def test_requests_are_measured_while_measuring_is_enabled() -> None:
     with klamm.Cluster() as cluster:
-        engine = cluster._node.engine  # nothing exports them yet
+        engine = cluster._node.engine  # no exporter is running yet
         cluster.create_topic("t")
         assert engine.request_metrics() == {}
         engine.measure_requests(True)
@@ -122,7 +122,7 @@ def test_refused_connections_are_counted() -> None:
             wait_until(lambda: cluster.counters()[name] == 1)
 
 
-def test_the_metadata_log_counts_what_it_rolls_and_deletes(tmp_path: Path) -> None:
+def test_the_metadata_log_counts_rolled_and_deleted_segments(tmp_path: Path) -> None:
     config = {
         "metadata.log.segment.ms": "1",
         "metadata.log.max.record.bytes.between.snapshots": "1",

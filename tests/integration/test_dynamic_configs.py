@@ -59,7 +59,7 @@ def alter(peer: Peer, kind: ResourceType, name: str, *changes: tuple[str, str | 
 
 
 def is_served(cluster: klamm.Cluster) -> bool:
-    """Whether a new connection is answered; a refused one is closed."""
+    """Whether a new connection gets a response; a rejected one is closed."""
     host, port = cluster.bootstrap_servers.split(":")
     with closing(socket.create_connection((host, int(port)), timeout=30)) as connection:
         try:
@@ -70,7 +70,7 @@ def is_served(cluster: klamm.Cluster) -> bool:
 
 
 @pytest.mark.parametrize("name", ["", "1"])
-def test_limits_of_connections_follow_at_once(cluster: klamm.Cluster, peer: Peer, name: str) -> None:
+def test_connection_limits_change_at_once(cluster: klamm.Cluster, peer: Peer, name: str) -> None:
     assert alter(peer, BROKER, name, ("max.connections.per.ip", "1", SET)) is ErrorCode.NONE
     wait_until(lambda: not is_served(cluster))
     assert alter(peer, BROKER, name, ("max.connections.per.ip.overrides", "localhost:100", SET)) is ErrorCode.NONE
@@ -80,7 +80,7 @@ def test_limits_of_connections_follow_at_once(cluster: klamm.Cluster, peer: Peer
     wait_until(lambda: is_served(cluster))
 
 
-def test_the_rate_of_new_connections_and_the_cleaner_take_new_values(cluster: klamm.Cluster, peer: Peer) -> None:
+def test_the_connection_rate_and_the_cleaner_get_new_values(cluster: klamm.Cluster, peer: Peer) -> None:
     changes = {
         "max.connection.creation.rate": "100",
         "log.cleaner.threads": "2",
@@ -96,7 +96,7 @@ def test_the_rate_of_new_connections_and_the_cleaner_take_new_values(cluster: kl
     assert alter(peer, BROKER, "", *((key, None, DELETE) for key in changes)) is ErrorCode.NONE
 
 
-def test_the_largest_message_follows(cluster: klamm.Cluster, peer: Peer) -> None:
+def test_the_largest_message_size_changes(cluster: klamm.Cluster, peer: Peer) -> None:
     assert alter(peer, BROKER, "", ("message.max.bytes", "100", SET)) is ErrorCode.NONE
     errors = []
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
@@ -109,7 +109,7 @@ def test_the_largest_message_follows(cluster: klamm.Cluster, peer: Peer) -> None
     assert errors[1:] == [None]
 
 
-def test_what_cannot_change_is_refused(peer: Peer) -> None:
+def test_changes_of_static_keys_are_rejected(peer: Peer) -> None:
     assert alter(peer, BROKER, "1", ("log.dirs", "/elsewhere", SET)) is ErrorCode.INVALID_REQUEST
     assert alter(peer, BROKER, "", ("connections.max.idle.ms", "5", SET)) is ErrorCode.INVALID_REQUEST
     assert alter(peer, BROKER, "", ("max.connections", "many", SET)) is ErrorCode.INVALID_REQUEST
@@ -140,7 +140,7 @@ def test_loggers_are_described_and_changed(peer: Peer) -> None:
     assert described(peer, "1") == before
 
 
-def test_what_was_set_before_a_snapshot_is_obeyed_after_a_start(tmp_path: Path) -> None:
+def test_configs_in_a_snapshot_apply_after_a_restart(tmp_path: Path) -> None:
     data, often = tmp_path / "data", {"metadata.log.max.record.bytes.between.snapshots": "2000"}
     with klamm.Cluster(data, config=often) as cluster:
         peer = Peer(cluster.bootstrap_servers)
@@ -160,14 +160,14 @@ def test_what_was_set_before_a_snapshot_is_obeyed_after_a_start(tmp_path: Path) 
 
 @pytest.fixture
 def with_extra() -> Iterator[klamm.Cluster]:
-    """A node whose protocol map knows one more listener than it has."""
+    """A node whose protocol map contains one listener more than it has."""
     protocols = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,EXTRA:PLAINTEXT,SECRET:SSL"
     with klamm.Cluster(config={"listener.security.protocol.map": protocols}) as cluster:
         yield cluster
 
 
 def is_answered(port: int) -> bool:
-    """Whether ApiVersions is answered there."""
+    """Whether ApiVersions is answered on that listener."""
     try:
         with closing(socket.create_connection(("127.0.0.1", port), timeout=30)) as connection:
             connection.sendall(API_VERSIONS)
@@ -176,12 +176,12 @@ def is_answered(port: int) -> bool:
         return False
 
 
-def test_listeners_come_and_go(with_extra: klamm.Cluster) -> None:
+def test_listeners_are_added_and_removed(with_extra: klamm.Cluster) -> None:
     peer = Peer(with_extra.bootstrap_servers)
     port = free_port()
     static = f"PLAINTEXT://{with_extra.bootstrap_servers},CONTROLLER://127.0.0.1:0"
     for listeners, code in (
-        (f"EXTRA://127.0.0.1:{port},CONTROLLER://127.0.0.1:0", ErrorCode.INVALID_REQUEST),  # what is advertised is gone
+        (f"EXTRA://127.0.0.1:{port},CONTROLLER://127.0.0.1:0", ErrorCode.INVALID_REQUEST),  # no advertised listener
         (f"{static},SECRET://127.0.0.1:{port}", ErrorCode.INVALID_REQUEST),  # not supported yet
         (f"{static},UNKNOWN://127.0.0.1:{port}", ErrorCode.INVALID_REQUEST),
         (f"{static},EXTRA://127.0.0.1", ErrorCode.INVALID_REQUEST),
@@ -208,7 +208,7 @@ def test_the_protocols_of_listeners_are_checked(cluster: klamm.Cluster, peer: Pe
     assert alter(peer, BROKER, "1", (key, own, SET)) is ErrorCode.INVALID_REQUEST, "a listener needs its protocol"
 
 
-def test_a_listener_that_came_is_there_after_a_restart(tmp_path: Path) -> None:
+def test_an_added_listener_remains_after_a_restart(tmp_path: Path) -> None:
     protocols = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,EXTRA:PLAINTEXT"
     port = free_port()
     for _ in range(2):
@@ -224,7 +224,7 @@ def test_a_listener_that_came_is_there_after_a_restart(tmp_path: Path) -> None:
         assert is_answered(port)
 
 
-def test_a_listeners_own_limit_follows(cluster: klamm.Cluster, peer: Peer) -> None:
+def test_the_limit_of_one_listener_changes(cluster: klamm.Cluster, peer: Peer) -> None:
     host, port = cluster.bootstrap_servers.split(":")
     key = "listener.name.plaintext.max.connections"
     assert alter(peer, BROKER, "", (key, "1", SET)) is ErrorCode.NONE
@@ -238,7 +238,7 @@ def test_a_listeners_own_limit_follows(cluster: klamm.Cluster, peer: Peer) -> No
             except TimeoutError:
                 return False
 
-    wait_until(lambda: not is_served_at_once())  # the peer has the only place
+    wait_until(lambda: not is_served_at_once())  # the peer already has the only connection
     assert alter(peer, BROKER, "", (key, None, DELETE)) is ErrorCode.NONE
     wait_until(is_served_at_once)
 
@@ -254,7 +254,7 @@ def test_a_listeners_own_limit_follows(cluster: klamm.Cluster, peer: Peer) -> No
     ],
 )
 def test_every_key_is_described_with_its_documentation(peer: Peer, kind: ResourceType, name: str) -> None:
-    change = ("log.cleaner.threads", "2", SET)  # without one, the default of all brokers has no key
+    change = ("log.cleaner.threads", "2", SET)  # brokers without a name, which means all brokers, have no such key
     assert alter(peer, BROKER, "", change) is ErrorCode.NONE
     resources = (DescribeConfigsResource(kind, name),)
     for is_wanted in (True, False):

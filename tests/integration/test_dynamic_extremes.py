@@ -1,4 +1,4 @@
-"""Every number that a client can set at a running node, at 0, at -1 and at its ends: refused in words, or it serves."""
+"""Every number that a client can set on a running node, at 0, -1 and its limits: rejected, or the node still serves."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ NO_PRODUCE = {
     ("message.timestamp.after.max.ms", "0"): "INVALID_TIMESTAMP",
     ("message.timestamp.before.max.ms", "0"): "INVALID_TIMESTAMP",
 } | NO_SERVICE
-"""What a produce to a topic of that value may be answered with, as by Apache Kafka's brokers."""
+"""The error of a produce to a topic with that value, as with Apache Kafka's brokers."""
 NO_CONNECTIONS = {"max.connections", "max.connections.per.ip"}
-"""At 0 no client can connect to set it back."""
+"""At 0 no client could connect to change it back."""
 NOT_DELETED = {"min.insync.replicas": "1", "num.network.threads": "2"}
-"""What they are set to instead: eligible leader replicas need the first, and the other changes in small steps."""
+"""Set to these instead of deleting: eligible leader replicas need the first, the other changes in small steps."""
 
 
 @pytest.fixture(scope="module")
@@ -62,11 +62,11 @@ def values_of(scope: ConfigScope) -> Iterator[tuple[ConfigKey, str]]:
 
 
 def complaint_of_service(node: NodeProcess, topic: str, allowed: str | None) -> str | None:
-    """What is missing of a produce and a fetch; `allowed`: an error with which the produce may be refused."""
+    """What fails of a produce and a fetch; `allowed`: an error that the produce may have."""
     settings = {"bootstrap.servers": node.bootstrap, "log_level": 0}
     errors: list[str] = []
     producer = Producer(settings | {"linger.ms": 0, "message.timeout.ms": WAIT_S * 1000})
-    for _ in range(RECORDS):  # each a batch, so that segments are rolled where they are small
+    for _ in range(RECORDS):  # one batch each, so that small segments are rolled
         producer.produce(
             topic, b"x", partition=0, on_delivery=lambda error, _: errors.append(error.name() if error else "")
         )
@@ -102,7 +102,7 @@ def test_numbers_of_topics(node: NodeProcess, admin: AdminClient) -> None:
 
 
 def refused_change(peer: Peer, kind: ResourceType, name: str, key: str, value: str | None) -> str | None:
-    """What a broker answers to that change (None as the value: it is taken away); None where it is made."""
+    """The broker's error for that change (None as the value: delete the config); None if it is accepted."""
     change = AlterableConfig(key, value, ConfigOperation.DELETE if value is None else ConfigOperation.SET)
     peer.send("admin", IncrementalAlterConfigsRequest((AlterConfigsResource(kind, name, (change,)),)), 1)
     (answer,) = peer.receive("admin", IncrementalAlterConfigsResponse, 1).responses

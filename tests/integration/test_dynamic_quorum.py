@@ -1,4 +1,4 @@
-"""Voters that come and go while the controllers run, each a process of its own (KIP-853, KIP-1186)."""
+"""Voters are added and removed while the controllers, each in its own process, are running (KIP-853, KIP-1186)."""
 
 import json
 import shutil
@@ -40,7 +40,7 @@ def test_controllers_join_and_leave_by_command(tmp_path, capsys):
         assert "VOTER_NOT_FOUND" in capsys.readouterr().err
 
 
-def test_controllers_join_and_leave_by_way_of_a_broker(tmp_path, capsys):
+def test_controllers_join_and_leave_through_a_broker(tmp_path, capsys):
     with DynamicQuorum(tmp_path / "quorum", 2) as quorum:
         quorum.start_broker()
         at = ["--bootstrap-server", quorum.broker.bootstrap]
@@ -48,13 +48,13 @@ def test_controllers_join_and_leave_by_way_of_a_broker(tmp_path, capsys):
         quorum.wait_for_observer(2)
         assert run(["quorum", "add", str(quorum.controllers[2].file), *at]) == 0, capsys.readouterr()
         voters = quorum.wait_for([1, 2]).voters
-        # What the active controller refuses comes back in its words.
+        # The active controller's error message is passed on.
         with QuorumClient(quorum.broker.bootstrap, is_controller=False) as client:
             with pytest.raises(ClientError, match="DUPLICATE_VOTER"):
                 client.add(2, voters[1].directory_id, voters[1].endpoints)
             with pytest.raises(ClientError, match="VOTER_NOT_FOUND"):
                 client.remove(3, voters[1].directory_id)
-        # The leader itself: the broker finds who leads next.
+        # The leader removes itself: the broker then finds the next leader.
         assert run(["quorum", "remove", "1", "--yes", *at]) == 0, capsys.readouterr()
         assert quorum.wait_for([2]).leader_id == 2
         capsys.readouterr()
@@ -62,7 +62,7 @@ def test_controllers_join_and_leave_by_way_of_a_broker(tmp_path, capsys):
         assert [one["id"] for one in json.loads(capsys.readouterr().out)["currentVoters"]] == [2]
 
 
-def test_controllers_join_by_themselves_and_again_with_a_new_disk(tmp_path):
+def test_controllers_join_automatically_also_with_a_new_disk(tmp_path):
     with DynamicQuorum(tmp_path / "quorum", 3, auto_join=[2, 3]) as quorum:
         quorum.start(2)
         quorum.wait_for([1, 2])
@@ -79,7 +79,7 @@ def test_controllers_join_by_themselves_and_again_with_a_new_disk(tmp_path):
         wait_until(has_replaced_it, bound_s=60)
 
 
-def test_three_begin_with_the_voters_of_one_line(tmp_path):
+def test_three_controllers_start_with_initial_controllers(tmp_path):
     quorum = DynamicQuorum(tmp_path / "quorum", 3)
     directories = {node_id: random_cluster_id() for node_id in quorum.controllers}
     voters = ",".join(

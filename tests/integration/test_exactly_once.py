@@ -1,4 +1,4 @@
-"""Consume, transform, produce on three brokers that are killed: each record is copied once, with its offset."""
+"""Consume, transform, produce on three brokers that are killed: each record and its offset are copied exactly once."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ def output(cluster: Cluster) -> list[bytes | None]:
 
 
 def is_done(cluster: Cluster) -> bool:
-    """Whether the committed offsets of the group are the end of the input."""
+    """Whether the group's committed offsets are at the end of the input."""
     committed = cluster.committed("copiers")
     return sum(committed.values()) == RECORDS
 
 
 def test_case_68_pending_offsets_survive_restarts() -> None:
-    """A transaction goes on after all brokers were killed, and its marker is replayed after the next kills."""
+    """A transaction continues after all brokers were killed, and its marker is replayed after they are killed again."""
     place = TopicPartition("input", 0, 5)
     with Cluster(brokers=3, config=CONFIG) as cluster:
         cluster.create_topic("input", replication_factor=3)

@@ -1,4 +1,4 @@
-"""A handler of a running node raises: its request is answered, and the connection serves the next one."""
+"""A handler of a running node raises: the request is answered with an error, and the connection serves the next one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOPIC = "t"
 REQUESTS: dict[int, tuple[int, dict[str, Any]]] = {
     ApiKey.OFFSET_COMMIT: (9, {"group_id": "g", "topics": [{"name": TOPIC, "partitions": [{"partition_index": 0}]}]}),
 }
-"""Version and fields where a topic has to exist; of other APIs the newest version, with one item in each array."""
+"""Version and fields of APIs that need a topic; others are tested in the newest version with an item in each array."""
 
 
 class InjectedError(Exception):
@@ -41,7 +41,7 @@ def connect(cluster: klamm.Cluster, *, on_controller: bool) -> RawConnection:
 
 
 def fail(monkeypatch: pytest.MonkeyPatch, api_key: int, *, on_controller: bool) -> None:
-    """The handlers of one kind of listener raise for this API."""
+    """Make the handlers of this API on one kind of listener raise."""
     find = Handlers.find
 
     def found(handlers: Handlers, asked: int, *, on_controller: bool) -> Handler | InlineHandler | None:
@@ -53,7 +53,7 @@ def fail(monkeypatch: pytest.MonkeyPatch, api_key: int, *, on_controller: bool) 
 
 
 def broken(handler: Handler | InlineHandler | None) -> Handler | InlineHandler:
-    """A handler of the same kind, which raises."""
+    """A raising handler of the same kind, synchronous or asynchronous."""
     assert handler is not None
 
     def raise_it(*_: object) -> NoReturn:
@@ -75,7 +75,7 @@ HANDLERS = [(False, key) for key in sorted(BROKER_FAMILIES)] + [(True, key) for 
     HANDLERS,
     ids=[f"{'controller' if on_controller else 'broker'}-{ApiKey(key).name}" for on_controller, key in HANDLERS],
 )
-def test_a_handler_that_raises_ends_its_request_alone(
+def test_a_raising_handler_fails_only_its_request(
     cluster: klamm.Cluster,
     on_controller: bool,
     api_key: int,

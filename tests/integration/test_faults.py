@@ -1,7 +1,7 @@
 """An exception in every callback of a node's parts, one at a time, under load.
 
-What calls them: raft, the publisher of images, the engine, timers, connections, and requests to the controller. Each
-exception is injected into a cluster that goes on from test to test: whatever one of them broke, the next would find.
+The callers are raft, the publisher of images, the engine, timers, connections, and requests to the controller. All
+exceptions are injected into one cluster, so that a test detects damage from those before it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def loaded(request: pytest.FixtureRequest) -> Iterator[LoadedCluster]:
 
 
 Reach = Callable[[LoadedCluster], object]
-"""Lets what is to fail be called."""
+"""Triggers the call that shall fail."""
 
 
 def assert_survives(
@@ -92,12 +92,12 @@ RAFT: Final[dict[str, Reach]] = {
 }
 
 
-def test_every_callback_from_raft_is_among_them() -> None:
+def test_every_callback_from_raft_is_listed() -> None:
     public = {name for name in vars(Listener) if not name.startswith("_")}
     assert public == RAFT.keys() | {"on_fault"}, "on_fault comes when the replica has stopped"
 
 
-# A node that is alone in its quorum fetches no snapshot, and asks no other replica.
+# A single-node quorum fetches no snapshot, and sends no requests to other replicas.
 IN_WHICH = [(loaded, name) for loaded in CONTROLLERS for name in RAFT]
 IN_WHICH = [
     (loaded, name) for loaded, name in IN_WHICH if loaded == "a quorum" or RAFT[name] is not RAFT["load_snapshot"]
@@ -119,7 +119,7 @@ def test_an_exchange_between_replicas(
         assert_survives(loaded, raised, LoadedCluster.resign, caplog)
 
 
-# The active controller. Its epoch is resigned, because what is in memory may not be what is in the log.
+# The active controller. It resigns, because its state in memory may differ from the log.
 
 DECIDED_BY: Final = {
     ApiKey.BROKER_REGISTRATION: "register_broker",
@@ -131,7 +131,7 @@ OPERATIONS: Final = {DECIDED_BY.get(key, key.name.lower()): key for keys in MODU
 
 
 def upgrade_kraft_version(loaded: LoadedCluster) -> None:
-    """Possible once the directory ids of all voters are known."""
+    """It succeeds once the directory ids of all voters are known."""
     update = {"feature": "kraft.version", "max_version_level": 1, "upgrade_type": 1}
     asked = {"timeout_ms": 30_000, "feature_updates": [update]}
 
@@ -154,7 +154,7 @@ CONTROLLER: Final[dict[str, Reach]] = {
 }
 
 
-def test_every_call_of_the_controller_is_among_them() -> None:
+def test_every_call_of_the_controller_is_listed() -> None:
     public = {name for name, found in vars(Controller).items() if inspect.isfunction(found) and name[0] != "_"}
     assert public == CONTROLLER.keys() | {"on_broker_crashed"}, "test_a_crashed_broker_is_fenced_after_a_fault"
 
@@ -171,7 +171,7 @@ def test_an_operation_of_the_controller(loaded: LoadedCluster, name: str, caplog
         answer = loaded.ask_controller(OPERATIONS[name])
         assert raised.is_set()
         loaded.assert_serves()
-    # The broker's own heartbeat may meet the fault before the test's, which then finds a controller that has resigned.
+    # The broker's own heartbeat may hit the fault before the test's, whose controller has then resigned.
     refused = {ErrorCode.NOT_CONTROLLER} if name == "heartbeat" else set()
     assert {ErrorCode.UNKNOWN_SERVER_ERROR, *refused} & set(codes(answer))
     assert_logged_once(caplog)
@@ -194,8 +194,8 @@ FOLLOWERS = {
 }
 
 
-def test_every_follower_of_the_image_is_among_them(loaded: LoadedCluster) -> None:
-    # A controller alone registers a moment after its start.
+def test_every_follower_of_the_image_is_listed(loaded: LoadedCluster) -> None:
+    # A separate controller registers shortly after its start.
     wait_until(lambda: {name for node in loaded.nodes for name in node._publisher.followers} == FOLLOWERS)
 
 
@@ -221,7 +221,7 @@ def test_a_follower_of_the_image(
     assert_survives(loaded, raised, LoadedCluster.create_topic, caplog)
 
 
-# What else runs on the node's loop
+# Events on the node's loop
 
 EVENTS: Final[dict[str, Reach]] = {
     "RequestEvent": LoadedCluster.create_topic,
@@ -233,7 +233,7 @@ EVENTS: Final[dict[str, Reach]] = {
 }
 
 
-def test_every_kind_of_event_is_among_them() -> None:
+def test_every_kind_of_event_is_listed() -> None:
     kinds = set(re.findall(r"case (\w+)\(", inspect.getsource(Node._on_event)))
     others = {"DirFailedEvent", "DirectoriesChangedEvent", "IsrChangedEvent", "LogEvent", "VerifyEvent"}
     assert kinds == EVENTS.keys() | others
@@ -247,7 +247,7 @@ def test_an_event_of_the_engine(loaded: LoadedCluster, kind: str, caplog: pytest
 
 @pytest.mark.parametrize("when_lost", [False, True], ids=["released", "not even released"])
 def test_an_event_that_fails_does_not_lose_those_after_it(loaded: LoadedCluster, *, when_lost: bool) -> None:
-    """The engine gives many events at once."""
+    """The engine delivers many events at once."""
     failing, taken = object(), list[object]()
 
     def take(node: Node, event: object) -> None:
@@ -256,7 +256,7 @@ def test_an_event_that_fails_does_not_lose_those_after_it(loaded: LoadedCluster,
         taken.append(event)
 
     class Drained:
-        """Stands for the engine."""
+        """Replaces the engine."""
 
         def drain(self, count: int) -> list[object]:
             return [1, failing, 2]
@@ -274,11 +274,11 @@ def test_an_event_that_fails_does_not_lose_those_after_it(loaded: LoadedCluster,
 
 
 def test_a_turn_of_the_loop_ends_while_events_are_left(loaded: LoadedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise timers and responses would wait until clients send nothing."""
+    """Otherwise timers and responses would wait until clients send nothing more."""
     taken = list[object]()
 
     class Full:
-        """Stands for an engine with more events than a turn can process."""
+        """Replaces the engine; it has more events than a turn can process."""
 
         def drain(self, count: int) -> list[object]:
             return list(range(count))
@@ -294,7 +294,7 @@ def test_a_turn_of_the_loop_ends_while_events_are_left(loaded: LoadedCluster, mo
     assert taken == list(range(node_module.EVENTS_AT_ONCE))
 
 
-# Every other callback: the functions `on_…` of the parts of a node
+# All other callbacks: the functions `on_…` of the parts of a node
 
 REACHES: Final[tuple[Reach, ...]] = (
     lambda loaded: None,
@@ -315,14 +315,14 @@ ROUNDS: Final = 5
 
 
 def modules() -> Iterator[ModuleType]:
-    """Those of the node, of what it calls, and of the connections between nodes."""
+    """The modules of the node, those it calls, and those of connections between nodes."""
     yield from (lifecycle, controller_driver, groups_driver, runtime_driver, peers, peer)
     for found in pkgutil.walk_packages(klamm.node.__path__, "klamm.node."):
         yield importlib.import_module(found.name)
 
 
 def callbacks() -> dict[str, FunctionType]:
-    """By qualified name."""
+    """The callbacks by qualified name."""
     classes = ((module, one) for module in modules() for one in vars(module).values() if inspect.isclass(one))
     own = (
         one for module, one in classes if one.__module__ == module.__name__ and not getattr(one, "_is_protocol", False)
@@ -343,7 +343,7 @@ BETWEEN_NODES: Final = frozenset(
         if found.__module__ in (peers.__name__, peer.__name__, broker_probes.__name__)
     }
 )
-"""Those that a node that is alone does not reach."""
+"""Callbacks that a single node does not reach."""
 ON_LOG_DIR_FAILED: Final = tuple(name for name in callbacks() if name.endswith("on_log_dir_failed"))
 NOT_UNDER_LOAD: Final[dict[str, str]] = {
     "Metadata.on_fault": "the replica has stopped, and the node stops",
@@ -365,7 +365,7 @@ NOT_UNDER_LOAD: Final[dict[str, str]] = {
     "Verification._on_outcome": "the coordinators of other brokers: unit/node/test_verification.py",
     "CoordinatorRuntime._on_load_failed": "comes after a fault: unit/coordinator/runtime/test_faults.py",
 }
-"""Those that the load does not reach, and why."""
+"""Callbacks that the load does not reach, and why."""
 
 CALLBACKS: Final = callbacks()
 REACHED = sorted(CALLBACKS.keys() - NOT_UNDER_LOAD.keys() - {f"Metadata.{name}" for name in RAFT})
@@ -373,20 +373,20 @@ REACHED_IN = [(loaded, name) for loaded in CONTROLLERS for name in REACHED]
 REACHED_IN = [(loaded, name) for loaded, name in REACHED_IN if loaded == "a quorum" or name not in BETWEEN_NODES]
 
 
-def test_what_the_load_does_not_reach_exists() -> None:
+def test_callbacks_that_the_load_does_not_reach_exist() -> None:
     assert NOT_UNDER_LOAD.keys() | BETWEEN_NODES <= CALLBACKS.keys()
 
 
 @pytest.mark.parametrize(("loaded", "name"), REACHED_IN, indirect=["loaded"])
 def test_a_callback(loaded: LoadedCluster, name: str, caplog: pytest.LogCaptureFixture) -> None:
     def reach(loaded: LoadedCluster) -> None:
-        # More than one round: a pause is not found while the heartbeat that it interrupts is unanswered.
+        # Several rounds: a pause is not detected while the heartbeat that it interrupts is unanswered.
         for _ in range(ROUNDS):
             for reach in REACHES if not loaded.cluster.controllers else REACHES_OF_A_QUORUM:
                 reach(loaded)
                 if raised.wait(0.5):
                     return
-        pytest.fail(f"nothing in REACHES lets {name} be called: add what does, or say in NOT_UNDER_LOAD why not")
+        pytest.fail(f"nothing in REACHES calls {name}: add an operation that does, or the reason to NOT_UNDER_LOAD")
 
     with injected_into(CALLBACKS[name]) as raised:
         assert_survives(loaded, raised, reach, caplog)
@@ -396,7 +396,7 @@ def test_a_callback(loaded: LoadedCluster, name: str, caplog: pytest.LogCaptureF
 def test_a_failed_log_directory_is_reported_after_a_fault(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Otherwise clients would be sent to leaders in that directory for ever."""
+    """Otherwise clients would be sent to leaders in that directory forever."""
     monkeypatch.setattr(node_module, "LOST_EVENT_PAUSE_MS", 10)
     folders = [tmp_path / "one", tmp_path / "two"]
     with Cluster(config={"log.dirs": ",".join(map(str, folders))}) as cluster:
@@ -426,7 +426,7 @@ CRASH: Final[dict[str, tuple[FunctionType, Callable[..., bool]]]] = {
 
 @pytest.mark.parametrize("name", CRASH)
 def test_a_crashed_broker_is_fenced_after_a_fault(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    """No session ends within the test; and it is in the ISR again when it returns."""
+    """No session expires within the test. The broker is in the ISR again after its restart."""
     function, when = CRASH[name]
     config = CONFIG | {"broker.session.timeout.ms": "600000"}
     with Cluster(brokers=3, config=config) as cluster, injected_into(function, when) as raised:
@@ -455,10 +455,10 @@ def is_leaderless(cluster: Cluster, partition: str) -> bool:
     return found.partitions[int(index)].leader == -1
 
 
-def test_groups_join_while_their_topic_is_deleted_again_and_again(
+def test_groups_join_while_their_topic_is_deleted_repeatedly(
     loaded: LoadedCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Which stopped the node: a group that was being made was marked Dead twice."""
+    """This once stopped the node, because a group that was being created was marked Dead twice."""
     joining = [threading.Thread(target=join, args=(loaded.cluster.bootstrap_servers,)) for _ in range(8)]
     for thread in joining:
         thread.start()

@@ -1,4 +1,4 @@
-"""A partition's files are made by its first write, and by nothing that only asks for it."""
+"""A partition's files are created by its first write, and not by reads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def folders(*dirs: Path) -> list[str]:
 
 
 def ask_of(cluster: klamm.Cluster, partition: int) -> None:
-    """ListOffsets in all its ways, and a fetch from the start."""
+    """ListOffsets with every kind of timestamp, and a fetch from the beginning."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     where = TopicPartition(TOPIC, partition)
     for spec in (OffsetSpec.earliest(), OffsetSpec.latest(), OffsetSpec.for_timestamp(0), OffsetSpec.max_timestamp()):
@@ -36,7 +36,7 @@ def ask_of(cluster: klamm.Cluster, partition: int) -> None:
 
 
 def described(cluster: klamm.Cluster) -> dict[str, dict[int, int]]:
-    """Sizes by directory and partition, as DescribeLogDirs gives them."""
+    """Sizes by directory and partition, from DescribeLogDirs."""
     admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
     try:
         [answer] = admin.describe_log_dirs()
@@ -59,7 +59,7 @@ def write(cluster: klamm.Cluster, partition: int) -> None:
     assert producer.flush(30) == 0
 
 
-def test_only_a_write_makes_a_folder(tmp_path: Path) -> None:
+def test_only_a_write_creates_the_folder(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with klamm.Cluster(data) as cluster:
         cluster.create_topic(TOPIC, 3)
@@ -80,7 +80,7 @@ def test_only_a_write_makes_a_folder(tmp_path: Path) -> None:
         assert folders(data) == [f"{TOPIC}-0", f"{TOPIC}-1"]
 
 
-def test_what_was_never_written_is_deleted_without_a_trace(tmp_path: Path) -> None:
+def test_an_unwritten_partition_is_deleted_completely(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with klamm.Cluster(data) as cluster:
         cluster.create_topic(TOPIC)
@@ -94,7 +94,7 @@ def test_what_was_never_written_is_deleted_without_a_trace(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("count", [4])
-def test_a_partition_goes_where_describe_log_dirs_said(tmp_path: Path, count: int) -> None:
+def test_a_partition_is_created_in_the_directory_of_describe_log_dirs(tmp_path: Path, count: int) -> None:
     dirs = [tmp_path / name for name in "ab"]
     settings = {"log.dirs": ",".join(map(str, dirs))}
     with klamm.Cluster(tmp_path / "data", config=settings) as cluster:

@@ -1,4 +1,4 @@
-"""Clients that leave while a request of theirs waits and further ones lie unread after it: their sockets are closed."""
+"""Clients disconnect while a request waits, with more requests unread after it: their sockets are closed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.waiting import wait_until
 CLIENTS = 50
 WAIT_MS = 600_000
 UNREAD_BYTES = 100_000
-"""More than the node reads in advance, and less than the system keeps for it."""
+"""More than the node reads ahead, and less than the socket buffers hold."""
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def find_coordinator() -> bytes:
 
 
 def has_answer(node: NodeProcess, first: bytes, bound_s: float = 0.2) -> bool:
-    """Whether the node answers that request soon, and so does not let it wait."""
+    """Whether the node answers that request immediately instead of holding it."""
     with socket.create_connection(("127.0.0.1", node.port)) as client:
         client.settimeout(bound_s)
         client.sendall(first)

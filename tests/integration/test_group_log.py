@@ -1,4 +1,4 @@
-"""The group coordinator over the engine's log: appends are under way while the loop does other things."""
+"""The group coordinator on the engine's log: appends are pending while the loop does other work."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def commit(node: Node, group: str, offset: int) -> asyncio.Future[int | list[int
     return committed
 
 
-async def test_a_load_finds_what_was_being_appended(tmp_path: Path) -> None:
+async def test_a_load_finds_pending_appends(tmp_path: Path) -> None:
     config = checked(embedded_default(tmp_path / "data", 0, "127.0.0.1"))
     format_blank(config)
     node = Node(config, is_volatile=True)
@@ -47,7 +47,7 @@ async def test_a_load_finds_what_was_being_appended(tmp_path: Path) -> None:
         assert await commit(node, GROUPS[0], 0) == ErrorCode.NONE
         for number in range(1, 11):
             committed = [commit(node, group, number) for group in GROUPS]
-            # The turn after the next one has given them to the engine, and no answer of it was looked at yet.
+            # After two turns of the loop the appends are in the engine, and the coordinator has seen no result yet.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             node.groups.on_elected(0, number)

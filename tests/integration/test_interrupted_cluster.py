@@ -1,4 +1,4 @@
-"""Ctrl-C while a `Cluster` opens, serves or closes, in whatever moment: nothing of it stays."""
+"""Ctrl-C while a `Cluster` opens, serves or closes, at any moment: it leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -87,8 +87,10 @@ print(hits, before == after or (before, after))
     ("kind", "count", "controllers", "burst_s"),
     [("sync", 120, 0, 0), ("async", 60, 0, 0), ("sync", 40, 3, 0), ("async", 20, 3, 0), ("sync", 40, 0, 0.002)],
 )
-def test_nothing_stays(tmp_path: Path, kind: str, count: int, controllers: int, burst_s: float) -> None:
-    """`burst_s`: one interrupt after the other, so far apart."""
+def test_an_interrupted_cluster_leaves_nothing_behind(
+    tmp_path: Path, kind: str, count: int, controllers: int, burst_s: float
+) -> None:
+    """`burst_s`: the interval between repeated interrupts."""
     code = INTERRUPTS.replace("BURST", str(burst_s))
     done = subprocess.run(
         [sys.executable, "-c", code, kind, str(count), str(controllers)],
@@ -119,7 +121,7 @@ print(found() == before)
 """
 
 
-def test_a_cluster_that_is_forgotten_closes_by_itself(tmp_path: Path) -> None:
+def test_an_unreferenced_cluster_closes_itself(tmp_path: Path) -> None:
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", FORGOTTEN]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)

@@ -1,4 +1,4 @@
-"""kraft.version goes up while the node runs, and stays (KIP-853)."""
+"""kraft.version is upgraded while the node runs, and is kept (KIP-853)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def update(bootstrap: str, level: int, how: int, *, validate_only: bool = False)
 
 
 def finalized(bootstrap: str) -> int:
-    """The level that ApiVersions tells."""
+    """The finalized level in ApiVersions."""
     body = encode(build(request_class(18, 3), client_software_name="test", client_software_version="1"))
     frame = struct.pack(">hhih", 18, 3, 7, -1) + b"\0" + body
     host, port = bootstrap.split(":")
@@ -44,7 +44,7 @@ def finalized(bootstrap: str) -> int:
     return levels.get("kraft.version", 0)
 
 
-def test_a_sole_voter_upgrades_and_starts_again(tmp_path: Path) -> None:
+def test_a_sole_voter_upgrades_and_restarts(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with klamm.Cluster(data) as cluster:
         assert finalized(cluster.bootstrap_servers) == 0
@@ -61,7 +61,7 @@ def test_a_sole_voter_upgrades_and_starts_again(tmp_path: Path) -> None:
             assert cluster.topics() == ["after"]
 
 
-def test_three_static_voters_upgrade_take_in_a_fourth_and_let_one_go(
+def test_three_static_voters_upgrade_add_a_fourth_and_remove_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def json_of(*command: str) -> Any:
@@ -75,7 +75,7 @@ def test_three_static_voters_upgrade_take_in_a_fourth_and_let_one_go(
         at = "--bootstrap-controller", f"127.0.0.1:{asked}"
         assert json_of("features", "describe", *at)["kraft.version"] == {"supported": [0, 1], "finalized": 0}
         upgrade = "features", "upgrade", "kraft.version=1", *at
-        # Until the leader has the supported versions of all voters.
+        # Wait until the leader has the supported versions of all voters.
         wait_until(lambda: run([*upgrade, "--dry-run"]) == 0)
         capsys.readouterr()
         assert json_of(*upgrade) == {"upgraded": {"kraft.version": 1}}
@@ -94,17 +94,17 @@ def test_three_static_voters_upgrade_take_in_a_fourth_and_let_one_go(
         fourth.launch()
 
         def voters() -> list[int]:
-            # For a moment after a leader went nobody leads, and the command says so.
+            # Right after a leader has stopped there is none, and the command fails with that error.
             code, said = run(["quorum", "status", *at, "--json"]), capsys.readouterr().out
             return [] if code else [voter["id"] for voter in json.loads(said)["currentVoters"]]
 
         wait_until(lambda: voters() == [1, 2, 3, 4])
-        # The voters show the join of the fourth before it is committed, and one change waits for the other.
+        # A voter shows the join of the fourth before it is committed, and one change has to wait for the other.
         wait_until(lambda: run(["quorum", "remove", str(leader.id), "--yes", *at]) == 0)
         leader.stop()
         rest = [node_id for node_id in quorum.controllers if node_id != leader.id]
         wait_until(lambda: voters() == rest)
-        # They start again with what the log says, and not with controller.quorum.voters.
+        # They restart with the voters of the log, not those of controller.quorum.voters.
         for node_id in rest:
             quorum.controllers[node_id].kill()
         for node_id in rest:

@@ -1,4 +1,4 @@
-"""Several log directories, of which one cannot be opened when the node starts, or fails later: the others serve."""
+"""One of several log directories is missing when the node starts, or fails later: the others keep serving."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class DescribeLogDirsResponse(Value):
 
 
 def ends(client: Client, topic: str, partitions: int = PARTITIONS) -> list[int | ErrorCode]:
-    """As the one broker answers it, whoever leads."""
+    """The response of the single broker, whether or not it is the leader."""
     wanted = tuple(ListOffsetsPartition(at, LATEST) for at in range(partitions))
     request = ListOffsetsRequest((ListOffsetsTopic(topic, wanted),))
     (answer,) = client.any.ask(request, ListOffsetsResponse, 7).topics
@@ -80,7 +80,7 @@ def write(client: Client, topic: str, index: int) -> ErrorCode:
 
 
 def leaderless(client: Client, topic: str) -> set[int]:
-    """The partitions that Metadata tells as without a leader and offline."""
+    """The partitions that Metadata shows without a leader and offline."""
     (found,) = client.metadata([topic]).topics
     lost = {one.partition_index for one in found.partitions if one.leader_id == -1}
     for one in found.partitions:
@@ -91,7 +91,7 @@ def leaderless(client: Client, topic: str) -> set[int]:
 
 
 def where(client: Client, name: str = "t") -> dict[str, set[int]]:
-    """The partitions of a topic that each directory has, or will have."""
+    """The partitions of a topic in each directory, or assigned to it."""
     answer = client.any.ask(DescribeLogDirsRequest(), DescribeLogDirsResponse, 4)
     return {
         found.log_dir: {one.partition_index for topic in found.topics if topic.name == name for one in topic.partitions}
@@ -100,7 +100,7 @@ def where(client: Client, name: str = "t") -> dict[str, set[int]]:
 
 
 def take_away(folder: Path, to: Path) -> None:
-    """What is in its place cannot be written to."""
+    """Replace it with something that cannot be written to."""
     folder.rename(to)
     folder.touch()
 
@@ -114,8 +114,8 @@ def node_with(folders: list[Path], data: Path) -> NodeProcess:
     return NodeProcess(data, overrides={"log.dirs": ",".join(map(str, folders))})
 
 
-def test_what_may_be_in_a_missing_directory_is_not_made_anew(tmp_path: Path) -> None:
-    """An empty log elsewhere would be taken for the partition, and its offsets begin anew."""
+def test_partitions_of_a_missing_directory_are_not_created_elsewhere(tmp_path: Path) -> None:
+    """Otherwise a new, empty log in another directory would be served as the partition."""
     folders = [tmp_path / "one", tmp_path / "two"]
     node = node_with(folders, tmp_path / "data")
     with node, Client(node.bootstrap) as client:
@@ -135,8 +135,8 @@ def test_what_may_be_in_a_missing_directory_is_not_made_anew(tmp_path: Path) -> 
         assert ends(client, "t") == [1] * PARTITIONS
 
 
-def test_a_directory_that_fails_takes_the_leaders_of_its_partitions_away(tmp_path: Path) -> None:
-    """Those too that were never written: each has its directory from its creation on, as in Apache Kafka."""
+def test_partitions_of_a_failed_directory_have_no_leader(tmp_path: Path) -> None:
+    """Also for partitions without files: each has a directory from its creation on, as in Apache Kafka."""
     folders = [tmp_path / "one", tmp_path / "two"]
     node = node_with(folders, tmp_path / "data")
     with node, Client(node.bootstrap) as client:
@@ -183,7 +183,7 @@ def test_new_partitions_go_to_the_emptiest_directory_after_a_restart_too(tmp_pat
         assert where(client)[directories["b"][0]] == {0, 1}, "the other one has two already"
 
 
-def test_a_node_whose_directories_have_all_failed_says_so_and_ends(tmp_path: Path) -> None:
+def test_a_node_whose_directories_have_all_failed_stops(tmp_path: Path) -> None:
     folders = [tmp_path / "one", tmp_path / "two"]
     overrides = {"log.dirs": ",".join(map(str, folders)), "metadata.log.dir": str(tmp_path / "metadata")}
     node = NodeProcess(tmp_path / "data", overrides=overrides)

@@ -1,4 +1,4 @@
-"""The quorum's log over the network: as the leader has it, across a change of leaders, and from a snapshot on."""
+"""Mirrors of the quorum's log over the network: equal to the leader's, through leader changes, and from a snapshot."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def names(history: History) -> list[str]:
     return history.state_at().image.topic_names()
 
 
-def test_a_mirror_follows_whoever_leads() -> None:
+def test_a_mirror_follows_every_leader() -> None:
     with klamm.Cluster(controllers=3, brokers=1) as cluster:
         cluster.create_topic("first")
         standby = next(one for one in cluster.controllers if not one.is_active)
@@ -51,7 +51,7 @@ def test_a_mirror_follows_whoever_leads() -> None:
         assert not mirror.directory.exists()
 
 
-def test_the_commands_ask_the_node_on_localhost_where_there_is_no_folder(
+def test_the_commands_use_the_node_on_localhost_without_a_folder(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -94,7 +94,7 @@ def test_a_mirror_begins_with_the_latest_snapshot(capsys: pytest.CaptureFixture[
 
 
 def before_slices(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], None]) -> list[int]:
-    """Snapshots come in slices of 256 bytes, and `act` runs before each of them; the positions that were asked for."""
+    """Fetch snapshots in slices of 256 bytes and call `act` before each one; returns the requested positions."""
     positions: list[int] = []
     ask = Connection.ask
 
@@ -111,14 +111,14 @@ def before_slices(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], None]) -
 
 
 def wait_for_snapshots(cluster: klamm.Cluster, count: int) -> None:
-    """Until every controller has one."""
+    """Wait until every controller has a snapshot."""
     for at in range(count):
         cluster.create_topic(f"topic-{at:02}")
     folders = [cluster.data / f"controller-{controller.id}" for controller in cluster.controllers]
     wait_until(lambda: all(History(folder).snapshots() for folder in folders))
 
 
-def test_a_leader_that_goes_while_its_snapshot_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leader_that_dies_while_its_snapshot_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     with klamm.Cluster(controllers=3, brokers=1, config=SNAPSHOTS) as cluster:
         wait_for_snapshots(cluster, 30)
         active = next(one for one in cluster.controllers if one.is_active)
@@ -135,7 +135,7 @@ def test_a_leader_that_goes_while_its_snapshot_is_copied(monkeypatch: pytest.Mon
         active.start()
 
 
-def test_a_log_that_is_cut_while_it_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_is_truncated_while_it_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     fetch = Mirror._ask
     offsets: list[int] = []
 
@@ -152,14 +152,14 @@ def test_a_log_that_is_cut_while_it_is_copied(monkeypatch: pytest.MonkeyPatch) -
             mirror.update()
             assert names(History(mirror.directory)) == ["first"]
             assert offsets[1] > offsets[0] == offsets[2] == 0
-            # What was given away as read cannot be taken back.
+            # Records that were returned as read cannot be withdrawn.
             offsets.clear()
             cluster.create_topic("second")
             with pytest.raises(HistoryError, match="the quorum's log was truncated below offset"):
                 mirror.update()
 
 
-def test_leaders_that_go_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leaders_that_keep_changing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata_mirror, "_PAUSE_S", 0.001)
     with klamm.Cluster(controllers=1, brokers=1, config=SNAPSHOTS) as cluster:
         wait_for_snapshots(cluster, 30)

@@ -1,4 +1,4 @@
-"""What `klamm mirror` does between two clusters beside copying: topics, configs, loops, what is kept of offsets."""
+"""`klamm mirror` between two clusters, beyond copying records: topics, configs, loops, stored offsets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def options(source: klamm.Cluster, target: klamm.Cluster, chosen: Selection, pre
     return MirrorOptions(source.bootstrap_servers, target.bootstrap_servers, "unused", chosen, naming=Naming(prefix))
 
 
-def test_topics_are_made_grown_and_kept_in_line(here: klamm.Cluster, there: klamm.Cluster) -> None:
+def test_topics_are_created_enlarged_and_kept_in_sync(here: klamm.Cluster, there: klamm.Cluster) -> None:
     here.create_topic("a", partitions=2)
     with Clusters(options(here, there, choose(patterns=[".*"]), "eu.")) as clusters:
         configs.alter(clusters.source, "topic", "a", {"retention.ms": "77", "min.insync.replicas": "2"})
@@ -64,9 +64,7 @@ def test_one_cluster_is_not_mirrored_to_itself(here: klamm.Cluster) -> None:
         Clusters(options(here, here, choose(names=["a"])))
 
 
-def test_two_mirrors_that_face_each_other_leave_each_others_copies_out(
-    here: klamm.Cluster, there: klamm.Cluster
-) -> None:
+def test_two_opposite_mirrors_skip_each_others_copies(here: klamm.Cluster, there: klamm.Cluster) -> None:
     here.create_topic("a")
     with (
         Clusters(options(here, there, choose(patterns=[".*"]), "here.")) as onwards,
@@ -91,7 +89,7 @@ def test_two_mirrors_that_face_each_other_leave_each_others_copies_out(
         looped.look_after_topics()
 
 
-def test_a_topic_that_is_named_must_be_there(here: klamm.Cluster, there: klamm.Cluster) -> None:
+def test_a_named_topic_must_exist(here: klamm.Cluster, there: klamm.Cluster) -> None:
     with (
         Clusters(options(here, there, choose(names=["a", "b"]))) as clusters,
         pytest.raises(MirrorError, match=f"the source {here.bootstrap_servers} has no topic a, b"),
@@ -99,13 +97,13 @@ def test_a_topic_that_is_named_must_be_there(here: klamm.Cluster, there: klamm.C
         clusters.look_after_topics()
 
 
-def test_a_cluster_that_nobody_reaches_is_named(here: klamm.Cluster) -> None:
+def test_an_unreachable_cluster_is_named(here: klamm.Cluster) -> None:
     gone = MirrorOptions("127.0.0.1:1", here.bootstrap_servers, "unused", choose(names=["a"]))
     with pytest.raises(MirrorError, match=r"the source, 127\.0\.0\.1:1: cannot connect to 127\.0\.0\.1:1"):
         Clusters(gone)
 
 
-def test_what_is_known_of_offsets_is_read_again(here: klamm.Cluster) -> None:
+def test_stored_offset_syncs_are_read_again(here: klamm.Cluster) -> None:
     here.create_topic("syncs")
     known = {Place("a", number, "eu.a"): PartitionSyncs("id", (Sync(1, 2, number), Sync(5, 9))) for number in range(3)}
     with KafkaClient(here.bootstrap_servers) as client:

@@ -1,4 +1,4 @@
-"""A cluster whose network is partitioned, or a broker of which is paused: Kafka's promises hold, on both sides."""
+"""The network of a cluster is partitioned, or a broker is paused: Kafka's guarantees hold on both sides."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ Write = Callable[[list[bytes]], None]
 def writer(cluster: Cluster, topic: str, *, without: Broker | None = None) -> Write:
     """Produces with acks=all, and waits for each acknowledgement.
 
-    `without` a broker that is cut off: its metadata still names it as the leader.
+    `without` names an isolated broker, whose metadata still show it as the leader.
     """
     brokers = [broker.address for broker in cluster.brokers if without is None or broker.id != without.id]
-    # A leader that is paused holds what it is sent.
+    # A paused leader holds requests without an answer.
     settings = (
         {"enable.idempotence": True, "socket.timeout.ms": 3_000, "request.timeout.ms": 2_000} if without is None else {}
     )
@@ -84,7 +84,7 @@ def has_everyone(cluster: Cluster, topic: str) -> bool:
 
 
 def send(broker: Broker, topic: str, value: bytes, *, acks: int = -1, timeout_ms: int = 500) -> ErrorCode:
-    """Produce to this broker, whether it leads or not."""
+    """Produce to this broker, whether or not it is the leader."""
     host, _, port = broker.address.rpartition(":")
     partition = {"index": 0, "records": records.encode([records.NewRecord(value)])}
     topics = [{"name": topic, "partition_data": [partition]}]
@@ -100,7 +100,7 @@ def test_an_isolated_leader_acknowledges_nothing_and_follows_when_the_network_he
     write(numbers(0, 100))
     old = leader(cluster, "t")
     with cluster.partition_network(old):
-        # A client reaches it, and it appends; no follower has the record.
+        # A client reaches it, and it appends the record, but no follower fetches it.
         assert send(old, "t", b"lost") is ErrorCode.REQUEST_TIMED_OUT
         wait_until(lambda: leader(cluster, "t").id not in (old.id, -1), "the others elect a leader")
         writer(cluster, "t", without=old)(numbers(100, 100))
@@ -111,18 +111,18 @@ def test_an_isolated_leader_acknowledges_nothing_and_follows_when_the_network_he
     assert values(cluster, "t") == numbers(0, 200)
 
 
-def test_a_partition_cuts_one_way_only_if_asked_to(cluster: Cluster) -> None:
+def test_a_partition_may_cut_one_direction_only(cluster: Cluster) -> None:
     cluster.create_topic("t", replication_factor=3, config=TWO_OF_THREE)
     write = writer(cluster, "t")
     write(numbers(0, 10))
     deaf, others = leader(cluster, "t"), [one for one in cluster.brokers if one.id != leader(cluster, "t").id]
-    # What the followers send is lost: the leader sees neither fetches nor the answers of controllers.
+    # Packets from the followers are lost: the leader receives neither fetches nor responses of the controllers.
     with cluster.partition_network(others, one_way=True):
         assert send(deaf, "t", b"late") is ErrorCode.REQUEST_TIMED_OUT
         wait_until(lambda: leader(cluster, "t").id not in (deaf.id, -1))
         writer(cluster, "t", without=deaf)(numbers(10, 10))
     wait_until(lambda: has_everyone(cluster, "t"))
-    # A fetch that waited was answered, so what timed out may be there, as with Kafka.
+    # A waiting fetch was answered, so the record may exist although its produce timed out, as with Kafka.
     assert [value for value in values(cluster, "t") if value != b"late"] == numbers(0, 20)
 
 
@@ -138,7 +138,7 @@ def test_without_a_majority_nothing_changes_until_the_network_heals(cluster: Clu
     network.heal()
     write(numbers(10, 10))
     wait_until(lambda: has_everyone(cluster, "t"))
-    # What timed out may be there, as with Kafka.
+    # The record may exist although its produce timed out, as with Kafka.
     assert [value for value in values(cluster, "t") if value != b"late"] == numbers(0, 20)
 
 
@@ -150,13 +150,13 @@ def test_an_isolated_controller_resigns_and_the_others_decide() -> None:
             cluster.create_topic("t")
             wait_until(lambda: not active.is_active, "it has no majority")
         others = [controller for controller in cluster.controllers if controller.id != active.id]
-        others[0].kill()  # the two that are left are a majority, if the healed one follows
+        others[0].kill()  # the remaining two are a majority if the healed one follows
         cluster.create_topic("u")
         assert cluster.topics() == ["t", "u"]
 
 
-def test_a_node_that_ends_during_a_partition_ends_silently(cluster: Cluster) -> None:
-    """Nobody learns of it before its session ends: neither of closed connections nor of refused ones."""
+def test_a_crash_during_a_partition_is_not_noticed(cluster: Cluster) -> None:
+    """The others learn of it only when its session expires: connections are neither closed nor refused."""
     cluster.create_topic("t", replication_factor=3, config=TWO_OF_THREE)
     killed = leader(cluster, "t")
     network = cluster.partition_network(killed)
@@ -187,7 +187,7 @@ def in_background(work: Callable[[], Any]) -> Any:
     return future
 
 
-def test_a_paused_broker_answers_nothing_and_all_after_it(cluster: Cluster) -> None:
+def test_a_paused_broker_answers_every_request_once_it_resumes(cluster: Cluster) -> None:
     cluster.create_topic("t", replication_factor=1, assignments=[[3]])
     broker = next(broker for broker in cluster.brokers if broker.id == 3)
     host, _, port = broker.address.rpartition(":")
@@ -196,7 +196,7 @@ def test_a_paused_broker_answers_nothing_and_all_after_it(cluster: Cluster) -> N
         assert broker.is_paused
         broker.pause()
         early.sendall(bytes.fromhex("0000000a 0012 0000 00000001 ffff"))
-        # A new connection is made by the system, as for a stopped process.
+        # The system accepts the connection, as for a stopped process.
         late = in_background(lambda: send(broker, "t", b"v", timeout_ms=30_000))
         early.settimeout(0.3)
         with pytest.raises(TimeoutError):
@@ -210,7 +210,7 @@ def test_a_paused_broker_answers_nothing_and_all_after_it(cluster: Cluster) -> N
         assert late.result(60) in (ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
-def test_a_paused_leader_is_fenced_and_joins_again_and_no_record_is_lost(cluster: Cluster) -> None:
+def test_a_paused_leader_is_fenced_and_rejoins_without_loss(cluster: Cluster) -> None:
     cluster.create_topic("t", replication_factor=3, config=TWO_OF_THREE)
     seen, consumed = list[bytes](), threading.Event()
     settings = {"group.id": "g", "auto.offset.reset": "earliest", "socket.timeout.ms": 3_000, "log_level": 0}
@@ -263,7 +263,7 @@ def test_a_paused_node_can_be_stopped_and_closed(cluster: Cluster) -> None:
     first.stop()
     assert not first.is_running
     assert not first.is_paused
-    first.pause()  # nothing to pause
+    first.pause()  # there is nothing to pause
     assert not first.is_paused
     first.start()
     second.kill()

@@ -1,4 +1,4 @@
-"""`__consumer_offsets` is the state: compacted, killed and loaded again, it tells the same of groups and offsets."""
+"""After `__consumer_offsets` was compacted and the broker killed, the same groups and offsets are loaded."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Groups:
         self.node = node
         self.admin = AdminClient({"bootstrap.servers": node.bootstrap})
         self.peer = Peer(node.port)
-        # The first request creates the topic; offsets are returned when it is loaded.
+        # The first request creates the topic; the response has offsets once they are loaded.
         for key, asked in ((10, {"key": "x"}), (9, {"group_id": "x", "topics": None, "require_stable": False})):
             wait_until(lambda key=key, asked=asked: self.is_answered(key, asked), "no coordinator")  # type: ignore[misc]
 
     def make_segments_small(self) -> None:
-        """No key of a node's may be so low."""
+        """Node configs do not allow such small segments."""
         entry = ConfigEntry("internal.segment.bytes", "2000", incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource("topic", OFFSETS, incremental_configs=[entry])
         self.admin.incremental_alter_configs([resource])[resource].result(30)
@@ -50,13 +50,13 @@ class Groups:
         return bool(self.peer.ask(key, {9: 7, 10: 0}[key], asked)["error_code"] == "NONE")
 
     def commit(self, group: str, offset: int) -> None:
-        """Without being a member."""
+        """Commit without being a member."""
         asked = [ConsumerGroupTopicPartitions(group, [TopicPartition("t", index, offset) for index in range(2)])]
         for future in self.admin.alter_consumer_group_offsets(asked).values():
             future.result(30)
 
     def join(self, group: str) -> None:
-        """A member that comes, commits and goes."""
+        """A member that joins, commits and leaves."""
         settings = {"bootstrap.servers": self.node.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
         consumer = Consumer(settings | {"enable.auto.commit": False})
         consumer.subscribe(["t"])
@@ -65,7 +65,7 @@ class Groups:
         consumer.close()
 
     def state(self) -> dict[str, object]:
-        """Of every group that is listed: what it is, and its offsets."""
+        """State, protocol type and offsets of every listed group."""
         listed = self.peer.ask(ApiKey.LIST_GROUPS, 4, {"states_filter": ()})["groups"]
         found: dict[str, object] = {}
         for group in listed:
@@ -81,7 +81,7 @@ def sorted_offsets(fetched: dict[str, list[dict[str, object]]]) -> list[str]:
 
 
 def clean_all(groups: Groups, mark: int) -> None:
-    """Commits of one group until the cleaner has passed what was there before, twice: then tombstones are gone."""
+    """Commit until the cleaner has passed all earlier segments, twice, so that tombstones are removed."""
     for turn in range(2):
         target = int(max(path.stem for path in (groups.node.data / f"{OFFSETS}-0").glob("*.log")))
 
@@ -119,7 +119,7 @@ def test_groups_and_offsets_survive_the_compaction_of_their_log_and_a_crash(tmp_
         node.start()
         groups = Groups(node)
         assert groups.state() == before
-        # What comes back to life does so as new, and the log of it is the same again.
+        # A deleted group that is used again starts as a new one, and its log is equal after compaction.
         groups.commit("g3", 77)
         clean_all(groups, 2000)
         before = groups.state()

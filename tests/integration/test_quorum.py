@@ -1,4 +1,4 @@
-"""Three controllers in processes of their own: they elect, replicate, survive a kill of their leader, catch up."""
+"""Three controllers in their own processes: they elect, replicate, survive a kill of their leader, and catch up."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.support import controller_processes
 
 
-def test_writes_survive_the_death_of_the_leader_and_who_was_away_catches_up(tmp_path: Path) -> None:
+def test_writes_survive_a_kill_of_the_leader_and_it_catches_up(tmp_path: Path) -> None:
     with controller_processes.running(tmp_path) as quorum:
         _, described = quorum.leader()
         assert [voter.replica_id for voter in described.current_voters] == [1, 2, 3]
@@ -25,7 +25,7 @@ def test_writes_survive_the_death_of_the_leader_and_who_was_away_catches_up(tmp_
 
         leader.start()
         quorum.wait_for(leader.id, written)
-        # It follows, and the quorum can lose another.
+        # It follows, so the quorum can lose another controller.
         successor, _ = quorum.leader()
         successor.kill()
         others = [node_id for node_id in quorum.controllers if node_id != successor.id]

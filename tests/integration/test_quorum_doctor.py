@@ -1,4 +1,4 @@
-"""The doctor beside real controllers: well, then with one and with two of three down, and over their directories."""
+"""The doctor with real controllers: all running, one and two of three down, and on their directories."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_three_controllers(capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     with klamm.Cluster(controllers=3, brokers=1) as cluster:
         cluster.create_topic("orders")
         addresses = [controller.address for controller in cluster.controllers]
-        # A voter that has only just heard of the leader may not have fetched yet.
+        # A voter that has just learned of the leader may not have fetched yet.
         wait_until(lambda: examine(capsys, "--bootstrap-controller", addresses[0])[1]["findings"] == [])
         code, found = examine(capsys, "--bootstrap-controller", addresses[0])
         assert (code, found["findings"]) == (0, [])
@@ -45,13 +45,14 @@ def test_three_controllers(capsys: pytest.CaptureFixture[str], monkeypatch: pyte
         assert any(gone in finding["text"] for finding in found["findings"])
         left = second.address
         active.stop()
-        # The last one may lead for a moment, elected by who stops, until it misses the others.
+        # The last one may be the leader for a moment, elected by the one that stops, until it misses the others'
+        # fetches.
         everybody = f"{left},{gone},{asked}"
         wait_until(lambda: "majority-lost" in names(examine(capsys, "--bootstrap-controller", everybody)[1]))
-        first.start()  # so that the broker can leave in good order
+        first.start()  # so that the broker can shut down in a controlled way
 
 
-def test_without_a_name_the_controllers_of_the_broker_are_asked(
+def test_without_an_address_the_brokers_controllers_are_examined(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with klamm.Cluster() as cluster:

@@ -1,4 +1,4 @@
-"""Controllers and a broker as nodes of their own, in one process."""
+"""Controllers and a broker as separate nodes in one process."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def consume(cluster: Cluster, topic: str, count: int) -> list[str]:
 
 
 def announced_versions(bootstrap: str) -> dict[int, tuple[int, int]]:
-    """The API versions that a client receives."""
+    """The API versions that a client is shown."""
     host, port = bootstrap.split(":")
     with socket.create_connection((host, int(port)), BOUND_S) as connection:
         connection.sendall(VERSIONS)
@@ -62,7 +62,7 @@ def announced_versions(bootstrap: str) -> dict[int, tuple[int, int]]:
 
 
 def test_clients_receive_no_version_that_an_older_active_controller_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """DescribeTopicPartitions it has never heard of, and that is not handed on; UpdateFeatures it has not either."""
+    """It lacks DescribeTopicPartitions, which brokers serve themselves, and UpdateFeatures, which they forward."""
     with klamm.Cluster(controllers=1) as cluster:
         newest = announced_versions(cluster.bootstrap_servers)
     on_opened = Peer.on_opened
@@ -78,7 +78,7 @@ def test_clients_receive_no_version_that_an_older_active_controller_lacks(monkey
     assert versions_now == {key: versions for key, versions in newest.items() if key != 57} | {19: (2, 5)}
 
 
-def test_a_topic_is_there_when_it_is_created_by_a_controller_of_another_node() -> None:
+def test_a_topic_created_by_a_separate_controller_exists_at_once() -> None:
     with klamm.Cluster(controllers=3) as cluster:
         names = [f"topic-{number:02}" for number in range(50)]
         heard = []
@@ -88,8 +88,8 @@ def test_a_topic_is_there_when_it_is_created_by_a_controller_of_another_node() -
         assert heard == [True] * len(names)
 
 
-def test_a_creation_that_is_repeated_after_a_change_of_the_active_controller(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its first attempt created the topic, and the response was lost with the controller."""
+def test_a_creation_is_retried_after_a_change_of_the_active_controller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first attempt created the topic, and its response was lost with the controller."""
     ask = ActiveController.ask
     created, successor_leads = threading.Event(), threading.Event()
 
@@ -117,7 +117,7 @@ def test_a_creation_that_is_repeated_after_a_change_of_the_active_controller(mon
             cluster.create_topic("twice")
 
 
-def test_a_broker_goes_on_when_the_active_controller_does_not() -> None:
+def test_a_broker_survives_a_stop_of_the_active_controller() -> None:
     with klamm.Cluster(controllers=3) as cluster:
         assert [one.id for one in cluster.controllers] == [2, 3, 4]
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
@@ -126,7 +126,7 @@ def test_a_broker_goes_on_when_the_active_controller_does_not() -> None:
         assert sorted(consume(cluster, "a", 2)) == ["one", "two"]
         first = active(cluster)
         first.stop()
-        # A client's request goes to whoever is active now, in an envelope.
+        # The broker forwards a client's request to the new active controller in an envelope.
         admin.create_topics([NewTopic("b", 1, 1)], operation_timeout=BOUND_S)["b"].result(BOUND_S)
         admin.create_partitions([NewPartitions("a", 3)], operation_timeout=BOUND_S)["a"].result(BOUND_S)
         second = active(cluster)
@@ -139,34 +139,34 @@ def test_a_broker_goes_on_when_the_active_controller_does_not() -> None:
         third = active(cluster)
         assert third.id != second.id
         assert [record.value for record in cluster.records("b")] == [b"three"]
-        # Every controller has said where it listens and what it can (KIP-919).
+        # Every controller has registered its endpoints and features (KIP-919).
         wait_until(lambda: cluster.registered_controllers() == [2, 3, 4])
 
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("active_first", [True, False])
-def test_who_is_left_alone_waits_for_nobody(monkeypatch: pytest.MonkeyPatch, active_first: bool) -> None:
-    """Nobody could succeed the last controller, nor give the broker leave: both have an hour, and take none of it."""
+def test_the_last_node_stops_without_waiting(monkeypatch: pytest.MonkeyPatch, active_first: bool) -> None:
+    """The last controller has no successor to wait for, and the broker no controller, so they stop at once."""
     monkeypatch.setattr("klamm.embedded.cluster.STOP_TIMEOUT_S", 3600.0)
     monkeypatch.setattr(RaftDriver.close, "__defaults__", (3_600_000,))
     with klamm.Cluster(controllers=3) as cluster:
         left = list(cluster.controllers)
         while left:
             if len(left) > 1:
-                cluster.create_topic(f"topic-{len(left)}")  # who is active has begun, and of two both have all
+                cluster.create_topic(f"topic-{len(left)}")  # the epoch has begun, and two controllers are equal
             left.sort(key=lambda one: one.is_active, reverse=active_first)
             left.pop(0).stop()
         assert not any(one.is_running for one in cluster.controllers)
 
 
-def test_without_a_majority_nothing_is_decided_and_all_is_kept(tmp_path: Path) -> None:
+def test_without_a_majority_nothing_changes_and_nothing_is_lost(tmp_path: Path) -> None:
     with klamm.Cluster(tmp_path / "data", controllers=3) as cluster:
         cluster.create_topic("a")
         produce(cluster, "a", "one")
         followers = [one for one in cluster.controllers if not one.is_active]
         for one in followers:
             one.kill()
-        # What the broker serves by itself goes on.
+        # The broker keeps serving what needs no controller.
         produce(cluster, "a", "two")
         followers[0].start()
         cluster.create_topic("b")
@@ -184,6 +184,6 @@ def test_without_a_majority_nothing_is_decided_and_all_is_kept(tmp_path: Path) -
         ({"brokers": 0}, "a broker and a controller at least"),
     ],
 )
-def test_what_cannot_be_is_refused(counts: dict[str, int], complaint: str) -> None:
+def test_invalid_clusters_are_rejected(counts: dict[str, int], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         klamm.Cluster(brokers=counts.get("brokers", 1), controllers=counts.get("controllers"))

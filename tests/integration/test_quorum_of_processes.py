@@ -1,4 +1,4 @@
-"""Three controllers and a broker, each a process: the active controller is killed while a client creates topics."""
+"""Three controllers and a broker as processes: the active controller is killed while a client creates topics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BOUND_S = 60
 
 
 class Creating:
-    """A client that creates one topic after the other, until it is told to stop."""
+    """A client that creates one topic after the other until it is stopped."""
 
     def __init__(self, bootstrap: str) -> None:
         self._admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -35,7 +35,7 @@ class Creating:
                 asked.result(BOUND_S)
             except KafkaException as exception:
                 error: KafkaError = exception.args[0]
-                # The broker asks again where an answer was lost, and hears that it was done.
+                # The broker retries when a response is lost, and the retry finds that the topic exists.
                 if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     self.refused.append(error)
                     continue
@@ -63,20 +63,20 @@ def test_topics_are_created_while_active_controllers_are_killed(tmp_path: Path) 
                 assert leader in cluster.controllers, cluster.log()
                 before = len(creating.created)
                 cluster.controllers[leader].kill()
-                # Of several answers at least one is to what was asked after.
+                # With three more topics, at least one was requested after the kill.
                 creating.wait_for(before + 3)
                 assert cluster.leader_id() != leader
                 cluster.controllers[leader].launch()
         finally:
             creating.stop()
         assert creating.refused == [], cluster.log()
-        # The broker shows what was acknowledged when it has it too.
+        # The broker shows an acknowledged topic once it has applied the record.
         wait_until(lambda: creating.topics() >= set(creating.created), bound_s=BOUND_S)
-        # All of it is in the log of whoever comes next, and in what the broker finds there when it starts again.
+        # The new leader's log contains all of them, and the broker finds them there after a restart.
         cluster.broker.kill()
         cluster.broker.start(request=METADATA)
         wait_until(lambda: creating.topics() >= set(creating.created), bound_s=BOUND_S)
-        # Controllers that are gone cannot give leave: nobody waits for them.
+        # The broker does not wait for a permission to stop when all controllers are gone.
         for controller in cluster.controllers.values():
             controller.kill()
         assert cluster.broker.stop(BOUND_S) == 0

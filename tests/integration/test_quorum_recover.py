@@ -1,4 +1,4 @@
-"""A lost majority: what is left becomes a quorum of its own, with all the records that there are."""
+"""After a majority is lost, the remaining nodes become a quorum of their own, with all surviving records."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def recover(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str,
     return found
 
 
-def test_one_of_three_goes_on_alone(tmp_path: Path, kraft_version: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_of_three_continues_alone(tmp_path: Path, kraft_version: int, capsys: pytest.CaptureFixture[str]) -> None:
     one, *_ = make_three(tmp_path, kraft_version)
     before = History(one).state_at()
     files = contents([one])
@@ -61,10 +61,10 @@ def test_one_of_three_goes_on_alone(tmp_path: Path, kraft_version: int, capsys: 
     assert "after" in History(one).state_at().image.topic_names()
 
 
-def test_the_longest_log_wins_whoever_has_it(
+def test_the_longest_log_wins_even_if_an_observer_has_it(
     tmp_path: Path, kraft_version: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Node 3's directory is left and has the shorter log; a broker has all that node 2 had."""
+    """Only node 3's directory remains, with the shorter log; a broker has all records of node 2."""
     _, two, three = make_three(tmp_path, kraft_version)
     observer = tmp_path / "broker-7"
     shutil.copytree(two, observer)
@@ -82,7 +82,7 @@ def test_the_longest_log_wins_whoever_has_it(
     log.close()
 
 
-def test_two_of_five_go_on_together_with_one_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_of_five_continue_with_one_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one, two, _ = make_three(tmp_path, 1)
     voters = History(one).state_at().quorum.voters
     five = VoterSet.of([*voters, *(Voter(ReplicaKey(at, bytes([at]) * 16)) for at in (4, 5))])
@@ -113,7 +113,7 @@ def _voters_records(directory: Path) -> list[Entry]:
     return [entry for entry in History(directory).records() if entry.control == KRAFT_VOTERS]
 
 
-def test_a_quorum_with_a_majority_is_left_alone(
+def test_a_quorum_with_a_majority_is_rejected(
     tmp_path: Path, kraft_version: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one, two, three = make_three(tmp_path, kraft_version)
@@ -123,7 +123,7 @@ def test_a_quorum_with_a_majority_is_left_alone(
     assert contents([one, two, three]) == files
 
 
-def test_nothing_is_done_while_a_node_runs_or_to_what_does_not_belong_together(
+def test_running_nodes_and_unrelated_directories_are_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with NodeProcess(tmp_path / "running"):
@@ -144,7 +144,7 @@ def test_nothing_is_done_while_a_node_runs_or_to_what_does_not_belong_together(
     assert "none of these nodes is a voter: the voters are 1, 2, 3" in capsys.readouterr().err
 
 
-def test_a_broken_quorum_state_and_a_torn_end_are_mended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_quorum_state_and_a_torn_log_are_repaired(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one, *_ = make_three(tmp_path, 1)
     (one / METADATA_FOLDER / "quorum-state").write_bytes(b"{")
     segment = one / METADATA_FOLDER / "00000000000000000000.log"
@@ -160,7 +160,7 @@ def test_a_broken_quorum_state_and_a_torn_end_are_mended(tmp_path: Path, capsys:
         assert cluster.topics() == sorted(TOPICS)
 
 
-def test_what_cannot_be_made_whole_changes_nothing(
+def test_a_failed_recovery_changes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, *_ = make_three(tmp_path, 1)
@@ -182,7 +182,7 @@ def test_what_cannot_be_made_whole_changes_nothing(
     assert run(["quorum", "recover", str(one), "--apply"]) == 0
 
 
-def test_a_recovery_without_its_note_is_left_to_a_person(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recovery_without_its_note_needs_the_operator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one, *_ = make_three(tmp_path, 1)
     (one / ".klamm-recovery").mkdir()
     (one / METADATA_FOLDER).rename(one / ".klamm-recovery" / "old")

@@ -53,7 +53,7 @@ def read(reading: Consumer, values: range) -> None:
 
 
 def fetches_of(broker: Broker) -> int:
-    """Those of librdkafka, whose version is older than the followers'."""
+    """The fetches of librdkafka, whose version is older than the followers'."""
     counters = broker.counters().items()
     requests = [(name, count) for name, count in counters if "RequestsPerSec,request=Fetch," in name]
     return sum(count for name, count in requests if not name.endswith("version=18"))
@@ -70,7 +70,7 @@ def brokers_by_role(cluster: Cluster) -> tuple[Broker, list[Broker]]:
     return leader, [broker for broker in cluster.brokers if broker.id != leader.id]
 
 
-def test_a_consumer_reads_from_the_follower_in_its_rack_and_from_the_leader_when_that_is_gone() -> None:
+def test_a_consumer_reads_from_the_follower_in_its_rack_or_else_from_the_leader() -> None:
     with Cluster(brokers=3, controllers=1, racks=RACKS, config=CONFIG | {SELECTOR: RACK_AWARE}) as cluster:
         cluster.create_topic("t", replication_factor=3)
         write(cluster, range(100))
@@ -88,7 +88,7 @@ def test_a_consumer_reads_from_the_follower_in_its_rack_and_from_the_leader_when
             read(reading, range(200, 300))
 
 
-def test_without_the_selector_leaders_answer_and_followers_do_when_they_are_asked() -> None:
+def test_without_a_selector_leaders_serve_and_followers_may_be_asked() -> None:
     with Cluster(brokers=2, controllers=1, racks=("a", "b"), config=CONFIG) as cluster:
         cluster.create_topic("t", replication_factor=2)
         write(cluster, range(10))
@@ -98,8 +98,8 @@ def test_without_the_selector_leaders_answer_and_followers_do_when_they_are_aske
         assert fetches_of(follower) == 0
 
 
-def test_what_a_leader_had_committed_is_read_from_a_follower_before_the_next_write() -> None:
-    """The follower receives the high watermark without waiting for more records (KIP-1166)."""
+def test_a_follower_serves_committed_records_before_the_next_write() -> None:
+    """The follower learns the high watermark without waiting for more records (KIP-1166)."""
     with Cluster(brokers=2, controllers=1, racks=("a", "b"), config={SELECTOR: RACK_AWARE}) as cluster:
         cluster.create_topic("t", replication_factor=2)
         _, [follower] = brokers_by_role(cluster)
@@ -110,7 +110,7 @@ def test_what_a_leader_had_committed_is_read_from_a_follower_before_the_next_wri
             wait_until(lambda: fetches_of(follower) > 0)
 
 
-def test_racks_and_selectors_that_cannot_be_are_refused() -> None:
+def test_invalid_racks_and_selectors_are_rejected() -> None:
     with pytest.raises(ValueError, match="each of the 3 brokers needs a rack"):
         Cluster(brokers=3, racks=("a",))
     with pytest.raises(

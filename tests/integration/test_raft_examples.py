@@ -1,4 +1,4 @@
-"""The examples of klamm.raft, as a person runs them."""
+"""The examples of klamm.raft, run as their documentation describes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BOUND_S = 60
 
 
 def environment() -> dict[str, str]:
-    """The program finds klamm where this test does, wherever it runs."""
+    """The program imports the same klamm as this test, in any working directory."""
     import klamm
 
     return os.environ | {"PYTHONPATH": str(Path(klamm.__file__).parents[1])}
@@ -64,11 +64,11 @@ def say(process: subprocess.Popen[str], line: str) -> str:
     return process.stdout.readline().strip()
 
 
-def test_the_counter_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_the_counter_continues_after_a_restart(tmp_path: Path) -> None:
     assert [run(tmp_path, "counter.py") for _ in range(3)] == ["1\n", "2\n", "3\n"]
 
 
-def test_the_store_outlives_a_process(tmp_path: Path) -> None:
+def test_the_store_survives_a_killed_process(tmp_path: Path) -> None:
     with three(tmp_path, "kv.py") as processes:
         assert say(processes[0], "colour=green") == "ok"
         assert [say(process, "colour") for process in processes] == ["green"] * 3
@@ -77,7 +77,7 @@ def test_the_store_outlives_a_process(tmp_path: Path) -> None:
         assert say(processes[1], "colour") == "blue"
 
 
-@pytest.mark.slow  # a session has to end
+@pytest.mark.slow  # a session has to expire
 def test_the_lock_goes_to_another_when_its_holder_dies(tmp_path: Path) -> None:
     with three(tmp_path, "lock.py") as processes, selectors.DefaultSelector() as selector:
         for process in processes:

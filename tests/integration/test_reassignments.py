@@ -20,7 +20,7 @@ Klamm = Callable[..., tuple[str, str]]
 
 @pytest.fixture
 def klamm(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> Klamm:
-    """Runs a command below `topics`; what it prints to stdout and stderr."""
+    """Runs a command below `topics`; returns its output and its errors."""
 
     def command(*arguments: str, code: int = 0) -> tuple[str, str]:
         assert run(["topics", *arguments, "--bootstrap", bootstrap]) == code
@@ -41,7 +41,7 @@ def test_the_only_broker_keeps_the_replicas(klamm: Klamm, bootstrap: str, topic:
     assert "all replicas are in sync" in "".join(klamm("describe", topic, "--under-replicated"))
 
 
-def test_what_cannot_be_is_said(klamm: Klamm, bootstrap: str, topic: str) -> None:
+def test_invalid_reassignments_are_explained(klamm: Klamm, bootstrap: str, topic: str) -> None:
     assert "INVALID_REPLICA_ASSIGNMENT" in klamm("reassign", topic, "--to", "99", code=1)[1]
     assert (
         "2 replicas of a partition need as many brokers, and there are 1"

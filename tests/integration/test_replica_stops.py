@@ -1,4 +1,4 @@
-"""A replica that has to stop ends its process at once, and says why in its last line; an embedded one raises it."""
+"""A replica that has to stop ends its process at once, with the reason in the last line; an embedded one raises it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.support.node_process import METADATA, NodeProcess
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
-# A node whose core finds an invariant violated once the file is there, in a process that has a thread of its own to
-# wait for, as an executor's that hangs in the disk.
+# A node whose core finds a violated invariant once the file exists, in a process with a thread that does not end, like
+# an executor's that hangs in a disk call.
 PROGRAM = """
 import os, sys, threading, time
 from klamm.raft.node import RaftNode
@@ -35,7 +35,7 @@ main()
 
 
 def create_topic(port: int) -> None:
-    """Ask for a topic, and wait for nothing: CreateTopics v2 of "t"."""
+    """Send CreateTopics v2 of "t" without waiting for a response."""
     body = b"\x00\x00\x00\x01\x00\x01t\x00\x00\x00\x01\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x75\x30\x00"
     head = b"\x00\x13\x00\x02\x00\x00\x00\x01\xff\xff"
     with socket.create_connection(("127.0.0.1", port), 30) as connection:

@@ -1,4 +1,4 @@
-"""Three brokers: partitions are replicated, survive the loss of a broker, and are whole again when it returns."""
+"""Three brokers: partitions are replicated, survive the loss of a broker, and are fully replicated after it returns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RF = 3
 
 @pytest.fixture(params=["all", "none"])
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """Three nodes of both roles, durable before they acknowledge or not."""
+    """Three nodes of both roles, with and without a flush before they acknowledge."""
     config = {"klamm.flush.before.ack": request.param, "offsets.topic.num.partitions": "3"}
     with Cluster(brokers=3, config=config) as running:
         yield running
@@ -60,7 +60,7 @@ def leader(cluster: Cluster, topic: str, partition: int = 0) -> Broker:
 
 
 def leader_at(broker: Broker, topic: str) -> int:
-    """The leader of partition 0 that the broker's metadata names: brokers learn of an election one after the other."""
+    """The leader of partition 0 in the broker's metadata: brokers learn of an election at different times."""
     found: int = (
         AdminClient({"bootstrap.servers": broker.address}).list_topics(topic, 30).topics[topic].partitions[0].leader
     )
@@ -85,7 +85,7 @@ def coordinator(cluster: Cluster, group: str) -> Broker:
 
 
 def values(cluster: Cluster, topic: str) -> list[bytes | None]:
-    """What the leaders have below their high watermarks."""
+    """The values below the leaders' high watermarks."""
     return [record.value for record in cluster.records(topic)]
 
 
@@ -96,7 +96,7 @@ def test_records_are_on_every_replica_before_they_are_acknowledged(cluster: Clus
     assert isr(cluster, "t") == {1, 2, 3}
 
 
-def test_a_killed_leader_costs_no_record_and_returns_to_the_isr(cluster: Cluster) -> None:
+def test_a_killed_leader_loses_no_record_and_returns_to_the_isr(cluster: Cluster) -> None:
     cluster.create_topic("t", replication_factor=RF, config={"min.insync.replicas": "2"})
     produce(cluster, "t", numbers(0, 1_000))
     killed = leader(cluster, "t")
@@ -106,7 +106,7 @@ def test_a_killed_leader_costs_no_record_and_returns_to_the_isr(cluster: Cluster
     assert values(cluster, "t") == numbers(0, 2_000)
     killed.start()
     wait_until(lambda: isr(cluster, "t") == {1, 2, 3})
-    # The one that returned holds everything: it is the last one that can lead.
+    # The restarted broker has all records: it becomes the last possible leader.
     for other in cluster.brokers:
         if other.id != killed.id and leader(cluster, "t").id != killed.id:
             leader(cluster, "t").stop()
@@ -188,7 +188,7 @@ def test_records_are_deleted_on_all_live_replicas_before_the_answer(cluster: Clu
     produce(cluster, "t", [b"%d" % n for n in range(100)])
 
     def delete(offset: int) -> int:
-        # A new one each time: librdkafka would send the request to the leader that it knows, and wait for it.
+        # Create a new client each time: librdkafka would keep waiting for the leader that it knows.
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
         place = TopicPartition("t", 0, offset)
         return admin.delete_records([place])[place].result(30).low_watermark
@@ -269,8 +269,8 @@ def test_with_too_few_in_sync_replicas_acks_all_is_refused_and_acks_1_is_not(clu
     assert values(cluster, "t")[:10] == numbers(0, 10)
 
 
-def test_a_new_active_controller_finds_a_broker_that_crashed_with_the_one_before(tmp_path: Path) -> None:
-    """Neither a session nor the next image is waited for."""
+def test_a_new_active_controller_fences_a_broker_that_crashed_with_its_predecessor(tmp_path: Path) -> None:
+    """It waits neither for a session nor for the next image."""
     config = {"broker.session.timeout.ms": "600000", "metadata.max.idle.interval.ms": "600000"}
     with Cluster(tmp_path / "data", brokers=3, config=config) as cluster:
         cluster.create_topic("t", partitions=3, replication_factor=RF)
@@ -282,10 +282,10 @@ def test_a_new_active_controller_finds_a_broker_that_crashed_with_the_one_before
 
 
 def test_a_crashed_broker_is_fenced_without_waiting_for_its_session(tmp_path: Path) -> None:
-    """No session ends within the test, so only evidence can fence, and lets the broker register again.
+    """No session expires within the test, so fencing and registering again need other evidence of the crash.
 
-    The controllers are other nodes: one that has just started, and has not reached a broker yet, has no evidence of its
-    crash.
+    The controllers are separate nodes, because one that has just started and has not connected to a broker yet has no
+    evidence of its crash.
     """
     config = {"broker.session.timeout.ms": "600000"}
     with Cluster(tmp_path / "data", brokers=3, controllers=3, config=config) as cluster:

@@ -1,4 +1,4 @@
-"""Replication of replicas that are not in sync is throttled at the leader and at the follower (KIP-73)."""
+"""Replication to replicas that are out of sync is throttled at the leader and at the follower (KIP-73)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def produce(cluster: Cluster, count: int, size: int = RECORD_BYTES) -> None:
 
 
 @pytest.mark.parametrize("side", SIDES)
-def test_a_throttled_replica_joins_slowly_and_holds_nobody_up(cluster: Cluster, side: str) -> None:
+def test_a_throttled_replica_joins_slowly_without_delaying_others(cluster: Cluster, side: str) -> None:
     cluster.create_topic("t", replication_factor=1)
     produce(cluster, RECORDS)
     place = TopicPartition("t", 0)
@@ -52,14 +52,14 @@ def test_a_throttled_replica_joins_slowly_and_holds_nobody_up(cluster: Cluster, 
             return throttled.counters()[f"{SIDES[side]},name=byte-rate"]
 
         wait_until(lambda: counted() > 0, bound_s=60)
-        # The leader acknowledges while the new replica waits for its next bytes.
+        # The leader acknowledges while the new replica waits for its quota.
         produce(cluster, 3, 1000)
         assert [one.partition for one in ongoing(client)] == [0]
         assert counted() < RECORDS * RECORD_BYTES
         for broker in ids:
             alter(client, "broker", str(broker), {f"{side}.replication.throttled.rate": None})
         wait_until(lambda: not ongoing(client), bound_s=120)
-        # Replicas in sync are not throttled.
+        # In-sync replicas are not throttled.
         for broker in ids:
             alter(client, "broker", str(broker), {f"{side}.replication.throttled.rate": "1"})
         produce(cluster, 3)

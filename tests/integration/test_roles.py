@@ -1,4 +1,4 @@
-"""A controller and a broker as processes of their own, in a dynamic quorum of one voter."""
+"""A controller and a broker in their own processes, in a dynamic quorum with one voter."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ async def test_a_broker_finds_its_controller_by_a_bootstrap_server(tmp_path: Pat
     controller = FileNode(tmp_path, 7, ports[0], {**common, **listeners})
     listeners = {"process.roles": "broker", "listeners": f"PLAINTEXT://{HOST}:{ports[1]}"}
     broker = FileNode(tmp_path, 1, ports[1], {**common, **listeners})
-    # Whose first voters nobody named.
+    # The first voters are not specified.
     refused = storage(controller, cluster_id)
     assert refused.returncode == 1
     assert "give --standalone, --initial-controllers or --no-initial-controllers" in refused.stderr
-    # A broker is none.
+    # A broker cannot be a voter.
     refused = storage(broker, cluster_id, "--standalone")
     assert refused.returncode == 1
     assert "--standalone is for a controller" in refused.stderr
@@ -65,7 +65,7 @@ async def test_a_broker_finds_its_controller_by_a_bootstrap_server(tmp_path: Pat
         update = UpdateFeaturesRequest((FeatureUpdateKey("streams.version", 1),))
         answer = await client.ask((HOST, ports[1]), update, UpdateFeaturesResponse, (1, 2), 1000 * BOUND_S)
         assert answer.error_code is ErrorCode.NONE
-        # On a controller's listener are controllers, on a broker's are brokers (KIP-919).
+        # A controller listener describes controllers, a broker listener brokers (KIP-919).
         asked = DescribeClusterRequest(endpoint_type=CONTROLLERS)
         described = await client.ask((HOST, ports[0]), asked, DescribeClusterResponse, (1, 2))
         assert [(node.broker_id, node.port) for node in described.brokers] == [(7, ports[0])]
@@ -97,7 +97,7 @@ async def test_a_broker_of_another_cluster_is_refused_at_once(tmp_path: Path, ca
     starting = asyncio.create_task(broker.start())
 
     def said() -> list[str]:
-        # A client of an earlier test in this process may still look for its broker.
+        # A client of an earlier test in this process may still try to connect to its broker.
         ours = (record for record in caplog.records if record.name.startswith("klamm"))
         return [record.getMessage() for record in ours if record.levelname == "ERROR"]
 
@@ -112,7 +112,7 @@ async def test_a_broker_of_another_cluster_is_refused_at_once(tmp_path: Path, ca
     assert len(said()) == 1
 
 
-async def test_a_broker_that_no_controller_registers_says_so_and_leaves_nothing(tmp_path: Path) -> None:
+async def test_a_broker_that_cannot_register_reports_it_and_cleans_up(tmp_path: Path) -> None:
     given = {
         "process.roles": "broker",
         "node.id": "1",

@@ -58,7 +58,7 @@ def alter(client: Client, name: str, values: Mapping[str, str]) -> IncrementalAl
     return client.any.ask(request, IncrementalAlterConfigsResponse, 1)
 
 
-def test_no_secret_is_shown(tmp_path: Path) -> None:
+def test_no_secret_is_printed(tmp_path: Path) -> None:
     node = NodeProcess(tmp_path / "data", overrides=IN_FILE | {"klamm.log.level": "debug"})
     with node, Client(node.bootstrap) as client:
         for name, values in (("1", DYNAMIC), ("1", {"my.plugin.token": SECRET}), ("", {"nobody.knows": SECRET})):
@@ -77,7 +77,7 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
             done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
             assert "ssl.key.password" in done.stdout
             assert SECRET not in done.stdout + done.stderr
-    with node:  # which reads what was set from the metadata log
+    with node:  # reads the configs from the metadata log
         pass
     said = node.output.read_text()
     assert SECRET not in said
@@ -92,7 +92,7 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
         ("num.io.threads", "many"),
     ],
 )
-def test_a_configuration_that_is_refused_repeats_no_secret(tmp_path: Path, name: str, value: str) -> None:
+def test_an_error_about_a_configuration_contains_no_secret(tmp_path: Path, name: str, value: str) -> None:
     file = tmp_path / "server.properties"
     given = embedded_default(tmp_path / "data", 0) | IN_FILE | {name: value}
     file.write_text("".join(f"{key}={text}\n" for key, text in given.items()))

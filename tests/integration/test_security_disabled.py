@@ -1,4 +1,4 @@
-"""What a node without an authorizer and without credentials answers about them: what Apache Kafka answers."""
+"""A node without an authorizer and without credentials gives the same responses about them as Apache Kafka."""
 
 from __future__ import annotations
 

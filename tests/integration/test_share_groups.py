@@ -1,4 +1,4 @@
-"""Share groups and their states on clusters of one and three brokers, by raw requests."""
+"""Share groups and their states on clusters of one and three brokers, with raw requests."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Address = tuple[str, int]
 
 
 class Client:
-    """Sends single requests to any broker of a cluster that answers."""
+    """Sends single requests to the first broker of a cluster that answers."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -79,7 +79,7 @@ class Client:
         assert found.error_code is NONE
 
     async def alter(self, offsets: dict[int, int]) -> list[ErrorCode]:
-        """Until the coordinator has loaded, and knows the topic and that share groups are on."""
+        """Retry until the coordinator has loaded, and knows the topic and that share groups are enabled."""
         passing = {
             ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
             ErrorCode.NOT_COORDINATOR,
@@ -118,7 +118,7 @@ class Client:
             assert found == expected
 
     async def log_start(self, partition: int) -> int:
-        """Where the log of a partition of `__share_group_state` starts, on a cluster of one broker."""
+        """The log start offset of a partition of `__share_group_state`, on a single-broker cluster."""
         asked = {"partition_index": partition, "timestamp": -2, "current_leader_epoch": -1}
         topics = [{"name": STATE_TOPIC, "partitions": [asked]}]
         found = await self.ask(ApiKey.LIST_OFFSETS, 7, self._addresses()[0], replica_id=-1, topics=topics)
@@ -126,7 +126,7 @@ class Client:
         return offset
 
     async def are_pruned(self, partitions: Iterable[int]) -> None:
-        """Wait until the logs of these partitions of `__share_group_state` do not start at 0 any more."""
+        """Wait until the logs of these partitions of `__share_group_state` no longer start at 0."""
         async with asyncio.timeout(BOUND_S):
             while True:
                 starts = [await self.log_start(partition) for partition in partitions]
@@ -152,7 +152,7 @@ def three() -> Iterator[Cluster]:
         yield cluster
 
 
-async def test_states_on_three_brokers_outlive_the_loss_of_one(three: Cluster) -> None:
+async def test_states_on_three_brokers_survive_the_loss_of_one(three: Cluster) -> None:
     async with client_of(three) as client:
         altered = {partition: 10 * partition for partition in range(PARTITIONS)}
         assert await client.alter(altered) == [NONE] * PARTITIONS
@@ -189,7 +189,7 @@ async def test_the_log_of_states_is_pruned_and_loaded_again() -> None:
 
 
 async def places_of_states(client: Client) -> set[int]:
-    """The partitions of `__share_group_state` that have a state of the group."""
+    """The partitions of `__share_group_state` that contain a state of the group."""
     coordinator = await client.find(0, GROUP)
     found = await client.ask(ApiKey.METADATA, 12, coordinator, topics=[{"name": TOPIC, "topic_id": None}])
     topic_id = found.topics[0].topic_id.bytes

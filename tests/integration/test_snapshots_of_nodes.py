@@ -1,4 +1,4 @@
-"""Controllers and brokers whose metadata log ends before the others' begins come back by a snapshot (KIP-630)."""
+"""Controllers and brokers whose metadata log ends before the others' log starts catch up by a snapshot (KIP-630)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def active(cluster: Cluster) -> Controller:
 
 
 def snapshots(folder: Path) -> list[int]:
-    """The end offsets of the snapshots in a metadata log's folder."""
+    """The end offsets of the snapshots in a metadata log folder."""
     names = (path.name for path in folder.glob("*-*.checkpoint"))
     return sorted(int(name.split("-")[0]) for name in names)
 
@@ -45,7 +45,7 @@ def test_a_controller_that_was_away_leads_after_a_snapshot(tmp_path: Path) -> No
         wait_until(lambda: min(snapshots(folder), default=0) > ended_at + 30)
         third = next(one for one in cluster.controllers if one.id not in (leader.id, away.id))
         third.stop()
-        # The two that are left decide together, so that what was fetched is what both hold.
+        # The two running controllers are a majority, so committed records are in both logs.
         cluster.create_topic("with-both")
         third.start()
         leader.kill()
@@ -54,7 +54,7 @@ def test_a_controller_that_was_away_leads_after_a_snapshot(tmp_path: Path) -> No
         wait_until(lambda: expected <= set(cluster.topics()))
 
 
-def test_the_smallest_limit_makes_no_snapshot_of_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_smallest_limit_writes_no_empty_snapshot(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     smallest = {"metadata.log.max.record.bytes.between.snapshots": "1"}
     with klamm.Cluster(tmp_path, controllers=1, brokers=1, config=smallest) as cluster:
         cluster.create_topic("any")
@@ -64,7 +64,7 @@ def test_the_smallest_limit_makes_no_snapshot_of_nothing(tmp_path: Path, caplog:
     assert not [record.getMessage() for record in said if record.levelname in ("WARNING", "ERROR")]
 
 
-def test_a_broker_without_its_metadata_log_comes_back(tmp_path: Path) -> None:
+def test_a_broker_recovers_from_losing_its_metadata_log(tmp_path: Path) -> None:
     with klamm.Cluster(tmp_path, controllers=1, brokers=1, config=CONFIG) as cluster:
         for number in range(20):
             cluster.create_topic(f"topic-{number}")

@@ -1,4 +1,4 @@
-"""`klamm start` as a process: what it says, what it refuses, and how it ends."""
+"""`klamm start` as a process: its output, its errors, and its end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CLUSTER = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
 def klamm(*arguments: str, cwd: Path, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """A command that ends by itself."""
+    """Run a command that ends by itself."""
     return subprocess.run(
         [sys.executable, "-m", "klamm", *arguments],
         cwd=cwd,
@@ -39,7 +39,7 @@ def klamm(*arguments: str, cwd: Path, environment: Mapping[str, str] | None = No
 
 
 def refused(folder: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> str:
-    """The one message of a start that is refused; nothing in the folder is changed, and there is no traceback."""
+    """The message of a start that fails; the folder is unchanged, and there is no traceback."""
     before = content(folder)
     done = klamm("start", *arguments, cwd=folder, environment=environment)
     assert done.returncode == 1, done.stderr
@@ -51,7 +51,7 @@ def refused(folder: Path, *arguments: str, environment: Mapping[str, str] | None
 
 
 def content(folder: Path) -> dict[str, tuple[int, bytes | None]]:
-    """Everything there, with its mode and what it holds, but for lock files: looking at a lock makes one."""
+    """The mode and content of each file, except lock files, which an inspection creates."""
     return {
         str(path.relative_to(folder)): (path.stat().st_mode, path.read_bytes() if path.is_file() else None)
         for path in folder.rglob("*")
@@ -68,7 +68,7 @@ def server_properties(folder: Path, **changes: str) -> Path:
     return file
 
 
-def test_a_node_says_where_it_is_and_ends_with_0(tmp_path: Path) -> None:
+def test_a_node_prints_its_address_and_exits_with_0(tmp_path: Path) -> None:
     node = NodeProcess(tmp_path / "data")
     node.start()
     assert node.stop() == 0
@@ -83,11 +83,11 @@ def test_a_node_says_where_it_is_and_ends_with_0(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
-def test_stdout_that_takes_nothing_ends_no_node(tmp_path: Path, number: signal.Signals) -> None:
-    """Nor does the end of a terminal lose anything: it is a controlled shutdown."""
+def test_a_closed_stdout_does_not_end_a_node(tmp_path: Path, number: signal.Signals) -> None:
+    """A closed terminal does no harm either: it causes a controlled shutdown."""
     command = [sys.executable, "-m", "klamm", "start", "--data", str(tmp_path / "data"), "--port", "0"]
     with Path("/dev/full").open("wb") as full, (tmp_path / "log").open("wb") as log:
-        # Under `nohup` the tests ignore SIGHUP, and so would the node.
+        # Under `nohup` the tests ignore SIGHUP, which the node would inherit.
         default = partial(signal.signal, signal.SIGHUP, signal.SIG_DFL)
         node = subprocess.Popen(command, stdout=full, stderr=log, stdin=subprocess.DEVNULL, preexec_fn=default)  # noqa: PLW1509
     text = (tmp_path / "log").read_text
@@ -135,7 +135,7 @@ def test_a_port_in_use(used: Path, tmp_path: Path, is_used: bool) -> None:
 
 @pytest.fixture
 def used(tmp_path: Path) -> Path:
-    """A folder that a node ran on."""
+    """A folder that a node has used."""
     node = NodeProcess(tmp_path / "data")
     node.start()
     assert node.stop() == 0
@@ -163,7 +163,7 @@ def test_folders_of_two_clusters(used: Path, tmp_path: Path) -> None:
     assert CLUSTER in message
 
 
-def test_a_folder_that_holds_something_else(tmp_path: Path) -> None:
+def test_a_folder_with_other_files(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("Dear Milena")
     assert "not formatted" in refused(tmp_path, "--data", str(tmp_path), "--port", "0")
 

@@ -1,4 +1,4 @@
-"""A node whose process is stopped for longer than every session, and goes on: as if nothing had happened."""
+"""A node whose process is stopped for longer than every session resumes as if nothing had happened."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def node(tmp_path: Path) -> Iterator[NodeProcess]:
 
 @contextlib.contextmanager
 def stopped(node: NodeProcess) -> Iterator[None]:
-    """The process is stopped meanwhile."""
+    """The process is stopped within the block."""
     os.kill(node.pid, signal.SIGSTOP)
     try:
         yield
@@ -54,7 +54,7 @@ def result(made: dict[str, Future[None]]) -> None:
         each.result(30)
 
 
-def test_topics_are_created_and_brokers_shown_at_once(node: NodeProcess) -> None:
+def test_topics_are_created_and_brokers_listed_at_once(node: NodeProcess) -> None:
     admin = AdminClient({"bootstrap.servers": node.bootstrap})
     for number in range(PAUSES):
         with stopped(node):
@@ -65,7 +65,7 @@ def test_topics_are_created_and_brokers_shown_at_once(node: NodeProcess) -> None
 
 
 class Member:
-    """A member of a group that never gives up: clients end their own session when nothing answers for so long."""
+    """A member of a group that does not give up; real clients end their own session without a response."""
 
     def __init__(self, node: NodeProcess) -> None:
         self._peer = socket.create_connection(("127.0.0.1", node.port))
@@ -100,7 +100,7 @@ class Member:
         self._send(12, 1, self._identity())
 
     def is_known(self) -> bool:
-        """Whether the answer to the heartbeat says so."""
+        """Whether the heartbeat response says that the member is known."""
         return self._receive()[4:6] == b"\0\0"
 
     def _identity(self) -> bytes:

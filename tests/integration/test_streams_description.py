@@ -1,4 +1,4 @@
-"""What `klamm groups` shows of streams groups (KIP-1071)."""
+"""The output of `klamm groups` for streams groups (KIP-1071)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CONFIG = {
 
 
 def joined(client: Client) -> Callable[[], bool]:
-    """Sends a heartbeat; true once the member reports its tasks."""
+    """Send a heartbeat; true once the member reports its tasks."""
     epoch, tasks = 0, tuple[TaskIds, ...]()
 
     def beat() -> bool:

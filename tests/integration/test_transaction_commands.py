@@ -39,7 +39,7 @@ def name(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def klamm(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> Klamm:
     def call(*words: str, code: int = 0) -> Any:
-        """What a command prints as JSON; what it says if it fails."""
+        """The JSON output of a command, or its error output if it fails."""
         command = [*words, "--bootstrap", cluster.bootstrap_servers]
         found = run([*command, "--json"] if words[0] == "transactions" else command)
         said = capsys.readouterr()
@@ -72,7 +72,7 @@ def values(cluster: Cluster, topic: str) -> list[bytes | None]:
 
 
 def await_values(cluster: Cluster, topic: str, *expected: bytes) -> None:
-    """Markers are written after the end of a transaction is answered."""
+    """Wait for the values: markers are written after EndTxn is answered."""
     wait_until(
         lambda: len(values(cluster, topic)) >= len(expected), lambda: f"{len(values(cluster, topic))} can be read"
     )
@@ -98,7 +98,7 @@ def test_transactions_are_listed_and_described(cluster: Cluster, name: str, klam
     assert klamm("transactions", "describe", name)[0]["partitions"] == []
 
 
-def test_what_is_not_there(cluster: Cluster, name: str, klamm: Klamm) -> None:
+def test_unknown_transactions_and_topics(cluster: Cluster, name: str, klamm: Klamm) -> None:
     cluster.create_topic(name)
     begin(cluster, name).abort_transaction(READ_S)
     assert "there is no such id" in klamm("transactions", "describe", "nobody", code=1)
@@ -108,8 +108,8 @@ def test_what_is_not_there(cluster: Cluster, name: str, klamm: Klamm) -> None:
     assert klamm("transactions", "find-hanging", name) == []
 
 
-def test_case_72_a_hanging_transaction_is_found_and_aborted(cluster: Cluster, name: str, klamm: Klamm) -> None:
-    """Open in a partition, and ended for its coordinator."""
+def test_case_72_a_hanging_transaction_is_listed_and_aborted(cluster: Cluster, name: str, klamm: Klamm) -> None:
+    """It is open in a partition, but the coordinator considers it ended."""
     cluster.create_topic(name)
     producer = begin(cluster, name)
     [state] = [one for one in cluster.transactions() if one.transactional_id == name]
@@ -129,7 +129,7 @@ def test_case_72_a_hanging_transaction_is_found_and_aborted(cluster: Cluster, na
 
 
 def leave_hanging(cluster: Cluster, topic: str, producer_id: int) -> None:
-    """Write a batch in a transaction that no coordinator knows, as a late write of an old release did."""
+    """Write a batch of a transaction that no coordinator knows, like a late write of an old release."""
     topic_id = cluster._image().topic_id(topic)
     assert topic_id is not None
 
@@ -204,7 +204,7 @@ def test_produce_ended_by_ctrl_c_aborts(cluster: Cluster, name: str) -> None:
     assert values(cluster, name) == []
 
 
-def test_produce_fences_and_ends_what_a_killed_one_left(cluster: Cluster, name: str, klamm: Klamm) -> None:
+def test_produce_fences_a_killed_producer_and_aborts_its_transaction(cluster: Cluster, name: str, klamm: Klamm) -> None:
     cluster.create_topic(name)
     with started(cluster.bootstrap_servers, "produce", name, "--transactional", name) as process:
         assert process.stdin is not None

@@ -1,4 +1,4 @@
-"""Transactional producers against clusters of one and three brokers."""
+"""Transactional producers on clusters of one and three brokers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def producer_of(cluster: Cluster, transactional_id: str = ID, **settings: object
 
 
 def read(cluster: Cluster, topic: str, count: int, isolation: str = "read_committed") -> list[bytes]:
-    """The values of `count` records, of all partitions."""
+    """The values of `count` records from all partitions."""
     consumer = Consumer(
         {
             "bootstrap.servers": cluster.bootstrap_servers,
@@ -142,7 +142,7 @@ def test_consume_transform_produce(cluster: Cluster, topic: str) -> None:
         copied += len(found)
     consumer.close()
     assert read(cluster, output, 6) == [b"%d" % number for number in range(6)]
-    # A marker may or may not count as read.
+    # A marker may or may not be counted as read.
     wait_until(lambda: [offset in (2, 3) for offset in cluster.committed(group).values()] == [True] * 3, "all offsets")
 
 
@@ -194,8 +194,8 @@ def read_uncommitted(cluster: Cluster, topic: str) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize("cluster", [3], indirect=True)
-def test_a_coordinator_that_ends_leaves_the_transaction_to_the_next(topic: str, cluster: Cluster) -> None:
-    """Conformance case 24, and a partition whose leader ends."""
+def test_a_killed_coordinator_leaves_the_transaction_to_its_successor(topic: str, cluster: Cluster) -> None:
+    """Conformance case 24, while the leader of a partition is also killed."""
     producer = producer_of(cluster, topic)
     for number in range(9):
         producer.begin_transaction()

@@ -1,4 +1,4 @@
-"""What holds for all tests: neither how busy the machine is nor who started them decides anything."""
+"""Settings for all tests: results do not depend on the load of the machine or on the parent process."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("klamm", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("klamm")
 
-# A shell lets what it starts with `&` ignore Ctrl-C, and the commands that a test starts would inherit that.
+# A shell starts `&` commands with SIGINT ignored, and commands that a test starts would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,4 +1,4 @@
-"""What the import contract in pyproject.toml cannot see: importers of the native module, cycles, and timers."""
+"""What the import contract in pyproject.toml cannot check: importers of the native module, cycles, and timers."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ HEAVY = {
     *("asyncio", "concurrent", "dataclasses", "difflib", "http", "json", "kio", "logging", "py4j", "pyarrow"),
     *("pyarrow.compute", "pyspark", "pyspark.sql.pandas", "random", "rich", "socket", "typer"),
 }
-"""Modules of others that take a millisecond or more to import, or that an installation may lack.
+"""Modules outside of klamm that take a millisecond or more to import, or that may not be installed.
 
-A function may import one of these, or a module of klamm that needs one, so that a start or a command does without it.
+A function may import one of these, or a module of klamm that needs one, so that starts and commands avoid it.
 """
 INCLUDED = {
     "asyncio": {"concurrent", "logging", "socket"},
     "pyspark": {"concurrent", "dataclasses", "json", "logging", "py4j", "socket"},
 }
-"""What another heavy module has imported already."""
+"""Already imported by another heavy module."""
 DEFERRING = {
     "klamm": "`import klamm` loads no node",
     "klamm.cli.commands": "a command loads its own modules",
@@ -76,11 +76,11 @@ DEFERRING = {
     "klamm.pipelines.audit": "Spark's workers load one module",
     "klamm.pipelines.audit.source": "Spark's workers load one module",
 }
-"""Files whose functions import further modules of klamm, because of measured times (docs/decisions 0038 and 0039)."""
+"""Files whose functions import other modules of klamm because of measured times (docs/decisions 0038 and 0039)."""
 
 
 def seam_of(file: Path) -> set[str]:
-    """What a file imports of klamm._engine, at its top or inside a function: submodules, `__version__`, everything."""
+    """What a file imports of klamm._engine, at its top or in a function: submodules, `__version__`, everything."""
     found: set[str] = set()
     for statement in ast.walk(ast.parse(file.read_text())):
         match statement:
@@ -95,7 +95,7 @@ def seam_of(file: Path) -> set[str]:
     return found
 
 
-def test_rooms_import_the_submodules_that_are_listed() -> None:
+def test_folders_import_the_listed_submodules() -> None:
     found: dict[str, set[str]] = {}
     for file in KLAMM.rglob("*.py"):
         if seam := seam_of(file):
@@ -103,7 +103,7 @@ def test_rooms_import_the_submodules_that_are_listed() -> None:
     assert found == ROOMS_THAT_KNOW_THE_ENGINE, "list what is new, if it belongs there; take off what is gone"
 
 
-def test_a_submodule_of_the_seam_is_short_and_has_its_names_to_itself() -> None:
+def test_a_submodule_of_the_seam_is_short_and_has_unique_names() -> None:
     places: dict[str, str] = {}
     for stub in sorted(SEAM.glob("*.pyi")):
         text = stub.read_text()
@@ -177,7 +177,7 @@ def imports_in(tree: ast.AST, outer: Import | None = None) -> Iterator[Import]:
 
 
 def packages_of(module: str) -> set[str]:
-    """The module and the packages around it."""
+    """The module and its parent packages."""
     parts = module.split(".")
     return {".".join(parts[: end + 1]) for end in range(len(parts))}
 
@@ -196,7 +196,7 @@ def imported(statement: ast.stmt, files: Mapping[str, Path]) -> set[str]:
 
 
 def cycle(imports: Mapping[str, set[str]]) -> list[str]:
-    """A cycle, empty where there is none."""
+    """A cycle, or an empty list."""
     try:
         TopologicalSorter(imports).prepare()
     except CycleError as error:
@@ -230,7 +230,7 @@ def test_the_core_of_a_partition_has_no_clock_file_thread_or_lock() -> None:
 
 
 class Loading:
-    """What the import of each module of klamm loads at once: modules of klamm and of others."""
+    """The modules of klamm and others that the import of each klamm module loads."""
 
     def __init__(self, files: Mapping[str, Path]) -> None:
         self._files = files
@@ -245,7 +245,7 @@ class Loading:
                     self._at_top[name] |= self.named(one.statement)
 
     def named(self, statement: ast.Import | ast.ImportFrom) -> set[str]:
-        """The modules that a statement names, with the packages around them."""
+        """The modules that a statement names, with their parent packages."""
         names = [one.name for one in statement.names]
         if isinstance(statement, ast.ImportFrom):
             names = [str(statement.module), *(f"{statement.module}.{name}" for name in names)]
@@ -253,7 +253,7 @@ class Loading:
         return {one for one in found if one in self._files or not one.startswith("klamm")}
 
     def by(self, modules: set[str]) -> set[str]:
-        """Everything that these modules load."""
+        """All modules that these modules load."""
         loaded, waiting = set[str](), list(modules)
         while waiting:
             module = waiting.pop()
@@ -263,7 +263,7 @@ class Loading:
         return loaded
 
 
-def test_a_function_imports_what_is_heavy() -> None:
+def test_heavy_modules_are_imported_in_functions() -> None:
     loading = Loading(modules())
     deferring = set[str]()
     for name, statement in loading.in_functions:

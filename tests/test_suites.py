@@ -1,4 +1,4 @@
-"""The judge of other people's suites: what may fail is listed with the API that it needs, and nothing else may."""
+"""The judge of client suites: a test may fail only if it is listed, with the missing API that it needs."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def test_a_listed_failure_is_excused_with_its_reason() -> None:
     }
 
 
-def test_what_proves_nothing_is_not_counted_as_passed() -> None:
+def test_a_vacuous_pass_is_not_counted() -> None:
     outcome = judge("kcat", ["kcat: 9 passed, 0 failed, 0 skipped"], Excused(vacuous=EXCUSED.vacuous))
     assert (outcome.passed, outcome.excused) == (8, {"quotas": "needs AlterClientQuotas (49)"})
 
 
-def test_a_listed_test_that_passes_is_told() -> None:
+def test_a_listed_test_that_passes_is_reported() -> None:
     outcome = judge("kcat", ["kcat: 9 passed, 0 failed, 0 skipped"], EXCUSED)
     assert outcome.unexpected_passes == ("acls",), "a flaky one may pass"
 
@@ -70,7 +70,7 @@ def test_a_part_of_a_suite_shows_nothing_of_the_tests_that_it_leaves_out() -> No
     assert (outcome.passed, outcome.unexpected_passes, outcome.excused) == (2, (), {})
 
 
-def test_what_supposes_one_broker_is_excused_with_several_only() -> None:
+def test_an_assumption_of_one_broker_is_excused_with_several_only() -> None:
     text = '[kcat.of_one_broker]\nleader = "node 1 leads"'
     lines = ["FAIL leader", "kcat: 9 passed, 1 failed, 0 skipped"]
     assert not judge("kcat", lines, exceptions.load(text)["kcat"]).is_clean

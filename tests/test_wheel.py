@@ -1,4 +1,4 @@
-"""`make dist` gives a source distribution that builds, and one abi3 wheel that works where there is no Rust."""
+"""`make dist` creates a source distribution that builds, and one abi3 wheel that works without Rust."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.wheel, pytest.mark.xdist_group("wheel"), pytest.mark.t
 
 
 def run(*command: str | Path, cwd: Path, path: str) -> str:
-    """The command's output; with `path` as PATH and without this environment's own variables."""
+    """The command's output; `path` is its PATH, and variables of this environment are removed."""
     environment = {"PATH": path, "HOME": os.environ["HOME"], "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     environment |= {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_", "HTTP"))}
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=800)
@@ -35,7 +35,7 @@ def run(*command: str | Path, cwd: Path, path: str) -> str:
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `make dist` makes: a source distribution, and a wheel built from it. Compiled dependencies are reused."""
+    """The result of `make dist`: a source distribution, and a wheel built from it. Compiled dependencies are reused."""
     if shutil.which("cargo") is None or shutil.which("make") is None:
         give_up("cargo and make are needed to build the wheel")
     folder = tmp_path_factory.mktemp("dist")
@@ -53,7 +53,7 @@ def wheel(dist: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def clean_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of a new environment that holds the wheel and what it depends on, nothing else."""
+    """The interpreter of a new environment with the wheel and its dependencies only."""
     folder = tmp_path_factory.mktemp("clean")
     venv.create(folder, with_pip=True)
     python = folder / "bin" / "python"
@@ -82,13 +82,13 @@ def test_its_tag_is_the_lowest_that_auditwheel_allows(wheel: Path) -> None:
 
 
 def test_the_engine_has_no_symbols(wheel: Path) -> None:
-    """With them it takes seven times the space."""
+    """They would make it seven times as large."""
     with zipfile.ZipFile(wheel) as archive:
         assert archive.getinfo("klamm/_engine.abi3.so").file_size < 16 * 2**20
 
 
 def metadata_of(wheel: Path) -> Message:
-    """What PyPI and pip read."""
+    """The metadata that PyPI and pip read."""
     with zipfile.ZipFile(wheel) as archive:
         [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
         return email.message_from_bytes(archive.read(name))
@@ -108,8 +108,8 @@ def test_the_classifiers_name_every_supported_python(wheel: Path) -> None:
     assert {f"Programming Language :: Python :: 3.{minor}" for minor in range(11, 15)} <= set(classifiers)
 
 
-def test_the_source_distribution_holds_all_that_a_wheel_is_built_from(dist: Path) -> None:
-    """pip builds it where no wheel fits: every crate of the engine, the lock file, the whole package, the licence."""
+def test_the_source_distribution_has_every_source_of_the_wheel(dist: Path) -> None:
+    """pip builds it where no wheel fits, from all crates of the engine, the lock file, the package and the licence."""
     (archive,) = dist.glob("klamm-*.tar.gz")
     with tarfile.open(archive) as files:
         names = {name.partition("/")[2] for name in files.getnames()}

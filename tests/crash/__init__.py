@@ -1,1 +1,1 @@
-"""Tests that really kill processes."""
+"""Tests that kill real processes."""

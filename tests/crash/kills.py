@@ -1,6 +1,6 @@
-"""`python -m tests.crash.kills --kills 1000`: lives of transactions until so many processes were killed.
+"""`python -m tests.crash.kills --kills 1000`: lives of transactions until that many processes were killed.
 
-Each life has a fresh cluster, and another transaction.version and group.protocol than the one before.
+Each life has a new cluster, and the next combination of transaction.version and group.protocol.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SHOWN_EVERY_S: Final = 30.0
 
 
 class Progress:
-    """Prints the kills of all lives, sometimes."""
+    """Prints the kills of all lives at intervals."""
 
     def __init__(self, kills: int) -> None:
         self._kills = kills
@@ -35,13 +35,13 @@ class Progress:
         print(f"{now - self._began:6.0f} s  {report.kills} of {self._kills} kills: {what}", flush=True)
 
     def maybe_show(self, report: Report, what: object) -> None:
-        """Print a line, unless one was printed a short time ago."""
+        """Print a line, unless one was printed recently."""
         if time.monotonic() > self._shown + SHOWN_EVERY_S:
             self.show(report, what)
 
 
 def main() -> int:
-    """Live, print progress, and stop at the first life in which something is wrong."""
+    """Play lives, print progress, and stop at the first one with findings."""
     parser = argparse.ArgumentParser(prog="python -m tests.crash.kills", description=__doc__)
     parser.add_argument("--kills", type=int, default=1000, help="processes to kill (1000)")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30), help="of the first life")

@@ -1,4 +1,4 @@
-"""What `klamm storage check` announces of a damage to a partition is what a start then does."""
+"""A start on a damaged partition does what `klamm storage check` announces."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def removed(file: Path) -> None:
 
 
 class Case(NamedTuple):
-    """Which file, what happens to it, and whether a kill is to have ended the node."""
+    """The file, its damage, and whether the node was killed."""
 
     pattern: str
     number: int
@@ -101,24 +101,24 @@ def test_a_start_does_what_is_announced(case: Case, intact: Path, tmp_path: Path
         read, refused = outcome(cluster, log.end_offset)
     assert refused == offsets_of(findings, "CORRUPT_MESSAGE"), findings
     kept = set(range(RECORDS)) - offsets_of(log.findings, "")
-    if case.is_killed:  # how much a kill has taken is known by where the log ends
+    if case.is_killed:  # after a kill, only the end of the log shows what was lost
         kept -= set(range(log.end_offset, RECORDS))
     assert read == kept | {log.end_offset}, findings
 
 
 def garbled(file: Path) -> None:
-    """Bytes that are not UTF-8 follow."""
+    """Append bytes that are not UTF-8."""
     file.write_bytes(file.read_bytes() + b"\xff\xfe\x80\x00garbage\xe9\n")
 
 
 def rewritten(file: Path) -> None:
-    """The same, in other forms that Java reads: blanks between key and value, an escape, and a line that goes on."""
+    """The same properties in other forms that Java reads: blanks around the separator, an escape, a continued line."""
     text = file.read_text().replace("=", " ").replace("node.id", "\\u006eode.id \\\n ")
     file.write_text(text)
 
 
 @pytest.mark.parametrize("damage", [flipped, halved, emptied, garbled, rewritten], ids=lambda one: one.__name__)
-def test_a_start_refuses_meta_properties_if_that_is_announced(
+def test_a_start_rejects_meta_properties_as_announced(
     damage: Callable[[Path], None], intact: Path, tmp_path: Path
 ) -> None:
     data = tmp_path / "data"
@@ -138,7 +138,7 @@ def test_a_start_refuses_meta_properties_if_that_is_announced(
 
 
 def offsets_of(findings: Sequence[Finding], action: str) -> set[int]:
-    """The offsets of which this action is announced."""
+    """The offsets for which this action is announced."""
     return {at for one in findings if one.offsets is not None and action in one.action for at in range(*one.offsets)}
 
 
@@ -154,7 +154,7 @@ def appended(cluster: klamm.Cluster) -> int:
 
 
 def outcome(cluster: klamm.Cluster, last_offset: int) -> tuple[set[int], set[int]]:
-    """The offsets of the records that come, and those of which a fetch is refused as corrupt."""
+    """The offsets of the returned records, and those whose fetch fails as corrupt."""
     read: set[int] = set()
     refused: set[int] = set()
     place = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "reader", "auto.offset.reset": "earliest"}

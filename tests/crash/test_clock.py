@@ -1,4 +1,4 @@
-"""The wall clock is set back by a day while a node runs: nothing is lost, no age is wrong, lookups by time hold."""
+"""The wall clock is set back by a day while a node runs: no record is lost, ages and lookups by time are correct."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Clock:
-    """Of a node that is started with its environment."""
+    """The clock of nodes that are started with its environment."""
 
     def __init__(self, file: Path, shim: Path) -> None:
         self.file, self.environment = file, {"LD_PRELOAD": str(shim), "KLAMM_CLOCK_FILE": str(file)}
@@ -58,7 +58,7 @@ class Clock:
 
 
 def produce(bootstrap: str, count: int) -> list[int]:
-    """Writes so many records, each of them alone; gives their offsets."""
+    """Produce records one by one; returns their offsets."""
     offsets: list[int] = []
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
     for _ in range(count):
@@ -102,7 +102,7 @@ def commit(admin: AdminClient, offset: int) -> None:
 
 
 def check(bootstrap: str, count: int) -> None:
-    """Everything is there, and the first record at or after each time is found as by a walk."""
+    """Every record exists, and a linear search finds the same first record at or after each time as the broker."""
     rows = read(bootstrap)
     assert [offset for offset, _ in rows] == list(range(count))
     times = sorted({timestamp for _, timestamp in rows})
@@ -113,12 +113,12 @@ def check(bootstrap: str, count: int) -> None:
 
 
 def time_index(folder: Path) -> list[tuple[int, int]]:
-    """(timestamp, offset) of each entry that was written, of all segments."""
+    """(timestamp, offset) of each index entry, in all segments."""
     content = b"".join(path.read_bytes() for path in sorted(folder.glob("*.timeindex")))
     return [entry for entry in struct.iter_unpack(">qi", content) if entry != (0, 0)]
 
 
-def test_a_clock_that_is_set_back_takes_nothing(tmp_path: Path, shim: Path) -> None:
+def test_a_clock_that_is_set_back_loses_nothing(tmp_path: Path, shim: Path) -> None:
     clock = Clock(tmp_path / "clock", shim)
     node = NodeProcess(tmp_path / "data", overrides=SETTINGS, environment=clock.environment)
     with node:
@@ -133,7 +133,7 @@ def test_a_clock_that_is_set_back_takes_nothing(tmp_path: Path, shim: Path) -> N
         assert rows[19][1] - rows[20][1] > (DAY_S - 600) * 1000, "the shim sets the node's clock"
         check(node.bootstrap, 40)
         commit(admin, 9)
-        # Metadata goes on, and so do its snapshots.
+        # The metadata log continues, and so do its snapshots.
         before = snapshots(node.data)
         deadline = time.monotonic() + WAIT_S
         for number in range(1000):
@@ -147,7 +147,8 @@ def test_a_clock_that_is_set_back_takes_nothing(tmp_path: Path, shim: Path) -> N
             check(node.bootstrap, 40)
             assert committed(AdminClient({"bootstrap.servers": node.bootstrap})) == 9
             assert "later0" in AdminClient({"bootstrap.servers": node.bootstrap}).list_topics(timeout=WAIT_S).topics
-        # Right again: what was written meanwhile is a day old by its time, and kept as long as the newest with it is.
+        # Set right again: the records written meanwhile have timestamps a day old, and are retained with the newest of
+        # the segment.
         clock.set_back(0)
         assert produce(node.bootstrap, 5) == list(range(40, 45))
         check(node.bootstrap, 45)

@@ -1,5 +1,5 @@
-"""Four nodes are killed, stopped, paused and cut off, their disks become full, and partitions move between nodes and
-between log directories, while clients write and read: no client sees what no correct log can show it
+"""Four nodes are killed, stopped, paused and cut off, their disks fill up, and partitions move between nodes and
+between log directories, while clients write and read: all that clients see is possible with a correct log
 (`tests/support/log_history.py`).
 """
 
@@ -62,7 +62,7 @@ class Node(ProxiedBroker):
 
 
 class Nodes:
-    """The processes, and what is done to them. Each fault ends before the test does."""
+    """The processes and their faults. Each fault ends before the test does."""
 
     def __init__(self, folder: Path, disks: list[SmallDisk], rng: random.Random) -> None:
         self._rng = rng
@@ -73,7 +73,7 @@ class Nodes:
             node.launch()
 
     def fault(self) -> None:
-        """One fault of one node, and its end; or replicas that move meanwhile."""
+        """Start and end one fault of one node, or start a move of replicas."""
         node, seconds = self._rng.choice(self.all), self._rng.uniform(0.2, 2.0)
         kinds = self._kill, self._kill, self._pause, self._stop, self._cut, self._move, self._move_dirs, self._fill
         kind = self._rng.choice(kinds)
@@ -92,17 +92,17 @@ class Nodes:
 
     def _pause(self, node: Node, seconds: float) -> None:
         os.kill(node.pid, signal.SIGSTOP)
-        time.sleep(2 * seconds)  # longer than a session, sometimes
+        time.sleep(2 * seconds)  # sometimes longer than a session
         os.kill(node.pid, signal.SIGCONT)
 
     def _cut(self, node: Node, seconds: float) -> None:
-        """Clients and followers do not reach it. It reaches the others, and the controllers reach it."""
+        """Clients and followers cannot connect to it. It can connect to the others, and the controllers to it."""
         node.proxy.cut()
         time.sleep(2 * seconds)
         node.proxy.heal()
 
     def _move(self, _node: Node, seconds: float) -> None:
-        """It goes on while the next fault happens."""
+        """The move continues during the next fault."""
         ids = range(1, NODES + 1)
         wanted = {
             Place(TOPIC, at): tuple(self._rng.sample(ids, 3)) for at in range(PARTITIONS) if self._rng.random() < 0.5
@@ -112,7 +112,7 @@ class Nodes:
         time.sleep(seconds / 4)
 
     def _move_dirs(self, node: Node, seconds: float) -> None:
-        """It goes on while the next fault happens."""
+        """The move continues during the next fault."""
         places = [Place(TOPIC, at) for at in range(PARTITIONS) if self._rng.random() < 0.5]
         path = str(self._rng.choice(node.dirs))
         with contextlib.suppress(ClientError), Client(self.bootstrap, timeout_s=10) as client:
@@ -120,7 +120,7 @@ class Nodes:
         time.sleep(seconds / 4)
 
     def _fill(self, node: Node, seconds: float) -> None:
-        """A log directory that is full fails, and is used again after the next start."""
+        """A full log directory fails, and is used again after the next start."""
         node.disk.fill()
         time.sleep(2 * seconds)
         node.disk.free()
@@ -132,12 +132,12 @@ class Nodes:
 
 
 def produce(nodes: Nodes, history: LogHistory, number: int, stop: threading.Event) -> None:
-    """Idempotent, to every partition in turn."""
+    """An idempotent producer to every partition in turn."""
     settings = {
         "bootstrap.servers": nodes.bootstrap,
         "enable.idempotence": True,
-        # With more of them librdkafka may write records twice: when NOT_ENOUGH_REPLICAS of one request makes the next
-        # one out of order, it begins a new producer epoch and sends again whatever is not acknowledged.
+        # With more requests in flight librdkafka may write records twice: if NOT_ENOUGH_REPLICAS for one request makes
+        # the next one out of order, it bumps the producer epoch and sends again whatever is not acknowledged.
         "max.in.flight.requests.per.connection": 1,
         "linger.ms": 1,
         "log_level": 0,
@@ -160,7 +160,7 @@ def produce(nodes: Nodes, history: LogHistory, number: int, stop: threading.Even
 
 
 def consume(nodes: Nodes, history: LogHistory, number: int, stop: threading.Event) -> None:
-    """A member of a group. After each assignment it may get again what was not committed."""
+    """A group member. After each assignment it may receive uncommitted records again."""
     assignments = 0
 
     def on_assign(_: Consumer, __: list[TopicPartition]) -> None:
@@ -191,7 +191,7 @@ def consume(nodes: Nodes, history: LogHistory, number: int, stop: threading.Even
 
 @contextlib.contextmanager
 def running(target: object, nodes: Nodes, history: LogHistory, count: int) -> Iterator[threading.Event]:
-    """Threads of clients, until the block ends."""
+    """Client threads for the block."""
     stop = threading.Event()
     threads = [threading.Thread(target=target, args=(nodes, history, n, stop)) for n in range(count)]  # type: ignore[arg-type]
     for thread in threads:
@@ -205,7 +205,7 @@ def running(target: object, nodes: Nodes, history: LogHistory, count: int) -> It
 
 
 def create_topic(nodes: Nodes) -> None:
-    """As soon as the brokers are there."""
+    """Create the topic as soon as enough brokers are registered."""
     admin = AdminClient({"bootstrap.servers": nodes.bootstrap, "log_level": 0})
 
     def is_created() -> bool:
@@ -238,7 +238,7 @@ def hold_to_history(folder: Path, disks: list[SmallDisk], faults: int, seed: int
                 polls = list(history.polled.values())
                 return last <= {(partition, value) for one in polls for partition, _, value in list(one)}
 
-            with contextlib.suppress(TimeoutError):  # what is missing is a finding
+            with contextlib.suppress(TimeoutError):  # a missing record is a finding
                 wait_until(are_polled, bound_s=BOUND_S)
         findings = history.findings(log)
         assert not findings, "\n".join(
@@ -253,7 +253,7 @@ def hold_to_history(folder: Path, disks: list[SmallDisk], faults: int, seed: int
 
 @pytest.fixture
 def disks(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[SmallDisk]]:
-    """One for each node; none if the test was run elsewhere (tests.support.full_disk)."""
+    """A small disk for each node; None if the test has run in another process (tests.support.full_disk)."""
     with contextlib.ExitStack() as stack:
         count = NODES if with_mounts(request) else 0
         yield [stack.enter_context(small_disk(tmp_path / f"disk-{at}", DISK_MIB)) for at in range(count)]
@@ -268,6 +268,6 @@ def test_no_client_sees_an_impossible_history(tmp_path: Path, disks: list[SmallD
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("life", range(1, LIVES_IN_SLOW + 1))
-def test_nor_in_many_lives(tmp_path: Path, disks: list[SmallDisk], life: int) -> None:
+def test_no_client_sees_an_impossible_history_in_many_lives(tmp_path: Path, disks: list[SmallDisk], life: int) -> None:
     if disks:
         hold_to_history(tmp_path / "cluster", disks, FAULTS_IN_SLOW, SEED + life)

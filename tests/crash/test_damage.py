@@ -1,6 +1,6 @@
-"""Damage to a partition's files, as clients see it: nothing intact is lost around it, no offset is used again.
+"""Damage to a partition's files as clients see it: intact records around it are kept, and no offset is reused.
 
-Every kind of file and damage is gone through in Rust (`log/damage_tests.rs`); these cases need a whole node.
+Rust tests cover every kind of file and damage (`log/damage_tests.rs`); these cases need a whole node.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def value_of(number: int) -> str:
 
 
 def produce(node: NodeProcess, first: int, count: int) -> list[int]:
-    """Offsets of acknowledged records, in batches of `RECORDS_IN_BATCH`."""
+    """Produce in batches of `RECORDS_IN_BATCH`; returns the acknowledged offsets."""
     producer = Producer({"bootstrap.servers": node.bootstrap, "linger.ms": 1000, "log_level": 0})
     offsets: list[int] = []
 
@@ -43,7 +43,7 @@ def produce(node: NodeProcess, first: int, count: int) -> list[int]:
 
 
 def consume(node: NodeProcess) -> tuple[dict[int, str], list[int]]:
-    """Every record by offset, and the offsets at which CORRUPT_MESSAGE came; a reader goes on after those."""
+    """Every record by offset, and the offsets with CORRUPT_MESSAGE, after which the reader continues."""
     settings = {"bootstrap.servers": node.bootstrap, "group.id": "check", "enable.partition.eof": True}
     consumer = Consumer(settings | {"fetch.error.backoff.ms": 1, "auto.offset.reset": "error", "log_level": 0})
     found: dict[int, str] = {}
@@ -116,7 +116,7 @@ def flip_first_length(folder: Path) -> str:
     [empty_active, remove_active, flip_closed, flip_base_offset, flip_first_length],
     ids=lambda one: one.__name__,
 )
-def test_damage_takes_its_own_records_only(tmp_path: Path, damage: Callable[[Path], str], is_clean: bool) -> None:
+def test_damage_loses_only_the_damaged_records(tmp_path: Path, damage: Callable[[Path], str], is_clean: bool) -> None:
     node = NodeProcess(tmp_path / "data", overrides=SETTINGS)
     node.start()
     try:
@@ -134,7 +134,7 @@ def test_damage_takes_its_own_records_only(tmp_path: Path, damage: Callable[[Pat
         starts = [int(path.stem) for path in segments(folder)]
         name = damage(folder)
         node.start()
-        # A reader waits in front of lost records until there are later ones.
+        # A reader waits at the lost records until there are later ones.
         [offset] = produce(node, RECORDS, 1)
         assert offset >= RECORDS
         found, corrupt = consume(node)
@@ -149,7 +149,7 @@ def test_damage_takes_its_own_records_only(tmp_path: Path, damage: Callable[[Pat
             assert len(lost) == RECORDS_IN_BATCH
             assert lost <= set(corrupt)
         warnings = [line for line in node.log().splitlines() if " WARN " in line]
-        # After a kill, only the high watermark shows that the last segment is missing: its folder is named.
+        # After a kill, only the high watermark shows that the last segment is missing; the message names its folder.
         named = "t-0" if damage is remove_active and not is_clean else name
         assert any(named in line for line in warnings), warnings
     finally:
@@ -170,7 +170,7 @@ def test_a_log_directory_that_is_removed_acknowledges_nothing_more(tmp_path: Pat
         producer.produce("t", "lost", partition=0, on_delivery=lambda error, _: errors.append(error))
         assert producer.flush(60) == 0
         assert errors[0] is not None
-        # It was the only one: the node stops, with the reason as its last line.
+        # It was the only directory: the node stops, with the reason as its last line.
         assert node.wait(60) != 0
         lines = node.log().splitlines()
         assert sum(f"log directory {data} is out of use" in line for line in lines) == 1, lines
@@ -179,8 +179,8 @@ def test_a_log_directory_that_is_removed_acknowledges_nothing_more(tmp_path: Pat
         node.kill()
 
 
-def test_a_stop_right_after_the_start_that_follows_a_kill_leaves_its_record(tmp_path: Path) -> None:
-    """Most logs are not opened by then: the stop recovers them, so that the next start can compare them."""
+def test_a_stop_during_recovery_writes_the_clean_stop_record(tmp_path: Path) -> None:
+    """Most logs have not been opened by then; the stop recovers them, so that the next start can compare them."""
     partitions = 200
     node = NodeProcess(tmp_path / "node")
     try:

@@ -1,7 +1,7 @@
-"""Every file of the metadata damaged in every way, after a clean stop and after a kill (goals R5).
+"""Every metadata file is damaged in every way, after a clean stop and after a kill (goals R5).
 
-A start either refuses, names what is damaged and a way out, and changes nothing, or it goes on with every topic and
-every record, and makes no stray of a partition. The node is the only voter: nobody else has what is lost.
+A start either fails, names the damage and a remedy, and changes nothing, or it serves every topic and every record, and
+treats no partition as stray. The node is the only voter, so no other node has the lost records.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ WAYS_OUT = (
 
 
 class Left(NamedTuple):
-    """What a node left, and what it had acknowledged."""
+    """The data of a node and what it had acknowledged."""
 
     data: Path
     topics: list[str]
@@ -49,7 +49,7 @@ class Left(NamedTuple):
 
 @pytest.fixture(scope="module")
 def left(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Left]:
-    """The data of a node that was closed, and of the same one as a kill would have left it."""
+    """The data of a cleanly stopped node, and a copy as a kill would leave it."""
     folder = tmp_path_factory.mktemp("left")
     closed, killed = folder / "closed", folder / "killed"
     topics = []
@@ -91,7 +91,7 @@ KINDS: dict[str, Callable[[Path], Path]] = {
 
 
 def damages(data: Path, damaged: Path) -> Iterator[tuple[str, Callable[[], object]]]:
-    """What is done to a file, in words, each on a fresh copy."""
+    """The damages to a file, by description, each on a new copy."""
     whole = damaged.read_bytes()
     for at in sorted({0, 7, 20, len(whole) // 2, len(whole) - 1} & set(range(len(whole)))):
         flipped = whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
@@ -129,7 +129,7 @@ def test_a_damaged_file_is_named_or_nothing_is_lost(
 
 
 def check(data: Path, file_name: str, topics: list[str], what: str) -> str:
-    """Start a node there; what came of it."""
+    """Start a node on it; returns the outcome."""
     before = contents(data)
     findings = findings_of(examine([data], deep=True))
     assert contents(data) == before, what
@@ -173,7 +173,7 @@ def test_the_loss_is_accepted_by_the_command_that_the_message_names(
     shutil.copytree(left["closed"].data, data)
     for snapshot in files(data, "*.checkpoint"):
         snapshot.unlink()
-    damaged = files(data, "*.log")[1]  # the last ones need not hold a topic
+    damaged = files(data, "*.log")[1]  # the last ones may not contain a topic
     whole = damaged.read_bytes()
     damaged.write_bytes(whole[: len(whole) // 2] + bytes(10) + whole[len(whole) // 2 + 10 :])
     with pytest.raises(StorageError) as refused:

@@ -1,4 +1,4 @@
-"""Fewer descriptors than partitions, and fewer than connections: nothing is lost, and nobody waits for ever."""
+"""Fewer file descriptors than partitions or connections: no record is lost, and no client waits forever."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class LimitedNode(NodeProcess):
 
 
 def write_everywhere(node: NodeProcess, topics: Sequence[str], partitions: int, value: str) -> None:
-    """One acknowledged record into each partition."""
+    """Produce one record to each partition, with acknowledgement."""
     failed: list[object] = []
-    # Idempotent: a slow machine may make it ask again.
+    # Idempotent, because a slow machine may cause retries.
     settings = {"enable.idempotence": True, "request.timeout.ms": 120_000, "linger.ms": 50, "log_level": 0}
     producer = Producer({"bootstrap.servers": node.bootstrap, **settings})
     for topic in topics:
@@ -68,7 +68,7 @@ def live_below_the_limit(data: Path, topic_count: int, partitions: int, descript
     try:
         node.start()
         admin = AdminClient({"bootstrap.servers": node.bootstrap})
-        for topic in topics:  # not all in one request: that has a limit of records
+        for topic in topics:  # not in one request, whose number of records is limited
             admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(120)
         write_everywhere(node, topics, partitions, "first")
         node.kill()
@@ -94,7 +94,7 @@ def test_ten_thousand_partitions_with_1024_descriptors(tmp_path: Path) -> None:
 
 
 def test_more_connections_than_descriptors(tmp_path: Path) -> None:
-    """Those that there are stay, the others wait or are closed, and when there is room everybody is served."""
+    """Existing connections are served, others wait or are closed; once descriptors are free, all are served."""
     node = LimitedNode(tmp_path / "data", 200)
     try:
         node.start()
@@ -109,7 +109,7 @@ def test_more_connections_than_descriptors(tmp_path: Path) -> None:
                 connection.connect_ex(("127.0.0.1", node.port))
 
             def is_full() -> bool:
-                # Of a burst that overflows the listen queue the kernel forgets some, and tells nobody.
+                # If a burst overflows the listen queue, the kernel drops some connections without notice.
                 connect()
                 return node.open_descriptors() >= 190
 

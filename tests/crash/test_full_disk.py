@@ -1,4 +1,4 @@
-"""A disk that is really full, at start and in service: acknowledged records stay, and an error message says so."""
+"""A disk that is really full, at the start or later: acknowledged records are kept, and the message says so."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_SPACE = "No space left on device"
 
 @pytest.fixture
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SmallDisk | None]:
-    """Eight MiB; None when the test was run elsewhere (tests.support.full_disk)."""
+    """Eight MiB; None if the test has run in another process (tests.support.full_disk)."""
     if not with_mounts(request):
         yield None
         return
@@ -28,7 +28,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SmallDisk |
 
 
 def ended(node: NodeProcess) -> str:
-    """The one message of a node that has ended by itself."""
+    """The only message of a node that has ended by itself."""
     assert node.wait() == 1, node.log()
     [message] = [line for line in node.log().splitlines() if line.startswith("klamm: ")]
     assert "Traceback" not in node.log()
@@ -36,7 +36,7 @@ def ended(node: NodeProcess) -> str:
 
 
 def is_of_full_metadata_directory(message: str, directory: Path) -> bool:
-    """The same message whichever writer meets the full disk first: directory and cause, once each."""
+    """Whether it names directory and cause once each; it is the same whichever writer finds the disk full first."""
     start = f"klamm: the metadata log's directory {directory} is out of use: cannot "
     return message.startswith(start) and message.count(NO_SPACE) == 1
 
@@ -55,7 +55,7 @@ def is_created(node: NodeProcess, name: str) -> bool:
 
 
 class Writer:
-    """Writes one record at a time, without retries, and remembers what was acknowledged."""
+    """Writes one record at a time without retries, and remembers which were acknowledged."""
 
     def __init__(self, node: NodeProcess) -> None:
         settings = {"bootstrap.servers": node.bootstrap, "acks": "all", "retries": 0, "log_level": 0}
@@ -65,7 +65,7 @@ class Writer:
         self.error: KafkaError | None = None
 
     def write(self, partition: int) -> KafkaError | None:
-        """The error, if it is one."""
+        """Write a record; returns the error or None."""
         value = f"{next(self._numbers)}".ljust(VALUE_BYTES, ".")
         self._producer.produce("t", value, partition=partition, on_delivery=self._delivered)
         assert self._producer.flush(30) == 0
@@ -93,7 +93,7 @@ def stored(node: NodeProcess, partition: int) -> dict[tuple[int, int], str]:
         found[partition, message.offset()] = message.value().decode()
 
 
-def test_a_full_log_directory_ends_alone(disk: SmallDisk | None, tmp_path: Path) -> None:
+def test_only_a_full_log_directory_fails(disk: SmallDisk | None, tmp_path: Path) -> None:
     if disk is None:
         return
     small, large = disk.path / "data", tmp_path / "large"
@@ -107,7 +107,7 @@ def test_a_full_log_directory_ends_alone(disk: SmallDisk | None, tmp_path: Path)
         disk.fill()
         error = next(error for error in (writer.write(there) for _ in range(1000)) if error is not None)
         assert error.code() == KafkaError.KAFKA_STORAGE_ERROR
-        # The other directory goes on, and so do the metadata.
+        # The other directory and the metadata are still served.
         assert writer.write(1 - there) is None
         create(node, "later", 1)
         [line] = [line for line in node.log().splitlines() if "is out of use" in line]
@@ -164,7 +164,7 @@ def test_a_node_that_cannot_be_formatted_leaves_nothing(disk: SmallDisk | None, 
 
 
 def test_a_node_that_finds_its_disk_full_loses_nothing(disk: SmallDisk | None, tmp_path: Path) -> None:
-    """Its own start gives back a little, so that it may serve; if not, it says why."""
+    """The start itself frees some space, so the node may serve; otherwise it prints the reason."""
     if disk is None:
         return
     node = NodeProcess(disk.path / "data")
@@ -183,7 +183,7 @@ def test_a_node_that_finds_its_disk_full_loses_nothing(disk: SmallDisk | None, t
         else:
             errors = (Writer(node).write(0) for _ in range(1000))
             assert next(error for error in errors if error is not None).code() == KafkaError.KAFKA_STORAGE_ERROR
-            # It held the metadata log too.
+            # The disk also holds the metadata log.
             message = ended(node)
             assert is_of_full_metadata_directory(message, node.data)
         disk.free()

@@ -1,7 +1,7 @@
-"""`kill -9` at random points under load: every acknowledged record is there once, in order, offsets without gaps.
+"""`kill -9` at random points under load: acknowledged records are in the log once, in order, without offset gaps.
 
-One life of a data folder is ten kills; a third of them strikes a node that is still starting. A failure prints the line
-that replays its life (the machine's own timing still varies). `make slow` kills 200 times.
+A life of a data folder is ten kills; a third of them hit a node that is still starting. A failure prints the line that
+replays its life (although timing still varies). `make slow` kills 200 times.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PRODUCERS = 3
 
 
 class Load:
-    """One producer thread: writes `<producer>-<number>` and remembers what was acknowledged, and where."""
+    """A producer thread that writes `<producer>-<number>` and remembers the acknowledged offsets."""
 
     def __init__(self, bootstrap: str, number: int, first: int) -> None:
         self.number = number
@@ -70,11 +70,11 @@ class Load:
             self.acknowledged[index] = (message.partition(), message.offset())  # type: ignore[attr-defined]
 
     def stop(self) -> None:
-        """End the load; what is not acknowledged by now stays unknown."""
+        """Stop; the outcome of unacknowledged records stays unknown."""
         self._stop.set()
         self._thread.join()
         self._producer.flush(10)
-        del self._producer  # and its threads
+        del self._producer  # it ends the threads of librdkafka, too
 
 
 def read_all(bootstrap: str, partition: int) -> list[tuple[int, str]]:
@@ -103,7 +103,7 @@ def read_all(bootstrap: str, partition: int) -> list[tuple[int, str]]:
 
 
 def check(bootstrap: str, loads: list[Load]) -> None:
-    """The promise, for every partition and producer."""
+    """The guarantee for every partition and producer."""
     found = {partition: read_all(bootstrap, partition) for partition in range(PARTITIONS)}
     where: dict[str, tuple[int, int]] = {}
     for partition, rows in found.items():
@@ -122,19 +122,19 @@ def check(bootstrap: str, loads: list[Load]) -> None:
 
 
 @pytest.mark.timeout(KILLS * 30 + 120)
-def test_nothing_acknowledged_is_lost_doubled_or_moved(tmp_path: Path) -> None:
+def test_no_acknowledged_record_is_lost_duplicated_or_moved(tmp_path: Path) -> None:
     live(tmp_path, SEED)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(KILLS * 30 + 120)
 @pytest.mark.parametrize("life", range(1, LIVES_IN_SLOW + 1))
-def test_the_same_again(tmp_path: Path, life: int) -> None:
+def test_no_acknowledged_record_is_lost_in_many_lives(tmp_path: Path, life: int) -> None:
     live(tmp_path, SEED + life)
 
 
 def live(folder: Path, seed: int) -> None:
-    """A node under load that is killed again and again, and held to its promise at the end."""
+    """Kill a node under load repeatedly, and check the guarantee at the end."""
     rng = random.Random(seed)
     node = NodeProcess(folder / "data", overrides={"log.segment.bytes": "1048576"})
     acknowledged = 0

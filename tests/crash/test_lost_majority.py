@@ -1,4 +1,4 @@
-"""Most controllers are killed and their disks lost: what is left goes on with all that it had, and grows again."""
+"""Most controllers are killed and their disks lost: the rest keeps all records, and the quorum is enlarged again."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ BOUND_S = 60
 
 
 def create(broker: FileNode, name: str) -> None:
-    """Until it is acknowledged: a broker that came back is fenced for a moment, and takes no replica then."""
+    """Retry until it is acknowledged: a restarted broker is fenced for a moment, and gets no replica then."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
 
     def is_created() -> bool:
         try:
             admin.create_topics([NewTopic(name, 1, 1)], request_timeout=BOUND_S)[name].result(BOUND_S)
         except KafkaException as error:
-            if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:  # the client repeated its request
+            if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:  # the client retried its request
                 return True
             if error.args[0].code() != KafkaError.INVALID_REPLICATION_FACTOR:
                 raise
@@ -52,13 +52,13 @@ def knows(node: FileNode, topic: str) -> bool:
 
 
 def lose(node: FileNode) -> None:
-    """The process and the disk."""
+    """Lose the process and the disk."""
     node.kill()
     shutil.rmtree(node.data)
 
 
 def recover(capsys: pytest.CaptureFixture[str], *nodes: FileNode) -> dict[str, Any]:
-    """The dry run, then the same with --apply; what was said."""
+    """A dry run, then the same with --apply; returns the output."""
     files = [str(node.file) for node in nodes]
     capsys.readouterr()
     said = []
@@ -71,7 +71,7 @@ def recover(capsys: pytest.CaptureFixture[str], *nodes: FileNode) -> dict[str, A
 
 
 def grow(quorum: DynamicQuorum, first: int = 1) -> None:
-    """From one controller alone to all three."""
+    """From a single controller to three."""
     for node_id in sorted(quorum.controllers.keys() - {first}):
         quorum.start(node_id)
         quorum.wait_for_observer(node_id)
@@ -80,10 +80,10 @@ def grow(quorum: DynamicQuorum, first: int = 1) -> None:
     quorum.wait_for([1, 2, 3])
 
 
-def test_the_former_leader_goes_on_with_a_longer_log_than_its_own(
+def test_a_former_leader_continues_with_a_brokers_longer_log(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The leader is frozen, the others go on without it and are lost: a broker alone has what they acknowledged."""
+    """The leader is frozen, the others continue and are lost: only a broker has the records they acknowledged."""
     with DynamicQuorum(tmp_path / "quorum", 3) as quorum:
         grow(quorum)
         quorum.start_broker()
@@ -109,20 +109,20 @@ def test_the_former_leader_goes_on_with_a_longer_log_than_its_own(
         assert topics(quorum.broker) >= {"before", "of-the-others"}
         create(quorum.broker, "after")
         grow(quorum, leader_id)
-        # The new ones are a majority: what there is, they have.
+        # The new ones are a majority, so committed records are on them.
         former.kill()
         create(quorum.broker, "of-the-new")
         wait_until(lambda: topics(quorum.broker) >= {"before", "of-the-others", "after", "of-the-new"}, bound_s=BOUND_S)
 
 
-def test_a_follower_of_a_static_quorum_goes_on_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_follower_of_a_static_quorum_continues_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with QuorumProcesses(tmp_path / "quorum") as quorum:
         for number in range(3):
             create(quorum.broker, f"topic-{number}")
         leader = quorum.leader_id()
         assert leader is not None
         left, second = (node for each, node in quorum.controllers.items() if each != leader)
-        # Acknowledged, and in the log of the one that will be left: nothing of it may go.
+        # It is acknowledged, and in the log of the remaining controller, so it must not be lost.
         wait_until(lambda: knows(left, "topic-2"))
         for node in (quorum.controllers[leader], second):
             lose(node)

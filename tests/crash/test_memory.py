@@ -1,4 +1,4 @@
-"""No memory for what a peer sends: its connection ends, and the others go on (`RLIMIT_AS` of the node's process)."""
+"""No memory for the input of a peer: only its own connection ends (`RLIMIT_AS` of the node's process)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="prlimit is Linux's")
 
 LEFT_BYTES = 96 << 20
-"""What the node may take beyond what it has when it serves."""
+"""How much the node may allocate beyond what it uses once it serves."""
 FRAME_BYTES = 90 << 20
 CONNECTIONS = 12
 
@@ -31,7 +31,7 @@ def address_space(pid: int) -> int:
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[NodeProcess]:
-    """A node with threads and topic made, whose address space ends soon."""
+    """A node with a topic and all its threads, whose address space is nearly exhausted."""
     with NodeProcess(tmp_path / "data") as running:
         write(running, 100)
         limit = address_space(running.pid) + LEFT_BYTES
@@ -40,7 +40,7 @@ def node(tmp_path: Path) -> Iterator[NodeProcess]:
 
 
 def write(node: NodeProcess, count: int) -> None:
-    """Records that are acknowledged."""
+    """Produce records that are acknowledged."""
     acknowledged = []
     producer = Producer({"bootstrap.servers": node.bootstrap, "acks": "all", "log_level": 0})
     for number in range(count):
@@ -50,7 +50,7 @@ def write(node: NodeProcess, count: int) -> None:
 
 
 def send_large_frame(node: NodeProcess, api_key: int, version: int) -> bool:
-    """Send the beginning of a frame that grows and grows; whether the node closed the connection."""
+    """Send the beginning of a frame that keeps growing; returns whether the node closed the connection."""
     head = (
         FRAME_BYTES.to_bytes(4, "big") + api_key.to_bytes(2, "big") + version.to_bytes(2, "big") + b"\0\0\0\1\xff\xff"
     )
@@ -68,8 +68,10 @@ def send_large_frame(node: NodeProcess, api_key: int, version: int) -> bool:
 
 
 @pytest.mark.parametrize(("api_key", "version"), [(0, 9), (19, 4)], ids=["produce", "create topics"])
-def test_a_frame_without_memory_for_it_closes_its_connection(node: NodeProcess, api_key: int, version: int) -> None:
-    """A request that the engine answers, and one that is copied for Python."""
+def test_a_frame_that_does_not_fit_into_memory_closes_its_connection(
+    node: NodeProcess, api_key: int, version: int
+) -> None:
+    """For a request that the engine serves, and one that is copied for Python."""
     closed: list[bool] = []
     senders = [
         threading.Thread(target=lambda: closed.append(send_large_frame(node, api_key, version)))
@@ -91,8 +93,8 @@ def test_a_frame_without_memory_for_it_closes_its_connection(node: NodeProcess, 
     wait_until(lambda: node.answers(METADATA))
 
 
-def test_a_batch_that_decompresses_to_more_than_there_is_memory_for(node: NodeProcess) -> None:
-    """Its request is refused; the same connection, and the others, go on."""
+def test_a_batch_that_decompresses_to_more_than_the_memory(node: NodeProcess) -> None:
+    """Its request fails; the same connection and the others are still served."""
     producer = Producer(
         {
             "bootstrap.servers": node.bootstrap,

@@ -1,4 +1,4 @@
-"""Snapshots of the metadata on bad days: too old while the node runs, and a `kill -9` while one is written."""
+"""Metadata snapshots in unusual cases: deleted by age alone, and `kill -9` while one is written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KILLS_MAX = 25
 
 
 def snapshots(data: Path) -> list[str]:
-    """The finished ones, oldest first."""
+    """The complete snapshots, oldest first."""
     return sorted(path.name for path in (data / FOLDER).glob("*.checkpoint"))
 
 
@@ -50,7 +50,7 @@ def test_age_alone_deletes_snapshots_while_the_node_runs(tmp_path: Path) -> None
 
 
 class Topics:
-    """Creates topics until `stop`, and remembers which were acknowledged."""
+    """Creates topics until `stop`, and remembers the acknowledged ones."""
 
     def __init__(self, bootstrap: str, first: int) -> None:
         self.made: list[str] = []
@@ -76,7 +76,7 @@ class Topics:
 
 
 @pytest.mark.timeout(300)
-def test_a_kill_while_a_snapshot_is_written_leaves_the_one_before(tmp_path: Path) -> None:
+def test_a_kill_during_a_snapshot_keeps_the_previous_one(tmp_path: Path) -> None:
     node = NodeProcess(tmp_path / "data", overrides={"metadata.log.max.record.bytes.between.snapshots": "300"})
     folder = node.data / FOLDER
     acknowledged: list[str] = []

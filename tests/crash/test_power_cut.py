@@ -1,8 +1,8 @@
-"""The power goes while real clients write: what was acknowledged is there, once and in order, whatever was not synced.
+"""Power cuts while real clients write: acknowledged records are in the log once and in order, despite lost writes.
 
-A recorded node is loaded, killed, started again, stopped, started again. From the record of its file changes folders
-are made as a power cut at random points leaves them (unsynced writes and names lost in part, the last write torn), a
-node is started on each, and held to every promise that clients had got by then.
+A recorded node is loaded, killed, restarted, stopped and restarted. From the record of its file changes, folders are
+built as power cuts at random points would leave them (unsynced writes and renames lost in part, the last write torn); a
+node is started on each, and must keep all that it had acknowledged by then.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ SEED = int(os.environ.get("KLAMM_CUT_SEED", str(random.SystemRandom().randrange(
 PARTITIONS = 3
 PRODUCERS = 3
 GROUP = "readers"
-# Whatever happens now and then happens often.
+# Rare events are made frequent.
 BUSY = {
-    "auto.create.topics.enable": "false",  # a producer would bring back what was deleted
+    "auto.create.topics.enable": "false",  # a producer would create a deleted topic again
     "log.segment.bytes": "1048576",
     "offsets.topic.segment.bytes": "1048576",
     "offsets.topic.num.partitions": "2",
@@ -49,20 +49,20 @@ BUSY = {
 
 @dataclass
 class Promises:
-    """Acknowledgements of clients, each with the length of the record of changes at that moment."""
+    """Acknowledgements of clients, each with the length of the record of changes at that time."""
 
     position: Callable[[], int]
     records: dict[tuple[str, int, int], tuple[int, str]] = field(default_factory=dict)
-    """(topic, partition, offset) -> (from, value)."""
+    """(topic, partition, offset) -> (record length at the acknowledgement, value)."""
     topics: dict[str, tuple[int, int | None]] = field(default_factory=dict)
-    """(there from, perhaps gone from)."""
+    """(created at, perhaps deleted from) in record lengths."""
     deleted: dict[str, int] = field(default_factory=dict)
-    """Gone from."""
+    """Record lengths at which topics were deleted."""
     commits: list[tuple[int, int]] = field(default_factory=list)
-    """(from, offset), ascending."""
+    """(record length, offset), ascending."""
     asked_commit: int = 0
     fatal: list[str] = field(default_factory=list)
-    """What ended an idempotent producer: neither a kill nor a stop may."""
+    """The fatal error of an idempotent producer: neither a kill nor a stop may cause one."""
 
     def delivered(self, error: object, message: object) -> None:
         """A delivery report."""
@@ -72,7 +72,7 @@ class Promises:
             self.records[place] = (self.position(), value.rstrip("."))
 
     def first(self) -> int:
-        """Before this nothing was promised."""
+        """The record length of the first acknowledgement."""
         return min(start for start, _ in self.topics.values())
 
 
@@ -82,7 +82,7 @@ def client(bootstrap: str, **more: object) -> dict[str, object]:
 
 
 def produce(node: RecordedNode, promises: Promises, number: int, stop: threading.Event) -> None:
-    """Idempotent, `<producer>-<index>`, of many sizes."""
+    """An idempotent producer of `<producer>-<index>` in many sizes."""
     rng = random.Random(number)
     settings = client(node.bootstrap, enable_idempotence=True, linger_ms=1, retry_backoff_max_ms=100)
     producer = Producer({**settings, "error_cb": lambda error: error.fatal() and promises.fatal.append(str(error))})
@@ -96,7 +96,7 @@ def produce(node: RecordedNode, promises: Promises, number: int, stop: threading
 
 
 def administrate(node: RecordedNode, promises: Promises, stop: threading.Event) -> None:
-    """Creates topics, writes a record into each, deletes some."""
+    """Creates topics, writes a record to each, deletes some."""
     admin = AdminClient(client(node.bootstrap))
     producer = Producer(client(node.bootstrap))
     number = 0
@@ -119,7 +119,7 @@ def administrate(node: RecordedNode, promises: Promises, stop: threading.Event) 
 
 
 def commit(node: RecordedNode, promises: Promises, stop: threading.Event) -> None:
-    """Commits an offset that only grows."""
+    """Commits increasing offsets."""
     consumer = Consumer(client(node.bootstrap, group_id=GROUP, enable_auto_commit=False))
     while not stop.is_set():
         promises.asked_commit += 1
@@ -134,7 +134,7 @@ def commit(node: RecordedNode, promises: Promises, stop: threading.Event) -> Non
 
 @contextmanager
 def load(node: RecordedNode, promises: Promises) -> Iterator[None]:
-    """All of them at once."""
+    """Run all clients at the same time."""
     stop = threading.Event()
     threads = [threading.Thread(target=produce, args=(node, promises, n, stop)) for n in range(PRODUCERS)]
     threads += [threading.Thread(target=work, args=(node, promises, stop)) for work in (administrate, commit)]
@@ -149,7 +149,7 @@ def load(node: RecordedNode, promises: Promises) -> Iterator[None]:
 
 
 def live(node: RecordedNode, seconds: float) -> Promises:
-    """A life with a kill and a controlled stop in it."""
+    """A life with a kill and a controlled stop."""
     promises = Promises(lambda: node.position)
     node.start()
     try:
@@ -168,7 +168,7 @@ def live(node: RecordedNode, seconds: float) -> Promises:
 
 
 def check(cluster: klamm.Cluster, promises: Promises, cut: int) -> None:
-    """Every promise that was made before the cut."""
+    """Check everything that was acknowledged before the cut."""
     topics = set(cluster.topics())
     for name, (start, end) in promises.topics.items():
         assert not start <= cut < (end or cut + 1) or name in topics, f"topic {name} is lost"
@@ -188,7 +188,7 @@ def check(cluster: klamm.Cluster, promises: Promises, cut: int) -> None:
 
 
 def check_order(found: dict[tuple[str, int, int], str]) -> None:
-    """Offsets of the load without gaps; of each producer and partition ascending, nothing twice."""
+    """The offsets of the load have no gaps; each producer's numbers ascend in each partition, without duplicates."""
     last: dict[tuple[int, str], int] = {}
     following = dict.fromkeys(range(PARTITIONS), 0)
     for (topic, partition, offset), value in found.items():
@@ -212,7 +212,7 @@ def hold_to_promises(folder: Path, seconds: float, cuts: int, seed: int) -> None
         for position in positions:
             target, chance = folder / "left", rng.randrange(1 << 30)
             power.cut(position, chance, target)
-            # A machine that lost its power is in another boot.
+            # After a power cut the machine has another boot id.
             for boot_id in target.rglob("klamm-boot-id"):
                 boot_id.unlink()
             kept = shutil.copytree(target, folder / "start", copy_function=shutil.copy)
@@ -220,7 +220,7 @@ def hold_to_promises(folder: Path, seconds: float, cuts: int, seed: int) -> None
                 with klamm.Cluster(kept, config=BUSY) as cluster:
                     check(cluster, promises, position)
                     cluster.create_topic("goes-on")
-            except Exception as error:  # with the cut that replays it
+            except Exception as error:  # names the cut that replays it
                 text = f"cut {position} of {node.changes}, seed {chance}: {error!r}; what was left is in {target}"
                 raise AssertionError(text) from error
             shutil.rmtree(target)
@@ -228,12 +228,12 @@ def hold_to_promises(folder: Path, seconds: float, cuts: int, seed: int) -> None
 
 
 @pytest.mark.timeout(600)
-def test_a_power_cut_takes_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+def test_a_power_cut_loses_nothing_acknowledged(tmp_path: Path) -> None:
     hold_to_promises(tmp_path, 0.5, CUTS, SEED)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("life", range(1, LIVES_IN_SLOW + 1))
-def test_a_power_cut_takes_nothing_in_many_lives(tmp_path: Path, life: int) -> None:
+def test_a_power_cut_loses_nothing_in_many_lives(tmp_path: Path, life: int) -> None:
     hold_to_promises(tmp_path, 1 + life % 5, CUTS_IN_SLOW, SEED + life)

@@ -1,8 +1,8 @@
-"""Controllers killed, frozen, stopped and started again under load: what their clients saw can be one history.
+"""Controllers are killed, frozen, stopped and restarted under load: the history that their clients saw is linearizable.
 
-Producer ids are a counter: an answer is a block that nobody else gets, above every block that was answered before it
-was asked for; a counter whose increments may be lost is linearizable exactly then. Configs are written once each: what
-was acknowledged is there at the end, on every controller.
+Producer ids are a counter. Each response is a unique block of ids, above every block that was returned before its
+request; a counter whose increments may be lost is linearizable exactly if this holds. Each config is written once; the
+acknowledged ones exist at the end on every controller.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from tests.support import controller_processes
 from tests.support.controller_processes import BOUND_S, Quorum
 
 BROKER = 100
-FROZEN_S = 3.5  # longer than a leader without a majority leads, and a follower waits for one
+FROZEN_S = 3.5  # longer than a leader keeps leading without a majority, and longer than a follower waits for one
 ANSWERS_BETWEEN = 60
 
 
 class Block(NamedTuple):
-    """The first id of a block, and between which times it was asked for and answered."""
+    """The first id of a block, and the times of request and response."""
 
     start: int
     begun: float
@@ -41,7 +41,7 @@ class Block(NamedTuple):
 
 
 class Load:
-    """Clients that ask all the time, whoever leads."""
+    """Clients that send requests continuously to any leader."""
 
     def __init__(self, quorum: Quorum) -> None:
         self.quorum = quorum
@@ -65,7 +65,7 @@ class Load:
             thread.join()
 
     def wait_for_answers(self) -> None:
-        """Until more of both kinds were given."""
+        """Wait until there are more responses of both kinds."""
         blocks, written = len(self.blocks) + ANSWERS_BETWEEN, len(self.written) + ANSWERS_BETWEEN
         deadline = time.monotonic() + BOUND_S
         while len(self.blocks) < blocks or len(self.written) < written:
@@ -83,7 +83,7 @@ class Load:
             tuple(messages.SupportedFeature(name, found.min_version, found.max_version) for name, found in features),
             log_dirs=(bytes(range(16, 32)),),
         )
-        while True:  # a leader may not be active yet
+        while True:  # the leader may not be active yet
             with Connection("127.0.0.1", self.quorum.leader()[0].port) as connection:
                 answer = connection.ask(request, messages.BrokerRegistrationResponse, 4)
             if answer.error_code is ErrorCode.NONE:
@@ -114,13 +114,13 @@ class Load:
                         pass
             except ClientError:
                 time.sleep(0.01)
-            except Exception as error:  # the test fails with it, not this thread
+            except Exception as error:  # fails the test instead of this thread
                 self.faults.append(repr(error))
                 return
 
 
 def is_counter(blocks: list[Block]) -> bool:
-    """Whether every block is above all that were answered before it was asked for, and nobody else's."""
+    """Whether every block is unique, and above all that were returned before its request."""
     highest_ended: list[tuple[float, int]] = []
     for end, start in sorted((block.ended, block.start) for block in blocks):
         highest_ended.append((end, max(start, highest_ended[-1][1] if highest_ended else -1)))
@@ -134,7 +134,7 @@ def is_counter(blocks: list[Block]) -> bool:
     return len({block.start for block in blocks}) == len(blocks)
 
 
-def test_the_checker_sees_what_is_no_counter() -> None:
+def test_the_checker_detects_violations() -> None:
     assert is_counter([Block(0, 0, 1), Block(2000, 2, 5), Block(1000, 3, 4), Block(3000, 6, 7)])
     assert not is_counter([Block(0, 0, 1), Block(2000, 2, 3), Block(1000, 4, 5)])
     assert not is_counter([Block(0, 0, 1), Block(0, 0, 2)])

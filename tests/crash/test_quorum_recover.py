@@ -1,4 +1,4 @@
-"""`klamm quorum recover` killed before each of its changes: the next call ends what was begun, or begins anew."""
+"""`klamm quorum recover` is killed before each of its changes: the next call completes the recovery, or starts over."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tests.support.lost_majority import TOPICS, contents, make_three, open_log
 
 
 class Lost(NamedTuple):
-    """What is left of a quorum."""
+    """The remaining directories of a quorum."""
 
     left: tuple[Path, ...]
     voters: list[int]
-    """Those that are to be the quorum."""
+    """The new voters."""
     longest: Path
 
     def copied(self, source: Path, target: Path) -> Lost:
@@ -39,7 +39,7 @@ class Lost(NamedTuple):
 
 
 def lose(folder: Path, kraft_version: int) -> Lost:
-    """Of three voters one is left; of five, with kraft.version 1, two with logs of different lengths."""
+    """One of three voters remains; or two of five, with kraft.version 1 and logs of different lengths."""
     one, two, three = make_three(folder, kraft_version)
     shutil.rmtree(three)
     if kraft_version == 0:
@@ -64,7 +64,7 @@ def report(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 
 
 def check_whole(lost: Lost, longest: History, said: dict[str, Any], kept: dict[str, dict[Path, bytes]]) -> None:
-    """All of them have the longest log and one new epoch, and a copy of what was there is kept."""
+    """All have the longest log and one new epoch, and a copy of the previous files was kept."""
     assert (said["applied"], said["new_voters"]) == (True, lost.voters)
     for directory in lost.left:
         assert not is_in_recovery(directory)
@@ -80,7 +80,7 @@ def check_whole(lost: Lost, longest: History, said: dict[str, Any], kept: dict[s
 
 
 def files_of(lost: Lost) -> dict[str, dict[Path, bytes]]:
-    """What each log's folder holds."""
+    """The files in each log folder."""
     folders = [one / METADATA_FOLDER for one in lost.left]
     return {
         folder.parent.name: {path.relative_to(folder): data for path, data in contents([folder]).items()}
@@ -96,7 +96,7 @@ def files_of(lost: Lost) -> dict[str, dict[Path, bytes]]:
     ],
 )
 @pytest.mark.parametrize("kraft_version", [0, 1])
-def test_the_next_call_ends_what_was_begun_or_begins_anew(
+def test_the_next_call_completes_the_recovery_or_starts_over(
     tmp_path: Path, kraft_version: int, changes: Collection[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     dying.preload(["klamm.cli.main", "klamm.cli.quorum.quorum_recover", "tests.crash.test_quorum_recover"])
@@ -112,20 +112,20 @@ def test_the_next_call_ends_what_was_begun_or_begins_anew(
         assert contents(lost.left) == before, "a dry run changes nothing"
         said = capsys.readouterr()
         if not any(map(is_in_recovery, lost.left)) and files_of(lost) != files:
-            # All of it was done, but for telling so; with kraft.version 0 it could be done once more.
+            # It was complete except for the report; with kraft.version 0 it can be repeated.
             assert (code, "nothing is lost" in said.err) == ((0, False) if kraft_version == 0 else (1, True))
             ways["done"] += 1
             continue
         is_begun = json.loads(said.out).get("interrupted", False)
-        # Whichever of them is named then, the other is thought of.
+        # Either directory may be named: the recovery knows the other one.
         assert recover(lost.left[-1:] if is_begun else lost.left, "--apply") == 0, capsys.readouterr()
-        ways["ended" if is_begun else "anew"] += 1
+        ways["completed" if is_begun else "restarted"] += 1
         check_whole(lost, longest, report(capsys), files)
-    assert ways["anew"] > 0, ways
-    assert ways["ended"] > 0, ways
+    assert ways["restarted"] > 0, ways
+    assert ways["completed"] > 0, ways
 
 
-def test_no_node_starts_between_the_two(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_node_starts_during_an_interrupted_recovery(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lost = lose(tmp_path, 0)
     dying.preload(["klamm.cli.main", "klamm.cli.quorum.quorum_recover", "tests.crash.test_quorum_recover"])
     assert dying.dies_at(3, {"os.rename"}, recover, lost.left, "--apply")

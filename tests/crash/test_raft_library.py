@@ -1,4 +1,4 @@
-"""Processes of klamm.raft, killed under load: what their clients saw holds for registers, locks and watches."""
+"""Processes of klamm.raft are killed under load: clients' histories are valid for registers, locks and watches."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def ended_or_unknown(end, begun):
 
 @pytest.mark.parametrize("kills", [1, MANY])
 def test_killed_processes_share_no_lock_and_miss_no_change(tmp_path, kills):
-    """The leader dies, with its replica, its session and perhaps its lock; its successors go on, then it comes back."""
+    """The leader is killed with its session and perhaps its lock; successors take over, then it restarts."""
     held, released, added, seen = {}, {}, [], {node_id: [0] for node_id in NODE_IDS}
 
     def on_event(node_id, event):
@@ -93,5 +93,5 @@ def test_killed_processes_share_no_lock_and_miss_no_change(tmp_path, kills):
 
 
 def death_after(deaths, node_id, begun):
-    """When the process died that never let go; those that were ended with the test are the last to hold it."""
+    """When the holder died; holders that ran until the end of the test held it last."""
     return next((at for victim, at in deaths if victim == node_id and at >= begun), begun)

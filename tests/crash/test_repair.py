@@ -1,4 +1,4 @@
-"""Damaged batches are replaced by those of another replica in sync, wherever the damage is found."""
+"""Damaged batches are replaced by those of another in-sync replica, whatever finds the damage."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def produce(servers: str) -> None:
 
 
 def values(cluster: Cluster) -> list[int]:
-    """What consumers read; one that finds damage is followed by another."""
+    """The values that consumers read; after an error for damage another consumer continues."""
     found: list[int] = []
     while len(found) < RECORDS:
         read_on(cluster, found)
@@ -43,7 +43,7 @@ def values(cluster: Cluster) -> list[int]:
 
 
 def read_on(cluster: Cluster, found: list[int]) -> None:
-    """Read to the end, or to damage."""
+    """Read to the end of the log or to damage."""
     config = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g", "log_level": 0}
     consumer = Consumer(config | {"enable.auto.commit": False})
     consumer.assign([TopicPartition("t", 0, len(found))])
@@ -67,7 +67,7 @@ def log_of(cluster: Cluster, broker: Broker) -> Path:
 
 
 def flip(path: Path, position: int) -> bytes:
-    """Damage a file; its content before."""
+    """Damage a file; returns its previous content."""
     whole = path.read_bytes()
     damaged = bytearray(whole)
     damaged[position] ^= 0x10
@@ -104,7 +104,7 @@ def test_damage_that_a_fetch_finds(cluster: Cluster, caplog: pytest.LogCaptureFi
         wait_until(lambda: leader(client) == first, bound_s=60)
     assert values(cluster) == list(range(RECORDS))
     assert path.read_bytes()[: len(whole)] == whole
-    # The line is logged after the repair, by another thread.
+    # Another thread logs the line after the repair.
     wait_until(lambda: repairs(caplog))
     assert len(repairs(caplog)) == 1
 
@@ -124,7 +124,7 @@ def test_damage_that_a_start_finds(tmp_path: Path) -> None:
         follower = next(node for number, node in enumerate(nodes, 1) if number != led_by)
         [path] = follower.data.glob("**/t-0/*.log")
         follower.kill()
-        # What lies below the recovery point is not read at the start.
+        # A start does not read what is below the recovery point.
         for checkpoint in follower.data.glob("**/recovery-point-offset-checkpoint"):
             checkpoint.unlink()
         size = len(path.read_bytes().rstrip(b"\0"))

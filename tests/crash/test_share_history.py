@@ -1,4 +1,4 @@
-"""Three brokers are killed while members of a share group read (KIP-932): no acknowledgement that was answered is lost,
+"""Three brokers are killed while members of a share group read (KIP-932): no acknowledgement with a response is lost,
 and every record is delivered in the end.
 """
 
@@ -55,7 +55,7 @@ Place = tuple[int, int]
 
 
 class ShareHistory:
-    """What producers and members have seen, in the order in which they saw it."""
+    """What producers and members have seen, in order."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -90,7 +90,7 @@ class ShareHistory:
 
 
 class Nodes:
-    """The processes."""
+    """The broker processes."""
 
     def __init__(self, folder: Path, rng: random.Random) -> None:
         self._rng = rng
@@ -101,7 +101,7 @@ class Nodes:
         self.bootstrap = ",".join(node.bootstrap for node in self._all)
 
     def kill_one(self) -> None:
-        """SIGKILL, and after a while another start."""
+        """SIGKILL, and a restart after a while."""
         node, seconds = self._rng.choice(self._all), self._rng.uniform(0.2, 6.0)
         self.said.append(f"kill {node.data.name}, start after {seconds:.1f} s")
         node.kill()
@@ -131,7 +131,7 @@ def produce(nodes: Nodes, history: ShareHistory, stop: threading.Event) -> None:
 
 
 def consume(nodes: Nodes, history: ShareHistory, stop: threading.Event) -> None:
-    """A member; after an error another one. What it has not acknowledged then is free for all."""
+    """A member; after an error another one starts. Records that it has not acknowledged become available again."""
     while not stop.is_set():
         with contextlib.suppress(ClientError), Client(nodes.bootstrap, timeout_s=10) as client:
             accept = AcknowledgeType.ACCEPT
@@ -146,7 +146,7 @@ def consume(nodes: Nodes, history: ShareHistory, stop: threading.Event) -> None:
 
 @contextlib.contextmanager
 def running(target: object, nodes: Nodes, history: ShareHistory, count: int) -> Iterator[None]:
-    """Threads of clients, until the block ends."""
+    """Client threads for the block."""
     stop = threading.Event()
     threads = [threading.Thread(target=target, args=(nodes, history, stop)) for _ in range(count)]  # type: ignore[arg-type]
     for thread in threads:
@@ -160,7 +160,7 @@ def running(target: object, nodes: Nodes, history: ShareHistory, count: int) -> 
 
 
 def prepare(nodes: Nodes) -> None:
-    """The topic, and a group that reads it from its first record on, as soon as the brokers are there."""
+    """As soon as the brokers are registered, create the topic, and a group that reads it from its first record."""
     admin = AdminClient({"bootstrap.servers": nodes.bootstrap, "log_level": 0})
 
     def is_prepared() -> bool:
@@ -179,7 +179,7 @@ def prepare(nodes: Nodes) -> None:
 
 
 def has_no_lag(nodes: Nodes) -> bool:
-    """Whether every record is accepted: also those whose acceptance was answered to a connection that had ended."""
+    """Whether every record is accepted, including those whose response went to a closed connection."""
     with contextlib.suppress(ClientError), Client(nodes.bootstrap, timeout_s=10) as client:
         lags = [one.lag for one in group_admin.describe(client, GROUP).positions]
         return lags == [0] * PARTITIONS
@@ -212,5 +212,5 @@ def test_no_answered_acknowledgement_is_lost(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("life", range(1, LIVES_IN_SLOW + 1))
-def test_nor_in_many_lives(tmp_path: Path, life: int) -> None:
+def test_no_answered_acknowledgement_is_lost_in_many_lives(tmp_path: Path, life: int) -> None:
     hold_to_history(tmp_path / "cluster", FAULTS_IN_SLOW, SEED + life)

@@ -1,4 +1,4 @@
-"""Consume, transform, produce on three nodes in processes; those and the copiers are killed, paused and cut off."""
+"""Consume, transform, produce with three nodes and copiers in processes that are killed, paused and cut off."""
 
 from __future__ import annotations
 

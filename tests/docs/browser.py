@@ -1,7 +1,7 @@
 """`python -m tests.docs.browser SITE [SCREENSHOTS]`: open every page of a built site in Chromium.
 
-Each page is opened as wide as a phone and as wide as a desk. It fails when a page is wider than the window, a picture
-does not load, a link leads nowhere, a script fails, or a page asks the network for anything.
+Each page is opened in the width of a phone and of a desktop. The check fails when a page is wider than the window, a
+picture does not load, a link is broken, a script fails, or a page makes a request to the network.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ LOOK: Final = """(() => {
 
 
 class Browser:
-    """Chromium without a window, spoken to over a pipe by its DevTools protocol."""
+    """Headless Chromium, controlled through a pipe by the DevTools protocol."""
 
     def __init__(self, program: str, profile: Path) -> None:
         """Start it; `profile` is an empty folder."""
@@ -66,7 +66,7 @@ class Browser:
         read_commands, write_answers = ours[0], theirs[1]
 
         def as_it_expects() -> None:
-            # Chromium reads commands from descriptor 3 and writes answers to 4.
+            # Chromium reads commands from descriptor 3 and writes responses to descriptor 4.
             spare = [os.dup(read_commands), os.dup(write_answers)]
             os.dup2(spare[0], 3)
             os.dup2(spare[1], 4)
@@ -92,7 +92,7 @@ class Browser:
             self.call(f"{domain}.enable")
 
     def call(self, method: str, **parameters: object) -> dict[str, Any]:
-        """A command and its result. Raises RuntimeError with Chromium's own words when it fails."""
+        """Send a command; returns its result. Raises RuntimeError with Chromium's message when it fails."""
         number = next(self._numbers)
         message = {"id": number, "method": method, "params": parameters}
         if self._session:
@@ -128,7 +128,7 @@ class Browser:
             self._wait(lambda event: event.get("method") == "Page.loadEventFired")
 
     def look(self, width: int, *, dark: bool = False) -> dict[str, Any]:
-        """What `LOOK` finds in the page, in a window of that width."""
+        """The result of `LOOK` in the page, in a window of that width."""
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=HEIGHT, deviceScaleFactor=1, mobile=width < 600
         )
@@ -154,7 +154,7 @@ class Browser:
                     yield f"{parameters['entry']['text']} {parameters['entry'].get('url', '')}"
 
     def close(self) -> None:
-        """End it."""
+        """Stop it."""
         self._process.terminate()
         self._process.wait(SECONDS_MAX)
         os.close(self._commands)
@@ -163,7 +163,7 @@ class Browser:
 
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """A Chromium. Raises FileNotFoundError when there is none."""
+    """Runs Chromium. Raises FileNotFoundError when it is not installed."""
     program = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:
         raise FileNotFoundError(f"none of {', '.join(PROGRAMS)} is in PATH (Debian: apt install chromium)")
@@ -190,7 +190,7 @@ class Handler(SimpleHTTPRequestHandler):
 
 @contextmanager
 def served(site: Path) -> Iterator[str]:
-    """The address of a server of that folder, without a slash at its end."""
+    """Serve that folder; yields the address without a trailing slash."""
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(site))) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -202,7 +202,7 @@ def served(site: Path) -> Iterator[str]:
 
 
 def check(site: Path, screenshots: Path | None = None) -> list[str]:
-    """What is wrong with the pages of a site, a line each."""
+    """The problems of a site's pages, a line each."""
     pages = sorted(site.rglob("*.html"))
     wrong: list[str] = []
     links: dict[str, list[str]] = {}
@@ -214,7 +214,7 @@ def check(site: Path, screenshots: Path | None = None) -> list[str]:
             for kind, width in WIDTHS.items():
                 seen = running.look(width)
                 if seen["width"] > width:
-                    # A menu that slides out of the window may still be on its way.
+                    # The animation that hides a menu may still be running.
                     time.sleep(SECONDS_OF_A_SLIDE)
                     seen = running.look(width)
                 if seen["width"] > width or seen["wide"]:
@@ -242,7 +242,7 @@ def _broken_links(addresses: list[str], site: Path, ids: dict[str, set[str]]) ->
 
 
 def main(arguments: list[str]) -> int:
-    """Check a site; 1 when something is wrong."""
+    """Check a site; returns 1 when there are problems."""
     site = Path(arguments[0]).resolve()
     wrong = check(site, Path(arguments[1]) if len(arguments) > 1 else None)
     for line in wrong:

@@ -1,4 +1,4 @@
-"""Starts a command that goes on, waits until it has printed a line, and notes its process id in $PAGE_PIDS."""
+"""Starts a command, waits until it has printed a line, leaves it running, and appends its process id to $PAGE_PIDS."""
 
 import os
 import subprocess

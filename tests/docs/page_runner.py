@@ -34,12 +34,12 @@ SHIM: Final = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {{}} "$@"\n'
 
 
 class PageRunner:
-    """A folder, free ports and what was started in the background."""
+    """A folder, free ports and background processes."""
 
     def __init__(
         self, folder: Path, texts: Mapping[str, str] | None = None, names: Mapping[str, Any] | None = None
     ) -> None:
-        """`texts` are replaced in every block, such as addresses of servers; `names` are known in every section."""
+        """`texts` are replaced in every block, such as addresses of servers; `names` are defined in every section."""
         self.folder = folder
         self.work = folder / "work"
         self.work.mkdir()
@@ -65,24 +65,24 @@ class PageRunner:
         }
 
     def port(self, written: str | int) -> int:
-        """The free port that takes the place of one that a page names."""
+        """The free port that replaces a port of the page."""
         if str(written) not in self._ports:
             self._ports[str(written)] = free_port()
         return self._ports[str(written)]
 
     @property
     def _default_cluster(self) -> dict[str, str]:
-        """Commands that name no cluster talk to the page's localhost:9092."""
+        """Commands without a cluster address connect to the page's localhost:9092."""
         return {"KLAMM_BOOTSTRAP": f"localhost:{self.port(9092)}"}
 
     def here(self, text: str) -> str:
-        """A block's text with the ports and names of this run."""
+        """The text of a block with the ports and names of this run."""
         for written, instead in self.texts.items():
             text = text.replace(written, instead)
         return PORT.sub(lambda port: str(self.port(port[0])), text)
 
     def run(self, block: Block, *, in_process: bool = False) -> str:
-        """Run one block; what it printed."""
+        """Run one block; returns its output."""
         if block.section != self._section:
             self._section, self._names = block.section, {"__name__": "__main__"} | self._given
         if block.title:
@@ -117,7 +117,7 @@ class PageRunner:
         return self._bash(block, "\n".join(lines))
 
     def _start(self, line: str) -> str:
-        """A node or a cluster without a configuration, on the port that takes the place of 9092."""
+        """Start a node or a cluster without a configuration, on the port that replaces 9092."""
         words = line.partition("#")[0].rstrip(" &")
         if "cluster" in words:
             self._ports.setdefault("9092", free_port(*CLUSTER_PORTS))
@@ -138,7 +138,7 @@ class PageRunner:
         return done.stdout
 
     def _commands(self, block: Block) -> str:
-        """Commands of klamm in this process, which keeps its JVM."""
+        """Run klamm's commands in this process, which keeps its JVM."""
         with (
             _inside(self.work),
             mock.patch.dict(os.environ, self._default_cluster),
@@ -152,7 +152,7 @@ class PageRunner:
         return output.getvalue()
 
     def close(self) -> None:
-        """Stop what runs in the background."""
+        """Stop the background processes."""
         pids = self.folder / "pids"
         for pid in reversed(pids.read_text().split() if pids.exists() else []):
             with contextlib.suppress(ProcessLookupError):
@@ -163,7 +163,7 @@ class PageRunner:
 def running_page(
     folder: Path, texts: Mapping[str, str] | None = None, names: Mapping[str, Any] | None = None
 ) -> Iterator[PageRunner]:
-    """A runner for one page, closed at the end."""
+    """A runner for one page."""
     runner = PageRunner(folder, texts, names)
     try:
         yield runner
@@ -182,7 +182,7 @@ def _inside(folder: Path) -> Iterator[None]:
 
 
 def check_output(block: Block, printed: str) -> None:
-    """Compare what was printed with what the page shows."""
+    """Compare the output with what the page shows."""
     shown = [line.rstrip() for line in (block.expected or "").strip().splitlines()]
     found = "\n".join(line.rstrip() for line in printed.strip().splitlines())
     pattern = ".*".join(re.escape(part) for part in "\n".join(shown).split("..."))

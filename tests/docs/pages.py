@@ -10,7 +10,7 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 FENCE: Final = re.compile(r"^```(\w*)(?: title=\"([^\"]+)\")?\s*$")
 NOT_RUN: Final = re.compile(r"^\*Not run by the tests: (.+)\*$")
-"""The line before a block that no test runs: visible to readers, with the reason."""
+"""The line before a block that no test runs, which gives readers the reason."""
 NOT_RUN_MAX: Final = 3
 EXECUTABLE: Final = frozenset({"python", "sh"})
 LANGUAGES: Final = EXECUTABLE | {"text", "properties"}
@@ -36,12 +36,12 @@ class Block:
 
     @property
     def place(self) -> str:
-        """Page and line, as an editor opens them."""
+        """Page and line, in the form that editors open."""
         return f"{self.page}:{self.line}"
 
 
 def pages() -> list[str]:
-    """All pages, relative to the root of the repository."""
+    """All pages, relative to the repository's root."""
     found = sorted(ROOT.glob("docs/**/*.md"))
     return [str(page.relative_to(ROOT)) for page in (*sorted(ROOT.glob("*.md")), *found)]
 
@@ -71,7 +71,7 @@ def blocks(page: str) -> list[Block]:
 
 
 def _with_output(found: list[Block]) -> list[Block]:
-    """A `text` block is what the executable block before it prints."""
+    """A `text` block is the expected output of the executable block before it."""
     answer: list[Block] = []
     for block in found:
         before = answer[-1] if answer else None

@@ -1,4 +1,4 @@
-"""Every page is true: its blocks run from top to bottom as they stand there, except those that say that they do not.
+"""Every page is correct: its blocks run from top to bottom as they are, except those that are marked.
 
 Pages about Spark are run by `tests/spark/test_pages.py`, docs/spark/environments.md by
 `tests/spark/test_environments.py`.
@@ -40,7 +40,7 @@ def running_node(runner: PageRunner) -> Iterator[None]:
 
 @contextmanager
 def stopped_node(runner: PageRunner) -> Iterator[None]:
-    """The data of such a node, after a clean stop."""
+    """The data of such a node after a controlled shutdown."""
     with running_node(runner):
         pass
     yield
@@ -48,7 +48,7 @@ def stopped_node(runner: PageRunner) -> Iterator[None]:
 
 @contextmanager
 def node_and_survivor(runner: PageRunner) -> Iterator[None]:
-    """A node, and the directory of one of three voters whose others are lost."""
+    """A node, and the directory of one of three voters, the others being lost."""
     shutil.move(make_three(runner.folder / "three", 1)[0], runner.work / "survivor")
     with running_node(runner):
         yield
@@ -61,11 +61,11 @@ SETUPS: Final[Mapping[str, Setup]] = {
     "docs/operations/doctor.md": node_and_survivor,
     "docs/operations/metadata.md": running_node,
 }
-"""What a page takes for granted."""
+"""What a page assumes to exist."""
 
 
 def is_of_spark(block: Block) -> bool:
-    """Whether it is run in the process that has a JVM."""
+    """Whether it is run by the process with a JVM."""
     return f"{block.page}#{block.section}".startswith(WITH_SPARK)
 
 
@@ -98,6 +98,6 @@ def test_every_block_says_what_it_is() -> None:
 
 
 def test_few_blocks_are_not_run() -> None:
-    """Each with its reason before the readers' eyes."""
+    """Each gives readers its reason."""
     skipped = [block.place for block in EVERY if block.why_not_run]
     assert len(skipped) <= NOT_RUN_MAX, skipped

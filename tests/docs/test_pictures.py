@@ -1,4 +1,4 @@
-"""The pictures that are drawn from the code are up to date. (The charts: `tests/unit/benches/test_report.py`.)"""
+"""The pictures that are drawn from the code are up to date. (For the charts: `tests/unit/benches/test_report.py`.)"""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ QUIET = {"NO_MKDOCS_2_WARNING": "1"}
 
 
 def build(folder: Path) -> Path:
-    """The site, built into that folder."""
+    """Build the site into that folder."""
     require_package("mkdocs", "material")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
@@ -40,7 +40,7 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_chromium_finds_nothing_wrong(tmp_path: Path) -> None:
+def test_chromium_finds_no_problem(tmp_path: Path) -> None:
     if not any(map(shutil.which, browser.PROGRAMS)):
         give_up(f"none of {', '.join(browser.PROGRAMS)} is installed")
     assert browser.check(build(tmp_path / "site")) == []

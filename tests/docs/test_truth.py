@@ -1,4 +1,4 @@
-"""What the documentation says about the code and what it lists is compared with the code."""
+"""What the documentation says and lists about the code is compared with the code."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _exists(path: str) -> bool:
 
 
 def _is_of_klamm(name: str) -> bool:
-    """Whether it is a module, something in a module, or a configuration key."""
+    """Whether it is a module, an attribute of a module, or a configuration key."""
     parent, _, last = name.rpartition(".")
     try:
         if find_spec(name) is not None or hasattr(import_module(parent), last):
@@ -59,7 +59,7 @@ def _is_of_klamm(name: str) -> bool:
     except ModuleNotFoundError:
         pass
     except ValueError:
-        return True  # a module of the engine: it is imported, and has no file of its own
+        return True  # a module of the engine is imported, because it has no file
     return any(f'"{name}"' in file.read_text() for file in Path(ROOT / "rust/config/src").rglob("klamm.rs"))
 
 
@@ -73,7 +73,7 @@ def test_the_list_of_decisions_is_complete() -> None:
         assert (folder / file).read_text().startswith(f"# {number}. {title}\n"), file
 
 
-def test_every_key_of_klamms_own_is_described() -> None:
+def test_every_klamm_key_is_described() -> None:
     keys = re.findall(r'"(klamm\.[a-z.]+)"', (ROOT / "rust" / "config" / "src" / "klamm.rs").read_text())
     page = (ROOT / "docs" / "operations" / "node.md").read_text()
     missing = [key for key in keys if f"`{key}`" not in page]

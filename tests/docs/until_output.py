@@ -1,4 +1,4 @@
-"""Runs a command, sends it Ctrl-C a moment after it has printed something; fails unless it ends by that, in order."""
+"""Runs a command, sends it Ctrl-C shortly after its first output, and fails unless that ends it cleanly."""
 
 import signal
 import subprocess
@@ -14,5 +14,5 @@ print(process.stdout.readline(), end="", flush=True)
 time.sleep(0.2)
 process.send_signal(signal.SIGINT)
 print(process.communicate(timeout=SECONDS_MAX)[0], end="")
-# 130 is what a shell expects of a command that Ctrl-C has ended.
+# shells report 130 for a command that Ctrl-C has ended
 sys.exit(process.returncode if process.returncode not in (0, 130) else 0)

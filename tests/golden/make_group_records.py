@@ -39,7 +39,7 @@ def wait_assigned(*consumers: Consumer) -> None:
 
 
 def wait_left(admin: AdminClient, groups: set[str]) -> None:
-    """Until none of the groups has members: a consumer that is closed does not wait for that."""
+    """Wait until none of the groups has members: closing a consumer does not wait for that."""
     deadline = time.monotonic() + 30
     while groups & {one.group_id for one in admin.list_consumer_groups(states=BUSY).result().valid}:
         assert time.monotonic() < deadline, groups
@@ -55,7 +55,7 @@ def consumer(node: KafkaNode, group_id: str, **settings: Any) -> Consumer:
 
 
 def fill(node: KafkaNode) -> None:
-    """Everything that the groups' records can tell of."""
+    """Create every kind of group record."""
     admin = AdminClient({"bootstrap.servers": node.bootstrap})
     for future in admin.create_topics([NewTopic("orders", 4, 1), NewTopic("payments", 1, 1)]).values():
         future.result()
@@ -100,14 +100,14 @@ def transact(node: KafkaNode, simple: Consumer, *, commits: bool) -> None:
 
 
 def share(node: KafkaNode) -> None:
-    """A share group with a member, while it lives."""
+    """A share group with a live member."""
     arguments = ("--bootstrap-server", node.bootstrap, "--topic", "orders", "--group", "share", "--timeout-ms", "8000")
     command = java("org.apache.kafka.tools.consumer.ConsoleShareConsumer", *arguments)
     subprocess.run(command, capture_output=True, timeout=60, check=False, stdin=subprocess.DEVNULL)
 
 
 def varint(raw: bytes, at: int) -> tuple[int, int]:
-    """A zigzag varint and the position behind it."""
+    """A zigzag varint, and the position after it."""
     value = shift = 0
     while True:
         byte = raw[at]
@@ -152,7 +152,7 @@ def records(raw: bytes) -> Iterator[dict[str, Any]]:
 
 
 def kafka_reads(segment: Path) -> dict[int, tuple[str, str]]:
-    """What Kafka's dump tool shows of each record's key and value, by offset."""
+    """The output of Kafka's dump tool for each record's key and value, by offset."""
     found = {}
     for line in dump([segment], "--offsets-decoder").splitlines():
         match = re.match(r"\| offset: (\d+) .*? key: (.*?) payload: (.*)$", line)
@@ -162,7 +162,7 @@ def kafka_reads(segment: Path) -> dict[int, tuple[str, str]]:
 
 
 def main() -> None:
-    """Run Kafka, let clients work, and keep what the log holds."""
+    """Run Kafka, run the clients, and store the records of the log."""
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "data"
         node = KafkaNode(

@@ -1,7 +1,7 @@
-"""Makes `tests/golden/kafka-4.3.1/`: what Apache Kafka 4.3.1 itself wrote, so that format tests need no Java.
+"""Makes `tests/golden/kafka-4.3.1/`: files that Apache Kafka 4.3.1 wrote, so that format tests need no Java.
 
-Run from the repository's root: `python -m tests.golden.make_kafka_corpus`. Two data directories, packed: `clean` was
-shut down, `killed` lost its process while it was serving. `expected.json` says what clients of Kafka read from them.
+Run from the repository's root: `python -m tests.golden.make_kafka_corpus`. Two packed data directories: `clean` was
+shut down, `killed` was killed while it was serving. `expected.json` is what Kafka's clients read from them.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def fill(node: KafkaNode) -> None:
 
 
 def transact(node: KafkaNode) -> None:
-    """Committed, aborted, committed, and one left open."""
+    """Committed, aborted, committed, and one that stays open."""
     producer = Producer({"bootstrap.servers": node.bootstrap, "transactional.id": "golden"})
     producer.init_transactions()
     for mark, keep in (("first", True), ("aborted", False), ("second", True)):
@@ -88,18 +88,18 @@ def transact(node: KafkaNode) -> None:
 
 
 def compact(node: KafkaNode) -> None:
-    """Rewrites and tombstones, over segments that are old enough to be cleaned."""
+    """Updates and tombstones, in segments that are old enough to be cleaned."""
     for round_number in range(6):
         producer = Producer({"bootstrap.servers": node.bootstrap, "linger.ms": 5})
         produce(producer, "compacted", 40, f"round{round_number}")
         producer.produce("compacted", key="k3", value=None, partition=0)
         producer.flush()
-        # A segment rolls by time: the pause is what is being recorded here.
+        # Segments roll by time, so the pause is part of the recorded data.
         time.sleep(0.7)
 
 
 def commit(node: KafkaNode) -> None:
-    """A group with a member that left, and committed offsets."""
+    """A group with committed offsets, whose member has left."""
     settings = {"bootstrap.servers": node.bootstrap, "group.id": "golden-group", "auto.offset.reset": "earliest"}
     consumer = Consumer(settings | {"enable.auto.commit": False})
     consumer.subscribe(["codec-none"])
@@ -136,7 +136,7 @@ def read(node: KafkaNode, topic: str, partition: int, isolation: str) -> list[An
 
 
 def expected(node: KafkaNode) -> dict[str, Any]:
-    """What clients read."""
+    """What the clients read."""
     names = [f"codec-{codec}" for codec in CODECS] + ["idempotent", "transactional", "compacted"]
     topics = {name: read(node, name, 0, "read_uncommitted") for name in names}
     return {
@@ -150,7 +150,7 @@ def expected(node: KafkaNode) -> dict[str, Any]:
 
 
 def pack(data: Path, name: str) -> None:
-    """`data` as `name.tar.xz`, with nothing of this machine in it."""
+    """Pack `data` as `name.tar.xz`, without metadata of this machine."""
 
     def plain(info: tarfile.TarInfo) -> tarfile.TarInfo:
         info.uid = info.gid = info.mtime = 0
@@ -162,7 +162,7 @@ def pack(data: Path, name: str) -> None:
 
 
 def main() -> None:
-    """Make both directories."""
+    """Create both directories."""
     HERE.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "data"

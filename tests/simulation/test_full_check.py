@@ -1,4 +1,4 @@
-"""What the checks of each event pass over, because nothing there has changed, holds (goals R1: an event is cheap)."""
+"""Checks after an event skip what has not changed, to be fast; a full check shows that they miss nothing (goals R1)."""
 
 import pytest
 
@@ -25,7 +25,7 @@ BUSY = Faults(
 
 
 @pytest.mark.parametrize("run", [play, play_dynamic])
-def test_all_of_it_holds_after_every_event(run):
+def test_a_full_check_holds_after_every_event(run):
     for seed in (2, 4):
         run(seed, full_check=True)
 
@@ -58,7 +58,7 @@ ENOUGH = 3
 
 
 @pytest.mark.parametrize("mutate", MUTATIONS, ids=lambda mutate: mutate.__name__)
-def test_what_is_wrong_is_noticed_at_once(mutate, monkeypatch):
+def test_violations_are_detected_by_the_partial_check(mutate, monkeypatch):
     mutate(monkeypatch)
     count = 0
     for seed in SEEDS:
@@ -70,7 +70,7 @@ def test_what_is_wrong_is_noticed_at_once(mutate, monkeypatch):
     raise AssertionError(f"only {count} of {len(SEEDS)} seeds notice it")
 
 
-def test_what_is_overlooked_is_told(monkeypatch):
+def test_an_overlooked_violation_is_reported(monkeypatch):
     leader_counts_itself_before_its_flush(monkeypatch)
     monkeypatch.setattr(SimulatedReplica, "look", lambda self: ())
     assert any(isinstance(failure_of(seed), OverlookedError) for seed in SEEDS)

@@ -1,8 +1,8 @@
-"""Requests that nobody should send, to simulated quorums at work, through the wire's codecs and the real handlers.
+"""Invalid requests to simulated quorums at work, through the codecs of the wire and the real handlers.
 
-Of another cluster, to another directory, of an older or an absurdly newer epoch, with offsets outside of the log, for
-slices of snapshots out of order or too long: each is refused, or its bytes are, and changes nothing; every invariant is
-checked after every one, and in the end the quorum agrees and has kept all that it acknowledged.
+They name another cluster or directory, have an older or absurdly new epoch or offsets outside of the log, or ask for
+slices of snapshots out of order or too long. Each is rejected, or its bytes are, and changes nothing. Every invariant
+is checked after each one, and in the end the quorum agrees and has kept all that it acknowledged.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ Hostile = tuple[Request, set[Error]]
 
 
 class HostileWorld(World):
-    """A quorum with somebody beside it who asks all kinds of things."""
+    """A quorum and a client that sends it all kinds of invalid requests."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
         self.expected: dict[int, set[Error]] = {}
         self.kinds: Counter[str] = Counter()
         self.answers: Counter[Error] = Counter()
-        self._asked: list[Request] = []  # so that their ids stay theirs
+        self._asked: list[Request] = []  # keeps their ids unique
         self.ask_every_us = 10_000
 
     def heal(self) -> None:
@@ -63,18 +63,18 @@ class HostileWorld(World):
         self.ask_every_us = 0
 
     def ask(self) -> None:
-        """One hostile request to one replica."""
+        """Send one invalid request to one replica."""
         target = self.rng.choice([replica for replica in self.replicas.values() if replica.is_up] or [None])
         if target is None:
             return
-        # What is due anyway, and what the core learns of its log with any event, is not the request's doing.
+        # Changes that any event causes, like due timers and flushed offsets, are not effects of the request.
         self.step(target, lambda: target.step(ResignRequested(NO_EPOCH)))
         if not target.is_up:
             return
         name, make = self.rng.choice(KINDS)
         request, errors = make(self.rng, target)
         low, high = versions_of(request)
-        # Older versions do not say whom a request is for.
+        # Older versions do not name the recipient.
         version = high if make is to_another_directory else self.rng.randint(low, high)
         received = decode_request(api_key_of(request), version, encode_request(request, version)).message
         assert received is not None
@@ -99,7 +99,7 @@ class HostileWorld(World):
 
 
 def check_wire(request: Request, response: Response) -> None:
-    """The answer goes over the wire in every version."""
+    """The response can be encoded in every version."""
     low, high = versions_of(request)
     for version in range(low, high + 1):
         found = decode_response(request, version, encode_response(response, version, LISTENER), LISTENER)
@@ -107,13 +107,13 @@ def check_wire(request: Request, response: Response) -> None:
 
 
 def state_of(target: SimulatedReplica) -> tuple[object, ...]:
-    """What a refused request must not change, in memory and on the way to the disk."""
+    """The state that a rejected request must not change, in memory and on its way to the disk."""
     core = target.running.replica
     return *target.look(), core.role, core.election, core.leader_id, target.stored, len(target.disk_work()), core.ticket
 
 
 def asker(rng: random.Random, target: SimulatedReplica) -> ReplicaKey:
-    """Another voter, or somebody unknown."""
+    """Another voter, or an unknown replica."""
     others = [voter.key for voter in target.running.replica.voters.voters if voter.key.id != target.id]
     return rng.choice([*others, ReplicaKey(77, STRANGER)])
 
@@ -136,11 +136,11 @@ def of_another_cluster(rng: random.Random, target: SimulatedReplica) -> Hostile:
 
 def to_another_directory(rng: random.Random, target: SimulatedReplica) -> Hostile:
     if target.epoch == 0:
-        return of_another_cluster(rng, target)  # nobody has an epoch 0
+        return of_another_cluster(rng, target)  # epoch 0 has no leader
     request: Any = requests_of(rng, target, target.epoch)[0]
     leader_id = target.running.replica.leader_id
     if leader_id not in (None, target.id) and rng.random() < 0.5:
-        # Of a leader that is not known yet, as Apache Kafka does, it is learnt even so who leads.
+        # If the leader is not known yet, the replica learns it from such a request, as in Apache Kafka.
         request = BeginQuorumEpochRequest("cluster", None, leader_id, target.epoch)
     keys = [ReplicaKey(target.id + 50, target.key.directory_id)]
     if target.key.directory_id is not None:
@@ -162,7 +162,7 @@ def of_an_absurd_epoch(rng: random.Random, target: SimulatedReplica) -> Hostile:
 
 
 def outside_of_the_log(rng: random.Random, target: SimulatedReplica) -> Hostile:
-    """A leader answers where the logs part; who does not lead answers that."""
+    """A leader returns the diverging epoch; any other replica returns that it is not the leader."""
     offset = rng.choice([target.log.end_offset + 1, FAR, (1 << 63) - 1])
     last = rng.choice([target.epoch, EPOCH_MAX])
     request = FetchRequest("cluster", asker(rng, target), target.epoch, offset, last, -1, 0, (1 << 31) - 1)
@@ -207,7 +207,7 @@ def play(seed: int) -> HostileWorld:
 
 
 @pytest.mark.parametrize("first", [1, 3])
-def test_requests_that_nobody_should_send_are_refused_and_change_nothing(first: int) -> None:
+def test_invalid_requests_are_rejected_and_change_nothing(first: int) -> None:
     kinds: Counter[str] = Counter()
     answers: Counter[Error] = Counter()
     for seed in range(first, first + 2):

@@ -1,6 +1,6 @@
-"""Remove a guard of the protocol, and the simulator must notice (goals R3).
+"""Remove a guard of the protocol; the simulator must detect it (goals R3).
 
-With all guards the same scenarios go as their files say: `tests/scenarios`.
+With all guards, the same scenarios have the outcome in their files: `tests/scenarios`.
 """
 
 import inspect
@@ -31,14 +31,14 @@ def test_without_it_an_invariant_breaks(mutate, monkeypatch):
 
 
 @pytest.mark.parametrize("mutate", DIFFERS, ids=lambda mutate: mutate.__name__)
-def test_without_it_the_quorum_does_something_else(mutate, monkeypatch):
+def test_without_it_the_quorum_behaves_differently(mutate, monkeypatch):
     mutate(monkeypatch)
     assert noticed(DIFFERS[mutate]) is not None, f"{DIFFERS[mutate]} without {mutate.__name__} goes on as ever"
 
 
 @pytest.mark.parametrize("mutate", BY_DICE, ids=lambda mutate: mutate.__name__)
 def test_without_it_a_seed_fails(mutate, monkeypatch):
-    """The simulator finds by itself what a scenario is led to."""
+    """Random seeds find what the scenarios lead to."""
     mutate(monkeypatch)
     _check_that_a_seed_fails(lambda seed: play(seed, directed=BY_DICE[mutate]), mutate)
 
@@ -69,7 +69,7 @@ def test_without_it_a_seed_fails_whose_requests_go_by_connections(mutate, monkey
 
 
 def _check_that_a_seed_fails(run, mutate):
-    """The first that does."""
+    """Return the first failing seed."""
     for seed in SEEDS:
         try:
             run(seed)

@@ -1,4 +1,4 @@
-"""Seeds of the simulated quorum, each with all invariants after every event, then liveness (goals R1, R2).
+"""Seeds of the simulated quorum, with all invariants after each event, then liveness (goals R1, R2).
 
 `make test` plays `SIMULATION_SEEDS=2000` of them. More: `make simulate SEEDS=10000`.
 """
@@ -14,7 +14,7 @@ from klamm.testing.simulator.run import play
 
 SEED_COUNT = int(os.environ.get("KLAMM_SIMULATION_SEEDS", "200"))
 SEEDS_EACH = 20
-pytestmark = pytest.mark.timeout(900)  # some seconds, on a machine that does nothing else
+pytestmark = pytest.mark.timeout(900)  # a few seconds on an idle machine
 STRIKES = Faults(drop_chance=0.2, strike_leader_chance=0.9, delay_us_max=2_000, power_cut_share=0.3)
 
 
@@ -26,7 +26,7 @@ def test_every_invariant_holds_and_the_quorum_recovers(first):
         assert not outcome.is_excused  # static voters lose no disk that they need
 
 
-def test_leaders_that_are_struck_one_after_the_other():
+def test_repeated_crashes_of_leaders():
     for seed in range(1, SEEDS_EACH + 1):
         assert play(seed, directed=STRIKES).acknowledged_count >= 10
 
@@ -53,7 +53,7 @@ def test_replicas_that_need_snapshots_get_them():
 
 
 def test_another_process_plays_the_same():
-    """No hash of a string or of an object decides anything, so that the line that replays a failure does."""
+    """Hashes of strings or objects affect nothing, so the printed line replays a failure in any process."""
     command = [sys.executable, "-m", "klamm.testing.simulator", "--seed", "11", "--trace"]
     traces = [
         subprocess.run(

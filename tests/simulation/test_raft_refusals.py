@@ -1,6 +1,7 @@
-"""Remove each refusal of the core, and a scenario must notice (goals R3).
+"""Remove each refusal of the core; a scenario must detect it (goals R3).
 
-`mutations/refusals.txt` says which. `KLAMM_REWRITE=1` writes it anew: a refusal without a scenario wants one.
+`mutations/refusals.txt` lists which one. `KLAMM_REWRITE=1` writes the list again; a refusal without a scenario needs a
+new one.
 """
 
 import os
@@ -35,7 +36,7 @@ def test_the_list_is_that_of_the_source():
 
 
 @pytest.mark.parametrize("place", found.refusals(), ids=str)
-def test_without_it_somebody_is_not_refused(place):
+def test_without_it_a_scenario_differs(place):
     (scenario,) = listed()[str(place)]
     with found.without(place):
         assert noticed(scenario) is not None, f"{scenario} goes on as ever; see {LIST.name}"

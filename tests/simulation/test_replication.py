@@ -1,4 +1,4 @@
-"""Seeds of simulated brokers, each with all invariants after every step, then liveness (goals R1, R2).
+"""Seeds of simulated brokers, with all invariants after each step, then liveness (goals R1, R2).
 
 `make test` plays `SIMULATION_BROKER_SEEDS=2000` of them. More: `python -m klamm.testing.simulator --brokers`.
 """
@@ -26,7 +26,7 @@ TRANSACTIONS = BrokerFaults(
     elect_every_us=1_000_000,
     transact_every_us=20_000,
 )
-pytestmark = pytest.mark.timeout(900)  # some seconds, on a machine that does nothing else
+pytestmark = pytest.mark.timeout(900)  # a few seconds on an idle machine
 
 
 @pytest.mark.parametrize("first", range(1, SEED_COUNT + 1, SEEDS_EACH))
@@ -36,7 +36,7 @@ def test_every_invariant_holds_and_all_replicas_become_equal(first):
 
 
 def test_crashes_in_quick_succession():
-    """Lives that end before their logs are recovered, and logs that end before a flush."""
+    """Brokers that crash again before their logs are recovered, and logs that end before a flush."""
     assert sum(play(seed, directed=CRASHES).lives for seed in range(1, 6)) > 100
 
 

@@ -1,6 +1,6 @@
-"""Remove a guard of replication, and the simulator of brokers must notice (goals R3).
+"""Remove a guard of replication; the simulator of brokers must detect it (goals R3).
 
-With all guards the same scenarios go as their files say (`tests/scenarios`), and the same seeds go well
+With all guards, the same scenarios have the outcome in their files (`tests/scenarios`), and the same seeds pass
 (`test_replication`).
 """
 
@@ -24,7 +24,7 @@ from klamm.testing.simulator.run import SimulationFailedError
 from klamm.testing.simulator.scenario import play_file
 
 FOLDER = Path(__file__).parents[1] / "scenarios" / "replication"
-pytestmark = pytest.mark.timeout(900)  # some seconds, on a machine that does nothing else
+pytestmark = pytest.mark.timeout(900)  # a few seconds on an idle machine
 
 
 def name_of(mutation):
@@ -32,7 +32,7 @@ def name_of(mutation):
 
 
 def begin(mutation, patch):
-    """Removes the guard; returns the one that brokers lack."""
+    """Remove the guard; returns those that brokers lack."""
     if isinstance(mutation, str):
         return mutation
     mutation(patch)
@@ -40,7 +40,7 @@ def begin(mutation, patch):
 
 
 @pytest.mark.parametrize("mutation", SCENARIOS, ids=name_of)
-def test_without_it_a_scenario_goes_another_way(mutation, monkeypatch):
+def test_without_it_a_scenario_differs(mutation, monkeypatch):
     path = FOLDER / f"{SCENARIOS[mutation]}.txt"
     with BrokerCommands(begin(mutation, monkeypatch)) as commands:
         try:
@@ -53,7 +53,7 @@ def test_without_it_a_scenario_goes_another_way(mutation, monkeypatch):
 
 @pytest.mark.parametrize("mutation", FAULTS, ids=name_of)
 def test_without_it_a_seed_fails(mutation, monkeypatch):
-    """The simulator finds by itself what a scenario is led to."""
+    """Random seeds find what the scenarios lead to."""
     without = begin(mutation, monkeypatch)
     for seed in SEEDS:
         try:
@@ -66,7 +66,7 @@ def test_without_it_a_seed_fails(mutation, monkeypatch):
 
 @pytest.mark.parametrize("without", [None, "verified-transactions"])
 def test_a_batch_that_a_marker_overtakes_begins_no_transaction(without, tmp_path):
-    """The coordinator has accepted the batch, and the transaction ends before it is appended (KIP-890)."""
+    """The transaction ends after the coordinator has verified the batch and before it is appended (KIP-890)."""
     plan = ClusterPlan(1, 1, 1, 1, False, SETTINGS, {"metadata.version": 30}, without=without)
     world = BrokerWorld(random.Random(1), BrokerFaults(), tmp_path, plan)
     world.begin()

@@ -1,4 +1,4 @@
-"""A replica that needs a snapshot crashes at each effect on its way, and comes back every time."""
+"""A replica that needs a snapshot crashes at each effect of the fetch, and catches up each time."""
 
 import random
 
@@ -13,8 +13,8 @@ from klamm.testing.simulator.world import World
 CONFIG = RaftConfig(fetch_snapshot_max_bytes=60, fetch_max_bytes=200)
 
 
-def quorum_that_left_one_behind():
-    """Two of three voters go on, and clean their logs behind a snapshot, while the third is down."""
+def quorum_with_a_lagging_replica():
+    """Two of three voters continue, and clean their logs up to a snapshot, while the third is down."""
     world = World(random.Random(3), 3, 0, Faults(), CONFIG)
     world.begin()
     assert world.run(20_000_000, lambda: len(world.acknowledged) >= 20)
@@ -32,9 +32,9 @@ def quorum_that_left_one_behind():
     return world, behind
 
 
-def come_back(crash_after_effects, power_cut):
-    """Start the one that was left behind, and let it crash; says whether it did before it had caught up."""
-    world, behind = quorum_that_left_one_behind()
+def catch_up(crash_after_effects, power_cut):
+    """Start the lagging replica and crash it; returns whether it crashed before it had caught up."""
+    world, behind = quorum_with_a_lagging_replica()
     world.faults.power_cut_share = float(power_cut)
     behind.crash_after_effects = crash_after_effects
     world.start_replica(behind)
@@ -52,7 +52,7 @@ def come_back(crash_after_effects, power_cut):
 @pytest.mark.parametrize("power_cut", [False, True])
 def test_a_crash_at_any_effect_of_an_install(power_cut):
     crash_after_effects = 0
-    while come_back(crash_after_effects, power_cut):
+    while catch_up(crash_after_effects, power_cut):
         crash_after_effects += 1
     assert crash_after_effects >= 13, "messages, slices, the check, both halves of the install: each may be the last"
 
@@ -70,7 +70,7 @@ def the_log_goes_before_the_snapshot_is_durable(patch):
     patch.setattr(WatchedLog, "install_received_snapshot", careless)
 
 
-def test_a_log_that_goes_before_the_snapshot_is_durable_is_noticed(monkeypatch):
+def test_replacing_the_log_before_the_snapshot_is_durable_is_detected(monkeypatch):
     the_log_goes_before_the_snapshot_is_durable(monkeypatch)
     with pytest.raises(InvariantViolatedError, match="its log begins at"):
-        any(not come_back(crash_after_effects, power_cut=True) for crash_after_effects in range(20))
+        any(not catch_up(crash_after_effects, power_cut=True) for crash_after_effects in range(20))

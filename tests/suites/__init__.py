@@ -1,1 +1,1 @@
-"""Other people's client suites, run against a klamm node."""
+"""Other projects' client suites, run against a klamm node."""

@@ -1,7 +1,7 @@
 """`python -m tests.suites FOLDER [NAME...] [--brokers N | --apache-kafka]`: the clients' own suites against klamm.
 
-Each is held against what Apache Kafka passes. With several brokers, topics have three replicas and a min ISR of 2.
-With --apache-kafka the suites run against Apache Kafka 4.3.1 instead: what it passes on this machine.
+The results are compared with Apache Kafka's. With several brokers, topics have three replicas and a min ISR of 2. With
+--apache-kafka the suites run against Apache Kafka 4.3.1 instead, on the same machine.
 
 FOLDER holds the runners: `NAME.sh HOST:PORT [VARIANT]` prints `FAIL test ...` for every failing test and last `NAME: P
 passed, F failed, S skipped`; lines `# BROKER: key=value` in it are settings that the node is started with. A suite is
@@ -40,8 +40,8 @@ LEFT_OUT: Final = {
     "kafka_python": {"num.partitions": "4"},
     "librdkafka": {"group.consumer.min.heartbeat.interval.ms": "500"},
 }
-"""What a runner does not say. kafka-python's own brokers have topics of four partitions, which a test of transactions
-needs; Apache Kafka 4.3.1 too refuses a heartbeat interval of 500 ms below its own minimum.
+"""Settings that a runner does not have. kafka-python's own brokers have topics of four partitions, which a test of
+transactions needs; Apache Kafka 4.3.1 too rejects a heartbeat interval of 500 ms, which is below its own minimum.
 """
 
 KAFKAS_OWN: Final = {
@@ -49,33 +49,35 @@ KAFKAS_OWN: Final = {
     "super.users": "User:ANONYMOUS",
     "allow.everyone.if.no.acl.found": "true",
 }
-"""What Apache Kafka needs for the tests of ACLs."""
+"""Apache Kafka's settings for the tests of ACLs."""
 
 PATIENCE: Final = {"LIMIT": "200", "TOTAL": "1800"}
-"""Seconds for a number of librdkafka, and for all: with the runner's own, Apache Kafka too leaves 0113 undone."""
+"""Seconds for one number of librdkafka, and for all: with the runner's own limits, Apache Kafka does not finish 0113
+either.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """One runner and the settings it wants."""
+    """A runner and its settings."""
 
     script: Path
     variant: str
-    """Empty: the runner's own choice."""
+    """Empty for the runner's default."""
     settings: dict[str, str]
 
     @property
     def name(self) -> str:
-        """As it is asked for."""
+        """The name on the command line."""
         return f"{self.script.stem}:{self.variant}" if self.variant else self.script.stem
 
     def command(self, address: str) -> list[str]:
-        """How it is run against a node."""
+        """The command that runs it against a node."""
         return ["bash", str(self.script), address, *([self.variant] if self.variant else [])]
 
 
 def suites(folder: Path, names: list[str]) -> list[Suite]:
-    """The runners of those names, or all that are known."""
+    """The runners with those names, or all of them."""
     found = []
     for name in names or sorted(APACHE_KAFKA):
         stem, _, variant = name.partition(":")
@@ -92,14 +94,14 @@ def settings(script: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def serving_kafka(suite: Suite, folder: Path) -> Iterator[str]:
-    """The address of a fresh node of Apache Kafka 4.3.1."""
+    """The address of a new node of Apache Kafka 4.3.1."""
     with apache_kafka.running(folder / suite.name, CLUSTER_ID, KAFKAS_OWN | suite.settings) as node:
         yield node.bootstrap
 
 
 @contextlib.contextmanager
 def serving(suite: Suite, folder: Path, brokers: int) -> Iterator[str]:
-    """The address of a fresh node, or of one of several. The suites compare it with the advertised one."""
+    """The address of a new node, or of one of several. The suites compare it with the advertised one."""
     if brokers == 1:
         port = free_port()
         own = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
@@ -117,10 +119,10 @@ def serving(suite: Suite, folder: Path, brokers: int) -> Iterator[str]:
 
 
 def run(suite: Suite, address: str) -> list[str]:
-    """The lines of a suite's run; everything it prints goes through."""
+    """Run a suite and copy its output; returns the lines."""
     lines: list[str] = []
     environment = (PATIENCE if suite.script.stem == "librdkafka" else {}) | os.environ
-    # The suites have packages of their own, which may have the names of ours.
+    # The suites have packages that may have the same names as ours.
     environment.pop("PYTHONPATH", None)
     with subprocess.Popen(
         suite.command(address), stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL, env=environment
@@ -151,7 +153,7 @@ def report(outcomes: list[Outcome]) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the suites; 1 when one gave no verdict, or when a test fails that is not excused."""
+    """Run the suites; returns 1 when one gives no verdict, or when a test fails without being excused."""
     parser = argparse.ArgumentParser(prog="python -m tests.suites", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("names", nargs="*")

@@ -1,4 +1,4 @@
-"""What of a suite may fail: exceptions.toml, by suite and by the test's name in the runner's FAIL line."""
+"""Tests that may fail: exceptions.toml, by suite and by the test's name in the runner's FAIL line."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ APACHE_KAFKA: Final[Mapping[str, int]] = {
     "kcat": 22,
     "librdkafka": 90,
 }
-"""How many Apache Kafka 4.3.1 passes, one fresh node each; transactions, ACLs, share groups and quotas are among it."""
+"""What Apache Kafka 4.3.1 passes with a new node per suite, including transactions, ACLs, share groups and quotas."""
 
 _VERDICT: Final = re.compile(r"(\w+): (\d+) passed, (\d+) failed, (\d+) skipped")
 
 
 @dataclass(frozen=True, slots=True)
 class Excused:
-    """The exceptions of one suite: a reason for each test."""
+    """The exceptions of one suite, with a reason for each test."""
 
     needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The APIs that klamm does not have and that the test cannot do without, as `Name (key)`."""
+    """APIs that a test needs and klamm lacks, as `Name (key)`."""
     vacuous: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The same of tests that pass all the same: their runner takes a refusal for what it looks for."""
+    """The same for tests that pass anyway, because their runner mistakes a rejection for the expected outcome."""
     flaky: Mapping[str, str] = field(default_factory=dict)
-    """Tests that fail now and then against Apache Kafka 4.3.1 as well, and how."""
+    """Tests that sometimes fail against Apache Kafka 4.3.1 too, and how."""
     of_one_broker: Mapping[str, str] = field(default_factory=dict)
-    """Tests that suppose one broker, and what they suppose; empty where there is one."""
+    """Tests that assume one broker, and what they assume; empty when there is one."""
 
     def reason(self, test: str) -> str | None:
         """Why the test may fail; None when it may not."""
@@ -64,21 +64,21 @@ def _apis(tables: Mapping[str, Mapping[str, list[str]]], name: str) -> dict[str,
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run of a suite came to."""
+    """The outcome of a suite."""
 
     suite: str
     passed: int | None
-    """Without those that prove nothing. None: the run ended without a verdict."""
+    """Without tests that prove nothing. None: the run ended without a verdict."""
     excused: Mapping[str, str]
-    """Tests that failed, or passed without a proof, with the reason of each."""
+    """Tests that failed, or passed without proving anything, with their reasons."""
     failed: tuple[str, ...]
-    """Failing tests that have none."""
+    """Failed tests without a reason."""
     unexpected_passes: tuple[str, ...]
-    """Tests whose API is not there, and that did not fail: the list is out of date, or the test proves nothing."""
+    """Tests of a missing API that did not fail: the list is out of date, or the test proves nothing."""
 
     @property
     def is_clean(self) -> bool:
-        """Whether the suite ran, and nothing failed but what may."""
+        """Whether the suite finished, and only excused tests failed."""
         return self.passed is not None and not self.failed
 
     def __str__(self) -> str:
@@ -91,7 +91,7 @@ class Outcome:
 
 
 def judge(suite: str, lines: list[str], excused: Excused, *, is_whole: bool = True) -> Outcome:
-    """Hold what a runner printed against the list: `FAIL name ...`, and last its verdict.
+    """Compare the output of a runner, `FAIL name ...` and a final verdict, with the list.
 
     Only a run of the whole suite shows that a listed test passes.
     """

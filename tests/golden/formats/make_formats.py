@@ -51,7 +51,7 @@ def plain(value: Any) -> Any:
             return value
 
 
-# ---- Avro ----
+# Avro
 
 UTC = datetime.UTC
 
@@ -96,7 +96,7 @@ def draw_avro(rng: random.Random) -> dict[str, Any]:
         "fine_time": datetime.time(23, 59, 59, rng.randrange(10**6)),
         "at_ms": at,
         "at_us": at + datetime.timedelta(microseconds=rng.randrange(1000)),
-        # fastavro does not know nanoseconds: a number.
+        # fastavro has no nanoseconds and returns a number.
         "at_ns": rng.randint(-(10**18), 2 * 10**18),
         "local_ms": at.replace(tzinfo=None),
         "local_us": at.replace(tzinfo=None) + datetime.timedelta(microseconds=1),
@@ -111,7 +111,7 @@ def read_pair(pair: dict[str, Any]) -> dict[str, Any]:
 
 
 def in_columns(row: dict[str, Any]) -> dict[str, Any]:
-    """What fastavro read as Spark's columns have it."""
+    """The values read by fastavro, in the form of Spark's columns."""
     row = dict(row)
     either = row["either"]
     if either is not None:
@@ -132,7 +132,7 @@ def make_avro() -> dict[str, Any]:
     import fastavro
 
     written = fastavro.parse_schema(json.loads((HERE / "writer.avsc").read_text()))
-    # fastavro does not know a default for fixed, and is the better without.
+    # fastavro has no default for fixed values, and is more correct without one.
     wanted_json = json.loads((HERE / "reader.avsc").read_text())
     wanted_json["fields"] = [field for field in wanted_json["fields"] if field["name"] != "unique"]
     wanted = fastavro.parse_schema(wanted_json)
@@ -147,7 +147,7 @@ def make_avro() -> dict[str, Any]:
     return {"values": values}
 
 
-# ---- Protobuf ----
+# Protobuf
 
 
 def generated() -> tuple[Any, Any]:
@@ -233,7 +233,7 @@ EPOCH = datetime.datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def of_message(message: Any) -> Any:
-    """A message as Spark's columns have it: what is absent is null, or its default in proto2."""
+    """A message in the form of Spark's columns: absent fields are null, or their default in proto2."""
     kind = message.DESCRIPTOR
     if kind.full_name == "google.protobuf.Timestamp":
         return EPOCH + datetime.timedelta(seconds=message.seconds, microseconds=message.nanos // 1000)
@@ -277,7 +277,7 @@ def make_protobuf() -> dict[str, Any]:
     return found
 
 
-# ---- for the engine alone ----
+# For the engine only
 
 
 def programs() -> dict[str, Any]:

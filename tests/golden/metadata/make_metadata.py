@@ -36,7 +36,7 @@ def id_text(rng: random.Random) -> str:
 
 
 def primitive(rng: random.Random, field: Schema) -> object:
-    """A value of a field, now and then at a limit of its type."""
+    """A value of a field, sometimes at a limit of its type."""
     kind = field["primitive"]
     if kind in LIMITS:
         end = 1 << LIMITS[kind]
@@ -65,14 +65,14 @@ def value(rng: random.Random, field: Schema, version: int) -> object:
 
 
 def fields(rng: random.Random, schema: Schema, version: int) -> dict[str, object]:
-    """The fields that a version has."""
+    """The fields of a version."""
     known = [field for field in schema["fields"] if field["since"] <= version]
     given = [field for field in known if field["tag"] is None or rng.random() < 0.7]
     return {camel_case(field["name"]): value(rng, field, version) for field in given}
 
 
 def records(rng: random.Random) -> Iterator[dict[str, object]]:
-    """A few samples of every record in every version."""
+    """Some samples of every record in every version."""
     for schema in metadata_record_schemas():
         for version in range(schema["highest_version"] + 1):
             for _ in range(3 if schema["fields"] else 1):
@@ -80,7 +80,7 @@ def records(rng: random.Random) -> Iterator[dict[str, object]]:
 
 
 def changes(rng: random.Random) -> Iterator[dict[str, object]]:
-    """Partitions in every plausible state, and what may be wanted of them."""
+    """Partitions in every plausible state, and the requested changes."""
     for _ in range(400):
         replicas = rng.sample(range(6), rng.randrange(1, 5))
         elr_enabled = rng.random() < 0.6
@@ -131,14 +131,14 @@ def changes(rng: random.Random) -> Iterator[dict[str, object]]:
 
 
 def ask_kafka(lines: Iterator[dict[str, object]]) -> str:
-    """The lines with what Kafka answers."""
+    """The lines with Kafka's results."""
     text = "".join(json.dumps(line) + "\n" for line in lines)
     command = java(str(HERE / "KafkaMetadata.java"))
     return subprocess.run(command, input=text, capture_output=True, text=True, timeout=120, check=True).stdout
 
 
 def main() -> None:
-    """Writes both files."""
+    """Write both files."""
     rng = random.Random(uuid.NAMESPACE_DNS.int)
     (HERE / "records.jsonl").write_text(ask_kafka(records(rng)))
     (HERE / "changes.jsonl").write_text(ask_kafka(changes(rng)))

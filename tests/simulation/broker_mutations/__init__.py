@@ -1,6 +1,6 @@
-"""Replication without one of its guards, for each of them (goals R3).
+"""Replication with one guard removed, for each guard (goals R3).
 
-`control`: functions that take a guard of the controller away with `patch`, pytest's monkeypatch; each docstring is the
-rule that the guard keeps, and where it comes from. The guards of brokers have names that the engine knows
-(`SimulatedBroker.guards`). `guards` says how each is noticed.
+`control`: functions that remove a guard of the controller with `patch`, pytest's monkeypatch; each docstring is the
+rule that the guard enforces, with its source. The guards of brokers have names in the engine
+(`SimulatedBroker.guards`). `guards` lists how each removal is detected.
 """

@@ -1,4 +1,4 @@
-"""What the controller checks before it changes a partition or a broker."""
+"""Checks of the controller before it changes a partition or a broker."""
 
 from klamm.controller.leadership import elections, isr_changes
 from klamm.controller.leadership.elections import BrokerEvent
@@ -7,17 +7,17 @@ from klamm.controller.speculation import Speculation
 
 
 def an_isr_is_changed_by_epochs_of_before(patch):
-    """A proposal is of the current leader and partition epoch (KIP-497)."""
+    """A proposal has the current leader epoch and partition epoch (KIP-497)."""
     patch.setattr(isr_changes._Changes, "_check_epochs", lambda self, partition, proposed: None)
 
 
 def an_inactive_broker_joins_an_isr(patch):
-    """A fenced broker, and one that shuts down, is in no ISR (KIP-841)."""
+    """A fenced broker or one in controlled shutdown is in no ISR (KIP-841)."""
     patch.setattr(isr_changes._Changes, "_check_members", lambda self, isr: None)
 
 
 def a_heartbeat_of_an_earlier_life_counts(patch):
-    """A heartbeat is of the registered incarnation (KIP-631)."""
+    """A heartbeat is from the registered incarnation (KIP-631)."""
     heartbeat = brokers.BrokerManager.heartbeat
 
     def careless(self, state, now_ms, request):
@@ -29,7 +29,7 @@ def a_heartbeat_of_an_earlier_life_counts(patch):
 
 
 def a_proposal_of_an_earlier_life_counts(patch):
-    """A proposal is of the registered incarnation of its leader (KIP-497)."""
+    """A proposal is from the registered incarnation of the leader (KIP-497)."""
     alter_partition = isr_changes.alter_partition
 
     def careless(elections, state, request):
@@ -41,7 +41,7 @@ def a_proposal_of_an_earlier_life_counts(patch):
 
 
 def a_member_of_an_earlier_life_joins_an_isr(patch):
-    """A member has fetched in its registered incarnation (KIP-903)."""
+    """An ISR member has fetched in its registered incarnation (KIP-903)."""
     ineligible = isr_changes._Changes._ineligible
 
     def careless(self, member):
@@ -51,7 +51,7 @@ def a_member_of_an_earlier_life_joins_an_isr(patch):
 
 
 def every_shutdown_counts_as_a_clean_one(patch):
-    """A broker that was not stopped in order is no longer eligible (KIP-966)."""
+    """A broker that was not shut down cleanly is no longer eligible (KIP-966)."""
 
     class Events:
         FENCED = UNCLEAN_SHUTDOWN = BrokerEvent.FENCED
@@ -60,7 +60,7 @@ def every_shutdown_counts_as_a_clean_one(patch):
 
 
 def leaders_are_elected_from_all_replicas(patch):
-    """Without a request, and without a configuration, a leader comes from the ISR or the ELR."""
+    """Without a request or a config that allows more, a leader comes from the ISR or the ELR."""
     at = elections.ElectionManager.at
 
     def careless(self, state):
@@ -71,7 +71,7 @@ def leaders_are_elected_from_all_replicas(patch):
 
 
 def a_broker_that_stops_keeps_its_partitions(patch):
-    """A controlled shutdown ends when other brokers lead what the stopping one has led."""
+    """A controlled shutdown ends when other brokers have become the leaders of the broker's partitions."""
     next_state = heartbeats.BrokerHeartbeats.next_state
 
     def careless(self, request, registered_at, leads_any):
@@ -81,7 +81,7 @@ def a_broker_that_stops_keeps_its_partitions(patch):
 
 
 def a_silent_broker_is_never_fenced(patch):
-    """A broker's session ends when no heartbeat comes (KIP-631)."""
+    """A broker's session expires without heartbeats (KIP-631)."""
     patch.setattr(heartbeats.BrokerHeartbeats, "pop_expired", lambda self, now_ms: None)
 
 
@@ -96,18 +96,18 @@ def a_broker_is_unfenced_before_it_caught_up(patch):
 
 
 def a_broker_stops_before_others_know_the_new_leaders(patch):
-    """A controlled shutdown ends when the other brokers have applied its moves."""
+    """A controlled shutdown ends when the other brokers have applied the new leaders."""
     everything = heartbeats.EVERYTHING_REPLAYED
     patch.setattr(heartbeats.BrokerHeartbeats, "lowest_active_offset", lambda self: everything)
 
 
 def a_live_broker_is_replaced(patch):
-    """An id that is in use is refused while its session lasts."""
+    """A registration for a broker id with a live session is rejected."""
     patch.setattr(heartbeats.BrokerHeartbeats, "has_valid_session", lambda self, broker_id, epoch, now_ms: False)
 
 
 def a_fenced_broker_stays_in_its_isrs(patch):
-    """A broker that is fenced leaves all ISRs, and leads no more (KIP-631)."""
+    """A broker that is fenced leaves all ISRs, and is no leader any more (KIP-631)."""
     part_for_broker = elections.ElectionManager.part_for_broker
 
     def careless(self, state, event, broker_id, place):

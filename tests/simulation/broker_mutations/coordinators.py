@@ -1,4 +1,4 @@
-"""What the cores of coordinators check, and what their runtime waits for."""
+"""Checks of the coordinators' cores, and what their runtime waits for."""
 
 from klamm.coordinator.runtime.pipeline import Pipeline
 from klamm.coordinator.transactions import markers
@@ -9,7 +9,7 @@ from klamm.protocol.errors import ErrorCode
 
 
 def a_response_does_not_wait_for_its_record(patch):
-    """A response follows the commit of the records that it is about."""
+    """A response is sent after its records are committed."""
 
     def careless(self, now_ms, ticket, response, *error):
         self.reply(ticket, response)
@@ -18,7 +18,7 @@ def a_response_does_not_wait_for_its_record(patch):
 
 
 def markers_do_not_wait_for_the_decision(patch):
-    """The markers of a transaction follow the commit of its Prepare record (KIP-98)."""
+    """The markers of a transaction are sent after its Prepare record is committed (KIP-98)."""
     write_markers = TransactionShard._write_markers
     write = TransactionShard._write
 
@@ -49,17 +49,17 @@ def a_silent_producer_keeps_its_transaction(patch):
 
 
 def a_fenced_producer_goes_on(patch):
-    """A request has the current producer id and epoch (KIP-98)."""
+    """A request must have the current producer id and epoch (KIP-98)."""
     patch.setattr(Transaction, "check_producer", lambda self, producer_id, epoch: None)
 
 
 def a_transition_begins_during_another(patch):
-    """A request waits until no transition is pending."""
+    """A request waits while a transition is pending."""
     patch.setattr(Transaction, "check_idle", lambda self: None)
 
 
 def every_partition_counts_as_added(patch):
-    """A leader appends to a transaction only what the coordinator has in it (KIP-890)."""
+    """A leader appends to a transaction only if the coordinator has added the partition (KIP-890)."""
     patch.setattr(TransactionShard, "verify", lambda self, request: dict.fromkeys(request.partitions, ErrorCode.NONE))
 
 
@@ -69,5 +69,5 @@ def a_refused_marker_counts_as_written(patch):
 
 
 def a_lost_marker_is_not_sent_again(patch):
-    """Markers are sent until they are written (KIP-98)."""
+    """Markers are retried until they are written (KIP-98)."""
     patch.setattr(MarkerQueues, "on_failure", lambda self, broker: self._in_flight.pop(broker, None))

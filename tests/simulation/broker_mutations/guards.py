@@ -1,4 +1,4 @@
-"""How each removed guard is noticed: by a scenario of `tests/scenarios/replication`, and by seeds."""
+"""How the removal of each guard is detected: by a scenario of `tests/scenarios/replication`, and by seeds."""
 
 from collections.abc import Callable
 from typing import Any
@@ -127,4 +127,4 @@ FAULTS: dict[Mutation, BrokerFaults] = {
 }
 
 DIRECTED: set[Mutation] = {"verified-transactions"}
-"""Noticed by a test of its own."""
+"""Detected by a test of their own."""

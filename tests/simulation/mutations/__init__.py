@@ -1,5 +1,5 @@
-"""The protocol without one of its guards, for each of them (goals R3).
+"""The protocol with one guard removed, for each guard (goals R3).
 
-Each function takes a guard away with `patch`, pytest's monkeypatch; its docstring is the rule that the guard keeps, and
-where it comes from. `guards` says how each is noticed.
+Each function removes a guard with `patch`, pytest's monkeypatch; its docstring is the rule that the guard enforces,
+with its source. `guards` lists how each removal is detected.
 """

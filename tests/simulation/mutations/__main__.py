@@ -1,4 +1,4 @@
-"""Print how each removed guard is noticed: `python -m tests.simulation.mutations`."""
+"""Print how the removal of each guard is detected: `python -m tests.simulation.mutations`."""
 
 import time
 
@@ -8,7 +8,7 @@ from tests.simulation.mutations.noticing import noticed
 
 
 def main() -> None:
-    """A line a mutation, as a table of Markdown."""
+    """Print a Markdown table with a row per mutation."""
     print("| without | scenario | noticed by | CPU ms |\n|---|---|---|---|")
     for mutate, scenario in (BREAKS | DIFFERS).items():
         begun = time.process_time()

@@ -1,11 +1,11 @@
-"""The connections to the other replicas: made where they listen now, and made again when they are lost."""
+"""Connections to the other replicas: to their current endpoints, and opened again when they are lost."""
 
 from klamm.client.peer import Peer
 from klamm.raft.driver.peers import PeerTransport
 
 
 def a_moved_peer_is_asked_at_its_old_address(patch):
-    """A request goes to the endpoint that it names."""
+    """A request is sent to the endpoint that it names."""
     find = PeerTransport._peer
 
     def stubborn(self, node_id, endpoint):
@@ -16,13 +16,13 @@ def a_moved_peer_is_asked_at_its_old_address(patch):
 
 
 def a_peer_that_refused_is_never_connected_again(patch):
-    """An address is left alone for a moment after a failure, and no longer."""
+    """After a failure, an address is not tried for a moment only."""
     connect = Peer.connect
     patch.setattr(Peer, "connect", lambda self, *, at_once=False: not self._failures and connect(self, at_once=at_once))
 
 
 def a_lost_connection_is_used_on(patch):
-    """What is sent after a connection was lost goes by another."""
+    """After a connection is lost, requests are sent on another one."""
     forget = Peer._forget_channel
 
     def careless(self):

@@ -1,4 +1,4 @@
-"""What the driver owes to the core: the order of disk, network and listeners. Played by seeds."""
+"""What the driver guarantees to the core: the order of disk, network and listeners. Detected by seeds."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ from klamm.testing.simulator.fetch_stream import SimulatedStream
 
 
 def quorum_state_is_renamed_without_fsync(patch):
-    """The name of a file may be durable before its bytes are (`FileQuorumStateStore` syncs before it renames)."""
+    """A rename may become durable before the file's bytes (`FileQuorumStateStore` syncs before it renames)."""
 
     def hasty(self, data):
         beside = self.path.with_name("quorum-state.tmp")
@@ -25,7 +25,7 @@ def quorum_state_is_renamed_without_fsync(patch):
 
 
 def the_directory_of_quorum_state_is_not_synced(patch):
-    """A rename is durable with its directory."""
+    """A rename is durable once its directory is synced."""
 
     def hasty(self, data):
         beside = self.path.with_name("quorum-state.tmp")
@@ -36,7 +36,7 @@ def the_directory_of_quorum_state_is_not_synced(patch):
 
 
 def quorum_state_is_overwritten(patch):
-    """The old bytes stay until the new ones are durable."""
+    """The old bytes are kept until the new ones are durable."""
 
     def hasty(self, data):
         self._files.write(self.path, data, sync=True)
@@ -46,12 +46,12 @@ def quorum_state_is_overwritten(patch):
 
 
 def quorum_state_is_believed_as_it_is_read(patch):
-    """What a killed process renamed, and did not sync, is made durable before anything is said of it."""
+    """A file that a killed process renamed without a sync is made durable before any message depends on it."""
     patch.setattr(quorum_state.QuorumStateFile, "read", lambda self: self._files.read(self.path))
 
 
 def a_finished_write_counts_for_a_newer_ticket(patch):
-    """What was handed out while a thread wrote is not on the disk."""
+    """What was handed over during a write is not on disk yet."""
     on_written = replica.RaftDriver._on_election_written
 
     def hasty(self, ticket, error):
@@ -61,7 +61,7 @@ def a_finished_write_counts_for_a_newer_ticket(patch):
 
 
 def nothing_waits_for_quorum_state(patch):
-    """Requests and answers leave when what they wait for is durable."""
+    """Requests and responses are sent once what they depend on is durable."""
 
     def hasty(self):
         held, self._held = self._held, []
@@ -75,7 +75,7 @@ def nothing_waits_for_quorum_state(patch):
 
 
 def a_proposal_is_acknowledged_when_it_is_flushed(patch):
-    """Who proposes is told when a majority holds the record."""
+    """A proposal is acknowledged once a majority holds the record."""
     on_flushed = replica.RaftDriver._on_flushed
 
     def hasty(self, error):
@@ -92,7 +92,7 @@ def a_proposal_is_acknowledged_one_commit_early(patch):
 
 
 def leadership_is_delivered_before_what_was_committed(patch):
-    """A listener becomes leader only after it has received all records committed before."""
+    """A listener becomes the leader only after it has received all records committed before."""
     on_commit = delivery.Delivery.on_commit
 
     def late(self, high_watermark):
@@ -106,33 +106,33 @@ def leadership_is_delivered_before_what_was_committed(patch):
 
 
 def a_flush_is_awaited_by_no_one(patch):
-    """The core learns when its log is durable."""
+    """The core is notified when its log is durable."""
     patch.setattr(replica.RaftDriver, "_on_flushed", lambda self, error: None)
 
 
 def a_stream_acknowledges_before_its_flush(patch):
-    """The next fetch of a stream acknowledges what it has appended: the flush comes first."""
+    """The next fetch of a stream acknowledges its appended records, so they are flushed before."""
     patch.setattr(SimulatedStream, "_flush", SimulatedStream._fetch_on)
 
 
 def the_core_is_not_told_what_a_stream_fetched(patch):
-    """The core hears of what a stream fetched before any other event, its end among them."""
+    """The core is notified of what a stream fetched before any other event, including the stream's end."""
     patch.setattr(replica.RaftDriver, "_take_fetched", lambda self: None)
 
 
 def answers_go_on_without_the_leadership(patch):
-    """Nothing is answered without the core once the core would answer otherwise."""
+    """Responses without the core stop before the core would respond differently."""
     patch.setattr(answers.LeasedFetches, "revoke_before", lambda self, effects: None)
     patch.setattr(answers.LeasedFetches, "revoke_if_outdated", lambda self: None)
 
 
 def answers_count_the_leader_before_its_flush(patch):
-    """What is answered without the core counts this replica's own log as the core does."""
+    """Responses without the core count this replica's own log as the core does."""
     patch.setattr(SimulatedAnswers, "_own_offset", lambda self: self._around.log.end_offset)
 
 
 def a_new_disk_is_answered_as_the_old_one(patch):
-    """A voter's fetches count with its directory (KIP-853), whether or not the core answers them."""
+    """A voter's fetches count only with its directory id (KIP-853), whether or not the core answers them."""
 
     def careless(self, asker):
         state = self._replica.state

@@ -1,4 +1,4 @@
-"""What must be on disk before anything is said of it."""
+"""What must be on disk before a message depends on it."""
 
 from klamm.raft import node
 from klamm.raft import replica_state as replica
@@ -29,12 +29,12 @@ def ask_for_votes_before_the_own_vote_is_durable(patch):
 
 
 def ask_for_votes_before_the_own_log_is_durable(patch):
-    """A vote is given for the log that the candidate will still have when it asks again."""
+    """A candidate asks for votes with a log that it will still have after a crash."""
     patch.setattr(elections.Elections, "_is_log_durable", lambda self: True)
 
 
 def a_finished_write_counts_for_a_newer_ticket(patch):
-    """A write makes durable what it began with, and not what came meanwhile (KIP-595)."""
+    """A write makes durable what it began with, not what was handed over meanwhile (KIP-595)."""
     on_persisted = node.RaftNode.on_persisted
 
     def hasty(self, now_ms, ticket):
@@ -44,7 +44,7 @@ def a_finished_write_counts_for_a_newer_ticket(patch):
 
 
 def a_vote_is_not_written(patch):
-    """A voter remembers its vote through a crash (Raft 5.2; votedId of quorum-state)."""
+    """A voter remembers its vote after a crash (Raft 5.2; votedId of quorum-state)."""
     add_vote = replica.Replica.add_vote
 
     def forgetful(self, now_ms, candidate):
@@ -57,7 +57,7 @@ def a_vote_is_not_written(patch):
 
 
 def an_epoch_is_not_written(patch):
-    """A replica never goes back behind an epoch that it has told of (KIP-595)."""
+    """A replica never returns to an epoch before one that it has sent (KIP-595)."""
     become_unattached = replica.Replica.become_unattached
 
     def forgetful(self, now_ms, epoch, leader_id=None):
@@ -70,7 +70,7 @@ def an_epoch_is_not_written(patch):
 
 
 def leader_counts_itself_before_its_flush(patch):
-    """The leader counts itself up to what its own disk holds (docs/decisions/0001)."""
+    """The leader counts its own log only up to the flushed offset (docs/decisions/0001)."""
 
     def hasty(self, state):
         ends = [progress.end_offset for progress in state.voters.values()]
@@ -108,7 +108,7 @@ def follower_fetches_before_its_flush(patch):
 
 
 def leader_appends_before_its_election_is_durable(patch):
-    """A leader that forgets its election may win the epoch again, and write two records of one offset and epoch."""
+    """A leader that forgets its election may win the epoch again, and write two records at one offset and epoch."""
     start = leading.Leading.maybe_start_epoch
 
     def hasty(self):

@@ -1,4 +1,4 @@
-"""Who is elected: votes, pre-votes, majorities."""
+"""Elections: votes, pre-votes, majorities."""
 
 import pytest
 
@@ -14,12 +14,12 @@ from klamm.testing.simulator import simulated_replica as simulated
 
 
 def vote_without_log_check(patch):
-    """A vote goes to a log that is up to date (Raft 5.4.1)."""
+    """A vote is granted only to an up-to-date log (Raft 5.4.1)."""
     patch.setattr(log.OffsetAndEpoch, "is_up_to_date_with", lambda self, other: True)
 
 
 def vote_twice_in_an_epoch(patch):
-    """A voter has one vote an epoch (Raft 5.2)."""
+    """A voter has one vote per epoch (Raft 5.2)."""
     patch.setattr(voting, "_is_free_or_given", lambda election, candidate, log_is_up_to_date: log_is_up_to_date)
 
 
@@ -35,7 +35,7 @@ def vote_where_the_leader_is_known(patch):
 
 
 def a_vote_stays_given_whatever_is_left_of_the_log(patch):
-    """A candidate whose log is shorter than when it got the vote is not granted again (unlike in Kafka)."""
+    """A vote is not granted again to a candidate whose log has become shorter (unlike in Kafka)."""
 
     def careless(election, candidate, log_is_up_to_date):
         if election.voted is not None:
@@ -46,12 +46,12 @@ def a_vote_stays_given_whatever_is_left_of_the_log(patch):
 
 
 def an_observer_believes_a_silent_leader(patch):
-    """Who is no voter by its own log may be one by the log of others, who need its vote (KIP-853)."""
+    """A replica that is an observer in its own log may be a voter in others' logs, who need its vote (KIP-853)."""
     patch.setattr(elections.Elections, "_is_leader_silent", lambda self, now_ms: False)
 
 
 def half_is_a_majority(patch):
-    """More than half of the voters decide (Raft 5.2)."""
+    """A majority is more than half of the voters (Raft 5.2)."""
     patch.setattr("klamm.raft.voters.quorum.majority_size", lambda voter_count: max(voter_count // 2, 1))
 
 
@@ -68,14 +68,14 @@ def late_votes_count(patch):
 
 
 def a_new_disk_is_as_good_as_the_old_one(patch):
-    """A voter is a node id with the directory that remembers its votes (KIP-853)."""
+    """A voter is a node id with the directory that stores its votes (KIP-853)."""
     patch.setattr(reconfiguration.VoterSet, "is_voter", lambda self, key: key.id in self.ids)
     patch.setattr(elections, "is_meant_for", lambda replica, voter: voter is None or voter.id == replica.id)
     patch.setattr("klamm.raft.voters.voter_set.ReplicaKey.matches", lambda self, other: self.id == other.id)
 
 
 def campaign_without_a_pre_vote(patch):
-    """Who lost touch asks whether it would win before it raises the epoch (KIP-996)."""
+    """A replica without a leader checks that it would win before it raises the epoch (KIP-996)."""
 
     def hasty(self, now_ms):
         self._replica.become_prospective(now_ms)
@@ -86,7 +86,7 @@ def campaign_without_a_pre_vote(patch):
 
 
 def a_pre_vote_is_granted_while_the_leader_is_heard(patch):
-    """A follower that hears its leader helps nobody against it (KIP-996)."""
+    """A follower of a live leader grants no pre-vote (KIP-996)."""
 
     def careless(state, *arguments, **options):
         if isinstance(state, Follower) and options["pre_vote"]:
@@ -98,7 +98,7 @@ def a_pre_vote_is_granted_while_the_leader_is_heard(patch):
 
 
 def a_leader_grants_a_pre_vote(patch):
-    """A leader helps nobody against itself (KIP-996)."""
+    """A leader grants no pre-vote (KIP-996)."""
 
     def careless(state, *arguments, **options):
         if isinstance(state, role_states.Leader) and options["pre_vote"]:
@@ -110,7 +110,7 @@ def a_leader_grants_a_pre_vote(patch):
 
 
 def a_pre_vote_takes_the_vote(patch):
-    """A pre-vote binds nobody (KIP-996)."""
+    """A pre-vote does not use up the vote (KIP-996)."""
     on_vote_request = elections.Elections.on_vote_request
 
     def binding(self, now_ms, request_id, request):
@@ -123,7 +123,7 @@ def a_pre_vote_takes_the_vote(patch):
 
 
 def a_log_that_lost_records_votes(patch):
-    """A voter that lost records, which it may have acknowledged, helps nobody until it has them again (goals R5)."""
+    """A voter that lost records, perhaps acknowledged ones, grants no vote until it has them again (goals R5)."""
     on_vote_request = elections.Elections.on_vote_request
 
     def careless(self, now_ms, request_id, request):
@@ -135,7 +135,7 @@ def a_log_that_lost_records_votes(patch):
 
 
 def a_log_that_lost_records_campaigns(patch):
-    """Nor does it ask for votes: those that lack the same records would give theirs (goals R5)."""
+    """It does not campaign either: voters that lack the same records would vote for it (goals R5)."""
 
     def careless(self):
         return self.is_voter
@@ -144,12 +144,12 @@ def a_log_that_lost_records_campaigns(patch):
 
 
 def a_second_leader_of_an_epoch_is_believed(patch):
-    """An epoch has one leader: a message that names a second one is wrong (`KafkaRaftClient`)."""
+    """An epoch has one leader: a message that names another one is invalid (`KafkaRaftClient`)."""
     patch.setattr(following.Following, "is_consistent", lambda self, epoch, leader_id: True)
 
 
 def a_leader_is_sought_where_others_say(patch):
-    """A leader itself says where it listens now; what others say may be older than its last start (KIP-853)."""
+    """The leader's own endpoints are current; those from other replicas may be from before its restart (KIP-853)."""
     learn = following.Following.learn
 
     def stubborn(self, now_ms, epoch, leader_id, endpoints, *, from_leader=False):
@@ -159,7 +159,7 @@ def a_leader_is_sought_where_others_say(patch):
 
 
 def a_leader_is_sought_for_ever_where_it_was(patch):
-    """A leader that cannot be reached where it was known to listen may be where others say."""
+    """If a leader cannot be reached at its known endpoints, those from other replicas are tried."""
     learn = following.Following.learn
 
     def stubborn(self, now_ms, epoch, leader_id, endpoints, *, from_leader=False):
@@ -172,7 +172,7 @@ def a_leader_is_sought_for_ever_where_it_was(patch):
 
 
 def a_redirection_is_followed_at_once_though_it_tells_nothing_new(patch):
-    """Replicas that name a leader which serves no more must not be asked at the speed of the network."""
+    """Replicas that name a former leader are not asked again without a backoff."""
     learn_from = node.RaftNode._learn_from
 
     def hasty(self, now_ms, response):
@@ -183,5 +183,5 @@ def a_redirection_is_followed_at_once_though_it_tells_nothing_new(patch):
 
 
 def a_removed_voter_may_not_campaign(patch):
-    """A voter whose removal is in its log, and not known as committed, may be the only one electable (Ongaro 4.2.2)."""
+    """A voter whose removal is in its log but not known as committed may be the only electable one (Ongaro 4.2.2)."""
     patch.setattr(replica.Replica, "may_campaign", property(lambda self: self.is_voter))

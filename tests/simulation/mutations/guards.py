@@ -1,4 +1,4 @@
-"""How each removed guard is noticed: by a scenario that leads straight to where it matters, some by seeds as well.
+"""How the removal of each guard is detected: by a scenario that leads to it directly, and for some also by seeds.
 
 `python -m tests.simulation.mutations` prints the table.
 """
@@ -16,7 +16,7 @@ Play = Callable[[int], Outcome]
 Mutation = Callable[[pytest.MonkeyPatch], None]
 MODULES: tuple[ModuleType, ...] = (elections, ends, durability, replication, snapshots, voters, driver, connections)
 
-# With these, an invariant does not hold in the scenario, or a replica stops: what was committed would be lost.
+# With these, an invariant is violated in the scenario, or a replica stops: committed records would be lost.
 BREAKS: dict[Mutation, str] = {
     elections.vote_without_log_check: "vote_for_the_longer_log",
     elections.vote_twice_in_an_epoch: "a_vote_is_durable",
@@ -66,7 +66,7 @@ BREAKS: dict[Mutation, str] = {
     voters.a_removed_leader_counts_itself: "observers_do_not_count",
 }
 
-# With these, the quorum does something else than the protocol says, and loses nothing by it.
+# With these, the quorum deviates from the protocol, but loses nothing.
 DIFFERS: dict[Mutation, str] = {
     elections.vote_where_the_leader_is_known: "vote_granting",
     elections.a_vote_stays_given_whatever_is_left_of_the_log: "vote_granting",
@@ -108,7 +108,7 @@ DIFFERS: dict[Mutation, str] = {
     voters.an_update_adds_a_directory: "replaced_disk",
 }
 
-# Logs that are cleaned behind every snapshot, and replicas that are away or lose their disks until they need one.
+# Logs that are cleaned after every snapshot, and replicas that are down or lose their disks until they need one.
 SNAPSHOTS = Faults(
     drop_chance=0.05,
     partition_every_us=1_000_000,
@@ -122,7 +122,7 @@ SNAPSHOTS = Faults(
     wipe_every_us=500_000,
 )
 
-# Without these four of ten seeds fail or more, some with the faults that they draw (None).
+# With these at least four of ten seeds fail, some with random faults (None).
 SEEDS = range(1, 41)
 BY_DICE: dict[Mutation, Faults | None] = {
     elections.half_is_a_majority: None,
@@ -139,7 +139,7 @@ BY_DICE: dict[Mutation, Faults | None] = {
     snapshots.a_static_voter_loses_its_disk_at_any_time: SNAPSHOTS,
 }
 
-# The same where the voters change.
+# The same with changing voters.
 BY_DICE_DYNAMIC: dict[Mutation, Faults | None] = {
     voters.two_changes_at_once: None,
     voters.a_change_is_acknowledged_when_appended: None,
@@ -147,10 +147,10 @@ BY_DICE_DYNAMIC: dict[Mutation, Faults | None] = {
     replication.leadership_is_announced_before_a_commit_of_the_own_epoch: None,
 }
 
-# Processes that end while they write, and start again at once.
+# Processes that end while they write, and restart immediately.
 WRITES = Faults(crash_in_write_chance=0.05, power_cut_share=0.5, away_us_max=300_000, partition_every_us=1_000_000)
 
-# Of the driver itself.
+# Mutations of the driver itself.
 DRIVER: dict[Mutation, Faults | None] = {
     driver.quorum_state_is_renamed_without_fsync: None,
     driver.the_directory_of_quorum_state_is_not_synced: None,
@@ -166,14 +166,15 @@ DRIVER: dict[Mutation, Faults | None] = {
     driver.the_core_is_not_told_what_a_stream_fetched: None,
 }
 
-# Of what a leader answers without its core: noticed only by seeds where it does, of static voters and of others.
+# Mutations of the leader's responses without its core: detected only by seeds that use them, with static and with other
+# voters.
 ANSWERS: dict[Mutation, Play] = {
     driver.answers_count_the_leader_before_its_flush: play,
     driver.answers_go_on_without_the_leadership: play_dynamic,
     driver.a_new_disk_is_answered_as_the_old_one: play_dynamic,
 }
 
-# Of the connections to the others: noticed only by seeds whose requests go by them.
+# Mutations of connections: detected only by seeds whose requests use connections.
 CONNECTIONS: dict[Mutation, Play] = {
     connections.a_moved_peer_is_asked_at_its_old_address: play_dynamic,
     connections.a_peer_that_refused_is_never_connected_again: play_dynamic,

@@ -1,4 +1,4 @@
-"""Whether a scenario still goes as its file says."""
+"""Checks whether a scenario still has the outcome in its file."""
 
 from itertools import zip_longest
 from pathlib import Path
@@ -10,17 +10,17 @@ SCENARIOS = Path(__file__).parents[2] / "scenarios" / "raft"
 
 
 class Noticed(NamedTuple):
-    """What is wrong: an invariant that does not hold, a replica that stops, or else the first line that differs."""
+    """The difference: a violated invariant, a replica that stopped, or else the first line that differs."""
 
     breaks: bool
     text: str
 
 
 def noticed(scenario: str) -> Noticed | None:
-    """Play the file; None when all is as it says."""
+    """Play the file; None without a difference."""
     try:
         expected, actual = play_file(SCENARIOS / f"{scenario}.txt", rewrite=False)
-    except (AssertionError, ValueError) as error:  # ValueError: a log refuses what it is told to do
+    except (AssertionError, ValueError) as error:  # ValueError: the log rejects an operation
         return Noticed(True, str(error).splitlines()[0])
     wanted, found = expected.splitlines(), actual.splitlines()
     for line in found:

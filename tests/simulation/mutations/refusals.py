@@ -1,7 +1,7 @@
-"""The refusals of the core, found in its source, and the core without one of them.
+"""Finds the refusals in the core's source, and removes one of them.
 
-A refusal is an `if`, or the branch of an expression, that speaks of an error of the protocol or of a `Refusal`: what a
-peer or an operator is told instead of what was asked. Without it, that branch is never taken.
+A refusal is an `if`, or the branch of a conditional expression, that contains an error of the protocol or a `Refusal`:
+a peer or an operator gets it instead of the requested operation. Without the refusal, that branch is never taken.
 """
 
 import ast
@@ -24,7 +24,7 @@ MODULES = (
 
 
 class Place(NamedTuple):
-    """One refusal: a module, the qualified name of a function in it, and the condition as it is written there."""
+    """A refusal: the module, the qualified name of the function, and the condition as in the source."""
 
     module: str
     function: str
@@ -35,13 +35,13 @@ class Place(NamedTuple):
 
 
 def refusals() -> list[Place]:
-    """All of them, in the order of the source."""
+    """All refusals in the order of the source."""
     return [place for module in MODULES for place, _ in _refusals_of(module, _parse(module))]
 
 
 @contextmanager
 def without(place: Place) -> Iterator[None]:
-    """The core as it would be without that refusal."""
+    """The core without that refusal."""
     tree = _parse(place.module)
     refusing = next(node for found, node in _refusals_of(place.module, tree) if found == place)
     is_otherwise = isinstance(refusing, ast.IfExp) and _speaks_of_an_error(refusing.orelse)
@@ -73,7 +73,7 @@ def _branches(node: ast.If | ast.IfExp) -> Sequence[ast.AST]:
 
 
 def _speaks_of_an_error(branch: ast.AST) -> bool:
-    """Of one in the branch itself; those further in have conditions of their own."""
+    """Whether the branch itself contains an error; nested branches have conditions of their own."""
     if isinstance(branch, ast.If | ast.IfExp):
         return False
     if isinstance(branch, ast.Attribute) and ast.unparse(branch.value) == "Error":

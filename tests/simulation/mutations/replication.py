@@ -1,4 +1,4 @@
-"""The leader's log, the others' fetches, the high watermark."""
+"""The leader's log, fetches, the high watermark."""
 
 from klamm.raft import node
 from klamm.raft.election import role_states
@@ -13,12 +13,12 @@ log_valid = log.Valid()
 
 
 def commit_records_of_an_older_epoch(patch):
-    """Only a record of its own epoch commits what earlier leaders left behind (Raft 5.4.2)."""
+    """Records of earlier leaders are committed only together with one of the leader's own epoch (Raft 5.4.2)."""
     _count_from(patch, lambda state: -1)
 
 
 def commit_all_below_the_own_first_record(patch):
-    """The first record of its epoch itself must be on a majority, not only all below it (Raft 5.4.2)."""
+    """The first record of the epoch itself must be on a majority, not only those before it (Raft 5.4.2)."""
     _count_from(patch, lambda state: state.epoch_start_offset - 1)
 
 
@@ -36,7 +36,7 @@ def _count_from(patch, lowest_of):
 
 
 def no_record_begins_an_epoch(patch):
-    """Each epoch begins with a LeaderChange, so that a leader can commit without a client (KIP-595)."""
+    """Each epoch begins with a LeaderChange record, so that a leader can commit without clients (KIP-595)."""
 
     def silent(self):
         state, here = self._replica.state, self._replica
@@ -52,7 +52,7 @@ def leader_takes_every_fetch_position(patch):
 
 
 def a_fetch_below_the_log_is_answered_from_it(patch):
-    """Who lacks what was cleaned is told of the snapshot (KIP-630)."""
+    """A replica that lacks cleaned records gets the snapshot's id (KIP-630)."""
 
     def careless(log_view, offset, last_epoch):
         position = check(log_view, offset, last_epoch)
@@ -63,12 +63,12 @@ def a_fetch_below_the_log_is_answered_from_it(patch):
 
 
 def a_follower_cuts_where_its_leader_says(patch):
-    """A follower truncates to the end of its own records of that epoch, if that is less (`truncateToEndOffset`)."""
+    """A follower truncates to the end of its own records of that epoch, if that is lower (`truncateToEndOffset`)."""
     patch.setattr(following, "truncation_offset", lambda log, diverging: min(diverging.offset, log.end_offset))
 
 
 def a_log_is_cut_below_the_high_watermark(patch):
-    """What is committed is never cut, whatever a leader says (KafkaRaftClient: fatal)."""
+    """Committed records are never truncated, whatever a leader says (KafkaRaftClient: fatal)."""
 
     def careless(self, state, response):
         known, self._replica.high_watermark = self._replica.high_watermark, -1
@@ -93,7 +93,7 @@ def a_follower_takes_its_leaders_high_watermark_as_it_is(patch):
 
 
 def observers_count(patch):
-    """Voters commit, observers do not (KIP-595)."""
+    """Only voters count for commits, observers do not (KIP-595)."""
     advance = leading.Leading._maybe_advance_high_watermark
 
     def careless(self, state):
@@ -115,7 +115,7 @@ def observers_count(patch):
 
 
 def removed_voters_count(patch):
-    """The voters in force commit, and no others (KIP-853)."""
+    """Only the current voters count for commits (KIP-853)."""
 
     def forgetful(replica_here, state, now_ms):
         known = dict(state.voters)
@@ -127,7 +127,7 @@ def removed_voters_count(patch):
 
 
 def a_resigned_leader_answers_fetches(patch):
-    """Who has resigned keeps nobody from electing another (KIP-595)."""
+    """A resigned leader must not delay the election of another (KIP-595)."""
 
     def careless(self, request, *, is_possible):
         error = check(self, request, is_possible=is_possible)
@@ -139,7 +139,7 @@ def a_resigned_leader_answers_fetches(patch):
 
 
 def a_leader_without_a_majority_leads_on(patch):
-    """A leader from which no majority fetches resigns, so that a reachable replica can lead (KIP-595)."""
+    """A leader without fetches from a majority resigns, so that a reachable replica can be elected (KIP-595)."""
     set_deadline = leading.Leading.tick
 
     def stubborn(self, now_ms, state):
@@ -150,7 +150,7 @@ def a_leader_without_a_majority_leads_on(patch):
 
 
 def a_high_watermark_is_not_told(patch):
-    """Followers learn at once what is committed (KIP-1166)."""
+    """Followers learn the high watermark at once (KIP-1166)."""
     answer_parked = leading.Leading._answer_parked
 
     def quiet(self, state, ready):
@@ -161,7 +161,7 @@ def a_high_watermark_is_not_told(patch):
 
 
 def an_answer_that_waited_leaves_as_it_was(patch):
-    """A range of the log is true only while its leader leads: what waits for the disk is looked at again."""
+    """A range of the log is valid only while its leader leads: a response that waited for the disk is checked again."""
     patch.setattr(node.RaftNode, "settled", lambda self, effect: effect)
 
 
@@ -180,7 +180,7 @@ def a_diverging_fetch_acknowledges(patch):
 
 
 def a_new_disk_acknowledges_for_the_old_one(patch):
-    """What a voter's new disk holds is an observer's (KIP-853)."""
+    """A voter's fetches with a new disk count as an observer's (KIP-853)."""
     note_progress = leading.Leading.note_progress
 
     def careless(self, state, fetch):
@@ -191,7 +191,7 @@ def a_new_disk_acknowledges_for_the_old_one(patch):
 
 
 def any_fetch_keeps_a_leader(patch):
-    """A majority must fetch, or the leader resigns (KIP-595)."""
+    """A leader resigns unless a majority fetches (KIP-595)."""
     count_for_quorum = leading.Leading.count_for_quorum
 
     def careless(self, now_ms, state, voter):
@@ -202,7 +202,7 @@ def any_fetch_keeps_a_leader(patch):
 
 
 def a_removed_leader_keeps_itself(patch):
-    """A leader that is not a voter does not count for the majority that must fetch (KIP-595, KIP-853)."""
+    """A leader that is not a voter does not count towards the fetching majority (KIP-595, KIP-853)."""
     count_for_quorum = leading.Leading.count_for_quorum
 
     def careless(self, now_ms, state, voter):

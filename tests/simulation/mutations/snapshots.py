@@ -1,4 +1,4 @@
-"""Snapshots: served, fetched, checked, installed (KIP-630)."""
+"""Serving, fetching, checking and installing snapshots (KIP-630)."""
 
 from dataclasses import replace
 
@@ -11,22 +11,22 @@ from klamm.testing.simulator import memory_log, wiping, world
 
 
 def a_damaged_snapshot_is_installed(patch):
-    """A snapshot is checked before the log is given up for it."""
+    """A snapshot is checked before it replaces the log."""
     patch.setattr(memory_log, "damage_of", lambda received: None)
 
 
 def the_log_behind_an_installed_snapshot_is_kept(patch):
-    """The log begins and ends with the snapshot that is installed."""
+    """After an installation, the log begins and ends at the snapshot."""
     patch.setattr(memory_log.MemoryLog, "truncate_to_latest_snapshot", lambda self: None)
 
 
 def the_state_is_not_loaded_from_an_installed_snapshot(patch):
-    """A snapshot brings the state with it."""
+    """The state is loaded from an installed snapshot."""
     patch.setattr(delivery.Delivery, "on_snapshot_installed", lambda self, snapshot_id: None)
 
 
 def a_part_of_a_snapshot_is_served_as_the_whole(patch):
-    """Each slice tells the size of all of it."""
+    """Each slice has the size of the whole snapshot."""
 
     def hasty(response):
         if isinstance(response, FetchSnapshotResponse) and response.size:
@@ -38,7 +38,7 @@ def a_part_of_a_snapshot_is_served_as_the_whole(patch):
 
 
 def the_high_watermark_stays_behind_an_installed_snapshot(patch):
-    """Nothing that is not committed is in a snapshot."""
+    """A snapshot contains only committed records, so it raises the high watermark."""
     on_checked = snapshot_fetching.SnapshotFetching.on_checked
 
     def forgetful(self, now_ms, attempt, is_valid):
@@ -52,9 +52,9 @@ def the_high_watermark_stays_behind_an_installed_snapshot(patch):
 
 
 def a_check_of_an_earlier_fetch_installs_a_later_one(patch):
-    """What was checked is what is installed, and another leader's file may differ.
+    """Only the file that was checked is installed, since another leader's may differ.
 
-    The driver ends a check when its file is dropped, and the core counts no result of one that comes all the same.
+    The driver cancels a check when its file is dropped, and the core ignores a result that arrives anyway.
     """
     on_checked = snapshot_fetching.SnapshotFetching.on_checked
 
@@ -67,7 +67,7 @@ def a_check_of_an_earlier_fetch_installs_a_later_one(patch):
 
 
 def an_answer_that_brings_nothing_is_followed_by_a_fetch_at_once(patch):
-    """What is asked while a snapshot is fetched must not go on at the speed of the network."""
+    """Requests during a snapshot fetch must have a backoff."""
     on_fetch_response = following.Following.on_fetch_response
 
     def hasty(self, now_ms, response):
@@ -78,12 +78,12 @@ def an_answer_that_brings_nothing_is_followed_by_a_fetch_at_once(patch):
 
 
 def a_slice_of_another_snapshot_is_kept(patch):
-    """A slice is of the snapshot that was asked for."""
+    """A slice must be of the requested snapshot."""
     _careless_of(patch, "snapshot_id", lambda fetching: fetching.id)
 
 
 def a_slice_of_another_place_is_kept(patch):
-    """The slices come in order."""
+    """Slices must be in order."""
     _careless_of(patch, "position", lambda fetching: fetching.position)
 
 
@@ -100,7 +100,7 @@ def _careless_of(patch, field, asked_for):
 
 
 def a_slice_beyond_the_end_is_kept(patch):
-    """A snapshot ends where it was said to end."""
+    """A snapshot must not exceed its announced size."""
     patch.setattr(snapshot_fetching, "_is_next_slice", lambda fetching, response: True)
 
 
@@ -110,7 +110,7 @@ def an_older_snapshot_is_installed(patch):
 
 
 def a_snapshot_takes_back_what_is_committed(patch):
-    """A snapshot that ends below the high watermark does not contain the missing records."""
+    """A snapshot that ends below the high watermark lacks committed records."""
     is_ahead = snapshot_fetching.SnapshotFetching._is_ahead
 
     def careless(self, snapshot_id):
@@ -135,7 +135,7 @@ def who_fetches_a_snapshot_is_not_there(patch):
 
 
 def a_static_voter_loses_its_disk_at_any_time(patch):
-    """Static voters do not survive a lost disk at any time (KIP-853, Motivation): the simulator must spare them."""
+    """Static voters do not survive the loss of a disk (KIP-853, Motivation), so the simulator must not do it."""
     patch.setattr(wiping, "may_be_wiped", lambda replicas, replica, history: True)
     patch.setattr(world, "may_be_wiped", lambda replicas, replica, history: True)
     patch.setattr(world, "WIPED_FOR_US", 10_000)

@@ -9,7 +9,7 @@ from klamm.raft.voters.quorum import replicated_offset
 
 
 def two_changes_at_once(patch):
-    """One change at a time, and the next when it is committed (Ongaro's dissertation, 4.1)."""
+    """One change at a time; the next begins when it is committed (Ongaro's dissertation, 4.1)."""
     check_ready = reconfiguration.Reconfiguration._check_ready
 
     def careless(self, now_ms, state):
@@ -21,7 +21,7 @@ def two_changes_at_once(patch):
 
 
 def a_change_before_a_commit_of_the_own_epoch(patch):
-    """No change before a record of the leader's own epoch is committed (Ongaro 4.1, as corrected in 2015)."""
+    """No change begins before a record of the leader's own epoch is committed (Ongaro 4.1, as corrected in 2015)."""
 
     def careless(self, now_ms, state):
         return None if state.started else reconfiguration.Refusal(reconfiguration.Error.REQUEST_TIMED_OUT)
@@ -30,7 +30,7 @@ def a_change_before_a_commit_of_the_own_epoch(patch):
 
 
 def a_change_is_acknowledged_when_appended(patch):
-    """Who asked for a change is answered when it is committed (KIP-853)."""
+    """A request for a change is answered when the change is committed (KIP-853)."""
     tick = reconfiguration.Reconfiguration.tick
 
     def hasty(self, now_ms, state):
@@ -42,7 +42,7 @@ def a_change_is_acknowledged_when_appended(patch):
 
 
 def voters_that_stand_elsewhere_complete_a_change(patch):
-    """A change is committed with its own record; a log that is cleaned moves the record of the same voters."""
+    """A change is committed with its own record; cleaning may move the record of the same voters."""
     on_voters_changed = node.RaftNode._on_voters_changed
 
     def careless(self, now_ms):
@@ -55,7 +55,7 @@ def voters_that_stand_elsewhere_complete_a_change(patch):
 
 
 def a_change_acts_when_committed(patch):
-    """A voter set acts when it is appended (KIP-853)."""
+    """A voter set takes effect when it is appended (KIP-853)."""
     newest = replica.Replica.voters_in_log
 
     def late(self):
@@ -65,7 +65,7 @@ def a_change_acts_when_committed(patch):
 
 
 def truncation_undoes_no_change(patch):
-    """A voter set that is cut from the log was never in force."""
+    """A voter set that is truncated from the log was never in effect."""
     follow = voter_history.VoterHistory.follow
 
     def forgetful(self, log):
@@ -80,7 +80,7 @@ def truncation_undoes_no_change(patch):
 
 
 def a_removed_leader_counts_itself(patch):
-    """A leader that is no voter does not count itself (Ongaro 4.2.2)."""
+    """A leader that is not a voter does not count itself (Ongaro 4.2.2)."""
 
     def careless(self, state):
         replica_here = self._replica
@@ -94,7 +94,7 @@ def a_removed_leader_counts_itself(patch):
 
 
 def a_removed_leader_leads_on(patch):
-    """A leader goes when its removal is committed."""
+    """A leader resigns when its removal is committed."""
 
     def stubborn(self, now_ms, state):
         real, self._is_committed = self._is_committed, lambda state: False
@@ -108,7 +108,7 @@ def a_removed_leader_leads_on(patch):
 
 
 def a_new_voter_need_not_have_caught_up(patch):
-    """Who is added has caught up, or the quorum may stand still until it has (KIP-853)."""
+    """A new voter must have caught up, or the quorum may be unavailable until it has (KIP-853)."""
     check = reconfiguration.Reconfiguration._check_new_voter
 
     def careless(self, now_ms, state, voter, response):
@@ -119,7 +119,7 @@ def a_new_voter_need_not_have_caught_up(patch):
 
 
 def a_new_voter_may_know_no_kraft_version(patch):
-    """Who is added can what the quorum is at (KIP-853)."""
+    """A new voter must support the quorum's kraft.version (KIP-853)."""
     check = reconfiguration.Reconfiguration._check_new_voter
 
     def careless(self, now_ms, state, voter, response):
@@ -130,7 +130,7 @@ def a_new_voter_may_know_no_kraft_version(patch):
 
 
 def a_voter_is_added_twice(patch):
-    """A node id is a voter once (KIP-853)."""
+    """A node id can be a voter only once (KIP-853)."""
     check = reconfiguration.Reconfiguration._check_add
 
     def careless(self, now_ms, request):
@@ -141,7 +141,7 @@ def a_voter_is_added_twice(patch):
 
 
 def the_last_voter_is_removed(patch):
-    """One voter stays."""
+    """The last voter cannot be removed."""
     check = reconfiguration.Reconfiguration._check_remove
 
     def careless(self, now_ms, request):
@@ -152,7 +152,7 @@ def the_last_voter_is_removed(patch):
 
 
 def a_removal_may_lose_the_majority(patch):
-    """What could never be committed is refused (beyond Kafka: docs/decisions/0031)."""
+    """A change that could never be committed is rejected (beyond Kafka: docs/decisions/0031)."""
     patch.setattr(reconfiguration.Reconfiguration, "_check_majority", lambda self, now_ms, state, voters: None)
 
 
@@ -169,12 +169,12 @@ def static_voters_are_changed(patch):
 
 
 def an_update_adds_a_directory(patch):
-    """Only who is a voter updates its entry, and never to another directory (KIP-853)."""
+    """Only a voter updates its entry, and never to another directory (KIP-853)."""
     patch.setattr(reconfiguration.VoterSet, "is_voter", lambda self, key: key.id in self.ids)
 
 
 def an_upgrade_asks_nobody(patch):
-    """kraft.version 1 needs the directory and the support of every voter (KIP-853)."""
+    """kraft.version 1 needs the directory id and the support of every voter (KIP-853)."""
 
     def careless(self):
         return None if isinstance(self._replica.state, Leader) else "this node does not lead the quorum"

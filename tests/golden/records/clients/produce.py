@@ -1,4 +1,4 @@
-"""Produces the records of this folder's batches with three clients, through a broker that stores them as they come.
+"""Produces the records of this folder's batches with three clients, through a broker that stores them unchanged.
 
 Usage: produce.py HOST:PORT. Needs confluent-kafka, kafka-python and aiokafka with their compression extras, and a
 broker with auto.create.topics.enable and log segments to copy: <client>-<codec>-0/00000000000000000000.log becomes
@@ -18,7 +18,7 @@ Row = tuple[bytes | None, bytes | None, list[tuple[str, bytes]]]
 
 
 def rows() -> list[Row]:
-    """Three odd records and sixty that compress well."""
+    """Three unusual records, and sixty that compress well."""
     odd: list[Row] = [(b"key", b"value", [("source", b"test")]), (None, b"no key", []), (b"tombstone", None, [])]
     return odd + [(b"key-%d" % i, b'{"id":%d,"state":"shipped"},' % i * 30, []) for i in range(60)]
 
@@ -26,7 +26,7 @@ def rows() -> list[Row]:
 def produce_librdkafka(servers: str, codec: str) -> None:
     producer = Producer({"bootstrap.servers": servers, "compression.type": codec, "linger.ms": LINGER_MS})
     for i, (key, value, headers) in enumerate(rows()):
-        # librdkafka alone sends a header with a null value.
+        # Only librdkafka sends headers with null values.
         extra = [("none", None)] if headers else []
         producer.produce(
             f"librdkafka-{codec}", value, key, partition=0, timestamp=TIME_MS + i, headers=[*headers, *extra]

@@ -1,9 +1,9 @@
-"""`make bench`: klamm beside Apache Kafka and beside the ceiling, interleaved, in one run.
+"""`make bench`: klamm compared with Apache Kafka and with the ceiling endpoint, interleaved in one run.
 
-Every row runs its cells in turn on every server, several rounds; medians go into the table, all samples into
-`benches/results/`. Absolute figures are this machine's and this hour's: ratios are what counts. Without `java` and
-`mvn` the column of Apache Kafka is left out. The exit code is 1 when something could not be measured; a goal that was
-missed is a result.
+Each row runs its cells on the servers in turn, in several rounds; medians go into the table, all samples into
+`benches/results/`. Absolute figures depend on the machine and its load, so only ratios are meaningful. Without `java`
+and `mvn` there is no column of Apache Kafka. The exit code is 1 when something could not be measured; a missed goal is
+a result.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ QUICK_MINUTES = 6
 
 
 def main() -> int:
-    """Measure, write, print; the exit code."""
+    """Measure, write the results and print the table; returns the exit code."""
     parser = argparse.ArgumentParser(prog="make bench", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="small cells, one round: to see that everything runs")
     parser.add_argument("--rounds", type=int, help="how often each cell runs (3; 1 with --quick)")

@@ -1,8 +1,9 @@
-"""`python -m benches.audit`: what `klamm audit` takes for a metadata log of a million records, and whether it is right.
+"""`python -m benches.audit`: the time and memory of `klamm audit` for a metadata log of a million records, and whether
+it is right.
 
-The log is the life of a cluster of 30 brokers (`tests/support/metadata_life`), drawn with a seed, with snapshots on the
-way. One JSON object: seconds, CPU seconds of all processes, and peaks of resident memory in MB, of the report; then
-whether each count of it is that of what happened.
+The log is that of a random cluster of 30 brokers (`tests/support/metadata_life`), determined by a seed, with snapshots.
+Prints one JSON object: seconds, CPU seconds of all processes and peak resident memory in MB for the report, and whether
+its counts equal what happened.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ LOOK_S = 0.2
 
 
 def write(directory: Path, records: int, seed: int, snapshots: int) -> Truth:
-    """The log below the directory."""
+    """Write the log to the directory."""
     status = rich.console.Console(stderr=True).status("")
     with status:
         life = Life(directory, seed, brokers=BROKERS, topics=TOPICS)
@@ -41,11 +42,11 @@ def write(directory: Path, records: int, seed: int, snapshots: int) -> Truth:
 
 
 def command(*arguments: str) -> dict[str, Any]:
-    """`klamm audit` in a process of its own: what it printed, with what it took."""
+    """Run `klamm audit` in its own process; returns its output and its resource usage."""
     begun = time.monotonic()
     with tempfile.TemporaryFile("w+") as output, Watch(os.getpid()) as watch:
         process = subprocess.Popen([sys.executable, "-m", "klamm", "audit", *arguments, "--json"], stdout=output)
-        # Nobody waits for the JVM, so that its time is known for as long as it is there.
+        # The JVM is not waited for, so its CPU time is read while it is running.
         cpu = 0.0
         while process.poll() is None:
             cpu = max(cpu, sum(one.cpu for one in tree(process.pid)))
@@ -66,7 +67,7 @@ def command(*arguments: str) -> dict[str, Any]:
 
 
 def differences(truth: Truth, answers: dict[str, Any]) -> list[str]:
-    """Where the answers are not what happened, in words."""
+    """The differences between the answers and what happened, as text."""
     expected = {
         "leadership": truth.moves.total(),
         "unclean_elections": len(truth.unclean),

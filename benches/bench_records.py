@@ -1,8 +1,8 @@
-"""The record codec beside aiokafka's Cython one (goal 19).
+"""The record codec compared with aiokafka's Cython codec (goal 19).
 
-`pytest benches/bench_records.py` gives pytest-benchmark's tables, `python benches/bench_records.py` the ratios,
-measured in turns so that what else the machine does falls on both. They start from the same rows and make the same
-bytes; both verify the checksum when they decode.
+`pytest benches/bench_records.py` prints pytest-benchmark's tables, `python benches/bench_records.py` the ratios,
+measured in turns so that other load affects both. Both codecs get the same rows and produce the same bytes; both verify
+the checksum when they decode.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def decode_aiokafka() -> list[Any]:
 
 
 def read(found: list[Any], time_field: str) -> int:
-    """Touch every field, as a consumer does."""
+    """Access every field, as a consumer does."""
     total = 0
     for record in found:
         total += record.offset + getattr(record, time_field) + len(record.key) + len(record.value)
@@ -70,7 +70,7 @@ def columns_klamm() -> Any:
 
 
 def columns_aiokafka() -> Any:
-    """What it takes to get columns without a column decoder."""
+    """Build columns without a column decoder."""
     found = decode_aiokafka()
     return ([record.offset for record in found], [record.timestamp for record in found], [r.value for r in found])
 
@@ -98,7 +98,7 @@ def test_both_codecs_make_the_same_bytes() -> None:
 
 
 def measure(rounds: int) -> list[float]:
-    """Seconds that each subject took for all records at best; the subjects take turns."""
+    """The best time of each subject for all records, in seconds; the subjects take turns."""
     best = [float("inf")] * len(SUBJECTS)
     for _ in range(rounds):
         for place, (_group, _name, subject) in enumerate(SUBJECTS):
@@ -109,7 +109,7 @@ def measure(rounds: int) -> list[float]:
 
 
 def figures(best: list[float]) -> dict[str, float]:
-    """Klamm's rates, and how many times aiokafka's they are."""
+    """klamm's rates, as records per second and as multiples of aiokafka's."""
     taken = {(group, name): seconds for (group, name, _), seconds in zip(SUBJECTS, best, strict=True)}
     found: dict[str, float] = {}
     for (group, name), seconds in taken.items():
@@ -120,7 +120,7 @@ def figures(best: list[float]) -> dict[str, float]:
 
 
 def main() -> None:
-    """Print nanoseconds a record, and how many times klamm's time that is; or all as JSON."""
+    """Print nanoseconds per record and multiples of klamm's time; or everything as JSON."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--rounds", type=int, default=40)

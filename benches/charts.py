@@ -1,8 +1,8 @@
 """The charts of the documentation, drawn from the samples of a run.
 
-A bar is a median; the line in it goes from the smallest to the largest sample.
+A bar is a median; the line in it extends from the smallest to the largest sample.
 
-`python -m benches.charts` draws them from the newest whole run, `make bench BENCH_ARGS=--publish` from a new one.
+`python -m benches.charts` draws them from the newest complete run, `make bench BENCH_ARGS=--publish` from a new one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benches.report import ASSETS, RESULTS, number
 
 WIDTH: Final = 480
 BARS_WIDTH: Final = 390
-"""The longest bar; the rest is for its value."""
+"""The length of the longest bar; the rest of the width is for its value."""
 LEFT: Final = 10
 BAR_HEIGHT: Final = 13
 NAMES: Final = {KAFKA: "Apache Kafka 4.3.1", KLAMM: "klamm", CEILING: "ceiling"}
@@ -49,7 +49,7 @@ text { font-family: system-ui, sans-serif; fill: #1f2328; }
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A figure of a row of the benchmarks, by their names in the results, and what a reader sees."""
+    """A figure of a row, by its names in the results, and its label for readers."""
 
     label: str
     row: str
@@ -58,7 +58,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Figures with one unit. `name` is the file, without its ending."""
+    """Figures with one unit. `name` is the file name without its extension."""
 
     name: str
     title: str
@@ -150,7 +150,7 @@ CHARTS: Final = (
 
 
 def draw(chart: Chart, results: Mapping[str, Any]) -> str:
-    """The chart of those results as an SVG. It takes its colours from the reader's light or dark scheme."""
+    """The chart of those results as an SVG, in the colours of the reader's light or dark scheme."""
     rows = {row["name"]: row for row in results["rows"]}
     shown = [(line, _bars(rows[line.row], line.figure)) for line in chart.lines if line.row in rows]
     longest = max((most for _, bars in shown for _, _, _, most in bars), default=1.0)
@@ -185,7 +185,7 @@ def _head(chart: Chart, columns: Sequence[str]) -> Iterator[str]:
 
 
 def _bars(row: Mapping[str, Any], figure: str) -> list[tuple[str, float, float, float]]:
-    """Of each server that was measured: its name, the median, the least and the most."""
+    """Name, median, minimum and maximum of each measured server."""
     found = []
     for column in NAMES:
         median = row["medians"].get(column, {}).get(figure)
@@ -206,7 +206,7 @@ def _bar(column: str, median: float, least: float, most: float, *, scale: float,
 
 
 def newest(folder: Path = RESULTS) -> dict[str, Any]:
-    """The results of the newest whole run. Raises FileNotFoundError when there is none."""
+    """The results of the newest complete run. Raises FileNotFoundError when there is none."""
     runs = sorted(path for path in folder.glob("*.json") if path.stem.replace("-", "").isdigit())
     if not runs:
         raise FileNotFoundError(f"no results of a whole run in {folder}")

@@ -1,4 +1,4 @@
-"""What the cells ask of a server themselves: topics, a first record, a first commit. Bulk is the load generator's."""
+"""Requests of the cells themselves: topics, a first record, a first commit. The load generator sends the rest."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ from klamm.protocol.messages.topics import (
 
 PATIENCE_S: Final = 120.0
 POLL_S: Final = 0.001
-# Of the time of the load that follows: an older record would make it begin with another segment.
+# The timestamp of the load that follows: a much older record would make it roll a segment.
 BATCH: Final = records.encode([(time.time_ns() // 1_000_000, None, b"x" * 100)])
 
 _numbers = itertools.count()
 
 
 def fresh_name(kind: str) -> str:
-    """A name that was not used before."""
+    """A name that has not been used yet."""
     return f"{kind}-{next(_numbers)}"
 
 
 def create(address: str, names: Sequence[str], partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
-    """Topics of one replica, all in one request. Raises ClientError."""
+    """Create topics with one replica in one request. Raises ClientError."""
     with Client(address, PATIENCE_S) as client:
         topic_admin.create(client, names, partitions=partitions, replication_factor=1, configs=configs)
 
 
 def create_when_ready(address: str, name: str, replicas: int = 1) -> None:
-    """A topic, as soon as there is an active controller and brokers for it. Raises ClientError after two minutes."""
+    """Create a topic once there are an active controller and brokers. Raises ClientError after two minutes."""
     assignment = {0: tuple(range(1, replicas + 1))}
     _until(lambda: create_assigned(address, name, assignment))
 
 
 def create_assigned(address: str, name: str, assignment: Mapping[int, Sequence[int]]) -> None:
-    """A topic whose partitions have these replicas, the leader first. Raises ClientError."""
+    """Create a topic whose partitions have these replicas, the leader first. Raises ClientError."""
     wanted = tuple(CreatableReplicaAssignment(partition, tuple(ids)) for partition, ids in assignment.items())
     request = CreateTopicsRequest((CreatableTopic(name, -1, -1, wanted),), int(PATIENCE_S * 1000))
     with Client(address, PATIENCE_S) as client:
@@ -62,31 +62,31 @@ def create_assigned(address: str, name: str, assignment: Mapping[int, Sequence[i
 
 
 def delete(address: str, name: str) -> None:
-    """Remove a topic. Raises ClientError."""
+    """Delete a topic. Raises ClientError."""
     with Client(address, PATIENCE_S) as client:
         topic_admin.delete(client, [name])
 
 
 def connect(address: str) -> Connection:
-    """A connection that has asked for the versions. Raises ClientError."""
+    """A connection that has fetched the API versions. Raises ClientError."""
     host, _, port = address.rpartition(":")
     return Connection(host, int(port), PATIENCE_S)
 
 
 def produce(connection: Connection, topic: str, partition: int = 0) -> None:
-    """One record of 100 bytes with acks=all. Raises ClientError."""
+    """Produce one record of 100 bytes with acks=all. Raises ClientError."""
     wanted = TopicProduceData(topic, partition_data=(PartitionProduceData(partition, BATCH),))
     answer = connection.ask(ProduceRequest(ALL_IN_SYNC_REPLICAS, 30_000, (wanted,)), ProduceResponse, 9)
     check(answer.responses[0].partition_responses[0].error_code, f"{topic}-{partition}")
 
 
 def until_answered(address: str) -> None:
-    """Returns when ApiVersions is answered. Raises ClientError after two minutes."""
+    """Wait until ApiVersions is answered. Raises ClientError after two minutes."""
     _until(lambda: connect(address).close())
 
 
 def until_acknowledged(address: str, topic: str, partitions: Sequence[int] = (0,)) -> None:
-    """Returns when each partition has acknowledged a record. Raises ClientError after two minutes."""
+    """Wait until each partition has acknowledged a record. Raises ClientError after two minutes."""
 
     def ask() -> None:
         with connect(address) as connection:
@@ -99,7 +99,7 @@ def until_acknowledged(address: str, topic: str, partitions: Sequence[int] = (0,
 
 
 def until_committed(address: str, group: str, topic: str) -> None:
-    """Returns when the group's coordinator has taken an offset. Raises ClientError after two minutes."""
+    """Wait until the group's coordinator has accepted a commit. Raises ClientError after two minutes."""
 
     def ask() -> None:
         with Client(address) as client:

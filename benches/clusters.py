@@ -21,7 +21,7 @@ from benches import client
 from benches.servers import BOTH, KAFKA, KAFKA_CLUSTER_ID, STOCK_JVM, Bench, Server, cpu_seconds, flushing, resident_mb
 
 QUORUM: Final = {2: ("controller",), 3: ("controller",), 4: ("controller",), 1: ("broker",)}
-"""The roles of each node. The last one is the broker that clients are given."""
+"""The roles of each node. The last one is the broker for the clients."""
 REPLICATED: Final = dict.fromkeys((3, 2, 1), ("broker", "controller"))
 OF_REPLICATED: Final = {
     "default.replication.factor": "3",
@@ -45,7 +45,7 @@ class _Node(Protocol):
 
 
 class KlammNode(FileNode):
-    """`klamm start FILE`, its modules compiled as a package's are."""
+    """`klamm start FILE`, with compiled modules as in an installed package."""
 
     def __init__(self, folder: Path, node_id: int, port: int, properties: Mapping[str, str]) -> None:
         super().__init__(folder, node_id, port, properties)
@@ -63,7 +63,7 @@ class _KafkaNode(apache_kafka.KafkaNode):
 
 
 class ClusterServer(Server):
-    """The last of the nodes as a server; what it costs is what all of them cost."""
+    """The last node as a server; its resource usage is that of all nodes."""
 
     def __init__(self, kind: str, folder: Path, nodes: Sequence[_Node]) -> None:
         super().__init__(kind, folder, nodes[-1])  # type: ignore[arg-type]
@@ -71,7 +71,7 @@ class ClusterServer(Server):
 
     @property
     def leaders(self) -> list[str]:
-        """Host and port of each broker, by id, where every node is one."""
+        """Host and port of each broker by id, if every node is a broker."""
         return [node.bootstrap for node in reversed(self.nodes)]
 
     def cpu_seconds(self) -> float:
@@ -85,14 +85,14 @@ class ClusterServer(Server):
 
 @contextlib.contextmanager
 def quorum(bench: Bench, kind: str) -> Iterator[ClusterServer]:
-    """Three controllers and a broker over empty folders that are removed at the end."""
+    """Three controllers and a broker on empty folders that are removed at the end."""
     with _started(bench, kind, QUORUM, {**BOTH, "offsets.topic.replication.factor": "1"}) as server:
         yield server
 
 
 @contextlib.contextmanager
 def replicated(bench: Bench, kind: str, overrides: Mapping[str, str] | None = None) -> Iterator[ClusterServer]:
-    """Three nodes of both roles over empty folders that are removed at the end; node 1 is the last of them."""
+    """Three nodes of both roles on empty folders that are removed at the end; node 1 is the last of them."""
     durability = {} if kind == KAFKA else flushing(kind)
     with _started(bench, kind, REPLICATED, {**BOTH, **OF_REPLICATED, **durability, **(overrides or {})}) as server:
         yield server
@@ -108,7 +108,7 @@ def _started(bench: Bench, kind: str, roles: Roles, settings: Mapping[str, str])
         for node_id, own in roles.items():
             port = ports.get((node_id, "broker")) or ports[node_id, "controller"]
             nodes.append(make(folder, node_id, port, {**_roles(node_id, own, ports), **settings}))
-        # Together: a broker of Apache Kafka does not listen before there is an active controller.
+        # Start them together: a broker of Apache Kafka does not listen before there is an active controller.
         with ThreadPoolExecutor(len(nodes)) as pool:
             for started in [pool.submit(node.start) for node in nodes]:
                 started.result()
@@ -125,7 +125,7 @@ def _started(bench: Bench, kind: str, roles: Roles, settings: Mapping[str, str])
 
 
 def _roles(node_id: int, own: tuple[str, ...], ports: Mapping[tuple[int, str], int]) -> dict[str, str]:
-    """What the configuration of a node says about its roles, listeners and controllers."""
+    """The configuration of a node's roles, listeners and controllers."""
     names = {"broker": "PLAINTEXT", "controller": "CONTROLLER"}
     listeners = ",".join(f"{names[role]}://{HOST}:{ports[node_id, role]}" for role in own)
     voters = ",".join(f"{each}@{HOST}:{port}" for (each, role), port in ports.items() if role == "controller")

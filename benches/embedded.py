@@ -1,6 +1,6 @@
-"""`python -m benches.embedded ROUNDS [BROKERS]`: from `Cluster()` to its first acknowledged record, and its end.
+"""`python -m benches.embedded ROUNDS [BROKERS]`: from `Cluster()` to its first acknowledged record, and its close.
 
-Prints a JSON object: medians in ms, everything imported and run once before.
+Prints a JSON object with medians in ms, after a warm-up with all imports.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from benches import client
 
 
 def once(brokers: int) -> dict[str, float]:
-    """Milliseconds of one life. The topic has a replica on each broker."""
+    """Milliseconds of one cluster's start and close. The topic has a replica on each broker."""
     began = time.perf_counter()
     with klamm.Cluster(brokers=brokers) as cluster:
         ready = time.perf_counter()

@@ -1,4 +1,4 @@
-"""What a figure should be: a number, or a multiple of what another server did in the same run."""
+"""The goal of a figure: a number, or a multiple of another server's figure in the same run."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ COLUMNS = (KAFKA, KLAMM, CEILING)
 Medians = Mapping[str, Mapping[str, Figures]]
 """By row, then by column of the table."""
 Limit = Callable[[Medians, str, str], float | None]
-"""From all medians, the row and the figure; None when what it is compared with was not measured."""
+"""The limit, computed from all medians, the row and the figure; None when what it is compared with was not measured."""
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What klamm should reach in one figure of a row."""
+    """The goal of klamm for one figure of a row."""
 
     figure: str
     is_least: bool
@@ -28,7 +28,7 @@ class Goal:
     text: str
 
     def judge(self, medians: Medians, row: str) -> Verdict:
-        """What was reached. Nothing counts as reached that was not measured."""
+        """The verdict. A figure that was not measured never counts as reached."""
         value = medians.get(row, {}).get(KLAMM, {}).get(self.figure)
         limit = self.limit(medians, row, self.figure)
         if value is None or limit is None:
@@ -38,19 +38,19 @@ class Goal:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The limit that held in this run, and whether it was reached; None: not measured."""
+    """The limit in this run, and whether it was reached; None if it was not measured."""
 
     limit: float | None
     is_reached: bool | None
 
 
 def at_most(figure: str, limit: float | Limit, text: str = "") -> Goal:
-    """Not more than that. `text` says what the limit is where it is not a number."""
+    """At most that value. `text` describes a limit that is not a number."""
     return Goal(figure, False, _limit(limit), f"<= {text or _shown(limit)}")
 
 
 def at_least(figure: str, limit: float | Limit, text: str = "") -> Goal:
-    """Not less than that."""
+    """At least that value."""
     return Goal(figure, True, _limit(limit), f">= {text or _shown(limit)}")
 
 
@@ -64,7 +64,7 @@ def _shown(limit: object) -> str:
 
 
 def times(factor: float, column: str, *, figure: str = "", row: str = "", more: float = 0) -> Limit:
-    """A multiple of the same figure, or of another one, in a column of the same row, or of another one; and `more`."""
+    """A multiple of the same or another figure, in a column of the same or another row, plus `more`."""
 
     def limit(medians: Medians, own_row: str, own_figure: str) -> float | None:
         found = medians.get(row or own_row, {}).get(column, {}).get(figure or own_figure)
@@ -74,7 +74,7 @@ def times(factor: float, column: str, *, figure: str = "", row: str = "", more: 
 
 
 def larger_of(*limits: Limit) -> Limit:
-    """The largest of those that were measured."""
+    """The largest of the measured ones."""
 
     def limit(medians: Medians, row: str, figure: str) -> float | None:
         found = [value for one in limits if (value := one(medians, row, figure)) is not None]

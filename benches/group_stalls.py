@@ -1,8 +1,8 @@
-"""`python -m benches.group_stalls MEMBERS GROUPS`: how late a node's event loop is while consumer groups rebalance.
+"""`python -m benches.group_stalls MEMBERS GROUPS`: the delays of a node's event loop while consumer groups rebalance.
 
-The groups (KIP-848) read one topic, which gets twice the partitions: every group has a new metadata hash, and so a new
-target. The node is one as `klamm start` runs, durable, in this process; the members are in another one, and send a
-heartbeat every 5 seconds, as Apache Kafka's consumer. Prints a JSON object.
+The groups (KIP-848) read one topic, whose number of partitions is doubled: each group then has a new metadata hash, and
+computes a new target. The node is configured like that of `klamm start`, durable, in this process; the members are in
+another process, and send a heartbeat every 5 seconds like Apache Kafka's consumer. Prints a JSON object.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ STEADY_S: Final = 10
 
 
 def figures(name: str, samples: list[float], own: list[float]) -> dict[str, float]:
-    """p50, p99 and the longest stall in ms, and the longest that is not a wait for a core; the lists are emptied."""
+    """p50, p99 and maximum of the delays in ms, and the maximum without waits for a core; clears the lists."""
     ordered = sorted(samples)
     found = {
         f"{name}: stall p50 ms": ordered[len(ordered) // 2],
@@ -48,7 +48,7 @@ def figures(name: str, samples: list[float], own: list[float]) -> dict[str, floa
 
 
 async def measure(folder: Path, members: int, groups: int) -> dict[str, float]:
-    """Stalls while all join, while nothing happens, and after the partitions were added until all groups are stable."""
+    """The delays while all members join, while groups are idle, and from new partitions until all are stable."""
     config = checked(embedded_default(folder, 0, "127.0.0.1"))
     format_blank(config)
     node = Node(config)

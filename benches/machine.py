@@ -1,4 +1,4 @@
-"""Where and of what a run was: figures without that say nothing."""
+"""The machine and the versions of a run, without which its figures are meaningless."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def describe() -> dict[str, object]:
 
 
 def prepare() -> None:
-    """What a person's node has, the nodes that this process starts have too: open files, and compiled modules."""
+    """Give the nodes of this process what an installed node has: the open-files limit, and compiled modules."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

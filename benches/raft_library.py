@@ -1,9 +1,9 @@
-"""`python -m benches.raft_library`: durable records a second through `klamm.raft`, in rounds that alternate.
+"""`python -m benches.raft_library`: durable records per second through `klamm.raft`, in alternating rounds.
 
 Each cell is a cluster of processes on this machine: the voters, each with its log on the disk of `--folder`, and the
-load inside the leader's process, as a program that embeds a replica has it. `batches` sends commands by `execute_all`,
-`single` by as many `execute` at a time. A record counts when its result is there: applied, and on a majority's disks.
-One JSON object; CPU seconds are those of all processes for a million records.
+load in the leader's process, as in a program that embeds a replica. `batches` sends commands with `execute_all`,
+`single` with that many concurrent calls of `execute`. A record counts when its result has been returned: it is applied,
+and on a majority's disks. Prints one JSON object; CPU seconds are those of all processes per million records.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SINGLE_TASKS = 1000
 
 
 class Tally:
-    """Counts what is applied."""
+    """Counts the applied records."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -76,12 +76,12 @@ async def serve(
 
 
 async def load(replica: Replica[Tally], batches: bool, seconds: float) -> tuple[int, float]:
-    """So many records in that time, to the last result."""
+    """Send that many records at a time for that long, until the last result."""
     done, begun = 0, time.perf_counter()
 
     async def send() -> None:
         nonlocal done
-        # Once at least: on a busy machine the first result may come after the end.
+        # At least once: on a busy machine the first result may arrive after the end.
         while not done or time.perf_counter() - begun < seconds:
             if batches:
                 await replica.execute_all([RECORD] * BATCH, timeout_s=60)
@@ -105,7 +105,7 @@ def tell(**event: Any) -> None:
 
 
 def measure(folder: Path, voters: int, flush: bool, batches: bool, seconds: float) -> dict[str, float]:
-    """One cell."""
+    """Measure one cell."""
     addresses = {node_id: f"127.0.0.1:{port}" for node_id, port in enumerate(free_ports(voters), 1)}
     with tempfile.TemporaryDirectory(dir=folder) as data:
         os.sync()
@@ -133,7 +133,7 @@ def measure(folder: Path, voters: int, flush: bool, batches: bool, seconds: floa
 
 
 def first_to_speak(processes: list[subprocess.Popen[str]]) -> subprocess.Popen[str]:
-    """The process of the leader: the others print nothing before they are stopped."""
+    """The leader's process: the others print nothing before they are stopped."""
     import selectors
 
     with selectors.DefaultSelector() as selector:

@@ -1,7 +1,7 @@
-"""librdkafka's own `rdkafka_performance`, built from the source that comes with the crate `rdkafka-sys`.
+"""librdkafka's own `rdkafka_performance`, built from the source in the crate `rdkafka-sys`.
 
-It is fetched by cargo and built with `configure` and `make` the first time, below `target/`. Where that cannot be done,
-the rows that need it are left out.
+Cargo fetches it, and the first use builds it with `configure` and `make` below `target/`. If that fails, the rows that
+need it are left out.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ FOLDER: Final = ROOT / "target" / "librdkafka-2.12.1"
 PROGRAM: Final = FOLDER / "examples" / "rdkafka_performance"
 NEEDED: Final = ("cargo", "make", "cc")
 WITHOUT: Final = tuple(f"--disable-{part}" for part in ("ssl", "gssapi", "curl", "zstd", "lz4-ext", "regex-ext"))
-"""What a bench without TLS and compression does not need, and another machine may lack."""
+"""Features that a bench without TLS and compression does not need, and whose libraries may be missing."""
 BUILD_TIMEOUT_S: Final = 900
 PRODUCER: Final = ("-X", "linger.ms=5", "-X", "batch.size=1000000", "-X", "batch.num.messages=100000")
-"""Batches as large as those of the bench's own load generator; the rest is the client's default."""
+"""Batches as large as those of the bench's own load generator; other settings are the client's defaults."""
 
 
 @functools.cache
 def why_not() -> str | None:
-    """Why there is no `rdkafka_performance` here; None when there is. Builds it if need be."""
+    """Why `rdkafka_performance` is not available; None when it is. Builds it if necessary."""
     missing = [name for name in NEEDED if shutil.which(name) is None]
     if missing and not PROGRAM.exists():
         return f"librdkafka cannot be built: {', '.join(missing)} not found"
@@ -54,7 +54,7 @@ def _build() -> None:
             return
         shutil.rmtree(FOLDER, ignore_errors=True)
         shutil.copytree(_source(), FOLDER)
-        # A registry's archive keeps no permissions.
+        # The registry's archive has no file permissions.
         for script in (FOLDER / "configure", FOLDER / "lds-gen.py"):
             script.chmod(0o755)
         _run("./configure", *WITHOUT)
@@ -86,12 +86,12 @@ def _run(*command: str, folder: Path = FOLDER) -> str:
 
 
 def produce(server: Server, topic: str, record: int, count: int) -> Figures:
-    """`count` records of `record` bytes with acks=all to partition 0. Raises CellError."""
+    """Produce `count` records of `record` bytes with acks=all to partition 0. Raises CellError."""
     return _measured(server, record, count, "-P", "-t", topic, "-s", str(record), "-a", "-1", *PRODUCER)
 
 
 def fetch(server: Server, topic: str, record: int, count: int) -> Figures:
-    """The first `count` records of partition 0, which have `record` bytes each. Raises CellError."""
+    """Fetch the first `count` records of partition 0, which have `record` bytes each. Raises CellError."""
     return _measured(server, record, count, "-C", "-t", topic, "-o", "0")
 
 
@@ -108,7 +108,7 @@ def _measured(server: Server, record: int, count: int, *words: str) -> Figures:
 
 
 def result(output: str) -> tuple[int, int]:
-    """Records that were delivered or consumed, and in how many milliseconds. Raises CellError."""
+    """The number of delivered or consumed records, and the time in milliseconds. Raises CellError."""
     found = re.findall(r"(\d+) (?:delivered|messages \(\d+ bytes\) consumed) .*?in (\d+)ms", output)
     if not found:
         raise CellError(f"rdkafka_performance printed no result: {output.strip()[-500:]}")

@@ -1,4 +1,4 @@
-"""The table, for a person, for the documentation and, with every sample, as JSON."""
+"""The table, for the terminal and for the documentation, and all samples as JSON."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ ASSETS: Final = ROOT / "docs" / "assets"
 BEGIN: Final = "<!-- figures -->"
 END: Final = "<!-- /figures -->"
 Results = dict[str, Any]
-"""A run as it is written to a file."""
+"""A run, as written to a file."""
 HEAD: Final = "| what | Apache Kafka 4.3.1 | klamm | ceiling | goal | reached |\n|---|---|---|---|---|---|"
 
 
 def as_json(measured: Sequence[Measured], run: Mapping[str, object]) -> Results:
-    """Everything that was measured, as it is written to a file."""
+    """All measurements, as written to a file."""
     medians = {one.row.name: one.medians() for one in measured}
     rows = []
     for one in measured:
@@ -49,7 +49,7 @@ def _goal_as_json(goal: Goal, verdict: Verdict) -> dict[str, object]:
 
 
 def table(results: Mapping[str, Any]) -> str:
-    """Results, as `as_json` gives them, as a Markdown table: a line for each figure."""
+    """Results in the form of `as_json` as a Markdown table with a line per figure."""
     return "\n".join([HEAD, *(line for row in results["rows"] for line in _lines(row))])
 
 
@@ -93,7 +93,7 @@ def failed(results: Mapping[str, Any]) -> list[str]:
 
 
 def write(results: Mapping[str, Any], *, folder: Path = RESULTS) -> Path:
-    """Write the results to a file of their own."""
+    """Write the results to a new file."""
     folder.mkdir(exist_ok=True)
     stamp = re.sub(r"[^0-9]+", "-", str(results["run"]["date"])[:19])
     kind = ("-quick" if results["run"]["quick"] else "") + ("-part" if results["run"]["words"] else "")
@@ -103,7 +103,7 @@ def write(results: Mapping[str, Any], *, folder: Path = RESULTS) -> Path:
 
 
 def block(results: Mapping[str, Any]) -> str:
-    """What stands between the markers of the page: which run it is, and the table."""
+    """The text between the markers of the page: a description of the run, and the table."""
     run = results["run"]
     cells = f"{run['rounds']} rounds" if run["rounds"] > 1 else "one round"
     most = max((len(cells) for row in results["rows"] for cells in row["samples"].values()), default=0)
@@ -118,7 +118,7 @@ def block(results: Mapping[str, Any]) -> str:
 
 
 def _which(results: Mapping[str, Any]) -> str:
-    """What of the bench was run: all rows, those that were named, or those that the time sufficed for."""
+    """Which rows were run: all, named ones, or those that fitted into the time."""
     run, count = results["run"], len(results["rows"])
     cells = " (small cells)" if run["quick"] else ""
     late = sum(any(is_left_out(reason) for reason in row["failures"].values()) for row in results["rows"])
@@ -139,7 +139,7 @@ def put_into_page(results: Mapping[str, Any], page: Path = PAGE) -> None:
 
 
 def rows_of(words: Sequence[str], rows: Sequence[Row]) -> list[Row]:
-    """The rows that the words name; all without words. Raises ValueError for a word that names none."""
+    """The rows that the words name; without words, all. Raises ValueError for a word that names none."""
     for word in words:
         if not any(row.answers_to(word) for row in rows):
             raise ValueError(f"no row is called '{word}'; there are: {', '.join(row.name for row in rows)}")

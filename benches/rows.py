@@ -1,4 +1,4 @@
-"""The rows of the table: what is measured, on which servers, and what klamm should reach."""
+"""The rows of the table: what is measured, on which servers, and the goals of klamm."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ALONE: Final = (KLAMM_DURABLE,)
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the plan. `number` is the goal's, `name` is what the table says."""
+    """One row. `number` is that of the goal, `name` is printed in the table."""
 
     number: int
     name: str
@@ -43,19 +43,19 @@ class Row:
     goals: tuple[Goal, ...] = ()
     rounds_max: int = 100
     cells_a_round: int = 1
-    """Cells of a fifth of a second, which one hiccup of the machine changes by a tenth, are run more often."""
+    """Runs per round: short cells run more often, because a small disturbance changes them by a tenth."""
     why_not: Callable[[], str | None] = lambda: None
-    """What is missing here to measure it; None when nothing is. It is left out with that reason."""
+    """Why it cannot be measured here; None when it can. The row is then left out with that reason."""
     is_alone: bool = False
-    """Its cells start servers of their own; those that others share are ended before."""
+    """Its cells start their own servers; shared servers are stopped before."""
 
     def answers_to(self, word: str) -> bool:
-        """Whether a word of the command line means this row: its number, or a part of its name."""
+        """Whether a word of the command line selects this row: its number, or a part of its name."""
         return int(word) == self.number if word.isdecimal() else word.lower() in self.name.lower()
 
 
 def rows(*, quick: bool) -> list[Row]:
-    """All of them, in the order in which they are measured."""
+    """All rows, in the order of measurement."""
     shared = _data(quick) + _librdkafka(quick) + _control(quick)
     alone = _fresh_topics(quick) + _starts(quick) + _quorum(quick) + _replicated(quick) + _recoveries(quick)
     alone += [*_transactions(quick), *_groups(quick), *_share_groups(quick), *_alone(quick)]
@@ -107,7 +107,7 @@ def _bulk(size: int, often: int) -> list[Row]:
 
 
 def _acknowledgement(seconds: int) -> list[Row]:
-    """How long a record waits for its acknowledgement at a steady rate."""
+    """The latency of an acknowledgement at a constant rate."""
     p99 = larger_of(times(1 / 3, KAFKA), times(1.3, CEILING))
     return [
         Row(
@@ -466,7 +466,7 @@ def _recoveries(quick: bool) -> list[Row]:
     ]
 
 
-# Processor time of one thread, and of the write also the time until it is durable.
+# Processor time of one thread; for the write also the time until it is durable.
 METADATA: Final[dict[int, dict[str, float]]] = {
     13: {
         "load a snapshot of 1000000 partitions, s": 0.25,
@@ -484,7 +484,7 @@ METADATA: Final[dict[int, dict[str, float]]] = {
         "high watermark, one fetch of one of two followers, through a lock, allocations": 0,
     },
 }
-# Twice the snapshot in twice the time; a change costs what it costs among half as many.
+# Twice the snapshot takes twice the time; a change costs what it costs in an image half as large.
 METADATA_OF_TWO_MILLION: Final[dict[int, dict[str, float]]] = {
     13: {
         "load a snapshot of 2000000 partitions, s": 0.5,
@@ -513,7 +513,7 @@ def _image(number: int, name: str, goals: dict[str, float], partitions: int) -> 
 
 
 def _departures(quick: bool) -> Row:
-    # A share of the published cluster's: it needed 32 and 37 s with Apache Kafka.
+    # A fraction of the published cluster, which took 32 and 37 s with Apache Kafka.
     linear = [
         at_most(f"2 M: {what}, CPU s", times(2.5, KLAMM, figure=f"1 M: {what}, CPU s"), "2.5 of that at 1 M")
         for what in ("controlled shutdown", "recovery from an unclean stop")

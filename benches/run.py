@@ -1,4 +1,4 @@
-"""The run: every row's cells on every server in turn, in rounds; failures are reported, and the run continues."""
+"""The run: each row's cells on the servers in turn, in rounds; failures are reported, and the run continues."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from benches.rows import Row
 from benches.servers import Bench
 
 ENOUGH: float = 0.7
-"""From this share of the time on, no row gets a second round."""
+"""After this share of the time no row gets a second round."""
 
 
 LEFT_OUT = "left out"
 
 
 def is_left_out(failure: str) -> bool:
-    """Whether a cell has nothing because the time was over, and not because it failed."""
+    """Whether a cell has no figures because the time was over rather than because it failed."""
     return failure.startswith(LEFT_OUT)
 
 
 @dataclass
 class Measured:
-    """One row: what each round gave in each column, and why a column has nothing."""
+    """One row: the figures per round in each column, and the reasons for missing ones."""
 
     row: Row
     samples: dict[str, list[Figures]] = field(default_factory=dict)
@@ -38,12 +38,12 @@ class Measured:
     seconds: float = 0.0
 
     def medians(self) -> dict[str, Figures]:
-        """Figure by figure, of each column that has any."""
+        """The median of each figure, for each column that has figures."""
         return {column: _median(samples) for column, samples in self.samples.items() if samples}
 
 
 def column_of(kind: str) -> str:
-    """The column of a server's kind: klamm and the ceiling are there in two kinds, never both in a row."""
+    """The column of a server's kind: klamm and the ceiling have two kinds each, never both in one row."""
     return next(column for column in COLUMNS if kind.startswith(column))
 
 
@@ -56,19 +56,19 @@ class Clock:
 
     @property
     def is_over(self) -> bool:
-        """No cell begins any more."""
+        """No further cell starts."""
         return time.monotonic() > self.began + self.minutes * 60
 
     @property
     def is_short(self) -> bool:
-        """No row gets another round: all should have one."""
+        """No row gets another round, so that all rows get one."""
         return time.monotonic() > self.began + self.minutes * 60 * ENOUGH
 
 
 def measure(
     rows: Sequence[Row], *, quick: bool, rounds: int, kafka: bool, clock: Clock, console: Console
 ) -> list[Measured]:
-    """All rows."""
+    """Measure all rows."""
     missing = apache_kafka.why_not() if kafka else "--no-kafka"
     if missing is not None:
         console.print(f"Apache Kafka is left out: {missing}")
@@ -108,7 +108,8 @@ def _measure_row(bench: Bench, row: Row, kinds: Sequence[str], rounds: int, cloc
     for number in range(rounds):
         if number > 0 and clock.is_short:
             break
-        # There and back: who comes first finds another machine than who comes last, and it should not always be klamm.
+        # Alternate the order: the first server finds another state of the machine than the last, and this should not
+        # always be klamm.
         for kind in kinds if number % 2 == 0 else kinds[::-1]:
             column = column_of(kind)
             if column in measured.failures:
@@ -119,7 +120,7 @@ def _measure_row(bench: Bench, row: Row, kinds: Sequence[str], rounds: int, cloc
             try:
                 measured.samples[column].append(row.cell(bench, kind))
             except Exception as error:
-                # Whatever it was: the other rows can still be measured, and the exit code tells of this one.
+                # Any error: the other rows can still be measured, and the exit code reports this one.
                 measured.failures[column] = f"{type(error).__name__}: {error}"
                 bench.drop(kind)
     measured.seconds = time.monotonic() - began

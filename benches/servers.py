@@ -1,4 +1,4 @@
-"""What is measured: klamm in both durabilities, the ceiling endpoint, and Apache Kafka 4.3.1 with stock JVM flags."""
+"""The servers: klamm with both durabilities, the ceiling endpoint, and Apache Kafka 4.3.1 with stock JVM flags."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STOCK_JVM: Final = (
     "-XX:+ExplicitGCInvokesConcurrent",
 )
 KAFKA_CLUSTER_ID: Final = "4L6g3nShT-eMCtK--X86sw"
-# A measured topic's files go soon after it: page cache and disk are for the next cell.
+# Delete the files of a measured topic soon, so that the next cell has page cache and disk for itself.
 BOTH: Final = {
     "log.segment.delete.delay.ms": "1000",
     "offsets.topic.num.partitions": "50",
@@ -46,7 +46,7 @@ CEILING_DURABLE: Final = "ceiling durable"
 
 
 class Process(Protocol):
-    """A server that can be started again over the folder that it left."""
+    """A server that can be restarted on its folder."""
 
     @property
     def bootstrap(self) -> str:
@@ -77,7 +77,7 @@ def program(name: str) -> str:
 
 @dataclass
 class Server:
-    """A server of one kind, with what the system says of its process."""
+    """A server of one kind, with the resource usage of its process."""
 
     kind: str
     data: Path
@@ -95,7 +95,7 @@ class Server:
 
     @property
     def is_ceiling(self) -> bool:
-        """The ceiling takes any topic and knows nothing but produce and fetch."""
+        """The ceiling endpoint accepts any topic, and serves only produce and fetch."""
         return self.kind in (CEILING, CEILING_DURABLE)
 
     def resident_mb(self) -> float:
@@ -115,7 +115,7 @@ class Server:
         return count
 
     def read_gb(self) -> float:
-        """What the process has had read from the disk itself since its start."""
+        """What the process has read from the disk itself since its start."""
         for line in Path(f"/proc/{self.pid}/io").read_text().splitlines():
             name, _, value = line.partition(": ")
             if name == "read_bytes":
@@ -138,10 +138,10 @@ def cpu_seconds(pid: int) -> float:
 
 
 class Bench:
-    """Where cells find their servers. Servers asked for with `shared` stay for the next cell; `fresh` ones do not."""
+    """Provides servers to cells. Those from `shared` remain for the next cell; those from `fresh` do not."""
 
     def __init__(self, *, quick: bool, settle_bytes: int | None = None) -> None:
-        """`quick`: small cells. `settle_bytes`: see `cells.settle`; 0 where nothing that is measured matters."""
+        """`quick`: small cells. `settle_bytes`: see `cells.settle`; 0 if figures do not matter."""
         self.quick = quick
         self.settle_bytes = settle_bytes if settle_bytes is not None else QUICK_SETTLE_BYTES if quick else SETTLE_BYTES
         self._folder = tempfile.TemporaryDirectory(prefix="klamm-bench-")
@@ -149,25 +149,25 @@ class Bench:
         self._shared: dict[str, Server] = {}
 
     def shared(self, kind: str) -> Server:
-        """The running server of this kind, started if need be."""
+        """The running server of this kind, started if necessary."""
         if kind not in self._shared:
             self._shared[kind] = start(kind, self.new_folder(kind) / "data", {})
         return self._shared[kind]
 
     def drop(self, kind: str) -> None:
-        """End the shared server of this kind: it failed, or its memory and files are wanted back."""
+        """Stop the shared server of this kind, because it failed, or because its memory and disk space are needed."""
         server = self._shared.pop(kind, None)
         if server is not None:
             end(server)
 
     def drop_all(self) -> None:
-        """End all shared servers."""
+        """Stop all shared servers."""
         for kind in list(self._shared):
             self.drop(kind)
 
     @contextlib.contextmanager
     def fresh(self, kind: str, overrides: Mapping[str, str] | None = None) -> Iterator[Server]:
-        """A server of its own, over an empty folder that goes away with it."""
+        """A new server on an empty folder that is removed afterwards."""
         server = start(kind, self.new_folder(kind) / "data", overrides or {})
         try:
             yield server
@@ -175,11 +175,11 @@ class Bench:
             end(server)
 
     def new_folder(self, kind: str) -> Path:
-        """An empty folder, gone with the bench."""
+        """An empty folder that is removed with the bench."""
         return Path(tempfile.mkdtemp(prefix=kind.replace(" ", "-") + "-", dir=self.folder))
 
     def close(self) -> None:
-        """End everything."""
+        """Stop everything."""
         self.drop_all()
         self._folder.cleanup()
 
@@ -191,7 +191,7 @@ class Bench:
 
 
 def start(kind: str, data: Path, overrides: Mapping[str, str]) -> Server:
-    """A running server of that kind."""
+    """Start a server of that kind."""
     process: Process
     match kind:
         case "kafka":
@@ -221,11 +221,11 @@ class KlammProcess(NodeProcess):
     """`klamm start`."""
 
     def __init__(self, data: Path, overrides: Mapping[str, str]) -> None:
-        # As installed: pip compiles the modules, and a checkout's first start does.
+        # As after an installation: pip compiles the modules, or the first start from a checkout does.
         super().__init__(data, overrides=overrides, environment={"PYTHONDONTWRITEBYTECODE": ""})
 
     def command(self) -> Sequence[str]:
-        """What the script `klamm` does; `python -m` would import more."""
+        """The command of the `klamm` script; `python -m` would import more."""
         python, _, _, *words = super().command()
         return [python, "-c", "from klamm.cli.main import main; main()", *words]
 
@@ -248,7 +248,7 @@ class KafkaProcess(apache_kafka.KafkaNode):
 
 
 class CeilingProcess:
-    """The least that the wire format allows."""
+    """The ceiling endpoint, which does the minimum that the wire format allows."""
 
     def __init__(self, data: Path, *, durable: bool) -> None:
         port = free_port()

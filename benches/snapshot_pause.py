@@ -1,8 +1,8 @@
-"""`python -m benches.snapshot_pause`: how long an event loop stands still while a snapshot is written beside it.
+"""`python -m benches.snapshot_pause`: how long an event loop is blocked while a snapshot is written in another thread.
 
-One JSON object, as klamm-metadata prints them. `own` is the longest pause without what the loop's thread waited for a
-core: what the writing itself does to it. `baseline` is the longest pause of the same loop while nothing is written:
-what the machine and its other processes do to it.
+Prints one JSON object in the form of klamm-metadata. `own` is the longest pause without the time in which the loop's
+thread waited for a core, i.e. the effect of the writing itself. `baseline` is the longest pause of the same loop
+without a snapshot, i.e. the effect of the machine and its other processes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GOAL_MS = 1.0
 
 
 def cluster(topics: int) -> Image:
-    """An image of that many topics of ten partitions with three replicas."""
+    """An image with that many topics of ten partitions with three replicas."""
     values = [records.encode(records.FeatureLevelRecord(name="metadata.version", feature_level=30), 0)]
     for broker in range(BROKERS):
         directory = bytes([broker + 1] * 16)
@@ -55,28 +55,28 @@ def cluster(topics: int) -> Image:
 
 
 class Pause(NamedTuple):
-    """The longest that the loop took for one turn, and the longest without what its thread waited for a core."""
+    """The longest turn of the loop, and the longest without the time in which its thread waited for a core."""
 
     ms: float
     own_ms: float
 
 
 async def longest_pause(until: asyncio.Future[Any]) -> Pause:
-    """Of all turns until the future is done."""
+    """The longest of all turns until the future is done."""
     longest = own = 0.0
     last, waited = time.perf_counter(), waited_for_core_ms()
     while not until.done():
         before = time.perf_counter()
         await asyncio.sleep(0)
         after, waited_before, waited = time.perf_counter(), waited, waited_for_core_ms()
-        # A wait while the system is asked counts as a pause, and is none of the loop's own.
+        # Waiting while the system is asked counts as a pause, but not as the loop's own.
         longest, last = max(longest, (after - last) * 1e3), after
         own = max(own, (after - before) * 1e3 - (waited - waited_before))
     return Pause(longest, own)
 
 
 async def measure(image: Image, path: Path) -> tuple[Pause, Pause]:
-    """The longest pause while a snapshot is written, and in as long a time without."""
+    """The longest pause while a snapshot is written, and during the same time without one."""
 
     def write() -> float:
         start = time.perf_counter()
@@ -90,7 +90,7 @@ async def measure(image: Image, path: Path) -> tuple[Pause, Pause]:
 
 
 def main() -> None:
-    """Measure, print."""
+    """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benches.snapshot_pause")
     parser.add_argument("--partitions", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)

@@ -1,6 +1,7 @@
-"""`python -m benches.stalls BYTES`: how late a node's event loop runs what is due, while it moves BYTES.
+"""`python -m benches.stalls BYTES`: the delays of a node's event loop while the node moves BYTES.
 
-The node is one as `klamm start` runs, durable, in this process; the load comes from outside. Prints a JSON object.
+The node is configured like that of `klamm start`, durable, in this process; the load is in another process. Prints a
+JSON object.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ PARTITIONS: Final = 4
 
 
 def waited_for_core_ms() -> float:
-    """How long this thread has been ready to run while others had the cores; 0 where the system does not tell."""
+    """How long this thread has been ready to run while others had the cores; 0 if the system does not report it."""
     try:
         return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e6
     except OSError:
@@ -34,9 +35,9 @@ def waited_for_core_ms() -> float:
 
 
 async def lateness(samples: list[float], own: list[float]) -> None:
-    """Milliseconds by which each tick came too late; the timer itself is a millisecond coarse.
+    """How many milliseconds late each tick was; the timer has a resolution of a millisecond.
 
-    `own` is without the time in which the thread had no core: what the node itself does to its loop.
+    `own` excludes the time in which the thread had no core: it is the node's own effect on its loop.
     """
     loop = asyncio.get_running_loop()
     while True:
@@ -56,7 +57,7 @@ async def _load(mode: str, *words: str) -> None:
 
 
 async def measure(folder: Path, size: int) -> dict[str, float]:
-    """p50, p99 and the longest stall, in ms, and the longest that is not a wait for a core."""
+    """p50, p99 and maximum of the delays in ms, and the maximum without waits for a core."""
     config = checked(embedded_default(folder, 0, "127.0.0.1"))
     format_blank(config)
     node = Node(config)

@@ -1,4 +1,4 @@
-"""The cells of the table: one measurement of one kind of server, a mapping of figures."""
+"""The cells of the table: each measures one kind of server, and returns a mapping of figures."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ BLOCK: Final = bytes(1 << 20)
 
 
 class CellError(RuntimeError):
-    """A cell could not be measured; the message says which command of it failed, and why."""
+    """A cell could not be measured; the message contains the failed command and the reason."""
 
 
 def load(server: Server, mode: str, **options: object) -> dict[str, float]:
-    """What the load generator measured (benches/load/src/bin/load/main.rs). Raises CellError."""
+    """The figures of the load generator (benches/load/src/bin/load/main.rs). Raises CellError."""
     words = [f"{key}={value}" for key, value in options.items()]
     return run_json([*load_command(server, mode), *words], f"klamm-load {mode} on {server.kind}")
 
 
 def load_command(server: Server, mode: str) -> list[str]:
-    """The command line up to the options."""
+    """The command line without options."""
     return [program("klamm-load"), mode, f"address={server.address}", f"pid={server.pid}"]
 
 
@@ -52,9 +52,9 @@ def run_lines(command: list[str], what: str, timeout_s: float = LOAD_TIMEOUT_S) 
 
 
 def settle(bench: Bench) -> None:
-    """Neither write-back of earlier cells nor page cache on memory that a virtual machine never touched is this cell's.
+    """Wait until write-back of earlier cells is complete and the page cache is backed by memory of the virtual machine.
 
-    Either changes a produce figure threefold.
+    Either changes a produce figure by a factor of three.
     """
     if not bench.settle_bytes:
         return
@@ -67,7 +67,7 @@ def settle(bench: Bench) -> None:
 
 
 def cool(folder: Path) -> int:
-    """Takes a folder's files out of the page cache; gives their bytes."""
+    """Drop a folder's files from the page cache; returns their size in bytes."""
     size = 0
     for path in (path for path in folder.rglob("*") if path.is_file()):
         with path.open("rb") as file:

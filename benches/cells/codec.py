@@ -1,4 +1,4 @@
-"""The record codec beside aiokafka's, in a process of its own."""
+"""The record codec compared with aiokafka's, in its own process."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from benches.servers import Bench
 
 
 def ratios(bench: Bench, kind: str) -> Figures:
-    """How many records a second, and how many times aiokafka's rate that is."""
+    """Records per second, and multiples of aiokafka's rate."""
     rounds = "10" if bench.quick else "40"
     return run_json([*PYTHON, "benches.bench_records", "--json", "--rounds", rounds], "the record codecs")

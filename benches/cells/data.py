@@ -1,4 +1,4 @@
-"""Produce and fetch: as much as possible, and at a steady rate."""
+"""Produce and fetch: at the maximum rate, and at a constant rate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PASSES: Final = 4
 
 @contextlib.contextmanager
 def topic(bench: Bench, kind: str, partitions: int = 1) -> Iterator[tuple[Server, str]]:
-    """The shared server of this kind with a topic that goes away again; everything has settled."""
+    """The shared server of this kind with a temporary topic, after caches and disks have settled."""
     server, name = bench.shared(kind), client.fresh_name("bench")
     if server.kind == KAFKA and not bench.quick:
         _warm_up(server)
@@ -37,7 +37,7 @@ def topic(bench: Bench, kind: str, partitions: int = 1) -> Iterator[tuple[Server
 
 
 def _delete(server: Server, name: str) -> None:
-    """The topic and its files: those that go a second later would take the disk from the next cell."""
+    """Delete the topic and its files: a later deletion would use the disk during the next cell."""
     client.delete(server.address, name)
     deadline = time.monotonic() + GONE_S
     while any(entry.name.startswith(f"{name}-") for entry in server.data.iterdir()):
@@ -50,7 +50,7 @@ _warm: set[int] = set()
 
 
 def _warm_up(server: Server) -> None:
-    """What a JVM compiles in its first seconds is no cell's."""
+    """Let a JVM compile its code before the first measurement."""
     if server.pid in _warm:
         return
     _warm.add(server.pid)
@@ -74,9 +74,9 @@ def produce(record: int, size: int) -> Cell:
 
 
 def fetch(record: int, size: int) -> Cell:
-    """Fetch from the page cache what was just produced, several times over: once takes 20 ms of processor time.
+    """Fetch what was just produced from the page cache, several times: one pass takes 20 ms of processor time.
 
-    It is on the disk by then, and nothing else is done in between: the memory of other files would be this one's.
+    The records are on disk by then, and no other files are used in between, which might replace them in the cache.
     """
 
     def cell(bench: Bench, kind: str) -> Figures:
@@ -90,9 +90,9 @@ def fetch(record: int, size: int) -> Cell:
 
 
 def keyed(size: int, producers: Sequence[int]) -> Cell:
-    """Ten keyed records of 100 bytes a batch, 20 batches a request; every producer writes to all of 100 partitions.
+    """Ten keyed records of 100 bytes per batch, 20 batches per request; every producer writes to all of 100 partitions.
 
-    The numbers of producers one after the other: what they give is held against each other.
+    The numbers of producers are measured one after the other and compared.
     """
 
     def cell(bench: Bench, kind: str) -> Figures:
@@ -109,7 +109,7 @@ def keyed(size: int, producers: Sequence[int]) -> Cell:
 
 
 def latency(seconds: int) -> Cell:
-    """acks=all, 1 000 requests a second, open loop, 1 KiB."""
+    """acks=all, 1,000 requests per second, open loop, 1 KiB."""
 
     def cell(bench: Bench, kind: str) -> Figures:
         with topic(bench, kind) as (server, name):
@@ -122,7 +122,7 @@ def latency(seconds: int) -> Cell:
 
 
 def librdkafka(record: int, size: int) -> Cell:
-    """`size` bytes in with acks=all and out again, by the client that most users have; one partition."""
+    """Produce `size` bytes with acks=all and fetch them, with librdkafka; one partition."""
 
     def cell(bench: Bench, kind: str) -> Figures:
         count = size // record
@@ -137,7 +137,7 @@ def librdkafka(record: int, size: int) -> Cell:
 
 
 def through(size: int) -> Cell:
-    """Many bytes into a server of its own and out again: the sustained rate, and the memory that it has then."""
+    """Produce and fetch many bytes on a new server: the sustained rate, and the memory that it uses then."""
 
     def cell(bench: Bench, kind: str) -> Figures:
         with bench.fresh(kind) as server:

@@ -1,9 +1,9 @@
-"""A controller of a cluster of very many partitions: its start, and brokers that leave it, of their own will or not.
+"""A controller of a cluster with very many partitions: its start, and brokers that shut down, crash and return.
 
-The controller is a process of its own, `klamm start`, alone in its quorum, with its log synced. The brokers are
-registered in its metadata and have no files: this program sends their heartbeats over the network, and says that they
-have replayed all. So what is timed is all of the metadata work: elections, records, the log, the committed image. No
-snapshot falls due meanwhile: what one costs is row 13.
+The controller is a process of its own, `klamm start`, the only voter, with a synced log. The brokers exist only in its
+metadata: this program sends their heartbeats over the network, and reports that they have replayed everything. So the
+measurement covers all of the metadata work: elections, records, the log, the committed image. No snapshot is due
+meanwhile; its cost is row 13.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ REPLICAS: Final = 3
 PARTITIONS_OF_A_TOPIC: Final = 10
 BATCH_TOPICS: Final = 1_000
 EPOCH: Final = 1
-OFFSET: Final = 1_000_000  # where the snapshot ends
+OFFSET: Final = 1_000_000  # the end offset of the snapshot
 SESSION_MS: Final = 3_000
 BEAT_S: Final = 0.05
 EVERYTHING: Final = 1 << 60
@@ -85,7 +85,7 @@ def _measure(bench: Bench, kind: str, partitions: int) -> Figures:
 
 
 class _Controller(KlammNode):
-    """A controller alone."""
+    """A process that is only a controller."""
 
     def start_and_wait(self) -> None:
         """Start, and wait until it is active and answers heartbeats."""
@@ -104,7 +104,7 @@ class _Controller(KlammNode):
 
 
 class _Watch:
-    """How long something took, and the processor time that it cost the node."""
+    """The duration of an operation, and the node's processor time for it."""
 
     def __init__(self, node: KlammNode) -> None:
         self._node = node
@@ -112,16 +112,16 @@ class _Watch:
         self.begin()
 
     def begin(self) -> None:
-        """It begins now."""
+        """Start measuring."""
         self._cpu_began, self._began = self._cpu(), time.perf_counter()
 
     def end(self) -> None:
-        """It has ended."""
+        """Stop measuring."""
         self.seconds = time.perf_counter() - self._began
         self.cpu_seconds = self._cpu() - self._cpu_began
 
     def of(self, work: Callable[[], None]) -> _Watch:
-        """Do it, and look at both clocks."""
+        """Run it, and read both clocks."""
         self.begin()
         work()
         self.end()
@@ -132,7 +132,7 @@ class _Watch:
 
 
 class _Brokers:
-    """The heartbeats of those that stay: each on a connection and a thread of its own."""
+    """The heartbeats of the remaining brokers, each on its own connection and thread."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -161,19 +161,19 @@ class _Brokers:
                     began = time.perf_counter()
                     _checked(_heartbeat(connection, broker_id))
                     self.longest_s = max(self.longest_s, time.perf_counter() - began)
-        except Exception as error:  # the measurement fails with it, not this thread
+        except Exception as error:  # fails the measurement instead of this thread
             self._failures.append(error)
 
     def leave(self, broker_id: int) -> None:
-        """A controlled shutdown: until the broker may stop."""
+        """A controlled shutdown, until the broker may stop."""
         with Connection(HOST, self._port, PATIENCE_S) as connection:
             while not _checked(_heartbeat(connection, broker_id, want_shut_down=True)).should_shut_down:
                 time.sleep(0.001)
 
     def come_back(self, broker_id: int, watch: _Watch) -> _Watch:
-        """A broker that was killed, under a new incarnation: until it is unfenced.
+        """A killed broker returns with a new incarnation; until it is unfenced.
 
-        From when its former session is over: until then there is no work.
+        Measured from the end of its previous session, because there is nothing to do before.
         """
         self._ends[broker_id].set()
         time.sleep(SESSION_MS / 1000 - 0.1)
@@ -233,13 +233,13 @@ def _formatted(folder: Path, partitions: int) -> _Controller:
     path = directory / f"{OFFSET:020}-{EPOCH:010}.checkpoint"
     now_ms = time.time_ns() // 1_000_000
     write_snapshot(path, image(partitions), epoch=EPOCH, last_contained_log_timestamp_ms=now_ms, now_ms=now_ms)
-    # Where no log is left, records after the snapshot may be lost: such a folder is refused.
+    # Without a log, records after the snapshot may be lost, so the node would not start.
     (directory / f"{OFFSET:020}.log").touch()
     return controller
 
 
 def image(partitions: int) -> Image:
-    """Topics of ten partitions, RF 3, leaders in turn; every broker unfenced."""
+    """Topics of ten partitions, RF 3, leaders in turn; every broker is unfenced."""
     values = [records.encode(records.FeatureLevelRecord(name="metadata.version", feature_level=30), 0)]
     for broker_id in BROKERS:
         directory = bytes([broker_id] * 16)

@@ -1,4 +1,4 @@
-"""Members of one consumer group (KIP-848) that join, rebalance and leave (benches/load/src/bin/members.rs)."""
+"""Members of one consumer group (KIP-848) join, rebalance and leave (benches/load/src/bin/members.rs)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benches.servers import Bench, program
 from klamm.admin.client import Client
 
 INTERVAL_MS = 1_000
-"""A member with nothing to report sends a heartbeat this often: five times as often as Apache Kafka's consumer."""
+"""The heartbeat interval of an idle member: a fifth of that of Apache Kafka's consumer."""
 
 
 def members(count: int, more: int) -> Cell:
@@ -46,7 +46,7 @@ def members(count: int, more: int) -> Cell:
 
 
 def stalls(count: int, groups: int) -> Cell:
-    """How late the event loop of a node is while `groups` groups of `count` members in all get new targets."""
+    """The delays of a node's event loop while `groups` groups with `count` members in total get new targets."""
 
     def cell(bench: Bench, kind: str) -> Figures:
         return run_json([*PYTHON, "benches.group_stalls", str(count), str(groups)], "a node with groups")

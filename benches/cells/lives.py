@@ -1,4 +1,4 @@
-"""Starts and restarts, and what a node costs that only stands there."""
+"""Starts and restarts, and the resources of an idle node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PYTHON: Final = (sys.executable, "-m")
 
 
 def start(bench: Bench, kind: str) -> Figures:
-    """A formatted directory: process start to the first ApiVersions answer, and to the first acknowledged record."""
+    """From process start on a formatted directory to the first ApiVersions response and acknowledged record."""
     with bench.fresh(kind) as server:
         client.create(server.address, ["t"])
         client.until_acknowledged(server.address, "t")
@@ -31,21 +31,21 @@ def start(bench: Bench, kind: str) -> Figures:
             "first answer ms": answered * 1000,
             "first acknowledged record ms": acknowledged * 1000,
             "resident MB, idle": server.resident_mb(),
-            # By these the figures of two machines, or of two hours of one, are compared.
+            # These allow to compare figures of different machines, or of one at different times.
             "CPython alone ms": _python_ms("pass"),
             "CPython importing asyncio ms": _python_ms("import asyncio"),
         }
 
 
 def _python_ms(statement: str) -> float:
-    """From the start of an interpreter that runs the statement to its end."""
+    """The run time of an interpreter that executes the statement."""
     began = time.perf_counter()
     subprocess.run([sys.executable, "-c", statement], check=True)
     return (time.perf_counter() - began) * 1000
 
 
 def _restart(server: Server, topic: str, partitions: list[int]) -> tuple[float, float]:
-    """Seconds until the first answer, and until each of the partitions has taken a record."""
+    """Seconds until the first response, and until each partition has accepted a record."""
     began = time.perf_counter()
     server.process.start()
     answered = time.perf_counter() - began
@@ -54,7 +54,7 @@ def _restart(server: Server, topic: str, partitions: list[int]) -> tuple[float, 
 
 
 def embedded(rounds: int, brokers: int = 1) -> Cell:
-    """`Cluster(brokers=...)` in a process that has imported everything."""
+    """`Cluster(brokers=...)` in a process that has already imported everything."""
 
     def cell(bench: Bench, kind: str) -> Figures:
         return run_json([*PYTHON, "benches.embedded", str(rounds), str(brokers)], "an embedded cluster")
@@ -63,7 +63,7 @@ def embedded(rounds: int, brokers: int = 1) -> Cell:
 
 
 def many_partitions(count: int, settings: dict[str, str] | None = None) -> Cell:
-    """A topic of that many partitions, each written to twice and read; and the node restarted over it."""
+    """A topic with that many partitions, each written twice and read; then a restart of the node."""
 
     def cell(bench: Bench, kind: str) -> Figures:
         with bench.fresh(kind, settings) as server:
@@ -83,7 +83,7 @@ def many_partitions(count: int, settings: dict[str, str] | None = None) -> Cell:
 
 
 def killed(size: int) -> Cell:
-    """SIGKILL under load, with that much of a partition in segments of 1 MiB; then a restart."""
+    """SIGKILL under load, with that much data in segments of 1 MiB; then a restart."""
 
     def cell(bench: Bench, kind: str) -> Figures:
         with bench.fresh(kind) as server:
@@ -124,8 +124,8 @@ def _until_folder_holds(folder: Path, size: int) -> None:
 
 
 def recovery(size: int, flushed: int) -> Cell:
-    """SIGKILL with `size` bytes in 4 partitions behind the recovery point, `flushed` before it; nothing is cached."""
-    # The recovery point stays where the clean stop left it: nothing is rolled, and the timer does not come.
+    """SIGKILL with `size` bytes in 4 partitions after the recovery point and `flushed` before; with a cold cache."""
+    # The recovery point stays that of the clean stop: no segment is rolled, and the flush timer does not fire.
     settings = {"log.flush.offset.checkpoint.interval.ms": "3600000", "log.segment.bytes": str(2**31 - 1)}
 
     def cell(bench: Bench, kind: str) -> Figures:
@@ -156,7 +156,7 @@ def recovery(size: int, flushed: int) -> Cell:
 
 
 def _read_rate(folder: Path, size: int) -> float:
-    """Bytes a second at which the disk gives what is in a folder's logs, one after the other."""
+    """The rate in bytes per second at which the disk reads a folder's logs sequentially."""
     buffer, left = bytearray(len(BLOCK)), size
     began = time.perf_counter()
     for path in sorted(folder.rglob("*.log")):
@@ -168,7 +168,7 @@ def _read_rate(folder: Path, size: int) -> float:
 
 
 def idle_connections(count: int, seconds: int) -> Cell:
-    """What connections cost that do nothing."""
+    """The cost of idle connections."""
 
     def cell(bench: Bench, kind: str) -> Figures:
         with bench.fresh(kind) as server:
@@ -183,7 +183,7 @@ def idle_connections(count: int, seconds: int) -> Cell:
 
 
 def stalls(size: int) -> Cell:
-    """How late the control loop of a node is while all its cores move data."""
+    """The delays of a node's control loop while all its cores move data."""
 
     def cell(bench: Bench, kind: str) -> Figures:
         return run_json([*PYTHON, "benches.stalls", str(size)], "a node under data load")

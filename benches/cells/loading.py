@@ -1,4 +1,4 @@
-"""How long a group coordinator loads a partition of `__consumer_offsets`."""
+"""The time in which a group coordinator loads a partition of `__consumer_offsets`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from klamm._engine.groups import offset_record_key, offset_record_value
 GROUP: Final = "first"
 BATCH_RECORDS: Final = 500
 BATCHES: Final = 200
-"""Different batches; the log repeats them, which changes neither what is read nor what stays."""
+"""The number of different batches. The log repeats them, which changes neither the work nor the resulting state."""
 PARTITIONS_OF_GROUP: Final = 100
 
 
 def offsets(size: int, places: int) -> Cell:
     """A log of `size` bytes with the offsets of `places` partitions in groups of 100, each committed many times.
 
-    From the first ApiVersions answer after a start to the first commit that the coordinator takes.
+    From the first ApiVersions response after a start to the first commit that the coordinator accepts.
     """
 
     def cell(bench: Bench, kind: str) -> Figures:
@@ -37,7 +37,7 @@ def offsets(size: int, places: int) -> Cell:
                 if path.suffix in (".log", ".index", ".timeindex", ".snapshot"):
                     path.unlink()
             _write(folder / f"{0:020}.log", size, places)
-            # An unclean stop: the indexes are built again, before the node answers.
+            # An unclean stop: the indexes are rebuilt before the node responds.
             for path in (*server.data.glob("*checkpoint"), *server.data.glob(".kafka_cleanshutdown")):
                 path.unlink()
             settle(bench)

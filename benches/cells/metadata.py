@@ -1,4 +1,4 @@
-"""The metadata image and the high watermark, measured by a program of their own (benches/load/src/bin/metadata)."""
+"""The metadata image and the high watermark, measured by a separate program (benches/load/src/bin/metadata)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benches.servers import Bench, program
 
 
 def of_row(number: int, wanted: Iterable[str], partitions: int = 1_000_000) -> Cell:
-    """What the program measures for a goal. Raises CellError when it does not give all that is `wanted`."""
+    """The program's figures for a goal. Raises CellError unless all of `wanted` are among them."""
 
     def cell(bench: Bench, kind: str) -> Figures:
         found = {
@@ -30,7 +30,7 @@ def of_row(number: int, wanted: Iterable[str], partitions: int = 1_000_000) -> C
 
 
 def pause(*sizes: int) -> Cell:
-    """How long an event loop stands still while snapshots of so many partitions are written."""
+    """How long an event loop is blocked while snapshots with that many partitions are written."""
 
     def cell(bench: Bench, kind: str) -> Figures:
         found = {}
@@ -52,6 +52,6 @@ def pause(*sizes: int) -> Cell:
 
 @functools.cache
 def _measured(rounds: int, partitions: int) -> list[dict[str, Any]]:
-    """Every line; the program builds an image of so many partitions, so it runs once for all rows."""
+    """All figures; the program builds an image with that many partitions, so it runs once for all rows."""
     command = [program("klamm-metadata"), f"rounds={rounds}", f"partitions={partitions}"]
     return [json.loads(line) for line in run_lines(command, "klamm-metadata")]

@@ -1,4 +1,4 @@
-"""What a quorum of three processes does: controllers when one is killed, replicas of the library under load."""
+"""A quorum of three processes: controllers, one of which is killed, and replicas of the library under load."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from benches.servers import KAFKA, Bench
 
 
 def create_one(count: int, others: int) -> Cell:
-    """Creates topics one by one through a broker with three controllers; also with more."""
+    """Create topics one by one through a broker with three controllers; also when there are more topics."""
     return topics.create_one(count, others, clusters.quorum)
 
 
 def creates(seconds: int) -> Cell:
-    """50 clients of that broker make topics, one a request and one request in the air each."""
+    """50 clients of that broker create topics, one per request and with one request in flight each."""
 
     def cell(bench: Bench, kind: str) -> Figures:
         with clusters.quorum(bench, kind) as server:
@@ -34,7 +34,7 @@ def creates(seconds: int) -> Cell:
 
 
 def killed_controller(kills: int) -> Cell:
-    """SIGKILL of the active controller, so many times: until the next metadata write is acknowledged by another."""
+    """SIGKILL of the active controller, that many times: until another one acknowledges the next metadata write."""
 
     def cell(bench: Bench, kind: str) -> Figures:
         quorum = MixedQuorum(bench.new_folder("quorum"), java=(1, 2, 3) if kind == KAFKA else ())
@@ -54,7 +54,7 @@ def killed_controller(kills: int) -> Cell:
 
 
 def library(seconds: float) -> Cell:
-    """Commands of 100 B through `klamm.raft`, three replicas as processes, each with a log that is synced."""
+    """Commands of 100 B through `klamm.raft`, with three replicas as processes, each with a synced log."""
 
     def cell(bench: Bench, kind: str) -> Figures:
         found = raft_library.measure(bench.new_folder("raft"), *raft_library.CELLS["three, batches"], seconds)

@@ -1,4 +1,4 @@
-"""Three brokers on this machine, replication 3, min ISR 2: what one replica alone does not show."""
+"""Three brokers on this machine, replication factor 3, min ISR 2: what a single replica does not show."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FAILED_OVER: Final = 12
 
 
 def data(size: int, seconds: int) -> Cell:
-    """acks=all: as much as possible into three partitions, one led by each broker; then single records at 1,000/s."""
+    """acks=all: the maximum rate into three partitions, each led by another broker; then single records at 1,000/s."""
 
     def cell(bench: Bench, kind: str) -> Figures:
         with clusters.replicated(bench, kind) as server:
@@ -37,7 +37,7 @@ def data(size: int, seconds: int) -> Cell:
 
 
 def keyed(size: int, producers: Sequence[int]) -> Cell:
-    """Ten keyed records of 100 bytes a batch, 20 batches a request; each broker leads a third of 99 partitions."""
+    """Ten keyed records of 100 bytes per batch, 20 batches per request; each broker leads a third of 99 partitions."""
 
     def cell(bench: Bench, kind: str) -> Figures:
         figures: dict[str, float] = {}
@@ -74,7 +74,7 @@ def commits(seconds: int) -> Cell:
 
 
 def resident(partitions: int) -> Cell:
-    """Memory: idle, and with so many partitions of three replicas, each written to."""
+    """Memory: idle, and with that many partitions of three replicas, each written to."""
 
     def cell(bench: Bench, kind: str) -> Figures:
         with clusters.replicated(bench, kind) as server:
@@ -91,9 +91,9 @@ def resident(partitions: int) -> Cell:
 
 
 def failover(kills: int) -> Cell:
-    """SIGKILL of the node that is the active controller and leads a third of 12 partitions, so many times.
+    """SIGKILL of the node that is the active controller and leads a third of 12 partitions, that many times.
 
-    Until all 12 have acknowledged a record again, each at the broker that the metadata of the others names.
+    Until all 12 have acknowledged a record again, each at the leader in the metadata of the others.
     """
 
     def cell(bench: Bench, kind: str) -> Figures:
@@ -170,7 +170,7 @@ def _keyed(server: ClusterServer, size: int, connections: int) -> dict[str, floa
 
 
 def _rates(server: ClusterServer, mode: str, topic: str, size: int, **options: int) -> dict[str, float]:
-    """What the load measured; the topic is deleted after it."""
+    """The figures of the load generator; the topic is deleted afterwards."""
     address = ",".join(server.leaders)
     found, cpu_s = with_cpu(server, lambda: load(server, mode, address=address, topic=topic, bytes=size, **options))
     client.delete(server.address, topic)
@@ -183,7 +183,7 @@ def _rates(server: ClusterServer, mode: str, topic: str, size: int, **options: i
 
 
 def with_cpu(server: Server, work: Callable[[], Mapping[str, float]]) -> tuple[Mapping[str, float], float]:
-    """What the work returns, and the processor time of all nodes meanwhile, in seconds."""
+    """The result of the work, and the processor time of all nodes for it, in seconds."""
     before = server.cpu_seconds()
     found = work()
     return found, server.cpu_seconds() - before

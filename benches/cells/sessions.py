@@ -1,4 +1,4 @@
-"""Fetch sessions of many partitions, one of which is busy, measured by a program of their own (bin/sessions.rs)."""
+"""Fetch sessions of many partitions, one of which is busy, measured by a separate program (bin/sessions.rs)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benches.servers import Bench, program
 
 
 def fetches(*sizes: int) -> Cell:
-    """The server's processor time for a fetch, of a consumer and of a follower, in a session of so many partitions."""
+    """The server's processor time per fetch of a consumer and of a follower, in a session of that many partitions."""
 
     def cell(bench: Bench, kind: str) -> Figures:
         options = [f"partitions={','.join(map(str, sizes))}", f"fetches={1_000 if bench.quick else 20_000}"]

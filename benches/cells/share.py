@@ -1,4 +1,4 @@
-"""Members of a share group that accept what they get (KIP-932), and records in flight."""
+"""Members of a share group that accept every record (KIP-932), and records in flight."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ CONFIG: Final = {
     "group.share.record.lock.duration.ms": "60000",
 }
 LOCKS_MAX: Final = 2_000
-"""Records in flight of a partition, as both systems have it by default."""
+"""The limit of records in flight per partition, the default of both systems."""
 
 
 def rates(records: int, members: int, partitions: int) -> Cell:
-    """So many members accept `records`; each fetch accepts what the one before it has got."""
+    """That many members accept `records`; each fetch accepts those of the previous one."""
 
     def cell(bench: Bench, kind: str) -> Figures:
         with bench.fresh(kind, CONFIG) as server:
             topic = _filled(server, records + members * partitions * LOCKS_MAX, partitions)
             options = {"topic": topic, "partitions": partitions, "connections": members}
-            # The first group brings up the JVM and the topic of states.
+            # The first group warms up the JVM and the topic of states.
             warm_up = records // (2 if kind == KAFKA and not bench.quick else 20)
             load(server, "share", **options, group=_from_start(server), records=warm_up)
             group = _from_start(server)
@@ -44,18 +44,18 @@ def rates(records: int, members: int, partitions: int) -> Cell:
 
 
 def in_flight(records: int, hold: str) -> Cell:
-    """What a record in flight costs: `hold` is "all" records, or "every second one", whose neighbours are accepted."""
+    """The cost of a record in flight: `hold` is "all" records, or "every second one", whose neighbours are accepted."""
 
     def cell(bench: Bench, kind: str) -> Figures:
         partitions = records // LOCKS_MAX
         with bench.fresh(kind, CONFIG) as server:
             topic = _filled(server, records + partitions * LOCKS_MAX, partitions)
             options = {"topic": topic, "partitions": partitions, "connections": 1}
-            # Metadata, connections and page cache are not part of what is compared.
+            # Metadata, connections and page cache are not part of the comparison.
             load(server, "share", **options, group=_from_start(server), records=partitions * 100)
             group = _from_start(server)
             settle(bench)
-            # A batch may not fit below the limit of a partition.
+            # A partition may stop a batch before its limit.
             wanted = records * 9 // 10
             found = load(server, "share", **options, group=group, records=wanted, hold=1 if hold == "all" else 2)
             held = found["acquired"] - found["accepted"]
@@ -65,7 +65,7 @@ def in_flight(records: int, hold: str) -> Cell:
 
 
 def _filled(server: Server, records: int, partitions: int) -> str:
-    """A topic with so many records at least, the same number in each partition."""
+    """A topic with at least that many records, the same number in each partition."""
     topic = client.fresh_name("bench")
     client.create(server.address, [topic], partitions)
     client.until_acknowledged(server.address, topic, range(partitions))
@@ -75,7 +75,7 @@ def _filled(server: Server, records: int, partitions: int) -> str:
 
 
 def _from_start(server: Server) -> str:
-    """The name of a new group that reads from the first record on, and has a coordinator."""
+    """The name of a new group that reads from the first record on, and whose coordinator is ready."""
     group = client.fresh_name("shared")
     with Client(server.address) as admin:
         configs.alter(admin, "group", group, {"share.auto.offset.reset": "earliest"})

@@ -1,4 +1,4 @@
-"""Topics made one by one and in bulk; offsets committed."""
+"""Topics created one by one and in bulk; offsets committed."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from klamm.admin import topics as topic_admin
 from klamm.admin.client import Client
 
 STOCK_TOOL: Final = ("java", "-Xmx256M", "-cp")
-"""As `kafka-run-class` starts a tool."""
+"""The JVM flags with which `kafka-run-class` starts a tool."""
 Fresh = Callable[[Bench, str], AbstractContextManager[Server]]
-"""Starts a server, or several, and gives the one that clients are to ask."""
+"""Starts one or several servers, and yields the one for the clients."""
 
 
 def create_one(count: int, others: int, fresh: Fresh = Bench.fresh) -> Cell:
-    """One topic after the other, at first and when there are `others` more."""
+    """Create one topic after the other, at first and when there are `others` more."""
 
     def cell(bench: Bench, kind: str) -> Figures:
         with fresh(bench, kind) as server:
@@ -51,7 +51,7 @@ def _one_by_one(server: Server, count: int) -> float:
 
 
 def create_many(topics: int, partitions: int) -> Cell:
-    """That many topics in one request; then five topics of that many partitions."""
+    """Create that many topics in one request; then five topics of that many partitions."""
 
     def cell(bench: Bench, kind: str) -> Figures:
         with bench.fresh(kind) as server:
@@ -74,7 +74,7 @@ def _bulk(server: Server, topics: int, partitions: int) -> float:
 
 
 def creates(seconds: int) -> Cell:
-    """50 clients make topics, one a request and one request in the air each."""
+    """50 clients create topics, one per request and with one request in flight each."""
 
     def cell(bench: Bench, kind: str) -> Figures:
         with bench.fresh(kind) as server:
@@ -90,7 +90,7 @@ def creates(seconds: int) -> Cell:
 
 
 def commits(seconds: int) -> Cell:
-    """50 classic groups commit one offset after the other, five in the air each."""
+    """50 classic groups commit one offset after the other, with five in flight each."""
 
     def cell(bench: Bench, kind: str) -> Figures:
         server = bench.shared(kind)
@@ -109,7 +109,7 @@ def commits(seconds: int) -> Cell:
 
 
 def command(count: int) -> Cell:
-    """`klamm topics list`, or Apache Kafka's tool, against a running node: start to end of its process."""
+    """`klamm topics list`, or Apache Kafka's tool, on a running node: the run time of its process."""
 
     def cell(bench: Bench, kind: str) -> Figures:
         server = bench.shared(kind)

@@ -16,7 +16,7 @@ IDS: Final = 10_000
 
 
 def rates(seconds: int, producers: Sequence[int], brokers: int) -> Cell:
-    """So many producers commit one transaction after the other, at one broker or at three with replication 3."""
+    """That many producers commit transactions one by one, on one broker or on three with replication factor 3."""
 
     def cell(bench: Bench, kind: str) -> Figures:
         figures: dict[str, float] = {}
@@ -45,7 +45,7 @@ def rates(seconds: int, producers: Sequence[int], brokers: int) -> Cell:
 
 
 def memory(ids: int = IDS) -> Cell:
-    """What a transactional id costs that was used once and has no transaction."""
+    """The memory of a transactional id that was used once and has no open transaction."""
 
     def cell(bench: Bench, kind: str) -> Figures:
         with bench.fresh(kind) as server:

@@ -1,4 +1,4 @@
-"""Topics for the tests of archive and restore, and a comparison of topics that knows nothing of either."""
+"""Topics for the tests of archive and restore, and a comparison of topics that is independent of both."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ FIRST_MS = 1_700_000_000_000
 
 
 def fill(client: KafkaClient, topic: str, partition: int, count: int, *, bytes_each: int = 100) -> None:
-    """Random records over some days, a bit out of order.
+    """Produce random records with timestamps over some days, slightly out of order.
 
-    Some have no key, no value, no headers, a header without a value, two of one name.
+    Some have no key, no value, no headers, a header without a value, or two headers of one name.
     """
     for start in range(0, count, 50_000):
         rows = min(50_000, count - start)
@@ -35,7 +35,7 @@ def fill(client: KafkaClient, topic: str, partition: int, count: int, *, bytes_e
 
 
 def _random(rows: int, width: int, null_every: int) -> pa.Array:
-    """Random values of `width` bytes; every so many is null."""
+    """Random values of `width` bytes; every nth one is null."""
     size = rows * width
     edges = pa.array(range(0, size + 1, width), pa.int32()).buffers()[1]
     whole = pa.Array.from_buffers(pa.binary(), rows, [None, edges, pa.py_buffer(os.urandom(size))])
@@ -54,7 +54,7 @@ def _headers(number: int) -> list[dict[str, object]] | None:
 
 
 def slices(client: KafkaClient, topic: str, partition: int, rows: int) -> Iterator[pa.Table]:
-    """All records of a partition, `rows` at once."""
+    """All records of a partition, `rows` at a time."""
     at = client.offsets(topic, {partition: -2})[partition]
     end = client.offsets(topic, {partition: -1})[partition]
     kept: list[pa.RecordBatch] = []
@@ -72,7 +72,7 @@ def slices(client: KafkaClient, topic: str, partition: int, rows: int) -> Iterat
 def assert_identical(
     old: KafkaClient, new: KafkaClient, topic: str, target: str, *, partition: int, rows: int = 50_000
 ) -> int:
-    """Keys, values, headers, timestamps and order are the same; how many records were compared."""
+    """Keys, values, headers, timestamps and order are equal; returns the number of records."""
     compared = 0
     new_first = new.offsets(target, {partition: -2})[partition]
     for here, there in zip(slices(old, topic, partition, rows), slices(new, target, partition, rows), strict=True):

@@ -1,4 +1,4 @@
-"""One SparkSession and one node for all tests of this folder, which run in one process: a JVM takes memory and time."""
+"""One SparkSession and one node for all tests of this folder, which share a process to save memory and time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def what_is_missing() -> str | None:
-    """What of Spark's needs is not here."""
+    """What Spark needs and is missing."""
     if importlib.util.find_spec("pyspark") is None:
         return "pyspark is not installed: pip install 'klamm[spark]'"
     home = os.environ.get("JAVA_HOME")
@@ -54,10 +54,10 @@ def what_is_missing() -> str | None:
 
 
 def python_of_workers(folder: Path) -> Path:
-    """A command that starts this Python with this process's klamm.
+    """A command that runs this Python with this process's klamm.
 
-    Without the zip that Spark puts in front: each worker would compile pyspark out of it, a second of CPU, and those
-    that plan for a stream have to be there within 10.
+    It drops the zip that Spark puts first in the path: each worker would compile pyspark from it, which takes a second
+    of CPU, and the planner of a stream must start within 10.
     """
     paths = [str(Path(klamm.__path__[0]).parent), str(REPOSITORY)]
     command = folder / "python"
@@ -69,14 +69,14 @@ def python_of_workers(folder: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def java() -> None:
-    """Whatever Spark needs is here; else the test is skipped, and in CI it fails."""
+    """Skips the test when something that Spark needs is missing; in CI it fails."""
     if missing := what_is_missing():
         give_up(missing)
 
 
 @pytest.fixture(scope="session")
 def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session of two threads that knows the data source."""
+    """A session with two threads and the data source."""
     from pyspark.sql import SparkSession
 
     from klamm.spark import KlammDataSource
@@ -107,7 +107,7 @@ def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spar
 
 @pytest.fixture(scope="session")
 def bootstrap() -> Iterator[str]:
-    """A node's address; `KLAMM_TEST_BOOTSTRAP` names another broker, so that the tests can be held against Kafka."""
+    """The address of a node. With `KLAMM_TEST_BOOTSTRAP`, the tests run against another broker, e.g. Kafka."""
     given = os.environ.get("KLAMM_TEST_BOOTSTRAP")
     if given:
         yield given
@@ -118,7 +118,7 @@ def bootstrap() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def secured_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
-    """A node of Apache Kafka with a listener for each way to be secured."""
+    """A node of Apache Kafka with a listener for each security protocol."""
     require("java", "mvn", "openssl")
     with running(tmp_path_factory.mktemp("secured")) as node:
         yield node
@@ -132,12 +132,12 @@ def kafka(secured_kafka: SecuredKafka) -> str:
 
 @pytest.fixture
 def topic(bootstrap: str) -> Callable[..., str]:
-    """Makes topics that no other test uses."""
+    """Creates topics that no other test uses."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
 
     def make(partitions: int = 1) -> str:
         name = f"topic-{os.getpid()}-{next(_numbers)}"
-        # The tests' timestamps are old.
+        # The records of the tests have old timestamps.
         wanted = NewTopic(name, partitions, 1, config={"retention.ms": "-1"})
         admin.create_topics([wanted])[name].result(60)
         return name

@@ -1,4 +1,4 @@
-"""A query whose tasks run without a JVM of Spark, and what a topic of Apache Kafka then has."""
+"""A query whose tasks run without Spark's JVM, and the resulting records in a topic of Apache Kafka."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ BOUND_S = 800
 
 def make(kafka: str, name: str, partitions: int = 2) -> None:
     admin = AdminClient({"bootstrap.servers": kafka})
-    # The tests' timestamps are old.
+    # The records of the tests have old timestamps.
     admin.create_topics([NewTopic(name, partitions, 1, config={"retention.ms": "-1"})])[name].result(60)
 
 
 def committed(kafka: str, topic: str, partitions: int = 2) -> list[list[bytes]]:
-    """All values by partition, as a read_committed consumer of librdkafka reads them; nothing may be open."""
+    """All values by partition, read by a read_committed consumer of librdkafka; no transaction may be open."""
     options = {"bootstrap.servers": kafka, "group.id": "unused", "enable.auto.commit": False}
     consumer = Consumer(options | {"isolation.level": "read_committed", "enable.partition.eof": True})
     found: list[list[bytes]] = [[] for _ in range(partitions)]
     deadline = time.monotonic() + BOUND_S
     try:
-        # A transaction is decided when its end is answered; the markers that let it be read follow.
+        # A transaction is decided when EndTxn is answered; it becomes readable with the markers that are written later.
         with KafkaClient(kafka) as all_of_it, KafkaClient(kafka, {"isolation.level": "read_committed"}) as stable:
             ends = dict.fromkeys(range(partitions), -1)
             while (reached := stable.offsets(topic, ends)) != all_of_it.offsets(topic, ends):
@@ -55,10 +55,10 @@ def committed(kafka: str, topic: str, partitions: int = 2) -> list[list[bytes]]:
 
 
 class Query:
-    """A query whose tasks run here, one after the other."""
+    """A query whose tasks run in this process, one after the other."""
 
     def __init__(self, kafka: str, topic: str, name: str) -> None:
-        # All of it here: whoever runs tasks in forks would have each of them import pyspark, most of what a task takes.
+        # Import it here: otherwise each forked task would import pyspark, which takes most of a task's time.
         from klamm.spark.options.sink_options import parse_sink
         from klamm.spark.sink import sink, sink_exactly_once
 
@@ -74,7 +74,7 @@ class Query:
         return TaskIdentity(self.name, run, batch, partition)
 
     def write(self, task: TaskIdentity, *values: bytes, partition: int = 0) -> Delivered:
-        """What a task does whose part of the plan has these values; each goes to one partition of the topic."""
+        """The work of a task whose partition of the plan has these values; each goes to one partition of the topic."""
         rows = pa.record_batch(
             {"value": pa.array(values, pa.binary()), "partition": pa.array([partition] * len(values), pa.int32())}
         )
@@ -88,7 +88,7 @@ class Query:
         self._once.give_up(self.options, messages)
 
     def dies_before_commit(self, task: TaskIdentity, *values: bytes) -> KafkaClient:
-        """A task that is gone for everybody else, and has everything of its transaction but the end."""
+        """A task that dies with a complete transaction, before its commit."""
         from klamm.spark.cluster_view import connect
         from klamm.spark.sink.sink_tokens import Rows, Token, name_of_query
 

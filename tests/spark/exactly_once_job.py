@@ -1,4 +1,4 @@
-"""Copies a topic to another exactly once, and may die on the way: `python -m tests.spark.exactly_once_job ...`."""
+"""Copies a topic to another exactly once, and may be killed: `python -m tests.spark.exactly_once_job ...`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def stream_to(
     spark: SparkSession, kafka: str, source: str, target: str, checkpoint: str, *, rows_per_batch: int = 1_000_000
 ) -> DataStreamWriter:
-    """A stream that reads what there is, and keeps order by partition."""
+    """A stream that reads the available records and preserves the order within partitions."""
     reader = spark.readStream.format("klamm").option("kafka.bootstrap.servers", kafka)
     reader = reader.options(subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger=str(rows_per_batch))
     writer = reader.load().select("key", "value", "partition").writeStream.format("klamm")
@@ -32,7 +32,7 @@ def stream_to(
 
 
 def dying(process_ids: list[int]) -> type[KlammDataSource]:
-    """A data source whose sink is killed, with the driver, when all tasks are done and Spark has not noted it."""
+    """A data source whose sink is killed with the driver when all tasks are done and Spark has not recorded it."""
 
     class Dying(KlammDataSource):
         def streamWriter(self, schema: StructType, overwrite: bool) -> KlammStreamWriter:  # noqa: N802
@@ -49,7 +49,7 @@ def dying(process_ids: list[int]) -> type[KlammDataSource]:
 
 
 def main() -> None:
-    """Run the stream to its end, unless told to die."""
+    """Run the stream to its end, or die if requested."""
     parser = argparse.ArgumentParser()
     for name in ("kafka", "source", "target", "checkpoint"):
         parser.add_argument(name)

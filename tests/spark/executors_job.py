@@ -1,4 +1,4 @@
-"""Reads a topic and writes another on two executors of their own: `python -m tests.spark.executors_job ...`."""
+"""Reads one topic and writes another on two separate executors: `python -m tests.spark.executors_job ...`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from klamm.spark import KlammDataSource
 
 
 def who_reads(rows: Iterable[Row]) -> list[tuple[int, int]]:
-    """The process that a task's Python worker comes from, and how many rows it had."""
+    """The parent process of a task's Python worker, and its number of rows."""
     return [(os.getppid(), sum(1 for _ in rows))]
 
 
 def main(bootstrap: str, source: str, target: str) -> None:
-    """Prints what was read by whom."""
+    """Print which process read what."""
     session = (
         SparkSession.builder.master("local-cluster[2,1,512]")
         .config("spark.executor.memory", "512m")

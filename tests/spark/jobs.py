@@ -1,7 +1,7 @@
-"""Jobs that run alike over klamm's source in this process's Spark, and over Spark's own in another's.
+"""Jobs that run alike with klamm's source in this process's Spark, and with Spark's own connector in another process.
 
-As a program (`python -m tests.spark.jobs`, in the environment of Spark's own connector) it reads a job a line and
-answers each with a line. So it imports nothing else but pyspark.
+As a program (`python -m tests.spark.jobs`, in the environment of Spark's own connector) it reads a job per line and
+prints its result as a line. It imports nothing but pyspark.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BOUND_S = 300
 
 
 def run(spark: SparkSession, job: Job) -> Any:
-    """What a job gives, as JSON has it: rows, batches of rows, or the word "refused"."""
+    """The result of a job as JSON: rows, batches of rows, or the word "refused"."""
     return {"read": read, "stream": stream, "write": write}[job["kind"]](spark, job)
 
 
@@ -29,12 +29,12 @@ def read(spark: SparkSession, job: Job) -> Any:
     """The rows of a batch query, by partition and offset."""
     try:
         return rows_of(spark.read.format(job["format"]).options(**job["options"]).load())
-    except Exception:  # of which the texts differ
+    except Exception:  # error texts differ
         return "refused"
 
 
 def stream(spark: SparkSession, job: Job) -> Any:
-    """The rows of each batch of a stream that reads what there is."""
+    """The rows of each batch of a stream that reads the available records."""
     batches: dict[str, Any] = {}
 
     def keep(frame: DataFrame, number: int) -> None:
@@ -45,9 +45,9 @@ def stream(spark: SparkSession, job: Job) -> Any:
     try:
         if not patiently(lambda: writer.start().awaitTermination(BOUND_S)):
             return "too slow"
-    except Exception:  # of which the texts differ
+    except Exception:  # error texts differ
         return "refused"
-    # Whether a batch of no rows is made is nobody's matter.
+    # Empty batches are ignored.
     return [batches[number] for number in sorted(batches, key=int) if batches[number]]
 
 
@@ -59,13 +59,13 @@ def write(spark: SparkSession, job: Job) -> Any:
 
 
 def rows_of(frame: DataFrame) -> list[list[Any]]:
-    """All columns of all rows, with names, in one order."""
+    """All columns of all rows, with names, sorted."""
     rows = [{name: plain(value) for name, value in row.asDict(recursive=True).items()} for row in frame.collect()]
     return [list(row.items()) for row in sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"]))]
 
 
 def plain(value: Any) -> Any:
-    """As JSON has it."""
+    """As JSON values."""
     match value:
         case bytes() | bytearray():
             return value.hex()
@@ -80,7 +80,7 @@ def plain(value: Any) -> Any:
 
 
 def main() -> None:
-    """Serve jobs with Spark's own connector, whose jars are in the folder that is named."""
+    """Serve jobs with Spark's own connector, whose jars are in the given folder."""
     from pyspark.sql import SparkSession
 
     session = (

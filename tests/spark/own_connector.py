@@ -1,4 +1,4 @@
-"""Spark 4.0.0 with its own Kafka connector, in an environment of its own: by pip and Maven, made once."""
+"""Spark 4.0.0 with its own Kafka connector, in a separate environment, installed once by pip and Maven."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENVIRONMENT = ConnectorEnvironment(FOLDER)
 
 
 class OwnConnector:
-    """A process that runs jobs over Spark's own connector."""
+    """A process that runs jobs with Spark's own connector."""
 
     def __init__(self, output: Path) -> None:
         ENVIRONMENT.make()
@@ -37,7 +37,7 @@ class OwnConnector:
         )
 
     def run(self, job: Job) -> Any:
-        """What a job gives there."""
+        """The result of a job there."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(job | {"format": "kafka"}) + "\n")

@@ -27,7 +27,7 @@ def by_pip(name: str, *requirements: str, options: tuple[str, ...] = ("--only-bi
 
 
 def by_maven(name: str, artifact: str) -> list[Path]:
-    """The jars of `group:artifact:version` and of what it needs beside Spark. Needs `mvn`."""
+    """The jars of `group:artifact:version` and its dependencies except Spark's. Needs `mvn`."""
     require("mvn")
     with _once(name) as folder:
         if folder is not None:
@@ -40,7 +40,7 @@ def by_maven(name: str, artifact: str) -> list[Path]:
 
 @contextmanager
 def _once(name: str) -> Iterator[Path | None]:
-    """The folder where it is to be made, by one of those who ask at once; None where it is there."""
+    """Yields the folder to fill to one of several concurrent callers; None if it is complete."""
     folder = ROOT / name
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
@@ -53,7 +53,7 @@ def _once(name: str) -> Iterator[Path | None]:
 
 
 def _pom(group: str, artifact: str, version: str) -> str:
-    """Without what every Spark has."""
+    """A POM that excludes the dependencies that Spark provides."""
     excluded = "".join(
         f"<exclusion><groupId>{one}</groupId><artifactId>*</artifactId></exclusion>"
         for one in ("org.apache.spark", "org.apache.hadoop", "org.apache.logging.log4j", "com.fasterxml.jackson.core")

@@ -1,4 +1,4 @@
-"""What Spark gives up of its own accord on a machine that is busy with something else."""
+"""Retries for Spark's fixed timeouts on a busy machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TOO_LATE = "Python worker failed to connect back"
 
 
 def patiently(action: Callable[[], T]) -> T:
-    """Do it again where a process that plans a stream had not started within Spark's fixed 10 s: nothing was done."""
+    """Retry if the process that plans a stream did not start within Spark's fixed 10 s; nothing has been done then."""
     for _ in range(TRIES - 1):
         try:
             return action()

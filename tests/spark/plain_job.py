@@ -1,4 +1,4 @@
-"""A job as a user writes it, run by the `python` of an environment that is not activated: prints what it read."""
+"""A user's job, run by the `python` of an environment that is not activated; prints what it read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records for the tests, written by librdkafka, and what a DataFrame should then have."""
+"""Records for the tests, written by librdkafka, and the expected DataFrame."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 
 
 class Sent(NamedTuple):
-    """A record as a test sends it."""
+    """A record to send."""
 
     value: bytes | None
     key: bytes | None = None
@@ -19,7 +19,7 @@ class Sent(NamedTuple):
 
 
 def send(bootstrap: str, topic: str, records: Iterable[Sent], **config: object) -> None:
-    """Return when all are acknowledged."""
+    """Returns once all are acknowledged."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0} | config)
     failed: list[object] = []
     for one in records:
@@ -37,5 +37,5 @@ def send(bootstrap: str, topic: str, records: Iterable[Sent], **config: object) 
 
 
 def numbered(count: int, partition: int = 0, start: int = 0) -> list[Sent]:
-    """Records whose value says their number."""
+    """Records with their number as the value."""
     return [Sent(b"%d" % number, partition=partition) for number in range(start, start + count)]

@@ -1,4 +1,4 @@
-"""What a task's worker does, as a program without Spark: reads all of a partition, and says what memory that took.
+"""The work of a task's worker as a program without Spark: reads a whole partition, and prints its memory.
 
 python -m tests.spark.reading_child BOOTSTRAP TOPIC END
 """
@@ -26,7 +26,7 @@ def main() -> None:
     schema = StructType()
     for name in ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType"):
         schema.add(name, _TYPES[name])
-    # A small read first: connections, threads and modules are there after it.
+    # A small read first, to create connections and threads and to load modules.
     read(OffsetRange(TopicPartition(topic, 0), 0, 10), options, schema)
     forget_peak(os.getpid())
     before = peak_rss(os.getpid())
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def read(wanted: OffsetRange, options: object, schema: StructType) -> int:
-    """Rows, written as Arrow's stream as Spark's worker writes them."""
+    """Write rows as an Arrow stream like Spark's worker; returns their number."""
     rows = 0
     writer = None
     with open(os.devnull, "wb") as nowhere:

@@ -1,4 +1,4 @@
-"""What only Apache Kafka can write so far, transactions, and what compaction leaves: gaps in the middle of a range."""
+"""Reads what only Apache Kafka can write so far, transactions, and the gaps of compaction within a range."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_transactions(spark: SparkSession, kafka: str) -> None:
     producer.produce("transactions", b"open", partition=0)
     producer.flush(60)
 
-    # Each transaction ends with a marker, which takes an offset and is no record.
+    # Each transaction ends with a marker, which takes an offset but is not a record.
     written = [(0, b"a"), (1, b"a"), (3, b"b"), (4, b"b"), (6, b"c"), (7, b"c"), (9, b"open")]
     assert read(spark, kafka, "transactions") == written
     committed = [row for row in written if row[1] in (b"a", b"c")]
@@ -82,7 +82,7 @@ def test_a_compacted_topic(spark: SparkSession, kafka: str) -> None:
         segment_bytes="1048576",
     )
     for number in range(300):
-        # A segment ends by the time of its records.
+        # Segments roll by record timestamps.
         send(kafka, "compacted", [Sent(b"%d" % number, b"%d" % (number % 7), timestamp_ms=(number + 1) * 1000)])
     wait_until(lambda: len(read(spark, kafka, "compacted")) < 300, bound_s=120)
     found = read(spark, kafka, "compacted")

@@ -1,4 +1,4 @@
-"""`klamm archive` and `klamm restore`: whole whatever is killed, and clear about what is wrong."""
+"""`klamm archive` and `klamm restore`: complete results despite kills, and clear errors."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def client(bootstrap: str) -> Iterator[KafkaClient]:
 
 
 class Killed:
-    """A command that is killed, with its JVM, as soon as something is so."""
+    """A command that is killed with its JVM as soon as a condition holds."""
 
     def __init__(self, folder: Path) -> None:
         self._python = str(python_of_workers(folder))
@@ -67,12 +67,12 @@ class Killed:
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             said = process.communicate()[0]
-        # 0: this process was held up for so long that there was nothing left to kill.
+        # 0: this process was delayed for so long that the command had finished
         assert process.returncode in (-signal.SIGKILL, 0), said.decode()
 
 
 @pytest.mark.slow
-def test_a_killed_archive_and_a_killed_restore_end_as_if_nothing_was(
+def test_a_killed_archive_and_a_killed_restore_are_completed(
     spark: SparkSession, elsewhere: str, topic: Callable[..., str], client: KafkaClient, tmp_path: Path
 ) -> None:
     name, kept = topic(3), tmp_path / "kept"
@@ -82,7 +82,7 @@ def test_a_killed_archive_and_a_killed_restore_end_as_if_nothing_was(
     for partition, count in sizes.items():
         fill(client, name, partition, count)
     client.flush()
-    # Old offsets are not the new ones.
+    # The new offsets differ from the old ones.
     admin = AdminClient({"bootstrap.servers": bootstrap})
     place = TopicPartition(name, 0, 1000)
     admin.delete_records([place])[place].result(30)
@@ -97,7 +97,7 @@ def test_a_killed_archive_and_a_killed_restore_end_as_if_nothing_was(
     )
     here = read_manifest(kept)
     assert 0 < here.records(name) <= 16_000
-    # What a reader of tables sees; of the last commit perhaps not all.
+    # The tables as a reader sees them; the last commit may be incomplete.
     seen = {str(file.relative_to(kept)) for file in kept.glob("topic=*/date=*/[!.]*")}
     assert seen
     assert seen <= {file.path for file in here.files()}
@@ -114,7 +114,7 @@ def test_a_killed_archive_and_a_killed_restore_end_as_if_nothing_was(
         def ends() -> int:
             return sum(target.offsets(name, {0: -1, 1: -1}).values()) if name in target.topics() else 0
 
-        # A request for each record, so that it can be killed among them.
+        # One request per record, so that it can be killed between them.
         slowly = ("--client", "batch.size=1", "--client", "linger.ms=0")
         killed("restore", str(kept), "-b", elsewhere, "--apply", *slowly, when=lambda: ends() > 100)
         done = restore(kept, bootstrap=elsewhere, apply=True, groups=True, compare=True, spark=spark)
@@ -133,7 +133,7 @@ def test_a_killed_archive_and_a_killed_restore_end_as_if_nothing_was(
         assert len(made.partitions) == 3
         assert {one.name: one.value for one in configs.describe(new, "topic", name)}["retention.ms"] == "-1"
 
-    # What is archived later is restored behind what is there.
+    # Records that are archived later are restored after the existing ones.
     fill(client, name, 2, 10)
     client.flush()
     archive([name], kept, bootstrap=bootstrap, spark=spark)
@@ -174,7 +174,7 @@ def test_the_commands(
     assert "nothing was changed: --apply does it" in capsys.readouterr().out
 
 
-def test_a_damaged_file_is_named_and_nothing_of_it_restored(
+def test_a_damaged_file_is_named_and_not_restored(
     spark: SparkSession, bootstrap: str, elsewhere: str, topic: Callable[..., str], tmp_path: Path
 ) -> None:
     name = topic()
@@ -194,7 +194,7 @@ def test_a_damaged_file_is_named_and_nothing_of_it_restored(
         assert name not in client.topics()
 
 
-def test_what_became_of_a_topic_since_is_told(
+def test_changes_of_a_topic_since_the_archive_are_reported(
     spark: SparkSession, bootstrap: str, topic: Callable[..., str], tmp_path: Path
 ) -> None:
     name = topic()
@@ -221,7 +221,7 @@ def test_what_became_of_a_topic_since_is_told(
         archive([name], tmp_path, bootstrap=bootstrap, spark=spark)
 
 
-def test_somebody_else_who_writes_to_a_restored_topic_is_noticed(
+def test_another_writer_to_a_restored_topic_is_detected(
     spark: SparkSession, bootstrap: str, elsewhere: str, topic: Callable[..., str], tmp_path: Path
 ) -> None:
     name = topic()

@@ -1,4 +1,4 @@
-"""Archives of what only Apache Kafka can write so far: transactions, and the gaps that they and compaction leave."""
+"""Archives of what only Apache Kafka can write so far: transactions, and the gaps of markers and compaction."""
 
 from __future__ import annotations
 

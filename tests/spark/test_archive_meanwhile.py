@@ -1,4 +1,4 @@
-"""What befalls a topic while it is archived, and a restore between its steps."""
+"""Changes of a topic while it is archived, and kills between the steps of a restore."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MakeTopic = Callable[..., str]
 
 
 class Once:
-    """As an archive's progress: does something when all is planned and nothing is read."""
+    """A progress callback that acts once, when everything is planned and nothing has been read."""
 
     def __init__(self, action: Callable[[], object]) -> None:
         self._action: Callable[[], object] | None = action
@@ -49,7 +49,7 @@ def delete_before(bootstrap: str, name: str, offset: int) -> None:
     admin.delete_records([place])[place].result(30)
 
 
-def test_a_topic_that_is_made_again_meanwhile_is_not_archived_as_the_old_one(
+def test_a_topic_recreated_meanwhile_is_not_archived_as_the_old_one(
     spark: SparkSession, bootstrap: str, topic: MakeTopic, tmp_path: Path
 ) -> None:
     name = topic()
@@ -65,7 +65,7 @@ def test_a_topic_that_is_made_again_meanwhile_is_not_archived_as_the_old_one(
     assert not list(tmp_path.rglob("*.parquet"))
 
 
-def test_what_retention_takes_meanwhile_is_told_or_noted(
+def test_records_deleted_by_retention_meanwhile_are_reported_or_recorded(
     spark: SparkSession, bootstrap: str, topic: MakeTopic, tmp_path: Path
 ) -> None:
     name = topic()
@@ -89,9 +89,7 @@ def test_what_retention_takes_meanwhile_is_told_or_noted(
     ]
 
 
-def test_a_mapping_says_nothing_of_a_topic_that_is_gone(
-    spark: SparkSession, bootstrap: str, topic: MakeTopic, tmp_path: Path
-) -> None:
+def test_a_mapping_omits_a_deleted_topic(spark: SparkSession, bootstrap: str, topic: MakeTopic, tmp_path: Path) -> None:
     name, state = topic(), tmp_path / "state"
     copy = f"copy-{name}"
     send(bootstrap, name, numbered(10))
@@ -106,7 +104,7 @@ def test_a_mapping_says_nothing_of_a_topic_that_is_gone(
             wait_until(lambda: copy not in {one.name for one in topics.topics(client)}, bound_s=30)
 
 
-def test_a_restore_that_is_killed_behind_the_making_of_a_topic_ends_it(
+def test_a_restore_killed_after_creating_a_topic_completes_it(
     spark: SparkSession, bootstrap: str, topic: MakeTopic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = topic()

@@ -1,4 +1,4 @@
-"""Ten million records to Parquet and back: the topic is the same. `-s` prints what it took."""
+"""Ten million records to Parquet and back: the topic is equal. `-s` prints time and memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RECORDS = int(os.environ.get("KLAMM_ARCHIVE_RECORDS", "10000000"))
 PARTITIONS = 4
 
 
-def test_a_topic_of_ten_million_records_comes_back_identical(
+def test_a_topic_of_ten_million_records_is_restored_identically(
     spark: SparkSession, bootstrap: str, topic: Callable[..., str], tmp_path: Path
 ) -> None:
     name = topic(PARTITIONS)

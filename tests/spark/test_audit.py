@@ -1,4 +1,4 @@
-"""What `klamm audit` answers: a story known by reasoning, and logs that klamm and Apache Kafka wrote."""
+"""`klamm audit` on a log whose results are known by reasoning, and on logs that klamm and Apache Kafka wrote."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture(scope="module")
 def from_snapshot(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audit]:
-    """The same story, of which the beginning is cleaned away behind a snapshot."""
+    """The same log, whose beginning has been replaced by a snapshot."""
     folder = tmp_path_factory.mktemp("snapshot")
     write_story(folder, segment_bytes=600)
     level = encode_at(FeatureLevelRecord(name="metadata.version", feature_level=30), 30)
@@ -59,7 +59,7 @@ def from_snapshot(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory)
 
 
 def rows(answer: DataFrame, columns: str, order: str = "offset") -> list[tuple[Any, ...]]:
-    """The rows in an order, times in ms."""
+    """Sorted rows with times in ms."""
     from pyspark.sql import functions as f
 
     times = {field.name for field in answer.schema if field.dataType.typeName() == "timestamp"}
@@ -165,7 +165,7 @@ def test_when_brokers_were_fenced(story: Audit) -> None:
 
 
 def states(audit: Audit) -> dict[tuple[str, str, int], dict[str, Any]]:
-    """Each partition as the last row of its history has it."""
+    """Each partition's last row of its history."""
     lists = ("replicas", "isr", "elr", "last_known_elr", "adding_replicas", "removing_replicas")
     columns = ("topic", "topic_id", "partition", "leader", "leader_epoch", "partition_epoch", "leader_recovery_state")
     found: dict[tuple[str, str, int], dict[str, Any]] = {}
@@ -311,7 +311,7 @@ def test_the_command(story: Audit, tmp_path: Path, capsys: pytest.CaptureFixture
     assert "nowhere" in capsys.readouterr().err
 
 
-def test_damage_is_told_and_what_came_before_is_audited(
+def test_damage_is_reported_and_records_before_it_are_audited(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_story(tmp_path)

@@ -1,4 +1,4 @@
-"""What `klamm audit` answers of a life of thousands of records, beside what was written down while it was lived."""
+"""The answers of `klamm audit` for a random log of thousands of records, compared with what happened."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def lived(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def rows(answer: DataFrame, columns: str) -> list[tuple[Any, ...]]:
-    """The rows, times in ms."""
+    """Rows with times in ms."""
     from pyspark.sql import functions as f
 
     times = {field.name for field in answer.schema if field.dataType.typeName() == "timestamp"}
@@ -49,12 +49,12 @@ def rows(answer: DataFrame, columns: str) -> list[tuple[Any, ...]]:
 
 
 def place(key: object) -> tuple[str, int]:
-    """Of a partition, with its topic's id as text."""
+    """A partition, with its topic id as text."""
     assert isinstance(key, tuple)
     return uuid_text(key[0]), key[1]
 
 
-def test_it_is_a_life(lived: Lived) -> None:
+def test_the_log_contains_every_event(lived: Lived) -> None:
     truth = lived.truth
     assert min(truth.moves.values()) > 10
     assert set(truth.configs) == {"set", "changed", "repeated", "removed", "deleted", "replaced"}
@@ -85,7 +85,7 @@ def test_isrs(lived: Lived) -> None:
 
 
 @pytest.mark.parametrize("question", ["under_replicated", "leaderless"])
-def test_how_long_partitions_were_so(lived: Lived, question: str) -> None:
+def test_durations_of_partition_states(lived: Lived, question: str) -> None:
     found = rows(lived.audit.ask(question), "topic_id partition from_time to_time duration_ms")
     end = lived.audit.plan.end_time_ms
     intervals: list[Interval] = getattr(lived.truth, question)
@@ -107,9 +107,7 @@ def test_configs_and_the_quorum(lived: Lived) -> None:
 
 
 @pytest.mark.parametrize("question", [*QUESTIONS, HISTORY])
-def test_spark_answers_in_shares_what_this_process_answers(
-    lived: Lived, question: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spark_gives_the_answers_of_this_process(lived: Lived, question: str, monkeypatch: pytest.MonkeyPatch) -> None:
     alone = lived.audit.answer(question)
     monkeypatch.setattr(auditing, "IN_MEMORY_BYTES", lived.audit.size_bytes // 3)
     with open_audit(lived.audit.plan.path.parent, spark=lived.audit.spark) as audit:

@@ -1,4 +1,4 @@
-"""`spark.read.format("klamm")` beside what was written."""
+"""`spark.read.format("klamm")` compared with the written records."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_every_column_of_every_record(read: Callable[..., DataFrame], topic: Mak
     ]
 
 
-def test_a_schema_names_the_columns_that_are_wanted(spark: SparkSession, topic: MakeTopic, bootstrap: str) -> None:
+def test_a_schema_selects_columns(spark: SparkSession, topic: MakeTopic, bootstrap: str) -> None:
     name = topic()
     send(bootstrap, name, numbered(3))
     reader = spark.read.format("klamm").schema("offset long, value binary")
@@ -77,7 +77,7 @@ def test_a_schema_names_the_columns_that_are_wanted(spark: SparkSession, topic: 
     assert [(row.offset, bytes(row.value)) for row in frame.collect()] == [(0, b"0"), (1, b"1"), (2, b"2")]
 
 
-def test_the_option_columns_names_them_too(read: Callable[..., DataFrame], topic: MakeTopic, bootstrap: str) -> None:
+def test_the_option_columns_selects_columns(read: Callable[..., DataFrame], topic: MakeTopic, bootstrap: str) -> None:
     name = topic()
     send(bootstrap, name, [Sent(b'{"id": 7}', b"k", headers=(("a", b"1"),))])
     frame = read(subscribe=name, columns="offset, value")
@@ -107,7 +107,7 @@ def test_ranges_are_cut_into_tasks_and_lose_nothing(
 
 
 def test_partitions_are_cut_by_bytes(read: Callable[..., DataFrame], topic: MakeTopic, bootstrap: str) -> None:
-    """A skewed topic: a partition of many small records, one of few large ones, one that is empty."""
+    """A skewed topic: one partition of many small records, one of few large ones, one empty."""
     name = topic(3)
     large = [Sent(b"%04d" % number * 5000, partition=1) for number in range(100)]
     send(bootstrap, name, numbered(100) + large)
@@ -154,7 +154,7 @@ def test_a_pattern_and_an_empty_topic(read: Callable[..., DataFrame], topic: Mak
     assert values(read(subscribePattern="no-such-.*")) == []
 
 
-def test_records_that_were_deleted_are_a_loss_where_an_offset_asks_for_them(
+def test_deleted_records_are_a_loss_if_an_offset_requests_them(
     read: Callable[..., DataFrame], bootstrap: str, topic: MakeTopic
 ) -> None:
     name = topic()
@@ -174,12 +174,12 @@ def delete_before(bootstrap: str, topic: str, offset: int) -> None:
     admin.delete_records([partition])[partition].result(30)
 
 
-# ---- filters ----
+# Filters
 
 
 @pytest.fixture
 def pushing(spark: SparkSession) -> object:
-    """Spark hands filters over."""
+    """Spark pushes filters down."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     yield
     spark.conf.unset("spark.sql.python.filterPushdown.enabled")
@@ -216,7 +216,7 @@ def test_filters_that_are_pushed_down_change_no_answer(
         assert narrowed.rdd.getNumPartitions() == max(1, tasks), text
 
 
-# ---- what is refused ----
+# Errors
 
 
 @pytest.mark.parametrize(

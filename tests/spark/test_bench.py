@@ -1,4 +1,4 @@
-"""`klamm bench spark` to its end, with few records: every job of every side gives all of them."""
+"""A complete run of `klamm bench spark` with few records: every job of every side reads or writes all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each part of `docs/spark/environments.md` runs as it stands there, beside a node elsewhere than at localhost:9092."""
+"""Each part of `docs/spark/environments.md` runs as it is, with a node elsewhere than at localhost:9092."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAGE = (REPOSITORY / "docs" / "spark" / "environments.md").read_text()
 NOTEBOOK = REPOSITORY / "examples" / "spark" / "orders.ipynb"
 SMALL = {"spark.driver.memory": "512m", "spark.ui.enabled": "false", "spark.master": "local[1]"}
 needs_downloads = pytest.mark.slow
-"""Hundreds of MB, once."""
+"""Hundreds of MB, downloaded once."""
 
 
 @pytest.fixture
@@ -33,20 +33,20 @@ def orders(bootstrap: str, topic: Callable[..., str]) -> str:
 
 
 def part(heading: str) -> str:
-    """The Python code below a heading."""
+    """The Python code under a heading."""
     [text] = re.findall(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE)
     [code] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     return str(code)
 
 
 def at(code: str, bootstrap: str, name: str) -> str:
-    """The same for this node and this topic."""
+    """The same code for this node and this topic."""
     assert "localhost:9092" in code
     return code.replace("localhost:9092", bootstrap).replace('"subscribe": "orders"', f'"subscribe": "{name}"')
 
 
 def run_job(folder: Path, code: str, *command: str, packages: tuple[Path, ...] = (), **conf: str) -> str:
-    """The last line that a job of its own process prints."""
+    """The last line that a job in its own process prints."""
     job = folder / "job.py"
     job.write_text(code)
     (folder / "conf").mkdir()

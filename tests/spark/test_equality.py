@@ -1,7 +1,7 @@
-"""Row for row and batch for batch what Spark's own Kafka connector gives, of the same topics with the same options.
+"""The same rows and batches as Spark's own Kafka connector, for the same topics with the same options.
 
-That connector is whole at 4.0.0 only, so that its Spark is a release behind. Everything is held against klamm as the
-broker, and against Apache Kafka.
+That connector is complete only in 4.0.0, so its Spark is one release older. Everything is compared with klamm as the
+broker, and with Apache Kafka.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ Compare = Callable[..., Any]
 
 @pytest.fixture
 def compare(spark: SparkSession, own: own_connector.OwnConnector, bootstrap: str, tmp_path: Path) -> Compare:
-    """Runs a job over both, and gives what both gave."""
+    """Runs a job with both connectors, and returns both results."""
 
     def both(kind: str = "read", name: str = "", **options: str) -> Any:
         job = {"kind": kind, "options": {"kafka.bootstrap.servers": bootstrap} | options}
@@ -122,13 +122,13 @@ def test_offsets_out_of_range(compare: Compare, bootstrap: str, topic: MakeTopic
 
 
 def test_a_compacted_topic(compare: Compare, bootstrap: str) -> None:
-    """Offsets without records, at the beginning of ranges, in their middle and at their end."""
+    """Offsets without records at the beginning, in the middle and at the end of ranges."""
     name = "compacted"
     config = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.ms": "100"}
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(name, 1, 1, config=config)])[name].result(60)
     for number in range(60):
-        # A segment ends by the time of its records.
+        # Segments roll by record timestamps.
         send(bootstrap, name, [Sent(b"%d" % number, b"%d" % (number % 7), timestamp_ms=(number + 1) * 1000)])
     wait_until(lambda: count(bootstrap, name) < 30, bound_s=120)
     compare(subscribe=name, maxRecordsPerPartition="7")
@@ -137,7 +137,7 @@ def test_a_compacted_topic(compare: Compare, bootstrap: str) -> None:
 
 
 def count(bootstrap: str, topic: str) -> int:
-    """Records that partition 0 has."""
+    """The number of records in partition 0."""
     found = 0
     with KafkaClient(bootstrap) as client:
         at, end = 0, client.offsets(topic, {0: -1})[0]
@@ -181,7 +181,7 @@ def test_streams(compare: Compare, mixed: str, bootstrap: str) -> None:
     assert sum(len(batch) for batch in compare("stream", **options)) == 42
 
 
-def test_streams_of_a_topic_that_is_gone(compare: Compare, bootstrap: str, topic: MakeTopic) -> None:
+def test_streams_of_a_deleted_topic(compare: Compare, bootstrap: str, topic: MakeTopic) -> None:
     kept, gone = topic(), topic()
     for name in (kept, gone):
         send(bootstrap, name, numbered(5))
@@ -194,7 +194,7 @@ def test_streams_of_a_topic_that_is_gone(compare: Compare, bootstrap: str, topic
     assert sum(len(batch) for batch in compare("stream", **options, failOnDataLoss="false")) == 5
 
 
-def test_a_checkpoint_of_the_own_connector_is_read_on(
+def test_a_checkpoint_of_sparks_connector_is_continued(
     spark: SparkSession, own: own_connector.OwnConnector, bootstrap: str, topic: MakeTopic, tmp_path: Path
 ) -> None:
     name = topic(2)
@@ -207,7 +207,7 @@ def test_a_checkpoint_of_the_own_connector_is_read_on(
     assert [dict(row)["value"] for batch in found for row in batch] == [b"20".hex(), b"21".hex(), b"22".hex()]
 
 
-def test_the_own_connector_writes_what_klamm_reads(
+def test_klamm_reads_what_sparks_connector_writes(
     own: own_connector.OwnConnector, compare: Compare, bootstrap: str, topic: MakeTopic
 ) -> None:
     name = topic(3)

@@ -1,4 +1,4 @@
-"""Exactly-once streams on Apache Kafka 4.3.1 and on klamm: what is there after every way to fail that can be forced."""
+"""Exactly-once streams on Apache Kafka 4.3.1 and on klamm, after every kind of failure that can be forced."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def target(kafka: str, request: pytest.FixtureRequest) -> str:
     return name
 
 
-# ---- tasks, without a JVM of Spark ----
+# Tasks, without Spark's JVM
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def query(java: None, kafka: str, target: str) -> Query:
     return Query(kafka, target, target)
 
 
-def test_a_task_that_is_tried_again_writes_nothing(kafka: str, query: Query) -> None:
+def test_a_retried_task_writes_nothing(kafka: str, query: Query) -> None:
     from klamm.spark.sink.sink_tokens import TaskAction
 
     for batch in range(3):
@@ -69,7 +69,7 @@ def test_a_task_without_rows_leaves_nothing(kafka: str, query: Query) -> None:
         assert client.committed(query.task(0).name("klamm-spark")) == []
 
 
-def test_an_attempt_that_lives_on_is_fenced(kafka: str, query: Query) -> None:
+def test_a_surviving_attempt_is_fenced(kafka: str, query: Query) -> None:
     with query.dies_before_commit(query.task(0), b"old") as zombie:
         query.finish(query.write(query.task(0), b"new"))
         with pytest.raises(ProducerFencedError):
@@ -77,7 +77,7 @@ def test_an_attempt_that_lives_on_is_fenced(kafka: str, query: Query) -> None:
     assert committed(kafka, query.topic)[0] == [b"new"]
 
 
-def test_a_batch_that_an_earlier_run_began_is_read_when_all_of_it_is_there(kafka: str, query: Query) -> None:
+def test_a_batch_of_an_earlier_run_becomes_readable_as_a_whole(kafka: str, query: Query) -> None:
     from klamm.spark.sink.sink_tokens import TaskAction
 
     query.write(query.task(1), b"b")
@@ -91,7 +91,7 @@ def test_a_batch_that_an_earlier_run_began_is_read_when_all_of_it_is_there(kafka
     assert committed(kafka, query.topic)[0] == [b"b", b"a", b"c", b"d"]
 
 
-def test_a_driver_that_dies_while_it_ends_transactions_is_followed_by_another(kafka: str, query: Query) -> None:
+def test_a_driver_that_dies_while_ending_transactions_has_a_successor(kafka: str, query: Query) -> None:
     query.write(query.task(1), b"b")
     plan = list(enumerate([b"a", b"b", b"c"]))
     second = [query.write(query.task(at, run="run2"), value) for at, value in plan]
@@ -111,7 +111,7 @@ def test_a_driver_that_dies_while_it_ends_transactions_is_followed_by_another(ka
         ([b"abc"], "task 1 wrote 1 rows, and does not exist now"),
     ],
 )
-def test_a_plan_that_gives_tasks_other_rows_is_refused(
+def test_a_plan_with_different_rows_per_task_is_rejected(
     kafka: str, query: Query, plan: list[bytes], message: str
 ) -> None:
     from klamm.spark.sink.sink_tokens import DeliveryError
@@ -124,8 +124,8 @@ def test_a_plan_that_gives_tasks_other_rows_is_refused(
     assert committed(kafka, query.topic)[0] == [b"b"]
 
 
-def test_a_transaction_that_nobody_ends_is_not_taken_for_none(kafka: str, query: Query) -> None:
-    """Task 1 of the earlier run may or may not have committed: whoever comes first leaves the end to the driver."""
+def test_an_unfinished_transaction_is_not_mistaken_for_none(kafka: str, query: Query) -> None:
+    """Task 1 of the earlier run may or may not have committed, so only the next driver can end its transaction."""
     from klamm.spark.sink.sink_tokens import DeliveryError, TaskAction
 
     with query.dies_before_commit(query.task(1), b"b"):
@@ -155,19 +155,19 @@ def test_a_failure_among_the_rows_leaves_nothing(kafka: str, query: Query) -> No
     assert committed(kafka, query.topic)[0] == [b"small"]
 
 
-def test_a_time_out_that_brokers_do_not_allow_is_named(kafka: str, query: Query) -> None:
+def test_a_timeout_above_the_brokers_limit_is_named(kafka: str, query: Query) -> None:
     query.options = replace(query.options, client={**query.options.client, "transaction.timeout.ms": "900001"})
     with pytest.raises(ClientError, match=r"transaction\.timeout\.ms is above the brokers' transaction\.max"):
         query.write(query.task(0), b"x")
 
 
-# ---- with Spark ----
+# With Spark
 
 
 def test_a_driver_killed_between_the_transactions_and_spark_s_own_commit(
     spark: SparkSession, kafka: str, target: str, tmp_path: Path
 ) -> None:
-    """The rows are there, and Spark does not know: it writes the same batch again."""
+    """The rows are committed, but Spark does not know: it writes the same batch again."""
     source = f"{target}-source"
     make(kafka, source)
     send(kafka, source, [Sent(b"%d" % at, b"%d" % (at % 7), at % 2) for at in range(100)])
@@ -176,7 +176,7 @@ def test_a_driver_killed_between_the_transactions_and_spark_s_own_commit(
     job = [python, "-m", "tests.spark.exactly_once_job", kafka, source, target, checkpoint, "--die-in-commit"]
     environment = os.environ | {"PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"}
     output = tmp_path / "job.out"
-    with output.open("wb") as out:  # no pipe: what outlives the driver for a while would keep it open
+    with output.open("wb") as out:  # no pipe: a process that outlives the driver for a while would keep it open
         done = subprocess.run(
             job, cwd=REPOSITORY, env=environment, stdout=out, stderr=out, check=False, timeout=BOUND_S
         )

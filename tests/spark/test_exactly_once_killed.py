@@ -1,6 +1,6 @@
-"""Tasks and drivers of exactly-once streams, killed and stopped at random with real signals: each row is there once.
+"""Tasks and drivers of exactly-once streams are killed and stopped at random with real signals: each row exists once.
 
-What Spark does is done here by forked processes, a task each, which costs a hundredth. `KLAMM_SINK_SEED` replays a run.
+Forked processes, one per task, replace Spark, which takes a hundredth of the time. `KLAMM_SINK_SEED` replays a run.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ SEED = int(os.environ.get("KLAMM_SINK_SEED", str(random.SystemRandom().randrange
 
 
 class DriverDied(Exception):
-    """The run is over, whatever its tasks do; the next one begins with the same batch."""
+    """The run is over, although its tasks may be running; the next run begins with the same batch."""
 
 
 class Process:
-    """A fork that does one thing and sends what came of it, if it lives so long."""
+    """A fork that does one thing and sends the result, unless it is killed."""
 
     def __init__(self, action: Callable[[], Any]) -> None:
         self._results, sending = os.pipe()
@@ -52,7 +52,7 @@ class Process:
         os.kill(self.process_id, number)
 
     def wait(self, within_s: float | None = None) -> bool:
-        """Whether it ended, or has something to tell."""
+        """Whether it has ended or sent a result."""
         return bool(select.select([self._results], [], [], within_s)[0])
 
     def result(self) -> Any:
@@ -65,18 +65,18 @@ class Process:
 
 @dataclass
 class Fire:
-    """A driver that runs the tasks of batch after batch, and what befalls it."""
+    """A driver that runs the tasks of one batch after the other, and the faults."""
 
     query: Query
     rng: random.Random
     runs: int = 1
     task_s: float = 0.1
-    """What a task took that nobody disturbed."""
+    """The duration of an undisturbed task."""
     stopped: list[Process] = field(default_factory=list)
-    """Executors that were taken for lost, and live on later."""
+    """Executors that were considered lost, and resume later."""
 
     def batch(self, number: int, rows: list[list[bytes]]) -> None:
-        """Until it is whole."""
+        """Repeat the batch until it is complete."""
         while True:
             try:
                 self._attempt(number, rows)
@@ -102,7 +102,7 @@ class Fire:
         yield from self.rng.sample(range(TASKS), TASKS)
 
     def _task(self, number: int, partition: int, values: list[bytes]) -> Delivered:
-        """Tried until it is done, or the driver dies."""
+        """Retry the task until it is done or the driver dies."""
         task = self.query.task(partition, number, f"run{self.runs}")
         while True:
             began = time.monotonic()
@@ -131,7 +131,7 @@ class Fire:
             process.result()
 
     def end(self) -> None:
-        """Nobody is left who could write."""
+        """End every process that could still write."""
         for process in self.stopped:
             process.signal(signal.SIGCONT)
             process.result()
@@ -139,7 +139,7 @@ class Fire:
 
 @pytest.fixture(params=["Apache Kafka", "klamm"])
 def kafka(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The address of a broker. That of klamm is a process, because forks of this one are tasks."""
+    """The address of a broker. klamm runs in its own process, because forks of this one are tasks."""
     if request.param == "klamm":
         with NodeProcess(tmp_path / "data") as node:
             yield node.bootstrap
@@ -148,7 +148,7 @@ def kafka(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("batches", [5, pytest.param(400, marks=pytest.mark.slow)])
-def test_every_row_is_there_once(java: None, kafka: str, batches: int) -> None:
+def test_every_row_is_written_once(java: None, kafka: str, batches: int) -> None:
     print(f"KLAMM_SINK_SEED={SEED}")
     target = f"killed-{batches}"
     make(kafka, target, TASKS)

@@ -1,6 +1,6 @@
-"""A stream from a topic to a topic, whose driver and executors are killed at random: every record is there once.
+"""A stream from topic to topic, whose driver and executors are killed at random: every record is copied once.
 
-`KLAMM_SINK_KILLS` says how many are killed, `KLAMM_SINK_SEED` replays which and about when.
+`KLAMM_SINK_KILLS` is the number of kills; `KLAMM_SINK_SEED` determines which processes, and approximately when.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STEP_S = 600.0
 
 
 class Job:
-    """A driver with two executors, in processes of a session of their own."""
+    """A driver with two executors, in a process session of their own."""
 
     def __init__(self, command: list[str], environment: dict[str, str], output: Path) -> None:
         with output.open("ab") as out:
@@ -40,7 +40,7 @@ class Job:
 
     @property
     def ended(self) -> int | None:
-        """How the driver's Python ended."""
+        """The exit code of the driver's Python."""
         return self._process.poll()
 
     def executors(self) -> list[int]:
@@ -48,7 +48,7 @@ class Job:
         return [one for one in self._processes() if "CoarseGrainedExecutorBackend" in command_of(one)]
 
     def kill_driver(self) -> None:
-        """Its JVM and its Python; executors find out by themselves."""
+        """Kill its JVM and its Python; the executors notice by themselves."""
         for one in self._processes():
             if "org.apache.spark.deploy.SparkSubmit" in command_of(one):
                 kill(one)
@@ -56,7 +56,7 @@ class Job:
         self._process.wait(60)
 
     def sweep(self) -> None:
-        """What is left of it."""
+        """Kill the remaining processes."""
         for one in self._processes():
             kill(one)
         self._process.wait(60)
@@ -80,7 +80,7 @@ def kill(process_id: int) -> None:
         os.kill(process_id, signal.SIGKILL)
 
 
-def test_every_record_is_there_once(java: None, tmp_path: Path) -> None:
+def test_every_record_is_copied_once(java: None, tmp_path: Path) -> None:
     seed = int(os.environ.get("KLAMM_SINK_SEED", str(random.randrange(10**6))))
     print(f"KLAMM_SINK_SEED={seed}")
     rng = random.Random(seed)
@@ -97,7 +97,7 @@ def test_every_record_is_there_once(java: None, tmp_path: Path) -> None:
 
 
 def run_under_fire(folder: Path, bootstrap: str, rng: random.Random) -> int:
-    """Start the job again and again until it came to its end; how many drivers there were."""
+    """Restart the job until it completes; returns the number of drivers."""
     python, checkpoint, output = str(python_of_workers(folder)), folder / "state", folder / "job.out"
     command = [python, "-m", "tests.spark.exactly_once_job", bootstrap, "source", "target", str(checkpoint)]
     command += ["--master", "local-cluster[2,1,1024]", "--rows-per-batch", str(ROWS_PER_BATCH), "--speculation"]
@@ -119,9 +119,9 @@ def run_under_fire(folder: Path, bootstrap: str, rng: random.Random) -> int:
 
 
 def shoot(job: Job, commits: Path, left: int, rng: random.Random) -> int:
-    """Kill something whenever the stream got on, until the driver is gone; how many are left to be killed."""
+    """Kill a process whenever the stream has progressed, until the driver is dead; returns how many kills are left."""
     while left and wait_for_commit(job, commits):
-        # Somewhere in the batches that follow.
+        # At a random time in the following batches.
         time.sleep(rng.uniform(0, 4))
         executors = job.executors()
         left -= 1
@@ -137,7 +137,7 @@ def shoot(job: Job, commits: Path, left: int, rng: random.Random) -> int:
 
 
 def wait_for_commit(job: Job, commits: Path) -> bool:
-    """Until a batch more is done; False when the driver ended first."""
+    """Wait until another batch is committed; False if the driver ended first."""
     before, deadline = batches(commits), time.monotonic() + STEP_S
     while batches(commits) == before:
         if job.ended is not None:

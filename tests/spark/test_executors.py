@@ -1,4 +1,4 @@
-"""Executors that are processes of their own have nothing of the driver but what Spark sends them."""
+"""Executors in separate processes have only what Spark sends them from the driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`value.format`: values that Spark gets decoded."""
+"""`value.format`: Spark gets decoded values."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def read(spark: SparkSession, bootstrap: str, orders: str) -> Callable[..., Data
     return load
 
 
-def test_json_is_columns(read: Callable[..., DataFrame]) -> None:
+def test_json_is_read_as_columns(read: Callable[..., DataFrame]) -> None:
     frame = read("json", **{"value.schema": SCHEMA, "value.onError": "keep", "includeHeaders": "true"})
     assert frame.columns[-2:] == ["headers", "_corrupt"]
     rows = frame.selectExpr(
@@ -77,19 +77,19 @@ def test_bad_values_are_dropped_or_fail(read: Callable[..., DataFrame], orders: 
         ("id date", "value.id is date, which cannot be read from JSON"),
     ],
 )
-def test_what_is_not_read_from_json_is_named(read: Callable[..., DataFrame], schema: str, message: str) -> None:
+def test_unsupported_json_options_are_named(read: Callable[..., DataFrame], schema: str, message: str) -> None:
     with pytest.raises(Exception, match=r"(?s).*") as refused:
         read("json", **{"value.schema": schema}).collect()
     assert message in str(refused.value)
 
 
-def test_a_schema_that_leaves_the_value_away_decodes_nothing(spark: SparkSession, bootstrap: str, orders: str) -> None:
+def test_a_schema_without_the_value_decodes_nothing(spark: SparkSession, bootstrap: str, orders: str) -> None:
     reader = spark.read.format("klamm").schema("offset long").option("value.format", "string")
     with pytest.raises(Exception, match=r"the schema has no column 'value', and option 'value\.format' is 'string'"):
         reader.option("kafka.bootstrap.servers", bootstrap).option("subscribe", orders).load().collect()
 
 
-# ---- schemas of a registry, and of files ----
+# Schemas of a registry, and of files
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "formats"
 FIRST = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}'
@@ -203,7 +203,7 @@ def plain(value: object) -> object:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def test_schemas_that_cannot_be_had_are_named(
+def test_unavailable_schemas_are_named(
     spark: SparkSession, bootstrap: str, topic: Callable[..., str], registry: FakeRegistry
 ) -> None:
     name = topic()

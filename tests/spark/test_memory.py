@@ -1,4 +1,4 @@
-"""What a task's worker holds: a batch and an answer, however much its partition has."""
+"""A task's worker holds a batch and a response, however large its partition is."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.spark.conftest import REPOSITORY
 
 MIB = 1 << 20
 BOUND = 64 * MIB
-"""Of a batch and an answer of a broker, 8 MiB at most and each twice for a moment, and room."""
+"""A batch and a broker's response, at most 8 MiB each and twice for a moment, and some slack."""
 
 
 def fill(bootstrap: str, topic: str, size: int, record_bytes: int) -> int:
-    """Records of `record_bytes`, `size` bytes in all; how many they are."""
+    """Produce records of `record_bytes`, `size` bytes in total; returns their number."""
     count = size // record_bytes
     at_once = max(1, MIB // record_bytes)
     values = pa.array([b"v" * record_bytes] * at_once, pa.binary())

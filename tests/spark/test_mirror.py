@@ -1,4 +1,4 @@
-"""`klamm mirror`: what is on the target, where groups go on there, and what a kill leaves."""
+"""`klamm mirror`: the records on the target, the offsets of groups there, and the result after a kill."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Row = tuple[int, Any, Any, Any, Any]
 
 @pytest.fixture(scope="module")
 def there() -> Iterator[klamm.Cluster]:
-    """The target."""
+    """The target cluster."""
     with klamm.Cluster() as running:
         yield running
 
@@ -80,7 +80,7 @@ def commit(bootstrap: str, group: str, topic: str, offsets: dict[int, int]) -> N
 
 
 def values_from(bootstrap: str, group: str, topic: str, count: int) -> set[bytes]:
-    """What a consumer of the group gets until it has `count` different values."""
+    """Read as a consumer of the group until there are `count` different values."""
     config = {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "error"}
     consumer = Consumer(config)
     found: set[bytes] = set()
@@ -107,7 +107,7 @@ def make(bootstrap: str, topic: str, partitions: int, **config: str) -> None:
     admin.create_topics([wanted])[topic].result(60)
 
 
-def test_a_topic_and_its_groups_go_over(
+def test_a_topic_and_its_groups_are_copied(
     spark: SparkSession, bootstrap: str, there: klamm.Cluster, topic: MakeTopic, tmp_path: Path
 ) -> None:
     name = topic(2)
@@ -143,7 +143,7 @@ def test_a_topic_and_its_groups_go_over(
     own = {entry.name: entry.value for entry in entries if entry.source == "set on the topic"}
     assert own == {"retention.ms": "-1", "segment.bytes": "2097152"}
 
-    # More comes: records, a partition, a topic. A group with members there commits for itself.
+    # More records, a new partition and a new topic. A group with members on the target commits for itself.
     grow(bootstrap, f"{name}-a", 3)
     make(bootstrap, f"{name}-b", 1)
     send(bootstrap, f"{name}-a", [*numbered(5, 1, 20), *numbered(5, 2)])
@@ -164,7 +164,7 @@ def test_a_topic_and_its_groups_go_over(
         assert rows(there.bootstrap_servers, f"copy.{one}") == rows(bootstrap, one)
 
 
-def test_what_comes_while_it_runs_is_followed(
+def test_new_records_are_copied_while_it_runs(
     spark: SparkSession, bootstrap: str, there: klamm.Cluster, topic: MakeTopic, tmp_path: Path
 ) -> None:
     name = topic()
@@ -214,14 +214,14 @@ def test_a_topic_that_was_created_again_ends_the_mirror(
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.delete_topics([name])[name].result(30)
     make(bootstrap, name, 1)
-    send(bootstrap, name, numbered(9, start=3))  # more than before: no offset tells
+    send(bootstrap, name, numbered(9, start=3))  # more records than before, so offsets do not reveal it
     with pytest.raises(MirrorError, match=f"topic {name} was deleted and created again .*--allow-data-loss"):
         mirror(options, spark=spark)
     assert mirror(replace(options, fail_on_data_loss=False), spark=spark).lag == 0
 
 
 @pytest.mark.slow
-def test_after_a_kill_nothing_is_missing(
+def test_after_a_kill_no_record_is_missing(
     spark: SparkSession, bootstrap: str, there: klamm.Cluster, topic: MakeTopic, tmp_path: Path
 ) -> None:
     name = topic(2)
@@ -257,7 +257,7 @@ def test_after_a_kill_nothing_is_missing(
     mirror(options, spark=spark)
     source, target = rows(bootstrap, name), rows(there.bootstrap_servers, name)
     for number in range(2):
-        # In order, but that a batch may be there twice.
+        # In order, except that a batch may be duplicated.
         first_seen = list(dict.fromkeys(row[1:] for row in target[number]))
         assert first_seen == [row[1:] for row in source[number]]
     wanted = {b"%d" % value for value in [*range(5, count), *range(count + 150, 2 * count)]}
@@ -280,7 +280,7 @@ def test_json_reports_the_groups_that_it_moved(
 
 
 @pytest.mark.usefixtures("java")
-def test_the_command_says_in_a_line_what_is_wrong(bootstrap: str) -> None:
+def test_the_command_reports_errors_in_one_line(bootstrap: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "klamm", "mirror", "t", "--from", bootstrap, "--to", bootstrap, "--checkpoint", "s"],
         cwd=REPOSITORY,

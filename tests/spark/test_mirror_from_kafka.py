@@ -1,4 +1,4 @@
-"""`klamm mirror` from Apache Kafka to klamm: transactions, what compaction left, groups of the new protocol."""
+"""`klamm mirror` from Apache Kafka to klamm: transactions, gaps of compaction, groups of the consumer protocol."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def values(bootstrap: str, topic: str) -> list[bytes | None]:
     return [row[2] for row in rows(bootstrap, topic)[0]]
 
 
-def test_what_was_aborted_is_not_copied(spark: SparkSession, kafka: str, there: klamm.Cluster, tmp_path: Path) -> None:
+def test_aborted_records_are_not_copied(spark: SparkSession, kafka: str, there: klamm.Cluster, tmp_path: Path) -> None:
     make(kafka, "transactions")
     producer = Producer({"bootstrap.servers": kafka, "transactional.id": "t"})
     producer.init_transactions(60)
@@ -57,7 +57,7 @@ def test_what_was_aborted_is_not_copied(spark: SparkSession, kafka: str, there: 
             producer.produce("transactions", b"%d-%d" % (number, part), partition=0)
         producer.flush(60)
         (producer.abort_transaction if number % 4 == 3 else producer.commit_transaction)(60)
-    # The group has read transactions 0 to 9, of which 3 and 7 were aborted; each has a marker at its end.
+    # The group has read transactions 0 to 9, of which 3 and 7 were aborted; each ends with a marker.
     commit(kafka, "transactions", "transactions", {0: 40})
     go(spark, kafka, there, "transactions", tmp_path)
     copied = values(there.bootstrap_servers, "transactions")
@@ -65,7 +65,7 @@ def test_what_was_aborted_is_not_copied(spark: SparkSession, kafka: str, there: 
     assert there.committed("transactions") == {("transactions", 0): 8 * 3}
 
 
-def test_a_compacted_topic_keeps_its_records_and_places(
+def test_a_compacted_topic_keeps_records_and_positions(
     spark: SparkSession, kafka: str, there: klamm.Cluster, tmp_path: Path
 ) -> None:
     config = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0.01", "segment_ms": "100"}
@@ -80,12 +80,13 @@ def test_a_compacted_topic_keeps_its_records_and_places(
     copied = rows(there.bootstrap_servers, "compacted")[0]
     assert [row[1:] for row in copied[-5:]] == [row[1:] for row in kept[-5:]]
     at = there.committed("compacted")["compacted", 0]
-    # Compaction goes on on both sides: what the source has from there on came, or newer ones of its keys.
+    # Compaction continues on both sides: later records of the source exist on the target, or newer ones with their
+    # keys.
     after = {row[1]: row[2] for row in kept if row[0] >= middle}
     assert {row[1]: row[2] for row in copied if row[0] >= at} == after
 
 
-def test_a_group_of_the_new_protocol_goes_on(
+def test_a_group_of_the_consumer_protocol_continues(
     spark: SparkSession, kafka: str, there: klamm.Cluster, tmp_path: Path
 ) -> None:
     make(kafka, "orders")

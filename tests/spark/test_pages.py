@@ -28,7 +28,7 @@ ORDER = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "
 
 @contextmanager
 def nodes(runner: PageRunner, *ports: int) -> Iterator[list[str]]:
-    """A node in the place of each of these ports of localhost."""
+    """Run a node in place of each of these ports of localhost."""
     running: list[NodeProcess] = []
     try:
         for port in ports:
@@ -42,7 +42,7 @@ def nodes(runner: PageRunner, *ports: int) -> Iterator[list[str]]:
 
 
 def run_page(runner: PageRunner, page: str, section: str | None = None) -> list[str]:
-    """What each block of a page printed, or of one of its sections."""
+    """The output of each block of a page, or of one of its sections."""
     printed = []
     for block in blocks(page):
         if block.why_not_run or (section is not None and block.section != section):
@@ -62,7 +62,7 @@ def test_the_readme(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("spark")
 def test_the_quick_start(tmp_path: Path) -> None:
-    # Relative paths would be those of the folder in which the JVM started.
+    # Relative paths would be relative to the folder in which the JVM started.
     texts = {
         '"greetings-state"': repr(str(tmp_path / "state")),
         '("greetings")': f"({str(tmp_path / 'greetings')!r})",
@@ -119,7 +119,7 @@ def test_archive(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("spark")
 def test_mirror(tmp_path: Path) -> None:
-    # Spark takes relative paths from the folder in which the JVM started.
+    # Spark resolves relative paths from the folder in which the JVM started.
     texts = {f"--checkpoint {name}": f"--checkpoint {tmp_path / name}" for name in ("orders", "pay", "eu")}
     with running_page(tmp_path, texts) as runner, nodes(runner, 9092, 19092) as [bootstrap, _]:
         send(bootstrap, "orders", numbered(5))

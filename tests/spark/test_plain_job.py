@@ -17,7 +17,7 @@ JOB = Path(__file__).with_name("plain_job.py")
 
 
 def run_job(tmp_path: Path, bootstrap: str, name: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """With a `python3` in the PATH that is of no use."""
+    """Run it with an unusable `python3` in the PATH."""
     other = tmp_path / "bin" / "python3"
     other.parent.mkdir()
     other.write_text("#!/bin/sh\necho 'another Python' >&2; exit 1\n")
@@ -42,13 +42,13 @@ def test_workers_are_the_python_that_runs_the_job(bootstrap: str, topic: Callabl
     done = run_job(tmp_path, bootstrap, name)
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.splitlines()[-1] == f"{sys.executable} 3 3"
-    # One for the batch and one for the stream.
+    # One for the batch query and one for the stream.
     warning = "these options have no effect for klamm's Spark source: kafka.max.poll.records"
     assert [line for line in done.stderr.splitlines() if "no effect" in line] == [warning] * 2
 
 
 @pytest.mark.usefixtures("java")
-def test_a_python_that_the_user_names_stays(bootstrap: str, topic: Callable[..., str], tmp_path: Path) -> None:
+def test_a_python_chosen_by_the_user_is_kept(bootstrap: str, topic: Callable[..., str], tmp_path: Path) -> None:
     done = run_job(tmp_path, bootstrap, topic(), PYSPARK_PYTHON=str(tmp_path / "bin" / "python3"))
     assert done.returncode != 0
     assert "another Python" in done.stderr

@@ -1,4 +1,4 @@
-"""A job on an Apache Kafka that wants TLS and SASL, by the options that jobs of Spark's own source have."""
+"""A job on an Apache Kafka with TLS and SASL, with the options of jobs for Spark's own source."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ ROWS = 3000
 
 
 def options_of(node: SecuredKafka, listener: str, keys: dict[str, str]) -> dict[str, str]:
-    """A job's options."""
+    """The options of a job."""
     return {"kafka.bootstrap.servers": node.address(listener)} | {f"kafka.{key}": value for key, value in keys.items()}
 
 
 def shown_by_spark(spark: SparkSession) -> str:
-    """What the pages of Spark's UI say about all queries so far: descriptions, plans, their options."""
+    """The text of Spark's UI about all queries so far: descriptions, plans, their options."""
     java: Any = spark._jsparkSession
     store = java.sharedState().statusStore()
     executions = store.executionsList()
@@ -47,7 +47,7 @@ def test_write_read_and_stream(spark: SparkSession, secured_kafka: SecuredKafka,
     with Client(node.bootstrap) as admin:
         topics.create(admin, ["secured-in", "secured-out"], partitions=2, replication_factor=1)
     scram = options_of(node, "SCRAM", by_scram(node))
-    # As jobs say it where the connector is shaded.
+    # In the form for a shaded connector.
     jaas = scram["kafka.sasl.jaas.config"]
     scram["kafka.sasl.jaas.config"] = f"kafkashaded.{jaas}"
     key, certificate = node.files.key.read_text(), node.files.certificate.read_text()
@@ -92,7 +92,7 @@ def test_a_wrong_password_fails_the_query(spark: SparkSession, secured_kafka: Se
 
 
 @pytest.mark.slow
-def test_pipelines_obey_the_same_keys(
+def test_pipelines_use_the_same_keys(
     spark: SparkSession, secured_kafka: SecuredKafka, bootstrap: str, tmp_path: Path
 ) -> None:
     scram, address = by_scram(secured_kafka), secured_kafka.address("SCRAM")

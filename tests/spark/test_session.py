@@ -1,4 +1,4 @@
-"""A session of a pipeline's own ends in good order by Ctrl-C, and when its JVM is ended together with it."""
+"""A pipeline's own session stops cleanly after Ctrl-C, and when its JVM is stopped with it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_is_no_traceback(java: None, number: signal.Signals) -> None:
+def test_an_interrupt_prints_no_traceback(java: None, number: signal.Signals) -> None:
     paths = [str(Path(klamm.__path__[0]).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     process = subprocess.Popen(
         [sys.executable, "-c", WAITING],

@@ -1,4 +1,4 @@
-"""What `write.format("klamm")` leaves in topics, as librdkafka reads it."""
+"""The records that `write.format("klamm")` writes, read by librdkafka."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BOUND_S = 240
 
 
 def stored(bootstrap: str, topic: str, count: int, partitions: int = 1) -> list[Message]:
-    """The first `count` messages that a topic has; fewer never come back."""
+    """The first `count` messages of a topic; waits until there are that many."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False})
     try:
         consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
@@ -66,7 +66,7 @@ def test_every_column_is_written(spark: SparkSession, bootstrap: str, topic: Mak
     assert times[None] > 1_704_153_600_000, "without a timestamp it is now"
 
 
-def test_the_option_says_the_topic_and_extra_columns_are_left_away(
+def test_the_option_sets_the_topic_and_extra_columns_are_ignored(
     spark: SparkSession, bootstrap: str, topic: MakeTopic
 ) -> None:
     name = topic()
@@ -76,7 +76,7 @@ def test_the_option_says_the_topic_and_extra_columns_are_left_away(
     assert values == list(range(1000))
 
 
-def test_rows_go_to_the_topics_of_their_column(spark: SparkSession, bootstrap: str, topic: MakeTopic) -> None:
+def test_rows_go_to_the_topics_in_their_column(spark: SparkSession, bootstrap: str, topic: MakeTopic) -> None:
     even, odd = topic(), topic()
     frame = spark.range(10, numPartitions=1).selectExpr(
         "cast(id as string) as value", f"if(id % 2 = 0, '{even}', '{odd}') as topic"
@@ -86,7 +86,7 @@ def test_rows_go_to_the_topics_of_their_column(spark: SparkSession, bootstrap: s
     assert [message.value() for message in stored(bootstrap, odd, 5)] == [b"1", b"3", b"5", b"7", b"9"]
 
 
-def test_a_stream_writes_on_after_a_restart(
+def test_a_stream_continues_after_a_restart(
     spark: SparkSession, bootstrap: str, topic: MakeTopic, tmp_path: Path
 ) -> None:
     source, target = topic(2), topic()
@@ -114,7 +114,7 @@ def test_a_stream_writes_on_after_a_restart(
         ("select 'x' as value, string(null) as topic", {}, "the column topic is null in a row"),
     ],
 )
-def test_what_cannot_be_written_is_refused(
+def test_invalid_rows_are_rejected(
     spark: SparkSession, bootstrap: str, query: str, options: dict[str, str], message: str
 ) -> None:
     with pytest.raises(Exception, match=r"(?s).*") as refused:

@@ -1,4 +1,4 @@
-"""`spark.readStream.format("klamm")`: limits, restarts from the checkpoint, partitions and topics that come and go."""
+"""`spark.readStream.format("klamm")`: limits, restarts from the checkpoint, new and deleted partitions and topics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BOUND_S = 240
 
 
 class Sink:
-    """Keeps the values of each batch; a batch that is repeated replaces what it was."""
+    """Keeps the values of each batch; a repeated batch replaces the earlier one."""
 
     def __init__(self, spark: SparkSession, bootstrap: str, checkpoint: Path) -> None:
         self.spark = spark
@@ -34,7 +34,7 @@ class Sink:
         self.batches: dict[int, list[bytes]] = {}
 
     def start(self, trigger: dict[str, object], **options: str) -> StreamingQuery:
-        """A query that has begun; raises what it fails with before that."""
+        """A started query; raises the error with which it fails to start."""
 
         def begin() -> StreamingQuery:
             reader = self.spark.readStream.format("klamm").option("kafka.bootstrap.servers", self.bootstrap)
@@ -52,7 +52,7 @@ class Sink:
         self.batches[number] = [bytes(row.value) for row in frame.collect()]
 
     def run(self, **options: str) -> StreamingQuery:
-        """Reads what there is, and ends."""
+        """Reads the available records, and ends."""
         query = self.start({"availableNow": True}, **options)
         try:
             assert query.awaitTermination(BOUND_S), "the query did not end"
@@ -64,7 +64,7 @@ class Sink:
         return sorted(value for batch in list(self.batches.values()) for value in batch)
 
     def forget_the_end_of_the_first_batch(self) -> None:
-        """Everything is as when the first batch had been written down and was not done."""
+        """Remove the commit of the first batch, as if the query had been killed during it."""
         self.batches.clear()
         for folder, kept in (("commits", ()), ("offsets", ("0", ".0.crc"))):
             for file in (self.checkpoint / folder).iterdir():
@@ -81,7 +81,7 @@ def words(count: int, start: int = 0) -> list[bytes]:
     return sorted(b"%d" % number for number in range(start, count))
 
 
-def test_a_restart_reads_on_and_nothing_twice(sink: Sink, topic: MakeTopic) -> None:
+def test_a_restart_continues_and_reads_nothing_twice(sink: Sink, topic: MakeTopic) -> None:
     name = topic(2)
     send(sink.bootstrap, name, numbered(10) + numbered(10, 1, 10))
     sink.run(subscribe=name, startingOffsets="earliest")
@@ -93,7 +93,7 @@ def test_a_restart_reads_on_and_nothing_twice(sink: Sink, topic: MakeTopic) -> N
     assert sink.values() == words(25)
 
 
-def test_columns_may_be_others_after_a_restart(sink: Sink, topic: MakeTopic) -> None:
+def test_columns_may_change_after_a_restart(sink: Sink, topic: MakeTopic) -> None:
     name = topic()
     send(sink.bootstrap, name, numbered(3))
     sink.run(subscribe=name, startingOffsets="earliest", columns="value")
@@ -111,7 +111,7 @@ def test_a_limit_is_kept_and_all_is_read(sink: Sink, topic: MakeTopic) -> None:
     assert [count for count in rows if count] == [16, 16, 8]
 
 
-def test_progress_says_where_the_stream_and_its_topic_are(sink: Sink, topic: MakeTopic) -> None:
+def test_progress_has_the_offsets_of_stream_and_topic(sink: Sink, topic: MakeTopic) -> None:
     name = topic()
     send(sink.bootstrap, name, numbered(10))
     query = sink.run(subscribe=name, startingOffsets="earliest", maxOffsetsPerTrigger="6")
@@ -122,8 +122,8 @@ def test_progress_says_where_the_stream_and_its_topic_are(sink: Sink, topic: Mak
     assert behind == [{TopicPartition(name, 0): 4}, {TopicPartition(name, 0): 0}]
 
 
-def test_a_stream_begins_with_what_comes(sink: Sink, topic: MakeTopic) -> None:
-    """The default of startingOffsets is latest, also where the first batch is repeated after a failure."""
+def test_a_stream_begins_with_new_records(sink: Sink, topic: MakeTopic) -> None:
+    """The default of startingOffsets is latest, also when the first batch is repeated after a failure."""
     name = topic()
     send(sink.bootstrap, name, numbered(5))
     query = sink.start({"processingTime": "0 seconds"}, subscribe=name)
@@ -150,7 +150,7 @@ def test_new_partitions_are_read_from_their_beginning(sink: Sink, topic: MakeTop
     assert sink.values() == words(10)
 
 
-def test_a_topic_that_is_gone_is_a_loss(sink: Sink, topic: MakeTopic) -> None:
+def test_a_deleted_topic_is_a_loss(sink: Sink, topic: MakeTopic) -> None:
     kept, gone = topic(), topic()
     send(sink.bootstrap, kept, numbered(5))
     send(sink.bootstrap, gone, numbered(5, start=5))
@@ -167,7 +167,7 @@ def test_a_topic_that_is_gone_is_a_loss(sink: Sink, topic: MakeTopic) -> None:
 
 @pytest.fixture
 def telling(spark: SparkSession) -> Iterator[None]:
-    """Spark tells progress at once where nothing is read, and not after 10 s."""
+    """Spark reports progress immediately when nothing is read, instead of after 10 s."""
     spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "0")
     yield
     spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
@@ -180,7 +180,7 @@ def test_a_batch_waits_for_its_minimum(sink: Sink, topic: MakeTopic) -> None:
     options = {"subscribe": name, "startingOffsets": "earliest", "minOffsetsPerTrigger": "10", "maxTriggerDelay": "1h"}
     query = sink.start({"processingTime": "0 seconds"}, **options)
     try:
-        # The first batch is never late.
+        # The first batch does not wait.
         wait_until(lambda: sink.values() == words(3), bound_s=BOUND_S)
         send(sink.bootstrap, name, numbered(4, start=3))
         wait_until(lambda: says_latest(query, name, 7), bound_s=BOUND_S)
@@ -197,6 +197,6 @@ def says_latest(query: StreamingQuery, topic: str, offset: int) -> bool:
     return bool(latest) and json.loads(latest) == {topic: {"0": offset}}
 
 
-def test_a_stream_refuses_an_end(sink: Sink, topic: MakeTopic) -> None:
+def test_a_stream_rejects_ending_offsets(sink: Sink, topic: MakeTopic) -> None:
     with pytest.raises(Exception, match="option 'endingOffsets' is 'latest': a stream has no end"):
         sink.run(subscribe=topic(), endingOffsets="latest")

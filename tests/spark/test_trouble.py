@@ -1,4 +1,4 @@
-"""Brokers that die under a query, that come back and that do not; topics that are made anew; a disk that is full."""
+"""Brokers that die during a query and may restart, topics that are deleted and created again, and a full disk."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SOON_MS = "1500"
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[NodeProcess]:
-    """A broker of the test's own, with a topic `t` of three partitions."""
+    """A separate broker with a topic `t` of three partitions."""
     with NodeProcess(tmp_path / "data") as running:
         make(running.bootstrap, "t", 3)
         yield running
@@ -47,9 +47,9 @@ def read(spark: SparkSession, node: NodeProcess, **options: str) -> DataFrame:
     return reader.options(subscribe="t", **options).load()
 
 
-def test_a_batch_query_goes_on_when_its_broker_comes_back(spark: SparkSession, node: NodeProcess) -> None:
+def test_a_batch_query_continues_when_its_broker_restarts(spark: SparkSession, node: NodeProcess) -> None:
     send(node.bootstrap, "t", [one for number in range(3) for one in numbered(100, number, 100 * number)])
-    rows = read(spark, node).rdd.toLocalIterator()  # which runs a task when its rows are asked for
+    rows = read(spark, node).rdd.toLocalIterator()  # runs a task when its rows are requested
     found = [next(rows).value for _ in range(100)]
     node.kill()
     node.start(timeout_s=BOUND_S)
@@ -57,7 +57,7 @@ def test_a_batch_query_goes_on_when_its_broker_comes_back(spark: SparkSession, n
     assert sorted(map(bytes, found)) == words(300)
 
 
-def test_a_batch_query_says_so_when_its_broker_stays_away(spark: SparkSession, node: NodeProcess) -> None:
+def test_a_batch_query_reports_a_broker_that_stays_down(spark: SparkSession, node: NodeProcess) -> None:
     send(node.bootstrap, "t", [one for number in range(3) for one in numbered(100, number, 100 * number)])
     rows = read(spark, node, **{"kafka.default.api.timeout.ms": SOON_MS}).rdd.toLocalIterator()
     assert len([next(rows) for _ in range(100)]) == 100
@@ -68,12 +68,12 @@ def test_a_batch_query_says_so_when_its_broker_stays_away(spark: SparkSession, n
 
 
 def check_message(text: str, node: NodeProcess, option: str) -> None:
-    """Whether one line names the address, and the option that makes it wait longer."""
+    """Whether one line names the address, and the option for waiting longer."""
     lines = [line for line in text.splitlines() if node.bootstrap in line and option in line]
     assert lines, text
 
 
-def test_a_stream_goes_on_when_its_broker_comes_back(spark: SparkSession, node: NodeProcess, tmp_path: Path) -> None:
+def test_a_stream_continues_when_its_broker_restarts(spark: SparkSession, node: NodeProcess, tmp_path: Path) -> None:
     sink = Sink(spark, node.bootstrap, tmp_path / "checkpoint")
     send(node.bootstrap, "t", numbered(100))
     options = {"subscribe": "t", "startingOffsets": "earliest", "maxOffsetsPerTrigger": "30"}
@@ -90,7 +90,7 @@ def test_a_stream_goes_on_when_its_broker_comes_back(spark: SparkSession, node: 
         query.stop()
 
 
-def test_a_stream_says_so_when_its_broker_stays_away_and_resumes(
+def test_a_stream_reports_a_broker_that_stays_down_and_resumes(
     spark: SparkSession, node: NodeProcess, tmp_path: Path
 ) -> None:
     sink = Sink(spark, node.bootstrap, tmp_path / "checkpoint")
@@ -110,7 +110,7 @@ def test_a_stream_says_so_when_its_broker_stays_away_and_resumes(
     assert sink.values() == words(15)
 
 
-def test_a_sink_says_so_when_its_broker_stays_away(spark: SparkSession, node: NodeProcess) -> None:
+def test_a_sink_reports_a_broker_that_stays_down(spark: SparkSession, node: NodeProcess) -> None:
     node.kill()
     options = {"kafka.bootstrap.servers": node.bootstrap, "topic": "t", "kafka.max.block.ms": SOON_MS}
     frame = spark.range(5).selectExpr("cast(id as string) as value")
@@ -119,7 +119,7 @@ def test_a_sink_says_so_when_its_broker_stays_away(spark: SparkSession, node: No
     check_message(str(failed.value), node, "max.block.ms")
 
 
-# ---- topics and offsets that change under a stream ----
+# Topics and offsets that change during a stream
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def sink(spark: SparkSession, bootstrap: str, tmp_path: Path) -> Sink:
     return Sink(spark, bootstrap, tmp_path / "checkpoint")
 
 
-def test_a_topic_that_was_made_anew_is_a_loss(sink: Sink, topic: MakeTopic) -> None:
+def test_a_recreated_topic_is_a_loss(sink: Sink, topic: MakeTopic) -> None:
     name = topic()
     send(sink.bootstrap, name, numbered(10))
     options = {"subscribe": name, "startingOffsets": "earliest", "fetchOffset.retryIntervalMs": "10"}
@@ -146,7 +146,7 @@ def test_a_topic_that_was_made_anew_is_a_loss(sink: Sink, topic: MakeTopic) -> N
 
 
 @pytest.mark.parametrize("has_ids", [True, False], ids=["", "an old checkpoint"])
-def test_a_topic_that_was_made_anew_and_has_grown_past_its_old_end(sink: Sink, topic: MakeTopic, has_ids: bool) -> None:
+def test_a_recreated_topic_that_has_outgrown_its_old_end(sink: Sink, topic: MakeTopic, has_ids: bool) -> None:
     name = topic()
     send(sink.bootstrap, name, numbered(4))
     options = {"subscribe": name, "startingOffsets": "earliest"}
@@ -175,7 +175,7 @@ def create_again(bootstrap: str, topic: str) -> None:
 
 
 def forget_topic_ids(checkpoint: Path) -> None:
-    """The checkpoint as an older klamm wrote it."""
+    """Write the checkpoint as an older klamm would."""
     for file in (checkpoint / "offsets").iterdir():
         file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
         if file.name.startswith("."):
@@ -214,10 +214,8 @@ def test_a_bootstrap_server_that_refuses_is_named_soon(spark: SparkSession, boot
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
-def test_a_stream_is_refused_soon_by_a_sink_where_nothing_listens(
-    spark: SparkSession, tmp_path: Path, guarantee: str
-) -> None:
-    """The source does not know the address: the first batch of the sink finds that nothing listens there."""
+def test_a_sink_without_a_broker_fails_soon(spark: SparkSession, tmp_path: Path, guarantee: str) -> None:
+    """The source does not know the address, so the first batch of the sink finds that nothing listens there."""
     address = f"127.0.0.1:{free_port()}"
     stream = spark.readStream.format("rate").load().selectExpr("cast(value as string) as value").writeStream
     options = {"kafka.bootstrap.servers": address, "topic": "t", "deliveryGuarantee": guarantee}
@@ -254,7 +252,9 @@ def test_records_that_were_deleted_before_a_stream_read_them(sink: Sink, topic: 
         ({"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.default.api.timeout.ms": "500"}, "127.0.0.1:1"),
     ],
 )
-def test_a_stream_that_cannot_be_says_why(sink: Sink, topic: MakeTopic, options: dict[str, str], message: str) -> None:
+def test_an_invalid_stream_gives_the_reason(
+    sink: Sink, topic: MakeTopic, options: dict[str, str], message: str
+) -> None:
     name = topic()
     given = {"subscribe": name} | {key: value.replace("NAME", name) for key, value in options.items()}
     with pytest.raises(Exception, match=r"(?s).*") as refused:
@@ -262,11 +262,11 @@ def test_a_stream_that_cannot_be_says_why(sink: Sink, topic: MakeTopic, options:
     assert message.replace("NAME", name) in str(refused.value)
 
 
-# ---- a full disk ----
+# A full disk
 
 
 class SmallDisk(NodeProcess):
-    """A node whose files cannot grow beyond some MiB."""
+    """A node whose files are limited to a few MiB."""
 
     file_mib: int | None = 24
 
@@ -277,7 +277,7 @@ class SmallDisk(NodeProcess):
         return ["bash", "-c", f'ulimit -f {self.file_mib * 1024}; exec "$@"', "-", *command]
 
 
-def test_a_full_disk_fails_the_query_and_is_made_good_later(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_full_disk_fails_the_query_which_resumes_later(spark: SparkSession, tmp_path: Path) -> None:
     with SmallDisk(tmp_path / "data") as node:
         make(node.bootstrap, "t")
         frame = spark.range(40_000, numPartitions=1).selectExpr("repeat(cast(id as string), 200) as value")
@@ -285,7 +285,7 @@ def test_a_full_disk_fails_the_query_and_is_made_good_later(spark: SparkSession,
         options |= {"kafka.max.block.ms": "5000", "kafka.delivery.timeout.ms": "5000"}
         with pytest.raises(Exception, match=r"(?s).*") as failed:
             frame.write.format("klamm").mode("append").options(**options).save()
-        # A broker ends with its only disk, as Apache Kafka's does.
+        # A broker whose only disk has failed stops, as Apache Kafka's does.
         assert node.bootstrap in str(failed.value)
         assert re.search("records were not delivered, the first of them to t-0|of t: no answer", str(failed.value))
         assert node.wait(BOUND_S) != 0

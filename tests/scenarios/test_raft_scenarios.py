@@ -1,4 +1,4 @@
-"""Plays the scenario files. `KLAMM_REWRITE=1` writes what happens into them: read the difference before a commit."""
+"""Plays the scenario files. `KLAMM_REWRITE=1` writes the actual outcome to them: review the diff before you commit."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Plays the scenario files of brokers. `KLAMM_REWRITE=1` writes what happens into them: read it before a commit."""
+"""Plays the scenario files of brokers. `KLAMM_REWRITE=1` writes the actual outcome to them: review the diff."""
 
 import os
 from pathlib import Path

@@ -32,7 +32,7 @@ def test_the_newest_version_that_both_know_is_used() -> None:
         assert [(key, version) for key, version, _ in broker.requests] == [(18, 3), (16, 4)]
 
 
-def test_what_a_broker_does_not_offer_is_said() -> None:
+def test_an_api_that_a_broker_lacks_is_reported() -> None:
     with FakeBroker({16: (5, 5, lambda request, version: {})}) as broker, connected(broker) as connection:
         with pytest.raises(ClientError, match="does not support API 16"):
             connection.ask(ListGroupsRequest(), ListGroupsResponse, 4)
@@ -40,7 +40,7 @@ def test_what_a_broker_does_not_offer_is_said() -> None:
             connection.ask(DeleteGroupsRequest(), DeleteGroupsResponse, 2)
 
 
-def test_nobody_listens() -> None:
+def test_a_refused_connection() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     with pytest.raises(ClientError, match=f"cannot connect to 127.0.0.1:{port}: Connection refused; is a broker"):
@@ -58,7 +58,7 @@ def test_nobody_listens() -> None:
         (b"", "closed by the broker"),
     ],
 )
-def test_whoever_answers_is_no_broker(answer: bytes, complaint: str) -> None:
+def test_a_peer_that_is_no_broker(answer: bytes, complaint: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -88,7 +88,7 @@ def test_bootstrap_addresses() -> None:
             parse_bootstrap(text)
 
 
-def test_the_first_address_that_answers_is_asked() -> None:
+def test_the_first_address_that_answers_is_used() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         dead = f"127.0.0.1:{closed.getsockname()[1]}"
     with FakeBroker({}) as broker:
@@ -99,7 +99,7 @@ def test_the_first_address_that_answers_is_asked() -> None:
     assert len(str(caught.value).splitlines()) == 2
 
 
-def test_a_broker_that_gets_ready_is_asked_again() -> None:
+def test_a_starting_broker_is_retried() -> None:
     answers = [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NONE]
 
     def ask() -> str:
@@ -117,7 +117,7 @@ def test_a_broker_that_gets_ready_is_asked_again() -> None:
         retried(ask, attempts=3, pause_s=0)
 
 
-def test_a_leader_that_has_moved_is_looked_for_again() -> None:
+def test_a_moved_leader_is_looked_up_again() -> None:
     answers = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE]
 
     def metadata(request: object, version: int) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Whoever only poses as a broker learns nothing by SASL, and makes nothing shown."""
+"""A server that poses as a broker learns no secret by SASL, and cannot make the client print one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PLAIN = {**SCRAM, "sasl.mechanism": "PLAIN"}
 
 
 class Impostor(FakeBroker):
-    """Takes every mechanism, and answers its messages with these, in which `{nonce}` is the client's."""
+    """Accepts every mechanism, and replies with these messages, in which `{nonce}` is the client's."""
 
     def __init__(self, *messages: bytes, error: int = 0, said: str | None = None) -> None:
         self._left: dict[int, list[bytes]] = {}
@@ -43,7 +43,7 @@ class Impostor(FakeBroker):
 
 
 def error_of(broker: Impostor, keys: Mapping[str, str]) -> str:
-    """What both clients say."""
+    """The error of both clients."""
     with pytest.raises(SecurityError) as refused, Client(broker.address, config=keys):
         pass
     with KafkaClient(broker.address, keys) as client, pytest.raises(SecurityError) as of_engine:
@@ -66,13 +66,13 @@ def error_of(broker: Impostor, keys: Mapping[str, str]) -> str:
         ((b"r={nonce}x,s=AAEC,i=4096", b"e=no\x1b[2J"), "it says no[2J"),
     ],
 )
-def test_a_server_that_cannot_prove_that_it_knows_the_password(messages: tuple[bytes, ...], why: str) -> None:
+def test_a_server_without_a_proof_of_the_password(messages: tuple[bytes, ...], why: str) -> None:
     with Impostor(*messages) as broker:
         assert f"knows the password of user 'me', so it is not trusted: {why}" in error_of(broker, SCRAM)
         assert not any(SECRET.encode() in message for message in broker.heard)
 
 
-def test_a_server_that_says_the_password_again() -> None:
+def test_a_server_that_repeats_the_password() -> None:
     with Impostor(error=58, said=f"no such password: {SECRET}\n") as broker:
         assert "refuses user 'me' by PLAIN: look at sasl.password (SASL_AUTHENTICATION_FAILED" in error_of(
             broker, PLAIN

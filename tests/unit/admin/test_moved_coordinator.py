@@ -1,4 +1,4 @@
-"""A group's coordinator that moves while a broker still names the previous one."""
+"""A group's coordinator moves while a broker still returns the previous one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GROUP = "team"
 
 
 class Coordinator:
-    """A broker that names the coordinators in turn, and answers about the group if it coordinates it."""
+    """A broker that returns the coordinators in turn, and serves the group only if it coordinates it."""
 
     def __init__(self, *, is_coordinator: bool) -> None:
         self._error = ErrorCode.NONE if is_coordinator else ErrorCode.NOT_COORDINATOR

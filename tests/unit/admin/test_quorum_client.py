@@ -1,4 +1,4 @@
-"""Whom `QuorumClient` asks while controllers elect another leader."""
+"""Which controller `QuorumClient` asks during an election."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from klamm.protocol.errors import ErrorCode
 
 
 class Controllers:
-    """Two of them. The second begins to lead when it was asked `refusals` times, and is known as leader by then."""
+    """Two controllers. The second becomes the leader after `refusals` requests, and is then known as the leader."""
 
     def __init__(self, refusals: int, known_after: int) -> None:
         self.refusals, self.known_after = refusals, known_after
@@ -50,7 +50,7 @@ def described_by(controllers: Controllers) -> int:
         return client.describe().leader_epoch
 
 
-def test_the_one_that_leads_is_asked() -> None:
+def test_the_leader_is_asked() -> None:
     controllers = Controllers(refusals=0, known_after=0)
     assert described_by(controllers) == 3
     assert controllers.asked == ["first", "second"]
@@ -62,7 +62,7 @@ def test_an_election_is_waited_for() -> None:
     assert controllers.asked == ["first"] * 4 + ["second"] * 3
 
 
-def test_nobody_who_leads_is_told_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_leader_is_reported_after_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quorum, "ELECTION_S", 0.2)
     with pytest.raises(ClientError, match="knows no leader of the quorum: `klamm quorum doctor` says why"):
         described_by(Controllers(refusals=0, known_after=10**6))

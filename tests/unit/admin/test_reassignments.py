@@ -1,4 +1,4 @@
-"""The plan of a reassignment: as many replicas as wanted, over brokers and racks evenly, and few of them moved."""
+"""The plan of a reassignment: the wanted number of replicas, even over brokers and racks, with few moves."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def changes(
     return {place.partition: replicas for place, replicas in planned(current, brokers, factor).items()}
 
 
-def test_what_is_even_stays() -> None:
+def test_an_even_placement_is_kept() -> None:
     assert changes(topic((1, 2), (2, 3), (3, 4), (4, 1)), RACKLESS) == {}
 
 
@@ -67,7 +67,7 @@ def test_a_new_broker_does_not_lead_all_that_it_gets() -> None:
     assert Counter(replicas[0] for replicas in after.values()) == {1: 1, 2: 1, 3: 1, 4: 1}
 
 
-def test_more_replicas_than_brokers_cannot_be() -> None:
+def test_more_replicas_than_brokers_are_rejected() -> None:
     with pytest.raises(ClientError, match="5 replicas of a partition need as many brokers, and there are 4"):
         planned(topic((1,)), RACKLESS, 5)
 
@@ -88,7 +88,7 @@ def test_any_plan(current: list[Replicas], factor: int | None, brokers: set[int]
         assert len(replicas) == (factor or 3)
         assert len(set(replicas)) == len(replicas)
         assert set(replicas) <= brokers
-    # A second plan finds nothing more to change.
+    # A second plan has no changes.
     settled = {place: tuple(replicas) for place, replicas in after.items()}
     again = Plan(settled, known, factor).replicas
     loads = [Counter(each for replicas in plan.values() for each in replicas) for plan in (after, again)]

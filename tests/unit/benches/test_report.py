@@ -1,4 +1,4 @@
-"""Goals and the table: nothing counts as reached that was not measured, and nothing that failed is silent."""
+"""Goals and the table: an unmeasured goal is not reached, and every failure is reported."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_limits_are_numbers_or_multiples_of_what_was_measured() -> None:
     assert at_most("p99 us", times(1, KLAMM, row="row", more=1), "itself").judge(medians, "row").is_reached is True
 
 
-def test_what_was_not_measured_is_not_reached() -> None:
+def test_an_unmeasured_goal_is_not_reached() -> None:
     medians = {"row": {KLAMM: {"GB/s": 2.0}}}
     assert at_least("GB/s", times(0.85, CEILING), "0.85 C").judge(medians, "row").is_reached is None
     assert at_least("commits/s", 1).judge(medians, "row").is_reached is None
@@ -58,7 +58,7 @@ def test_the_table_has_a_line_for_each_figure_with_its_goal() -> None:
     ]
 
 
-def test_a_cell_that_failed_is_in_the_table_and_told_of() -> None:
+def test_a_failed_cell_is_reported_in_the_table() -> None:
     row = Row(4, "produce", no_cell, (), (at_least("GB/s", 1),))
     found = results(Measured(row, {KLAMM: []}, {KLAMM: "CellError: no disk"}))
     assert report.table(found).splitlines()[2:] == ["| produce: GB/s |  | failed |  | >= 1 | not measured |"]
@@ -139,7 +139,7 @@ def test_names_are_unique_and_goals_have_their_figures_once() -> None:
         assert len(set(figures)) == len(figures), row.name
 
 
-def test_a_run_goes_on_after_a_failure_and_ends_with_its_time() -> None:
+def test_a_run_continues_after_a_failure_and_ends_in_time() -> None:
     def fails(bench: Bench, kind: str) -> dict[str, float]:
         raise ValueError("broken")
 
@@ -156,7 +156,7 @@ def test_a_run_goes_on_after_a_failure_and_ends_with_its_time() -> None:
     assert "minutes are over" in late.failures[KLAMM]
 
 
-def test_a_row_that_cannot_be_measured_here_is_left_out_with_its_reason() -> None:
+def test_an_unmeasurable_row_is_left_out_with_its_reason() -> None:
     row = Row(4, "by another client", no_cell, (KLAMM,), why_not=lambda: "it is not there")
     console = Console(record=True, width=200)
     with Bench(quick=True) as bench:

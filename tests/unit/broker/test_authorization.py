@@ -1,4 +1,4 @@
-"""What a request asks of the cluster as a whole is checked before its handler runs, where it is decided."""
+"""Requests that concern the whole cluster are authorized before their handler runs, where the check is declared."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_where_and_for_what_a_request_is_checked(
     assert cluster_operations(api_key, on_controller=on_controller) == operations
 
 
-def test_one_of_the_operations_is_enough_and_only_for_who_has_it() -> None:
+def test_one_of_the_operations_is_enough() -> None:
     context = request_context(ApiKey.WRITE_TXN_MARKERS, principal=Principal(name="alice"))
     assert refusal(Only("alice", "ClusterAction"), context, on_controller=False) is None
     for authorizer in (Only("alice", "Describe"), Only("bob", "Alter")):

@@ -1,4 +1,4 @@
-"""Changes of configs at a broker: what it refuses itself, and what the controller is asked."""
+"""Config changes sent to a broker: what it rejects itself, and what it forwards to the controller."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
 
 
 class Asked:
-    """A controller that refuses one topic and notes what it is asked."""
+    """A controller that rejects one topic, and records its requests."""
 
     def __init__(self) -> None:
         self.requests: list[Any] = []
@@ -71,7 +71,7 @@ CODES = [
 ]
 
 
-async def test_every_resource_is_answered_in_its_place() -> None:
+async def test_results_are_in_the_order_of_the_request() -> None:
     asked = Asked()
     request = IncrementalAlterConfigsRequest(RESOURCES, validate_only=True)
     body = await asked.handlers.incremental_alter_configs(None, 1, write_request(request, 1))  # type: ignore[arg-type]
@@ -89,7 +89,7 @@ async def test_the_legacy_api_goes_the_same_way() -> None:
     assert [each.error_code for each in answer.responses] == CODES
 
 
-async def test_the_controller_is_not_asked_for_nothing() -> None:
+async def test_an_empty_request_is_not_forwarded() -> None:
     asked = Asked()
     request = IncrementalAlterConfigsRequest(RESOURCES[:1])
     await asked.handlers.incremental_alter_configs(None, 1, write_request(request, 1))  # type: ignore[arg-type]

@@ -101,7 +101,7 @@ def test_a_broker_that_is_ready_while_a_heartbeat_is_in_flight_beats_again_at_on
     assert answer(core, 2, fenced=True) == [BEAT]
 
 
-def test_metadata_that_a_broker_waits_for_makes_it_beat_at_once() -> None:
+def test_awaited_metadata_causes_a_heartbeat_at_once() -> None:
     core = registered()
     answer(core, 0, caught_up=False, fenced=True)
     assert core.on_published(3) == [FENCED_BEAT]
@@ -111,7 +111,7 @@ def test_metadata_that_a_broker_waits_for_makes_it_beat_at_once() -> None:
     assert core.deadline_ms == 16
 
 
-def test_metadata_that_no_one_waits_for_changes_nothing() -> None:
+def test_other_metadata_causes_no_heartbeat() -> None:
     core = running()
     assert core.on_published(3) == []
     assert core.on_timer(2000) == [BEAT]
@@ -120,7 +120,7 @@ def test_metadata_that_no_one_waits_for_changes_nothing() -> None:
     assert core.deadline_ms == 4002
 
 
-def test_a_running_broker_reports_what_it_applied_while_another_one_waits_for_that() -> None:
+def test_a_running_broker_reports_its_offset_while_another_waits_for_it() -> None:
     core = running()
     assert core.on_published(1_000, is_another_leaving=True) == [BEAT]
     assert core.on_published(1_001, is_another_leaving=True) == [], "one request in flight at a time"
@@ -129,7 +129,7 @@ def test_a_running_broker_reports_what_it_applied_while_another_one_waits_for_th
     assert core.on_published(1_004) == [], "the other one has left"
 
 
-def test_a_failed_log_directory_is_told_at_once() -> None:
+def test_a_failed_log_directory_is_reported_at_once() -> None:
     core = running()
     assert core.on_log_dir_failed(10, ONE) == [beat_with(ONE)]
     assert core.on_log_dir_failed(11, TWO) == []

@@ -1,4 +1,4 @@
-"""Kafka's BROKER_LOGGER resources over klamm's loggers (KIP-412)."""
+"""Kafka's BROKER_LOGGER resources for klamm's loggers (KIP-412)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_levels_are_set_inherited_and_unset() -> None:
     assert loggers.levels()[PART] == "ERROR"
 
 
-def test_the_rest_of_the_process_is_no_business_of_a_broker() -> None:
+def test_loggers_of_other_packages_are_not_accessible() -> None:
     logging.getLogger("somebody.else")
     assert {name.split(".")[0] for name in loggers.levels()} == {"root", "klamm"}
     assert "klamm" not in loggers.levels()

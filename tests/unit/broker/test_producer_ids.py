@@ -1,4 +1,4 @@
-"""Producer ids are handed out once each, from whole blocks."""
+"""Each producer id is handed out once, from allocated blocks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_every_id_once_under_concurrency() -> None:
     ids.close()
 
 
-async def test_next_block_is_asked_for_ahead() -> None:
+async def test_the_next_block_is_allocated_ahead() -> None:
     controller = Controller()
     ids = ProducerIds(controller.allocate)
     for _ in range(9):
@@ -44,7 +44,7 @@ async def test_next_block_is_asked_for_ahead() -> None:
     ids.close()
 
 
-async def test_a_failed_allocation_is_asked_again() -> None:
+async def test_a_failed_allocation_is_retried() -> None:
     controller = Controller()
     controller.fail = True
     ids = ProducerIds(controller.allocate)

@@ -1,4 +1,4 @@
-"""DeleteRecords: what its answer says."""
+"""DeleteRecords: the response."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VERSION = 2
 
 
 class Partitions:
-    """This replica deletes up to offset 8; the others come as far as 5 in time."""
+    """This replica deletes up to offset 8; the others reach only offset 5 in time."""
 
     async def delete_records(self, topic: str, partition: int, offset: int, timeout_ms: int) -> tuple[int, bool]:
         assert (topic, timeout_ms) == ("t", 700)

@@ -1,4 +1,4 @@
-"""The handlers of streams groups: the gate, topics that a topology may not name, and internal topics to create."""
+"""The handlers of streams groups: the feature, topics that a topology may not name, and missing internal topics."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Groups:
 
 
 class Creation:
-    """Notes what should be created."""
+    """Records the topics to create."""
 
     def __init__(self, **failures: str) -> None:
         self.created: list[tuple[Sequence[InternalTopic], int]] = []
@@ -74,7 +74,7 @@ class Creation:
 
 
 class Answered:
-    """What a handler answers."""
+    """The response of a handler."""
 
     def __init__(self) -> None:
         self.body = b""
@@ -145,7 +145,7 @@ async def test_describe(is_enabled: bool) -> None:
 
 
 class Controller:
-    """Creates topics, and refuses those of `refuses`; runs nothing in the background by itself."""
+    """Creates topics, and rejects those in `refuses`; runs background tasks only on request."""
 
     def __init__(self, **refuses: str) -> None:
         self.refuses = refuses
@@ -179,7 +179,7 @@ class Controller:
             await self.work.pop()
 
 
-async def test_topics_are_created_in_the_name_of_the_client() -> None:
+async def test_topics_are_created_with_the_clients_principal() -> None:
     controller = Controller()
     creation = controller.creation()
     caller = request_context(ApiKey.STREAMS_GROUP_HEARTBEAT, client_id="app")
@@ -193,7 +193,7 @@ async def test_topics_are_created_in_the_name_of_the_client() -> None:
 
 
 @pytest.mark.parametrize("is_lost", [True, False])
-async def test_a_topic_that_failed_is_not_asked_for_again_at_once(is_lost: bool) -> None:
+async def test_a_failed_topic_is_not_retried_at_once(is_lost: bool) -> None:
     controller = Controller(log="no broker")
     controller.error = ValueError("no broker") if is_lost else None
     creation = controller.creation()

@@ -1,4 +1,4 @@
-"""The transaction APIs in all versions, over the real coordinator. Numbers are those of conformance cases."""
+"""The transaction APIs in all versions, with the real coordinator. The numbers are those of conformance cases."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MARKERS_LOST = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 class Broker:
-    """Handlers by API key. Markers are written to all partitions, unless `holds_markers`."""
+    """Handlers by API key. Markers are written to all partitions immediately, unless `holds_markers`."""
 
     is_request_time_limited = is_measuring_requests = False
 
@@ -238,7 +238,7 @@ async def test_case_15_and_16_verification(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("version", [3, 4, 5])
-async def test_a_partition_is_answered_as_often_as_it_is_named(broker: Broker, version: int) -> None:
+async def test_a_repeated_partition_has_repeated_results(broker: Broker, version: int) -> None:
     await broker.init()
     asked = {
         "transactional_id": ID,
@@ -268,7 +268,7 @@ async def test_case_18_and_19_an_end_in_version_5(broker: Broker) -> None:
     answer = await broker.ask(ApiKey.END_TXN, 5, **end)
     busy = ErrorCode.CONCURRENT_TRANSACTIONS
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (busy, -1, -1)
-    # 14: adding and verifying meanwhile
+    # 14: partitions are added and verified meanwhile
     assert await broker.add(3, (1000, 1), ("t", 0)) == {("t", 0): busy}
     assert await broker.add(4, (1000, 1), ("t", 0), verify_only=True) == {("t", 0): busy}
     broker.holds_markers = False
@@ -290,7 +290,7 @@ async def test_markers_of_another_coordinator(broker: Broker, version: int) -> N
         "transaction_version": 2,
     }
     answer = await broker.ask(ApiKey.WRITE_TXN_MARKERS, version, markers=[marker])
-    # 37: version 1 does not say which transaction version it is of
+    # 37: version 1 does not contain the transaction version
     assert broker.written == [Marker(7, 3, True, 9, 2 if version == 2 else 0, places)]
     [found] = answer.markers
     assert found.producer_id == 7

@@ -1,4 +1,4 @@
-"""A broker of a few lines, for what must be seen on the wire or cannot be had from a real one."""
+"""A minimal broker, for tests of the bytes on the wire and of cases that no real broker produces."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any, Self
 from klamm.protocol.wire import codec, kio_classes
 
 Handler = Callable[[Any, int], Mapping[str, object]]
-"""From the request and its version to the fields of the answer."""
+"""From a request and its version to the fields of the response."""
 
 
 class FakeBroker:
-    """Answers the APIs it is given, on a port of its own, one connection after the other."""
+    """Serves the given APIs on its own port, one connection after the other."""
 
     def __init__(self, handlers: Mapping[int, tuple[int, int, Handler]]) -> None:
-        """`handlers`: by API key the lowest and highest version, and what answers."""
+        """`handlers`: by API key, the lowest and highest version, and the handler."""
         self.handlers = handlers
         self.requests: list[tuple[int, int, Any]] = []
         self._server = socket.create_server(("127.0.0.1", 0))
@@ -56,7 +56,7 @@ class FakeBroker:
                 connection.sendall(struct.pack(">i", len(answer)) + answer)
 
     def answer(self, frame: bytes) -> bytes:
-        """The frame that answers a frame."""
+        """The response frame for a request frame."""
         api_key, version, correlation_id, client_id_length = struct.unpack_from(">hhih", frame)
         request_class = kio_classes.request_class(api_key, version)
         response_class = kio_classes.response_class(api_key, version)

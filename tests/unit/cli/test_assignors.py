@@ -18,7 +18,7 @@ COUNTS: Mapping[str, int] = {"a": 5, "b": 1, "c": 0}
 
 
 def subscribers(*topics_of: str) -> list[Subscriber]:
-    """Members m0, m1, ...: each subscribes to the letters of its word."""
+    """Members m0, m1, ...: each subscribes to the topics named by the letters of its word."""
     return [Subscriber(f"m{number}", frozenset(topics)) for number, topics in enumerate(topics_of)]
 
 
@@ -34,12 +34,12 @@ def indexes(assigned: Assigned, topic: str) -> list[list[int]]:
 
 
 def moved(before: Mapping[str, Sequence[TopicPartition]], after: Assigned) -> int:
-    """Partitions that had an owner and have another."""
+    """Partitions whose owner has changed."""
     owner = {partition: member for member, partitions in before.items() for partition in partitions}
     return sum(owner.get(one, member) != member for member, partitions in after.items() for one in partitions)
 
 
-def test_ranges_are_runs_and_the_first_members_get_one_more() -> None:
+def test_ranges_are_contiguous_and_the_first_members_get_one_more() -> None:
     assigned = assign_ranges(subscribers("ab", "ab", "a", "z"), {**COUNTS, "z": 1})
     assert indexes(assigned, "a") == [[0, 1], [2, 3], [4], []]
     assert indexes(assigned, "b") == [[0], [], [], []]
@@ -55,19 +55,19 @@ def test_ranges_go_to_static_members_first_by_instance() -> None:
     assert assign_ranges(members, {"t": 3}) == {"a": [("t", 2)], "c": [("t", 0)], "b": [("t", 1)]}
 
 
-def test_a_sticky_newcomer_takes_no_more_than_its_share() -> None:
+def test_a_new_member_gets_only_its_share() -> None:
     before = {"old": [("a", index) for index in range(5)], "new": []}
     after = assign_sticky(owning(before, "a"), {"a": 5})
     assert [len(after["old"]), len(after["new"]), moved(before, after)] == [3, 2, 2]
 
 
-def test_a_claim_of_an_old_generation_counts_for_nothing() -> None:
+def test_ownership_of_an_old_generation_is_ignored() -> None:
     members = owning({"late": [("a", 0), ("a", 1)]}, "a", 1) + owning({"here": [("a", 0)], "too": [("a", 2)]}, "a", 2)
     after = assign_sticky(members, {"a": 3})
     assert after == {"late": [("a", 1)], "here": [("a", 0)], "too": [("a", 2)]}
 
 
-def test_cooperatively_nobody_gets_what_another_still_reads() -> None:
+def test_cooperatively_owned_partitions_are_not_reassigned_at_once() -> None:
     before = {"old": [("a", index) for index in range(4)], "new": []}
     first = assign_cooperatively(owning(before, "a"), {"a": 4})
     assert first == {"old": [("a", 0), ("a", 1)], "new": []}
@@ -81,7 +81,7 @@ def test_cooperatively_nobody_gets_what_another_still_reads() -> None:
     claims=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), max_size=12),
     data=st.data(),
 )
-def test_whatever_is_claimed_every_partition_has_one_reader_and_shares_are_even(
+def test_with_any_ownership_every_partition_has_one_member_and_shares_are_even(
     topics: list[str], counts: dict[str, int], claims: list[TopicPartition], data: st.DataObject
 ) -> None:
     members = [

@@ -15,12 +15,12 @@ from klamm.cli.main import run
         (["--conf", "=1"], "--conf =1: say KEY=VALUE"),
     ],
 )
-def test_what_is_refused_is_named(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_options_are_named(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["bench", "spark", *arguments]) == 1
     assert message in capsys.readouterr().err
 
 
-def test_what_is_missing_is_named(
+def test_missing_dependencies_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))

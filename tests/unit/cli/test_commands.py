@@ -51,7 +51,7 @@ def properties(folder: Path, **changes: str) -> str:
         "restore",
     ],
 )
-def test_help_is_there(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*command.split(), "--help"]) == 0
     assert "Usage: klamm" in capsys.readouterr().out
 
@@ -93,12 +93,12 @@ def test_help_is_there(command: str, capsys: pytest.CaptureFixture[str]) -> None
         "transactions abort",
     ],
 )
-def test_help_teaches_by_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_contains_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     run([*command.split(), "--help"])
     assert f" klamm {command} ".replace("  ", " ") in capsys.readouterr().out.partition("Examples")[2]
 
 
-def test_a_row_is_a_line_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_a_row_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(("NAME", "#COUNT"), [("x" * 249, 1), ("y z", 2)])
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
         ["NAME", "COUNT"],
@@ -107,7 +107,7 @@ def test_a_row_is_a_line_where_there_is_no_terminal(capsys: pytest.CaptureFixtur
     ]
 
 
-def test_nothing_is_lost_where_nobody_can_be_asked(
+def test_without_a_terminal_deletions_need_a_confirmation_option(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
@@ -141,7 +141,7 @@ def test_an_error_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
         ("--from end --from-beginning", "give one of"),
     ],
 )
-def test_where_to_begin_is_said_once(options: str, complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_first_steps_are_printed_once(options: str, complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["consume", "orders", *options.split()]) == 2
     assert complaint in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
@@ -166,7 +166,7 @@ class TestStorage:
         assert run([*command, "--ignore-formatted"]) == 0
         assert run(["storage", "info", "-c", properties(tmp_path, **{"node.id": "1"})]) == 0
 
-    def test_info_names_what_is_wrong(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_info_names_the_problem(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         run(["storage", "format", "-c", properties(tmp_path), "-t", CLUSTER])
         file = properties(tmp_path, **{"node.id": "2", "controller.quorum.voters": "2@localhost:9093"})
         assert run(["storage", "info", "-c", file]) == 1
@@ -209,7 +209,7 @@ class TestStorage:
             ("feature-dependencies -f colour=1", "--feature colour: there are"),
         ],
     )
-    def test_what_no_release_has_is_said(
+    def test_unknown_releases_and_features_are_named(
         self, command: str, complaint: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert run(["storage", *command.split()]) == 1
@@ -232,11 +232,11 @@ class TestPositions:
             ("2026-01-31T12:00:00+00:00", Position(timestamp=1769860800000)),
         ],
     )
-    def test_what_a_person_may_say(self, text: str, position: Position) -> None:
+    def test_valid_positions(self, text: str, position: Position) -> None:
         assert parse_position(text) == position
 
     @pytest.mark.parametrize("text", ["", "middle", "1.5", "+", "31.1.2026"])
-    def test_what_is_no_position(self, text: str) -> None:
+    def test_invalid_positions(self, text: str) -> None:
         with pytest.raises(ClientError, match="is not a position"):
             parse_position(text)
 
@@ -265,7 +265,7 @@ class TestRecords:
             with pytest.raises(ClientError, match="line 1"):
                 self.read(wrong, as_json=True)
 
-    def test_any_bytes_will_do(self, tmp_path: Path) -> None:
+    def test_arbitrary_bytes_are_accepted(self, tmp_path: Path) -> None:
         file = tmp_path / "lines"
         file.write_bytes(b"a\xff:\xfe\r\nb:\x00\n\nlast:line")
         given = RecordInput(key=None, separator=":", headers=["h=\udcff"], as_json=False)
@@ -284,7 +284,7 @@ class TestRecords:
             with pytest.raises(ClientError, match="line 1"):
                 list(RecordInput(key=None, separator=None, headers=[], as_json=True).of_lines([wrong]))
 
-    def test_what_is_no_text_is_shown_all_the_same(self) -> None:
+    def test_bytes_that_are_no_text_are_shown(self) -> None:
         assert _text(b"a\xff") == "a\\xff"
         assert _text(None) == "null"
         assert _json_value(b"\xff") == {"base64": "/w=="}

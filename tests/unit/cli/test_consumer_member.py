@@ -51,7 +51,7 @@ def refusal(code: ErrorCode) -> ConsumerGroupHeartbeatResponse:
 
 
 def sent(effects: list[Effect]) -> ConsumerGroupHeartbeatRequest:
-    """The heartbeat at the end of the effects."""
+    """The last heartbeat in the effects."""
     assert isinstance(effects[-1], SendConsumerHeartbeat)
     return effects[-1].request
 
@@ -62,7 +62,7 @@ def of(*partitions: int) -> tuple[TopicPartition, ...]:
 
 @pytest.fixture
 def member() -> ConsumerMember:
-    """One that has found its coordinator and sent its first heartbeat."""
+    """A member that has found its coordinator and sent its first heartbeat."""
     one = ConsumerMember("group", frozenset({"work"}), "me")
     assert one.start() == [FindCoordinator()]
     first = sent(one.on_coordinator_found(0))
@@ -78,7 +78,7 @@ def joined(member: ConsumerMember, *partitions: int) -> None:
     assert member.assigned == frozenset(of(*partitions))
 
 
-def test_partitions_are_taken_once_their_topic_has_a_name_and_are_reported_at_once(member: ConsumerMember) -> None:
+def test_partitions_are_owned_once_their_topic_is_resolved_and_reported_at_once(member: ConsumerMember) -> None:
     assert member.on_consumer_heartbeat(0, answer(2, 0, 1)) == [NameTopics(frozenset({"work"}))]
     effects = member.on_named(0, {ID: "work"})
     assert effects[:1] == [Assign(of(0, 1))]
@@ -89,7 +89,7 @@ def test_partitions_are_taken_once_their_topic_has_a_name_and_are_reported_at_on
     assert member.is_stable
 
 
-def test_only_what_the_group_takes_away_is_revoked(member: ConsumerMember) -> None:
+def test_only_partitions_missing_in_the_assignment_are_revoked(member: ConsumerMember) -> None:
     joined(member, 0, 1, 2)
     effects = member.on_consumer_heartbeat(1, answer(2, 1, 3))
     assert effects[:2] == [Revoke(of(0, 2), is_lost=False), Assign(of(3))]
@@ -98,14 +98,14 @@ def test_only_what_the_group_takes_away_is_revoked(member: ConsumerMember) -> No
     assert member.generation == 3
 
 
-def test_a_heartbeat_comes_at_the_coordinators_interval_with_what_changed(member: ConsumerMember) -> None:
+def test_a_heartbeat_is_sent_at_the_coordinators_interval_with_changes(member: ConsumerMember) -> None:
     joined(member, 0)
     member.on_consumer_heartbeat(10, unchanged(2))
     assert member.on_timer(10 + INTERVAL_MS - 1) == []
     assert sent(member.on_timer(10 + INTERVAL_MS)) == ConsumerGroupHeartbeatRequest("group", "me", 2)
 
 
-def test_a_topic_without_a_name_is_asked_about_until_it_has_one(member: ConsumerMember) -> None:
+def test_an_unresolved_topic_is_looked_up_until_it_is_known(member: ConsumerMember) -> None:
     member.on_consumer_heartbeat(0, answer(2, 0, topic_id=OTHER_ID))
     assert member.on_named(0, {ID: "work"}) == []
     assert member.on_consumer_heartbeat(INTERVAL_MS, unchanged(2)) == [NameTopics(frozenset({"work"}))]
@@ -148,7 +148,7 @@ def test_after_a_lost_response_everything_is_sent_again(member: ConsumerMember) 
     assert (request.member_epoch, request.is_full, request.topic_partitions) == (2, True, (OwnedTopic(ID, (0,)),))
 
 
-def test_an_assignment_that_was_not_taken_is_asked_for_again(member: ConsumerMember) -> None:
+def test_an_assignment_that_could_not_be_applied_is_requested_again(member: ConsumerMember) -> None:
     joined(member, 0)
     member.on_coordinator_lost(5, is_reading=False)
     member.on_timer(5 + RETRY_MS)
@@ -157,20 +157,20 @@ def test_an_assignment_that_was_not_taken_is_asked_for_again(member: ConsumerMem
     assert member.on_consumer_heartbeat(201, answer(2, 0))[:1] == [Assign(of(0))]
 
 
-def test_a_commit_with_an_old_epoch_asks_for_the_new_one(member: ConsumerMember) -> None:
+def test_a_commit_with_an_old_epoch_causes_a_heartbeat(member: ConsumerMember) -> None:
     joined(member, 0)
     assert member.on_committed(7, ErrorCode.STALE_MEMBER_EPOCH) == []
     assert sent(member.on_timer(7 + RETRY_MS)).member_epoch == 2
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.GROUP_MAX_SIZE_REACHED])
-def test_what_the_group_refuses_permanently_ends_the_member(member: ConsumerMember, code: ErrorCode) -> None:
+def test_a_permanent_error_ends_the_member(member: ConsumerMember, code: ErrorCode) -> None:
     assert member.on_consumer_heartbeat(0, refusal(code)) == [Fail(code)]
     assert member.deadline_ms is None
     assert member.leave() is None
 
 
-def test_a_dynamic_member_leaves_and_a_static_one_is_kept_a_place() -> None:
+def test_a_dynamic_member_leaves_and_a_static_one_keeps_its_place() -> None:
     for instance_id, epoch in ((None, -1), ("i", -2)):
         member = ConsumerMember("group", frozenset({"work"}), "me", instance_id=instance_id)
         assert member.leave() is None

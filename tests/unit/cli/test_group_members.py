@@ -1,4 +1,4 @@
-"""What `klamm groups members --follow` prints."""
+"""The output of `klamm groups members --follow`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_group_in_a_line() -> None:
     assert summary(Membership("g", CLASSIC, "Empty", "", ())) == "g: classic group, Empty"
 
 
-def test_who_joins_who_leaves_and_what_moves() -> None:
+def test_joins_leaves_and_moved_partitions() -> None:
     assert list(changes(GROUP, GROUP)) == []
     moving = replace(ALICE, target=of(0))
     joined = replace(GROUP, state="Reconciling", members=(moving, BOB), epoch=3, assignment_epoch=3)

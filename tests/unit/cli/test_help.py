@@ -1,4 +1,4 @@
-"""The help of every command shows its texts as they were written: no bracket is taken for markup."""
+"""The help of every command shows its texts unchanged: brackets are not interpreted as markup."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BRACKETS = re.compile(r"\\?(\[[a-z][a-z.,]*])")
 
 
 def every_help(member: Command | Group, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], list[str]]]:
-    """Every command and group: the words that call it, and the texts of its help."""
+    """Every command and group: its words on the command line, and its help texts."""
     if not isinstance(member, Group):
         yield words, [member.__doc__ or "", *(one.declared.help or "" for one in parameters_of(member))]
         return

@@ -1,4 +1,4 @@
-"""The member's core, against the coordinator's: two cores and no network."""
+"""The member's core with the coordinator's core: two cores and no network."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TOPICS = frozenset({"work"})
 
 
 class Consumer:
-    """A member in a room with a coordinator."""
+    """A member, and the coordinator of its group."""
 
     def __init__(self, room: Room, counts: dict[str, int]) -> None:
         self.room = room
@@ -52,7 +52,7 @@ class Consumer:
         self._asked: Effect | None = None
 
     def go_on(self) -> bool:
-        """Take the answer that has come, do what is due; False when there was nothing to do."""
+        """Process the received response and due timers; False when there was nothing to do."""
         if self._asked is not None and self._ticket in self.room.answers:
             asked, self._asked = self._asked, None
             self._waiting += self._take(asked, self.room.answers[self._ticket])
@@ -100,7 +100,7 @@ class Consumer:
 
 
 def live(room: Room, consumers: Sequence[Consumer], for_ms: int = 10_000) -> None:
-    """Let time pass, everybody doing what there is to do."""
+    """Let time pass; all members and the coordinator do what is due."""
     end_ms = room.now_ms + for_ms
     while room.now_ms < end_ms:
         while sum(one.go_on() for one in consumers):
@@ -113,7 +113,7 @@ def check_shared(consumers: Sequence[Consumer], count: int) -> None:
     assert sorted(index for one in consumers for _, index in one.reads) == list(range(count))
 
 
-def test_several_members_share_the_partitions_and_one_that_leaves_leaves_them_to_the_others() -> None:
+def test_members_share_partitions_and_take_over_those_of_a_leaver() -> None:
     room, counts = Room(), {"work": 4}
     consumers = [Consumer(room, counts)]
     live(room, consumers)
@@ -130,7 +130,7 @@ def test_several_members_share_the_partitions_and_one_that_leaves_leaves_them_to
     assert [len(one.reads) for one in consumers] == [2, 2]
 
 
-def test_what_a_member_read_is_given_up_before_it_joins_again() -> None:
+def test_partitions_are_revoked_before_a_rejoin() -> None:
     room, counts = Room(), {"work": 2}
     consumers = [Consumer(room, counts)]
     live(room, consumers)
@@ -142,7 +142,7 @@ def test_what_a_member_read_is_given_up_before_it_joins_again() -> None:
     assert not any(effect.is_lost for effect in consumers[0].effects if isinstance(effect, Revoke))
 
 
-def test_a_member_that_is_forgotten_loses_what_it_read_and_joins_as_another() -> None:
+def test_an_unknown_member_loses_its_partitions_and_joins_with_a_new_id() -> None:
     room = Room()
     (gone,) = consumers = [Consumer(room, {"work": 2})]
     live(room, consumers)
@@ -186,7 +186,7 @@ def stable() -> Member:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE])
-def test_a_coordinator_that_moved_is_looked_for_and_costs_nothing(code: ErrorCode) -> None:
+def test_a_moved_coordinator_is_looked_up_without_a_rebalance(code: ErrorCode) -> None:
     member = stable()
     assert member.on_heartbeat(3_000, HeartbeatResponse(code)) == []
     assert member.on_timer(3_099) == []
@@ -196,7 +196,7 @@ def test_a_coordinator_that_moved_is_looked_for_and_costs_nothing(code: ErrorCod
     assert member.assigned == (("work", 0),)
 
 
-def test_a_commit_tells_of_a_rebalance_as_a_heartbeat_does() -> None:
+def test_a_commit_detects_a_rebalance_like_a_heartbeat() -> None:
     revoke, join = stable().on_committed(1_000, ErrorCode.REBALANCE_IN_PROGRESS)
     assert revoke == Revoke((("work", 0),), is_lost=False)
     assert isinstance(join, SendJoin)
@@ -206,7 +206,7 @@ def test_a_commit_tells_of_a_rebalance_as_a_heartbeat_does() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR])
-def test_a_join_that_cannot_be_yet_is_asked_again(code: ErrorCode) -> None:
+def test_a_retriable_join_error_is_retried(code: ErrorCode) -> None:
     member = Member(GROUP, TOPICS, TIMEOUTS)
     member.on_coordinator_found(0)
     assert member.on_joined(0, JoinGroupResponse(code)) == []
@@ -214,7 +214,7 @@ def test_a_join_that_cannot_be_yet_is_asked_again(code: ErrorCode) -> None:
     assert isinstance(again, FindCoordinator if code is ErrorCode.NOT_COORDINATOR else SendJoin)
 
 
-def test_who_reads_goes_on_reading_when_the_coordinator_is_lost() -> None:
+def test_a_stable_member_keeps_reading_without_its_coordinator() -> None:
     member = stable()
     member.on_coordinator_lost(1_000, is_reading=True)
     assert member.on_timer(1_100) == [FindCoordinator()]
@@ -222,7 +222,7 @@ def test_who_reads_goes_on_reading_when_the_coordinator_is_lost() -> None:
     assert member.assigned == (("work", 0),)
 
 
-def test_who_lost_the_coordinator_before_it_reads_joins_anew() -> None:
+def test_a_joining_member_without_its_coordinator_joins_again() -> None:
     for steps in range(3):
         member = Member(GROUP, TOPICS, TIMEOUTS)
         if steps > 0:
@@ -238,14 +238,14 @@ def test_who_lost_the_coordinator_before_it_reads_joins_anew() -> None:
     assert assigned.assigned == ()
 
 
-def test_a_static_member_says_who_it_is_and_does_not_leave() -> None:
+def test_a_static_member_sends_its_instance_id_and_does_not_leave() -> None:
     member = Member(GROUP, TOPICS, TIMEOUTS, instance_id="one")
     (join,) = member.on_coordinator_found(0)
     assert isinstance(join, SendJoin)
     assert join.request.group_instance_id == "one"
     subscription = protocol.encode_subscription(protocol.Subscription(("work",)))
     me = JoinGroupMember("me", "one", subscription)
-    # It leads, and came back in time: the assignment that there is stays.
+    # It is the leader and rejoined in time, so the current assignment is kept.
     joined = JoinGroupResponse(
         member_id="me", generation_id=4, leader="me", protocol_name="range", skip_assignment=True, members=(me,)
     )
@@ -264,17 +264,17 @@ def test_a_static_member_says_who_it_is_and_does_not_leave() -> None:
     assert member.leave() is None
 
 
-def test_who_was_never_a_member_has_nothing_to_leave() -> None:
+def test_a_client_that_was_never_a_member_does_not_leave() -> None:
     assert Member(GROUP, TOPICS).leave() is None
 
 
-def test_every_phase_has_a_way_on() -> None:
+def test_every_phase_has_a_successor() -> None:
     assert set(NEXT_PHASES) == set(Phase)
     assert set().union(*NEXT_PHASES.values()) == set(Phase)
 
 
 class TestConsumerProtocol:
-    def test_a_subscription_comes_back_and_the_coordinator_reads_its_topics(self) -> None:
+    def test_a_subscription_round_trips_and_the_coordinator_reads_its_topics(self) -> None:
         owned = (protocol.TopicPartitions("a", (0, 2)),)
         subscription = protocol.Subscription(("a", "b"), b"own", owned, 7, "rack")
         data = protocol.encode_subscription(subscription)
@@ -289,6 +289,6 @@ class TestConsumerProtocol:
         assert protocol.decode_assignment(b"") == protocol.Assignment()
 
     @pytest.mark.parametrize("data", [b"\x00", b"\xff\xff\x00\x00\x00\x00", b"\x00\x00\x7f\xff\xff\xff"])
-    def test_what_is_none_is_refused(self, data: bytes) -> None:
+    def test_invalid_bytes_are_rejected(self, data: bytes) -> None:
         with pytest.raises(MalformedRequest):
             protocol.decode_subscription(data)

@@ -48,14 +48,14 @@ def of(*partitions: int) -> frozenset[SharePlace]:
 
 @pytest.fixture
 def member() -> ShareMember:
-    """One that has found its coordinator and sent its first heartbeat."""
+    """A member that has found its coordinator and sent its first heartbeat."""
     one = ShareMember("group", frozenset({"work"}), "me")
     assert one.start() == [FindCoordinator()]
     assert one.on_coordinator_found(0) == heartbeat(0)
     return one
 
 
-def test_assignments_come_with_heartbeats(member: ShareMember) -> None:
+def test_heartbeat_responses_contain_assignments(member: ShareMember) -> None:
     assert member.on_share_heartbeat(10, answer(3, 0, 1)) == []
     assert (member.is_stable, member.generation, member.assigned) == (True, 3, of(0, 1))
     assert member.on_timer(10 + INTERVAL_MS - 1) == []
@@ -71,14 +71,14 @@ def test_assignments_come_with_heartbeats(member: ShareMember) -> None:
 @pytest.mark.parametrize(
     "code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND]
 )
-def test_a_member_that_the_group_forgot_joins_again(member: ShareMember, code: ErrorCode) -> None:
+def test_an_unknown_member_joins_again(member: ShareMember, code: ErrorCode) -> None:
     member.on_share_heartbeat(0, answer(3, 0))
     assert member.on_share_heartbeat(100, ShareGroupHeartbeatResponse(error_code=code)) == []
     assert (member.phase, member.assigned, member.leave()) == (ConsumerPhase.UNJOINED, of(), None)
     assert member.on_timer(100 + RETRY_MS) == heartbeat(0)
 
 
-def test_a_member_reads_on_while_its_coordinator_moves(member: ShareMember) -> None:
+def test_a_member_keeps_reading_while_its_coordinator_moves(member: ShareMember) -> None:
     member.on_share_heartbeat(0, answer(3, 0))
     moved = ShareGroupHeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
     assert member.on_share_heartbeat(100, moved) == []
@@ -90,7 +90,7 @@ def test_a_member_reads_on_while_its_coordinator_moves(member: ShareMember) -> N
     assert member.on_timer(400 + RETRY_MS) == [FindCoordinator()]
 
 
-def test_a_group_that_refuses_a_member_ends_it(member: ShareMember) -> None:
+def test_a_permanent_error_ends_the_member(member: ShareMember) -> None:
     code = ErrorCode.GROUP_AUTHORIZATION_FAILED
     assert member.on_share_heartbeat(0, ShareGroupHeartbeatResponse(error_code=code)) == [Fail(code)]
     assert member.phase is ConsumerPhase.FAILED
@@ -101,7 +101,7 @@ def fetched(session: ShareSession, *partitions: int) -> ShareFetchRequest:
     return session.fetch(of(*partitions), wait_ms=1, bytes_max=2, records_max=3, mode=AcquireMode.BATCH_OPTIMIZED)
 
 
-def test_a_session_names_what_changed_and_what_was_processed() -> None:
+def test_a_session_sends_changed_partitions_and_acknowledgements() -> None:
     session = ShareSession("group", "me")
     first = fetched(session, 0, 1)
     assert (first.share_session_epoch, first.forgotten_topics_data) == (0, ())
@@ -125,7 +125,7 @@ def test_a_session_names_what_changed_and_what_was_processed() -> None:
     assert (third.share_session_epoch, third.topics, third.forgotten_topics_data) == (2, (), ())
 
 
-def test_a_closed_session_acknowledges_what_was_processed() -> None:
+def test_a_closed_session_acknowledges_processed_records() -> None:
     session = ShareSession("group", "me")
     assert session.close() is None
     fetched(session, 0)

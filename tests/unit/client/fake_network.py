@@ -1,4 +1,4 @@
-"""Networks on which little happens, for what a peer decides by itself."""
+"""Minimal networks for tests of a peer's own decisions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Happening = Callable[[ChannelHandler], None]
 
 
 class FakeChannel:
-    """Takes requests, and answers none."""
+    """Accepts requests, and responds to none."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[int, int, bytes]] = []
@@ -26,7 +26,7 @@ class FakeChannel:
 
 
 class FakeNetwork:
-    """Every channel has the same fate, told a moment after it was opened; None: nothing ever happens to it."""
+    """Every channel has the same outcome shortly after it was opened; None: no event ever happens."""
 
     def __init__(self, fate: Happening | None = None) -> None:
         self.fate = fate

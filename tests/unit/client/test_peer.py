@@ -1,4 +1,4 @@
-"""A peer over real sockets: versions, many requests at a time, and every way to get no answer."""
+"""A peer over real sockets: versions, many concurrent requests, and every way to get no response."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Respond = Callable[[int, int, int, bytes, asyncio.StreamWriter], Awaitable[None]
 
 
 class Server:
-    """Answers ApiVersions itself, and what else is asked with `respond`."""
+    """Serves ApiVersions itself, and other requests with `respond`."""
 
     def __init__(self, respond: Respond, versions: dict[int, tuple[int, int]]) -> None:
         self.respond, self.versions = respond, versions
@@ -76,7 +76,7 @@ async def describe(key: int, version: int, correlation_id: int, body: bytes, wri
     answer(writer, correlation_id, b"\x00" + write(found, version))
 
 
-async def test_the_newest_common_version_is_spoken_over_one_connection() -> None:
+async def test_the_newest_common_version_is_used_on_one_connection() -> None:
     async with serving(describe) as (server, client, address):
         asked = [client.ask(address, NO_TOPICS, DescribeQuorumResponse, (0, 2)) for _ in range(50)]
         assert {found.error_message for found in await asyncio.gather(*asked)} == {"v2"}
@@ -90,7 +90,7 @@ async def test_an_exact_version_is_sent_as_it_is() -> None:
         assert b"v2" in body
 
 
-async def test_answers_may_come_in_any_order_and_in_any_pieces() -> None:
+async def test_responses_may_arrive_in_any_order_and_in_pieces() -> None:
     held: list[tuple[int, asyncio.StreamWriter]] = []
 
     async def respond(key: int, version: int, correlation_id: int, body: bytes, writer: asyncio.StreamWriter) -> None:
@@ -112,7 +112,7 @@ async def test_answers_may_come_in_any_order_and_in_any_pieces() -> None:
         assert found == [b"answer to 2", b"answer to 3", b"answer to 4"]
 
 
-async def test_a_request_that_the_system_takes_in_pieces_arrives_whole_and_in_turn() -> None:
+async def test_a_partially_written_request_arrives_complete_and_in_order() -> None:
     has_begun, may_read, received = asyncio.Event(), asyncio.Event(), []
 
     async def respond(key: int, version: int, correlation_id: int, body: bytes, writer: asyncio.StreamWriter) -> None:
@@ -130,7 +130,7 @@ async def test_a_request_that_the_system_takes_in_pieces_arrives_whole_and_in_tu
         assert received == bodies
 
 
-async def test_several_connections_where_one_would_keep_others_waiting() -> None:
+async def test_long_requests_use_several_connections() -> None:
     asked = asyncio.Queue[tuple[int, asyncio.StreamWriter]]()
 
     async def respond(key: int, version: int, correlation_id: int, body: bytes, writer: asyncio.StreamWriter) -> None:
@@ -138,7 +138,7 @@ async def test_several_connections_where_one_would_keep_others_waiting() -> None
 
     async with serving(respond) as (server, client, address):
         asks = []
-        for connections in (1, 2, 2):  # two at most
+        for connections in (1, 2, 2):  # at most two
             peer = client.idlest_peer(address, 2)
             asks.append(asyncio.ensure_future(peer.ask(NO_TOPICS, DescribeQuorumResponse, (0, 1))))
             correlation_id, writer = await asked.get()
@@ -151,7 +151,7 @@ async def test_several_connections_where_one_would_keep_others_waiting() -> None
                 await ask
 
 
-async def test_tagged_fields_of_an_answers_header_are_passed_over() -> None:
+async def test_tagged_fields_of_a_response_header_are_skipped() -> None:
     async def respond(key: int, version: int, correlation_id: int, body: bytes, writer: asyncio.StreamWriter) -> None:
         answer(writer, correlation_id, b"\x01\x05\x03abc" + b"body")
 
@@ -159,7 +159,7 @@ async def test_tagged_fields_of_an_answers_header_are_passed_over() -> None:
         assert await client.request(address, 55, 2, b"\x01\x00") == b"body"
 
 
-async def test_an_api_that_is_not_offered_is_refused_here_and_names_versions() -> None:
+async def test_an_unsupported_api_is_rejected_with_versions() -> None:
     async with serving(describe, {18: (0, 4), 55: (0, 1)}) as (_, client, address):
         with pytest.raises(ClientError, match="API 55 in versions 0 to 1, but 2 to 2 are needed"):
             await client.request(address, 55, 2, b"")
@@ -168,7 +168,7 @@ async def test_an_api_that_is_not_offered_is_refused_here_and_names_versions() -
         assert (await client.ask(address, NO_TOPICS, DescribeQuorumResponse, (0, 2))).error_message == ""
 
 
-async def test_nobody_listening_is_told_as_refusal_and_asked_again_later() -> None:
+async def test_a_refused_connection_is_reported_and_retried_later() -> None:
     async with serving(describe) as (_, client, address):
         pass
     client = Peers(CONFIG)
@@ -186,7 +186,7 @@ async def test_nobody_listening_is_told_as_refusal_and_asked_again_later() -> No
         client.close()
 
 
-async def test_a_fault_of_this_side_is_told_at_once_and_does_not_stay() -> None:
+async def test_a_local_fault_is_reported_at_once_and_retried() -> None:
     class FaultyNetwork(EngineNetwork):
         is_faulty = True
 
@@ -201,15 +201,15 @@ async def test_a_fault_of_this_side_is_told_at_once_and_does_not_stay() -> None:
         with pytest.raises(ConnectError, match=r"cannot be reached: LookupError.*idna"):
             await peer.ask(NO_TOPICS, DescribeQuorumResponse, (0, 2))
         network.is_faulty = False
-        await asyncio.sleep(0.01)  # the back-off is 1 ms
+        await asyncio.sleep(0.01)  # the backoff is 1 ms
         assert (await peer.ask(NO_TOPICS, DescribeQuorumResponse, (0, 2))).error_message == "v2"
         peer.close()
         network.close()
 
 
 @pytest.mark.parametrize("event", ["on_accepted", "on_opened", "on_answer", "on_closed"])
-async def test_an_event_that_fails_ends_the_connection_alone(event: str, caplog: pytest.LogCaptureFixture) -> None:
-    """What waits for it has an outcome, and the next request connects again."""
+async def test_a_failing_event_ends_only_its_connection(event: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Pending requests get an outcome, and the next request opens a new connection."""
 
     async def respond(key: int, version: int, correlation_id: int, body: bytes, writer: asyncio.StreamWriter) -> None:
         if event == "on_closed" and server.connections == 1:
@@ -221,13 +221,13 @@ async def test_an_event_that_fails_ends_the_connection_alone(event: str, caplog:
         with injected_into(vars(Peer)[event]) as raised, pytest.raises(ClientError):
             await client.ask(address, NO_TOPICS, DescribeQuorumResponse, (0, 2), timeout_ms=60_000)
         assert raised.is_set()
-        await asyncio.sleep(0.01)  # the back-off is 1 ms
+        await asyncio.sleep(0.01)  # the backoff is 1 ms
         assert (await client.ask(address, NO_TOPICS, DescribeQuorumResponse, (0, 2))).error_message == "v2"
         assert server.connections == 2
     assert len(injected(caplog)) == 1
 
 
-async def test_a_caller_that_fails_affects_no_other_request(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failing_callback_affects_no_other_request(caplog: pytest.LogCaptureFixture) -> None:
     def fail(outcome: Outcome) -> None:
         raise InjectedError(INJECTED)
 
@@ -239,7 +239,7 @@ async def test_a_caller_that_fails_affects_no_other_request(caplog: pytest.LogCa
     assert len(injected(caplog)) == 1
 
 
-async def test_a_closed_connection_fails_what_was_asked_and_the_next_request_connects_again() -> None:
+async def test_a_closed_connection_fails_its_requests_and_the_next_one_reconnects() -> None:
     async def respond(key: int, version: int, correlation_id: int, body: bytes, writer: asyncio.StreamWriter) -> None:
         if server.connections == 1:
             writer.close()
@@ -254,7 +254,7 @@ async def test_a_closed_connection_fails_what_was_asked_and_the_next_request_con
         assert server.connections == 2
 
 
-async def test_silence_ends_the_request_and_the_connection() -> None:
+async def test_a_timeout_ends_the_request_and_the_connection() -> None:
     async def respond(key: int, version: int, correlation_id: int, body: bytes, writer: asyncio.StreamWriter) -> None:
         if server.connections > 1:
             await describe(key, version, correlation_id, body, writer)
@@ -278,7 +278,7 @@ async def test_silence_ends_the_request_and_the_connection() -> None:
         (struct.pack(">ii", 6, 2) + b"\x00\x7f", "cannot be decoded"),
     ],
 )
-async def test_what_is_no_answer_is_refused(reply: bytes, said: str) -> None:
+async def test_invalid_responses_are_rejected(reply: bytes, said: str) -> None:
     async def respond(key: int, version: int, correlation_id: int, body: bytes, writer: asyncio.StreamWriter) -> None:
         writer.write(reply)
 
@@ -287,7 +287,7 @@ async def test_what_is_no_answer_is_refused(reply: bytes, said: str) -> None:
             await client.ask(address, NO_TOPICS, DescribeQuorumResponse, (0, 2))
 
 
-async def test_close_fails_what_waits_and_what_is_asked_later() -> None:
+async def test_close_fails_pending_and_later_requests() -> None:
     async def respond(key: int, version: int, correlation_id: int, body: bytes, writer: asyncio.StreamWriter) -> None:
         asked.set()
 

@@ -1,4 +1,4 @@
-"""How long a peer waits for a connection, and what it does when nothing comes."""
+"""How long a peer waits for a connection, and for a response."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from klamm.client.peer import Outcome, Peer, PeerConfig
 
 
 def attempts(config: PeerConfig, network: FakeNetwork, rng: Iterator[float], count: int) -> list[float]:
-    """How long each of so many connections in a row was waited for, in ms, where nothing comes."""
+    """The timeouts in ms of that many consecutive connection attempts without a response."""
 
     async def ask() -> list[float]:
         loop, found = asyncio.get_running_loop(), []
@@ -33,24 +33,24 @@ def attempts(config: PeerConfig, network: FakeNetwork, rng: Iterator[float], cou
     return found
 
 
-def test_the_time_to_make_a_connection_grows_with_the_connections_that_were_not_accepted() -> None:
+def test_the_connection_timeout_grows_with_failed_attempts() -> None:
     middle = iter(lambda: 0.5, None)
     config = PeerConfig("tests", connection_setup_timeout_ms=1000, connection_setup_timeout_max_ms=5000)
     expected = pytest.approx([1000, 2000, 4000, 5000, 5000], rel=1e-4)
     assert attempts(config, FakeNetwork(), middle, 5) == expected
-    # One number for the connection's time, one for the pause that follows.
+    # One random number for the connection's timeout, one for the following pause.
     rng = iter([0.0, 0.5, 1.0, 0.5])
     assert attempts(config, FakeNetwork(), rng, 2) == pytest.approx([800, 2400], rel=1e-4)
 
 
-def test_a_peer_that_accepts_connections_and_says_nothing_has_a_requests_time() -> None:
+def test_a_silent_connection_has_the_request_timeout() -> None:
     silent = FakeNetwork(lambda handler: handler.on_accepted(("10.0.0.1", 9093)))
     config = PeerConfig("tests", request_timeout_ms=700)
     found = attempts(config, silent, iter(lambda: 0.5, None), 3)
     assert found == pytest.approx([700, 700, 700], rel=1e-4)
 
 
-def test_an_answer_that_is_late_gives_the_connection_up_and_fails_the_other_requests() -> None:
+def test_a_late_response_closes_the_connection_and_fails_its_requests() -> None:
     def accept_and_open(handler: Peer) -> None:
         handler.on_accepted(("10.0.0.1", 9093))
         handler.on_opened({1: (0, 5)})
@@ -58,7 +58,7 @@ def test_an_answer_that_is_late_gives_the_connection_up_and_fails_the_other_requ
     async def ask() -> None:
         loop, network = asyncio.get_running_loop(), FakeNetwork(accept_and_open)
         lost: list[ClientError] = []
-        outcomes: list[tuple[str, Outcome, int]] = []  # with how many losses were known by then
+        outcomes: list[tuple[str, Outcome, int]] = []  # how many losses there had been
         peer = Peer(("host", 9093), PeerConfig("tests"), network, on_lost=lost.append)
         for name, timeout_ms in (("late", 100), ("patient", 5000)):
             note = lambda outcome, name=name: outcomes.append((name, outcome, len(lost)))  # noqa: E731

@@ -1,4 +1,4 @@
-"""A producer beside a broker that takes connections and never says a word, as a host does that hangs."""
+"""A producer with one broker that accepts connections but never responds, like a hanging host."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from klamm.protocol.api_key import ApiKey
 
 TOPIC = "orders"
 SILENT, SPEAKING = 0, 1
-"""The partitions, by what leads them; the silent one comes first where a producer goes through them in order."""
+"""The partitions of the silent and the responding broker; a producer that visits them in order starts with SILENT."""
 WITHIN_S = 30
 
 
 class OneOfTwo(FakeBroker):
-    """Leads one partition; says that the other is led by `silent`."""
+    """Leads one partition; its metadata have `silent` as the leader of the other."""
 
     def __init__(self, silent: socket.socket) -> None:
         self._silent = silent
@@ -62,8 +62,8 @@ def produce(client: KafkaClient, *partitions: int) -> None:
     client.produce(TOPIC, pa.array(partitions, pa.int32()), None, pa.array([b"v"] * len(partitions), pa.binary()))
 
 
-def test_who_does_not_answer_keeps_no_other_broker_waiting() -> None:
-    # Nobody gives up on the silent one before the test is over.
+def test_a_silent_broker_does_not_delay_another() -> None:
+    # The timeouts for the silent broker exceed the test.
     keys = {"socket.connection.setup.timeout.ms": "600000", "request.timeout.ms": "600000", "linger.ms": "0"}
     keys |= {"delivery.timeout.ms": "1300000"}
     with socket.create_server(("127.0.0.1", 0)) as silent, OneOfTwo(silent) as broker:
@@ -74,7 +74,7 @@ def test_who_does_not_answer_keeps_no_other_broker_waiting() -> None:
         client.close()
 
 
-def test_records_are_acknowledged_while_another_broker_is_tried_again_and_again() -> None:
+def test_records_are_acknowledged_while_another_broker_is_retried() -> None:
     keys = {"socket.connection.setup.timeout.ms": "50", "request.timeout.ms": "50", "linger.ms": "0"}
     keys |= {"delivery.timeout.ms": "3000", "retry.backoff.ms": "1"}
     with (

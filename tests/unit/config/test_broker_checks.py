@@ -1,4 +1,4 @@
-"""What a node refuses before the controller is asked (KIP-226)."""
+"""Changes that a node rejects without asking the controller (KIP-226)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FILE = NodeLayers(static={"log.dirs": "/a,/b", "num.io.threads": "8"})
 
 
 def why(configs: dict[str, str], *, is_per_broker: bool = True, layers: NodeLayers = FILE) -> str | None:
-    """The reason of a refusal, which is INVALID_REQUEST every time; None when there is none."""
+    """The message of a rejection, which is always INVALID_REQUEST; None if the change is accepted."""
     try:
         check_dynamic_configs(layers, configs, is_per_broker=is_per_broker)
     except KafkaError as error:
@@ -43,8 +43,8 @@ def why(configs: dict[str, str], *, is_per_broker: bool = True, layers: NodeLaye
         ({"log.local.retention.ms": "604800001"}, "more than log.retention.ms"),
     ],
 )
-def test_what_a_node_could_not_run_with(configs: dict[str, str], reason: str) -> None:
-    # Without log.retention.ms there is nothing to hold the local one against.
+def test_values_that_a_node_could_not_run_with(configs: dict[str, str], reason: str) -> None:
+    # Without log.retention.ms, log.local.retention.ms has no upper bound.
     layers = NodeLayers({**FILE.static, "log.retention.ms": "604800000"})
     assert reason in (why(configs, layers=layers) or "")
 
@@ -64,7 +64,7 @@ def test_what_a_node_could_not_run_with(configs: dict[str, str], reason: str) ->
         {"log.local.retention.ms": "-2"},
     ],
 )
-def test_what_it_could(configs: dict[str, str]) -> None:
+def test_accepted_values(configs: dict[str, str]) -> None:
     assert why(configs) is None
 
 
@@ -72,7 +72,7 @@ def test_what_it_could(configs: dict[str, str]) -> None:
     ("name", "value"),
     [("listeners", "PLAINTEXT://:1"), ("listener.name.x.ssl.keystore.location", "/x"), ("cordoned.log.dirs", "/a")],
 )
-def test_what_is_one_nodes_affair_is_not_the_clusters(name: str, value: str) -> None:
+def test_configs_of_one_node_cannot_be_set_for_the_cluster(name: str, value: str) -> None:
     assert "belong to one broker" in (why({name: value}, is_per_broker=False) or "")
     assert why({name: value}) is None
 
@@ -81,7 +81,7 @@ def test_the_cluster_may_set_a_listeners_limits() -> None:
     assert why({"listener.name.x.max.connections": "5"}, is_per_broker=False) is None
 
 
-def test_a_nodes_own_value_stands_above_the_clusters() -> None:
+def test_a_nodes_value_overrides_the_clusters() -> None:
     layers = NodeLayers(FILE.static, {}, {"num.io.threads": "8"})
     assert why({"num.io.threads": "100"}, is_per_broker=False, layers=layers) is None
 
@@ -91,7 +91,7 @@ def resource(resource_type: int, name: str, *changes: tuple[str, int, str | None
     return AlterConfigsResource(resource_type, name, configs)
 
 
-def test_what_is_right_is_forwarded_and_the_rest_answered_in_its_place() -> None:
+def test_valid_changes_are_forwarded_and_others_answered_in_order() -> None:
     good = resource(ResourceType.TOPIC, "foo", ("retention.ms", SET, "whatever the controller says"))
     resources = (
         resource(ResourceType.TOPIC, "twice"),
@@ -119,13 +119,13 @@ def test_what_is_right_is_forwarded_and_the_rest_answered_in_its_place() -> None
     assert [error.code for error in alone.errors.values()] == [invalid]
 
 
-def test_increments_begin_with_what_is_stored_and_replacements_with_nothing() -> None:
+def test_increments_extend_stored_configs_and_replacements_do_not() -> None:
     layers = NodeLayers(FILE.static, {}, {"num.io.threads": "16"})
     same = (resource(ResourceType.BROKER, "1", ("num.io.threads", SET, "16")),)
     assert not preprocess(same, 1, layers, is_incremental=True).errors
     other = (resource(ResourceType.BROKER, "1", ("background.threads", SET, "5")),)
     assert not preprocess(other, 1, layers, is_incremental=True).errors
-    # Replacing all drops num.io.threads from 16 to the file's 8, which is half, and allowed.
+    # Replacing all configs resets num.io.threads from 16 to the file's 8, i.e. to half, which is allowed.
     assert not preprocess(other, 1, layers, is_incremental=False).errors
     more = NodeLayers(FILE.static, {}, {"num.io.threads": "17"})
     assert preprocess(other, 1, more, is_incremental=False).errors == {}

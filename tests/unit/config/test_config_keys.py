@@ -20,7 +20,7 @@ def test_every_key_can_be_looked_up(scope: ConfigScope) -> None:
         assert (found.name, found.scope, found.type_id) == (key.name, scope, key.type_id)
 
 
-def test_a_key_says_all_that_describe_configs_shows() -> None:
+def test_a_key_has_every_field_of_describe_configs() -> None:
     key = find_config_key("topic", "retention.ms")
     assert key is not None
     assert (key.type, key.type_id, key.default, key.allowed) == ("LONG", 5, "604800000", "[-1,...]")
@@ -51,13 +51,13 @@ def test_values_become_python_values() -> None:
     assert format_config("topic", "retention.ms", "+0500") == "500"
 
 
-def test_a_refusal_is_a_value_error_that_says_what_is_allowed() -> None:
+def test_an_invalid_value_raises_a_value_error_with_the_allowed_ones() -> None:
     with pytest.raises(ConfigError, match=r"Invalid value 1 for configuration segment\.bytes: .* 1048576"):
         parse_config("topic", "segment.bytes", "1")
     with pytest.raises(ValueError, match=r"Unknown topic config name: no\.such"):
         parse_config("topic", "no.such", "1")
 
 
-def test_there_is_no_configs_of_a_thing_that_has_none() -> None:
+def test_an_unknown_scope_is_rejected() -> None:
     with pytest.raises(ValueError, match="unknown scope 'user'"):
         config_keys(cast("ConfigScope", "user"))

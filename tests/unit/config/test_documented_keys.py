@@ -1,8 +1,8 @@
-"""Every key is documented, and one that klamm says to honour is read outside of the tables and checks.
+"""Every key is documented, and every key that klamm honours is read by code other than the tables and checks.
 
-The documentation is what DescribeConfigs and `klamm configs` show; of a key without effect it says so. A key counts as
-read where its name stands in quotes in code that is not the table or a check of values, where a topic's key that is
-read falls back to it, where the coordinator's settings are named after it, or where `MemberSettings` reads it.
+The documentation is what DescribeConfigs and `klamm configs` show; it says so if a key has no effect. A key counts as
+read if its quoted name is in code that is neither the table nor a check of values, if a topic key that is read falls
+back to it, if the coordinator's settings are named after it, or if `MemberSettings` reads it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ NO_READERS: Final = (
     "python/klamm/controller/configs/config_checks.py",
     "python/klamm/testing/",
 )
-"""What only describes or checks values."""
+"""Files that only describe or check values."""
 BY_PATTERN: Final = {
     f"compression.{codec}.level": f"compression.{{}}.level ({codec})" for codec in ("gzip", "lz4", "zstd")
 }
-"""Keys whose names the engine puts together: see `rust/replica/src/config.rs`."""
+"""Keys whose names the engine composes: see `rust/replica/src/config.rs`."""
 SETTINGS: Final = "rust/replica/src/config.rs"
 MEMBER_SETTINGS: Final = "python/klamm/coordinator/groups/modern/settings.py"
-"""Reads `group.KIND.NAME` and its bounds, with the kinds that its users give it."""
+"""Reads `group.KIND.NAME` and its bounds, with the kinds of its users."""
 SHARE_SETTINGS: Final = "rust/engine/src/engine.rs"
 """Reads `group.share.NAME` and its bounds."""
 
@@ -54,7 +54,7 @@ def sources() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def read() -> frozenset[str]:
-    """The keys that are read, topics' first: their values come from the nodes' where a topic has none."""
+    """The keys that are read. Topics' keys count first, because they fall back to the nodes' values."""
     texts = sources()
     whole = "\n".join(texts.values())
     assert '"compression.{}.level"' in texts[SETTINGS]
@@ -80,7 +80,7 @@ def test_every_honoured_key_is_read(read: frozenset[str]) -> None:
     assert sorted(honoured - read) == [], "read them, or move their documentation to config/not_honoured.rs"
 
 
-def test_keys_that_cannot_mean_anything_yet_are_not_honoured() -> None:
+def test_keys_of_missing_features_are_not_honoured() -> None:
     for name in ("unstable.api.versions.enable", "ssl.protocol"):
         key = find_config_key("node", name)
         assert key is not None
@@ -88,7 +88,7 @@ def test_keys_that_cannot_mean_anything_yet_are_not_honoured() -> None:
 
 
 @pytest.mark.parametrize("scope", ["node", "topic", "group", "client-metrics"])
-def test_every_key_says_what_it_does_and_whether_klamm_does_it(scope: ConfigScope) -> None:
+def test_the_documentation_of_every_key_says_whether_klamm_honours_it(scope: ConfigScope) -> None:
     for key in config_keys(scope):
         assert key.documentation.endswith("."), key.name
         assert key.documentation.endswith("This key has no effect in klamm yet.") is not key.is_honoured, key.name

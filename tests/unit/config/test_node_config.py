@@ -19,11 +19,11 @@ COMBINED = {
     "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL",
     "log.dirs": "/tmp/kraft-combined-logs",
 }
-"""As in the server.properties that Apache Kafka ships."""
+"""As in Apache Kafka's server.properties."""
 
 
 def combined(**changes: str | None) -> dict[str, str]:
-    """The combined node, with changes: `node_id="2"` sets, None removes."""
+    """The combined node with changes: `node_id="2"` sets a key, None removes it."""
     given = COMBINED | {name.replace("_", "."): value for name, value in changes.items()}
     return {name: value for name, value in given.items() if value is not None}
 
@@ -34,7 +34,7 @@ def refusal(given: dict[str, str]) -> str:
     return str(caught.value)
 
 
-def test_the_combined_node_that_apache_kafka_ships() -> None:
+def test_apache_kafkas_server_properties() -> None:
     config = rules.checked(COMBINED)
     assert config.roles == {"broker", "controller"}
     assert (config.node_id, config.integer("broker.id")) == (1, 1)
@@ -159,7 +159,7 @@ def test_topics_take_their_defaults_from_the_node() -> None:
         ({"listeners": "PLAINTEXT://:70000,CONTROLLER://:9093"}, "port 70000"),
     ],
 )
-def test_what_does_not_fit_together_is_refused(changes: dict[str, str | None], complaint: str) -> None:
+def test_contradicting_keys_are_rejected(changes: dict[str, str | None], complaint: str) -> None:
     assert complaint in refusal(combined(**changes))
 
 
@@ -173,14 +173,14 @@ def test_two_listeners_share_a_port_with_an_address_of_each_family() -> None:
     assert str(config.listeners[1]) == "SSL://[::1]:9092"
 
 
-def test_a_controller_without_a_name_of_its_own_is_plaintext_unless_tls_is_about() -> None:
+def test_an_unmapped_controller_listener_is_plaintext_without_tls() -> None:
     given = combined(listener_security_protocol_map=None)
     assert rules.checked(given).controller_listeners[0].protocol == "PLAINTEXT"
     given["listeners"] += ",SSL://:9094"
     assert "listener CONTROLLER has no security protocol" in refusal(given)
 
 
-def test_other_listeners_need_no_other_address_to_tell() -> None:
+def test_the_advertised_address_defaults_to_the_listener() -> None:
     listeners = "PLAIN://127.0.0.1:19092,CONTROLLER://127.0.0.1:0"
     config = sources.load(
         overrides=[
@@ -233,7 +233,7 @@ def test_a_broker_alone_and_a_controller_alone() -> None:
         ({"remote_log_storage_system_enable": "true"}, "tiered storage"),
     ],
 )
-def test_what_is_not_there_yet_is_refused(changes: dict[str, str | None], complaint: str) -> None:
+def test_unsupported_features_are_rejected(changes: dict[str, str | None], complaint: str) -> None:
     config = rules.checked(combined(advertised_listeners=None, **changes))
     with pytest.raises(NodeConfigError, match=complaint) as caught:
         rules.check_supported(config)
@@ -252,7 +252,7 @@ def test_warnings() -> None:
     ]
 
 
-def test_what_a_broker_alone_does_not_go_by_is_said() -> None:
+def test_keys_that_a_separate_broker_ignores_are_reported() -> None:
     given = combined(
         process_roles="broker",
         listeners="PLAINTEXT://localhost:9092",
@@ -267,7 +267,7 @@ def test_what_a_broker_alone_does_not_go_by_is_said() -> None:
     ]
 
 
-def test_keys_that_change_nothing_yet_are_listed() -> None:
+def test_keys_without_effect_are_listed() -> None:
     config = rules.checked(combined(num_network_threads="3", log_segment_bytes="1073741824"))
     assert rules.without_effect(config) == ["num.network.threads"]
 
@@ -280,7 +280,7 @@ def test_listener_keys_are_known_with_and_without_a_mechanism() -> None:
 
 
 class TestSources:
-    def test_without_a_file_the_node_is_for_this_machine_alone(self) -> None:
+    def test_without_a_file_the_node_listens_on_localhost(self) -> None:
         config = sources.load()
         assert config.log_dirs == (Path("klamm-data"),)
         assert [str(listener) for listener in config.listeners] == [
@@ -313,7 +313,7 @@ class TestSources:
     def test_data_moves_a_files_log_dirs(self, tmp_path: Path) -> None:
         assert sources.load(write(tmp_path, COMBINED), data=tmp_path).log_dirs == (tmp_path,)
 
-    def test_port_is_for_the_default_alone(self, tmp_path: Path) -> None:
+    def test_port_requires_the_default_configuration(self, tmp_path: Path) -> None:
         with pytest.raises(NodeConfigError, match="--override listeners="):
             sources.load(write(tmp_path, COMBINED), port=9092)
 

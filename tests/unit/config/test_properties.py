@@ -54,7 +54,7 @@ def test_a_file_is_utf_8_or_else_latin_1() -> None:
     assert properties.decode("name=ä".encode("latin-1")) == "name=ä"
 
 
-def test_what_is_written_begins_with_the_comments() -> None:
+def test_written_properties_begin_with_comments() -> None:
     written = properties.render({"version": "1", "cluster.id": "a b"}, comments=["", "Thu Jan 01 00:00:00 UTC 1970"])
     assert written == "#\n#Thu Jan 01 00:00:00 UTC 1970\nversion=1\ncluster.id=a b\n"
 
@@ -63,12 +63,12 @@ text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00
 
 
 @given(st.dictionaries(text, text))
-def test_what_is_written_is_read_back(written: dict[str, str]) -> None:
+def test_written_properties_are_read_back(written: dict[str, str]) -> None:
     assert properties.parse(properties.render(written)) == written
 
 
 @given(st.text())
-def test_no_text_but_a_broken_escape_is_refused(text: str) -> None:
+def test_only_broken_escapes_are_rejected(text: str) -> None:
     try:
         properties.parse(text)
     except properties.PropertiesError:

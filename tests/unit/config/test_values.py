@@ -88,7 +88,7 @@ def test_a_listeners_own_key() -> None:
     assert base_name("log.retention.ms") == "log.retention.ms"
 
 
-def test_a_topic_is_described_with_all_that_stands_behind_it() -> None:
+def test_a_topic_is_described_with_all_synonyms() -> None:
     layers = NodeLayers({"log.retention.hours": "48", "log.segment.bytes": "2000000"}, {"log.retention.ms": "9"})
     described = entries.describe_topic(layers, {"retention.ms": " 7 "}, ALL)
     assert len(described) == 33
@@ -103,14 +103,14 @@ def test_a_topic_is_described_with_all_that_stands_behind_it() -> None:
     assert (segment.value, segment.config_source, segment.read_only) == ("2000000", FILE, False)
 
 
-def test_kafka_names_no_synonym_that_stands_before_the_key_itself() -> None:
-    """The file says hours, and the key with which retention.ms begins is not set: nothing is listed."""
+def test_kafka_lists_no_synonym_of_a_key_in_another_unit() -> None:
+    """The file sets hours, and retention.ms itself is not set: no synonym is listed."""
     described = entries.describe_topic(NodeLayers({"log.retention.hours": "48"}), {}, ALL)
     retention = one(described, "retention.ms")
     assert (retention.value, retention.config_source, retention.synonyms) == (str(48 * HOUR_MS), DEFAULT, ())
 
 
-def test_only_what_is_asked_for() -> None:
+def test_only_requested_keys_are_described() -> None:
     wanted = entries.ConfigQuery(frozenset({"retention.ms", "nope"}), documentation=True)
     (retention,) = entries.describe_topic(NodeLayers(), {}, wanted)
     assert (retention.name, retention.synonyms) == ("retention.ms", ())
@@ -124,7 +124,7 @@ def test_internal_keys_are_shown_only_when_they_are_set() -> None:
     assert one(entries.describe_topic(NodeLayers(), {name: "100"}, ALL), name).value == "100"
 
 
-def test_what_may_be_secret_is_never_said() -> None:
+def test_values_of_sensitive_keys_are_never_shown() -> None:
     secrets = {
         "ssl.key.password": "a",
         "sasl.jaas.config": "b",

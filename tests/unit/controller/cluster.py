@@ -1,4 +1,4 @@
-"""A controller over the engine's own image, with a log in memory, and a driver that a test calls step by step."""
+"""A controller on the engine's own image, with a log in memory, and a driver that a test runs step by step."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Cluster:
         self.take_turns()
 
     def fail_over(self) -> None:
-        """The same log under a controller that knows nothing but it."""
+        """The same log with a new controller, which knows only the log."""
         self.controller = Controller(self.settings, self.random_bytes)
         self.activate({})
 
@@ -107,7 +107,7 @@ class Cluster:
         self.image = self.image.apply(records)
 
     def begin(self, request: Any, api_version: int | None = None) -> object:
-        """The ticket of a request, which may not be decided as a whole yet."""
+        """The ticket of a request, which may need more turns."""
         operation, ticket = OPERATIONS[type(request)], object()
         version = APIS[operation.api_key].versions[1] if api_version is None else api_version
         self.carry_out(
@@ -116,7 +116,7 @@ class Cluster:
         return ticket
 
     def ask(self, request: Any, api_version: int | None = None) -> Any:
-        """The answer to a request."""
+        """The response to a request."""
         ticket = self.begin(request, api_version)
         while ticket not in self.answers:
             self.between_turns()
@@ -127,7 +127,7 @@ class Cluster:
         self.carry_out(self.controller.on_timer(self.now_ms, is_followed=self.is_followed))
 
     def take_turns(self) -> None:
-        """All that are due."""
+        """Run all due turns."""
         while self.controller.deadline_ms is not None and self.controller.deadline_ms <= self.now_ms:
             self.between_turns()
             self.take_turn()
@@ -167,7 +167,7 @@ class Cluster:
         return [decode(record) for record in self.log[start:]]
 
     def run_clock(self, ms: int) -> list[MetadataRecord]:
-        """Move the clock in steps of 10 ms at most, doing what is due when it is due."""
+        """Move the clock in steps of at most 10 ms, and run what is due."""
         start, end_ms = len(self.log), self.now_ms + ms
         while self.now_ms < end_ms:
             due_ms = self.controller.deadline_ms or end_ms
@@ -176,7 +176,7 @@ class Cluster:
         return self.records(start)
 
     def pass_silently(self, ms: int) -> None:
-        """Move the clock as well; no other replica is there for which records would be written."""
+        """Move the clock without other replicas, so that no NoOp records are written."""
         self.is_followed = False
         self.run_clock(ms)
         self.is_followed = True
@@ -207,5 +207,5 @@ def assigned(name: str, *assignments: Sequence[int], **configs: str) -> Creatabl
 
 
 def topic_configs(**configs: str | None) -> tuple[CreatableTopicConfig, ...]:
-    """Underscores stand for dots."""
+    """Underscores replace dots in names."""
     return tuple(CreatableTopicConfig(name.replace("_", "."), value) for name, value in configs.items())

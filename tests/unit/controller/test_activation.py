@@ -1,4 +1,4 @@
-"""The activation of a controller (`ActivationRecordsGenerator`), and what it does periodically."""
+"""The activation of a controller (`ActivationRecordsGenerator`), and its periodic tasks."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_eligible_leader_replicas_need_a_min_isr_for_the_cluster() -> None:
     assert (image.is_elr_enabled, image.config(4, "", "min.insync.replicas")) == (True, "2")
 
 
-def test_a_log_that_is_there_needs_nothing() -> None:
+def test_an_existing_log_needs_no_records() -> None:
     image = Image().apply(bootstrap({"metadata.version": 30}))
     assert activation_records(image, bootstrap({"metadata.version": 30}), 1).records == ()
 
@@ -73,14 +73,14 @@ def test_a_transaction_that_was_left_open_is_aborted() -> None:
     assert image.apply(list(result.records)).topic_names() == []
 
 
-def test_a_bootstrap_that_was_left_half_is_aborted_and_written_again() -> None:
+def test_an_incomplete_bootstrap_is_aborted_and_written_again() -> None:
     image = Image().apply([encode(BEGIN, 0), *bootstrap({"metadata.version": 30})])
     result = activation_records(image, bootstrap({"metadata.version": 30}), 1)
     assert [decode(record) for record in result.records] == [ABORT, BEGIN, level("metadata.version", 30), END]
     assert image.apply(list(result.records)).metadata_version == 30
 
 
-def test_a_transaction_where_there_cannot_be_one_is_not_repaired() -> None:
+def test_a_transaction_before_its_metadata_version_is_not_repaired() -> None:
     image = Image().apply([*bootstrap({"metadata.version": 12}), encode(BEGIN, 0)])
     with pytest.raises(UnfinishedTransactionError, match=r"metadata\.version 12"):
         activation_records(image, [], 1)
@@ -98,7 +98,7 @@ def test_activation_before_anything_is_replayed_serves_no_request() -> None:
 # Producer ids
 
 
-def test_producer_ids_come_in_blocks_of_a_thousand() -> None:
+def test_producer_ids_are_allocated_in_blocks_of_a_thousand() -> None:
     cluster = Cluster()
     cluster.add_brokers(1)
     for start in (0, 1_000, 2_000):
@@ -140,7 +140,7 @@ def test_the_tasks_and_their_intervals() -> None:
     assert intervals_ms(off) == {PeriodicTask.MAYBE_FENCE_STALE_BROKER: 1, PeriodicTask.ELECT_UNCLEAN: 300_000}
 
 
-def test_a_schedule_hands_out_each_task_when_it_is_due() -> None:
+def test_a_schedule_returns_each_task_when_it_is_due() -> None:
     schedule = PeriodicSchedule(PeriodicSettings(max_idle_interval_ms=400))
     assert schedule.deadline_ms is None
     assert schedule.pop_due(10**9) is None
@@ -171,7 +171,7 @@ def test_a_log_that_no_other_replica_fetches_stays_as_it_is() -> None:
     assert NoOpRecord() in cluster.run_clock(2_000)
 
 
-def test_what_is_not_to_be_done_wakes_nobody_up() -> None:
+def test_postponed_tasks_set_no_deadline() -> None:
     schedule = PeriodicSchedule(PeriodicSettings(max_idle_interval_ms=400, session_timeout_ms=16_000))
     schedule.start(1_000)
     assert schedule.pop_due(1_400) is PeriodicTask.WRITE_NO_OP_RECORD

@@ -93,7 +93,7 @@ def test_validation_writes_nothing() -> None:
         ({"ip": "10.0.0.1"}, {"connection_creation_rate": float(1 << 31)}),
     ],
 )
-def test_what_is_invalid_is_refused_for_its_entity_alone(entity: Entity, quotas: dict[str, float]) -> None:
+def test_an_invalid_quota_is_rejected_for_its_entity_only(entity: Entity, quotas: dict[str, float]) -> None:
     cluster = Cluster()
     other = {"client-id": "other"}
     codes = alter(cluster, entry(entity, **quotas), entry(dict(other), producer_byte_rate=7.0))
@@ -123,7 +123,7 @@ def test_a_key_that_is_named_twice_fails() -> None:
     assert cluster.image.quotas() == []
 
 
-def test_a_change_is_refused_where_there_is_no_controller() -> None:
+def test_an_inactive_controller_rejects_changes() -> None:
     cluster = Cluster()
     cluster.controller.on_not_leader(cluster.now_ms)
     assert alter(cluster, entry({"user": "a"}, producer_byte_rate=1.0)) == [ErrorCode.NOT_CONTROLLER]

@@ -1,4 +1,4 @@
-"""The driver: what is appended, when answers are given, and what becomes of them when leadership ends."""
+"""The driver: appends, when responses are sent, and what happens to them when leadership ends."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from klamm.raft.ports import NotLeaderError
 
 
 class Log:
-    """A quorum of one whose commits a test decides."""
+    """A quorum of one voter whose commits are triggered by the test."""
 
     def __init__(self) -> None:
         self.batches: list[Sequence[bytes]] = []
@@ -83,7 +83,7 @@ class Log:
         self.on_resigned()
 
     def commit(self, end: int) -> None:
-        """Everything below `end` is committed."""
+        """Commit everything below `end`."""
         self.committed = end
         for offset, future in list(self.waiting):
             if offset < end and not future.done():
@@ -144,7 +144,7 @@ async def test_an_answer_waits_for_its_records() -> None:
     rig.driver.close()
 
 
-async def test_who_is_in_the_quorum_is_asked_when_it_matters() -> None:
+async def test_each_request_uses_the_current_voters() -> None:
     rig = Rig()
     await rig.with_broker()
     rig.log.commit(100)
@@ -183,7 +183,7 @@ async def test_an_answer_without_records_waits_for_those_before_it() -> None:
     rig.driver.close()
 
 
-async def test_the_lost_epoch_answers_not_controller_and_is_forgotten() -> None:
+async def test_a_lost_epoch_answers_not_controller_and_reverts_its_records() -> None:
     rig = Rig()
     await rig.with_broker()
     rig.log.commit(0)
@@ -198,7 +198,7 @@ async def test_the_lost_epoch_answers_not_controller_and_is_forgotten() -> None:
     assert rig.log.resigned == []
 
 
-async def test_an_append_that_is_refused_leaves_no_trace() -> None:
+async def test_a_rejected_append_changes_nothing() -> None:
     rig = Rig()
     await rig.with_broker()
     rig.log.is_leader = False
@@ -225,7 +225,7 @@ async def test_a_fault_of_ours_resigns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @simulated
-async def test_the_clock_writes_and_is_set_again() -> None:
+async def test_periodic_tasks_write_and_set_the_timer_again() -> None:
     rig = Rig()
     rig.lead()
     end = rig.log.end
@@ -242,10 +242,10 @@ async def test_the_clock_writes_and_is_set_again() -> None:
     rig.driver.close()
 
 
-async def test_a_clock_that_cannot_be_set_resigns(
+async def test_a_timer_that_cannot_be_set_resigns(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without it no broker would be fenced any more, and nothing would say so."""
+    """Otherwise no broker would be fenced any more, without any message."""
     rig = Rig()
 
     def fail(controller: Controller) -> int:
@@ -260,7 +260,7 @@ async def test_a_clock_that_cannot_be_set_resigns(
     rig.driver.close()
 
 
-async def test_leading_again_begins_from_what_is_committed() -> None:
+async def test_a_new_epoch_starts_from_the_committed_state() -> None:
     rig = Rig()
     await rig.with_broker()
     rig.driver.on_not_leader()
@@ -276,7 +276,7 @@ def batches_of(records: Sequence[bytes], *, is_atomic: bool) -> list[Sequence[by
     return [effect.records for effect in effects if isinstance(effect, Append)]
 
 
-def test_a_long_result_goes_in_batches_unless_it_must_not() -> None:
+def test_a_long_result_is_written_in_batches_unless_it_is_atomic() -> None:
     record = encode(NoOpRecord(), 0)
     many = [record] * (2 * MAX_RECORDS_PER_BATCH + 1)
     sizes = [len(batch) for batch in batches_of(many, is_atomic=False)]
@@ -289,7 +289,7 @@ def test_a_long_result_goes_in_batches_unless_it_must_not() -> None:
     assert batches_of([], is_atomic=True) == batches_of([], is_atomic=False) == []
 
 
-async def test_kraft_version_goes_to_the_quorum_before_the_record_that_is_waited_for() -> None:
+async def test_kraft_version_is_upgraded_before_the_awaited_record() -> None:
     rig = Rig()
     await rig.with_broker()
     end = rig.log.end
@@ -302,7 +302,7 @@ async def test_kraft_version_goes_to_the_quorum_before_the_record_that_is_waited
     rig.driver.close()
 
 
-async def test_a_request_without_time_is_not_begun() -> None:
+async def test_an_expired_request_is_not_started() -> None:
     rig = Rig()
     await rig.with_broker()
     end = rig.log.end
@@ -314,7 +314,7 @@ async def test_a_request_without_time_is_not_begun() -> None:
 
 
 async def test_records_that_cannot_be_applied_do_not_reach_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every node would fail to apply them at each start."""
+    """Otherwise every node would fail to apply them at each start."""
     monkeypatch.setattr(controllers, "check_listeners", lambda listeners: None)
     rig = Rig()
     await rig.with_broker()

@@ -132,7 +132,7 @@ def test_every_voter_must_have_registered() -> None:
     supporters.check("group.version", 1, 14)
 
 
-def test_the_level_that_is_there_already() -> None:
+def test_an_unchanged_level() -> None:
     cluster = Cluster({"metadata.version": 30})
     for how in UpgradeType:
         assert update(cluster, key("metadata.version", 30, how)).error_code is ErrorCode.NONE
@@ -144,7 +144,7 @@ def test_kraft_version_is_left_to_the_quorum() -> None:
     cluster.add_brokers(1)
     request = UpdateFeaturesRequest((key("kraft.version", 1),))
     start = len(cluster.log)
-    for _ in range(2):  # the level is there the second time
+    for _ in range(2):  # the level is unchanged the second time
         assert cluster.ask(request).error_code is ErrorCode.NONE
         assert cluster.kraft_levels == [1]
         assert cluster.records(start) == [NoOpRecord()]
@@ -153,7 +153,7 @@ def test_kraft_version_is_left_to_the_quorum() -> None:
     assert "cannot be taken back" in (answer.error_message or "")
 
 
-def test_the_quorum_may_have_a_reason_against_the_next_kraft_version() -> None:
+def test_the_quorum_may_reject_the_next_kraft_version() -> None:
     supporters = Supporters(0, SUPPORTED_FEATURES, kraft_refusal="controller 2 is silent")
     with pytest.raises(KafkaError, match="controller 2 is silent"):
         changed_levels([key("kraft.version", 1)], {"metadata.version": 30}, supporters)

@@ -1,7 +1,7 @@
-"""Requests that no client means: every field takes values that are wrong, extreme, or right for something else.
+"""Requests that no client sends: each field has invalid or extreme values, or ones that are valid for something else.
 
-The controller answers each, and what it has written describes a cluster that can be: replicas that differ, an ISR and a
-leader among them, epochs that never go back.
+The controller responds to each, and its records describe a valid cluster: replicas differ, the ISR and the leader are
+among them, epochs never decrease.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from klamm.protocol.value import Value
 SEEDS: Final = int(os.environ.get("KLAMM_HOSTILE_SEEDS", "30"))
 REQUESTS: Final = 150
 TOPICS: Final = ("t", "u")
-# What an INT16 can carry: every number of a request fits its field, but a port, which is a UINT16.
+# Every value fits its field: numbers are within INT16, except for a port, which is UINT16.
 INTEGERS: Final = (-(2**15), -3, -2, -1, 0, 1, 2, 3, 4, 5, 2**15 - 1)
 TEXTS: Final = (
     "t",
@@ -43,13 +43,13 @@ TEXTS: Final = (
 
 
 class Hostile:
-    """Draws the fields of requests."""
+    """Draws random fields of requests."""
 
     def __init__(self, cluster: Cluster, rng: random.Random) -> None:
         self._cluster, self._rng = cluster, rng
 
     def request(self, cls: type) -> Any:
-        """An object with drawn fields. Half of the registrations of brokers are right but for one of them."""
+        """An object with random fields. Half of the broker registrations are valid except for one field."""
         hints = get_type_hints(cls)
         if cls is BrokerRegistrationRequest and self._rng.random() < 0.5:
             right = registration(self._rng.choice((1, 2, 3, 4)), incarnation=self._rng.randrange(100))
@@ -116,7 +116,7 @@ def check(before: Image, after: Image) -> None:
 
 
 @pytest.mark.parametrize("seed", range(1, SEEDS + 1))
-def test_every_request_is_answered_and_the_cluster_can_be(seed: int) -> None:
+def test_every_request_is_answered_and_the_cluster_stays_valid(seed: int) -> None:
     rng = random.Random(seed)
     cluster = Cluster(WITH_ELR if seed % 2 else None)
     cluster.add_brokers(1, 2, 3)

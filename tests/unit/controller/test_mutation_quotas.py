@@ -30,7 +30,7 @@ ALICE = Requester("alice", "c")
 
 @pytest.fixture
 def cluster() -> Cluster:
-    """Alice may change a partition a second, and save eleven."""
+    """Alice may change one partition per second, and save up eleven."""
     cluster = Cluster()
     cluster.add_brokers(1)
     limit(cluster, {"user": "alice"}, 1.0)
@@ -51,7 +51,7 @@ def create(cluster: Cluster, *topics: tuple[str, int], version: int = 7) -> tupl
     return answer.throttle_time_ms, [topic.error_code for topic in answer.topics]
 
 
-def test_a_strict_quota_refuses_what_comes_after_the_last_token(cluster: Cluster) -> None:
+def test_a_strict_quota_rejects_topics_after_the_last_token(cluster: Cluster) -> None:
     assert create(cluster, ("a", 10), ("b", 5), ("c", 1)) == (4_000, [ErrorCode.NONE, ErrorCode.NONE, EXCEEDED])
     assert cluster.image.topic_id("c") is None
     cluster.now_ms += 3_999
@@ -94,7 +94,7 @@ def test_the_most_specific_limit_applies(cluster: Cluster) -> None:
         assert quota is not None
         quota.charge(20)
         assert quota.throttle_time_ms == throttle_ms
-    # The bucket of a user is shared by the user's clients.
+    # The clients of a user share its bucket.
     quota = quotas.of(cluster.image, Requester("bob", "another"), 0, is_strict=False)
     assert quota is not None
     quota.charge(1)
@@ -102,7 +102,7 @@ def test_the_most_specific_limit_applies(cluster: Cluster) -> None:
     assert MutationQuotas(10).of(Cluster().image, ALICE, 0, is_strict=True) is None
 
 
-def test_what_is_changed_later_applies_to_the_same_bucket(cluster: Cluster) -> None:
+def test_a_changed_quota_applies_to_the_same_bucket(cluster: Cluster) -> None:
     create(cluster, ("a", 21))
     cluster.requester = None
     limit(cluster, {"user": "alice"}, 10.0)

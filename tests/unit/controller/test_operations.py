@@ -1,4 +1,4 @@
-"""Each operation of the controller is registered once, where its key says."""
+"""Each operation of the controller is registered once, in the module that its key names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from klamm.protocol.apis import APIS
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_a_module_registers_what_it_is_listed_with(module: str) -> None:
+def test_a_module_registers_its_listed_operations(module: str) -> None:
     assert operations_in(module).keys() == set(MODULES[module])
 
 

@@ -1,4 +1,4 @@
-"""A controller whose process was stopped: what it missed is no broker's silence."""
+"""A controller whose process was stopped does not blame brokers for heartbeats that it missed."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def is_fenced(cluster: Cluster, broker_id: int) -> bool:
 
 
 def stop_for(cluster: Cluster, ms: int) -> None:
-    """SIGSTOP, and SIGCONT: the next turn is late."""
+    """SIGSTOP and SIGCONT: the next turn is late."""
     cluster.now_ms += ms
 
 
 @pytest.mark.parametrize("pause_ms", PAUSES_MS)
-def test_a_pause_is_no_silence_of_a_broker(pause_ms: int) -> None:
+def test_a_pause_expires_no_session(pause_ms: int) -> None:
     cluster = Cluster()
     cluster.add_brokers(1, 2)
     cluster.pass_silently(2_000)
@@ -49,8 +49,8 @@ def test_a_heartbeat_that_comes_first_does_not_hide_the_pause(pause_ms: int) -> 
 
 
 @pytest.mark.parametrize("heard_ms", [0, 1, LOOK_MS // 2, LOOK_MS - 20])
-def test_heartbeats_that_lie_unread_come_before_the_next_look(heard_ms: int) -> None:
-    """`heard_ms`: when the broker was heard of last, between two looks; its session ends between two as well."""
+def test_unread_heartbeats_are_processed_before_the_next_check(heard_ms: int) -> None:
+    """`heard_ms`: the time of the broker's last heartbeat; like the session's end, it is between two checks."""
     cluster = Cluster()
     cluster.add_brokers(1)
     cluster.pass_silently(heard_ms)
@@ -78,7 +78,7 @@ def test_a_second_incarnation_waits_for_the_running_time_of_the_session() -> Non
     assert cluster.register(1).error_code.name == "DUPLICATE_BROKER_REGISTRATION"
 
 
-def test_an_activation_begins_with_no_pause_behind_it() -> None:
+def test_an_activation_begins_without_a_pause() -> None:
     cluster = Cluster()
     cluster.add_brokers(1)
     stop_for(cluster, 60_000)

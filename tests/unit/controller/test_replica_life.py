@@ -1,6 +1,6 @@
-"""Random requests about replicas: what is refused changes nothing, partitions stay sound, reassignments end.
+"""Random requests about replicas: rejected ones change nothing, partitions stay valid, reassignments complete.
 
-Invariants after every request, over all partitions; a failure names the seed and the step.
+Invariants of all partitions are checked after every request; a failure prints the seed and the step.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ KEPT_BY_ERRORS = (ErrorCode.NONE, ErrorCode.NEW_LEADER_ELECTED)
 """The codes of partitions that may have changed."""
 NO_LEADER = -1
 SESSION_MS = 9_500
-"""After so long without a heartbeat a broker is fenced, and may register again."""
+"""After this time without a heartbeat a broker is fenced, and may register again."""
 PAUSE_CHANCE = 0.05
 
 
@@ -57,7 +57,7 @@ def partitions(image: Image) -> Iterator[tuple[bytes, PartitionInfo]]:
 
 
 def check_partition(image: Image, found: PartitionInfo) -> None:
-    """What holds for a partition of any image of a controller."""
+    """Invariants of a partition in any image of a controller."""
     replicas, isr = found.replicas, found.isr
     assert replicas
     assert len(set(replicas)) == len(replicas)
@@ -73,12 +73,13 @@ def check_partition(image: Image, found: PartitionInfo) -> None:
         leader = image.broker(found.leader)
         assert found.leader in isr
         assert leader is not None
-        # As in Kafka, one that was fenced in its controlled shutdown and runs on is unfenced, and stays in it.
+        # As in Kafka, a broker that is fenced in its controlled shutdown and keeps running is unfenced, and stays in
+        # the ISR.
         assert not leader.fenced
 
 
 def check_change(before: PartitionInfo, after: PartitionInfo) -> None:
-    """A change raises the partition epoch; a change of the leader, or the loss of a replica, the leader's."""
+    """A change raises the partition epoch; a new leader or the loss of a replica also raises the leader epoch."""
     differs = any(getattr(before, name) != getattr(after, name) for name in dir(before) if not name.startswith("_"))
     assert (after.partition_epoch > before.partition_epoch) == differs
     assert after.leader_epoch >= before.leader_epoch
@@ -87,7 +88,7 @@ def check_change(before: PartitionInfo, after: PartitionInfo) -> None:
 
 
 def changed_codes(answer: Any) -> list[ErrorCode]:
-    """The codes of all partitions of an answer; the code of the whole for one without."""
+    """The codes of all partitions of a response; the top-level code if it has none."""
     match answer:
         case AlterPartitionResponse():
             return [each.error_code for topic in answer.topics for each in topic.partitions]
@@ -98,7 +99,7 @@ def changed_codes(answer: Any) -> list[ErrorCode]:
 
 
 def check_answer(image: Image, answer: Any) -> None:
-    """An AlterPartition shows each partition that it changed as it is now."""
+    """An AlterPartition response contains the current state of each partition that it changed."""
     if not isinstance(answer, AlterPartitionResponse):
         return
     shown = ((topic.topic_id, each) for topic in answer.topics for each in topic.partitions)
@@ -111,7 +112,7 @@ def check_answer(image: Image, answer: Any) -> None:
 
 
 def finish(cluster: Cluster) -> None:
-    """No more faults: brokers come back, and leaders propose the replicas that are alive, until nothing changes."""
+    """Without faults: brokers return, and leaders propose all live replicas, until nothing changes."""
     cluster.pass_silently(SESSION_MS)
     for broker_id in BROKERS:
         answer = cluster.ask(register_request(broker_id, 1_000_000 + broker_id))

@@ -1,4 +1,4 @@
-"""What the controller leaves for later turns: the order of operations, of one broker and among tasks."""
+"""Work that the controller defers to later turns: the order of operations, per broker and relative to tasks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def fencing(cluster: Cluster) -> BrokerHeartbeatRequest:
     return BrokerHeartbeatRequest(1, cluster.epochs[1], current_metadata_offset=len(cluster.log), want_fence=True)
 
 
-def test_requests_of_one_broker_have_their_turns_in_their_order() -> None:
+def test_requests_of_one_broker_are_processed_in_order() -> None:
     cluster = filled()
     first = cluster.begin(fencing(cluster))
     waiting = [cluster.begin(UnregisterBrokerRequest(1)) for _ in range(2)]
@@ -49,7 +49,7 @@ def test_requests_of_one_broker_have_their_turns_in_their_order() -> None:
     assert cluster.controller.deadline_ms > cluster.now_ms
 
 
-def test_what_is_not_decided_when_leadership_ends_is_refused() -> None:
+def test_undecided_requests_fail_when_leadership_ends() -> None:
     cluster = filled()
     begun, waiting = cluster.begin(fencing(cluster)), cluster.begin(registration(1, incarnation=9), 4)
     end = len(cluster.log)
@@ -60,7 +60,7 @@ def test_what_is_not_decided_when_leadership_ends_is_refused() -> None:
     assert len(cluster.log) == end
 
 
-def test_a_task_that_was_due_before_comes_between_two_parts() -> None:
+def test_a_task_that_is_already_due_runs_between_two_parts() -> None:
     cluster = filled()
     start = len(cluster.log)
     ticket = cluster.begin(fencing(cluster))
@@ -73,7 +73,7 @@ def test_a_task_that_was_due_before_comes_between_two_parts() -> None:
     assert kinds[-1] is BrokerRegistrationChangeRecord
 
 
-def test_no_task_begins_while_one_is_under_way() -> None:
+def test_no_task_starts_while_one_is_running() -> None:
     cluster = filled()
     start = len(cluster.log)
     while PartitionChangeRecord not in map(type, cluster.records(start)):

@@ -9,11 +9,11 @@ from klamm.coordinator.runtime.log import Batch, LoadedRecord, LogRecord, Marker
 from klamm.protocol.errors import ErrorCode, KafkaError
 
 Entry = LogRecord | LoadedRecord
-"""A plain record, or one of a transaction, whose offset is its place in the list."""
+"""A plain or transactional record; its offset is its index in the list."""
 
 
 def entries(records: Sequence[LogRecord], producer: Producer | None, marker: Marker | None) -> list[Entry]:
-    """What an append adds to the log."""
+    """The records that an append adds to the log."""
     if marker is not None:
         key = bytes([0, marker.commits])
         value = b"\0\0" + marker.coordinator_epoch.to_bytes(4, "big", signed=True)
@@ -24,13 +24,13 @@ def entries(records: Sequence[LogRecord], producer: Producer | None, marker: Mar
 
 
 def loaded(log: Sequence[Entry]) -> Iterator[LoadedRecord]:
-    """The records as a shard reads them."""
+    """The records in the form that a shard reads."""
     for offset, entry in enumerate(log):
         yield entry._replace(offset=offset) if isinstance(entry, LoadedRecord) else LoadedRecord(offset, *entry)
 
 
 PART = 100
-"""Records of one turn of the loop."""
+"""Records that are loaded per turn of the loop."""
 
 
 class MemoryLog:
@@ -62,13 +62,13 @@ class MemoryLog:
         self.waiting.pop(0)(code)
 
     def finish_all(self) -> None:
-        """Commit what is under way, and what is appended from now on."""
+        """Commit the pending appends, and all later ones."""
         self.stopped = False
         while self.waiting:
             self.finish()
 
     def fail(self, code: ErrorCode) -> None:
-        """The oldest append fails: its records do not stay in the log."""
+        """The oldest append fails: its records are removed from the log."""
         batch = next(batch for call in self.calls for batch in call if batch.done == self.waiting[0])
         del self.partitions[batch.partition][-len(entries(batch.records, batch.producer, batch.marker)) :]
         self.finish(code)
@@ -85,7 +85,7 @@ class MemoryLog:
 
 
 async def appended(log: MemoryLog, count: int = 1) -> None:
-    """Wait until so many appends are under way."""
+    """Wait until that many appends are pending."""
     for _ in range(10):
         if len(log.waiting) >= count:
             return

@@ -24,7 +24,7 @@ async def test_the_time_since_1970() -> None:
 
 
 class Alarm:
-    """A timer, and when it fired and was to fire."""
+    """A timer, with the times at which it fired and was due."""
 
     def __init__(self, clock: LoopClock) -> None:
         self.clock = clock

@@ -1,4 +1,4 @@
-"""Time-outs that share a timer."""
+"""Timeouts that share a timer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 from klamm.driving.deadlines import Deadlines
 
 
-def test_each_is_told_once_and_in_its_time() -> None:
+def test_each_deadline_fires_once_and_on_time() -> None:
     async def run() -> list[str]:
         deadlines, fired, all_told = Deadlines(), list[str](), asyncio.Event()
         deadlines.add(20, lambda: (fired.append("later"), all_told.set()))
@@ -22,14 +22,14 @@ def test_each_is_told_once_and_in_its_time() -> None:
     assert asyncio.run(run()) == ["sooner", "later"]
 
 
-def test_after_a_pause_they_are_told_in_the_order_of_their_times() -> None:
+def test_after_a_pause_deadlines_fire_in_order() -> None:
     async def run() -> list[str]:
         deadlines, fired, all_told = Deadlines(), list[str](), asyncio.Event()
         deadlines.add(2, lambda: (fired.append("later"), all_told.set()))
         deadlines.add(1, lambda: fired.append("sooner"))
         loop = asyncio.get_running_loop()
         end_s = loop.time() + 0.01
-        while loop.time() < end_s:  # the loop does not run
+        while loop.time() < end_s:  # the loop is blocked
             pass
         async with asyncio.timeout(30):
             await all_told.wait()
@@ -38,7 +38,7 @@ def test_after_a_pause_they_are_told_in_the_order_of_their_times() -> None:
     assert asyncio.run(run()) == ["sooner", "later"]
 
 
-def test_one_that_is_told_may_end_others_and_begin_some() -> None:
+def test_a_callback_may_cancel_and_add_deadlines() -> None:
     async def run() -> list[str]:
         deadlines, fired, all_told = Deadlines(), list[str](), asyncio.Event()
 
@@ -56,7 +56,7 @@ def test_one_that_is_told_may_end_others_and_begin_some() -> None:
     assert asyncio.run(run()) == ["first", "third"]
 
 
-def test_after_its_end_nothing_is_told_but_what_was_known_still_is() -> None:
+def test_after_close_nothing_fires() -> None:
     async def run() -> None:
         deadlines, fired = Deadlines(), list[str]()
         token = deadlines.add(1, lambda: fired.append("over"))
@@ -70,7 +70,7 @@ def test_after_its_end_nothing_is_told_but_what_was_known_still_is() -> None:
     asyncio.run(run())
 
 
-def test_one_that_fails_does_not_delay_the_others() -> None:
+def test_a_failing_callback_does_not_delay_the_others() -> None:
     async def run() -> list[str]:
         deadlines, fired, all_told = Deadlines(), list[str](), asyncio.Event()
 

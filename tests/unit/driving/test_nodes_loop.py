@@ -1,4 +1,4 @@
-"""A node can be paused, without the others; the time of sessions can be advanced."""
+"""A node can be paused without affecting the others; the time of sessions can be advanced."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def context_of(owner: Owner) -> contextvars.Context:
     return context
 
 
-def test_what_belongs_to_a_paused_node_waits_and_then_runs_in_order() -> None:
+def test_callbacks_of_a_paused_node_wait_and_then_run_in_order() -> None:
     async def work(loop: NodesLoop) -> None:
         paused, other, seen = Owner(), Owner(), list[str]()
         read, write = os.pipe()
@@ -52,7 +52,7 @@ def test_what_belongs_to_a_paused_node_waits_and_then_runs_in_order() -> None:
         contexts[1].run(loop.call_soon, seen.append, "other")
         loop.call_soon(seen.append, "none")
         await until(lambda: len(seen) == 3)
-        await asyncio.sleep(0.05)  # nothing else comes, however long this is
+        await asyncio.sleep(0.05)  # nothing runs, however long this waits
         assert sorted(seen) == ["none", "other", "other timer"]
         loop.resume(paused)
         await until(lambda: len(seen) == 6)
@@ -65,7 +65,7 @@ def test_what_belongs_to_a_paused_node_waits_and_then_runs_in_order() -> None:
     run(work)
 
 
-def test_a_task_of_a_paused_node_goes_on_where_it_was() -> None:
+def test_a_task_of_a_paused_node_resumes() -> None:
     async def work(loop: NodesLoop) -> None:
         owner, steps = Owner(), list[int]()
 
@@ -90,7 +90,7 @@ def test_a_task_of_a_paused_node_goes_on_where_it_was() -> None:
     run(work)
 
 
-def test_what_is_due_when_the_time_is_advanced_is_called_at_its_time() -> None:
+def test_timers_fire_at_their_times_when_the_time_is_advanced() -> None:
     async def work(loop: NodesLoop) -> None:
         time, seen, begun = loop.advanced, list[tuple[str, float]](), loop.advanced.time()
 
@@ -116,7 +116,7 @@ def test_what_is_due_when_the_time_is_advanced_is_called_at_its_time() -> None:
     run(work, lambda wall_ms, running_ms: moved.append((wall_ms, running_ms)))
 
 
-def test_what_a_paused_node_waits_for_comes_after_the_pause() -> None:
+def test_a_paused_node_gets_results_after_the_pause() -> None:
     async def work(loop: NodesLoop) -> None:
         owner, seen = Owner(), list[str]()
         context_of(owner).run(loop.advanced.call_at, loop.advanced.time() + 1, lambda: seen.append("due"))
@@ -131,7 +131,7 @@ def test_what_a_paused_node_waits_for_comes_after_the_pause() -> None:
     run(work)
 
 
-def test_two_nodes_reach_each_other_when_a_group_holds_both() -> None:
+def test_two_nodes_communicate_if_a_group_contains_both() -> None:
     assert lost_between([[1]], [1, 2, 3]) == {(1, 2), (2, 1), (1, 3), (3, 1)}
     assert lost_between([[1, 3], [2, 3]], [1, 2, 3]) == {(1, 2), (2, 1)}
     assert lost_between([[1, 2, 3]], [1, 2, 3]) == frozenset()

@@ -14,7 +14,7 @@ def test_time_runs_until_the_timer_was_due() -> None:
     assert time.on_turn(2_000, None) == 1_830, "without a timer nothing can be late"
 
 
-def test_a_pause_that_another_timer_finds_counts_once() -> None:
+def test_a_pause_detected_by_another_timer_counts_once() -> None:
     time = RunningTime(0, long_pause_ms=100)
     time.on_turn(500, 500)
     time.on_pause(5_000, 4_000)

@@ -10,7 +10,7 @@ import pytest
 from klamm.embedded.outcome import Outcome
 
 
-def test_the_first_word_counts() -> None:
+def test_the_first_result_counts() -> None:
     outcome: Outcome[int] = Outcome()
     assert not outcome.is_set
     assert not outcome.wait(0)
@@ -22,7 +22,7 @@ def test_the_first_word_counts() -> None:
     assert (outcome.result(0), outcome.result(0)) == (7, 7)
 
 
-def test_an_error_is_raised_where_it_is_waited_for() -> None:
+def test_an_error_is_raised_in_the_waiting_thread() -> None:
     outcome: Outcome[None] = Outcome()
     outcome.set_error(ValueError("broken"))
     for _ in range(2):

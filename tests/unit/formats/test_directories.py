@@ -50,7 +50,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def refusal(config: NodeConfig, folder: Path) -> str:
-    """The message; and that nothing was changed."""
+    """The error message; the directory is unchanged."""
     before = content(folder)
     with pytest.raises(StorageError) as caught:
         open_directories(config)
@@ -65,7 +65,7 @@ def test_a_formatted_node_opens(opened: OpenedDirectories, tmp_path: Path) -> No
     assert opened.failed == {}
 
 
-def test_a_metadata_log_of_its_own_is_locked_here(formatted: NodeConfig, tmp_path: Path) -> None:
+def test_a_separate_metadata_log_directory_is_locked(formatted: NodeConfig, tmp_path: Path) -> None:
     own = configured(*formatted.log_dirs, metadata=tmp_path / "metadata")
     format_storage(own, FormatRequest(CLUSTER, ignore_formatted=True))
     opened = open_directories(own)
@@ -75,7 +75,7 @@ def test_a_metadata_log_of_its_own_is_locked_here(formatted: NodeConfig, tmp_pat
     open_directories(own).locks.release()
 
 
-def test_what_the_engine_locks_is_left_to_it(opened: OpenedDirectories, tmp_path: Path) -> None:
+def test_log_directories_are_locked_by_the_engine(opened: OpenedDirectories, tmp_path: Path) -> None:
     assert opened.locks
     assert not list(tmp_path.rglob(".lock"))
 
@@ -98,7 +98,7 @@ def test_another_process_is_refused(tmp_path: Path) -> None:
     assert f"{tmp_path} is used by another process" in done.stderr
 
 
-def test_who_holds_a_directory_is_found_without_locking_it(tmp_path: Path) -> None:
+def test_the_holder_of_a_lock_is_found_without_locking(tmp_path: Path) -> None:
     assert lock_holder(tmp_path / "missing") is None
     assert lock_holder(tmp_path) is None
     program = (
@@ -116,7 +116,7 @@ def test_who_holds_a_directory_is_found_without_locking_it(tmp_path: Path) -> No
         assert lock_holder(tmp_path) == os.getpid()
 
 
-def test_when_one_directory_is_locked_none_is(tmp_path: Path) -> None:
+def test_if_one_directory_is_locked_no_other_stays_locked(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     second.mkdir()
@@ -176,7 +176,7 @@ def test_a_metadata_log_in_the_wrong_directory(formatted: NodeConfig, tmp_path: 
         ("version=\\u1", "line 1"),
     ],
 )
-def test_a_file_that_cannot_be(formatted: NodeConfig, tmp_path: Path, text: str, complaint: str) -> None:
+def test_invalid_meta_properties(formatted: NodeConfig, tmp_path: Path, text: str, complaint: str) -> None:
     (tmp_path / "b" / "meta.properties").write_text(text)
     message = refusal(formatted, tmp_path)
     assert complaint in message
@@ -210,7 +210,7 @@ def test_ids_are_written_as_kafka_writes_them() -> None:
             parse_uuid(text)
 
 
-def test_new_ids_can_stand_on_a_command_line() -> None:
+def test_new_ids_do_not_look_like_options() -> None:
     ids = {new_directory_id() for _ in range(500)}
     assert len(ids) == 500
     assert not any(uuid_text(one).startswith("-") or is_reserved(one) for one in ids)

@@ -114,7 +114,7 @@ def test_no_initial_controllers_writes_no_voters(tmp_path: Path) -> None:
         f"1@host:9093:{DIRECTORY},1@host:9094:{DIRECTORY}",
     ],
 )
-def test_controllers_that_cannot_be(text: str) -> None:
+def test_invalid_initial_controllers(text: str) -> None:
     with pytest.raises(NodeConfigError, match="--initial-controllers"):
         storage.parse_controllers(text)
 
@@ -163,7 +163,7 @@ def test_feature_levels() -> None:
         (FormatRequest(CLUSTER, "3.0"), "use one from 3.3-IV3 to 4.3-IV0"),
     ],
 )
-def test_feature_levels_that_cannot_be(request_: FormatRequest, complaint: str) -> None:
+def test_invalid_feature_levels(request_: FormatRequest, complaint: str) -> None:
     with pytest.raises(NodeConfigError) as caught:
         levels(request_)
     assert complaint in str(caught.value)
@@ -184,7 +184,7 @@ def test_bootstrap_records_are_sorted_and_never_hold_kraft_version() -> None:
 
 
 class TestScram:
-    def test_a_password_becomes_what_rfc_5802_says(self) -> None:
+    def test_a_password_is_hashed_as_in_rfc_5802(self) -> None:
         salt = base64.b64encode(b"QSXCR+Q6sek8bf92").decode()
         found = scram_credentials.parse(f'SCRAM-SHA-256=[name=user,password=pencil,salt="{salt}",iterations=4096]')
         salted = hashlib.pbkdf2_hmac("sha256", b"pencil", b"QSXCR+Q6sek8bf92", 4096)
@@ -212,7 +212,7 @@ class TestScram:
             "SCRAM-SHA-256=[name=a,password=hidden,colour=red]",
         ],
     )
-    def test_arguments_that_cannot_be(self, argument: str) -> None:
+    def test_invalid_arguments(self, argument: str) -> None:
         with pytest.raises(scram_credentials.ScramError) as caught:
             scram_credentials.parse(argument)
         assert "hidden" not in str(caught.value)

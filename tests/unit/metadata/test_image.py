@@ -1,4 +1,4 @@
-"""The image as Python sees it; that applying is right is tested in Rust."""
+"""The image through its Python API; Rust tests cover how records are applied."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def elections(image: Image, *, unclean: bool = False) -> Elections:
     return Elections(image, node_id=1, min_insync_replicas=1, unclean_leader_election_enable=unclean)
 
 
-def test_an_empty_image_knows_nothing() -> None:
+def test_an_empty_image() -> None:
     image = Image()
     assert (image.topic_count, image.partition_count, image.last_offset) == (0, 0, -1)
     assert image.topic_id("t") is None
@@ -95,7 +95,7 @@ def test_brokers_and_their_partitions(with_topic: Image) -> None:
     assert (counts.leaders, counts.in_sync, counts.eligible, counts.replicas) == (1, 2, 0, 2)
 
 
-def test_a_record_that_does_not_fit_leaves_the_image_as_it_was(with_topic: Image) -> None:
+def test_an_invalid_record_leaves_the_image_unchanged(with_topic: Image) -> None:
     wrong = records.RemoveTopicRecord(topic_id=bytes(16))
     good = records.ProducerIdsRecord(broker_id=1, next_producer_id=1000)
     with pytest.raises(MetadataReplayError, match=r"record 1 of the batch .* topic id AAAAAAAAAAAAAAAAAAAAAA"):
@@ -104,7 +104,7 @@ def test_a_record_that_does_not_fit_leaves_the_image_as_it_was(with_topic: Image
     assert applied(with_topic, good).next_producer_id == 1000
 
 
-def test_provenance_is_what_the_caller_says(cluster: Image) -> None:
+def test_provenance_is_set_by_the_caller(cluster: Image) -> None:
     image = cluster.with_provenance(41, 3, 1_700_000_000_000)
     assert (image.last_offset, image.last_epoch, image.last_timestamp_ms) == (41, 3, 1_700_000_000_000)
     assert applied(image, records.NoOpRecord()).last_offset == 41
@@ -233,7 +233,7 @@ def test_an_offline_directory_costs_its_replicas(with_topic: Image) -> None:
     assert [partition.isr for partition in after.partitions(TOPIC_ID)] == [[2, 3], [2, 3]]
 
 
-def test_placement_refuses_what_cannot_be_placed(cluster: Image) -> None:
+def test_impossible_placements_are_rejected(cluster: Image) -> None:
     assert [len(set(replicas)) for replicas in Placer(cluster, 7).place(4, 3)] == [3] * 4
     with pytest.raises(PlacementError, match="a replication factor of 4 needs as many brokers: 3"):
         Placer(cluster, 7).place(1, 4)
@@ -251,6 +251,6 @@ def test_new_partitions_follow_the_old_ones(with_topic: Image) -> None:
     assert (third.replicas, third.leader, third.directories) == ([3, 1], 3, [directory(3), directory(1)])
 
 
-def test_what_is_no_id_is_refused(cluster: Image) -> None:
+def test_invalid_ids_are_rejected(cluster: Image) -> None:
     with pytest.raises(ValueError, match="an id is 16 bytes, not 3"):
         cluster.topic_name(b"abc")

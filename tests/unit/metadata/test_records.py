@@ -1,4 +1,4 @@
-"""The record classes against what Apache Kafka 4.3.1 writes for the same fields (tests/golden/metadata)."""
+"""The record classes compared with what Apache Kafka 4.3.1 writes for the same fields (tests/golden/metadata)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SCHEMAS = {schema["type"]: schema for schema in metadata_record_schemas()}
 
 
 def from_json(schema: dict[str, Any], given_fields: dict[str, Any]) -> dict[str, Any]:
-    """Fields by our names and in our types."""
+    """Fields with our names and types."""
     values = {}
     for field in schema["fields"]:
         first, *others = field["name"].split("_")
@@ -98,7 +98,7 @@ def test_the_level_of_metadata_version_chooses_the_record_version(
     assert versions == [broker, partition, change, 0, 0]
 
 
-def test_a_registration_change_takes_the_lowest_version_that_can_say_it() -> None:
+def test_a_registration_change_uses_the_lowest_sufficient_version() -> None:
     def version(**fields: Any) -> int:
         return records.version_at(records.BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=2, **fields), 30)
 
@@ -108,7 +108,7 @@ def test_a_registration_change_takes_the_lowest_version_that_can_say_it() -> Non
     assert version(cordoned_log_dirs=[]) == 3
 
 
-def test_what_a_version_cannot_say_is_refused() -> None:
+def test_fields_that_a_version_lacks_are_rejected() -> None:
     record = records.BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=2, in_controlled_shutdown=1)
     with pytest.raises(MetadataRecordError, match="version 0 has no field in_controlled_shutdown"):
         records.encode(record, 0)
@@ -122,7 +122,7 @@ def test_what_a_version_cannot_say_is_refused() -> None:
         metadata_record_version(0, 31)
 
 
-def test_frames_that_are_wrong_are_refused() -> None:
+def test_invalid_frames_are_rejected() -> None:
     good = records.encode(records.NoOpRecord(), 0)
     assert good == bytes([1, 20, 0, 0])
     for bad, reason in [

@@ -1,4 +1,4 @@
-"""Snapshot files: ours come back, and Apache Kafka's own are read as its log says (tests/golden/kafka-4.3.1)."""
+"""Snapshot files: ours round-trip, and Apache Kafka's have the state of its log (tests/golden/kafka-4.3.1)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def kafka_log(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return log
 
 
-def test_snapshots_of_apache_kafka_are_what_its_log_says(kafka_log: Path) -> None:
+def test_snapshots_of_apache_kafka_have_the_state_of_its_log(kafka_log: Path) -> None:
     [segment] = kafka_log.glob("*.log")
     batches = segment.read_bytes()
     snapshots = sorted(kafka_log.glob("*.checkpoint"))
@@ -58,7 +58,7 @@ def test_bootstrap_of_apache_kafka_is_read(kafka_log: Path) -> None:
     }
 
 
-def test_a_snapshot_is_whole_durable_and_read_only(tmp_path: Path) -> None:
+def test_a_snapshot_is_complete_durable_and_read_only(tmp_path: Path) -> None:
     image = Image().apply([records.encode(LEVEL, 0)])
     path = tmp_path / "00000000000000000010-0000000002.checkpoint"
     voters = (5, bytes([0, 0, 0, 1, 0]))
@@ -71,14 +71,14 @@ def test_a_snapshot_is_whole_durable_and_read_only(tmp_path: Path) -> None:
     assert (loaded.last_offset, loaded.last_epoch, loaded.last_timestamp_ms) == (9, 2, 5)
 
 
-def test_bootstrap_comes_back(tmp_path: Path) -> None:
+def test_bootstrap_records_round_trip(tmp_path: Path) -> None:
     path = tmp_path / "bootstrap.checkpoint"
     values = [records.encode(LEVEL, 0)]
     path.write_bytes(bootstrap_checkpoint(values, 6))
     assert read_checkpoint(path) == values
 
 
-def test_what_is_no_snapshot_is_named(tmp_path: Path) -> None:
+def test_invalid_snapshots_are_named(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="absent"):
         load_snapshot(tmp_path / "absent", 1, 1)
     empty = tmp_path / "empty"

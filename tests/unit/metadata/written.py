@@ -1,4 +1,4 @@
-"""A controller's metadata log on disk: what it decides is written as it decides it, a batch a decision."""
+"""The metadata log of a controller on disk: each decision is written at once, as a batch."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ FOLDER = "__cluster_metadata-0"
 
 
 def open_log(directory: Path, *, segment_bytes: int = 8 << 20) -> MetadataLog:
-    """The log below a log directory."""
+    """The metadata log in a log directory."""
     return MetadataLog(directory / FOLDER, segment_bytes=segment_bytes, segment_ms=1 << 40, now_ms=0)
 
 
 class WrittenCluster(Cluster):
-    """The controller of the unit tests over a log that `klamm.metadata` reads while it is open."""
+    """The controller of the unit tests on a log that `klamm.metadata` reads while it is open."""
 
     def __init__(self, directory: Path, *, segment_bytes: int = 8 << 20, **settings: Any) -> None:
         self.native = open_log(directory, segment_bytes=segment_bytes)
@@ -30,7 +30,7 @@ class WrittenCluster(Cluster):
         super().__init__(**settings)
 
     def lead(self, epoch: int, voters: tuple[int, ...] = (0,)) -> None:
-        """A leader's first record. The controller numbers its own records alone, so it comes before all of them."""
+        """Write a leader's first record. It comes first, because the controller numbers only its own records."""
         self.epoch = epoch
         self.native.append_control([(LEADER_CHANGE, encode_leader_change(0, voters, voters))], epoch, self.now_ms)
 
@@ -39,14 +39,14 @@ class WrittenCluster(Cluster):
         super().append(records)
 
     def write(self, *records: MetadataRecord) -> int:
-        """Records that this controller does not write by itself, as one batch; the last one's offset."""
+        """Write records that this controller does not write itself, as one batch; returns the last offset."""
         encoded = [encode_at(record, 30) for record in records]
         last = self.native.append(encoded, self.epoch, self.now_ms)
         super().append(encoded)
         return last
 
     def flush(self) -> None:
-        """Let the files hold all of it."""
+        """Flush all records to the files."""
         self.native.read(self.native.end_offset - 1, 1)
 
 

@@ -1,4 +1,4 @@
-"""The two halves of a start: what is told in the first, what waits for the second, and what a failure leaves."""
+"""The two phases of a start: responses in the first, requests that wait for the second, and what a failure leaves."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from klamm.node.boot import Booting
 from klamm.node.node import Node
 
 TIMEOUT_S: Final = 30
-# Version 3, of a client "a" in version "b": the answer ends with the features.
+# Version 3, of a client "a" in version "b"; the response ends with the features.
 VERSIONS_WITH_FEATURES: Final = b"\0\0\0\x10" + b"\0\x12\0\3" + b"\0\0\0\1" + b"\xff\xff\0" + b"\2a\2b\0"
 
 
 @pytest.fixture
 def config(tmp_path: Path) -> NodeConfig:
-    """Of a node that ran and was stopped."""
+    """The configuration of a node that ran and was stopped."""
     Cluster(tmp_path / "data").close()
     return checked(embedded_default(tmp_path / "data", free_port(), "127.0.0.1"))
 
 
 def files(folder: Path) -> dict[Path, bytes]:
-    """All but the lock file, whose lock is lost when anybody of this process closes it."""
+    """All files except the lock file: closing it in this process would release the lock."""
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".lock"}
 
 
 def connect(config: NodeConfig) -> socket.socket:
-    """A connection, as soon as the listener is bound."""
+    """A connection, once the listener is bound."""
     (listener,) = config.client_listeners
     deadline = time.monotonic() + TIMEOUT_S
     while True:
@@ -59,7 +59,7 @@ def ask(connection: socket.socket, request: bytes) -> bytes:
 
 
 def answer(connection: socket.socket) -> bytes:
-    """A response without its length; nothing when the connection was closed."""
+    """A response without its length; empty when the connection was closed."""
     length = int.from_bytes(connection.recv(4, socket.MSG_WAITALL), "big")
     return connection.recv(length, socket.MSG_WAITALL)
 
@@ -72,7 +72,7 @@ async def serve_one(node: Node, client: socket.socket) -> bytes:
         await node.stop()
 
 
-def test_versions_are_told_before_anything_is_decided_and_the_rest_waits(config: NodeConfig) -> None:
+def test_api_versions_are_served_first_and_other_requests_wait(config: NodeConfig) -> None:
     booting = Booting(config)
     with connect(config) as client, connect(config) as other:
         assert b"metadata.version" in ask(client, VERSIONS_WITH_FEATURES)
@@ -89,7 +89,7 @@ def test_versions_are_told_before_anything_is_decided_and_the_rest_waits(config:
         assert asyncio.run(serve())[:4] == b"\0\0\0\1"
 
 
-def test_a_folder_without_records_tells_nothing_before_it_serves(tmp_path: Path) -> None:
+def test_an_empty_folder_serves_nothing_in_the_first_phase(tmp_path: Path) -> None:
     config = checked(embedded_default(tmp_path / "data", free_port(), "127.0.0.1"))
     format_blank(config)
     booted = Booting(config).finish()
@@ -114,7 +114,7 @@ def test_the_image_is_that_of_snapshot_and_log(config: NodeConfig) -> None:
     booted.locks.release()
 
 
-def test_what_is_abandoned_is_left_as_it_was_found(config: NodeConfig) -> None:
+def test_an_abandoned_boot_changes_nothing(config: NodeConfig) -> None:
     before = files(config.metadata_log_dir)
     for _ in range(2):
         booting = Booting(config)
@@ -126,7 +126,7 @@ def test_what_is_abandoned_is_left_as_it_was_found(config: NodeConfig) -> None:
         assert files(config.metadata_log_dir) == before
 
 
-def test_a_start_that_fails_behind_the_first_answer_closes_and_changes_nothing(config: NodeConfig) -> None:
+def test_a_start_that_fails_after_the_first_response_changes_nothing(config: NodeConfig) -> None:
     (config.metadata_log_dir / METADATA_FOLDER / "quorum-state").write_text("not JSON")
     before = files(config.metadata_log_dir)
     booting = Booting(config)

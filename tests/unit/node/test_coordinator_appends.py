@@ -1,4 +1,4 @@
-"""What a node's coordinators append through its engine: batches in a producer's transaction, and markers."""
+"""Appends of a node's coordinators through its engine: transactional batches of a producer, and markers."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_markers_of_one_partition_are_appended_in_order(engine: Engine) -> None:
     assert [row[1] for row in rows] == [b"\0\0", b"\0\1"], "an abort and a commit"
 
 
-def test_what_is_not_here_is_answered_at_once(engine: Engine) -> None:
+def test_appends_to_other_partitions_fail_at_once(engine: Engine) -> None:
     acks = Acks(engine)
     elsewhere = (b"u" * 16, 0, 1, PRODUCER, 0, True, 0, 0)
     no_partition = (TOPIC, 7, 2, PRODUCER, 0, True, 0, 0)
@@ -111,7 +111,7 @@ def test_a_marker_of_a_group_shard_is_written_below_min_isr(tmp_path: Path) -> N
         assert not [event for event in engine.drain(100) if isinstance(event, AckedEvent)]
 
 
-def test_a_load_has_the_last_record_of_each_key_and_what_is_in_transactions(engine: Engine) -> None:
+def test_a_load_has_the_last_record_of_each_key_and_transactional_records(engine: Engine) -> None:
     acks = Acks(engine)
     engine.append(TOPIC, [(0, 1, [(b"k", b"1"), (b"l", b"2"), (b"k", b"3")])], 1000)
     engine.append(TOPIC, [(0, 2, [(b"k", b"4"), (b"k", b"5")], (PRODUCER, 3))], 1000)
@@ -133,7 +133,7 @@ def test_a_load_has_the_last_record_of_each_key_and_what_is_in_transactions(engi
 
 
 def test_later_parts_of_a_load_have_every_record_of_groups(engine: Engine) -> None:
-    """Parts end after 32 MiB: a member of the first part must not miss its tombstone in the second."""
+    """Parts end after 32 MiB: the second part must contain the tombstone of a member in the first."""
     acks = Acks(engine)
     large = [[(b"\0\2" + bytes([number]), bytes(900_000))] for number in range(40)]
     small: list[list[tuple[bytes, bytes | None]]] = [

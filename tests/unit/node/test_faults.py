@@ -1,4 +1,4 @@
-"""What a node asks of the controller goes on after an exception that nobody foresaw; each cause is logged once."""
+"""A node's requests to the controller continue after an unexpected exception; each cause is logged once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REQUEST = BrokerRegistrationRequest(1, "4L6g3nShT-eMCtK--X86sw", bytes(16), (), 
 
 
 class Failing(ChannelByName):
-    """A controller whose channel raises twice for each request, and then answers."""
+    """A controller whose channel raises twice per request, and then responds."""
 
     def __init__(self) -> None:
         self._asked: dict[str, int] = {}
@@ -70,7 +70,7 @@ def causes(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [str(info[1]) for info in found if info]
 
 
-async def test_a_broker_registers_and_runs_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_broker_registers_and_runs_after_exceptions(caplog: pytest.LogCaptureFixture) -> None:
     faults: list[Exception] = []
     made = Registration(
         lifecycle(20, 90, 30_000, 30_000),
@@ -91,7 +91,7 @@ async def test_a_broker_registers_and_runs_all_the_same(caplog: pytest.LogCaptur
     made.stop()
 
 
-async def test_directories_are_told_all_the_same() -> None:
+async def test_directories_are_sent_after_exceptions() -> None:
     sender = Assignments(1, Failing(), lambda: 7)
     sender.add([(b"d" * 16, b"t" * 16, 0)])
     async with asyncio.timeout(30):
@@ -100,7 +100,7 @@ async def test_directories_are_told_all_the_same() -> None:
     sender.close()
 
 
-async def test_a_controller_registers_all_the_same() -> None:
+async def test_a_controller_registers_after_exceptions() -> None:
     failing = Failing()
     level = encode(FeatureLevelRecord(name="metadata.version", feature_level=25), 0)
     request = ControllerRegistrationRequest(1, bytes(16), (), ())

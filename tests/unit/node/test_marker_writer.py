@@ -1,4 +1,4 @@
-"""WriteTxnMarkers on a broker: partitions of logs, of groups, and ones that are not there."""
+"""WriteTxnMarkers on a broker: partitions of the log, of groups, and unknown ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OFFSETS = ("__consumer_offsets", 3)
 
 
 class Room:
-    """Engine, image and groups in one. Appends are acknowledged in the loop's next turn, unless `holds`."""
+    """Replaces engine, image and groups. Appends are acknowledged in the loop's next turn, unless `holds`."""
 
     def __init__(self, timeout_ms: int = 20_000) -> None:
         self.appends = Appends()
@@ -91,14 +91,14 @@ async def test_case_35_each_partition_has_its_error(room: Room) -> None:
     assert await room.writer.write([]) == {}
 
 
-async def test_case_36_the_group_coordinator_ends_what_belongs_to_groups(room: Room) -> None:
+async def test_case_36_the_group_coordinator_writes_markers_of_groups(room: Room) -> None:
     room.code_of_group = ErrorCode.NOT_LEADER_OR_FOLLOWER
     marker = Marker(7, 3, True, 5, 2, (OFFSETS, ("t", 0)))
     assert await room.writer.write([marker]) == {7: {OFFSETS: ErrorCode.NOT_LEADER_OR_FOLLOWER, ("t", 0): NONE}}
     assert room.of_groups == [(3, 7, 3, True, 5, 2)]
 
 
-async def test_what_is_not_written_in_time_is_unknown() -> None:
+async def test_markers_not_written_in_time_have_an_unknown_outcome() -> None:
     room = Room(timeout_ms=1)
     room.holds = True
     marker = Marker(7, 3, True, 5, 2, (("t", 0),))

@@ -1,4 +1,4 @@
-"""Calls of share coordinators: which broker is asked, what is tried again, and in which order."""
+"""Calls of share coordinators: the broker that is asked, retries, and their order."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def key(partition: int, group_id: str = "g") -> SharePartitionKey:
 
 
 class Others:
-    """The broker `THERE`, whose answers to writes the test gives."""
+    """The broker `THERE`, whose responses to writes are given by the test."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[WriteStateRequest, OnDone]] = []
@@ -56,7 +56,7 @@ class Others:
         self.sent.append((codec.read(WriteStateRequest, 1, body_of(1)), on_done))
 
     def asked(self) -> list[tuple[int, int]]:
-        """Partition and start offset of each in the oldest request."""
+        """Partition and start offset of each entry in the oldest request."""
         [topic] = self.sent[0][0].topics
         return [(one.partition, one.start_offset) for one in topic.partitions]
 
@@ -73,7 +73,7 @@ class Others:
 
 
 class Room:
-    """A persister; the coordinator here answers each call with the next code."""
+    """A persister; the local coordinator answers each call with the next code."""
 
     def __init__(self) -> None:
         self.others = Others()
@@ -131,7 +131,7 @@ class TestHere:
         expected = [("initialize", initialized), ("read", read), ("delete", key(0)), ("summary", key(0))]
         assert room.called == expected
 
-    async def test_what_may_pass_is_tried_again(self, room: Room) -> None:
+    async def test_retriable_errors_are_retried(self, room: Room) -> None:
         room.brokers[key(0)] = HERE
         room.here = [GONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NONE]
         assert (await room.persister.delete(key(0))).error_code is NONE
@@ -149,7 +149,7 @@ class TestHere:
         found = await room.persister.initialize(key(0), InitializedPartition(0, 1))
         assert found.error_code is ErrorCode.FENCED_STATE_EPOCH
 
-    async def test_without_a_coordinator_the_topic_is_asked_for(self, room: Room) -> None:
+    async def test_without_a_coordinator_the_topic_is_created(self, room: Room) -> None:
         room.brokers[key(0)] = None
         assert (await room.persister.delete(key(0))).error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert room.topics_asked_for == ATTEMPTS
@@ -178,7 +178,7 @@ class TestThere:
         await asyncio.gather(*calls)
 
     @pytest.mark.parametrize("error", [ConnectionLostError("gone"), ClientTimeoutError("late")])
-    async def test_a_lost_answer_is_asked_for_again(self, room: Room, error: ClientError) -> None:
+    async def test_a_lost_response_is_retried(self, room: Room, error: ClientError) -> None:
         call = room.write(0)
         await until(lambda: len(room.others.sent) == 1)
         room.others.fail(error)
@@ -192,7 +192,7 @@ class TestThere:
         room.others.fail(UnsupportedVersionError("4.0"))
         assert (await call).error_code is ErrorCode.UNSUPPORTED_VERSION
 
-    async def test_an_answer_that_leaves_a_partition_out(self, room: Room) -> None:
+    async def test_a_response_without_a_partition(self, room: Room) -> None:
         call = room.write(0)
         await until(lambda: len(room.others.sent) == 1)
         room.others.sent.pop(0)[1](Answer(1, codec.write(WriteStateResponse(()), 1)))
@@ -210,7 +210,7 @@ class TestThere:
         room.others.answer()
         assert (await call).error_code is NONE
 
-    async def test_writes_arrive_in_order_when_one_is_tried_again(self, room: Room) -> None:
+    async def test_writes_arrive_in_order_when_one_is_retried(self, room: Room) -> None:
         """Otherwise an older start offset would replace a newer one."""
         calls = [room.write(0, 10)]
         await until(lambda: len(room.others.sent) == 1)

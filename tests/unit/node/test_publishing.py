@@ -1,4 +1,4 @@
-"""Followers of the committed image: each takes every change, whatever the others do."""
+"""Followers of the committed image: each receives every change, whatever the others do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def images(count: int) -> list[Image]:
-    """Each with one more topic than the one before: t0, t1, ..."""
+    """Images, each with one topic more than the previous one: t0, t1, ..."""
     made = [Image()]
     for number in range(count):
         topic = encode(TopicRecord(name=f"t{number}", topic_id=(number + 1).to_bytes(16, "big")), 0)
@@ -29,7 +29,7 @@ def images(count: int) -> list[Image]:
 
 
 class Follower:
-    """Writes down which topics came new, and fails as often as it is told to."""
+    """Records the new topics, and fails a given number of times."""
 
     def __init__(self, failures: int = 0) -> None:
         self.failures, self.took = failures, list[list[str]]()
@@ -43,7 +43,7 @@ class Follower:
         self.took.append(sorted(name for _, name in delta.created_topics))
 
 
-async def test_each_follower_takes_each_change() -> None:
+async def test_each_follower_receives_each_change() -> None:
     publisher, followers = Publisher(), [Follower(), Follower()]
     for number, follower in enumerate(followers):
         publisher.follow(f"{number}", follower.take)
@@ -55,7 +55,7 @@ async def test_each_follower_takes_each_change() -> None:
     publisher.close()
 
 
-async def test_one_that_fails_is_asked_again_for_all_that_it_missed(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_follower_is_called_again_with_all_missed_changes(caplog: pytest.LogCaptureFixture) -> None:
     publisher, well, broken = Publisher(), Follower(), Follower(failures=3)
     publisher.follow("the broken one", broken.take)
     publisher.follow("the other", well.take)

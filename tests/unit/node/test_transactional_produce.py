@@ -1,6 +1,6 @@
-"""Transactional batches of clients at the engine of a leader: verification, appends and markers.
+"""Clients' transactional batches at the engine of a leader: verification, appends and markers.
 
-A case is a number in the list of cases of transactions.
+Case numbers are those of the list of transaction cases.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NONE = ErrorCode.NONE
 
 
 class Broker:
-    """The engine, a client of it, and a transaction coordinator that answers as a test says."""
+    """The engine, a client of it, and a transaction coordinator with responses given by the test."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -65,7 +65,7 @@ class Broker:
         self._sent.append((correlation_id, version))
 
     def answered(self) -> PartitionProduceResponse:
-        """The oldest answer that was not read yet."""
+        """The oldest response that has not been read."""
         correlation_id, version = self._sent.pop(0)
         frame = read_frame(self.client)
         assert frame[:4] == struct.pack(">i", correlation_id)
@@ -75,7 +75,7 @@ class Broker:
         return partition
 
     def produce(self, version: int, epoch: int, sequence: int, code: ErrorCode | None = None) -> tuple[ErrorCode, int]:
-        """Code and offset of the answer; `code` is the coordinator's, None if it is not asked."""
+        """Code and offset of the response; `code` is the coordinator's, None if it must not be asked."""
         self.send(version, epoch, sequence)
         if code is not None:
             self.verify(code)
@@ -157,7 +157,7 @@ def test_case_43_a_later_batch_after_one_that_failed(broker: Broker) -> None:
     assert broker.produce(11, 3, 1) == (NONE, 1)
 
 
-def test_case_44_a_fenced_epoch_is_not_asked_for(broker: Broker) -> None:
+def test_case_44_a_fenced_epoch_is_not_verified(broker: Broker) -> None:
     assert broker.end(5) is NONE
     assert broker.produce(12, 4, 0) == (ErrorCode.INVALID_PRODUCER_EPOCH, -1)
 
@@ -214,7 +214,7 @@ def test_case_77_pipelined_batches_keep_their_order(broker: Broker) -> None:
     assert not broker.questions
 
 
-def test_an_engine_that_stops_answers_what_waits(tmp_path: Path) -> None:
+def test_an_engine_that_stops_answers_waiting_requests(tmp_path: Path) -> None:
     with lone_engine(tmp_path) as engine:
         broker = Broker(engine)
         broker.send(12, 3, 0)

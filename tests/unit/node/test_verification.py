@@ -1,4 +1,4 @@
-"""Verification of transactions at other brokers: one request in flight, and what waits for the next one."""
+"""Verification of transactions at other brokers: one request in flight, and batching of the others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RETRIES_FOR_MS = 20_000
 
 
 class Others:
-    """The broker `THERE`, whose answers the test gives."""
+    """The broker `THERE`, whose responses are given by the test."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[bytes, OnDone]] = []
@@ -37,7 +37,7 @@ class Others:
         self.sent.append((body_of(5), on_done))
 
     def asked(self) -> list[tuple[str, int, bool, list[tuple[str, tuple[int, ...]]]]]:
-        """Of the oldest request."""
+        """The entries of the oldest request."""
         return [
             (one.transactional_id, one.producer_epoch, one.verify_only, [(t.name, t.partitions) for t in one.topics])
             for one in read_add_partitions(5, self.sent[0][0])
@@ -62,7 +62,7 @@ class Room:
         self.answers: dict[str, Any] = {}
         self.here: list[ErrorCode] = []
         self.waits_ms: list[int] = []
-        """How long the coordinator of this broker may keep each request."""
+        """How long this broker's coordinator may hold each request."""
         self.verification = Verification(
             HERE,
             lambda: self,  # type: ignore[arg-type, return-value]
@@ -89,7 +89,7 @@ async def room() -> Room:
     return Room()
 
 
-async def test_one_request_is_in_flight_and_the_next_has_all_that_waited(room: Room) -> None:
+async def test_one_request_is_in_flight_and_the_next_contains_all_waiting_ones(room: Room) -> None:
     room.ask("x", "x", A)
     room.ask("y", "y", B, adds=False)
     room.ask("z", "z", A, B)
@@ -114,7 +114,7 @@ async def test_requests_of_one_producer_share_an_entry(room: Room) -> None:
     assert room.answers["two"][B] is NONE
 
 
-async def test_of_two_epochs_the_older_one_is_refused(room: Room) -> None:
+async def test_the_older_of_two_epochs_is_rejected(room: Room) -> None:
     room.ask("first", "w", A)
     room.ask("old", "x", A, epoch=1)
     room.ask("new", "x", A, epoch=2)
@@ -146,7 +146,7 @@ async def test_failures(room: Room) -> None:
     assert room.answers.pop("x") == {A: ErrorCode.NETWORK_EXCEPTION}
 
 
-async def test_adding_is_tried_again_while_the_transaction_before_completes(room: Room) -> None:
+async def test_adding_is_retried_while_the_previous_transaction_completes(room: Room) -> None:
     room.ask("x", "x", A)
     room.others.answer(BUSY)
     await until(lambda: bool(room.others.sent))

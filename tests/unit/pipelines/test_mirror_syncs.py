@@ -1,4 +1,4 @@
-"""Translated offsets: exact where that is known, and never beyond what a group has read."""
+"""Translated offsets: exact if possible, and never beyond what a group has read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def written(first: int, last: int, rows: int, before: int, after: int, *runs: tu
     return Written("t", 0, rows, first, last, before, after, tuple(Run(*run) for run in runs))
 
 
-def test_records_that_came_once_are_known_one_by_one() -> None:
+def test_records_written_once_are_translated_exactly() -> None:
     syncs = extended((), syncs_of(written(100, 109, 10, 0, 10, (100, 0, 10))))
     assert syncs == (Sync(100, 0, 10),)
     assert [translate(syncs, offset) for offset in (99, 100, 105, 110, 200)] == [None, 0, 5, 10, 10]
@@ -26,27 +26,27 @@ def test_batches_that_continue_each_other_are_one_sync() -> None:
     assert extended(syncs, syncs_of(written(10, 19, 10, 15, 25, (10, 0, 10)))) == (Sync(0, 5, 20),)
 
 
-def test_gaps_are_followed() -> None:
+def test_gaps_are_preserved() -> None:
     syncs = extended((), syncs_of(written(0, 9, 4, 0, 4, (0, 0, 2), (7, 2, 1), (9, 3, 1))))
     assert [translate(syncs, offset) for offset in (0, 1, 2, 6, 7, 8, 9, 10, 11)] == [0, 1, 2, 2, 2, 3, 3, 4, 4]
 
 
 @pytest.mark.parametrize("grown", [9, 11, 25])
-def test_only_the_edges_are_known_of_a_partition_that_grew_otherwise(grown: int) -> None:
-    """A task that was tried again, another writer: who is in the middle begins again where the batch began."""
+def test_with_other_records_only_the_ends_of_a_batch_are_known(grown: int) -> None:
+    """A retried task or another writer: a group in the middle of a batch continues at the batch's beginning."""
     syncs = extended((), syncs_of(written(0, 9, 10, 3, 3 + grown, (0, 0, 10))))
     assert syncs == (Sync(0, 3), Sync(10, 3 + grown))
     assert [translate(syncs, offset) for offset in (0, 9, 10)] == [3, 3, 3 + grown]
 
 
-def test_a_batch_that_is_repeated_counts_anew() -> None:
+def test_a_repeated_batch_replaces_its_syncs() -> None:
     syncs = extended((), syncs_of(written(0, 9, 10, 0, 10, (0, 0, 10))))
     syncs = extended(syncs, syncs_of(written(10, 19, 10, 10, 20, (10, 0, 10))))
     syncs = extended(syncs, syncs_of(written(10, 19, 10, 20, 30, (10, 0, 10))))
     assert syncs == (Sync(0, 0, 10), Sync(10, 20, 10))
 
 
-def test_a_topic_that_was_made_again_counts_anew() -> None:
+def test_a_recreated_topic_replaces_its_syncs() -> None:
     syncs = extended((), syncs_of(written(500, 509, 10, 0, 10, (500, 0, 10))))
     assert extended(syncs, syncs_of(written(0, 4, 5, 10, 15, (0, 0, 5)))) == (Sync(0, 10, 5),)
 
@@ -57,10 +57,11 @@ def test_runs_that_continue_each_other_are_joined() -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_nobody_misses_a_record(seed: int) -> None:
-    """A source with gaps, batches that are tried again and repeated, other writers: the law of every sync.
+def test_no_consumer_misses_a_record(seed: int) -> None:
+    """A source with gaps, retried and repeated batches, and other writers: the invariant of every sync.
 
-    Whoever has read all records before an offset on the source, and goes on at its translation, finds all others.
+    A consumer that has read all records before an offset on the source, and continues at its translation, finds all
+    others.
     """
     rng = random.Random(seed)
     density = rng.choice((0.3, 1.0))
@@ -81,7 +82,7 @@ def test_nobody_misses_a_record(seed: int) -> None:
                 target.insert(rng.randrange(before, len(target) + 1), None)
             runs = joined([Run(offset, number, 1) for number, offset in enumerate(batch)])[:: rng.choice((1, 3))]
             learned = syncs_of(Written("t", 0, len(batch), batch[0], batch[-1], before, len(target), tuple(runs)))
-            if rng.random() < trouble:  # killed before it was noted what is known, so the batch is repeated
+            if rng.random() < trouble:  # killed before the syncs were stored, so the batch is repeated
                 continue
             syncs = extended(syncs, learned)
             if rng.random() >= trouble:
@@ -98,9 +99,9 @@ def test_nobody_misses_a_record(seed: int) -> None:
         assert [translate(syncs, offset) for offset in range(400)] == list(range(len(target) - 400, len(target)))
 
 
-def test_what_is_kept_is_bounded_and_the_newest_is_exact() -> None:
+def test_stored_syncs_are_bounded_and_the_newest_are_exact() -> None:
     syncs: tuple[Sync, ...] = ()
-    for number in range(600):  # every batch beside a record of another writer
+    for number in range(600):  # every batch next to a record of another writer
         syncs = extended(syncs, [Sync(number * 10, number * 11, 10), Sync(number * 10 + 10, number * 11 + 11)])
     assert len(syncs) < 300
     assert translate(syncs, 5_995) == 599 * 11 + 5

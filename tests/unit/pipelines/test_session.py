@@ -1,4 +1,4 @@
-"""What a session of a pipeline's own keeps from the terminal."""
+"""What a pipeline's own session does not print to the terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from klamm.pipelines.session import _py4j_told_once
 
 
-def test_what_py4j_raises_it_does_not_log_as_well(caplog: pytest.LogCaptureFixture) -> None:
+def test_py4j_does_not_log_exceptions_that_it_raises(caplog: pytest.LogCaptureFixture) -> None:
     py4j = logging.getLogger("py4j.clientserver")
     with _py4j_told_once():
         logging.getLogger().error("KeyboardInterrupt while sending command.")

@@ -20,7 +20,7 @@ def test_only_three_apis_are_allowed_before_authentication() -> None:
     assert allowed == {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 
 
-def test_what_nodes_ask_of_each_other_takes_cluster_action() -> None:
+def test_requests_between_nodes_need_cluster_action() -> None:
     among_controllers = {key for key, api in APIS.items() if api.on_broker is None}
     for key in (*RAFT_APIS, *among_controllers):
         assert ("ClusterAction", "Cluster") in APIS[key].checks, APIS[key].name

@@ -1,4 +1,4 @@
-"""A value is what `@dataclass(frozen=True, slots=True)` would have made, whoever looks first and at whatever."""
+"""A value class behaves like `@dataclass(frozen=True, slots=True)`, whichever attribute is used first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from klamm.protocol.value import Value, field
 
 
 def fresh(*, with_factory: bool = True) -> tuple[Any, Any]:
-    """The same class twice: as a value that nobody has used, and as a dataclass."""
+    """The same class twice: as an unused value class, and as a dataclass."""
 
     no_parts: Any = field(default_factory=list) if with_factory else ()
     no_model_parts: Any = dataclasses.field(default_factory=list) if with_factory else ()

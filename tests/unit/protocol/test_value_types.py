@@ -1,4 +1,4 @@
-"""Our request and answer types agree with Kafka's schemas, by name, in every version that kio knows."""
+"""Our request and response types agree with Kafka's schemas, by name, in every version that kio has."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ MODULES = (
     streams_messages,
 )
 EXTRA_FIELDS = {
-    "AlterConfigsRequest": {"AlterableConfig: config_operation"},  # one type for both; legacy always sets
-    "OffsetFetchRequest": {"FetchTopic: topic_id"},  # one type for the topics of a group and for the only group's
+    "AlterConfigsRequest": {"AlterableConfig: config_operation"},  # one type for both; legacy versions only set
+    "OffsetFetchRequest": {"FetchTopic: topic_id"},  # one type for the topics of several groups and of a single one
     "OffsetFetchResponse": {"FetchedTopic: topic_id"},
 }
 
@@ -82,7 +82,7 @@ def element(annotation: Any) -> Any:
 
 
 def unknown_fields(ours: Any, theirs: list[Any]) -> Iterator[str]:
-    """Fields of ours that no version has, and fields of some version that we lack; into nested types."""
+    """Our fields that no version has, and fields of some version that we lack; recursively."""
     known = {field.name: field for cls in theirs for field in fields(cls)}
     hints = get_type_hints(ours)
     plain = {name.removesuffix("_ms") if name not in known else name for name in hints if name != "API_KEY"}

@@ -27,7 +27,7 @@ DIRECTORY_ID = bytes(range(16))
 
 
 class ThreadedLog(MemoryLog):
-    """Ends its flushes in another thread, as the native log does, and counts them."""
+    """Completes its flushes in another thread, like the native log, and counts them."""
 
     flush_count = 0
     gate: threading.Event | None = None
@@ -45,7 +45,7 @@ class ThreadedLog(MemoryLog):
 
 
 class Recorder:
-    """A listener that writes down what it hears."""
+    """A listener that records its calls."""
 
     def __init__(self, log):
         self.log = log
@@ -78,7 +78,7 @@ class Recorder:
 
 
 class Rig:
-    """A driver of one voter over a log and a directory."""
+    """A driver of one voter on a log and a directory."""
 
     def __init__(self, directory: Path, log: MemoryLog | None = None, **options):
         self.log = log or ThreadedLog()
@@ -197,7 +197,7 @@ async def test_the_listener_may_propose_while_it_becomes_leader(tmp_path):
     await rig.driver.close()
 
 
-async def test_an_epoch_that_is_not_led_is_refused(tmp_path):
+async def test_a_proposal_in_another_epoch_is_rejected(tmp_path):
     rig = await Rig(tmp_path).start()
     with pytest.raises(NotLeaderError, match="epoch 2 is not led"):
         rig.driver.propose([b"x"], 2)
@@ -207,7 +207,7 @@ async def test_an_epoch_that_is_not_led_is_refused(tmp_path):
         rig.driver.propose([b"x"], 1)
 
 
-async def test_a_batch_that_is_too_large_is_refused_and_the_replica_goes_on(tmp_path):
+async def test_a_batch_that_is_too_large_is_rejected_and_the_replica_continues(tmp_path):
     rig = await Rig(tmp_path).start()
     with pytest.raises(ValueError, match="batch of more than"):
         rig.driver.propose([b"x" * (9 << 20)], 1)
@@ -286,7 +286,7 @@ async def test_close_leaves_nothing_unflushed(tmp_path):
     assert waiting.exception() is None
 
 
-async def test_snapshots_by_size_and_cleaning_behind_them(tmp_path):
+async def test_snapshots_by_size_and_cleaning_before_them(tmp_path):
     config = SnapshotConfig(record_bytes_between_snapshots_max=1000, retention_bytes_max=0)
     rig = await Rig(tmp_path, snapshot_config=config).start()
     for _ in range(2):
@@ -301,7 +301,7 @@ async def test_snapshots_by_size_and_cleaning_behind_them(tmp_path):
     await rig.driver.close()
 
 
-async def test_a_failing_snapshot_changes_nothing_and_is_tried_again_when_as_much_is_new(tmp_path):
+async def test_a_failed_snapshot_is_retried_after_as_many_new_bytes(tmp_path):
     rig = await Rig(tmp_path, snapshot_config=SnapshotConfig(record_bytes_between_snapshots_max=100)).start()
     tried = []
 
@@ -334,7 +334,7 @@ async def test_a_snapshot_is_of_the_state_at_its_commit(tmp_path):
     await rig.driver.close()
 
 
-async def test_a_snapshot_that_is_not_begun_when_the_driver_stops_is_not_missed():
+async def test_a_snapshot_not_begun_when_the_driver_stops_is_skipped():
     begun = []
 
     async def write():
@@ -352,7 +352,7 @@ async def test_a_snapshot_that_is_not_begun_when_the_driver_stops_is_not_missed(
     assert (inspect.getcoroutinestate(writing), begun) == (inspect.CORO_CLOSED, [])
 
 
-async def test_a_snapshot_of_no_state_yet_is_asked_for_at_the_next_commit(tmp_path, caplog):
+async def test_a_snapshot_without_state_is_requested_at_the_next_commit(tmp_path, caplog):
     rig = await Rig(tmp_path, snapshot_config=SnapshotConfig(record_bytes_between_snapshots_max=10)).start()
     asked, write_snapshot = [], rig.listener.write_snapshot
 
@@ -371,7 +371,7 @@ async def test_a_snapshot_of_no_state_yet_is_asked_for_at_the_next_commit(tmp_pa
 
 
 async def test_no_snapshot_is_due_before_anything_is_committed(tmp_path):
-    """A follower's first fetch is in its log, and not flushed: the high watermark that it then knows is 0."""
+    """A follower's first fetched records are in its log and not flushed: the high watermark that it then knows is 0."""
     rig = Rig(tmp_path, snapshot_config=SnapshotConfig(record_bytes_between_snapshots_max=10))
     rig.log.append([b"x" * 100], 1, 0)
     rig.node.on_peer_refused = lambda now_ms, node_id: [HighWatermarkAdvanced(0)]

@@ -1,4 +1,4 @@
-"""An exception in what the driver calls, one call at a time: the replica goes on, and says once what happened."""
+"""An exception in each call that the driver makes, one at a time: the replica continues, and logs it once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fail_once(owner: Any, name: str) -> asyncio.Event:
-    """Let the next call raise; the event is set when it has."""
+    """Make the next call raise; the event is set when it has."""
     found, raised = getattr(owner, name), asyncio.Event()
 
     def inject(*args: Any, **kwargs: Any) -> Any:
@@ -63,7 +63,7 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 
 async def commit(rig: Any) -> None:
-    """A record that a replica leading some epoch commits."""
+    """A record that is committed by a replica leading any epoch."""
     async with asyncio.timeout(30):
         while True:
             rig.listener.leading.clear()
@@ -89,7 +89,7 @@ async def lose_leadership(rig: Any) -> None:
     await commit(rig)
 
 
-# What reaches each call of a listener; the installed snapshot has tests of its own below. A new call has to be added.
+# How each call of a listener is caused; tests for installed snapshots are below. A new call has to be added.
 REACH: dict[str, Callable[[Any], Any]] = {
     "on_commit": commit_reaches,
     "on_leader": lose_leadership,
@@ -99,14 +99,14 @@ REACH: dict[str, Callable[[Any], Any]] = {
 OTHERS = {"on_snapshot_installed", "load_snapshot", "on_fault"}
 
 
-def test_every_call_of_a_listener_is_among_them() -> None:
+def test_every_call_of_a_listener_is_listed() -> None:
     public = {name for name in vars(Listener) if not name.startswith("_")}
     assert public == REACH.keys() | OTHERS
     assert public <= vars(Delivery).keys(), "the driver calls its listener by way of Delivery"
 
 
 def test_every_callback_of_the_driver_is_known() -> None:
-    """A callback that comes new has to be guarded, and tested here."""
+    """A new callback has to be guarded, and tested here."""
     parameters = inspect.signature(RaftDriver.__init__).parameters
     callbacks = {name for name in parameters if name not in ("self", "node", "log", "store", "listener")}
     assert callbacks == {
@@ -220,7 +220,7 @@ async def test_a_failing_listener_of_faults_changes_nothing(tmp_path: Path, capl
 
 @pytest.mark.parametrize("error", [MetadataLogError("it"), RaftStoppedError("it"), StateFailedError("it")])
 @pytest.mark.parametrize("name", ["on_commit", "on_leader", "on_not_leader", "write_snapshot"])
-async def test_what_is_meant_to_stop_the_replica_stops_it(name: str, error: Exception, tmp_path: Path) -> None:
+async def test_exceptions_that_shall_stop_the_replica_stop_it(name: str, error: Exception, tmp_path: Path) -> None:
     rig = await Rig(tmp_path, snapshot_config=SnapshotConfig(record_bytes_between_snapshots_max=10)).start()
 
     def stop(*_: Any) -> None:
@@ -271,7 +271,7 @@ async def test_an_exchange_with_a_peer_fails(broken: str, caplog: pytest.LogCapt
 
 
 def break_one_reply(driver: RaftDriver) -> asyncio.Event:
-    """The next answer to a peer raises; the peer hears nothing, as when its connection ends."""
+    """The next response to a peer raises; the peer gets none, as if its connection was closed."""
     handle, raised = driver.handle_request, asyncio.Event()
 
     def handle_request(request: Any, reply: Any) -> None:
@@ -289,11 +289,11 @@ def break_one_reply(driver: RaftDriver) -> asyncio.Event:
     return raised
 
 
-# The order in which a listener hears
+# The order of calls of a listener
 
 
 class Snapshots:
-    """A listener that fails as often as the test says."""
+    """A listener that fails a given number of times."""
 
     def __init__(self, failures: dict[str, int]) -> None:
         self.failures, self.heard = failures, list[tuple[str, Any]]()
@@ -324,7 +324,7 @@ async def test_a_commit_waits_for_the_snapshot_before_it(name: str) -> None:
     made.close()
 
 
-async def test_a_repeated_delivery_stops_the_replica_where_that_is_meant() -> None:
+async def test_a_repeated_delivery_may_stop_the_replica() -> None:
     listener, stopped = Snapshots({"on_commit": 1}), asyncio.Event()
     made = Delivery(listener, lambda epoch: None, lambda error: stopped.set())  # type: ignore[arg-type]
     made.on_commit(8)

@@ -1,4 +1,4 @@
-"""The driver of a leader whose fetches are answered without its core: when that begins, is reported, and ends."""
+"""The driver of a leader with leased fetches, answered without its core: how a lease begins, is reported, and ends."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from klamm.raft.voters.voter_set import BOOTSTRAP_OFFSET, Endpoint, ReplicaKey, 
 EPOCH = 1
 OWN, SECOND, THIRD, OBSERVER = (ReplicaKey(node_id, bytes([node_id]) * 16) for node_id in (1, 2, 3, 9))
 ENDPOINTS = (Endpoint("CONTROLLER", "here", 9099),)
-FORMER = ReplicaKey(2, b"o" * 16)  # the disk that voter 2 had before
-# Nobody is to be given up, nor elected by itself, however busy the machine.
+FORMER = ReplicaKey(2, b"o" * 16)  # the previous disk of voter 2
+# No timeout expires and no replica campaigns, however busy the machine is.
 CONFIG = RaftConfig(election_timeout_ms=60_000, fetch_timeout_ms=60_000, request_timeout_ms=60_000, fetches_leased=True)
 
 
 class Log(streams.Log):
-    """Ends its flushes at the next turn of the loop, unless the test does."""
+    """Completes its flushes in the next turn of the loop, unless the test does so."""
 
     ends_flushes = True
 
@@ -52,7 +52,7 @@ class Log(streams.Log):
 
 
 class Answers:
-    """Records its calls, and the state when it ended."""
+    """Records its calls, and the state at its end."""
 
     def __init__(self, said: list[Said], look: Callable[[], object] = lambda: None) -> None:
         self.said, self.look = said, look
@@ -104,7 +104,7 @@ class Answers:
 
 
 class Node(streams.Node):
-    """Says what it is given."""
+    """Records its events."""
 
     flushed_offset = -1
     """As last reported."""
@@ -137,7 +137,7 @@ class Node(streams.Node):
 
 
 class Rig(streams.Rig):
-    """The leader of EPOCH among voters whose directories are known; voter 2 has fetched all there is."""
+    """The leader of EPOCH among voters with known directories; voter 2 has fetched everything."""
 
     log: Log
     node: Node
@@ -169,12 +169,12 @@ class Rig(streams.Rig):
         return self.answers
 
     def look(self) -> object:
-        """What must not have changed yet when it ends."""
+        """State that must not have changed yet when the lease ends."""
         return self.log.end_offset, self.store.data, kinds(self.said).count("not leader")
 
     async def lead(self) -> Rig:
         self.driver.start()
-        if isinstance(self.node.replica.state, Unattached):  # who is alone does not wait
+        if isinstance(self.node.replica.state, Unattached):  # a single voter does not wait
             self.node.replica.state.deadline_ms = self.node.deadline_ms = 0
             self.change_nothing()
         await self.until(lambda: self.node.can_append)
@@ -210,7 +210,7 @@ class Rig(streams.Rig):
     def on_not_leader(self, epoch: int) -> None:
         self.said.append(("not leader", epoch))
 
-    # What happens
+    # Events
 
     @property
     def state(self) -> Leader:
@@ -234,7 +234,7 @@ class Rig(streams.Rig):
         return self.driver.propose([b"x"], EPOCH)
 
     async def flushed(self) -> None:
-        """All there is, and the core knows of it."""
+        """Everything is flushed, and the core knows."""
         await self.until(lambda: self.node.flushed_offset == self.log.end_offset)
 
     def reach_check_quorum(self) -> None:
@@ -262,10 +262,10 @@ def vote() -> VoteRequest:
     return VoteRequest(None, None, THIRD, EPOCH + 1, OffsetAndEpoch(99, EPOCH), pre_vote=False)
 
 
-# When it begins
+# Beginning
 
 
-async def test_nobody_is_answered_before_somebody_fetches_and_a_record_of_the_epoch_is_committed() -> None:
+async def test_no_lease_begins_before_a_fetch_and_a_commit_in_the_epoch() -> None:
     rig = await Rig().lead()
     assert rig.opened == []
     rig.ask(rig.fetch(THIRD, 0))
@@ -289,7 +289,7 @@ async def test_replicas_are_known_as_the_core_counts_them(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("opens", [True, False])
-async def test_who_cannot_or_may_not_opens_nothing(opens: bool) -> None:
+async def test_no_lease_without_support_or_permission(opens: bool) -> None:
     rig = await Rig(opens=opens, config=CONFIG._replace(fetches_leased=not opens)).lead()
     rig.ask(rig.fetch(SECOND))
     assert rig.driver.high_watermark == rig.log.end_offset
@@ -298,7 +298,7 @@ async def test_who_cannot_or_may_not_opens_nothing(opens: bool) -> None:
     assert (rig.opened, rig.answers.begun, rig.faults) == ([], [], [])
 
 
-async def test_a_sole_voter_opens_nothing_until_somebody_fetches() -> None:
+async def test_a_sole_voter_grants_no_lease_until_a_replica_fetches() -> None:
     rig = await Rig((OWN,)).lead()
     await rig.driver.wait_committed(rig.propose())
     assert rig.opened == []
@@ -307,8 +307,8 @@ async def test_a_sole_voter_opens_nothing_until_somebody_fetches() -> None:
     await rig.close()
 
 
-async def test_a_fetch_within_a_step_begins_nothing() -> None:
-    """What the step still does might end it, and its answer waits for the end of the step."""
+async def test_a_fetch_within_a_step_begins_no_lease() -> None:
+    """The rest of the step might end the lease, and its response waits for the end of the step."""
     rig = await Rig().lead()
     asked = [OBSERVER, THIRD]
     rig.on_commit_do = lambda: rig.ask(rig.fetch(asked.pop())) if asked else None
@@ -326,9 +326,7 @@ async def test_a_fetch_within_a_step_begins_nothing() -> None:
 
 
 @pytest.mark.parametrize("is_of_descriptor", [True, False])
-async def test_without_a_descriptor_the_core_answers_as_before(
-    is_of_descriptor: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_without_a_descriptor_the_core_answers(is_of_descriptor: bool, caplog: pytest.LogCaptureFixture) -> None:
     rig = Rig()
     fd = rig.answers.fd
     if is_of_descriptor:

@@ -1,4 +1,4 @@
-"""How fetches that were answered without the core are reported to it, and what ends a lease."""
+"""How leased fetches are reported to the core, and what ends a lease."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_fetches_are_reported_in_order_before_any_other_event(rig: Rig, ev
     if event == "flushed":
         rig.log.ends_flushes = False
         rig.propose()
-        await asyncio.sleep(0)  # which begins the flush
+        await asyncio.sleep(0)  # begins the flush
     rig.answers.news, before = list(news), len(rig.said)
     EVENTS[event](rig)
     if event in ("shutdown", "flushed"):
@@ -72,7 +72,7 @@ async def test_reported_fetches_keep_a_leader(rig: Rig) -> None:
     assert rig.node.replica.role is not Role.LEADER
 
 
-async def test_the_description_of_the_quorum_knows_of_all(rig: Rig) -> None:
+async def test_the_description_of_the_quorum_includes_leased_fetches(rig: Rig) -> None:
     rig.answers.news = [rig.taken(OBSERVER, 2), rig.taken(THIRD)]
     described = rig.driver.describe_quorum()
     assert [(one.key, one.log_end_offset) for one in described.observers] == [(OBSERVER, 2)]
@@ -81,7 +81,7 @@ async def test_the_description_of_the_quorum_knows_of_all(rig: Rig) -> None:
     assert not kinds(rig.said_in(rig.driver.describe_quorum)), "nothing is answered any more"
 
 
-async def test_who_waits_for_a_commit_is_served_by_news_alone(rig: Rig) -> None:
+async def test_reported_fetches_complete_waiting_proposals(rig: Rig) -> None:
     offset = rig.propose()
     waiting = rig.driver.wait_committed(offset)
     await rig.flushed()
@@ -109,7 +109,7 @@ async def test_a_high_watermark_is_raised_before_a_reply_leaves_and_sent_to_vote
     assert kinds(said).index("notify voters") > kinds(said).index("answer")
 
 
-async def test_voters_hear_behind_those_who_waited_for_the_commit(rig: Rig) -> None:
+async def test_voters_get_the_high_watermark_after_waiting_proposals(rig: Rig) -> None:
     rig.log.ends_flushes = False  # so that it takes both others
     waiting = rig.driver.wait_committed(rig.propose())
     rig.ask(rig.fetch(THIRD))
@@ -124,7 +124,7 @@ async def test_voters_hear_behind_those_who_waited_for_the_commit(rig: Rig) -> N
     assert said.index("served") < said.index("answer") < said.index("notify voters")
 
 
-async def test_a_turns_proposals_are_offered_together_when_it_is_over(rig: Rig) -> None:
+async def test_the_proposals_of_a_turn_are_offered_together_at_its_end(rig: Rig) -> None:
     before = rig.answers.offers
     for _ in range(3):
         rig.propose()
@@ -134,7 +134,7 @@ async def test_a_turns_proposals_are_offered_together_when_it_is_over(rig: Rig) 
     assert rig.answers.offers == before + 1
 
 
-async def test_nothing_is_offered_when_it_has_ended_meanwhile(rig: Rig) -> None:
+async def test_nothing_is_offered_when_the_lease_has_ended_meanwhile(rig: Rig) -> None:
     before = rig.answers.offers
     rig.propose()
     rig.driver.resign(EPOCH)
@@ -149,10 +149,10 @@ async def test_a_descriptor_without_news_makes_no_step(rig: Rig) -> None:
     assert rig.said[before:] == []
 
 
-# When it ends
+# End
 
 
-async def test_it_ends_before_another_epoch_is_voted_for_and_late_news_are_nobodys(rig: Rig) -> None:
+async def test_it_ends_before_a_vote_in_another_epoch_and_late_reports_are_ignored(rig: Rig) -> None:
     before = rig.look()
     rig.answers.left = [rig.taken(THIRD)]
     said = kinds(rig.said_in(lambda: rig.ask(vote())))
@@ -168,7 +168,7 @@ async def test_it_ends_before_another_epoch_is_voted_for_and_late_news_are_nobod
     assert len(rig.answers.begun) == 1
 
 
-async def test_it_ends_before_leadership_is_given_up(rig: Rig) -> None:
+async def test_it_ends_before_a_resignation(rig: Rig) -> None:
     before = rig.look()
     said = kinds(rig.said_in(lambda: rig.driver.resign(EPOCH)))
     assert said.index("resign") < said.index("end") < said.index("not leader")
@@ -198,7 +198,7 @@ async def test_fetches_taken_until_the_end_are_reported_without_another_event(ri
     waiting = rig.driver.wait_committed(rig.propose())
     await rig.flushed()
     rig.answers.left = [rig.taken(SECOND)]
-    # No flush of the smaller set ends, and nobody answers.
+    # No flush of the smaller set completes, and no replica responds.
     rig.log.ends_flushes = False
     rig.send = lambda sent, on_done: None  # type: ignore[method-assign]
     rig.ask(RemoveVoterRequest(None, THIRD))
@@ -206,7 +206,7 @@ async def test_fetches_taken_until_the_end_are_reported_without_another_event(ri
     assert kinds(rig.said).count("leased") == 1
 
 
-async def test_it_ends_with_the_step_in_which_a_voter_change_begins_and_begins_anew_behind_it(rig: Rig) -> None:
+async def test_it_ends_with_the_step_of_a_voter_change_and_begins_again_after_it(rig: Rig) -> None:
     rig.ask(rig.fetch(OBSERVER))
     said = kinds(rig.said_in(lambda: rig.ask(AddVoterRequest(None, OBSERVER, ENDPOINTS))))
     assert said.index("request") < said.index("end")
@@ -229,7 +229,7 @@ async def test_a_leader_that_shuts_down_answers_nothing(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("end", ["hand over", "leave", "fault"])
-async def test_it_is_over_with_the_driver(end: str) -> None:
+async def test_it_ends_with_the_driver(end: str) -> None:
     rig = await Rig().start()
     if end == "fault":
         rig.driver.fail(RuntimeError("of ours"))
@@ -247,7 +247,7 @@ async def test_it_is_over_with_the_driver(end: str) -> None:
     assert kinds(rig.said).count("end") == len(rig.answers.begun) == 1
 
 
-async def test_a_step_that_fails_begins_nothing() -> None:
+async def test_a_failing_step_begins_no_lease() -> None:
     rig = await Rig().lead()
 
     def fail() -> None:
@@ -261,13 +261,13 @@ async def test_a_step_that_fails_begins_nothing() -> None:
     await rig.close()
 
 
-# By itself
+# The object without a driver
 
 TERMS = FetchLease(EPOCH, 0, 3, ((2, 3), (3, 0)), True, VotersInLog(VoterSet.of_ids([1, 2, 3]), 2, 1), ())
 
 
 class Alone:
-    """No driver: what it is asked for is set here."""
+    """Replaces the driver; the test sets its answers."""
 
     def __init__(self) -> None:
         self.by: FetchLease | None = TERMS
@@ -303,7 +303,7 @@ async def alone() -> AsyncIterator[Alone]:
         (fx.LeaderChanged(1, EPOCH), False),
     ],
 )
-async def test_changes_end_it(alone: Alone, effect: fx.Effect, ends: bool) -> None:
+async def test_changes_end_a_lease(alone: Alone, effect: fx.Effect, ends: bool) -> None:
     alone.leased.revoke_before([fx.HighWatermarkAdvanced(3), effect])
     assert alone.leased.is_on is not ends
     assert (("end",) in alone.answers.said) is ends
@@ -332,7 +332,7 @@ async def test_it_ends_when_the_core_would_answer_otherwise(
 
 
 async def test_no_lease_begins_before_the_earlier_fetches_are_reported(alone: Alone) -> None:
-    """Otherwise later fetches would be reported before earlier ones, and the high watermark would fall for others."""
+    """Otherwise fetches would be reported out of order, and others would see the high watermark decrease."""
     left = alone.answers.left = [LeasedFetch(1, SECOND, 3, 3)]
     alone.leased.revoke()
     alone.leased.on_fetch(SECOND)

@@ -19,7 +19,7 @@ TIMEOUT_MS = 5000
 
 
 class Slow(Switch):  # type: ignore[misc]
-    """Takes its time with every request, and refuses for who is not plugged in."""
+    """Delays every request, and refuses the connection for nodes that are not plugged in."""
 
     def send(self, sent, on_done):  # type: ignore[no-untyped-def]
         asyncio.get_running_loop().call_later(LATENCY_S, self._deliver, sent, on_done)
@@ -39,7 +39,7 @@ class Voter(Member):  # type: ignore[misc]
 
 
 async def stopped_at_once(count: int, refusing: int = 0, *, crash_detection: bool = True) -> tuple[float, list[Voter]]:
-    """How long the first leader of so many takes to stop when no other has its first record yet, and who is left."""
+    """How long the first leader takes to stop before another voter has its first record; and the remaining ones."""
     switch, config = Slow(), RaftConfig(crash_detection=crash_detection)
     voters = VoterSet.of_ids(range(1, count + 1))
     members = [Voter(each, switch, voters, config) for each in voters.ids]
@@ -68,8 +68,8 @@ async def end(members: list[Voter]) -> None:
 
 
 @pytest.mark.parametrize(("count", "refusing"), [(2, 0), (3, 1)])
-def test_it_does_not_wait_for_whom_its_own_vote_is_missing_and_cannot_be_given(count: int, refusing: int) -> None:
-    """A follower without its first record could not even be elected with a vote of a leader that has it."""
+def test_it_does_not_wait_for_followers_that_it_cannot_vote_for(count: int, refusing: int) -> None:
+    """A follower without its first record could not be elected even with the vote of a leader that has the record."""
 
     async def main() -> None:
         took, others = await stopped_at_once(count, refusing)
@@ -79,7 +79,7 @@ def test_it_does_not_wait_for_whom_its_own_vote_is_missing_and_cannot_be_given(c
     simulated_time.run(main())
 
 
-def test_it_waits_for_a_majority_that_needs_it_not() -> None:
+def test_it_waits_for_a_majority_without_it() -> None:
     async def main() -> None:
         took, others = await stopped_at_once(3)
         assert took < 10 * LATENCY_S
@@ -101,7 +101,7 @@ def test_without_crash_detection_it_waits_as_apache_kafka_does(caplog: pytest.Lo
     simulated_time.run(main())
 
 
-def test_the_one_that_has_all_is_elected_with_its_vote() -> None:
+def test_the_follower_with_all_records_is_elected_with_its_vote() -> None:
     async def main() -> None:
         switch, voters = Slow(), VoterSet.of_ids([1, 2])
         members = [Voter(each, switch, voters, RaftConfig()) for each in voters.ids]

@@ -1,4 +1,4 @@
-"""The driver of a follower whose fetches go on: who holds, tells, decides, answers and stops, and in which order."""
+"""The driver of a follower with streamed fetches: the order of hold, report, decision, response and stop."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from klamm.raft.voters.voter_set import Endpoint, ReplicaKey, VoterSet, VotersIn
 from klamm.testing.simulator.memory_log import MemoryLog
 
 EPOCH, LEADER, OTHER, OBSERVER = 5, 2, 3, 9
-# Nobody is to be given up, however busy the machine.
+# No timeout expires, however busy the machine is.
 CONFIG = RaftConfig(election_timeout_ms=60_000, fetch_timeout_ms=60_000, request_timeout_ms=60_000, fetches_go_on=True)
 STRANGER = 99
 Said = tuple[Any, ...]
@@ -52,7 +52,7 @@ class Store:
 
 
 class Log(MemoryLog):
-    """Counts its flushes, which end when the test says so."""
+    """Counts its flushes, which complete when the test says so."""
 
     flush_count = 0
 
@@ -62,7 +62,7 @@ class Log(MemoryLog):
 
 
 class Streams:
-    """Records its calls. The leader's responses change the log when it is held."""
+    """Records its calls. Responses of the leader change the log when it is held."""
 
     def __init__(self, said: list[Said]) -> None:
         self.said, self.news = said, list[StreamProgress]()
@@ -104,7 +104,7 @@ class Streams:
 
 
 class Node(RaftNode):
-    """Says what it is given."""
+    """Records its events."""
 
     said: list[Said]
 
@@ -126,7 +126,7 @@ class Node(RaftNode):
 
 
 class Rig:
-    """A follower of LEADER, whose first fetch is answered: the next one may go on."""
+    """A follower of LEADER, whose first fetch has been answered: the next one may be streamed."""
 
     def __init__(self, node_id: int = 1, open_streams: Callable[[], FetchStreams] | None = None) -> None:
         self.said: list[Said] = []
@@ -158,7 +158,7 @@ class Rig:
                 await asyncio.sleep(0.001)
 
     async def settle(self) -> None:
-        """Let pass what is under way; quorum-state is written by a thread."""
+        """Let pending work complete; a thread writes quorum-state."""
         await self.until(lambda: self.node.replica.durable_ticket == self.node.replica.ticket)
         for _ in range(5):
             await asyncio.sleep(0)
@@ -170,7 +170,7 @@ class Rig:
         self.sent.append((request, on_done))
 
     def fetches_alone(self) -> list[fx.SendRequest]:
-        """Those sent to the leader as such: who knows of none asks anyone."""
+        """The fetches that were sent as single requests to the leader; without a leader, any replica is asked."""
         found = []
         for sent, _ in self.sent:
             is_fetch = isinstance(sent.request, FetchRequest) and sent.request.epoch == EPOCH
@@ -205,7 +205,7 @@ class Rig:
     def on_fault(self, error: Exception) -> None:
         self.faults.append(error)
 
-    # What happens
+    # Events
 
     def ask(self, request: Request) -> None:
         def reply(response: Response, read: fx.Read | None) -> None:
@@ -215,11 +215,11 @@ class Rig:
         self.driver.handle_request(request, reply)
 
     def step(self) -> list[Said]:
-        """A step in which nothing happens; what was said in it."""
+        """Run an empty step; returns the calls in it."""
         return self.said_in(self.change_nothing)
 
     def change_nothing(self) -> None:
-        """An event that means nothing to this replica."""
+        """An event that has no effect on this replica."""
         self.driver.on_peer_refused(STRANGER)
 
     def said_in(self, what: Callable[[], None]) -> list[Said]:
@@ -228,7 +228,7 @@ class Rig:
         return self.said[before:]
 
     def append(self, count: int = 3, *, is_flushed: bool = True) -> None:
-        """What the stream does with an answer."""
+        """What the stream does with a response."""
         start = self.leaders.end_offset
         self.leaders.append([b"x"] * count, EPOCH, 0)
         self.log.append_fetched(self.leaders.read(start, 1 << 20), EPOCH)
@@ -236,7 +236,7 @@ class Rig:
             self.log.flushed_offset = self.log.end_offset
 
     def fetched(self, high_watermark: int) -> StreamedFetches:
-        """That it went on, up to the end of the log."""
+        """The report that it fetched up to the end of the log."""
         now_ms, [*_, effect] = LoopClock().now_ms(), self.streams.begun
         assert isinstance(effect.request, FetchRequest)
         first = effect.request
@@ -253,7 +253,7 @@ class Rig:
         return StreamedFetches(now_ms, now_ms, request, high_watermark)
 
     def will_have(self, count: int, high_watermark: int) -> None:
-        """Records have come, of which nobody has heard."""
+        """Records have arrived that have not been reported."""
 
         def arrive() -> None:
             self.append(count)
@@ -283,15 +283,15 @@ def kinds(said: list[Said]) -> list[str]:
     return [kind for kind, *_ in said]
 
 
-async def test_a_fetch_goes_on_at_the_end_of_the_step_that_asks_for_it(rig: Rig) -> None:
+async def test_a_streamed_fetch_starts_at_the_end_of_its_step(rig: Rig) -> None:
     [effect] = rig.streams.begun
     assert effect.may_stream
     assert len(rig.fetches_alone()) == 1, "the first, by which the leader is known to answer"
     assert kinds(rig.said)[-3:] == ["response", "commit", "begin"]
 
 
-async def test_a_fetch_that_is_given_up_in_the_step_that_asks_for_it_is_never_begun() -> None:
-    """The answer commits, who hears of the commit is asked for a vote meanwhile, and that is in the same step."""
+async def test_a_fetch_cancelled_in_its_own_step_is_never_started() -> None:
+    """The response commits, the waiter of the commit causes a vote request, and that is in the same step."""
     rig = Rig()
     rig.driver.start()
     rig.ask(BeginQuorumEpochRequest(None, None, LEADER, EPOCH))
@@ -308,7 +308,7 @@ async def test_a_fetch_that_is_given_up_in_the_step_that_asks_for_it_is_never_be
     await rig.close()
 
 
-async def test_a_step_holds_takes_tells_decides_and_releases(rig: Rig) -> None:
+async def test_a_step_holds_takes_reports_decides_and_releases(rig: Rig) -> None:
     rig.will_have(3, 2)
     said = rig.said_in(lambda: rig.ask(BeginQuorumEpochRequest(None, None, LEADER, EPOCH)))
     assert kinds(said) == ["hold", "take", "streamed", "commit", "request", "answer", "release"]
@@ -329,7 +329,7 @@ async def test_its_descriptor_makes_a_step(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(("offset", "granted"), [(2, False), (3, True)])
-async def test_a_vote_is_given_by_the_log_as_it_is_and_after_the_end(rig: Rig, offset: int, granted: bool) -> None:
+async def test_a_vote_uses_the_current_log_after_the_end_of_the_stream(rig: Rig, offset: int, granted: bool) -> None:
     rig.will_have(3, 0)
     before = len(rig.said)
     rig.ask(vote(offset))
@@ -342,7 +342,7 @@ async def test_a_vote_is_given_by_the_log_as_it_is_and_after_the_end(rig: Rig, o
     assert "release" not in said, "what is held until the end appends and acknowledges nothing more"
 
 
-async def test_a_pre_vote_that_is_refused_leaves_it_alone(rig: Rig) -> None:
+async def test_a_rejected_pre_vote_does_not_end_the_stream(rig: Rig) -> None:
     said = rig.said_in(lambda: rig.ask(vote(9, epoch=EPOCH, pre_vote=True)))
     assert kinds(said) == ["hold", "take", "request", "answer", "release"]
     response = rig.replies[-1]
@@ -350,7 +350,7 @@ async def test_a_pre_vote_that_is_refused_leaves_it_alone(rig: Rig) -> None:
     assert not response.granted
 
 
-async def test_a_leader_of_a_new_epoch_ends_it_and_gets_one_of_its_own_by_and_by(rig: Rig) -> None:
+async def test_a_leader_of_a_new_epoch_ends_the_stream_and_gets_another_one(rig: Rig) -> None:
     before = len(rig.said)
     rig.ask(BeginQuorumEpochRequest(None, None, OTHER, EPOCH + 1))
     await rig.until(lambda: rig.sent[-1][0].to == OTHER)
@@ -363,7 +363,7 @@ async def test_a_leader_of_a_new_epoch_ends_it_and_gets_one_of_its_own_by_and_by
     assert rig.streams.begun[-1].to == OTHER
 
 
-async def test_news_that_come_after_the_end_are_nobodys(rig: Rig) -> None:
+async def test_reports_after_the_end_are_ignored(rig: Rig) -> None:
     rig.ask(vote(9))
     await rig.settle()
     assert kinds(rig.said).count("stop") == 1
@@ -375,8 +375,8 @@ async def test_news_that_come_after_the_end_are_nobodys(rig: Rig) -> None:
     assert not any(kind == "streamed" for kind in kinds(rig.said))
 
 
-async def test_another_answer_is_the_answer_to_that_fetch(rig: Rig) -> None:
-    # Of the same leader in the same epoch: two of its records are not the leader's.
+async def test_any_other_response_is_passed_to_the_core(rig: Rig) -> None:
+    # From the same leader in the same epoch: the last two records are not the leader's.
     rig.append(3)
     response = FetchResponse(Error.NONE, EPOCH, LEADER, 0, diverging=OffsetAndEpoch(1, EPOCH))
     rig.streams.news.append(StreamProgress(rig.fetched(0), response))
@@ -390,7 +390,7 @@ async def test_another_answer_is_the_answer_to_that_fetch(rig: Rig) -> None:
     assert request.fetch_offset == 1
 
 
-async def test_an_answer_of_another_epoch_is_believed(rig: Rig) -> None:
+async def test_a_response_of_another_epoch_is_accepted(rig: Rig) -> None:
     response = FetchResponse(
         Error.FENCED_LEADER_EPOCH, EPOCH + 1, OTHER, leader_endpoints=(Endpoint("CONTROLLER", "there", 9093),)
     )
@@ -401,13 +401,13 @@ async def test_an_answer_of_another_epoch_is_believed(rig: Rig) -> None:
     assert len(rig.streams.begun) == 1, "this leader has answered nothing yet"
 
 
-async def test_an_end_comes_before_the_event_of_its_step(rig: Rig) -> None:
+async def test_the_end_is_processed_before_the_event_of_its_step(rig: Rig) -> None:
     rig.streams.news.append(StreamProgress(None, FetchFailedError("closed", is_of_disk=False)))
     said = rig.said_in(lambda: rig.ask(EndQuorumEpochRequest(None, LEADER, EPOCH, (ReplicaKey(OTHER),))))
     assert kinds(said)[:4] == ["hold", "take", "failed", "request"]
 
 
-async def test_after_a_failure_fetches_are_sent_by_themselves(rig: Rig) -> None:
+async def test_after_a_failure_fetches_are_single_requests(rig: Rig) -> None:
     [effect] = rig.streams.begun
     alone = len(rig.fetches_alone())
     rig.streams.news.append(StreamProgress(None, FetchFailedError("closed", is_of_disk=False)))
@@ -416,7 +416,7 @@ async def test_after_a_failure_fetches_are_sent_by_themselves(rig: Rig) -> None:
     assert "release" not in kinds(said)
 
     def is_fetching() -> bool:
-        if rig.sent[-1][0].to == OTHER:  # which may know of another leader, and does not
+        if rig.sent[-1][0].to == OTHER:  # it might know another leader, but does not
             rig.answer(None)
         return rig.sent[-1][0].to == LEADER and len(rig.fetches_alone()) > alone
 
@@ -429,7 +429,7 @@ async def test_after_a_failure_fetches_are_sent_by_themselves(rig: Rig) -> None:
     assert len(rig.streams.begun) == 1
 
 
-async def test_a_flush_that_failed_stops_the_replica() -> None:
+async def test_a_failed_flush_stops_the_replica() -> None:
     rig = await Rig().start()
     text = "00000000000000000000.log: Input/output error"
     rig.streams.news.append(StreamProgress(rig.fetched(0), FetchFailedError(text, is_of_disk=True)))
@@ -441,7 +441,7 @@ async def test_a_flush_that_failed_stops_the_replica() -> None:
     await rig.close()
 
 
-async def test_without_a_way_it_is_sent_as_others_are() -> None:
+async def test_without_a_connection_a_fetch_is_a_single_request() -> None:
     rig = Rig()
     rig.streams.accepts = False
     await rig.start()
@@ -454,14 +454,14 @@ async def test_without_a_way_it_is_sent_as_others_are() -> None:
     await rig.close()
 
 
-async def test_it_is_closed_with_the_driver(rig: Rig) -> None:
+async def test_the_stream_is_closed_with_the_driver(rig: Rig) -> None:
     await rig.driver.close(100)
     assert kinds(rig.said)[-1] == "close"
     assert kinds(rig.said).count("close") == 1
     assert rig.step() == []
 
 
-async def test_who_flushes_by_it_starts_no_flush_until_it_is_stopped(rig: Rig) -> None:
+async def test_a_voter_starts_no_flush_while_the_stream_flushes(rig: Rig) -> None:
     rig.streams.arrive = lambda: rig.append(3, is_flushed=False)
     rig.step()
     assert (rig.log.flushed_offset, rig.log.end_offset, rig.log.flush_count) == (0, 3, 0)
@@ -472,7 +472,7 @@ async def test_who_flushes_by_it_starts_no_flush_until_it_is_stopped(rig: Rig) -
     assert rig.log.flushed_offset == 3
 
 
-async def test_what_an_end_leaves_unflushed_is_flushed_and_then_asked_on(rig: Rig) -> None:
+async def test_records_unflushed_at_the_end_are_flushed_before_the_next_fetch(rig: Rig) -> None:
     def arrive() -> None:
         rig.append(3, is_flushed=False)
         rig.streams.news.append(StreamProgress(rig.fetched(0), FetchResponse(Error.NONE, EPOCH, LEADER, 0)))
@@ -501,8 +501,8 @@ async def test_an_observer_flushes_by_its_timer(monkeypatch: pytest.MonkeyPatch)
     await rig.close()
 
 
-async def test_a_campaign_ends_it_before_anybody_is_asked(rig: Rig) -> None:
-    """It is silence that makes it one, and that the leader was not heard by the stream either is known first."""
+async def test_a_campaign_ends_the_stream_before_votes_are_requested(rig: Rig) -> None:
+    """The missing leader causes the campaign; before, the stream reports that it has not heard of it either."""
     state = rig.node.replica.state
     assert rig.node.replica.role is Role.FOLLOWER
     state.deadline_ms = 0  # type: ignore[union-attr]
@@ -543,7 +543,7 @@ class NoDescriptor(Engine):
 
 
 @pytest.mark.parametrize(("engine", "why"), [(Engine, "temporarily unavailable"), (NoDescriptor, "Too many open")])
-async def test_without_a_thread_or_a_descriptor_each_fetch_is_sent_by_itself(
+async def test_without_a_thread_or_a_descriptor_each_fetch_is_a_single_request(
     engine: type[Engine], why: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(streams, "FetchStream", engine)
@@ -558,7 +558,7 @@ async def test_without_a_thread_or_a_descriptor_each_fetch_is_sent_by_itself(
     assert rig.faults == []
     [message] = [record.getMessage() for record in caplog.records if "do not go on" in record.getMessage()]
     assert why in message
-    if engine is Engine:  # a thread is to be had again
+    if engine is Engine:  # threads are available again
         monkeypatch.setattr(Engine, "is_fine", True)
         alone = len(rig.fetches_alone())
         rig.answer(FetchResponse(Error.NONE, EPOCH, LEADER, high_watermark=0))

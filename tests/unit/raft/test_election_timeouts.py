@@ -1,4 +1,4 @@
-"""How long a campaign waits: one to two election time-outs, and longer where those never end in a leader."""
+"""The duration of a campaign: one to two election timeouts, and longer if campaigns do not end with a leader."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def voter(config: RaftConfig) -> Replica:
 
 
 def campaign(replica: Replica) -> int:
-    """How long a campaign waits that nobody answers, in ms."""
+    """The duration in ms of a campaign without responses."""
     replica.become_prospective(NOW_MS)
     waits_ms = replica.state.deadline_ms - NOW_MS
     replica.become_candidate(NOW_MS)
@@ -35,7 +35,7 @@ def test_it_doubles_until_a_leader_is_known():
 
 
 @pytest.mark.parametrize("config", [RaftConfig(), RaftConfig(election_timeout_ms=3000)], ids=["default", "longer"])
-def test_by_kafkas_defaults_it_stays_what_it_is(config):
+def test_it_does_not_grow_with_kafkas_defaults(config):
     replica = voter(config)
     for _ in range(40):
         assert config.election_timeout_ms <= campaign(replica) < 2 * config.election_timeout_ms

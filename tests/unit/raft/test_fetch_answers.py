@@ -1,4 +1,4 @@
-"""The engine's answers to fetches of the quorum's log: what they say, when they go out, and what remains a request."""
+"""The engine's responses to fetches of the quorum's log: content, time, and which requests are left to Python."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from klamm.raft.voters.voter_set import Endpoint, ReplicaKey, VoterSet, VotersIn
 from klamm.raft.wire.requests import encode_request
 from klamm.raft.wire.responses import encode_response
 
-EPOCH, START = 3, 2  # of the epoch that is led
+EPOCH, START = 3, 2  # of the current epoch
 OWN, SECOND, THIRD = (ReplicaKey(voter, bytes([voter]) * 16) for voter in (1, 2, 3))
 BROKER, STRANGER = ReplicaKey(7, bytes([7]) * 16), ReplicaKey(8)
 HERE = Endpoint("CONTROLLER", "localhost", 9093)
@@ -37,14 +37,14 @@ QUIET_S, LONG_MS = 0.15, 60_000
 
 
 class Peer:
-    """Another replica, by a connection of its own."""
+    """Another replica, with its own connection."""
 
     def __init__(self, key: ReplicaKey, address: tuple[str, int]) -> None:
         self.key, self.correlation_id = key, key.id * 100
         self.socket = socket.create_connection(address, 10)
 
     def ask(self, offset: int, *, version: int = 18, **changes: Any) -> bytes:
-        """Fetch; the request's body. It knows what is committed when its version cannot tell."""
+        """Send a fetch; returns the request body. If its version has no high watermark, it counts as known."""
         asked: dict[str, Any] = {
             "cluster_id": "c",
             "replica": self.key,
@@ -61,7 +61,7 @@ class Peer:
         return body
 
     def answer(self) -> bytes:
-        """The body of the answer."""
+        """The body of the response."""
         frame = read_frame(self.socket)
         assert frame[:5] == struct.pack(">ib", self.correlation_id, 0)
         return frame[5:]
@@ -71,7 +71,7 @@ class Peer:
 
 
 class Leader:
-    """A controller's engine and log, with a record of its epoch that is committed; others know voters 2 and 3."""
+    """The engine and the log of a controller, with a committed record of its epoch; others know voters 2 and 3."""
 
     def __init__(self, folder: Path) -> None:
         listener = ("CONTROLLER", "127.0.0.1", 0, True)
@@ -131,14 +131,14 @@ class Leader:
         return [row[:3] for row in self.answers.take()]
 
     def requests(self, within_s: float = 10) -> list[RequestEvent]:
-        """The requests that Python is to answer, when there are some within that time."""
+        """The requests for Python, if there are any within that time."""
         select.select([self.engine.event_fd], [], [], within_s)
         return [event for event in self.engine.drain(10) if isinstance(event, RequestEvent)]
 
     def expected(
         self, offset: int, high_watermark: int, *, version: int = 18, max_bytes: int = 1 << 20, knows: bool = True
     ) -> bytes:
-        """What Python writes when the core answers so."""
+        """The bytes that Python writes for this response of the core."""
         endpoints = (HERE,) if knows else ()
         start = self.log.start_offset
         response = FetchResponse(Error.NONE, EPOCH, OWN.id, high_watermark, start, leader_endpoints=endpoints)
@@ -190,7 +190,7 @@ def test_an_answer_is_what_python_would_have_written(
 
 @pytest.mark.parametrize("knows_less", [True, False])
 @pytest.mark.parametrize("who", [SECOND, BROKER])
-def test_a_higher_high_watermark_is_an_answer_by_itself(leader: Leader, who: ReplicaKey, knows_less: bool) -> None:
+def test_a_higher_high_watermark_alone_causes_a_response(leader: Leader, who: ReplicaKey, knows_less: bool) -> None:
     leader.begin()
     peer = leader.peer(who)
     peer.ask(START + 1, high_watermark=START if knows_less else START + 1)
@@ -199,7 +199,7 @@ def test_a_higher_high_watermark_is_an_answer_by_itself(leader: Leader, who: Rep
         assert peer.answer() == leader.expected(START + 1, START + 1)
 
 
-def test_who_cannot_tell_what_it_knows_waits_until_its_time(leader: Leader) -> None:
+def test_a_fetch_without_a_high_watermark_waits_until_its_timeout(leader: Leader) -> None:
     leader.begin()
     peer, begun = leader.peer(BROKER), time.monotonic()
     peer.ask(START + 1, version=17, max_wait_ms=200)
@@ -207,7 +207,7 @@ def test_who_cannot_tell_what_it_knows_waits_until_its_time(leader: Leader) -> N
     assert 0.2 <= time.monotonic() - begun < 10
 
 
-def test_a_voter_gets_what_is_appended_and_an_observer_what_is_committed(leader: Leader) -> None:
+def test_a_voter_gets_appended_records_and_an_observer_committed_ones(leader: Leader) -> None:
     leader.begin()
     second, third, broker = map(leader.peer, (SECOND, THIRD, BROKER))
     for peer in (second, third, broker):
@@ -223,7 +223,7 @@ def test_a_voter_gets_what_is_appended_and_an_observer_what_is_committed(leader:
     leader.flush()
     assert broker.answer() == leader.expected(START + 1, end)
     assert leader.is_raised()
-    # Voters do nothing by it that anybody waits for: the core, and whoever waited for the commit, are first.
+    # Voters only learn the high watermark, so the core and waiters of the commit are notified first.
     assert second.is_silent()
     third.ask(end, high_watermark=START + 1)
     assert third.is_silent()
@@ -233,7 +233,7 @@ def test_a_voter_gets_what_is_appended_and_an_observer_what_is_committed(leader:
     assert leader.requests(0) == []
 
 
-def test_a_voters_fetch_commits_what_is_flushed_here(leader: Leader) -> None:
+def test_a_voters_fetch_commits_flushed_records(leader: Leader) -> None:
     leader.begin()
     broker, third = leader.peer(BROKER), leader.peer(THIRD)
     leader.append(1)
@@ -266,7 +266,7 @@ def test_the_high_watermark_of_the_core_is_sent(leader: Leader) -> None:
     assert not leader.is_raised(), "that is no news to the core"
 
 
-def test_the_end_makes_requests_of_those_that_wait(leader: Leader) -> None:
+def test_at_the_end_waiting_fetches_become_requests(leader: Leader) -> None:
     leader.begin()
     bodies = {}
     for who, version in ((SECOND, 18), (BROKER, 17)):
@@ -294,7 +294,7 @@ def test_the_end_makes_requests_of_those_that_wait(leader: Leader) -> None:
     assert len(leader.requests()) == 1, "from before the epoch"
 
 
-def test_what_is_not_known_or_not_begun_or_of_another_epoch_is_a_request(leader: Leader) -> None:
+def test_fetches_of_unknown_replicas_or_other_epochs_become_requests(leader: Leader) -> None:
     second, stranger, former = map(leader.peer, (SECOND, STRANGER, SECOND._replace(directory_id=b"o" * 16)))
     assert leader.answers.add_replica(*SECOND, True) is None
     second.ask(START + 1)
@@ -315,7 +315,7 @@ def test_what_is_not_known_or_not_begun_or_of_another_epoch_is_a_request(leader:
     assert leader.answers.take() == []
 
 
-def test_fetches_are_noted_with_where_the_log_ended_and_their_age(leader: Leader) -> None:
+def test_fetches_are_recorded_with_log_end_offset_and_age(leader: Leader) -> None:
     leader.begin()
     broker, begun = leader.peer(BROKER), time.monotonic()
     for offset in (START + 1, START + 1, START + 3):
@@ -332,7 +332,7 @@ def test_fetches_are_noted_with_where_the_log_ended_and_their_age(leader: Leader
     assert leader.answers.take() == []
 
 
-def test_who_takes_no_news_answers_no_more_until_it_does(leader: Leader) -> None:
+def test_without_reading_reports_no_more_fetches_are_answered(leader: Leader) -> None:
     leader.begin(take_timeout_ms=200)
     broker = leader.peer(BROKER)
     broker.ask(START + 1, max_wait_ms=0)
@@ -347,12 +347,12 @@ def test_who_takes_no_news_answers_no_more_until_it_does(leader: Leader) -> None
     assert broker.answer() == leader.expected(START + 1, START + 1)
 
 
-async def test_the_driver_hears_of_them_as_the_core_knows_replicas(leader: Leader) -> None:
+async def test_reports_use_the_replica_keys_of_the_core(leader: Leader) -> None:
     answers = NativeFetchAnswers(leader.answers, OWN, "c", LONG_MS)
     voters = VotersInLog(VoterSet.of_ids([1, 2, 3]))
     by = FetchLease(EPOCH, START, START + 1, ((2, START + 1), (3, -1)), True, voters, (HERE,))
     leader.append(1)
-    for known in ((BROKER, BROKER, THIRD), (THIRD, THIRD, BROKER)):  # what was known before the end is known no more
+    for known in ((BROKER, BROKER, THIRD), (THIRD, THIRD, BROKER)):  # what was known before the end is discarded
         answers.begin(by)
         for who in (OWN, *known):
             answers.add_replica(who, counts=who == THIRD)
@@ -361,7 +361,7 @@ async def test_the_driver_hears_of_them_as_the_core_knows_replicas(leader: Leade
         for peer in (third, broker):
             peer.ask(START + 1, max_wait_ms=0)
             assert peer.answer() == leader.expected(START + 1, START + 1)
-        for peer in (second, own):  # whoever says to be the leader itself is refused by the core
+        for peer in (second, own):  # the core rejects a fetch from a replica with the leader's own id
             peer.ask(START + 1, max_wait_ms=0)
             assert len(leader.requests()) == 1
         taken = answers.take()

@@ -1,4 +1,4 @@
-"""The engine's fetch stream against a leader that is played here, with Python's codec on the other side."""
+"""The engine's fetch stream with a leader played by the test, which uses Python's codec."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def open_log(directory: Path) -> MetadataLog:
 
 
 class Leader:
-    """Takes one connection, reads requests and answers them when the test says so."""
+    """Accepts one connection, reads requests, and responds when the test says so."""
 
     def __init__(self, folder: Path) -> None:
         self.log = open_log(folder)
@@ -55,7 +55,7 @@ class Leader:
         return self._peer
 
     def _say_versions(self, peer: socket.socket) -> None:
-        """Every connection of a client begins with that question."""
+        """Every connection of a client begins with ApiVersions."""
         key, version, correlation_id, _ = struct.unpack_from(">hhih", read_frame(peer))
         assert (key, version) == (18, 3)
         rows = [{"api_key": 1, "min_version": 17, "max_version": 18}]
@@ -82,12 +82,12 @@ class Leader:
         return self.log.read(start, 1 << 20)
 
     def is_silent(self) -> bool:
-        """Whether nothing more is sent; a connection that is closed is silent."""
+        """Whether nothing more is sent; a closed connection is also silent."""
         readable, _, _ = select.select([self.peer], [], [], QUIET_S)
         return not readable or self.peer.recv(1) == b""
 
     def forget(self) -> None:
-        """The next run comes by another connection."""
+        """The next run uses another connection."""
         self.peer.close()
         self._peer = None
 
@@ -129,7 +129,7 @@ class Follower:
         return bool(select.select([self.stream.fd], [], [], within_s)[0])
 
     def end(self) -> Any:
-        """How the run ended; it is waited for."""
+        """Wait for the run to end; returns how it ended."""
         assert self.has_progress()
         news = self.stream.take()
         assert news is not None
@@ -157,7 +157,7 @@ def follower(tmp_path: Path, leader: Leader) -> Iterator[Follower]:
 @pytest.mark.parametrize("version", [17, 18])
 @pytest.mark.parametrize("cluster_id", ["some-cluster", None])
 @pytest.mark.parametrize("directory_id", [DIRECTORY, None])
-def test_a_request_is_what_pythons_codec_writes(
+def test_a_request_has_the_bytes_of_pythons_codec(
     leader: Leader, follower: Follower, version: int, cluster_id: str | None, directory_id: bytes | None
 ) -> None:
     follower.log.append([b"a", b"b"], 2, 1)
@@ -174,7 +174,7 @@ def test_records_arrive_and_are_acknowledged_once_they_are_flushed(leader: Leade
         request = leader.request()
         assert (request.fetch_offset, follower.log.flushed_offset) == (n - 1, n - 1)
         assert request.last_fetched_epoch == (0 if n == 1 else EPOCH)
-        # The leader has committed what was fetched before, and this side knows of it one answer later.
+        # The leader has committed what was fetched before; the follower learns this one response later.
         leader.answer(leader.body(n - 1, leader.records(b"%d" % n)))
         if n > 1:
             assert follower.has_progress()
@@ -194,7 +194,7 @@ def test_records_arrive_and_are_acknowledged_once_they_are_flushed(leader: Leade
     assert follower.log.read(0, 1 << 20) == leader.log.read(0, 1 << 20)
 
 
-def test_who_never_votes_acknowledges_without_its_disk(leader: Leader, follower: Follower) -> None:
+def test_an_observer_acknowledges_before_its_flush(leader: Leader, follower: Follower) -> None:
     follower.start(flushes=False)
     leader.request()
     leader.answer(leader.body(1, leader.records(b"a")))
@@ -203,7 +203,7 @@ def test_who_never_votes_acknowledges_without_its_disk(leader: Leader, follower:
     assert follower.log.flushed_offset == 0
 
 
-def test_what_was_there_is_flushed_before_the_first_request(leader: Leader, follower: Follower) -> None:
+def test_existing_records_are_flushed_before_the_first_request(leader: Leader, follower: Follower) -> None:
     follower.log.append([b"a"], 2, 1)
     follower.start()
     assert leader.request().fetch_offset == 1
@@ -223,7 +223,7 @@ def test_what_was_there_is_flushed_before_the_first_request(leader: Leader, foll
     ],
 )
 @pytest.mark.parametrize("version", [17, 18])
-def test_what_asks_for_a_decision_ends_the_run_as_it_is(
+def test_a_response_that_needs_a_decision_ends_the_run(
     leader: Leader, follower: Follower, version: int, changes: dict[str, Any]
 ) -> None:
     follower.start(version=version)
@@ -273,7 +273,7 @@ def test_a_held_run_waits_between_the_answer_and_the_append(leader: Leader, foll
     assert leader.request().fetch_offset == 1
 
 
-def test_a_run_that_is_held_before_it_asks_sends_nothing(leader: Leader, follower: Follower) -> None:
+def test_a_run_that_is_held_before_its_request_sends_nothing(leader: Leader, follower: Follower) -> None:
     for _ in range(20):
         follower.start()
         follower.stream.hold()
@@ -286,7 +286,7 @@ def test_a_run_that_is_held_before_it_asks_sends_nothing(leader: Leader, followe
 
 
 @pytest.mark.parametrize("is_held", [False, True])
-def test_a_stopped_run_appends_sends_and_tells_nothing(leader: Leader, follower: Follower, is_held: bool) -> None:
+def test_a_stopped_run_appends_sends_and_reports_nothing(leader: Leader, follower: Follower, is_held: bool) -> None:
     follower.start()
     leader.request()
     if is_held:
@@ -305,9 +305,7 @@ def test_a_stopped_run_appends_sends_and_tells_nothing(leader: Leader, follower:
     follower.stream.release()
 
 
-def test_a_log_that_its_holder_changed_gets_nothing_that_was_asked_for_before(
-    leader: Leader, follower: Follower
-) -> None:
+def test_a_log_changed_while_held_gets_no_records_of_earlier_requests(leader: Leader, follower: Follower) -> None:
     follower.start()
     leader.request()
     follower.stream.hold()
@@ -319,7 +317,7 @@ def test_a_log_that_its_holder_changed_gets_nothing_that_was_asked_for_before(
     assert follower.log.end_offset == 1
 
 
-def test_what_is_no_answer_fails_the_run(leader: Leader, follower: Follower) -> None:
+def test_an_invalid_response_fails_the_run(leader: Leader, follower: Follower) -> None:
     spoiled: list[Callable[[], None]] = [
         leader.hang_up,
         lambda: send_frame(leader.peer, struct.pack(">ib", leader.correlation_id + 1, 0) + leader.body(0)),
@@ -347,7 +345,7 @@ def test_what_is_no_answer_fails_the_run(leader: Leader, follower: Follower) -> 
     assert follower.log.end_offset == 0
 
 
-def test_answers_that_say_nothing_are_not_asked_for_in_haste(leader: Leader, follower: Follower) -> None:
+def test_empty_responses_cause_a_backoff(leader: Leader, follower: Follower) -> None:
     follower.start()
     deadline, count = time.monotonic() + 0.3, 0
     while time.monotonic() < deadline:
@@ -357,7 +355,7 @@ def test_answers_that_say_nothing_are_not_asked_for_in_haste(leader: Leader, fol
     assert count < 100
 
 
-def test_it_closes_at_once(leader: Leader, follower: Follower) -> None:
+def test_the_stream_closes_at_once(leader: Leader, follower: Follower) -> None:
     follower.start()
     leader.request()
     begun = time.monotonic()
@@ -366,7 +364,7 @@ def test_it_closes_at_once(leader: Leader, follower: Follower) -> None:
     assert leader.is_silent()
 
 
-def test_a_plan_that_cannot_be_is_refused(follower: Follower) -> None:
+def test_an_invalid_plan_is_rejected(follower: Follower) -> None:
     for changes in ({"version": 16}, {"version": 19}, {"client_id": "x" * 40_000}, {"timeout_ms": 0}):
         with pytest.raises(ValueError, match=r"version|longer|time-out"):
             follower.start(**changes)

@@ -1,4 +1,4 @@
-"""Whether anybody is there for whom a leader writes that its log moves: other voters, or observers that fetch."""
+"""Whether a leader writes NoOp records, because other voters or fetching observers need to see the log advance."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_copy_of_the_log_without_an_id_is_no_observer() -> None:
     assert not is_followed(bench)
 
 
-def test_other_voters_are_written_for_whether_they_fetch_or_not() -> None:
+def test_with_other_voters_the_log_always_advances() -> None:
     bench = started()
     assert not is_followed(bench), "it does not lead"
     bench.lead()

@@ -1,4 +1,4 @@
-"""Conditions of the core that keep the quorum safe and that no scenario leads to: without one, a test here fails."""
+"""Conditions that keep the quorum safe and that no scenario reaches: if one is removed, a test here fails."""
 
 import pytest
 from tests.unit.raft.test_node import ELSEWHERE, HERE, Bench, fetch, vote
@@ -34,7 +34,7 @@ ABLE = ApiVersionsResponse(Error.NONE, (0, 1))
 
 
 class SlowDisk(Bench):
-    """Whose election state becomes durable when the test says so."""
+    """An election state that becomes durable when the test says so."""
 
     def __init__(self):
         super().__init__()
@@ -50,12 +50,12 @@ def types(bench):
 
 
 def caught_up(bench, who):
-    """A fetch of all that the leader has."""
+    """A fetch at the leader's log end offset."""
     return bench.ask(fetch(fetch_offset=bench.log.end_offset, last_fetched_epoch=1, replica=who))
 
 
 def dynamic(now_ms=1000):
-    """A leader at kraft.version 1 whose voters are 1, 2 and 3, everything committed; 3 has never fetched."""
+    """A leader at kraft.version 1 with voters 1, 2 and 3 and all records committed; 3 has never fetched."""
     bench = Bench(endpoints=endpoint(1))
     bench.now_ms = now_ms
     bench.feed(events.Started(None))
@@ -70,16 +70,16 @@ def dynamic(now_ms=1000):
 
 
 def add(bench, who):
-    """Ask for it; the answer, if there is one yet."""
+    """Request the change; returns the response, if there is one yet."""
     return bench.ask(AddVoterRequest(None, who, endpoint(who.id)))
 
 
 def asked_of(bench, node_id):
-    """The correlation id of what was sent there last."""
+    """The correlation id of the last request to that replica."""
     return next(sent.correlation_id for sent in reversed(bench.sent) if sent.to == node_id)
 
 
-def test_an_epoch_begins_when_its_own_election_is_durable_and_once():
+def test_an_epoch_begins_once_when_its_election_is_durable():
     bench = SlowDisk()
     bench.feed(events.Started(None))
     bench.pass_time(2000)
@@ -124,7 +124,7 @@ def test_node_0_becomes_a_voter_and_ceases_to_be_one():
     assert bench.replica.voters.ids == (1, 2, 3)
 
 
-def test_an_observer_without_an_id_is_not_remembered_and_others_are_not_without_end(monkeypatch):
+def test_observers_without_an_id_are_not_tracked_and_others_up_to_a_limit(monkeypatch):
     monkeypatch.setattr(leading, "OBSERVERS_MAX", 3)
     bench = dynamic()
     caught_up(bench, ReplicaKey(-1))
@@ -140,7 +140,7 @@ def test_an_observer_without_an_id_is_not_remembered_and_others_are_not_without_
     assert list(bench.replica.state.observers) == [known[1], known[2], FOURTH]
 
 
-def test_who_has_been_silent_for_an_hour_is_not_caught_up():
+def test_a_replica_silent_for_an_hour_has_not_caught_up():
     bench = dynamic()
     caught_up(bench, FOURTH)
     last_ms = bench.now_ms
@@ -156,14 +156,14 @@ def test_who_has_been_silent_for_an_hour_is_not_caught_up():
     assert bench.replica.voters.ids == (1, 2, 3)
 
 
-def test_a_voter_that_never_fetched_is_not_within_reach_though_the_clock_has_just_begun():
+def test_a_voter_that_never_fetched_is_not_reachable_at_time_0():
     bench = dynamic(now_ms=0)
     response = bench.ask(RemoveVoterRequest(None, SECOND))
     assert response.error is Error.REQUEST_TIMED_OUT
     assert "which is no majority" in response.message
 
 
-def test_a_static_voter_is_not_heard_before_the_epoch_has_committed():
+def test_updates_of_static_voters_wait_for_a_commit_in_the_epoch():
     bench = Bench(endpoints=endpoint(1))
     bench.feed(events.Started(None))
     bench.lead()
@@ -173,7 +173,7 @@ def test_a_static_voter_is_not_heard_before_the_epoch_has_committed():
 
 @pytest.fixture
 def asking():
-    """A leader that asked 4, gave it up, and asks 5: with the correlation id of what 4 was asked."""
+    """A leader that gave up a request to 4 and sent one to 5; also the correlation id of the request to 4."""
     bench = dynamic()
     for who in (FOURTH, FIFTH):
         caught_up(bench, who)
@@ -189,7 +189,7 @@ def asking():
     return bench, late
 
 
-def test_the_late_answer_of_another_adds_nobody(asking):
+def test_a_late_response_of_another_replica_adds_no_voter(asking):
     bench, late = asking
     bench.feed(events.ResponseReceived(late, ABLE))
     assert bench.replica.voters.ids == (1, 2, 3)
@@ -219,7 +219,7 @@ def test_a_late_answer_does_not_end_a_removal(asking):
     assert bench.replies[request_id].error is Error.NONE
 
 
-def test_no_records_go_with_a_divergence():
+def test_a_diverging_response_has_no_records():
     bench = dynamic()
     request = fetch(fetch_offset=1, last_fetched_epoch=0, replica=SECOND)
     [reply] = [
@@ -249,7 +249,7 @@ def test_a_removed_voter_campaigns_until_its_removal_is_known_to_be_committed():
 
 
 class LogOf:
-    """What the voters' history looks at."""
+    """The part of a log that the voters' history reads."""
 
     def __init__(self, start_offset, end_offset, records):
         self.start_offset, self.end_offset, self._records = start_offset, end_offset, records
@@ -258,7 +258,7 @@ class LogOf:
         return [record for record in self._records if record.offset >= start]
 
 
-def test_a_snapshot_in_place_of_a_longer_log_takes_the_voters_of_that_log_away():
+def test_a_snapshot_that_replaces_a_longer_log_removes_its_voter_sets():
     def voters(offset, *ids):
         keyed = VoterSet.of(Voter(ReplicaKey(node_id, HERE)) for node_id in ids)
         return ControlRecord(offset, KRAFT_VOTERS, encode_voters(keyed))

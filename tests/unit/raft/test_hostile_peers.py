@@ -1,4 +1,4 @@
-"""Any sequence of messages, times and failures: the core answers every request, and keeps its own rules."""
+"""Any sequence of messages, times and failures: the core answers every request, and keeps its invariants."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Requests of replicas with any bytes changed, cut or added: each is answered or malformed, and the replica goes on."""
+"""Replicas' requests with changed, missing or additional bytes are answered or malformed; the replica continues."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class QuickLog(MemoryLog):
 
 
 class Grants:
-    """A network in which everybody votes for this replica, and nobody else speaks."""
+    """A network in which every peer votes for this replica, and sends nothing else."""
 
     def send(self, sent: SendRequest, on_done: Callable[[Response | None], None]) -> None:
         request = sent.request
@@ -59,7 +59,7 @@ class Grants:
 
 
 class Recorder:
-    """A listener that hears of leading and of faults."""
+    """A listener that records leadership and faults."""
 
     def __init__(self) -> None:
         self.faults: list[Exception] = []

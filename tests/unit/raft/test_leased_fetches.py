@@ -43,19 +43,19 @@ def endpoints(node_id: int) -> tuple[Endpoint, ...]:
 
 
 def static_voters(count: int) -> VotersInLog:
-    """Known by node id alone."""
+    """Known only by node id."""
     return VotersInLog(VoterSet.of_ids(range(1, count + 1)))
 
 
 def keyed_voters(count: int) -> VotersInLog:
-    """Known by directory too; the first leader writes them to the log."""
+    """Also known by directory; the first leader writes them to the log."""
     keys = [ReplicaKey(1, HERE), *(ReplicaKey(node_id, ELSEWHERE) for node_id in range(2, count + 1))]
     voters = VoterSet.of(Voter(key, endpoints(key.id)) for key in keys)
     return VotersInLog(voters, offset=BOOTSTRAP_OFFSET, kraft_version=1)
 
 
 def shown(node: RaftNode) -> dict[str, object]:
-    """All that it knows and will decide by, but for the fetches that are parked."""
+    """All state that affects its decisions, except parked fetches."""
     replica, state = node.replica, node.replica.state
     slots = {name: getattr(state, name) for name in state.__slots__ if name not in ("parked", "voters", "observers")}
     if isinstance(state, Leader):
@@ -76,14 +76,14 @@ def shown(node: RaftNode) -> dict[str, object]:
 
 
 def progress_of(replicas) -> list[tuple]:
-    """Field by field, and in order: by it the one goes that has been silent as long as another."""
+    """Field by field, and in order: the order decides which of two equally silent observers is dropped."""
     return [
         (key, *(getattr(progress, name) for name in type(progress).__slots__)) for key, progress in replicas.items()
     ]
 
 
 class Side:
-    """A leader of EPOCH, over a log that held records before; its election is durable at once."""
+    """A leader of EPOCH with an existing log; its election is durable immediately."""
 
     def __init__(self, voters: VotersInLog, config: RaftConfig) -> None:
         self.log, self.now_ms = MemoryLog(), 1000
@@ -114,7 +114,7 @@ class Side:
         return self.node.replica.state
 
     def win(self) -> None:
-        """All grant what they are asked for, first the pre-vote, then the vote."""
+        """Every voter grants the pre-vote, then the vote."""
         for role in (Role.PROSPECTIVE, Role.CANDIDATE):
             assert self.role is role
             for one in list(self.node.replica.requests._in_flight.values()):
@@ -153,7 +153,7 @@ class Side:
         self.feed(lambda now_ms: self.node.on_response(now_ms, correlation_id, response))
 
     def answer_versions(self) -> None:
-        """Who is to become a voter, if anyone, tells its versions."""
+        """A new voter, if any, responds with its API versions."""
         able = ApiVersionsResponse(Error.NONE, (0, 1))
         for one in list(self.node.replica.requests._in_flight.values()):
             if isinstance(one.request, ApiVersionsRequest):
@@ -161,20 +161,20 @@ class Side:
 
 
 class Engine:
-    """What answers fetches between two words to the core: it notes who fetched what, and finds the high watermark."""
+    """Answers fetches between two events of the core: it records the fetches, and computes the high watermark."""
 
     def __init__(self, side: Side) -> None:
         self.side = side
-        self.known: set[ReplicaKey] = set()  # whom the core was asked by once
+        self.known: set[ReplicaKey] = set()  # the replicas from which the core has received a fetch
         self.fetch_lease: FetchLease | None = None
         self.end_offsets: dict[int, int] = {}
         self.high_watermark = -1
         self.news: list[LeasedFetch] = []
-        self.events: list[Callable[[int], list[fx.Effect]]] = []  # of the log, which moves before the core hears of it
+        self.events: list[Callable[[int], list[fx.Effect]]] = []  # of the log, before the core is notified
         self.adopt()
 
     def take(self, request: FetchRequest) -> bool:
-        """Note a fetch if it is a plain one; False when the core is to be asked."""
+        """Record a plain fetch; False when the core has to handle it."""
         log, terms = self.side.log, self.fetch_lease
         if terms is None or request.replica not in self.known:
             return False
@@ -190,7 +190,7 @@ class Engine:
         return True
 
     def find_high_watermark(self) -> None:
-        """The largest end offset that more than half of the voters have reached, above where the epoch begins."""
+        """The largest end offset that more than half of the voters have reached, if above the start of the epoch."""
         if self.fetch_lease is None:
             return
         ends = list(self.end_offsets.values())
@@ -201,7 +201,7 @@ class Engine:
             self.high_watermark = max(self.high_watermark, held)
 
     def tell(self) -> None:
-        """What comes before any other event."""
+        """The report, which comes before any other event."""
         news, self.news = self.news, []
         before = self.side.node.deadline_ms
         if news:
@@ -216,7 +216,7 @@ class Engine:
         self.adopt()
 
     def adopt(self) -> None:
-        """Go by what the core says after each step."""
+        """Adopt what the core allows after each step."""
         self.fetch_lease = self.side.node.fetch_lease()
         if self.fetch_lease is not None:
             self.end_offsets = dict(self.fetch_lease.voters)
@@ -224,7 +224,7 @@ class Engine:
 
 
 class Pair:
-    """A core that handles each fetch and one with a lease, over equal logs."""
+    """A core that handles each fetch and one with a lease, with equal logs."""
 
     def __init__(self, voters: VotersInLog) -> None:
         self.asked, self.leased = Side(voters, RaftConfig()), Side(voters, ANSWERED)
@@ -253,7 +253,7 @@ class Pair:
         self.compare()
 
     def happen(self, event: Callable[[Side], None]) -> None:
-        """Another event for both; the leased fetches are reported first."""
+        """Another event for both; leased fetches are reported first."""
         self.engine.tell()
         for side in self.sides:
             event(side)
@@ -270,7 +270,7 @@ class Pair:
             self.engine.adopt()
 
     def append(self, count: int) -> None:
-        """Proposals: they are in the log before the core hears of them."""
+        """Proposals: they are in the log before the core is notified."""
         for side in self.sides:
             side.log.append([b"new"] * count, EPOCH, 0)
         self.asked.feed(self.asked.node.on_append)
@@ -284,7 +284,7 @@ class Pair:
         self.engine.events.append(self.leased.node.on_flushed)
 
     def clean(self) -> None:
-        """Begin the log at a snapshot of what is committed, and flushed here: beyond that it would be a flush too."""
+        """Let the log begin at a committed and flushed snapshot: beyond that it would also be a flush."""
         offset = min(self.asked.node.replica.high_watermark, self.asked.log.flushed_offset)
         if offset <= self.asked.log.start_offset:
             return
@@ -294,7 +294,7 @@ class Pair:
             side.log.delete_before(snapshot_id)
 
     def compare(self) -> None:
-        """Both know and have done the same, whatever was parked on the way."""
+        """Both have the same state and effects, except for responses that were parked."""
         asked, leased = self.asked, self.leased
         assert shown(leased.node) == shown(asked.node)
         assert leased.other == asked.other
@@ -345,7 +345,7 @@ def refuse(node_id: int) -> Callable[[Side], None]:
 
 
 def look(side: Side) -> None:
-    """Nothing: what is known by then is compared."""
+    """No event: the known state is compared."""
 
 
 EVENTS = [
@@ -358,7 +358,7 @@ EVENTS = [
     remove_voter,
     look,
 ]
-# A fetch is drawn as: who, how far behind the end (below zero: beyond it), the epoch below, the high watermark known.
+# A fetch is drawn as: replica, distance from the end (below zero: beyond it), last epoch, known high watermark.
 FETCHES = st.tuples(
     st.integers(0, 8),
     st.sampled_from([0, 0, 0, 1, 1, 2, 3, 4, 6, 9, -1]),
@@ -377,7 +377,7 @@ TURNS = st.lists(st.tuples(STEPS, st.lists(FETCHES, min_size=1, max_size=4)), mi
 
 
 class Play:
-    """Carries out what was drawn."""
+    """Executes what was drawn."""
 
     def __init__(self, voters: VotersInLog, *, goes_back: bool) -> None:
         self.pair = Pair(voters)
@@ -389,7 +389,7 @@ class Play:
         ]
         self.replicas = [
             *others[1:],
-            ReplicaKey(2, OTHER_DISK),  # where directories are known, an observer with a voter's id
+            ReplicaKey(2, OTHER_DISK),  # with known directories, an observer with a voter's id
             ReplicaKey(2),
             OUTSIDER,
             ReplicaKey(-1),
@@ -397,7 +397,7 @@ class Play:
         ]
 
     def begin(self) -> None:
-        """Commit what begins the epoch: all but one fetch what is flushed."""
+        """Commit the first record of the epoch: all replicas but one fetch what is flushed."""
         self.flush()
         for who in range(len(self.replicas) - 1):
             self.fetch(who, 0, EPOCH, 99)
@@ -417,7 +417,8 @@ class Play:
             case "refuse", (node_id,):
                 pair.happen(refuse(node_id))
             case "clean", ():
-                # Voters in the log move with what holds them, which acts at a tick, whenever that is.
+                # Voters in the log move with the record that contains them; the core notices at a tick, whenever that
+                # is.
                 if not self.is_keyed:
                     pair.clean()
             case _:
@@ -444,7 +445,7 @@ class Play:
 VOTERS = [static_voters(3), static_voters(5), keyed_voters(3), keyed_voters(5)]
 
 
-# A flush shows in the log before the core is notified of it. With a lease, a fetch that came before can then commit the
+# A flush is visible in the log before the core is notified of it. With a lease, an earlier fetch can then commit the
 # flushed records; without one it cannot if the fetcher went back meanwhile. So either happens here, but not both.
 @pytest.mark.parametrize("goes_back", [True, False], ids=["fetches go back", "flushes are reported late"])
 @pytest.mark.parametrize("voters", VOTERS, ids=["three", "five", "three keyed", "five keyed"])

@@ -1,4 +1,4 @@
-"""Fetches answered without the core, by example: what is reported, what may be answered, and who counts."""
+"""Examples of fetches answered without the core: reports, permissions, and who counts."""
 
 import pytest
 from tests.unit.raft.test_guards import SECOND, THIRD, SlowDisk, add, caught_up
@@ -41,7 +41,7 @@ def leader(voters: VotersInLog | None = None, config: RaftConfig = ANSWERED, *, 
 
 
 def keyed_leader() -> Bench:
-    """Leads voters 1 to 3, who are known by directory; everything is committed."""
+    """Leads voters 1 to 3, which are known by directory; everything is committed."""
     bench = leader(keyed_voters(3))
     assert bench.replica.voters_in_log.offset is not None
     return bench
@@ -54,13 +54,13 @@ def news(bench: Bench, replica: ReplicaKey, offset: int | None = None, at_ms: in
 
 
 def tell(bench: Bench, *fetches: LeasedFetch, epoch: int = 1) -> list[fx.Effect]:
-    """Returns what it makes the core do, which is done."""
+    """Report fetches, and run the resulting effects."""
     effects = bench.node.on_leased_fetches(bench.now_ms, epoch, fetches)
     bench.apply(effects)
     return effects
 
 
-class TestNews:
+class TestReports:
     @pytest.mark.parametrize("epoch", [0, 2])
     def test_of_another_epoch_changes_nothing(self, epoch):
         bench = leader()
@@ -71,7 +71,7 @@ class TestNews:
         assert bench.node.fetch_lease() is not None
 
     @pytest.mark.parametrize("role", [Role.RESIGNED, Role.UNATTACHED, Role.FOLLOWER])
-    def test_changes_nothing_for_who_no_longer_leads(self, role):
+    def test_changes_nothing_for_a_former_leader(self, role):
         bench = leader()
         if role is Role.RESIGNED:
             bench.feed(events.ResignRequested(1))
@@ -86,7 +86,7 @@ class TestNews:
             assert tell(bench, news(bench, THIRD), epoch=epoch) == []
         assert (shown(bench.node), bench.node.deadline_ms) == (before, deadline_ms)
 
-    def test_of_a_voter_starts_the_check_quorum_time_again_from_when_it_came(self):
+    def test_of_a_voter_restarts_the_check_quorum_timer_at_its_arrival(self):
         bench = leader()
         elected_ms = bench.now_ms
         bench.now_ms += 2999
@@ -98,7 +98,7 @@ class TestNews:
         bench.pass_time(1)
         assert bench.replica.role is Role.RESIGNED
 
-    def test_of_an_observer_starts_it_not(self):
+    def test_of_an_observer_does_not_restart_it(self):
         bench = leader()
         before_ms = bench.replica.state.check_quorum_deadline_ms
         bench.now_ms += 10
@@ -106,7 +106,7 @@ class TestNews:
         assert bench.replica.state.check_quorum_deadline_ms == before_ms
         assert list(bench.replica.state.observers) == [OUTSIDER]
 
-    def test_tells_who_was_caught_up_when_by_where_the_log_ended_then(self):
+    def test_updates_last_caught_up_times_with_the_log_end_at_that_time(self):
         bench = leader()
         end_offset, came_ms = bench.log.end_offset, bench.now_ms + 5
         bench.log.append([b"new"] * 3, 1, 0)
@@ -116,7 +116,7 @@ class TestNews:
         assert (progress.last_caught_up_ms, progress.last_fetch_ms) == (came_ms, came_ms)
         assert (progress.end_offset, progress.last_fetch_leader_end_offset) == (end_offset, end_offset)
 
-    def test_answers_who_is_parked_brokers_before_and_voters_behind(self):
+    def test_answers_parked_fetches_of_brokers_before_those_of_voters(self):
         bench = leader()
         committed = bench.log.end_offset
         bench.log.append([b"new"] * 3, 1, 0)
@@ -131,7 +131,7 @@ class TestNews:
         assert (broker.request_id, voter.request_id) == (of_broker, of_voter)
         assert bench.replica.state.parked == {}
 
-    def test_of_one_that_listens_again_is_a_sign_of_life(self):
+    def test_of_a_restarted_replica_is_a_sign_of_life(self):
         bench = leader()
         for node_id in (2, 3):
             bench.feed(events.PeerRefused(node_id))
@@ -139,7 +139,7 @@ class TestNews:
         tell(bench, news(bench, THIRD))
         assert not bench.node.is_majority_down()
 
-    def test_that_commits_the_removal_of_the_leader_lets_it_go(self):
+    def test_that_commits_the_leaders_removal_makes_it_resign(self):
         bench = keyed_leader()
         caught_up(bench, THIRD)
         assert bench.ask(RemoveVoterRequest(None, ReplicaKey(1))) is None
@@ -163,9 +163,9 @@ class TestNews:
         assert list(bench.replica.state.observers) == [ReplicaKey(8), ReplicaKey(9)]
 
 
-class TestWhatMayBeAnswered:
+class TestPermissions:
     @pytest.mark.parametrize("voters", [static_voters(3), keyed_voters(3)], ids=["static", "keyed"])
-    def test_is_what_the_driver_needs_to_do_as_the_core_does(self, voters):
+    def test_contains_what_the_driver_needs(self, voters):
         bench = leader(voters)
         bench.log.append([b"new"], 1, 0)
         caught_up(bench, THIRD)
@@ -191,10 +191,10 @@ class TestWhatMayBeAnswered:
         fetch_lease = bench.node.fetch_lease()
         assert (fetch_lease.high_watermark, fetch_lease.voters) == (end_offset, ((2, end_offset - 1), (3, end_offset)))
 
-    def test_is_nothing_where_it_is_not_asked_for(self):
+    def test_is_none_when_not_requested(self):
         assert leader(config=RaftConfig()).node.fetch_lease() is None
 
-    def test_is_nothing_where_another_leads_or_nobody(self):
+    def test_is_none_without_leadership(self):
         bench = started(config=ANSWERED)
         assert bench.node.fetch_lease() is None
         bench.follow(2, 1)
@@ -203,7 +203,7 @@ class TestWhatMayBeAnswered:
         bench.feed(events.ResignRequested(1))
         assert (bench.replica.role, bench.node.fetch_lease()) == (Role.RESIGNED, None)
 
-    def test_is_nothing_until_the_election_is_durable_and_a_record_of_the_epoch_is_committed(self):
+    def test_is_none_until_the_election_is_durable_and_the_epoch_has_committed(self):
         bench = SlowDisk()
         bench.node = RaftNode(Identity(ReplicaKey(1, HERE), "cluster"), static_voters(3), ANSWERED, bench.log, 1)
         bench.feed(events.Started(None))
@@ -217,7 +217,7 @@ class TestWhatMayBeAnswered:
         caught_up(bench, SECOND)
         assert bench.node.fetch_lease() is not None
 
-    def test_is_nothing_while_the_voters_change(self):
+    def test_is_none_while_the_voters_change(self):
         bench = keyed_leader()
         caught_up(bench, OUTSIDER)
         assert add(bench, OUTSIDER) is None
@@ -230,7 +230,7 @@ class TestWhatMayBeAnswered:
         assert fetch_lease.voters_in_log.voters.ids == (1, 2, 3, 9)
         assert [voter_id for voter_id, _ in fetch_lease.voters] == [2, 3, 9]
 
-    def test_is_nothing_until_the_voters_in_the_log_act(self):
+    def test_is_none_until_the_voters_in_the_log_are_in_effect(self):
         bench = leader()
         for node_id in (2, 3):
             bench.ask(update(node_id))
@@ -242,7 +242,7 @@ class TestWhatMayBeAnswered:
         assert fetch_lease.voters_in_log.kraft_version == 1
         assert fetch_lease.voters == ((2, -1), (3, -1)), "who is known by directory now begins anew"
 
-    def test_is_nothing_while_it_shuts_down(self):
+    def test_is_none_during_a_shutdown(self):
         bench = Bench(VotersInLog(VoterSet.of_ids([1])), config=ANSWERED)
         bench.feed(events.Started(None))
         bench.feed(events.Flushed())
@@ -252,19 +252,19 @@ class TestWhatMayBeAnswered:
         assert bench.node.fetch_lease() is None
 
 
-class TestWhoCounts:
-    def test_is_who_has_the_id_of_a_static_voter(self):
+class TestVoters:
+    def test_a_static_voter_is_identified_by_its_id(self):
         bench = leader()
         assert all(bench.node.counts(key) for key in (SECOND, THIRD, ReplicaKey(2), ReplicaKey(2, OTHER_DISK)))
         assert not any(bench.node.counts(key) for key in (OUTSIDER, ReplicaKey(-1), bench.replica.key))
 
-    def test_is_who_has_the_directory_of_a_voter_too(self):
+    def test_a_dynamic_voter_is_identified_by_its_directory_too(self):
         bench = keyed_leader()
         assert all(bench.node.counts(key) for key in (SECOND, THIRD))
         others = (ReplicaKey(2), ReplicaKey(2, OTHER_DISK), OUTSIDER, ReplicaKey(-1), bench.replica.key)
         assert not any(bench.node.counts(key) for key in others)
 
-    def test_is_nobody_where_another_leads(self):
+    def test_there_are_none_without_leadership(self):
         bench = started(config=ANSWERED)
         bench.follow(2, 1)
         assert not any(bench.node.counts(key) for key in (SECOND, THIRD))

@@ -1,4 +1,4 @@
-"""The follower's position in the leader's log, and where it truncates its own (`RaftLog`)."""
+"""The check of a follower's fetch position, and where a follower truncates its log (`RaftLog`)."""
 
 import pytest
 from hypothesis import given
@@ -43,18 +43,18 @@ CUT = log_of([3, 3, 5], start_offset=10, snapshots=[end(10, 2), end(12, 3)])
         (WHOLE, 3, 1, Valid()),
         (WHOLE, 4, 1, Diverging(end(3, 1))),  # epoch 1 ends earlier
         (WHOLE, 6, 3, Diverging(end(5, 3))),  # longer than the leader's
-        (WHOLE, 4, 2, Diverging(end(3, 1))),  # an epoch that the leader never saw
-        (WHOLE, 4, 9, Diverging(end(5, 3))),  # later than all of the leader's
-        (WHOLE, 2, 0, Diverging(end(0, 0))),  # earlier than all of the leader's
+        (WHOLE, 4, 2, Diverging(end(3, 1))),  # an epoch that the leader never had
+        (WHOLE, 4, 9, Diverging(end(5, 3))),  # later than all epochs of the leader
+        (WHOLE, 2, 0, Diverging(end(0, 0))),  # earlier than all epochs of the leader
         (CUT, 13, 5, Valid()),
-        (CUT, 10, 2, Valid()),  # just the snapshot that the log begins with
+        (CUT, 10, 2, Valid()),  # exactly the snapshot at which the log begins
         (CUT, 10, 1, NeedsSnapshot(end(12, 3))),
         (CUT, 9, 2, NeedsSnapshot(end(12, 3))),
         (CUT, 12, 1, NeedsSnapshot(end(12, 3))),  # an epoch before the earliest snapshot's
         (CUT, 0, 0, NeedsSnapshot(end(12, 3))),
         (CUT, 13, 4, Diverging(end(12, 3))),
         (log_of([1], snapshots=[NOTHING]), 0, 0, Valid()),  # the snapshot 0-0 is never served
-        (log_of([1], snapshots=[end(1, 1)]), 0, 0, NeedsSnapshot(end(1, 1))),  # though the log has it all
+        (log_of([1], snapshots=[end(1, 1)]), 0, 0, NeedsSnapshot(end(1, 1))),  # although the log has all of it
     ],
 )
 def test_fetch_position(log: MemoryLog, offset: int, last_epoch: int, expected: FetchPosition) -> None:
@@ -63,7 +63,7 @@ def test_fetch_position(log: MemoryLog, offset: int, last_epoch: int, expected: 
 
 @st.composite
 def possible_logs(draw: st.DrawFn) -> tuple[list[int], list[int]]:
-    """The epochs of two logs that can exist together: each epoch's leader began with some prefix of an older log."""
+    """The epochs of two logs that can exist together: each epoch's leader started with some prefix of an older log."""
     logs: list[list[int]] = [[]]
     for epoch in range(1, draw(st.integers(1, 6))):
         base = draw(st.sampled_from(logs))

@@ -1,4 +1,4 @@
-"""A replica whose quorum-state is gone or damaged: who has peers must not vote again, who has none goes on."""
+"""A replica whose quorum-state is missing or damaged must not vote again if it has peers; a sole voter continues."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from klamm.raft.election.election_state import ElectionState, QuorumStateError, 
 
 
 @pytest.mark.parametrize("has_peers", [True, False])
-def test_a_replica_that_starts_for_the_first_time_has_none(tmp_path: Path, *, has_peers: bool) -> None:
+def test_a_new_replica_has_none(tmp_path: Path, *, has_peers: bool) -> None:
     assert read_election(QuorumStateFile(tmp_path), 0, has_peers=has_peers) is None
 
 
@@ -23,7 +23,7 @@ def test_a_voter_with_peers_does_not_start_without_it(tmp_path: Path) -> None:
         read_election(QuorumStateFile(tmp_path), 7, has_peers=True)
 
 
-def test_a_voter_without_peers_goes_on_from_its_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_sole_voter_continues_from_its_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         assert read_election(QuorumStateFile(tmp_path), 7, has_peers=False) is None
     [record] = caplog.records
@@ -31,7 +31,7 @@ def test_a_voter_without_peers_goes_on_from_its_log(tmp_path: Path, caplog: pyte
 
 
 @pytest.mark.parametrize(("has_peers", "way_out"), [(True, "let it join the others"), (False, "Remove it")])
-def test_a_damaged_one_is_refused_with_a_way_out(tmp_path: Path, way_out: str, *, has_peers: bool) -> None:
+def test_a_damaged_quorum_state_is_rejected_with_a_remedy(tmp_path: Path, way_out: str, *, has_peers: bool) -> None:
     store = QuorumStateFile(tmp_path)
     whole = encode(ElectionState(3, 1, None), 1, (1,))
     store.write(whole)

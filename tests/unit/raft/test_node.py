@@ -1,4 +1,4 @@
-"""The core by itself: what peers may and may not make it do."""
+"""The core alone: what peers can and cannot make it do."""
 
 from dataclasses import replace
 
@@ -32,7 +32,7 @@ HERE, ELSEWHERE = b"h" * 16, b"e" * 16
 
 
 class Bench:
-    """One core over a log, with time, its disk at once, and its messages in lists."""
+    """A core with a log and a clock; disk writes complete immediately, and messages go into lists."""
 
     def __init__(
         self, voters: VotersInLog | None = None, *, node_id: int = 1, endpoints=(), config: RaftConfig | None = None
@@ -179,7 +179,7 @@ class TestRequestsThatAreRefused:
         assert bench.ask(fetch(epoch=7)).error is Error.UNKNOWN_LEADER_EPOCH
         assert bench.replica.epoch == 0
 
-    def test_who_does_not_lead_names_the_leader(self):
+    def test_a_follower_names_the_leader(self):
         bench = started()
         bench.follow(2, 5)
         response = bench.ask(fetch(epoch=5))
@@ -195,7 +195,7 @@ class TestRequestsThatAreRefused:
         ],
         ids=str,
     )
-    def test_a_request_for_another_replica_still_tells_of_its_epoch(self, key, error):
+    def test_a_request_for_another_replica_still_raises_the_epoch(self, key, error):
         bench = started()
         assert bench.ask(vote(voter=key)).error is error
         assert bench.replica.epoch == 5
@@ -204,17 +204,17 @@ class TestRequestsThatAreRefused:
 
 
 class TestResponses:
-    def test_an_answer_that_nobody_waits_for_is_ignored(self):
+    def test_an_unexpected_response_is_ignored(self):
         bench = started()
         bench.pass_time(2000)
         asked = bench.sent[-1]
-        bench.pass_time(2000)  # the time-out of the request, and of the pre-vote
+        bench.pass_time(2000)  # the timeouts of the request and of the pre-vote
         before = bench.replica.epoch
         granted = VoteResponse(Error.NONE, before, None, granted=True)
         bench.feed(events.ResponseReceived(asked.correlation_id + 1000, granted))
         assert bench.replica.epoch == before
 
-    def test_the_same_answer_twice_counts_once(self):
+    def test_a_repeated_response_counts_once(self):
         voters = VotersInLog(VoterSet.of_ids(range(1, 6)))
         bench = started(voters=voters)
         bench.pass_time(2000)
@@ -223,19 +223,19 @@ class TestResponses:
             bench.feed(events.ResponseReceived(asked.correlation_id, VoteResponse(Error.NONE, 0, None, granted=True)))
         assert bench.replica.role is Role.PROSPECTIVE
 
-    def test_a_voter_that_knows_no_pre_vote_makes_a_candidate(self):
+    def test_a_voter_without_pre_vote_support_makes_a_candidate(self):
         bench = started()
         bench.pass_time(2000)
         bench.answer(2, VoteResponse(Error.UNSUPPORTED_VERSION, -1, None, granted=False))
         assert (bench.replica.role, bench.replica.epoch) == (Role.CANDIDATE, 1)
 
-    def test_an_answer_that_calls_this_replica_the_leader_of_a_later_epoch_is_not_believed(self):
+    def test_a_response_naming_this_replica_as_leader_of_a_later_epoch_is_ignored(self):
         bench = started()
         bench.pass_time(2000)
         bench.answer(2, VoteResponse(Error.NONE, 9, 1, granted=False))
         assert bench.replica.epoch == 0
 
-    def test_an_unknown_error_leaves_the_peer_alone_for_a_moment(self):
+    def test_an_unknown_error_causes_a_backoff(self):
         bench = started()
         bench.follow(2, 5)
         correlation_id = bench.sent[-1].correlation_id
@@ -247,7 +247,7 @@ class TestResponses:
         bench.pass_time(2000)
         assert 2 in [sent.to for sent in bench.sent[fetches + 1 :]]
 
-    def test_a_leader_that_lost_what_was_committed_is_not_followed_into_it(self):
+    def test_a_leader_that_lost_committed_records_causes_no_truncation(self):
         bench = started()
         bench.log.append([b"x"], 1, 0)
         bench.log.append([b"y"], 1, 0)
@@ -258,7 +258,7 @@ class TestResponses:
         with pytest.raises(InvariantError, match="below the high watermark 2"):
             bench.answer(2, FetchResponse(Error.NONE, 5, 2, diverging=OffsetAndEpoch(0, 0)))
 
-    def test_who_never_votes_shows_what_is_committed_before_it_is_flushed(self):
+    def test_an_observer_delivers_commits_before_its_flush(self):
         leaders = MemoryLog()
         leaders.append([b"x"], 1, 0)
         for never_votes, expected in ((False, 0), (True, 1)):
@@ -280,7 +280,7 @@ class TestLeader:
         bench.feed(events.Appended())
         assert bench.replies[bench.next_request_id].error is Error.NONE
 
-    def test_a_commit_is_told_to_brokers_then_here_then_to_voters(self):
+    def test_a_commit_is_sent_to_brokers_then_delivered_then_sent_to_voters(self):
         bench = started()
         bench.lead()
         bench.ask(fetch(fetch_offset=1, last_fetched_epoch=1, replica=ReplicaKey(3)))
@@ -295,7 +295,7 @@ class TestLeader:
         assert isinstance(third, fx.Reply)
         assert (first.request_id, second, third.request_id) == (observer, fx.HighWatermarkAdvanced(2), voter)
 
-    def test_a_fetch_waits_no_longer_than_it_said(self):
+    def test_a_fetch_waits_at_most_its_max_wait(self):
         bench = started()
         bench.lead()
         assert bench.ask(fetch(fetch_offset=1, last_fetched_epoch=1, max_wait_ms=500)) is None
@@ -304,7 +304,7 @@ class TestLeader:
         bench.pass_time(1)
         assert bench.replies[bench.next_request_id].high_watermark == 1
 
-    def test_a_higher_high_watermark_is_told_at_once(self):
+    def test_a_higher_high_watermark_is_sent_at_once(self):
         bench = started()
         bench.lead()
         assert bench.ask(fetch(fetch_offset=1, last_fetched_epoch=1, high_watermark=-1, max_wait_ms=500)) is not None
@@ -325,7 +325,7 @@ class TestLeader:
         bench.ask(fetch(fetch_offset=1, last_fetched_epoch=1, replica=ReplicaKey(3)))
         assert bench.replica.high_watermark == 1
 
-    def test_a_voter_that_came_back_with_another_directory_does_not_count(self):
+    def test_a_voter_with_another_directory_does_not_count(self):
         keys = [ReplicaKey(1, HERE), ReplicaKey(2, HERE), ReplicaKey(3, HERE)]
         voters = VotersInLog(VoterSet.of(map(Voter, keys)), 5, 1)
         bench = started(voters=voters)
@@ -333,7 +333,7 @@ class TestLeader:
         bench.ask(fetch(fetch_offset=1, last_fetched_epoch=1, replica=ReplicaKey(2, ELSEWHERE)))
         assert bench.replica.high_watermark == -1
 
-    def test_a_leader_that_shuts_down_serves_no_more(self):
+    def test_a_leader_that_shuts_down_stops_serving(self):
         bench = started()
         bench.lead()
         bench.feed(events.ShutdownRequested())
@@ -344,18 +344,18 @@ class TestLeader:
 class TestVotersOfTheLog:
     VOTERS = VoterSet.of([Voter(ReplicaKey(1, HERE), (Endpoint("CONTROLLER", "here", 1),))])
 
-    def test_those_of_the_formatted_directory_are_written_to_the_log(self):
+    def test_the_formatted_voters_are_written_to_the_log(self):
         bench = started(voters=VotersInLog(self.VOTERS, BOOTSTRAP_OFFSET, 1))
         types = [record.type for record in bench.log.records]
         assert types == [LEADER_CHANGE, KRAFT_VERSION, KRAFT_VOTERS]
         assert decode_voters(bench.log.records[2].value) == self.VOTERS
         assert bench.replica.voters_in_log == VotersInLog(self.VOTERS, 2, 1)
 
-    def test_those_of_the_log_are_not_written_again(self):
+    def test_voters_of_the_log_are_not_written_again(self):
         bench = started(voters=VotersInLog(self.VOTERS, 2, 1))
         assert [record.type for record in bench.log.records] == [LEADER_CHANGE]
 
-    def test_a_leader_that_moved_says_so(self):
+    def test_a_leader_with_a_new_address_updates_its_entry(self):
         moved = (Endpoint("CONTROLLER", "there", 2),)
         bench = started(voters=VotersInLog(self.VOTERS, 2, 1), endpoints=moved)
         assert decode_voters(bench.log.records[2].value).endpoints(1) == moved
@@ -369,7 +369,7 @@ class TestVotersOfTheLog:
         assert decode_voters(bench.log.records[2].value) == self.VOTERS
         assert bench.replica.voters_in_log == VotersInLog(self.VOTERS, 2, 1)
 
-    def test_several_voters_do_not_know_each_other_well_enough(self):
+    def test_several_static_voters_do_not_write_themselves_to_the_log(self):
         bench = started()
         bench.lead()
         bench.feed(events.KraftUpgradeRequested())
@@ -388,14 +388,14 @@ def test_an_observer_may_stop_at_once():
     assert fx.ShutdownCompleted() in bench.other
 
 
-def test_resigning_an_epoch_that_is_over_does_nothing():
+def test_resigning_an_earlier_epoch_does_nothing():
     bench = started()
     bench.lead()
     bench.feed(events.ResignRequested(0))
     assert bench.replica.role is Role.LEADER
 
 
-def test_every_way_back_into_an_epoch_keeps_its_vote():
+def test_every_return_to_an_epoch_keeps_its_vote():
     bench = Bench()
     bench.feed(events.Started(ElectionState(5, None, ReplicaKey(2))))
     bench.follow(3, 5)
@@ -406,8 +406,8 @@ def test_every_way_back_into_an_epoch_keeps_its_vote():
     assert bench.ask(vote(candidate=ReplicaKey(2))).granted is True
 
 
-def test_an_observer_that_gave_its_vote_goes_on_looking_for_the_leader():
-    """Who asked takes it for a voter, by voters that this log does not hold (yet, or any more)."""
+def test_an_observer_that_voted_keeps_searching_the_leader():
+    """The candidate considers it a voter, by a voter set that this log does not contain (yet, or any more)."""
     bench = started(node_id=4)
     assert bench.ask(vote()).granted
     bench.pass_time(100_000)
@@ -418,7 +418,7 @@ def test_an_observer_that_gave_its_vote_goes_on_looking_for_the_leader():
     assert {type(sent.request) for sent in bench.sent} == {FetchRequest}
 
 
-def test_a_leader_of_its_own_removal_looks_for_the_next_one_after_a_restart():
+def test_a_leader_that_removed_itself_searches_the_next_one_after_a_restart():
     bench = Bench(node_id=4)
     bench.feed(events.Started(ElectionState(5, 4)))
     assert bench.replica.role is Role.RESIGNED

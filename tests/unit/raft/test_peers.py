@@ -1,4 +1,4 @@
-"""Three replicas that talk over sockets: they elect, replicate, hand over; and what a peer may answer instead."""
+"""Three replicas over sockets: they elect, replicate, hand over; and unusual responses of a peer."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from klamm.raft.node import RaftNode
 from klamm.raft.voters.voter_set import Endpoint, ReplicaKey, Voter, VoterSet, VotersInLog
 from klamm.testing.simulator.memory_log import MemoryLog
 
-# No follower gives its leader up by itself.
+# No follower's fetch timeout expires.
 CONFIG = RaftConfig(election_timeout_ms=100, fetch_timeout_ms=3_600_000, request_timeout_ms=5000, fetch_max_wait_ms=50)
 CLIENT = PeerConfig("tests", request_timeout_ms=5000, reconnect_backoff_ms=5, reconnect_backoff_max_ms=5)
 APIS = {1: (4, 18), 18: (0, 4), 52: (0, 2), 53: (0, 1), 54: (0, 1), 59: (0, 1)}
 
 
 class QuickLog(MemoryLog):
-    """Ends its flushes at the next turn of the loop."""
+    """Completes its flushes in the next turn of the loop."""
 
     def start_flush(self, on_done: Callable[[int, str | None], None]) -> None:
         super().start_flush(on_done)
@@ -40,7 +40,7 @@ class QuickLog(MemoryLog):
 
 
 class Member:
-    """A replica with a listener of its own."""
+    """A replica with its own listener."""
 
     def __init__(self, node_id: int, apis: dict[int, tuple[int, int]] = APIS) -> None:
         self.id, self.apis = node_id, apis
@@ -85,7 +85,7 @@ class Member:
         )
 
     async def die(self) -> None:
-        """As a killed process: nothing is said, connections close, nobody listens."""
+        """Like a killed process: nothing is sent, connections are closed, and the port is closed."""
         await self.driver.close(1, hand_over=False)
         self.server.close()
         self.transport.close()
@@ -161,7 +161,7 @@ async def test_elect_replicate_lose_the_leader(tmp_path: Path) -> None:
         assert member.faults == []
 
 
-async def test_a_killed_leader_is_replaced_long_before_its_time_out(tmp_path: Path) -> None:
+async def test_a_killed_leader_is_replaced_long_before_the_fetch_timeout(tmp_path: Path) -> None:
     members = await quorum(tmp_path)
     leader = await leader_of(members)
     await write(leader, b"acknowledged")
@@ -189,7 +189,7 @@ async def outcome_of(transport: PeerTransport, sent: SendRequest) -> Response | 
     return await asyncio.wait_for(done, 30)
 
 
-async def test_what_has_no_answer_of_the_quorum_has_none(tmp_path: Path) -> None:
+async def test_peers_without_a_valid_response_count_as_silent(tmp_path: Path) -> None:
     class Rude(Member):
         said = b""
 
@@ -219,7 +219,7 @@ async def test_what_has_no_answer_of_the_quorum_has_none(tmp_path: Path) -> None
     transport.close()
 
 
-async def test_a_process_that_takes_one_more_connection_while_it_dies_is_found_gone() -> None:
+async def test_a_dying_process_that_accepts_one_more_connection_is_detected() -> None:
     connections = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -245,7 +245,7 @@ async def test_a_process_that_takes_one_more_connection_while_it_dies_is_found_g
     transport.close()
 
 
-async def test_who_never_answered_is_not_found_gone() -> None:
+async def test_a_peer_that_never_answered_is_not_considered_crashed() -> None:
     server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
     endpoints = (Endpoint("CONTROLLER", *server.sockets[0].getsockname()),)
     server.close()
@@ -261,7 +261,7 @@ async def test_who_never_answered_is_not_found_gone() -> None:
 
 
 @pytest.mark.parametrize(("fetch", "version"), [((4, 17), 17), ((4, 99), 18), ((0, 3), None)])
-async def test_a_fetch_goes_on_by_the_address_and_version_of_the_connection(
+async def test_a_streamed_fetch_uses_the_address_and_version_of_the_connection(
     fetch: tuple[int, int], version: int | None
 ) -> None:
     member = Member(2, APIS | {1: fetch})

@@ -35,7 +35,7 @@ ANSWERS = st.lists(
 
 
 class Side:
-    """A follower over a log that is flushed at once."""
+    """A follower with a log that is flushed immediately."""
 
     def __init__(self, leaders: MemoryLog, *, goes_on: bool, never_votes: bool = False, endpoints=()) -> None:
         self.leaders, self.log, self.now_ms = leaders, MemoryLog(), 1000
@@ -84,7 +84,7 @@ class Side:
     def shown(self) -> dict[str, object]:
         replica = self.node.replica
         state = replica.state
-        # When it last looked at its own entry is another time: without endpoints there is nothing to tell the leader.
+        # Without endpoints there is no voter update, whose last check may be at another time.
         slots = {name: getattr(state, name) for name in state.__slots__ if name not in ("tally", "voter_due_ms")}
         waiting = [(one.to, one.sent_ms, one.request) for one in replica.requests._in_flight.values()]
         return {
@@ -99,7 +99,7 @@ class Side:
 
 
 class Stream:
-    """What the engine does between two words to the core."""
+    """The engine's work between two events of the core."""
 
     def __init__(self, side: Side) -> None:
         self.side, self.effect = side, side.sent[-1]
@@ -170,7 +170,7 @@ def test_after_the_report_state_and_decisions_are_the_same(never_votes, answers,
     assert streamed.node.replica.requests.is_waited_for(stream.effect.correlation_id) != is_over
 
 
-def test_a_leader_that_is_heard_meanwhile_is_not_given_up() -> None:
+def test_a_reported_leader_does_not_time_out() -> None:
     _, streamed, stream = sides([(0, 0, 300, 0)] * 8, never_votes=False)
     stream.tell()
     streamed.feed(streamed.node.on_tick)
@@ -178,7 +178,7 @@ def test_a_leader_that_is_heard_meanwhile_is_not_given_up() -> None:
     assert streamed.node.replica.state.deadline_ms == streamed.now_ms + 2000
 
 
-def test_the_last_words_of_a_dead_leader_do_not_bring_it_back() -> None:
+def test_a_report_from_before_a_crash_does_not_end_the_suspicion() -> None:
     side = Side(MemoryLog(), goes_on=True)
     stream = Stream(side)
     stream.answer(FetchResponse(Error.NONE, EPOCH, LEADER, high_watermark=0))
@@ -187,7 +187,7 @@ def test_the_last_words_of_a_dead_leader_do_not_bring_it_back() -> None:
     assert side.node.replica.role is Role.PROSPECTIVE, "the first of the others campaigns at once"
 
 
-def test_what_else_the_leader_must_be_asked_ends_it() -> None:
+def test_other_requests_to_the_leader_end_the_stream() -> None:
     leaders = MemoryLog()
     side = Side(leaders, goes_on=True, endpoints=(Endpoint("CONTROLLER", "here", 9093),))
     stream = Stream(side)
@@ -200,7 +200,7 @@ def test_what_else_the_leader_must_be_asked_ends_it() -> None:
     assert not side.node.replica.requests.is_waited_for(stream.effect.correlation_id)
 
 
-def test_after_a_failure_each_fetch_is_sent_by_itself_for_a_while() -> None:
+def test_after_a_failure_fetches_are_single_requests_for_a_while() -> None:
     side = Side(MemoryLog(), goes_on=True)
     stream = Stream(side)
     side.feed(lambda now_ms: side.node.on_request_failed(now_ms, stream.effect.correlation_id))
@@ -217,5 +217,5 @@ def test_after_a_failure_each_fetch_is_sent_by_itself_for_a_while() -> None:
     assert side.sent[-1].may_stream
 
 
-def test_a_core_without_streaming_sends_each_fetch_by_itself() -> None:
+def test_without_streaming_each_fetch_is_a_single_request() -> None:
     assert not any(one.may_stream for one in Side(MemoryLog(), goes_on=False).sent)

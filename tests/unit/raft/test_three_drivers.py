@@ -1,4 +1,4 @@
-"""Three drivers in one loop, over memory logs and a transport that is a function call later."""
+"""Three drivers in one loop, with memory logs and a transport that delivers in the next turn."""
 
 import asyncio
 import time
@@ -15,12 +15,12 @@ from klamm.testing.simulator.memory_log import MemoryLog
 
 CONFIG = RaftConfig(election_timeout_ms=50, fetch_timeout_ms=100, request_timeout_ms=100, fetch_max_wait_ms=20)
 
-# For those in which nobody is to be given up, however busy the machine.
+# For tests in which no timeout may expire, however busy the machine is.
 PATIENT = CONFIG._replace(fetch_timeout_ms=10_000, request_timeout_ms=10_000)
 
 
 class QuickLog(MemoryLog):
-    """Ends its flushes at the next turn of the loop."""
+    """Completes its flushes in the next turn of the loop."""
 
     def start_flush(self, on_done):
         super().start_flush(on_done)
@@ -38,7 +38,7 @@ class MemoryStore:
 
 
 class Switch:
-    """Carries requests between drivers that are plugged in."""
+    """Carries requests between plugged-in drivers."""
 
     def __init__(self):
         self.drivers = {}
@@ -131,7 +131,7 @@ async def test_elect_replicate_hand_over():
 
 
 class Observer(Member):
-    """Of a broker: it never votes."""
+    """A broker's replica: it never votes."""
 
     def __init__(self, node_id, switch):
         super().__init__(node_id, switch, PATIENT._replace(never_votes=True))
@@ -148,7 +148,7 @@ class Observer(Member):
                 await self.committed.wait()
 
 
-async def test_who_never_votes_shows_what_is_committed_without_its_disk_and_closes_with_all_on_it():
+async def test_an_observer_delivers_commits_before_its_flush_and_flushes_at_close():
     switch = Switch()
     members = [Member(node_id, switch) for node_id in (1, 2, 3)]
     observer = Observer(4, switch)
@@ -168,11 +168,11 @@ async def test_who_never_votes_shows_what_is_committed_without_its_disk_and_clos
 
 
 def freeze():
-    """As SIGSTOP does, for longer than a leader leads without a majority."""
+    """Like SIGSTOP, for longer than a leader leads without a majority."""
     time.sleep(CONFIG.fetch_timeout_ms * 2 / 1000)
 
 
-async def test_a_leader_that_wakes_too_late_says_that_nothing_is_known_of_the_record():
+async def test_a_leader_that_resumes_too_late_reports_an_unknown_outcome():
     switch = Switch()
     members = [Member(node_id, switch, CONFIG) for node_id in (1, 2, 3)]
     for member in members:
@@ -188,7 +188,7 @@ async def test_a_leader_that_wakes_too_late_says_that_nothing_is_known_of_the_re
         assert member.faults == []
 
 
-async def test_who_waits_for_a_commit_goes_before_the_voters_are_told_of_it():
+async def test_waiters_of_a_commit_run_before_voters_are_notified():
     switch = Switch()
     members = [Member(node_id, switch, CONFIG) for node_id in (1, 2, 3)]
     for member in members:

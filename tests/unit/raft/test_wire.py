@@ -1,4 +1,4 @@
-"""The core's messages on the wire: nothing is lost that a version can say, and no wrong shape reaches the core."""
+"""The core's messages on the wire: a version loses only fields that it lacks, and the core gets no invalid value."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def without_directory(key: ReplicaKey | None) -> ReplicaKey | None:
 
 
 def as_said(request: Any, version: int) -> Any:
-    """Which requests a version can express."""
+    """The part of a request that a version can express."""
     match request:
         case VoteRequest() if version == 0:
             return replace(request, voter=None, candidate=ReplicaKey(request.candidate.id))
@@ -107,7 +107,7 @@ def as_said(request: Any, version: int) -> Any:
 
 @given(REQUESTS)
 @settings(max_examples=150, deadline=None)
-def test_a_request_arrives_as_its_version_can_say_it(request: Request) -> None:
+def test_a_request_round_trips_within_its_version(request: Request) -> None:
     low, high = versions_of(request)
     for version in range(low, high + 1):
         received = decode_request(api_key_of(request), version, encode_request(request, version))
@@ -117,7 +117,7 @@ def test_a_request_arrives_as_its_version_can_say_it(request: Request) -> None:
 
 @given(RESPONSES)
 @settings(max_examples=150, deadline=None)
-def test_a_response_arrives_whole(response: Response) -> None:
+def test_a_response_round_trips(response: Response) -> None:
     asked = ASKED[type(response)]
     low, high = versions_of(asked)
     for version in range(low, high + 1):
@@ -127,7 +127,7 @@ def test_a_response_arrives_whole(response: Response) -> None:
         assert decode_response(asked, version, body, "CONTROLLER") == expected
 
 
-def test_a_leader_is_told_with_the_endpoint_of_the_listener_that_was_asked() -> None:
+def test_a_leader_is_returned_with_its_endpoint_for_the_requested_listener() -> None:
     endpoints = (Endpoint("A", "a", 1), Endpoint("B", "b", 2))
     response = VoteResponse(Error.NONE, 3, 1, False, endpoints)
     [node] = codec.read_response(wire.VoteResponse, 2, encode_response(response, 2, "B")).node_endpoints
@@ -137,7 +137,7 @@ def test_a_leader_is_told_with_the_endpoint_of_the_listener_that_was_asked() -> 
 
 @pytest.mark.parametrize("response", [VoteResponse, FetchResponse], ids=lambda cls: cls.__name__)
 @pytest.mark.parametrize("error", [Error.INCONSISTENT_CLUSTER_ID, Error.UNSUPPORTED_VERSION])
-def test_an_error_of_the_whole_request_tells_nothing_of_the_quorum(response: Any, error: Error) -> None:
+def test_a_top_level_error_contains_nothing_of_the_quorum(response: Any, error: Error) -> None:
     made = VoteResponse(error, 7, 1, False) if response is VoteResponse else FetchResponse(error, 7, 1)
     asked = ASKED[response]
     version = versions_of(asked)[1]
@@ -191,7 +191,7 @@ def wrong_shapes(topic: Any) -> list[tuple[Any, ...]]:
     ]
 
 
-def test_an_unknown_error_of_a_peer_is_one_and_an_answer_about_nothing_is_refused() -> None:
+def test_an_unknown_error_is_accepted_and_an_empty_response_is_rejected() -> None:
     vote = SAMPLES[VoteRequest]
     partition = wire.VotePartitionData(0, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, -1, 3, False)
     response = wire.VoteResponse(topics=(wire.VoteTopicData(wire.METADATA_TOPIC, (partition,)),))
@@ -204,7 +204,7 @@ def test_an_unknown_error_of_a_peer_is_one_and_an_answer_about_nothing_is_refuse
 
 
 @pytest.mark.parametrize("cls", SAMPLES, ids=lambda cls: cls.__name__)
-def test_bytes_that_are_cut_short_are_malformed(cls: type[Any]) -> None:
+def test_truncated_bytes_are_malformed(cls: type[Any]) -> None:
     request = SAMPLES[cls]
     api_key, version = api_key_of(request), versions_of(request)[1]
     body = encode_request(request, version)
@@ -220,7 +220,7 @@ def test_a_pre_vote_is_sent_in_no_version_that_would_make_it_a_vote() -> None:
     assert versions_of(replace(vote, pre_vote=True)) == (2, 2)
 
 
-def test_a_fetch_is_given_no_more_than_is_held_in_memory() -> None:
+def test_a_fetch_response_is_limited_by_memory() -> None:
     fetch = replace(SAMPLES[FetchRequest], max_bytes=2**31 - 1)
     received = decode_request(1, 18, encode_request(fetch, 18)).message
     assert isinstance(received, FetchRequest)

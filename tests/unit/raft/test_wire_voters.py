@@ -1,4 +1,4 @@
-"""Changes of voters between the core and the wire: what goes out comes back (KIP-853)."""
+"""Voter changes between core and wire round-trip (KIP-853)."""
 
 from dataclasses import replace
 
@@ -29,13 +29,13 @@ UPDATE = UpdateVoterRequest("c", 7, KEY, WHERE, 0, 1)
 
 
 @pytest.mark.parametrize("request_", [ADD, REMOVE, UPDATE, RemoveVoterRequest(None, ReplicaKey(3))])
-def test_a_request_comes_back_in_every_version(request_):
+def test_a_request_round_trips_in_every_version(request_):
     key, (low, high) = api_key_of(request_), versions_of(request_)
     for version in range(low, high + 1):
         assert decode_request(key, version, encode_request(request_, version)).message == request_
 
 
-def test_only_version_1_can_ask_for_an_answer_before_the_commit():
+def test_only_version_1_can_request_a_response_before_the_commit():
     request = replace(ADD, ack_when_committed=False)
     assert versions_of(request) == (1, 1)
     assert decode_request(80, 1, encode_request(request, 1)).message == request
@@ -50,11 +50,11 @@ def test_only_version_1_can_ask_for_an_answer_before_the_commit():
         (UPDATE, UpdateVoterResponse(Error.FENCED_LEADER_EPOCH, 8, None)),
     ],
 )
-def test_a_response_comes_back(request_, response):
+def test_a_response_round_trips(request_, response):
     assert decode_response(request_, 0, encode_response(response, 0, "CONTROLLER"), "CONTROLLER") == response
 
 
-def test_what_a_new_voter_says_of_kraft_version():
+def test_the_kraft_versions_of_a_new_voter():
     features = (wire.FeatureRange("metadata.version", 7, 30), wire.FeatureRange("kraft.version", 0, 1))
     for supported, expected in ((features, (0, 1)), (features[:1], None)):
         body = codec.write(wire.ApiVersionsResponse(ErrorCode.NONE, supported_features=supported), 4)

@@ -14,7 +14,7 @@ sets = st.lists(st.lists(rows, min_size=1, max_size=20), max_size=4)
 
 
 def values_of(column: BytesColumn) -> list[bytes | None]:
-    """Read the slow, obvious way."""
+    """Read in the slow, obvious way."""
     offsets = memoryview(column.offsets).cast("i")
     data = bytes(column.data)
     validity = None if column.validity is None else bytes(column.validity)
@@ -44,7 +44,7 @@ def row_of(record: Record) -> tuple[int, int, bytes | None, bytes | None, list[o
 
 
 @given(sets, st.sampled_from(records.CODECS))
-def test_columns_hold_what_the_records_say(sets: list[list[NewRecord]], codec: str) -> None:
+def test_columns_contain_the_records(sets: list[list[NewRecord]], codec: str) -> None:
     data = b""
     offset = 5
     for one in sets:
@@ -63,7 +63,7 @@ def test_a_buffer_is_read_only_and_outlives_its_columns() -> None:
     assert bytes(view) == b"value"
 
 
-def test_columns_of_a_batch_are_its_own() -> None:
+def test_columns_of_batches_are_independent() -> None:
     data = records.encode([(1, b"a", None)]) + records.encode([(2, b"b", None)], base_offset=1)
     columns = records.batches(data)[1].columns(decompressed_bytes_max=100)
     assert rows_of(columns) == [(1, 2, b"b", None, [])]

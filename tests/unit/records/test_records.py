@@ -22,14 +22,14 @@ new_records = st.lists(st.builds(NewRecord, part, part, times, headers), min_siz
 
 
 @given(new_records, st.sampled_from(records.CODECS))
-def test_what_is_encoded_is_decoded(given_records: list[NewRecord], codec: str) -> None:
+def test_records_round_trip(given_records: list[NewRecord], codec: str) -> None:
     found = records.decode(records.encode(given_records, compression=codec))
     assert [one.offset for one in found] == list(range(len(given_records)))
     assert [NewRecord(one.value, one.key, one.timestamp_ms, list(one.headers)) for one in found] == given_records
 
 
 @given(new_records, st.sampled_from(records.CODECS))
-def test_the_three_ways_to_give_a_record_make_the_same_batch(given_records: list[NewRecord], codec: str) -> None:
+def test_three_forms_of_a_record_give_the_same_batch(given_records: list[NewRecord], codec: str) -> None:
     batch = records.encode(given_records, compression=codec)
     rows: list[Row] = [
         (one.timestamp_ms, one.key, one.value, one.headers) if one.headers else (one.timestamp_ms, one.key, one.value)
@@ -39,7 +39,7 @@ def test_the_three_ways_to_give_a_record_make_the_same_batch(given_records: list
     assert records.encode(records.decode(batch), compression=codec) == batch
 
 
-def test_a_batch_that_is_cut_is_left_out() -> None:
+def test_a_truncated_batch_is_omitted() -> None:
     first, second = (records.encode([NewRecord(value)]) for value in (b"first", b"second"))
     assert [one.value for one in records.decode(first + second[:-1])] == [b"first"]
     assert len(records.batches(first + second[:-1])) == 1
@@ -47,14 +47,14 @@ def test_a_batch_that_is_cut_is_left_out() -> None:
     assert records.decode(b"") == []
 
 
-def test_records_before_the_first_offset_are_left_out() -> None:
+def test_records_before_the_first_offset_are_omitted() -> None:
     data = records.encode([(0, None, b"%d" % i) for i in range(10)], base_offset=40)
     assert [one.offset for one in records.decode(data, first_offset=47)] == [47, 48, 49]
     assert len(records.decode_columns(data, first_offset=47)) == 3
     assert records.decode(data, first_offset=50) == []
 
 
-def test_the_next_offset_lies_behind_the_last_whole_batch() -> None:
+def test_the_next_offset_is_after_the_last_complete_batch() -> None:
     batch = records.encode([NewRecord(b"one"), NewRecord(b"two")])
     assert records.next_offset(batch + batch[:-1]) == 2
     assert records.next_offset(batch[:-1]) is None
@@ -89,7 +89,7 @@ def test_a_record_outlives_its_batch() -> None:
     assert repr(record) == "Record(offset=0, key=3 bytes, value=5 bytes)"
 
 
-def test_codecs_and_levels_that_there_are_not() -> None:
+def test_unknown_codecs_and_levels() -> None:
     with pytest.raises(ValueError, match="use none, gzip, snappy, lz4 or zstd"):
         records.encode([NewRecord(b"")], compression="brotli")
     with pytest.raises(ValueError, match="gzip has no level 10"):
@@ -119,7 +119,7 @@ def test_a_batch_needs_a_record() -> None:
         records.encode([])
 
 
-def test_the_header_says_what_was_given() -> None:
+def test_the_header_contains_the_given_fields() -> None:
     data = records.encode(
         [(100, b"k", b"v"), (90, b"k", b"v")],
         compression="lz4",
@@ -143,7 +143,7 @@ def test_the_header_says_what_was_given() -> None:
     assert len(batch.columns(decompressed_bytes_max=1000)) == 2
 
 
-def test_control_records_are_seen_in_their_batch_alone() -> None:
+def test_control_records_are_only_visible_in_their_batch() -> None:
     marker = records.end_transaction_marker(4000, 3, commit=True, coordinator_epoch=12, timestamp_ms=1_700_000_000_000)
     assert records.decode(marker) == []
     assert len(records.decode_columns(marker)) == 0
@@ -151,7 +151,7 @@ def test_control_records_are_seen_in_their_batch_alone() -> None:
     (record,) = batch.records(decompressed_bytes_max=0)
     assert batch.is_control
     assert (record.key, record.value) == (b"\0\0\0\1", b"\0\0\0\0\0\x0c")
-    # Both fields lie outside the checksum, so the marker is Kafka's but for its place in the log.
+    # Both fields are outside of the checksum, so the marker is Kafka's except for its position in the log.
     kafka = (GOLDEN / "commit.bin").read_bytes()
     assert marker[8:12] + marker[16:] == kafka[8:12] + kafka[16:]
 

@@ -27,14 +27,14 @@ failure: Lost task 0.0 in stage 1.0 (TID 1) (10.0.0.1:4040 executor 2): java.io.
 """
 
 
-def test_a_worker_that_died_is_told_in_plain_words() -> None:
+def test_a_dead_worker_is_reported_in_plain_words() -> None:
     text = reason(RuntimeError(A_DEAD_WORKER))
     assert text.startswith("a Python process of Spark's died in the middle of its work: it was killed, or crashed")
     assert "o504" not in text
     assert "memory" in text
 
 
-def test_of_java_the_innermost_exception_is_told() -> None:
+def test_the_innermost_java_exception_is_reported() -> None:
     assert reason(RuntimeError(A_FULL_DISK)) == "No space left on device (IOException)"
     inner = (
         A_FULL_DISK + "Caused by: java.io.IOException: /data/7 is gone\n\t... 2 more\nCaused by: java.io.EOFException\n"
@@ -74,7 +74,7 @@ def test_names_of_spark_errors_and_sql_states_are_left_out() -> None:
     assert reason(ValueError(OF_CONNECT)) == "option 'subscribe' is missing"
 
 
-def test_what_was_raised_from_an_exception_of_spark_has_its_reason() -> None:
+def test_an_exception_raised_from_one_of_spark_has_its_reason() -> None:
     spark = type("StreamingQueryException", (Exception,), {"__module__": "pyspark.errors.exceptions.captured"})
     error = RuntimeError("the nightly job failed")
     error.__cause__ = spark(FROM_A_TASK)

@@ -20,8 +20,8 @@ def test_options_and_offsets_need_no_pyspark() -> None:
     assert said == "False\n"
 
 
-def test_without_pyspark_the_source_says_what_to_install() -> None:
-    # In a process of its own: where another test has parts of pyspark, they are found without the whole.
+def test_without_pyspark_the_error_names_the_package_to_install() -> None:
+    # In a new process, because parts of pyspark that another test imported would be found.
     code = "import sys; sys.modules['pyspark'] = None; import klamm.spark; klamm.spark.KlammDataSource"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "ImportError: klamm's Spark source needs pyspark: pip install 'klamm[spark]'" in done.stderr
@@ -37,7 +37,7 @@ print(*sorted(name for name in sys.modules if name.startswith("klamm.spark.")))
 """
 
 
-def test_who_plans_a_stream_of_bytes_imports_neither_decoders_nor_what_tasks_need() -> None:
+def test_planning_a_stream_imports_neither_decoders_nor_modules_of_tasks() -> None:
     # Spark starts a process for each stream, and waits for it.
     require_package("pyspark")
     said = subprocess.run([sys.executable, "-c", PLANNED], capture_output=True, text=True, check=True).stdout
@@ -46,7 +46,7 @@ def test_who_plans_a_stream_of_bytes_imports_neither_decoders_nor_what_tasks_nee
     assert not imported & {"reading.reader", "reading.decoding", "sink.sink", "formats.planning", "formats.registry"}
 
 
-def test_what_is_not_there_is_no_attribute() -> None:
+def test_an_unknown_attribute() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = klamm.spark.Nothing  # type: ignore[attr-defined]
 

@@ -1,4 +1,4 @@
-"""How far behind a query is, from its progress."""
+"""The lag of a query, from its progress."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def progress(end: Any, latest: Any) -> dict[str, Any]:
     return {"batchId": 3, "sources": [{"description": "x", "endOffset": end, "latestOffset": latest}]}
 
 
-def test_what_is_behind_by_partition() -> None:
+def test_lag_by_partition() -> None:
     (found,) = offsets_behind_latest(progress(json.dumps(END), json.dumps(LATEST)))
     assert found.partitions == {TopicPartition("a", 0): 10, TopicPartition("a", 1): 0, TopicPartition("b", 0): 2}
     assert (found.total, found.largest, found.smallest, found.average) == (12, 10, 0, 4.0)
 
 
-def test_progress_that_was_read_already() -> None:
+def test_parsed_progress() -> None:
     assert offsets_behind_latest(progress(END, LATEST))[0].total == 12
 
 
@@ -33,18 +33,18 @@ def test_the_initial_offsets_are_no_topic() -> None:
     assert found.total == 12
 
 
-def test_partitions_that_came_and_went_since() -> None:
+def test_partitions_created_or_deleted_since() -> None:
     (found,) = offsets_behind_latest(progress({"a": {"0": 5, "1": 5}}, {"a": {"0": 7, "2": 9}}))
     assert found.partitions == {TopicPartition("a", 0): 2}
 
 
-def test_an_end_that_went_back_is_not_behind() -> None:
+def test_an_end_that_decreased_is_no_lag() -> None:
     (found,) = offsets_behind_latest(progress({"a": {"0": 5}}, {"a": {"0": 2}}))
     assert found.largest == 0
 
 
 @pytest.mark.parametrize("latest", [None, "", "7", "[1]", '{"rows": 8}', '{"a": {"zero": 1}}'])
-def test_sources_that_are_not_kafka_are_left_out(latest: str | None) -> None:
+def test_other_sources_are_omitted(latest: str | None) -> None:
     assert offsets_behind_latest(progress(json.dumps(END), latest)) == []
 
 

@@ -1,4 +1,4 @@
-"""When an election counts for the simulator."""
+"""When an election counts in the simulator."""
 
 from types import SimpleNamespace
 
@@ -14,7 +14,7 @@ from klamm.testing.simulator.memory_log import MemoryLog
 
 
 def only_voter(node_id: int) -> RaftNode:
-    """It has elected itself, and nothing of that is on its disk."""
+    """It has elected itself, and its quorum-state is not on its disk yet."""
     voters = VotersInLog(VoterSet.of_ids([node_id]))
     node = RaftNode(Identity(ReplicaKey(node_id), "cluster"), voters, RaftConfig(), MemoryLog(), seed=1)
     node.on_start(0, None)

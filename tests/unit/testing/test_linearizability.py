@@ -1,4 +1,4 @@
-"""The checker accepts what can be true, and nothing else: against a slow one that tries every order."""
+"""The checker accepts exactly the possible histories: compared with a slow one that tries every order."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from klamm.testing.linearizability import UNKNOWN, Call, counter, is_linearizable, register
 
 
-def test_a_read_sees_what_was_written_before_it_began():
+def test_a_read_returns_earlier_writes():
     written = Call(("write", 1), None, 0, 1)
     assert is_linearizable([written, Call(("read",), 1, 2, 3)], register())
     assert not is_linearizable([written, Call(("read",), None, 2, 3)], register())
 
 
-def test_at_one_time_either_order_will_do():
+def test_concurrent_operations_may_have_either_order():
     written = Call(("write", 1), None, 0, 3)
     for seen in (None, 1):
         assert is_linearizable([written, Call(("read",), seen, 1, 2)], register())
@@ -24,7 +24,7 @@ def test_at_one_time_either_order_will_do():
     assert not is_linearizable([written, *back], register())
 
 
-def test_what_nobody_knows_may_have_happened_or_not_or_late():
+def test_an_unknown_outcome_may_have_happened_or_not_or_late():
     unknown = Call(("add", 5), UNKNOWN, 0)
     for seen in ([0, 0], [0, 5], [5, 5]):
         reads = [Call(("read",), value, 1 + at, 1.5 + at) for at, value in enumerate(seen)]
@@ -76,5 +76,5 @@ def calls(draw):
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(calls(), max_size=5))
-def test_it_says_what_every_order_says(history):
+def test_it_agrees_with_trying_every_order(history):
     assert is_linearizable(history, register(0)) == slow(history, register(0))

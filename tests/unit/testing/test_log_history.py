@@ -1,4 +1,4 @@
-"""The checker of histories finds each anomaly that is planted in a right one, and nothing in the right one."""
+"""The checker of histories finds each anomaly that is added to a correct one, and none in the correct one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Log = dict[int, list[tuple[int, str]]]
 
 
 def right() -> tuple[LogHistory, Log]:
-    """Two producers, two partitions; one record was not acknowledged, and is in the log all the same."""
+    """Two producers, two partitions; one record was not acknowledged, but is in the log."""
     history = LogHistory()
     log: Log = {0: [(0, "1-0"), (1, "2-0"), (2, "1-1"), (4, "2-3")], 1: [(0, "1-2"), (1, "2-1"), (2, "2-2")]}
     for partition, records in log.items():
@@ -25,7 +25,7 @@ def right() -> tuple[LogHistory, Log]:
     return history, log
 
 
-def test_nothing_is_found_in_a_right_history() -> None:
+def test_a_correct_history_has_no_findings() -> None:
     history, log = right()
     assert history.findings(log) == []
 

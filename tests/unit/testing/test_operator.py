@@ -1,4 +1,4 @@
-"""When the simulator's operator lets a disk be lost: never where KRaft's own rules could elect nobody after it."""
+"""When the simulator's operator may lose a disk: never where no voter could be elected afterwards by KRaft's rules."""
 
 import random
 from types import SimpleNamespace
@@ -35,17 +35,17 @@ def test_a_disk_that_leaves_a_majority_may_be_lost():
 
 
 def test_no_disk_is_lost_where_an_observer_refuses_the_only_candidate():
-    # Dynamic seed 502: 3 had appended the addition of 5 when 1 was elected, and cut it from the log of 5.
+    # Dynamic seed 502: 3 had appended the addition of 5 when 1 was elected, which truncated it from the log of 5.
     one, two = replica(1, [1, 2, 3], 16, 2), replica(2, [1, 2, 3], 6, 1)
     three, five = replica(3, [1, 2, 3, 5], 35, 1), replica(5, [1, 2, 3], 16, 2)
     assert not operator(one, two, three, five).may_lose_disk(one)
     assert operator(one, two, three, five).may_lose_disk(two)
 
 
-def test_a_quorum_is_stuck_only_where_a_disk_is_gone_and_nobody_can_be_elected():
+def test_a_quorum_is_stuck_only_after_a_lost_disk_without_an_electable_voter():
     back = replica(1, [], 0, 0, directory=b"B")
     two, three, five = replica(2, [1, 2, 3], 6, 1), replica(3, [1, 2, 3, 5], 35, 1), replica(5, [1, 2, 3], 16, 2)
     assert operator(back, two, three, five).is_stuck()
     assert not operator(replica(1, [1, 2, 3], 16, 2), two, three, five).is_stuck()
     assert not operator(back, two, replica(3, [1, 2, 3], 35, 1)).is_stuck()
-    assert not operator(two, three, five).is_stuck()  # without a lost disk the core has to answer for it
+    assert not operator(two, three, five).is_stuck()  # without a lost disk it is a fault of the core

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from klamm import Cluster
 
 
-def test_a_test_that_asks_gets_a_node(klamm_cluster: Cluster) -> None:
+def test_the_fixture_provides_a_node(klamm_cluster: Cluster) -> None:
     klamm_cluster.create_topic("greetings")
     with Client(klamm_cluster.bootstrap_servers) as client:
         producer = Producer(client, "greetings", "none", None)
@@ -20,13 +20,13 @@ def test_a_test_that_asks_gets_a_node(klamm_cluster: Cluster) -> None:
     assert [record.value for record in klamm_cluster.records("greetings")] == [b"hello"]
 
 
-def test_each_test_gets_a_node_of_its_own(klamm_cluster: Cluster) -> None:
+def test_each_test_gets_a_new_node(klamm_cluster: Cluster) -> None:
     assert klamm_cluster.topics() == []
 
 
 @pytest.mark.klamm_cluster(brokers=2, config={"num.partitions": "5"})
 class TestSized:
-    def test_a_marker_says_how_large_it_is(self, klamm_cluster: Cluster) -> None:
+    def test_a_marker_sets_the_size(self, klamm_cluster: Cluster) -> None:
         assert [broker.id for broker in klamm_cluster.brokers] == [1, 2]
         assert klamm_cluster.controllers == ()
 

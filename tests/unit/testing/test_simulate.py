@@ -1,4 +1,4 @@
-"""How far a simulation came, and how it goes on (`python -m klamm.testing.simulator`)."""
+"""The progress of a simulation, and how it is continued (`python -m klamm.testing.simulator`)."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from klamm.testing.simulator.run import Outcome, SimulationFailedError
 
 @pytest.fixture
 def played(monkeypatch):
-    """The seeds that were played; seed 25 raises what stands behind it."""
+    """The seeds that were played; seed 25 raises the exception."""
     seeds: list[int] = []
 
     def play(seed, trace=None):
@@ -23,7 +23,7 @@ def played(monkeypatch):
     return play
 
 
-def test_all_of_them(played, capsys):
+def test_all_seeds_are_played(played, capsys):
     assert simulate.play_all(11, 30, 1, dynamic=False) == 0
     assert played.seeds == list(range(11, 41))
     out = capsys.readouterr().out
@@ -32,23 +32,23 @@ def test_all_of_them(played, capsys):
     assert "every invariant held" in out
 
 
-def test_one_that_fails_ends_it_and_is_shown(played, capsys):
+def test_a_failing_seed_ends_it_and_is_printed(played, capsys):
     played.error = SimulationFailedError("seed 25: two leaders\nreplay: this line\nthe last of it")
     assert simulate.play_all(11, 30, 1, dynamic=False) == 1
-    assert played.seeds == [*range(11, 26), 25]  # the second time for its schedule
+    assert played.seeds == [*range(11, 26), 25]  # played again for its schedule
     out = capsys.readouterr().out
     assert "14 of 30 seeds from 11 on" in out
     assert "replay: this line\nthe last of it" in out
 
 
-def test_who_stops_it_is_told_how_it_goes_on(played, capsys):
+def test_an_interrupt_prints_how_to_continue(played, capsys):
     played.error = KeyboardInterrupt()
     assert simulate.play_all(11, 30, 1, dynamic=False) == 130
-    assert "--first 21 --seeds 20" in capsys.readouterr().out  # what was whole is not played again
+    assert "--first 21 --seeds 20" in capsys.readouterr().out  # completed seeds are not played again
 
 
-def test_processes_play_alike(capsys):
-    """With real runs, which are small: two processes, and one."""
+def test_processes_play_the_same(capsys):
+    """With real runs, which are short: two processes, and one."""
     texts = []
     for jobs in (1, 2):
         assert simulate.play_all(2, 3, jobs, dynamic=True) == 0

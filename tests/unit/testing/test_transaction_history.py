@@ -1,4 +1,4 @@
-"""The checker of copies finds each anomaly that is planted in a right history, and nothing in the right one."""
+"""The checker of copies finds each anomaly that is added to a correct history, and none in the correct one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.transaction_history import Anomaly, Copied, CopyHistory, Outc
 
 @dataclass
 class Story:
-    """A history and what is in the topics at its end."""
+    """A history, and the records of the topics at its end."""
 
     history: CopyHistory
     source: dict[int, list[tuple[int, str]]]
@@ -19,7 +19,7 @@ class Story:
     committed: dict[int, int]
 
     def anomalies(self) -> set[Anomaly]:
-        """What is wrong with it."""
+        """The anomalies that are found."""
         return {each.anomaly for each in self.history.findings(self.source, self.copies, self.committed)}
 
 
@@ -50,7 +50,7 @@ def right() -> Story:
     return Story(history, source, copies, {0: 3, 1: 7})
 
 
-def test_nothing_is_found_in_a_right_history() -> None:
+def test_a_correct_history_has_no_findings() -> None:
     assert right().anomalies() == set()
 
 

@@ -1,4 +1,4 @@
-"""What `klamm cluster up` writes for each node."""
+"""The files that `klamm cluster up` writes for each node."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ def test_nodes_of_both_roles_have_ports_ten_apart() -> None:
     }
 
 
-def test_controllers_of_their_own_come_after_the_brokers() -> None:
+def test_separate_controllers_come_after_the_brokers() -> None:
     nodes = configs(2, 3, 19092)
     assert [sorted(config.roles) for config in nodes] == [["broker"]] * 2 + [["controller"]] * 3
     assert [config.controller_listeners[0].port for config in nodes[2:]] == [19113, 19123, 19133]
 
 
 @pytest.mark.parametrize(("brokers", "replicas", "in_sync"), [(1, 1, 1), (2, 2, 1), (3, 3, 2), (5, 3, 2)])
-def test_topics_have_as_many_replicas_as_there_may_be(brokers: int, replicas: int, in_sync: int) -> None:
+def test_topics_have_as_many_replicas_as_possible(brokers: int, replicas: int, in_sync: int) -> None:
     [config, *_] = configs(brokers)
     assert config.integer("default.replication.factor") == replicas
     assert config.integer("offsets.topic.replication.factor") == replicas
     assert config.integer("min.insync.replicas") == in_sync
 
 
-def test_an_override_wins_over_defaults_and_not_over_what_makes_a_node() -> None:
+def test_an_override_wins_over_defaults_but_not_over_a_nodes_identity() -> None:
     [first, second] = configs(2, min_insync_replicas="2", node_id="7")
     assert [first.integer("min.insync.replicas"), second.integer("min.insync.replicas")] == [2, 2]
     assert [first.node_id, second.node_id] == [1, 2]

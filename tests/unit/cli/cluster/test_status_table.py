@@ -34,7 +34,7 @@ def test_states_come_from_processes_and_the_cluster() -> None:
     assert found[0][5:] == (1, 4, 3)
 
 
-def test_without_an_answer_nodes_start_or_have_ended() -> None:
+def test_without_an_answer_nodes_are_starting_or_stopped() -> None:
     nodes = {1: view(1), 2: view(2, None, "ended with SIGKILL: last line"), 3: view(3, None)}
     assert [row.state for row in rows(nodes, None)] == ["starting", "ended with SIGKILL: last line", "stopped"]
     assert summary(None) == "no broker answers"

@@ -1,4 +1,4 @@
-"""A line that is read without typer means what typer takes it for."""
+"""The fast parser, which does not import typer, gives the same results as typer."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def value(parameter: Parameter, rng: random.Random) -> str:
 
 
 def line(parameters: list[Parameter], rng: random.Random) -> list[str]:
-    """Options in any order, each argument at some place between them."""
+    """Options in any order, with the arguments between them in any position."""
     options: list[list[str]] = []
     arguments: list[str] = []
     are_arguments_left_out = False
@@ -73,7 +73,7 @@ def line(parameters: list[Parameter], rng: random.Random) -> list[str]:
 
 
 @pytest.mark.parametrize("names", list(every_command()), ids=" ".join)
-def test_both_readers_take_a_line_for_the_same(names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_parsers_give_the_same_result(names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KLAMM_BOOTSTRAP", raising=False)
     command = command_of(names)
     parameters = parameters_of(command)
@@ -87,7 +87,7 @@ def test_both_readers_take_a_line_for_the_same(names: tuple[str, ...], monkeypat
             assert names == ("mirror",), words  # its interval may be a fraction
             continue
         assert ours.function is command
-        # What is absent has the default of the command itself.
+        # An absent option has the default of the command.
         defaults = {name: found for name, found in theirs.values.items() if name not in ours.values}
         assert defaults == {name: found for name, found in own_defaults(command).items() if name in defaults}
         assert ours.values | defaults == theirs.values, words
@@ -133,11 +133,11 @@ def test_every_flag_declares_its_name_so_that_typer_adds_no_opposite(names: tupl
         "consume orders --from -10",
     ],
 )
-def test_what_is_wrong_or_rare_is_left_to_typer(words: str) -> None:
+def test_invalid_and_rare_lines_are_left_to_typer(words: str) -> None:
     assert read(commands, words.split(" ") if words else []) is None
 
 
-def test_the_environment_counts_where_the_option_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_replaces_an_absent_option(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KLAMM_BOOTSTRAP", "elsewhere:9092")
     monkeypatch.setenv("KLAMM_DATA", "/data")
     for words in (["topics", "list"], ["topics", "list", "-b", "here:9092"], ["metadata", "at", "end"]):

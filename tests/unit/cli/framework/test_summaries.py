@@ -1,4 +1,4 @@
-"""The list of commands imports none of them: it shows the summaries that their groups have."""
+"""The list of commands imports none of them: it shows the summaries that the groups define."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class TestLogs:
     def configured(self, *overrides: str) -> None:
         logs.configure(sources.load(overrides=overrides))
 
-    def test_one_line_an_event(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_one_line_per_event(self, capsys: pytest.CaptureFixture[str]) -> None:
         self.configured()
         log = logging.getLogger("klamm.node")
         log.info("serving on %s", "a\nb")
@@ -110,14 +110,14 @@ class TestLogs:
         assert line.pop("time").endswith("Z")
         assert line == {"level": "WARN", "logger": "klamm.node", "message": "careful: 1"}
 
-    def test_levels_for_the_whole_and_for_parts(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_levels_for_the_root_and_for_packages(self, capsys: pytest.CaptureFixture[str]) -> None:
         self.configured("klamm.log.level=error", "klamm.log.levels=klamm.raft=DEBUG")
         logging.getLogger("klamm.node").warning("not written")
         logging.getLogger("klamm.raft.driver").debug("written")
         assert capsys.readouterr().err.splitlines()[0].endswith("written")
 
     @pytest.mark.parametrize("levels", ["klamm.raft", "klamm.raft=LOUD"])
-    def test_levels_that_there_are_not(self, levels: str) -> None:
+    def test_unknown_levels(self, levels: str) -> None:
         with pytest.raises(NodeConfigError, match="DEBUG, INFO, WARN, ERROR"):
             self.configured(f"klamm.log.levels={levels}")
 
@@ -142,12 +142,12 @@ assert textwrap.shorten("a b c", 5) == "a b c"
 """
 
 
-def test_a_process_of_its_own_starts_without_collector_and_openssl() -> None:
+def test_the_process_starts_without_garbage_collector_and_openssl() -> None:
     done = subprocess.run([sys.executable, "-c", OWN_PROCESS], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
 
 
-def test_signals_are_kept_for_a_node_that_cannot_take_them_yet() -> None:
+def test_signals_during_the_start_are_kept_for_the_node() -> None:
     before = signal.getsignal(signal.SIGTERM)
     calls: list[str] = []
     signals = process.StopSignals()

@@ -1,4 +1,4 @@
-"""`klamm storage check` over damaged folders of klamm and Apache Kafka: findings name the file, nothing changes."""
+"""`klamm storage check` on damaged folders of klamm and Apache Kafka: findings name the file; nothing is changed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GOLDEN = Path(__file__).parents[3] / "golden" / "kafka-4.3.1"
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A folder of each system, stopped cleanly."""
+    """A folder of each system after a controlled shutdown."""
     place = tmp_path_factory.mktemp("intact")
     with tarfile.open(GOLDEN / "clean.tar.xz") as archive:
         archive.extractall(place, filter="data")
@@ -62,7 +62,7 @@ def wrong(found: dict[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("system", ["klamm", "kafka"])
 @pytest.mark.parametrize("options", [[], ["--deep"]])
-def test_what_is_intact(
+def test_intact_folders_have_no_findings(
     system: str, options: list[str], folders: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, found = examined(capsys, folders[system], *options)
@@ -79,7 +79,7 @@ BINARY = {".log", ".index", ".timeindex", ".checkpoint"}
 
 
 def flipped(file: Path) -> None:
-    """A bit: in the midst of a binary file, but of no batch's header; in the first line of a text that counts."""
+    """Flip a bit: in a binary file but not in a batch header, or in the first significant line of a text file."""
     data = bytearray(file.read_bytes())
     in_text = max(data.find(b"\nversion") + 1, 0)
     at = min(len(data) // 2 + 100, len(data) - 1) if file.suffix in BINARY else in_text
@@ -92,8 +92,8 @@ def emptied(file: Path) -> None:
 
 
 def cut(file: Path) -> None:
-    used = file.read_bytes().rstrip(b"\0")  # zeroes at the end are written ahead
-    # Not after the first bytes of a base offset: those are zeroes, too.
+    used = file.read_bytes().rstrip(b"\0")  # the file is preallocated with zeroes at the end
+    # Not within the first bytes of a base offset, which are zeroes as well.
     file.write_bytes(used[: len(used) // 2 + (30 if len(used) > 200 else -1)])
 
 
@@ -117,7 +117,7 @@ KINDS = [
     "bootstrap.checkpoint",
     "klamm-clean-stop",
 ]
-"""Files of every kind: the largest of each is damaged, that there is something to damage."""
+"""Kinds of files: the largest of each kind is damaged, because it is not empty."""
 ABSENT = {("kafka", "klamm-clean-stop"), ("kafka", "*-0/*.index"), ("klamm", "__cluster_metadata-0/*.checkpoint")}
 
 
@@ -128,8 +128,8 @@ def of_kind(folder: Path, kind: str) -> Path | None:
 
 
 def without_effect(kind: str, damage: Callable[[Path], None]) -> bool:
-    """Where what is left is as good as what was there."""
-    is_shorter = damage in (emptied, cut) and kind.endswith("index")  # as if entries were written less often
+    """Whether the remaining file is as valid as the original."""
+    is_shorter = damage in (emptied, cut) and kind.endswith("index")  # like an index with fewer entries
     is_old = damage is removed and kind in ("bootstrap.checkpoint", "__cluster_metadata-0/*.checkpoint")
     return is_shorter or is_old
 
@@ -272,14 +272,14 @@ def test_a_running_node_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
-def test_a_terminal_sees_a_bar(is_terminal: bool, folders: dict[str, Path]) -> None:
+def test_a_terminal_shows_a_progress_bar(is_terminal: bool, folders: dict[str, Path]) -> None:
     command = [sys.executable, "-m", "klamm", "storage", "check", str(folders["klamm"]), "--deep"]
     ours, theirs = pty.openpty() if is_terminal else os.pipe()
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=theirs, check=False, timeout=60)
     os.close(theirs)
     shown = b""
-    with contextlib.suppress(OSError):  # EIO: the end of a terminal
+    with contextlib.suppress(OSError):  # EIO: the terminal was closed
         while piece := os.read(ours, 1 << 16):
             shown += piece
     os.close(ours)

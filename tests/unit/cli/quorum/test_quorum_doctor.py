@@ -1,4 +1,4 @@
-"""A test for each finding: what the facts are, what is said, and that good facts say nothing."""
+"""A test for each finding: the facts, the message, and that healthy facts have no finding."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_lost_majority() -> None:
     assert diagnose(Facts((), (node(1, voters=VoterSet.of_ids(ADDRESSES)),), NOW)) == []
 
 
-def test_who_does_not_trust_this_client_is_not_taken_for_dead() -> None:
+def test_a_voter_that_rejects_this_client_is_not_considered_down() -> None:
     strangers = [contact(one, refusal=Refusal.NOT_TRUSTED, cluster_id=None, leader_id=None) for one in ADDRESSES]
     assert {finding.name for finding in diagnose(leaderless(*strangers))} == {"unreachable-voter"}
 
@@ -247,7 +247,7 @@ def test_an_even_number_of_voters() -> None:
 
 
 def test_every_check_finds_something_in_these_tests() -> None:
-    """A check that is added without a test for its finding is noticed."""
+    """Fails when a check is added without a test of its finding."""
     source = Path(__file__).read_text()
     names = {
         line.strip().strip('",')
@@ -259,7 +259,7 @@ def test_every_check_finds_something_in_these_tests() -> None:
     assert not {name for name in names if f'"{name}"' not in source}
 
 
-def test_a_directory_is_looked_into(tmp_path: Path) -> None:
+def test_a_directory_is_examined(tmp_path: Path) -> None:
     config = tmp_path / "server.properties"
     config.write_text(f"process.roles=controller\nnode.id=4\nlog.dirs={tmp_path}\nnum.io.threads=many\n")
     found = look(config, probe_disk=True)
@@ -271,7 +271,7 @@ def test_a_directory_is_looked_into(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".klamm*"))
 
 
-def test_the_command_wants_something_to_look_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_requires_something_to_examine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["quorum", "doctor", "--bootstrap-server", "localhost:1"]) == 1
     said = capsys.readouterr().err
     assert "cannot connect to localhost:1" in said

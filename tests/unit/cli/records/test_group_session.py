@@ -1,4 +1,4 @@
-"""A member that the group removes while it gives partitions up."""
+"""A member is removed by the group while it revokes partitions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOPIC_ID = UUID(int=7)
 
 
 class Reading:
-    """The reader's interface for a session: each assigned partition is read up to offset 5."""
+    """A reader that has read each assigned partition up to offset 5."""
 
     def __init__(self) -> None:
         self.positions: dict[TopicPartition, int] = {}
@@ -36,7 +36,7 @@ class Reading:
 
 
 class Coordinator:
-    """Assigns two partitions, takes one back, and then does not know the member that commits."""
+    """Assigns two partitions, takes one back, and then does not know the committing member."""
 
     def __init__(self) -> None:
         self.is_known = True
@@ -96,7 +96,7 @@ class Coordinator:
         return {"topics": topics}
 
 
-def test_a_member_that_the_group_removed_while_it_revoked_reads_nothing() -> None:
+def test_a_member_removed_while_it_revokes_stops_reading() -> None:
     coordinator, reading = Coordinator(), Reading()
     reader: Any = reading
     with coordinator.broker, Client(coordinator.broker.address) as client:

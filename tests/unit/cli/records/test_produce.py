@@ -1,4 +1,4 @@
-"""`klamm produce` and Ctrl-C, where a broker has not answered yet."""
+"""`klamm produce` and Ctrl-C before a broker has responded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _ctrl_c() -> Iterator[None]:
 
 
 class Broker(FakeBroker):
-    """With one topic, `t`. Ctrl-C is pressed `presses` times when it has a batch, and then it answers or not."""
+    """Has one topic, `t`. When it has a batch, Ctrl-C is pressed `presses` times, and then it responds or not."""
 
     def __init__(self, presses: int, *, answers: bool = True) -> None:
         self.presses, self.answers = presses, answers
@@ -46,7 +46,7 @@ class Broker(FakeBroker):
         batch = request.topic_data[0].partition_data[0].records  # type: ignore[attr-defined]
         self.written += len(records.decode(bytes(batch)))
         for _ in range(self.presses):
-            # To the main thread, which looks for signals while it waits; as far apart as a person presses.
+            # To the main thread, which handles signals while it waits; as far apart as key presses.
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
             self.may_answer.wait(0.3)
         self.presses = 0
@@ -65,7 +65,7 @@ def produced(broker: Broker, monkeypatch: pytest.MonkeyPatch, stdin: bytes) -> i
 
 
 @pytest.mark.parametrize("lines", [3, 20_000])
-def test_a_batch_on_its_way_is_waited_for_after_ctrl_c_and_counted(
+def test_after_ctrl_c_a_pending_batch_is_awaited_and_counted(
     lines: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Broker(presses=1) as broker:
@@ -75,7 +75,7 @@ def test_a_batch_on_its_way_is_waited_for_after_ctrl_c_and_counted(
     assert errors == f"{broker.written} records written to t\n"
 
 
-def test_a_broker_that_does_not_answer_is_given_up_by_a_second_ctrl_c(
+def test_a_second_ctrl_c_stops_waiting_for_a_silent_broker(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Broker(presses=2, answers=False) as broker:
@@ -90,7 +90,7 @@ def pressed(times: int, done: list[str]) -> None:
         done.append("to its end")
 
 
-def test_ctrl_c_comes_after_what_it_would_have_broken_off() -> None:
+def test_ctrl_c_is_delivered_after_the_protected_block() -> None:
     done: list[str] = []
     with pytest.raises(KeyboardInterrupt) as raised:
         pressed(1, done)
@@ -100,7 +100,7 @@ def test_ctrl_c_comes_after_what_it_would_have_broken_off() -> None:
     assert done == ["to its end"]
 
 
-def test_what_does_not_break_off_is_left_as_it_is() -> None:
+def test_other_exceptions_are_unaffected() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with held():
         os.kill(os.getpid(), signal.SIGINT)

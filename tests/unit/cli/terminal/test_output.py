@@ -1,4 +1,4 @@
-"""What is written without rich is what rich writes where there is no terminal."""
+"""Without a terminal, the output is the same with and without rich."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def test_a_table(capsys: pytest.CaptureFixture[str], table: tuple[list[str], lis
 
 
 @pytest.mark.parametrize("cell", ["größe", "a\tb", "a\nb", "\x1b[31m", "x" * PIPED_WIDTH])
-def test_what_only_rich_can_fit_is_left_to_it(cell: str) -> None:
+def test_tables_that_need_wrapping_are_left_to_rich(cell: str) -> None:
     assert plain_table(["A", "B"], [["1", cell]], title=None, width_max=PIPED_WIDTH) is None
     assert plain_table(["A", "B"], [["1", "2"]], title=cell, width_max=PIPED_WIDTH) is None
 
 
-def test_wide_text_goes_by_rich(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wide_text_is_left_to_rich(capsys: pytest.CaptureFixture[str]) -> None:
     output.print_table(("NAME", "#COUNT"), [("漢字", 1), ("ab", 22)])
     assert capsys.readouterr().out.splitlines() == ["NAME  COUNT", "漢字      1", "ab       22"]
 

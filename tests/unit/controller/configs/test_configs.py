@@ -80,7 +80,7 @@ def test_set_and_delete(cluster: Cluster) -> None:
     assert cluster.image.configs(TOPIC, "foo") == {"retention.ms": "5", "segment.ms": "9"}
 
 
-def test_what_stays_the_same_is_not_written_but_for_nodes(cluster: Cluster) -> None:
+def test_unchanged_values_are_written_for_nodes_only(cluster: Cluster) -> None:
     start = len(cluster.log)
     code_of(cluster, ("retention.ms", SET, "1000"), ("segment.ms", DELETE, None))
     assert cluster.records(start) == []
@@ -169,18 +169,18 @@ def test_what_is_refused(
         ((BROKER, "0"), "log.retention.ms", "5"),
     ],
 )
-def test_what_other_resources_store(cluster: Cluster, place: tuple[int, str], key: str, value: str) -> None:
+def test_configs_of_other_resources(cluster: Cluster, place: tuple[int, str], key: str, value: str) -> None:
     assert code_of(cluster, (key, SET, value), place=place) is ErrorCode.NONE
     assert cluster.image.configs(*place) == {key: value}
 
 
-def test_a_value_is_held_against_what_is_stored_already(cluster: Cluster) -> None:
+def test_a_value_is_checked_with_stored_ones(cluster: Cluster) -> None:
     code_of(cluster, ("max.compaction.lag.ms", SET, "100"))
     assert code_of(cluster, ("min.compaction.lag.ms", SET, "101")) is ErrorCode.INVALID_CONFIG
     assert code_of(cluster, ("min.compaction.lag.ms", SET, "100")) is ErrorCode.NONE
 
 
-def test_a_value_is_held_against_the_nodes_own() -> None:
+def test_a_value_is_checked_with_the_nodes_own() -> None:
     cluster = Cluster(static={"log.cleaner.max.compaction.lag.ms": "100"})
     cluster.add_brokers(0)
     cluster.create_assigned("foo", [0])
@@ -226,7 +226,7 @@ def test_legacy_replaces_all(cluster: Cluster) -> None:
     assert cluster.image.configs(TOPIC, "foo") == {}
 
 
-def test_eligible_replicas_end_with_the_min_isr_they_were_counted_by() -> None:
+def test_a_change_of_min_isr_clears_eligible_replicas() -> None:
     cluster = Cluster(WITH_ELR)
     cluster.add_brokers(0, 1)
     cluster.create_assigned("foo", [0, 1])
@@ -260,7 +260,7 @@ def test_cordoned_directories_need_their_level() -> None:
         assert code_of(cluster, ("cordoned.log.dirs", SET, "*"), place=(BROKER, "0")) is code
 
 
-def test_a_policy_sees_what_is_asked_for_but_not_what_is_implied() -> None:
+def test_a_policy_sees_requested_but_no_implied_changes() -> None:
     seen: list[tuple[Any, str, Changes]] = []
 
     def policy(resource_type: ResourceType, name: str, changes: Changes) -> None:
@@ -304,7 +304,7 @@ def test_lists_are_changed_as_sets_in_order(current: list[str], items: list[str]
 
 @settings(max_examples=100, deadline=None)
 @given(st.text(max_size=20))
-def test_any_text_is_stored_and_valid_or_refused(text: str) -> None:
+def test_any_text_is_either_stored_or_rejected(text: str) -> None:
     cluster = Cluster()
     cluster.add_brokers(0)
     cluster.create_assigned("foo", [0])

@@ -40,13 +40,13 @@ def codes(answer: ElectLeadersResponse) -> dict[tuple[str, int], ErrorCode]:
 
 
 def move_leaders(cluster: Cluster) -> None:
-    """Broker 1 loses its leaderships to broker 2, and is back."""
+    """Broker 1 loses its leaderships to broker 2, and returns."""
     cluster.heartbeat(1, want_fence=True)
     cluster.heartbeat(1)
 
 
 def back_in_isr(cluster: Cluster, topic_id: bytes, partition: int) -> None:
-    """What the leader would ask for once broker 1 has caught up."""
+    """The leader's AlterPartition after broker 1 has caught up."""
     record = PartitionChangeRecord(partition_id=partition, topic_id=topic_id, isr=[2, 1])
     cluster.carry_out([Append([encode(record, 2)])])
 
@@ -73,7 +73,7 @@ def test_unclean_leaders_are_only_for_partitions_without_any(cluster: Cluster) -
     cluster.heartbeat(2, want_fence=True)
     cluster.heartbeat(1, want_fence=True)
     cluster.heartbeat(2)
-    # The ISR of foo-0 is broker 1 alone, which is away: broker 2 may lack records.
+    # The ISR of foo-0 is only broker 1, which is down: broker 2 may lack records.
     assert cluster.image.partitions(topic_id)[0].leader == -1
     answer = elect(cluster, ElectionType.UNCLEAN, TopicPartitions("foo", (0,)), TopicPartitions("bar", (0,)))
     assert codes(answer) == {("foo", 0): ErrorCode.NONE, ("bar", 0): ErrorCode.ELECTION_NOT_NEEDED}
@@ -88,7 +88,7 @@ def test_an_unclean_election_without_any_broker_alive(cluster: Cluster) -> None:
     assert codes(answer) == {("foo", 0): ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE}
 
 
-def test_all_partitions_leaves_out_those_that_need_nothing(cluster: Cluster) -> None:
+def test_an_election_for_all_partitions_omits_those_without_need(cluster: Cluster) -> None:
     topic_id = cluster.create_assigned("foo", [1, 2], [2, 1], [1, 2])
     cluster.create_assigned("bar", [2])
     move_leaders(cluster)
@@ -98,7 +98,7 @@ def test_all_partitions_leaves_out_those_that_need_nothing(cluster: Cluster) -> 
     assert sorted(each.topic for each in answer.replica_election_results) == ["bar", "foo"], "every topic is named"
 
 
-def test_a_type_that_nobody_knows(cluster: Cluster) -> None:
+def test_an_unknown_election_type(cluster: Cluster) -> None:
     cluster.create_assigned("foo", [1])
     answer = elect(cluster, 2, TopicPartitions("foo", (0,)))
     assert answer.error_code is ErrorCode.INVALID_REQUEST
@@ -115,7 +115,7 @@ def test_the_same_partition_twice_is_elected_once(cluster: Cluster) -> None:
     assert len(cluster.log) == start + 1
 
 
-def test_leaders_come_back_to_first_replicas_by_the_clock() -> None:
+def test_preferred_leaders_are_elected_periodically() -> None:
     cluster = Cluster(static={"leader.imbalance.check.interval.seconds": "5"})
     cluster.add_brokers(1, 2)
     topic_id = cluster.create_assigned("foo", [1, 2])
@@ -127,7 +127,7 @@ def test_leaders_come_back_to_first_replicas_by_the_clock() -> None:
     assert cluster.image.imbalanced_partition_count == 0
 
 
-def test_more_than_a_run_can_do_is_done_in_the_next_at_once() -> None:
+def test_a_run_that_is_too_long_continues_at_once() -> None:
     cluster = Cluster(static={"leader.imbalance.check.interval.seconds": "1"})
     cluster.add_brokers(1, 2)
     topic_id = cluster.create_assigned("foo", *([1, 2] for _ in range(1_500)))
@@ -138,7 +138,7 @@ def test_more_than_a_run_can_do_is_done_in_the_next_at_once() -> None:
     assert cluster.image.imbalanced_partition_count == 0
 
 
-def test_nobody_is_moved_when_balancing_is_off() -> None:
+def test_no_leader_moves_when_rebalancing_is_disabled() -> None:
     cluster = Cluster(static={"leader.imbalance.check.interval.seconds": "1", "auto.leader.rebalance.enable": "false"})
     cluster.add_brokers(1, 2)
     topic_id = cluster.create_assigned("foo", [1, 2])
@@ -149,7 +149,7 @@ def test_nobody_is_moved_when_balancing_is_off() -> None:
 
 
 @pytest.mark.parametrize("allows", [True, False])
-def test_unclean_elections_by_the_clock_only_where_the_topic_allows_them(allows: bool) -> None:
+def test_periodic_unclean_elections_only_if_the_topic_allows_them(allows: bool) -> None:
     cluster = Cluster(static={"unclean.leader.election.interval.ms": "1000"})
     cluster.add_brokers(1, 2)
     topic_id = cluster.create_assigned("foo", [1, 2])

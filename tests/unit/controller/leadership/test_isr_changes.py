@@ -1,4 +1,4 @@
-"""AlterPartition: each check in Kafka's order, and what a change does (`ReplicationControlManager.alterPartition`).
+"""AlterPartition: each check in Kafka's order, and the effect of a change (`ReplicationControlManager.alterPartition`).
 
 tests/interop/test_replica_answers.py compares the same requests with Kafka's controller.
 """
@@ -34,7 +34,7 @@ from klamm.protocol.messages.reassignments import (
 
 @pytest.fixture
 def cluster() -> Cluster:
-    """Brokers 1 to 3 have topic t, broker 4 has nothing."""
+    """Brokers 1 to 3 have topic t, broker 4 has no replica."""
     made = Cluster()
     made.add_brokers(1, 2, 3, 4)
     made.create_assigned("t", (1, 2, 3), (2, 3, 1), min_insync_replicas="2")
@@ -54,7 +54,7 @@ def partition(cluster: Cluster, index: int = 0) -> PartitionInfo:
 
 
 def proposed(cluster: Cluster, isr: tuple[int, ...], index: int = 0, **changed: Any) -> ProposedPartition:
-    """A valid proposal for an ISR, apart from what is changed."""
+    """A valid proposal for an ISR, except for the given changes."""
     now = partition(cluster, index)
     values: dict[str, Any] = {
         "partition_index": index,
@@ -76,7 +76,7 @@ def alter(
 
 
 def outcome(cluster: Cluster, isr: tuple[int, ...], sender: int = 1, **changed: Any) -> ErrorCode:
-    """The code for one proposal; one that is refused changes nothing."""
+    """The code for one proposal; a rejected one changes nothing."""
     start = len(cluster.log)
     (answer,) = alter(cluster, proposed(cluster, isr, **changed), sender=sender)
     if answer.error_code is not ErrorCode.NONE:
@@ -99,7 +99,7 @@ def test_version_2_has_no_broker_epochs(cluster: Cluster) -> None:
     assert answer.isr == (1, 2)
 
 
-def test_what_is_the_case_already_is_answered_without_a_record(cluster: Cluster) -> None:
+def test_an_unchanged_isr_is_answered_without_a_record(cluster: Cluster) -> None:
     start = len(cluster.log)
     (answer,) = alter(cluster, proposed(cluster, (1, 2, 3)))
     assert answer == AlteredPartition(0, ErrorCode.NONE, 1, 0, (1, 2, 3), RECOVERED, 0)

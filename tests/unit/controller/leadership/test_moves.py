@@ -1,4 +1,4 @@
-"""Operations of many partitions: the same outcome part by part as at once, whatever others do between the parts."""
+"""Operations on many partitions have the same result in parts as at once, whatever happens between the parts."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def come_back_unclean(cluster: Cluster) -> None:
 def go_and_come_back(cluster: Cluster) -> None:
     for broker_id in (1, 2, 3):
         cluster.heartbeat(broker_id, want_fence=True)
-    assert not cluster.heartbeat(3).is_fenced  # the last one in the ISR of most
+    assert not cluster.heartbeat(3).is_fenced  # the last ISR member of most partitions
 
 
 def expire(cluster: Cluster) -> None:
@@ -85,13 +85,13 @@ def records_of(happen: Callable[[Cluster], None], features: dict[str, int]) -> t
 
 
 def without_epoch(record: MetadataRecord) -> object:
-    """A registration's epoch is the offset that is next when it is made."""
+    """A registration's epoch is the next offset at that time, so it differs."""
     return ("registered", record.broker_id) if isinstance(record, RegisterBrokerRecord) else record
 
 
 @pytest.mark.parametrize("features", [{"metadata.version": 30}, WITH_ELR], ids=["without ELR", "with ELR"])
 @pytest.mark.parametrize("happen", [fence, shut_down, unregister, come_back_unclean, go_and_come_back, expire])
-def test_in_parts_as_at_once(
+def test_the_result_is_the_same_in_parts(
     happen: Callable[[Cluster], None], features: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected, at_once = records_of(happen, features)
@@ -116,7 +116,7 @@ def counted_parts(cluster: Cluster, during: Callable[[], None]) -> int:
 
 
 @pytest.mark.usefixtures("small_parts")
-def test_the_brokers_own_record_stands_where_it_belongs() -> None:
+def test_the_position_of_the_brokers_own_record() -> None:
     kinds = {
         fence: (PartitionChangeRecord, BrokerRegistrationChangeRecord),
         shut_down: (BrokerRegistrationChangeRecord, PartitionChangeRecord),
@@ -139,7 +139,7 @@ def test_a_topic_that_was_created_between_two_parts_is_not_forgotten() -> None:
     def create_once() -> None:
         cluster.between_turns = lambda: None
         cluster.ask(DeleteTopicsRequest((DeleteTopicState("t0"),)))
-        # It may get the place of the one that went, which the walk has passed.
+        # It may get the place of the deleted one, which the operation has passed already.
         made.append(cluster.create_assigned("new", [1, 2]))
 
     cluster.between_turns = create_once
@@ -151,7 +151,7 @@ def test_a_topic_that_was_created_between_two_parts_is_not_forgotten() -> None:
 
 
 @pytest.mark.usefixtures("small_parts")
-def test_a_controller_that_ended_between_two_parts_is_taken_over_from() -> None:
+def test_a_new_controller_completes_an_operation_between_parts() -> None:
     cluster = filled()
     for broker_id in (1, 2, 3):
         cluster.heartbeat(broker_id, want_fence=True)
@@ -187,7 +187,7 @@ def beat(broker_id: int, epochs: dict[int, int], **requests: bool) -> BrokerHear
 
 
 @pytest.mark.usefixtures("small_parts")
-async def test_others_are_answered_between_the_parts() -> None:
+async def test_other_requests_are_answered_between_parts() -> None:
     rig, epochs = await leading_rig()
     order: list[str] = []
 
@@ -210,7 +210,7 @@ async def test_others_are_answered_between_the_parts() -> None:
 
 
 @pytest.mark.usefixtures("small_parts")
-async def test_an_operation_goes_on_when_nobody_waits_for_it() -> None:
+async def test_an_operation_continues_after_its_request_is_cancelled() -> None:
     rig, epochs = await leading_rig()
     asked = asyncio.ensure_future(rig.driver.run(BROKER_HEARTBEAT, beat(0, epochs, want_fence=True)))
     await asyncio.sleep(0)
@@ -250,7 +250,7 @@ async def test_a_fault_between_two_parts_resigns(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.usefixtures("small_parts")
 @simulated
-async def test_a_broker_that_is_being_fenced_registers_behind_that() -> None:
+async def test_a_broker_that_is_being_fenced_registers_afterwards() -> None:
     rig, epochs = await leading_rig()
     registering: list[asyncio.Future[BrokerRegistrationResponse]] = []
     propose = rig.log.propose

@@ -78,7 +78,7 @@ def test_registrations_that_are_refused(changed: dict[str, Any], code: ErrorCode
 
 
 def test_the_checks_come_in_kafkas_order() -> None:
-    """Each request is wrong in all that follows too, so that only the first wrong thing may be named."""
+    """Each request also fails all later checks, so that the first failing check must be reported."""
     cluster = Cluster()
     cluster.add_brokers(7)
     wrong: dict[str, Any] = {"cluster_id": "x", "is_migrating_zk_broker": True, "log_dirs": (), "features": ()}
@@ -130,7 +130,7 @@ def test_a_restarted_combined_node_does_not_wait_for_its_former_session() -> Non
     assert cluster.ask(registration(1, incarnation=9), 4).error_code is ErrorCode.NONE
 
 
-def test_a_broker_that_never_beat_has_no_session() -> None:
+def test_a_broker_without_a_heartbeat_has_no_session() -> None:
     cluster = Cluster()
     first = cluster.register(1).broker_epoch
     assert cluster.register(1).broker_epoch > first
@@ -148,7 +148,7 @@ def test_the_same_incarnation_amends_what_it_registered() -> None:
     assert (record.rack, record.fenced, record.broker_epoch) == ("other", False, cluster.epochs[1])
 
 
-def test_a_new_incarnation_is_cleaned_up_after_and_its_registration_comes_last() -> None:
+def test_a_new_incarnation_first_leaves_isrs_and_then_registers() -> None:
     cluster = Cluster()
     cluster.add_brokers(1, 2)
     topic_id = cluster.create_assigned("foo", [1, 2], [2, 1])
@@ -162,7 +162,7 @@ def test_a_new_incarnation_is_cleaned_up_after_and_its_registration_comes_last()
     assert all(isinstance(record, PartitionChangeRecord) for record in changes)
     assert [partition.leader for partition in cluster.image.partitions(topic_id)] == [2, 2]
     assert [partition.isr for partition in cluster.image.partitions(topic_id)] == [[2], [2]]
-    # It must have replayed its own record, which lies behind the epoch.
+    # It must have replayed its own record, which is after the broker epoch's offset.
     assert cluster.heartbeat(1, current_metadata_offset=start).is_fenced
     assert not cluster.heartbeat(1, current_metadata_offset=len(cluster.log) - 1).is_fenced
 
@@ -173,7 +173,7 @@ def test_a_new_incarnation_is_cleaned_up_after_and_its_registration_comes_last()
 def test_only_a_clean_shutdown_keeps_a_broker_eligible(
     api_version: int, tells_epoch: bool, stays_eligible: bool
 ) -> None:
-    """KIP-966: a broker that says its stored epoch has lost nothing; before v3 it cannot say so."""
+    """KIP-966: a broker that sends its stored epoch has lost nothing; before v3 it cannot send it."""
     cluster = Cluster(WITH_ELR)
     cluster.add_brokers(1, 2)
     topic_id = cluster.create_assigned("foo", [1, 2], min_insync_replicas="2")
@@ -188,7 +188,7 @@ def test_only_a_clean_shutdown_keeps_a_broker_eligible(
 # Heartbeats
 
 
-def test_a_heartbeat_of_a_broker_or_epoch_that_nobody_knows() -> None:
+def test_a_heartbeat_of_an_unknown_broker_or_epoch() -> None:
     cluster = Cluster()
     stale = BrokerHeartbeatResponse(ErrorCode.STALE_BROKER_EPOCH)
     assert cluster.heartbeat(1) == stale
@@ -212,7 +212,7 @@ def test_unfencing_waits_until_the_broker_has_replayed_its_registration() -> Non
     assert cluster.records(end) == [change(cluster, 1, fenced=-1)]
 
 
-def test_a_broker_may_be_caught_up_and_want_to_stay_fenced() -> None:
+def test_a_broker_that_has_caught_up_may_stay_fenced() -> None:
     cluster = Cluster()
     cluster.register(1)
     answer = cluster.heartbeat(1, want_fence=True)
@@ -248,7 +248,7 @@ def test_fencing_takes_leadership_away_first() -> None:
     assert (partition.leader, partition.isr) == (2, [2])
 
 
-def test_a_controlled_shutdown_from_first_wish_to_leave() -> None:
+def test_a_controlled_shutdown_from_request_to_permission() -> None:
     cluster = Cluster()
     cluster.add_brokers(1, 2)
     topic_id = cluster.create_assigned("foo", [1, 2])
@@ -260,7 +260,7 @@ def test_a_controlled_shutdown_from_first_wish_to_leave() -> None:
     assert decode(cluster.log[start])
     assert isinstance(second, PartitionChangeRecord)
     assert cluster.image.partitions(topic_id)[0].leader == 2
-    # Broker 2 has not seen the moves yet; a topic created now must not be put on broker 1.
+    # Broker 2 has not applied the moves yet; a topic that is created now must not be placed on broker 1.
     cluster.heartbeat(2, current_metadata_offset=start - 1)
     assert not cluster.heartbeat(1, want_shut_down=True).should_shut_down
     cluster.heartbeat(2, current_metadata_offset=len(cluster.log) - 1)
@@ -270,7 +270,7 @@ def test_a_controlled_shutdown_from_first_wish_to_leave() -> None:
     assert cluster.records(end)[-1] == change(cluster, 1, fenced=1)
 
 
-def test_a_sole_broker_may_shut_down_though_nobody_can_take_over() -> None:
+def test_a_sole_broker_may_shut_down() -> None:
     cluster = Cluster()
     cluster.add_brokers(1)
     topic_id = cluster.create_assigned("foo", [1])
@@ -280,7 +280,7 @@ def test_a_sole_broker_may_shut_down_though_nobody_can_take_over() -> None:
     assert cluster.heartbeat(1, want_shut_down=True).should_shut_down
 
 
-def test_a_broker_that_leads_nothing_may_go_at_once() -> None:
+def test_a_broker_that_leads_nothing_may_stop_at_once() -> None:
     cluster = Cluster()
     cluster.add_brokers(1)
     assert cluster.heartbeat(1, want_shut_down=True).should_shut_down
@@ -288,7 +288,7 @@ def test_a_broker_that_leads_nothing_may_go_at_once() -> None:
     assert cluster.heartbeat(2, want_shut_down=True).should_shut_down
 
 
-def test_directories_that_go_offline_are_told_once() -> None:
+def test_offline_directories_are_recorded_once() -> None:
     cluster = Cluster()
     cluster.add_brokers(1, log_dirs=(uuid(11), uuid(12)))
     start = len(cluster.log)
@@ -313,7 +313,7 @@ def assign(cluster: Cluster, broker_id: int, *assignments: tuple[bytes, bytes, i
     return answer.partition_errors
 
 
-def test_a_replica_goes_with_the_directory_that_its_broker_told() -> None:
+def test_a_replica_fails_with_its_assigned_directory() -> None:
     cluster = Cluster()
     cluster.add_brokers(1, log_dirs=(uuid(11), uuid(12)))
     cluster.add_brokers(2)
@@ -394,7 +394,7 @@ def test_a_silent_broker_is_fenced_within_an_eighth_after_its_session() -> None:
     assert not broker.fenced
 
 
-def test_brokers_lost_together_are_fenced_one_after_the_other() -> None:
+def test_brokers_that_fail_together_are_fenced_one_by_one() -> None:
     cluster = Cluster()
     cluster.add_brokers(1, 2, 3)
     topic_id = cluster.create_assigned("foo", [1, 2, 3])
@@ -406,7 +406,7 @@ def test_brokers_lost_together_are_fenced_one_after_the_other() -> None:
     assert cluster.image.partitions(topic_id)[0].isr == [3]
 
 
-def test_a_new_controller_gives_everyone_a_whole_session() -> None:
+def test_a_new_controller_starts_all_sessions_again() -> None:
     cluster = Cluster()
     cluster.add_brokers(1)
     cluster.now_ms += 8_999

@@ -1,4 +1,4 @@
-"""Controllers that register (KIP-919)."""
+"""Registration of controllers (KIP-919)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def registration(incarnation: int) -> ControllerRegistrationRequest:
     )
 
 
-def test_whoever_registers_last_has_the_id() -> None:
+def test_the_last_registration_of_an_id_counts() -> None:
     cluster = Cluster()
     for incarnation in (1, 2):
         start = len(cluster.log)
@@ -36,14 +36,14 @@ def test_whoever_registers_last_has_the_id() -> None:
         assert [(each.name, each.level_min, each.level_max) for each in found.features] == [("metadata.version", 7, 30)]
 
 
-def test_before_metadata_version_15_nobody_can() -> None:
+def test_registration_needs_metadata_version_15() -> None:
     cluster = Cluster({"metadata.version": 14})
     start = len(cluster.log)
     assert cluster.ask(registration(1)).error_code is ErrorCode.UNSUPPORTED_VERSION
     assert cluster.records(start) == []
 
 
-def test_one_that_is_not_active_says_so() -> None:
+def test_an_inactive_controller_rejects_registrations() -> None:
     cluster = Cluster()
     cluster.controller.on_not_leader(cluster.now_ms)
     assert cluster.ask(registration(1)).error_code is ErrorCode.NOT_CONTROLLER

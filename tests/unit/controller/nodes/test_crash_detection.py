@@ -1,4 +1,4 @@
-"""What counts as evidence that a broker has crashed, and what does not."""
+"""What is evidence that a broker has crashed, and what is not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _A, _R, _U = ProbeOutcome.ACCEPTED, ProbeOutcome.REFUSED, ProbeOutcome.UNKNOWN
 
 
 def watching(*, is_active: bool = True, answers: ProbeOutcome = _A) -> BrokerCrashDetection:
-    """Broker 1, which was probed once and has sent a heartbeat."""
+    """Broker 1, which has been probed once and has sent a heartbeat."""
     made = BrokerCrashDetection()
     assert made.on_brokers({1: EPOCH}, is_active=is_active) == [FIRST]
     assert made.on_probed(1, EPOCH, answers) == []
@@ -30,7 +30,7 @@ def test_a_lost_connection_and_two_refusals_are_a_crash() -> None:
 
 
 @pytest.mark.parametrize("outcomes", [[_A], [_U], [_R, _A], [_R, _U]])
-def test_any_other_outcome_is_none(outcomes: list[ProbeOutcome]) -> None:
+def test_any_other_outcome_is_no_crash(outcomes: list[ProbeOutcome]) -> None:
     made = watching()
     made.on_closed(CONNECTION)
     effects = [made.on_probed(1, EPOCH, outcome) for outcome in outcomes]
@@ -46,18 +46,18 @@ def test_a_heartbeat_on_a_new_connection_ends_the_suspicion() -> None:
     assert made.on_probed(1, EPOCH, _R) == []
 
 
-def test_an_old_connection_of_a_broker_that_has_a_newer_one_says_nothing() -> None:
+def test_closing_an_older_connection_is_no_evidence() -> None:
     made = watching()
     made.on_heartbeat(CONNECTION + 1, 1, EPOCH)
     assert made.on_closed(CONNECTION) == []
     assert made.on_closed(CONNECTION + 1) == [FIRST]
 
 
-def test_connections_of_others_say_nothing() -> None:
+def test_connections_of_others_are_no_evidence() -> None:
     assert watching().on_closed(55) == []
 
 
-def test_a_process_that_holds_the_directories_of_one_without_a_connection_is_its_next() -> None:
+def test_a_process_with_the_directories_of_an_unconnected_broker_replaces_it() -> None:
     made = watching()
     assert made.on_returned(1) == [], "the broker is connected: this is a copy of its folder"
     made.on_closed(CONNECTION)
@@ -67,7 +67,7 @@ def test_a_process_that_holds_the_directories_of_one_without_a_connection_is_its
     assert made.on_returned(1) == []
 
 
-def test_a_controller_that_is_not_active_ends_no_session_for_a_process_that_returns() -> None:
+def test_an_inactive_controller_ends_no_session_for_a_restarted_process() -> None:
     made = watching(is_active=False)
     made.on_closed(CONNECTION)
     assert made.on_returned(1) == []
@@ -131,7 +131,7 @@ def test_a_heartbeat_before_the_broker_is_unfenced_counts_too() -> None:
     assert made.on_closed(CONNECTION) == [FIRST]
 
 
-def test_a_connection_stands_for_one_broker_at_a_time() -> None:
+def test_a_connection_belongs_to_one_broker_at_a_time() -> None:
     made = watching()
     made.on_heartbeat(CONNECTION, 2, EPOCH)
     assert made.on_closed(CONNECTION) == []

@@ -19,8 +19,8 @@ from klamm.protocol.messages.registration import BrokerHeartbeatRequest
 
 F, U, C, S = BrokerControlState
 
-# Kafka's table (`BrokerHeartbeatManager`) a second time: (state, want fence, want shut down, caught up, leads, others
-# have seen the moves) to the next state; None matches both.
+# Kafka's table (`BrokerHeartbeatManager`) once more: (state, want fence, want shut down, caught up, leads, others have
+# applied the moves) to the next state; None matches both.
 EXPECTED = [
     (F, None, True, None, None, None, S),
     (F, False, False, True, None, None, U),
@@ -52,7 +52,7 @@ def in_state(state: BrokerControlState, others_at: int) -> BrokerHeartbeats:
 
 
 def matching(*case: object) -> list[BrokerControlState]:
-    """The next states of the expected rows that a case falls under."""
+    """The next states of the expected rows that match a case."""
     return [
         row[-1]
         for row in EXPECTED
@@ -71,7 +71,7 @@ def test_every_pair_under_every_circumstance(state: BrokerControlState, requeste
         assert heartbeats.next_state(request, REGISTERED_AT, leads_any) == (state, expected[0])
 
 
-def test_the_table_is_complete_and_says_nothing_twice() -> None:
+def test_the_table_is_complete_and_unambiguous() -> None:
     assert set(NEXT_STATES) == set(product(BrokerControlState, RequestedState))
     for row in NEXT_STATES.values():
         assert (row.then is row.otherwise) == (row.guard is Guard.ALWAYS)
@@ -84,7 +84,7 @@ def test_the_printed_table_has_a_line_for_each_pair() -> None:
     assert "| UNFENCED | SHUT_DOWN | leads no partition | SHUTDOWN_NOW | CONTROLLED_SHUTDOWN |" in lines
 
 
-def test_a_controlled_shutdown_is_not_put_off_and_ends_with_fencing() -> None:
+def test_a_controlled_shutdown_cannot_be_revoked_and_ends_with_fencing() -> None:
     heartbeats = in_state(C, others_at=0)
     heartbeats.begin_controlled_shutdown(1, MOVED_AT + 100)
     request = BrokerHeartbeatRequest(1, 9, 0)

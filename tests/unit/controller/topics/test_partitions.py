@@ -48,7 +48,7 @@ def test_new_partitions_have_as_many_replicas_as_the_old(cluster: Cluster) -> No
     assert [len(partition.replicas) for partition in cluster.image.partitions(topic_id)] == [2] * 5
 
 
-def test_new_partitions_where_the_client_wants_them(cluster: Cluster) -> None:
+def test_new_partitions_with_manual_assignments(cluster: Cluster) -> None:
     cluster.register(4)
     grow(cluster, topic("foo", 4, [3, 1], [4, 2]))
     topic_id = cluster.image.topic_id("foo")

@@ -1,4 +1,4 @@
-"""Replica placement as a client sees it, for any cluster (`StripedReplicaPlacer`)."""
+"""Properties of replica placement for any cluster (`StripedReplicaPlacer`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RACKS = st.lists(st.tuples(st.sampled_from([None, "a", "b", "c"]), st.booleans()
 
 
 def cluster_of(brokers: list[tuple[str | None, bool]]) -> Cluster:
-    """Brokers by rack and whether they are fenced; ids from 0."""
+    """Brokers by rack and fencing; ids from 0."""
     cluster = Cluster()
     for broker_id, (rack, is_fenced) in enumerate(brokers):
         cluster.register(broker_id, rack=rack)
@@ -26,7 +26,7 @@ def cluster_of(brokers: list[tuple[str | None, bool]]) -> Cluster:
 
 @settings(max_examples=60, deadline=None)
 @given(RACKS, st.integers(1, 5), st.integers(1, 20))
-def test_what_is_placed_is_placed_well(brokers: list[tuple[str | None, bool]], factor: int, count: int) -> None:
+def test_placements_are_valid(brokers: list[tuple[str | None, bool]], factor: int, count: int) -> None:
     cluster = cluster_of(brokers)
     active = {broker_id for broker_id, (_, is_fenced) in enumerate(brokers) if not is_fenced}
     (result,) = cluster.create(CreatableTopic("foo", count, factor))
@@ -53,7 +53,7 @@ def test_leaders_are_spread_evenly(broker_count: int, rounds: int) -> None:
     assert leaders == dict.fromkeys(range(broker_count), rounds)
 
 
-def test_a_broker_that_shuts_down_gets_nothing_new() -> None:
+def test_a_broker_in_controlled_shutdown_gets_no_new_replica() -> None:
     cluster = cluster_of([(None, False)] * 3)
     cluster.create_assigned("old", [1, 0])
     cluster.heartbeat(1, want_shut_down=True)
@@ -62,7 +62,7 @@ def test_a_broker_that_shuts_down_gets_nothing_new() -> None:
     assert cluster.create(CreatableTopic("bar", 1, 3))[0].error_code is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
-def test_a_broker_with_all_directories_cordoned_gets_nothing_new() -> None:
+def test_a_broker_with_all_directories_cordoned_gets_no_new_replica() -> None:
     cluster = cluster_of([(None, False)] * 2)
     broker = cluster.image.broker(1)
     assert broker is not None

@@ -1,4 +1,4 @@
-"""Reassignments: begun, complete, changed, cancelled and listed (KIP-455, KIP-860).
+"""Reassignments: started, completed, changed, cancelled and listed (KIP-455, KIP-860).
 
 tests/interop/test_replica_answers.py compares the same requests with Kafka's controller.
 """
@@ -51,7 +51,7 @@ def partition(cluster: Cluster, index: int = 0) -> PartitionInfo:
 def reassign(
     cluster: Cluster, replicas: tuple[int, ...] | None, *, index: int = 0, topic: str = "t", is_factor_free: bool = True
 ) -> ErrorCode:
-    """The outcome for a partition; None cancels. One that is refused changes nothing, and has a text."""
+    """The result for a partition; None cancels. A rejected one changes nothing, and has a message."""
     start = len(cluster.log)
     topics = (ReassignableTopic(topic, (ReassignablePartition(index, replicas),)),)
     answer = cluster.ask(AlterPartitionReassignmentsRequest(topics, allow_replication_factor_change=is_factor_free))
@@ -69,7 +69,7 @@ def reassign(
 
 
 def report_isr(cluster: Cluster, *isr: int, index: int = 0) -> ErrorCode:
-    """The leader proposes it."""
+    """The leader proposes this ISR."""
     now, topic_id = partition(cluster, index), cluster.image.topic_id("t")
     assert topic_id is not None
     proposed = ProposedPartition(index, now.leader_epoch, now.partition_epoch, tuple(map(BrokerState, isr)))
@@ -143,7 +143,7 @@ def test_a_fenced_broker_can_be_added(cluster: Cluster) -> None:
     assert reassign(cluster, (1, 2, 4)) is ErrorCode.NONE
 
 
-def test_what_does_not_exist(cluster: Cluster) -> None:
+def test_unknown_topics_and_partitions(cluster: Cluster) -> None:
     assert reassign(cluster, (1,), topic="nope") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert reassign(cluster, (1,), index=2) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert reassign(cluster, None, index=-1) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -152,7 +152,7 @@ def test_what_does_not_exist(cluster: Cluster) -> None:
 def test_a_replication_factor_that_may_not_change(cluster: Cluster) -> None:
     assert reassign(cluster, (1, 2), is_factor_free=False) is ErrorCode.INVALID_REPLICATION_FACTOR
     assert reassign(cluster, (3, 4, 5), is_factor_free=False) is ErrorCode.NONE
-    # While one is in progress, the factor is that of its end.
+    # While a reassignment is in progress, the factor is that of its target.
     assert reassign(cluster, (3, 4, 5, 1, 2), is_factor_free=False) is ErrorCode.INVALID_REPLICATION_FACTOR
     assert reassign(cluster, (3, 4, 6), is_factor_free=False) is ErrorCode.NONE
 
@@ -189,14 +189,14 @@ def test_a_cancel_that_would_need_an_unclean_election(cluster: Cluster) -> None:
 def test_a_reassignment_that_is_changed_while_it_runs(cluster: Cluster) -> None:
     assert reassign(cluster, (1, 4)) is ErrorCode.NONE
     assert shape(partition(cluster)) == ([1, 4, 2, 3], [4], [2, 3])
-    # As in Kafka, what is added already is not waited for once more is added.
+    # As in Kafka, replicas that were added already are not waited for when another one is added.
     assert reassign(cluster, (1, 4, 5)) is ErrorCode.NONE
     assert shape(partition(cluster)) == ([1, 4, 5, 2, 3], [5], [2, 3])
     assert reassign(cluster, None) is ErrorCode.NONE
     assert shape(partition(cluster)) == ([1, 4, 2, 3], [], [])
 
 
-def test_a_reassignment_that_is_taken_back_by_another(cluster: Cluster) -> None:
+def test_a_reassignment_that_is_reverted_by_another(cluster: Cluster) -> None:
     """Kafka keeps waiting for the replica that it removes, and removes the one that it was to keep."""
     assert reassign(cluster, (2, 3, 4)) is ErrorCode.NONE
     assert reassign(cluster, (1, 2, 3)) is ErrorCode.NONE
@@ -209,7 +209,7 @@ def test_a_reassignment_that_is_taken_back_by_another(cluster: Cluster) -> None:
 
 
 def test_a_removed_replica_is_not_eligible_when_it_is_added_again() -> None:
-    """Kafka keeps it eligible, so that it may lead with an empty log."""
+    """Kafka keeps it eligible, so that it may become the leader with an empty log."""
     cluster = Cluster(WITH_ELR)
     cluster.add_brokers(1, 2, 3, 4)
     cluster.create_assigned("t", (1, 2, 3), min_insync_replicas="3")
@@ -274,7 +274,7 @@ def test_a_request_whose_time_is_over(cluster: Cluster) -> None:
     assert cluster.ask(AlterPartitionReassignmentsRequest((), timeout_ms=0)) == nothing
 
 
-def test_what_is_reassigned_is_listed(cluster: Cluster) -> None:
+def test_reassignments_are_listed(cluster: Cluster) -> None:
     def listed(*topics: ListPartitionReassignmentsTopics) -> tuple[OngoingTopicReassignment, ...]:
         answer: ListPartitionReassignmentsResponse = cluster.ask(ListPartitionReassignmentsRequest(topics or None))
         assert answer.error_code is ErrorCode.NONE

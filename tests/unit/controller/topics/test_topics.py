@@ -111,7 +111,7 @@ def test_a_fenced_replica_is_not_in_sync(three: Cluster) -> None:
         ("a\n", "other than ASCII"),
     ],
 )
-def test_names_that_no_topic_has(one: Cluster, name: str, why: str) -> None:
+def test_invalid_names(one: Cluster, name: str, why: str) -> None:
     code, message = refusal(one, CreatableTopic(name, 1, 1))
     assert code is ErrorCode.INVALID_TOPIC_EXCEPTION
     assert why in message
@@ -136,7 +136,7 @@ def test_names_that_collide_in_metrics(one: Cluster) -> None:
         code, message = refusal(one, CreatableTopic(name, 1, 1))
         assert code is ErrorCode.INVALID_TOPIC_EXCEPTION
         assert message.startswith(f"Topic '{name}' collides in metric names with topic 'a.b_c'")
-    # The same name is there already, which is another error; and what is deleted is out of the way.
+    # An existing name is another error; and deleted topics do not collide.
     assert refusal(one, CreatableTopic("a.b_c", 1, 1))[0] is ErrorCode.TOPIC_ALREADY_EXISTS
     delete(one, names=["a.b_c"])
     assert one.create(CreatableTopic("a_b_c", 1, 1))[0].error_code is ErrorCode.NONE
@@ -205,7 +205,7 @@ def test_counts_beside_a_manual_assignment(three: Cluster) -> None:
         ([(0, [4])], "fenced or in controlled shutdown"),
     ],
 )
-def test_manual_assignments_that_cannot_be(three: Cluster, assignments: list[tuple[int, list[int]]], why: str) -> None:
+def test_invalid_manual_assignments(three: Cluster, assignments: list[tuple[int, list[int]]], why: str) -> None:
     three.register(4)
     parts = tuple(CreatableReplicaAssignment(index, tuple(brokers)) for index, brokers in assignments)
     code, message = refusal(three, CreatableTopic("foo", assignments=parts))
@@ -225,7 +225,7 @@ def test_manual_assignments_that_cannot_be(three: Cluster, assignments: list[tup
         (1, 32767, ErrorCode.INVALID_REPLICATION_FACTOR),
     ],
 )
-def test_counts_that_cannot_be(three: Cluster, count: int, factor: int, code: ErrorCode) -> None:
+def test_invalid_counts(three: Cluster, count: int, factor: int, code: ErrorCode) -> None:
     assert refusal(three, CreatableTopic("foo", count, factor))[0] is code
 
 
@@ -242,7 +242,7 @@ def test_too_many_partitions_refuse_the_request_as_a_whole(one: Cluster) -> None
         results = one.create(*topics)
         assert {result.error_code for result in results} == {ErrorCode.POLICY_VIOLATION}
     assert refusal(one, CreatableTopic("foo", 2**31 - 1, 1))[0] is ErrorCode.POLICY_VIOLATION
-    # 10 000 partitions pass that check, but with the topic's own record they are more than one batch holds.
+    # 10,000 partitions pass that check, but with the topic's own record they exceed one batch.
     assert refusal(one, CreatableTopic("foo", 10_000, 1))[0] is ErrorCode.POLICY_VIOLATION
     assert one.create(CreatableTopic("foo", 9_999, 1))[0].error_code is ErrorCode.NONE
 
@@ -298,7 +298,7 @@ def test_the_effective_configs_follow_the_clusters_dynamic_ones(one: Cluster) ->
     assert retention("c") == ("5000", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
 
 
-def test_min_insync_replicas_at_creation_clears_what_is_eligible() -> None:
+def test_min_insync_replicas_at_creation_clears_eligible_replicas() -> None:
     cluster = Cluster(WITH_ELR)
     cluster.add_brokers(1, 2)
     start = len(cluster.log)
@@ -307,7 +307,7 @@ def test_min_insync_replicas_at_creation_clears_what_is_eligible() -> None:
     assert names == [TopicRecord, ConfigRecord, ClearElrRecord, PartitionRecord]
 
 
-def test_a_policy_sees_what_is_asked_for_and_can_refuse() -> None:
+def test_a_policy_sees_the_request_and_can_reject_it() -> None:
     seen: list[NewTopic] = []
 
     def policy(topic: NewTopic) -> None:
@@ -407,7 +407,7 @@ def test_deletions_that_are_refused(one: Cluster) -> None:
 @pytest.mark.parametrize(
     ("api_version", "code"), [(2, ErrorCode.INVALID_REQUEST), (3, ErrorCode.TOPIC_DELETION_DISABLED)]
 )
-def test_a_cluster_that_deletes_nothing(api_version: int, code: ErrorCode) -> None:
+def test_deletion_is_disabled(api_version: int, code: ErrorCode) -> None:
     cluster = Cluster(static={"delete.topic.enable": "false"})
     cluster.add_brokers(0)
     cluster.create(CreatableTopic("a", 1, 1))

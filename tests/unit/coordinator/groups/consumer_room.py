@@ -1,4 +1,4 @@
-"""A shard with the metadata of a cluster, and consumers that send heartbeats as a client does."""
+"""A shard with the metadata of a cluster, and consumers that send heartbeats like real clients."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Owned = dict[str, tuple[int, ...]]
 
 @dataclass
 class Consumer:
-    """A client: what it knows from its last response."""
+    """A client: its knowledge is that of its last response."""
 
     room: ConsumerRoom
     member_id: str
@@ -62,7 +62,7 @@ class Consumer:
     has_joined: bool = False
 
     def join(self, **fields: Any) -> ConsumerGroupHeartbeatResponse:
-        """Join, or join again after an error: without partitions."""
+        """Join, or rejoin after an error, without partitions."""
         self.owned = {}
         self.fields |= fields
         names = () if "subscribed_topic_regex" in self.fields else ("t",)
@@ -70,7 +70,7 @@ class Consumer:
         return self._take(self.room.heartbeat_of(self.member_id, 0, **(values | self.fields)))
 
     def beat(self, *, reports: bool = True, **fields: Any) -> ConsumerGroupHeartbeatResponse:
-        """A heartbeat; with `reports` it says what the consumer owns, which is what it was given last."""
+        """Send a heartbeat; with `reports` it contains the owned partitions, which are those of the last assignment."""
         if reports:
             fields.setdefault("topic_partitions", self.room.owned_topics(self.owned))
         instance = {"instance_id": self.fields["instance_id"]} if "instance_id" in self.fields else {}
@@ -125,7 +125,7 @@ class ConsumerRoom(Room):
     # Metadata
 
     def change(self, *records: MetadataRecord, changed: Sequence[str], created: bool = False) -> None:
-        """Newer metadata."""
+        """Publish newer metadata."""
         newer = self.image.apply([encode_at(record, 30) for record in records])
         self.image = newer.with_provenance(self.image.last_offset + 1, 1, 0)
         self.topics.forget(changed)
@@ -135,7 +135,7 @@ class ConsumerRoom(Room):
         self.change(*records_of(topic), changed=(topic.name,), created=True)
 
     def add_partitions(self, topic: TopicInfo, count: int) -> None:
-        """So many partitions more."""
+        """Add that many partitions."""
         more = topic._replace(partition_count=topic.partition_count + count)
         self.change(*records_of(more)[1 + topic.partition_count :], changed=(topic.name,))
 
@@ -194,7 +194,7 @@ class ConsumerRoom(Room):
         return described
 
     def resolve(self) -> None:
-        """The driver answers what it was asked to resolve."""
+        """The driver answers the shard's request to resolve a pattern."""
         effects, self.effects = self.effects, []
         for effect in effects:
             assert isinstance(effect, ResolvePatterns)
@@ -209,7 +209,7 @@ class ConsumerRoom(Room):
     # The log
 
     def types(self, since: int = 0) -> list[int]:
-        """The types of the records from there on; those of tombstones are negative."""
+        """The types of the records from that offset on; those of tombstones are negative."""
         found = []
         for entry in self.log[since:]:
             key, value = (entry.key, entry.value) if isinstance(entry, LoadedRecord) else entry

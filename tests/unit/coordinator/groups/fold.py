@@ -1,4 +1,4 @@
-"""What of a shard's state the log keeps, to hold a live shard against one made from its log (goals R8)."""
+"""The part of a shard's state that the log keeps, to compare a live shard with one loaded from its log (goals R8)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .harness import Room
 
 
 def snapshot(room: Room) -> dict[str, Any]:
-    """Offsets of all groups, and the groups whose members are settled, as plain values."""
+    """The offsets of all groups, and groups with settled members, as plain values."""
     groups = {}
     for group_id, group in room.shard.groups.items():
         offsets = {
@@ -46,11 +46,11 @@ def snapshot(room: Room) -> dict[str, Any]:
 
 
 def assert_same(live: Room, folded: Room) -> None:
-    """The shard made from the live one's log is like it, where the live one is not between two records."""
+    """A shard loaded from the live one's log has the same state, unless the live one is between two records."""
     ours, theirs = snapshot(live), snapshot(folded)
     assert ours.keys() == theirs.keys()
     for group_id, (settled, offsets) in ours.items():
         assert offsets == theirs[group_id][1], group_id
-        is_over_full = len(live.shard.groups[group_id].members) > live.config.group_max_size  # rebalances when loaded
+        is_over_full = len(live.shard.groups[group_id].members) > live.config.group_max_size  # rebalances after loading
         if settled is not None and not is_over_full:
             assert settled == theirs[group_id][0], group_id

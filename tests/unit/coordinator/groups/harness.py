@@ -1,4 +1,4 @@
-"""A shard with a log in memory that commits at once, or when a test says so."""
+"""A shard with a log in memory that commits immediately, or when a test says so."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ STICKY = JoinProtocol("sticky", subscription("topic"))
 
 
 class Room:
-    """A shard, its log, a clock, and the answers it gave, by ticket."""
+    """A shard, its log, a clock, and its responses by ticket."""
 
     def __init__(
         self, config: GroupConfig = CONFIG, log: Sequence[Entry] | None = None, now_ms: int = 1_000_000
@@ -64,12 +64,12 @@ class Room:
         self.appending: list[Entry] | None = None
         self.holds_appends = False
         self.failed = False
-        """Whether an append has failed: then a live group may be ahead of its record, as in Kafka."""
+        """Whether an append has failed: a live group may then be ahead of its record, as in Kafka."""
         self._tickets = 0
         self._uuids = 0
         self.counts = GroupCounts()
         self.effects: list[GroupEffect] = []
-        """What the shard asked its driver for."""
+        """The effects that the shard has returned."""
         self.shard = self._make_shard()
         self.hosted = HostedShard(0, 0, self.shard)
         for record in loaded(self.log):
@@ -88,7 +88,7 @@ class Room:
         return self._tickets
 
     def take(self, replies: Replies) -> None:
-        """Do what the shard asks for."""
+        """Carry out the shard's effects."""
         for reply in replies:
             if not isinstance(reply, Reply):
                 self.effects.append(reply)
@@ -103,7 +103,7 @@ class Room:
             self.commit()
 
     def commit(self) -> None:
-        """The append under way is committed."""
+        """The pending append is committed."""
         assert self.appending is not None
         self.log += self.appending
         self.appending = None
@@ -114,14 +114,14 @@ class Room:
             self.commit()
 
     def fail(self, error: ErrorCode) -> None:
-        """The append under way fails."""
+        """The pending append fails."""
         assert self.appending is not None
         self.appending = None
         self.failed = True
         self.take(self.hosted.on_append_done(self.now_ms, error))
 
     def pass_time(self, for_ms: int) -> None:
-        """Let time pass, firing what is due when it is due."""
+        """Let time pass, firing timers when they are due."""
         end_ms = self.now_ms + for_ms
         while (deadline_ms := self.hosted.deadline_ms) is not None and deadline_ms <= end_ms:
             self.now_ms = max(self.now_ms, deadline_ms)
@@ -129,14 +129,14 @@ class Room:
         self.now_ms = end_ms
 
     def reloaded(self) -> Room:
-        """Another shard made from the same log."""
+        """Another shard loaded from the same log."""
         return Room(self.config, self.log)
 
     @property
     def group(self) -> Any:
         return self.shard.groups[GROUP]
 
-    # Requests: each gives the ticket, or the answer if there is one already.
+    # Requests: each returns the ticket, or the response if there is one already.
 
     def join_later(self, member_id: str = "", *, version: int = 9, client_id: str = "client", **fields: Any) -> int:
         values: dict[str, Any] = {"protocol_type": "consumer", "protocols": (RANGE,), "group_id": GROUP}
@@ -217,7 +217,7 @@ class Room:
         metadata: str | None = "",
         **fields: Any,
     ) -> int:
-        """A TxnOffsetCommit after its verification; of an anonymous producer unless `fields` say otherwise."""
+        """A TxnOffsetCommit after its verification, of an anonymous producer unless `fields` override it."""
         listed = [(topic, ZERO_ID, [(part, offset, 5, metadata)]) for (topic, part), offset in offsets.items()]
         if "generation_id" in fields:
             fields["generation_id_or_member_epoch"] = fields.pop("generation_id")
@@ -228,7 +228,7 @@ class Room:
         return ticket
 
     def commit_in_transaction(self, offset: int, producer: Producer, **fields: Any) -> ErrorCode:
-        """The same for an offset of one partition, answered at once."""
+        """The same for one partition, with an immediate response."""
         answer = self.answers[self.commit_in_transaction_later({("topic", 0): offset}, producer, **fields)]
         return ErrorCode(answer[0] if isinstance(answer, list) else answer)
 
@@ -250,6 +250,6 @@ class Room:
         return ticket
 
     def fetch(self, topics: dict[str, tuple[int, ...]] | None = None, **fields: Any) -> dict[tuple[str, int], int]:
-        """Committed offset by place."""
+        """Committed offset by partition."""
         answer = self.answers[self.fetch_later(topics, **fields)]
         return {(t.name, p.partition_index): p.committed_offset for t in answer.topics for p in t.partitions}

@@ -1,9 +1,9 @@
-"""Clients of two groups that mostly do what clients do, and sometimes anything; a seed decides all of it.
+"""Clients of two groups that mostly behave like clients, and sometimes randomly; everything is determined by a seed.
 
-They join, sync, beat, commit, leave, vanish and come back; appends wait, succeed or fail; time passes; the node
-restarts, or loses the partition. After every step the invariants of a group hold (`check_group`), every ticket is
-answered once or waits where it should, and, while nothing is in flight, a shard made from the log is like the live one
-(goals R8).
+They join, sync, send heartbeats, commit, leave, disappear and return; appends are pending, succeed or fail; time
+passes; the node restarts, or loses the partition. After every step the invariants of a group hold (`check_group`),
+every ticket has one response or waits legitimately, and, without pending appends, a shard loaded from the log has the
+live one's state (goals R8).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ PASSING_MS = (1, 100, 100, 500, 500, 1_000, 3_000, 11_000)
 
 @dataclass
 class Client:
-    """What a client knows of its membership."""
+    """A client's knowledge of its membership."""
 
     group_id: str
     instance_id: str | None
@@ -103,7 +103,7 @@ class Lives:
             self.lose_leadership()
 
     def go_on(self, client: Client) -> None:
-        """What a client would do next."""
+        """Send the next request of a regular client."""
         if client.waits_for is not None:
             return
         if client.joined is None:
@@ -116,11 +116,11 @@ class Lives:
             self.commit_offset(client)
 
     def surprise(self, client: Client) -> None:
-        """What a client might also do, whatever it waits for."""
+        """Send a request at random, whatever the client waits for."""
         match self.random.randrange(9):
             case 0:
                 self.leave(client)
-            case 1:  # it forgets everything and begins anew
+            case 1:  # it forgets everything and starts again
                 client.member_id, client.joined, client.waits_for, client.has_synced = "", None, None, False
             case 2:
                 client.protocols = self.random.choice(PROTOCOLS)
@@ -208,7 +208,7 @@ class Lives:
             self.room.commit()
 
     def note_answers(self) -> None:
-        """Each client reads its answer."""
+        """Each client processes its response."""
         for client in self.clients:
             answer = self.room.answers.get(client.waits_for)
             if answer is None:
@@ -240,7 +240,7 @@ class Lives:
             client.member_id = ""
 
     def restart(self) -> None:
-        """The node goes down as it should and comes back."""
+        """The node shuts down cleanly and restarts."""
         self.room.commit_all()
         if not self.room.failed:
             assert_same(self.room, self.room.reloaded())
@@ -248,7 +248,7 @@ class Lives:
         self.seen["restart"] += 1
 
     def lose_leadership(self) -> None:
-        """The partition goes while appends are under way, and comes back with or without the first of them."""
+        """The partition moves away while appends are pending, and returns with or without the first of them."""
         appending, self.room.appending = self.room.appending, None
         self.reload()
         if appending is not None and self.random.random() < 0.5:
@@ -279,7 +279,7 @@ class Lives:
                 assert_same(self.room, self.room.reloaded())
 
     def check_waiting(self) -> None:
-        """Every ticket is answered, or waits in a member."""
+        """Every ticket has a response, or waits in a member."""
         waiting = {
             ticket
             for group in self.room.shard.groups.values()
@@ -290,7 +290,7 @@ class Lives:
         assert self.open_tickets - self.room.answers.keys() == waiting
 
     def finish(self) -> None:
-        """Everybody is gone: in the end each ticket is answered."""
+        """All clients are gone: eventually each ticket has a response."""
         self.room.holds_appends = False
         self.room.commit_all()
         self.room.pass_time(1_000_000)
@@ -299,7 +299,7 @@ class Lives:
 
 
 def check_group(group: ClassicGroup) -> None:
-    """The numbered invariants of ClassicGroup, and what the states promise."""
+    """The numbered invariants of ClassicGroup, and those of its states."""
     members = group.members
     assert group.leader_id is None or group.leader_id in members
     statics = {m.group_instance_id: m.member_id for m in members.values() if m.group_instance_id is not None}
@@ -309,7 +309,7 @@ def check_group(group: ClassicGroup) -> None:
     assert group.waiting_joins == sum(m.join_ticket is not None for m in members.values())
     names = itertools.chain.from_iterable((p.name for p in m.protocols) for m in members.values())
     assert group.supporters == dict(Counter(names))
-    if group.state is not GroupState.PREPARING_REBALANCE:  # static members stay without being counted in
+    if group.state is not GroupState.PREPARING_REBALANCE:  # static members remain without having rejoined
         assert len(members) <= CONFIG.group_max_size + len(statics)
     assert not members or group.candidates()
     if group.state is GroupState.EMPTY:

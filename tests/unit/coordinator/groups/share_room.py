@@ -57,7 +57,7 @@ class ShareRoom(ConsumerRoom):
         return self.beat(member_id, 0, subscribed_topic_names=names or ("t",))
 
     def settle(self, *member_ids: str) -> dict[str, Named]:
-        """Let time pass and members send heartbeats until all have their targets. Returns what they have."""
+        """Let time pass and members send heartbeats until all have their targets. Returns their assignments."""
         for _ in range(4):
             self.pass_time(INTERVAL_MS)
             for member_id in member_ids:
@@ -100,10 +100,10 @@ class ShareRoom(ConsumerRoom):
         code: ErrorCode = self.answers[ticket][0].error_code
         return code
 
-    # What the share coordinators do
+    # The share coordinators
 
     def create_states(self, *, is_done: bool = True) -> list[tuple[int, int, int]]:
-        """Answer what the shard asked for. Returns partition, state epoch and start offset of each state."""
+        """Answer the shard's requests. Returns partition, state epoch and start offset of each state."""
         effects, self.effects = self.effects, []
         created = []
         for effect in effects:
@@ -116,10 +116,10 @@ class ShareRoom(ConsumerRoom):
             self.take(event(self.now_ms, effect.group_id, places, is_done=is_done))
         return created
 
-    # What there is
+    # The state
 
     def states(self) -> dict[str, Any]:
-        """Record 15 by topic name: the partitions, or the ids of topics that are deleted."""
+        """Record 15 by topic name: the partitions, or the ids of topics that are being deleted."""
         found = self.share.states or StatePartitions()
         return {
             "initializing": _named(found.initializing),

@@ -1,4 +1,4 @@
-"""The engine's assignors, metadata hash and topic patterns through their Python names."""
+"""The engine's assignors, metadata hash and topic patterns through their Python API."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def test_uniform_keeps_what_members_own() -> None:
     assert found == [{A: [0, 1]}, {A: [2], B: [0]}]
 
 
-def test_range_begins_with_static_members_and_takes_the_order_of_members_back() -> None:
+def test_range_starts_with_static_members_and_returns_targets_in_order() -> None:
     members: list[Member] = [("a", None, [A], {}), ("b", "z", [A, B], {}), ("c", "y", [A], {})]
     found = assign("range", members, {A: 4, B: 2}, homogeneous=False)
     assert found == [{A: [3]}, {A: [2], B: [0, 1]}, {A: [0, 1]}]
 
 
-def test_simple_shares_what_may_be_assigned() -> None:
+def test_simple_shares_assignable_partitions() -> None:
     members: list[Member] = [(f"m{at}", None, [A], {}) for at in range(4)]
     assert assign("simple", members, {A: 2}, homogeneous=True) == [{A: [0]}, {A: [0]}, {A: [1]}, {A: [1]}]
     assert assign("simple", members, {A: 2}, homogeneous=True, assignable={A: [1]}) == [{A: [1]}] * 4
@@ -53,7 +53,7 @@ def test_topics_that_do_not_exist_are_ignored(assignor: str, homogeneous: bool) 
     assert assign(assignor, [], {A: 1}, homogeneous=homogeneous) == []
 
 
-def test_what_is_wrong_is_refused() -> None:
+def test_invalid_arguments() -> None:
     with pytest.raises(ValueError, match="sticky"):
         assign("sticky", [], {}, homogeneous=True)
     with pytest.raises(ValueError, match="-1 partitions"):

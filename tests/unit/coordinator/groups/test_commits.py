@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete: what is stored, and what plain reads see."""
+"""OffsetCommit, OffsetFetch, OffsetDelete: stored offsets, and what reads return."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def commit_record(room: Room) -> OffsetCommit:
     return record
 
 
-def test_a_commit_is_stored_with_all_that_it_has() -> None:
+def test_a_commit_is_stored_with_all_its_fields() -> None:
     room = Room()
     assert room.commit_offset(42, metadata="note", topic_id=ID_A) is ErrorCode.NONE
     value = commit_record(room).value
@@ -44,7 +44,7 @@ def test_a_commit_is_stored_with_all_that_it_has() -> None:
 
 
 def test_a_simple_group_has_no_record_of_its_own() -> None:
-    """It exists because of its offsets; there is no GroupMetadata record."""
+    """It exists only through its offsets; there is no GroupMetadata record."""
     room = Room()
     room.commit_offset()
     assert len(room.log) == 1
@@ -69,14 +69,14 @@ def test_metadata_is_measured_in_utf16_units() -> None:
     assert room.commit_offset(metadata="😀" * 6) is ErrorCode.OFFSET_METADATA_TOO_LARGE
 
 
-def test_the_good_partitions_of_a_commit_are_stored() -> None:
+def test_the_valid_partitions_of_a_commit_are_stored() -> None:
     room = Room()
     ticket = room.commit_later({("topic", 0): 1, ("topic", 1): 2, ("other", 0): 3}, metadata=None)
     assert room.answers[ticket] == ErrorCode.NONE
     assert room.fetch() == {("topic", 0): 1, ("topic", 1): 2, ("other", 0): 3}
 
 
-def test_one_partition_with_too_much_metadata_is_refused_alone() -> None:
+def test_only_the_partition_with_too_much_metadata_is_rejected() -> None:
     room = Room(GroupConfig(offset_metadata_max_bytes=10))
     long, short = ((index, 3, 5, "x" * length) for index, length in ((0, 11), (1, 10)))
     request = CommitRequest(GROUP, [("a", ZERO_ID, [long, short]), ("b", ZERO_ID, [short])])
@@ -85,21 +85,21 @@ def test_one_partition_with_too_much_metadata_is_refused_alone() -> None:
     assert room.fetch() == {("a", 1): 3, ("b", 1): 3}
 
 
-def test_a_refusal_of_the_group_is_on_every_partition() -> None:
+def test_an_error_of_the_group_is_on_every_partition() -> None:
     room = Room()
     room.make_stable()
     ticket = room.commit_later({("topic", 0): 1, ("other", 5): 3})
     assert room.answers[ticket] == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_generation_minus_one_with_a_member_is_held_against_the_generation() -> None:
+def test_generation_minus_one_with_a_member_is_checked() -> None:
     room = Room()
     (joined,) = room.make_stable()
     assert room.commit_offset(member_id=joined.member_id) is ErrorCode.ILLEGAL_GENERATION
     assert room.commit_offset(group_instance_id="i1") is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_an_empty_group_takes_commits_without_generation_even_from_strangers() -> None:
+def test_an_empty_group_accepts_commits_without_a_generation() -> None:
     room = Room()
     (joined,) = room.make_stable()
     room.leave(joined.member_id)
@@ -143,7 +143,7 @@ def test_a_batch_is_not_larger_than_the_topic_allows() -> None:
     assert len(room.answers) == 10
 
 
-def test_an_operation_that_fits_no_batch_is_refused_and_changes_nothing() -> None:
+def test_an_operation_larger_than_a_batch_is_rejected_and_changes_nothing() -> None:
     room = Room(GroupConfig(batch_bytes_max=400))
     ticket = room.commit_later({("topic", index): index for index in range(20)})
     assert room.answers[ticket] == ErrorCode.UNKNOWN_SERVER_ERROR
@@ -168,8 +168,8 @@ def test_plain_reads_see_the_high_watermark_and_stable_ones_wait() -> None:
     assert room.answers[stable].topics[0].partitions[0].committed_offset == 3
 
 
-def test_a_new_group_is_seen_by_those_who_have_heard_of_it() -> None:
-    """Its first members are answered before its record is committed."""
+def test_a_new_group_is_visible_to_its_members() -> None:
+    """Its first members get responses before its record is committed."""
     room = Room()
     room.holds_appends = True
     room.join_later()
@@ -177,7 +177,7 @@ def test_a_new_group_is_seen_by_those_who_have_heard_of_it() -> None:
     assert [group.group_id for group in room.shard.list_groups(ListGroupsRequest())] == [GROUP]
 
 
-def test_a_deleted_group_is_seen_until_that_is_committed() -> None:
+def test_a_deleted_group_is_visible_until_its_tombstone_is_committed() -> None:
     room = Room()
     room.commit_offset()
     room.holds_appends = True
@@ -201,7 +201,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("error", "commit_told", "fetch_told"), ERRORS)
-def test_a_failed_append_takes_back_what_rests_on_it(
+def test_a_failed_append_rolls_back_all_that_depends_on_it(
     error: ErrorCode, commit_told: ErrorCode, fetch_told: ErrorCode
 ) -> None:
     room = Room()
@@ -230,7 +230,7 @@ def test_a_failed_first_commit_leaves_no_group() -> None:
     assert room.shard.offsets_of(GROUP) == {}
 
 
-def test_who_waits_too_long_is_told_so_and_the_commit_may_yet_count() -> None:
+def test_a_commit_that_times_out_may_still_be_committed() -> None:
     room = Room()
     room.holds_appends = True
     ticket = room.commit_later({("topic", 0): 2})
@@ -253,7 +253,7 @@ def test_a_heartbeat_waits_for_earlier_records() -> None:
     assert room.answers[ticket] is ErrorCode.NONE
 
 
-def test_an_offset_of_a_topic_made_anew_is_not_shown() -> None:
+def test_an_offset_of_a_recreated_topic_is_not_returned() -> None:
     room = Room()
     room.commit_offset(7, topic_id=ID_A)
     assert room.fetch({"topic": (0,)}, topic_id=ID_A) == {("topic", 0): 7}

@@ -1,6 +1,6 @@
-"""Consumer groups by the conformance cases of facts 14.9, 17 to 39.
+"""Consumer groups by the conformance cases 17 to 39 of facts 14.9.
 
-Changes of metadata, members that leave, static members, assignors, and regular expressions.
+Metadata changes, leaving members, static members, assignors, and regular expressions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NONE = ErrorCode.NONE
 
 
 def settle(room: ConsumerRoom, *consumers: Consumer) -> None:
-    """Let all consumers send heartbeats until nothing changes any more."""
+    """Let all consumers send heartbeats until nothing changes."""
     for _ in range(10):
         room.pass_time(INTERVAL_MS)
         written = len(room.log)
@@ -51,7 +51,7 @@ def test_case_17_metadata_changes_give_a_new_target_at_the_next_heartbeat() -> N
     assert first.owned == {"later": (0,)}
 
 
-def test_a_change_of_other_topics_is_not_looked_at() -> None:
+def test_changes_of_other_topics_are_ignored() -> None:
     room = ConsumerRoom(T, U)
     first = room.joined("m1")
     room.pass_time(INTERVAL_MS)
@@ -85,7 +85,7 @@ def test_case_19_a_member_leaves() -> None:
     assert first.owned == ALL
 
 
-def test_case_20_an_empty_group_keeps_its_offsets_and_goes_without_them() -> None:
+def test_case_20_an_empty_group_with_offsets_is_kept_and_otherwise_removed() -> None:
     room = ConsumerRoom(config=GroupConfig(offsets_retention_minutes=10, offsets_retention_check_interval_ms=60_000))
     first = room.joined("m1")
     assert room.commit_offset(5, topic="t", group_id=GROUP, generation_id=2, member_id="m1") is NONE
@@ -99,7 +99,7 @@ def test_case_20_an_empty_group_keeps_its_offsets_and_goes_without_them() -> Non
     assert not room.reloaded().shard.modern_groups
 
 
-def test_case_21_a_static_member_comes_back_under_another_id() -> None:
+def test_case_21_a_static_member_rejoins_with_another_id() -> None:
     room = ConsumerRoom()
     first = room.joined("m1", instance_id="i")
     written = len(room.log)
@@ -112,7 +112,7 @@ def test_case_21_a_static_member_comes_back_under_another_id() -> None:
     assert list(room.consumers.members) == ["m2"]
 
 
-def test_case_21_a_static_member_that_does_not_come_back_is_removed() -> None:
+def test_case_21_a_static_member_that_does_not_rejoin_is_removed() -> None:
     room = ConsumerRoom()
     first, other = room.joined("m1", instance_id="i"), room.joined("m2")
     settle(room, first, other)
@@ -145,7 +145,7 @@ def test_case_23_heartbeats_of_instances() -> None:
         check_heartbeat(ConsumerGroupHeartbeatRequest(GROUP, "m1", -2), 1, ())
 
 
-def test_case_24_a_static_member_comes_back_with_other_topics() -> None:
+def test_case_24_a_static_member_rejoins_with_other_topics() -> None:
     room = ConsumerRoom(T, U)
     room.joined("m1", instance_id="i").leave(-2)
     room.pass_time(INTERVAL_MS)
@@ -165,7 +165,7 @@ def test_case_25_a_full_group() -> None:
 
 
 def by_range(room: ConsumerRoom, **members: dict[str, Any]) -> dict[str, dict[str, tuple[int, ...]]]:
-    """What the range assignor gives members that join in this order."""
+    """The assignment of the range assignor to members that join in this order."""
     consumers = [room.joined(name, server_assignor="range", **fields) for name, fields in members.items()]
     settle(room, *consumers)
     return {consumer.member_id: consumer.owned for consumer in consumers}
@@ -193,7 +193,7 @@ def test_case_28_range_puts_static_members_first() -> None:
     assert by_range(room, a={}, z={"instance_id": "1"}) == {"a": {"t": (2,)}, "z": {"t": (0, 1)}}
 
 
-def test_case_29_uniform_keeps_what_members_have() -> None:
+def test_case_29_uniform_keeps_owned_partitions() -> None:
     room = ConsumerRoom(TopicInfo("t", b"t" * 16, 10))
     consumers = [room.joined(name) for name in ("m1", "m2", "m3")]
     settle(room, *consumers)
@@ -226,7 +226,7 @@ def test_case_31_more_members_than_partitions() -> None:
     assert sorted(len(one.owned.get("t", ())) for one in consumers) == [0, 1, 1]
 
 
-def test_case_32_one_vote_for_an_assignor_decides() -> None:
+def test_case_32_a_single_vote_determines_the_assignor() -> None:
     room = ConsumerRoom()
     first = room.joined("m1")
     for name in ("m2", "m3"):
@@ -250,7 +250,7 @@ def test_case_33_an_assignor_that_fails_writes_nothing() -> None:
 FOO = TopicInfo("foo-1", b"f" * 16, 2)
 
 
-def test_case_34_a_regular_expression_is_resolved_beside_the_heartbeat() -> None:
+def test_case_34_a_regular_expression_is_resolved_after_the_heartbeat() -> None:
     room = ConsumerRoom(T, FOO)
     first = room.consumer("m1", subscribed_topic_regex="foo.*")
     assert first.join().member_epoch == 1
@@ -282,7 +282,7 @@ def test_case_36_a_second_member_of_a_resolved_regular_expression_raises_the_epo
     assert sorted((first.owned["foo-1"], second.owned["foo-1"])) == [(0,), (1,)]
 
 
-def test_case_37_without_a_regular_expression_its_topics_go() -> None:
+def test_case_37_without_its_regular_expression_topics_are_removed() -> None:
     room = ConsumerRoom(FOO)
     first = room.joined("m1", subscribed_topic_regex="foo.*")
     room.resolve()
@@ -296,7 +296,7 @@ def test_case_37_without_a_regular_expression_its_topics_go() -> None:
     assert not room.consumers.resolved
 
 
-def test_case_38_new_topics_are_looked_at_after_ten_seconds() -> None:
+def test_case_38_new_topics_are_matched_after_ten_seconds() -> None:
     room = ConsumerRoom(FOO)
     first = room.joined("m1", subscribed_topic_regex="foo.*")
     room.resolve()

@@ -88,7 +88,7 @@ async def test_a_heartbeat_to_a_partition_that_is_led_elsewhere() -> None:
     groups.close()
 
 
-async def test_regular_expressions_are_resolved_beside_the_loop() -> None:
+async def test_regular_expressions_are_resolved_in_another_thread() -> None:
     groups = await coordinator()
     joined = await heartbeat(
         groups,
@@ -100,7 +100,7 @@ async def test_regular_expressions_are_resolved_beside_the_loop() -> None:
     stays = ConsumerGroupHeartbeatRequest("g", "m", 1, topic_partitions=())
     async with asyncio.timeout(30):
         while (answer := await heartbeat(groups, stays)).member_epoch == 1:
-            # Assigning: the topics were resolved after the heartbeat.
+            # The group is ASSIGNING: the topics were resolved after the heartbeat.
             assert (await groups.consumer_group_describe(["g"]))[0].group_state in ("Stable", "Assigning")
     assert answer.member_epoch == 2
     assert answer.assignment is not None
@@ -130,7 +130,7 @@ async def test_patterns_that_cannot_be_resolved_are_tried_again(monkeypatch: pyt
 
 
 class Answers:
-    """Takes the bytes of an inline handler."""
+    """Receives the response bytes of an inline handler."""
 
     def __init__(self) -> None:
         self.body = b""
@@ -176,7 +176,7 @@ async def test_operations_are_shown_on_request() -> None:
     groups.close()
 
 
-async def test_a_large_pattern_is_compiled_beside_the_loop() -> None:
+async def test_a_large_pattern_is_compiled_in_another_thread() -> None:
     groups, turns = await coordinator(), 0
     pattern = "(?i)" + r"[a-zA-Z\pL]" * 300
     request = ConsumerGroupHeartbeatRequest(

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat by the conformance cases of facts 14.9, one to sixteen: joins, epochs, reconciliation."""
+"""ConsumerGroupHeartbeat by the conformance cases 1 to 16 of facts 14.9: joins, epochs, reconciliation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FENCED = ErrorCode.FENCED_MEMBER_EPOCH
 
 
 def two(room: ConsumerRoom, **fields: Any) -> tuple[Consumer, Consumer]:
-    """m1 with everything, and m2, which joined over a second later."""
+    """m1 owns everything, and m2 has joined over a second later."""
     first = room.joined("m1", **fields)
     room.pass_time(INTERVAL_MS)
     return first, room.joined("m2", **fields)
@@ -67,7 +67,7 @@ def test_case_1_the_first_member_gets_all_partitions_at_epoch_2() -> None:
         {"member_epoch": -3},
     ],
 )
-def test_case_2_a_join_without_what_it_needs(fields: dict[str, Any]) -> None:
+def test_case_2_a_join_without_required_fields(fields: dict[str, Any]) -> None:
     whole = {
         "group_id": GROUP,
         "member_id": "m1",
@@ -89,7 +89,7 @@ def test_case_3_a_first_member_that_subscribes_to_nothing_stays_at_epoch_1() -> 
     assert room.types() == [5, 8]
 
 
-def test_case_4_partitions_move_when_their_owner_reports_that_it_gave_them_up() -> None:
+def test_case_4_partitions_move_when_their_owner_reports_the_revocation() -> None:
     room = ConsumerRoom()
     first, second = two(room)
     assert (second.epoch, second.told) == (3, {})
@@ -126,7 +126,7 @@ def test_the_interval_of_a_group_may_be_0() -> None:
 
 
 @pytest.mark.parametrize("reports", [True, False])
-def test_case_6_a_member_that_did_not_give_up_its_partitions_stays_where_it_is(*, reports: bool) -> None:
+def test_case_6_a_member_that_has_not_revoked_keeps_its_epoch(*, reports: bool) -> None:
     room = ConsumerRoom()
     first, _ = two(room)
     first.beat()
@@ -137,7 +137,7 @@ def test_case_6_a_member_that_did_not_give_up_its_partitions_stays_where_it_is(*
     assert len(room.log) == written
 
 
-def test_case_7_a_member_that_does_not_give_up_its_partitions_in_time_is_removed() -> None:
+def test_case_7_a_member_that_does_not_revoke_in_time_is_removed() -> None:
     room = ConsumerRoom()
     first, second = two(room, rebalance_timeout_ms=10_000)
     first.beat()
@@ -162,18 +162,18 @@ def test_a_member_that_reached_the_epoch_is_not_removed_by_the_old_timer() -> No
     assert set(room.consumers.members) == {"m1", "m2"}
 
 
-def test_case_8_another_target_asks_for_more_at_the_same_epoch() -> None:
+def test_case_8_another_target_revokes_more_at_the_same_epoch() -> None:
     room = ConsumerRoom()
     first, _ = two(room)
     first.beat()
     room.pass_time(INTERVAL_MS)
     room.joined("m3")
-    answer = first.beat()  # it gave up the half, and a third of the rest goes too
+    answer = first.beat()  # it has revoked half, and a third of the rest is revoked as well
     assert (answer.member_epoch, first.told) == (2, {"t": (0, 1)})
     assert state_of(room, first) is MemberState.UNREVOKED_PARTITIONS
 
 
-def test_case_9_a_partition_that_a_member_has_yet_to_give_up_may_come_back_to_it() -> None:
+def test_case_9_a_partition_pending_revocation_may_be_assigned_again() -> None:
     room = ConsumerRoom()
     first, second = two(room)
     first.beat()
@@ -239,7 +239,7 @@ def test_case_14_a_topic_that_is_no_longer_subscribed_to_is_revoked_at_once() ->
 @pytest.mark.parametrize(
     "change", [{"rack_id": "r"}, {"client_id": "other"}, {"rebalance_timeout_ms": 1}, {"server_assignor": "range"}]
 )
-def test_case_15_what_does_not_change_the_assignment_keeps_the_epoch(change: dict[str, Any]) -> None:
+def test_case_15_changes_without_effect_on_the_assignment_keep_the_epoch(change: dict[str, Any]) -> None:
     room = ConsumerRoom()
     first = room.joined("m1")
     written = len(room.log)

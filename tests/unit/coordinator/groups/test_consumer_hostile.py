@@ -1,4 +1,4 @@
-"""What clients of consumer groups may send, but should not: it concerns their own group alone."""
+"""Unusual requests of consumer group clients: they affect only their own group."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NONE = ErrorCode.NONE
 SMALL = GroupConfig(batch_bytes_max=2_000)
 
 
-def test_a_member_that_joins_again_with_another_instance_id_gives_up_the_first() -> None:
+def test_a_rejoin_with_another_instance_id_releases_the_first() -> None:
     room = ConsumerRoom()
     room.joined("a", instance_id="first")
     again = room.joined("a", instance_id="second")
@@ -84,7 +84,7 @@ def test_a_group_is_downgraded_although_the_subscription_of_a_member_cannot_be_r
 
 
 @pytest.mark.parametrize("pattern", ["[[:]", "[[:]a]", "[[::]]", "[[:", "[:]("])
-def test_a_class_whose_name_is_missing_is_no_pattern(pattern: str) -> None:
+def test_a_character_class_without_a_name_is_invalid(pattern: str) -> None:
     room = ConsumerRoom()
     joining = room.consumer("a", subscribed_topic_regex=pattern)
     assert joining.join().error_code is ErrorCode.INVALID_REGULAR_EXPRESSION

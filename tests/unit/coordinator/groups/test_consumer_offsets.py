@@ -1,4 +1,4 @@
-"""Offsets, listing, deletion and loading of consumer groups by the conformance cases of facts 14.9, 40 to 51."""
+"""Offsets, listing, deletion and loading of consumer groups by the conformance cases 40 to 51 of facts 14.9."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STALE = ErrorCode.STALE_MEMBER_EPOCH
 
 
 def commit(room: ConsumerRoom, member_id: str, epoch: int, *partitions: int, version: int = 9) -> ErrorCode:
-    """The result of a commit for partitions of t; they share it."""
+    """The result of a commit for some partitions of t, which is the same for all."""
     offsets = {("t", partition): 7 for partition in partitions or (0,)}
     ticket = room.commit_later(
         offsets, version=version, generation_id=epoch, member_id=member_id, group_id=GROUP, topic_id=T.topic_id
@@ -49,7 +49,7 @@ def test_case_41_a_commit_at_an_older_epoch_in_which_the_member_had_the_partitio
     assert commit(room, "m2", 3, 3) is NONE
 
 
-def test_a_partition_that_has_yet_to_be_given_up_may_be_committed() -> None:
+def test_a_partition_pending_revocation_may_be_committed() -> None:
     room = ConsumerRoom()
     first = room.joined("m1")
     room.pass_time(1_000)
@@ -78,14 +78,14 @@ def test_case_42_a_fetch_at_a_stale_epoch() -> None:
 
 
 def join_later(room: ConsumerRoom, member_id: str) -> None:
-    """A member joins; its record is not committed yet."""
+    """A member joins; its record has not been committed yet."""
     room.heartbeat_of_later(
         member_id, 0, subscribed_topic_names=("t",), rebalance_timeout_ms=REBALANCE_MS, topic_partitions=()
     )
 
 
 def test_a_fetch_compares_the_epoch_that_is_committed() -> None:
-    """As offsets, the member is read below the high watermark; a stable fetch reads and awaits the newest state."""
+    """Like offsets, the member is read below the high watermark; a stable fetch uses and awaits the newest state."""
     room = ConsumerRoom()
     first = room.joined("m1")
     committed = first.epoch
@@ -129,7 +129,7 @@ def test_a_fetch_of_a_group_that_is_not_committed_yet_has_no_offsets() -> None:
     assert room.answers[fetch].topics[0].partitions[0].committed_offset == -1
 
 
-def test_case_42_a_topic_that_was_made_again_has_no_offset() -> None:
+def test_case_42_a_recreated_topic_has_no_offset() -> None:
     room = ConsumerRoom()
     first = room.joined("m1")
     commit(room, "m1", first.epoch)
@@ -196,7 +196,7 @@ def test_case_48_groups_are_listed_by_type_and_state() -> None:
     assert (group.protocol_type, group.group_type) == ("consumer", "consumer")
 
 
-def test_a_list_shows_what_is_committed() -> None:
+def test_a_list_shows_the_committed_state() -> None:
     room = ConsumerRoom()
     room.holds_appends = True
     joining = room.heartbeat_of_later(
@@ -227,7 +227,7 @@ def test_case_49_a_reload_keeps_ids_epochs_and_targets() -> None:
     assert list(again.consumers.members) == ["m1"], "the session of m2 began with the load"
 
 
-def test_case_49_the_first_heartbeat_after_a_load_looks_at_the_metadata() -> None:
+def test_case_49_the_first_heartbeat_after_a_load_checks_the_metadata() -> None:
     room = ConsumerRoom()
     first = room.joined("m1")
     image = room.image
@@ -255,7 +255,7 @@ def load(*records: LogRecord) -> GroupShard:
     return shard
 
 
-def test_case_50_compaction_may_hide_that_a_partition_was_taken_away() -> None:
+def test_case_50_compaction_may_hide_a_revocation() -> None:
     shard = load(current("m1", 5, 0), current("m2", 7, 0), current("m1", 8))
     group = shard.modern_groups[GROUP]
     assert {member_id: member.assigned for member_id, member in group.members.items()} == {
@@ -274,7 +274,7 @@ def test_case_50_tombstones_out_of_order_fail_the_load() -> None:
     assert not load(member).modern_groups, "a tombstone of something absent has no effect"
 
 
-def test_case_51_ids_of_other_kinds_are_not_taken() -> None:
+def test_case_51_ids_of_other_kinds_are_rejected() -> None:
     streams = StreamsRecord(RecordType.STREAMS_GROUP_METADATA, GROUP, StreamsMetadata(1))
     room = ConsumerRoom(log=[streams.encoded()])
     for epoch in (0, 1, -1):
@@ -325,7 +325,7 @@ def test_an_empty_group_is_deleted_and_one_with_members_is_not() -> None:
     assert delete() is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_describe_shows_targets_and_what_has_yet_to_be_given_up() -> None:
+def test_describe_shows_targets_and_partitions_pending_revocation() -> None:
     room = ConsumerRoom()
     first = room.joined("m1", rack_id="r", instance_id="i")
     room.pass_time(1_000)
@@ -344,7 +344,7 @@ def test_describe_shows_targets_and_what_has_yet_to_be_given_up() -> None:
     assert room.shard.describe(5, GROUP).group_state == "Dead"
 
 
-def test_a_failed_append_takes_back_what_a_heartbeat_changed() -> None:
+def test_a_failed_append_rolls_back_a_heartbeat() -> None:
     room = ConsumerRoom()
     first = room.joined("m1")
     before = room.described()
@@ -362,7 +362,7 @@ def test_a_failed_append_takes_back_what_a_heartbeat_changed() -> None:
     settle(room, first, room.joined("m2"))
 
 
-def test_a_heartbeat_that_waits_for_its_commit_is_sent_away_when_the_partition_is_led_elsewhere() -> None:
+def test_a_heartbeat_that_awaits_its_commit_fails_when_the_partition_moves() -> None:
     room = ConsumerRoom()
     room.holds_appends = True
     joining = room.heartbeat_of_later(

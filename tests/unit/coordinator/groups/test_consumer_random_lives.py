@@ -1,4 +1,4 @@
-"""Random lives of a consumer group: joins, leaves, reports, metadata, failed appends and reloads (goals R8)."""
+"""Random operations on a consumer group: joins, leaves, reports, metadata, failed appends and reloads (goals R8)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def topic(name: str, count: int, generation: int = 0) -> TopicInfo:
 
 
 def state_of(group: ConsumerGroup) -> dict[str, Any]:
-    """All that is folded."""
+    """The complete folded state."""
     kept = vars(group) | {"state": group.state}
     return {name: value for name, value in kept.items() if name != "hash_checked_epoch"}
 
@@ -62,7 +62,7 @@ class LivesOfAConsumerGroup(RuleBasedStateMachine):
         return ConsumerRoom(*(topic(name, size) for name, size in zip(NAMES, sizes, strict=True)))
 
     def forget(self) -> None:
-        """The node restarted: requests that waited are gone."""
+        """The node has restarted, so pending requests are forgotten."""
 
     # Members
 
@@ -147,7 +147,7 @@ class LivesOfAConsumerGroup(RuleBasedStateMachine):
         for client in self.clients.values():
             client.room = self.room
 
-    # What holds
+    # Invariants
 
     @invariant()
     def one_owner(self) -> None:
@@ -169,7 +169,7 @@ class LivesOfAConsumerGroup(RuleBasedStateMachine):
 
     @invariant()
     def a_compacted_log_has_the_state(self) -> None:
-        """Compaction keeps the last record of each key, and removes tombstones when they are old."""
+        """Compaction keeps the last record of each key, and removes old tombstones."""
         latest: dict[bytes, Entry] = {}
         for entry in self.room.log:
             key, _ = entry_parts(entry)
@@ -186,7 +186,7 @@ class LivesOfAConsumerGroup(RuleBasedStateMachine):
     @precondition(lambda self: self.clients)
     @rule()
     def settle(self) -> None:
-        """All clients of the group report for a while; those that went without a word are gone."""
+        """All clients of the group report for a while; those that left without a request are removed."""
         room = self.room
         for _ in range(12):
             room.pass_time(SESSION_MS // 4)

@@ -13,7 +13,7 @@ from klamm.protocol.messages.group_messages import (
 )
 
 
-def test_each_moves_when_the_thing_happens() -> None:
+def test_each_counter_counts_its_event() -> None:
     room = Room()
     joined = room.make_stable(count=2)
     assert (room.counts.completed_rebalances, room.counts.offset_commits) == (1, 0)
@@ -31,7 +31,7 @@ def test_each_moves_when_the_thing_happens() -> None:
     assert (room.counts.offset_deletions, room.counts.offset_expirations) == (1, 2)
 
 
-def test_every_number_has_a_name_of_its_own() -> None:
+def test_every_counter_has_a_unique_name() -> None:
     assert len(GroupCounts().named()) == len(GroupCounts.__slots__)
 
 

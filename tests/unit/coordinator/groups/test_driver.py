@@ -1,4 +1,4 @@
-"""The driver in a real loop, over a log in memory."""
+"""The driver in a real loop, with a log in memory."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def coordinator(log: MemoryLog | None = None, config: GroupConfig = CONFIG
 
 
 def asked(ask: Callable[[Callable[[T], None]], None]) -> asyncio.Future[T]:
-    """What `ask` answers by the callback that it is given."""
+    """The response that `ask` passes to its callback."""
     future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
     ask(into(future))
     return future
@@ -87,7 +87,7 @@ def join_request(**fields: object) -> JoinGroupRequest:
     return replace(request, **fields)  # type: ignore[arg-type]
 
 
-async def test_the_partition_count_stands_from_the_first_election_on() -> None:
+async def test_the_partition_count_is_fixed_by_the_first_election() -> None:
     groups = GroupCoordinator(CONFIG, MemoryLog(), 50)
     groups.use_partition_count(4)
     assert groups.partition_for("my-group") == 2
@@ -128,14 +128,14 @@ async def test_a_restart_finds_what_was_committed() -> None:
     assert fetched.topics[0].partitions[0].committed_offset == 7
 
 
-async def test_sessions_end_by_themselves() -> None:
+async def test_sessions_expire() -> None:
     groups = await coordinator()
     joined = await groups.join_group(CALLER, join_request(session_timeout_ms=20))
     await groups.sync_group(SyncGroupRequest("g", 1, joined.member_id))
     await until(lambda: groups.describe_groups(6, ["g"])[0].group_state == "Empty")
 
 
-async def test_what_is_not_here_is_said_to_be_elsewhere() -> None:
+async def test_groups_of_other_coordinators_answer_not_coordinator() -> None:
     groups = GroupCoordinator(CONFIG, MemoryLog(), 4)
     gone = ErrorCode.NOT_COORDINATOR
     assert (await groups.join_group(CALLER, join_request())).error_code is gone
@@ -150,8 +150,8 @@ async def test_what_is_not_here_is_said_to_be_elsewhere() -> None:
     assert groups.list_groups(ListGroupsRequest()).error_code is ErrorCode.NONE
 
 
-async def test_while_it_loads_only_heartbeats_are_well() -> None:
-    """The response to a Heartbeat is NONE while the group is loading, as in Kafka."""
+async def test_while_loading_only_heartbeats_succeed() -> None:
+    """Heartbeat answers NONE while the group is loading, as in Kafka."""
     groups = GroupCoordinator(CONFIG, MemoryLog(), 1)
     groups.on_elected(0, 1)
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -199,7 +199,7 @@ async def test_an_append_that_is_refused_or_fails() -> None:
     assert await answer == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-async def test_a_request_whose_connection_is_gone_hurts_nobody() -> None:
+async def test_a_request_of_a_closed_connection_is_harmless() -> None:
     log = MemoryLog()
     groups = await coordinator(log)
     log.stopped = True
@@ -211,7 +211,7 @@ async def test_a_request_whose_connection_is_gone_hurts_nobody() -> None:
     assert fetched.topics[0].partitions[0].committed_offset == 7
 
 
-async def test_deleted_topics_take_their_offsets_along() -> None:
+async def test_offsets_of_deleted_topics_are_removed() -> None:
     log = MemoryLog()
     groups = await coordinator(log)
     await commit(groups)
@@ -226,7 +226,7 @@ async def test_deleted_topics_take_their_offsets_along() -> None:
 
 
 class FakeCoordinator:
-    """A transaction coordinator that answers with `code`, after `meanwhile`."""
+    """A transaction coordinator that responds with `code`, after it has run `meanwhile`."""
 
     def __init__(self, code: ErrorCode = ErrorCode.NONE) -> None:
         self.code = code
@@ -268,7 +268,7 @@ async def unstable(groups: GroupCoordinator) -> ErrorCode:
 
 
 @pytest.mark.parametrize("version", range(6))
-async def test_case_69_a_transactional_commit_asks_the_transactions_coordinator(version: int) -> None:
+async def test_case_69_a_transactional_commit_is_verified(version: int) -> None:
     verify, log = FakeCoordinator(), MemoryLog()
     groups = await transactional(verify, log)
     assert await groups.txn_offset_commit(version, TXN_COMMIT) == ErrorCode.NONE
@@ -301,7 +301,7 @@ async def test_case_69_a_transactional_commit_asks_the_transactions_coordinator(
         (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, range(6), ErrorCode.INVALID_TXN_STATE),
     ],
 )
-async def test_what_the_transactions_coordinator_refuses(said: ErrorCode, versions: range, answered: ErrorCode) -> None:
+async def test_errors_of_the_verification(said: ErrorCode, versions: range, answered: ErrorCode) -> None:
     verify, log = FakeCoordinator(said), MemoryLog()
     groups = await transactional(verify, log)
     for version in versions:
@@ -340,7 +340,7 @@ async def test_a_transaction_that_ends_during_the_verification() -> None:
     assert await unstable(groups) is ErrorCode.NONE
 
 
-async def test_the_group_is_looked_for_before_the_transaction() -> None:
+async def test_the_group_is_checked_before_the_transaction() -> None:
     verify = FakeCoordinator()
     groups = GroupCoordinator(CONFIG, MemoryLog(), 4, verify=verify)
     assert await groups.txn_offset_commit(5, replace(TXN_COMMIT, group_id="")) == ErrorCode.INVALID_GROUP_ID

@@ -1,4 +1,4 @@
-"""Offsets and groups that expire, that are deleted with their topic, or on request."""
+"""Offsets and groups that expire, or are deleted with their topic or on request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def is_there(room: Room) -> bool:
     return GROUP in room.shard.groups
 
 
-def test_a_simple_groups_offsets_go_by_the_time_of_their_commit() -> None:
+def test_offsets_of_a_simple_group_expire_after_their_commit() -> None:
     room = Room(CONFIG)
     room.commit_offset(1)
     room.pass_time(30_000)
@@ -35,7 +35,7 @@ def test_a_simple_groups_offsets_go_by_the_time_of_their_commit() -> None:
     assert decode(*room.log[-1]) == GroupRecord(GROUP, None)
 
 
-def test_an_empty_groups_offsets_go_by_the_time_when_it_became_empty() -> None:
+def test_offsets_of_an_empty_group_expire_after_it_became_empty() -> None:
     room = Room(CONFIG)
     (joined,) = room.make_stable(session_timeout_ms=100_000)
     room.commit_offset(1, generation_id=1, member_id=joined.member_id)
@@ -47,7 +47,7 @@ def test_an_empty_groups_offsets_go_by_the_time_when_it_became_empty() -> None:
     assert not is_there(room)
 
 
-def test_a_stable_group_of_consumers_keeps_what_it_subscribes_to() -> None:
+def test_a_stable_group_keeps_offsets_of_subscribed_topics() -> None:
     room = Room(CONFIG)
     (joined,) = room.make_stable(session_timeout_ms=1_000_000)
     room.commit_later({("topic", 0): 1, ("other", 0): 2}, generation_id=1, member_id=joined.member_id)
@@ -73,8 +73,8 @@ def test_an_explicit_expiry_replaces_the_rule() -> None:
     assert not is_there(room)
 
 
-def test_an_empty_group_without_offsets_goes_at_the_next_check() -> None:
-    """It is removed at the next check, not after the retention time."""
+def test_an_empty_group_without_offsets_is_removed_at_the_next_check() -> None:
+    """Even if the retention time has not passed."""
     room = Room(CONFIG)
     room.join()
     assert is_there(room)
@@ -89,7 +89,7 @@ def test_a_live_group_without_offsets_stays() -> None:
     assert is_there(room)
 
 
-def test_much_to_look_at_is_looked_at_in_steps() -> None:
+def test_a_long_check_is_made_in_steps() -> None:
     room = Room(CONFIG)
     for group in range(5):
         for topic in range(10):
@@ -106,7 +106,7 @@ def test_much_to_look_at_is_looked_at_in_steps() -> None:
 
 
 @pytest.mark.parametrize(("topic_id", "stays"), [(b"a" * 16, False), (b"b" * 16, True)])
-def test_a_deleted_topics_offsets_go_if_the_id_is_its_own(topic_id: bytes, stays: bool) -> None:
+def test_offsets_of_a_deleted_topic_are_removed_if_the_id_matches(topic_id: bytes, stays: bool) -> None:
     room = Room()
     room.commit_offset(1, topic_id=b"a" * 16)
     room.commit_offset(2, partition=1)
@@ -121,7 +121,7 @@ def delete_groups(room: Room, *group_ids: str) -> list[ErrorCode]:
     return [deleted.error_code for deleted in room.answers[ticket]]
 
 
-def test_a_deleted_group_is_gone_with_its_offsets() -> None:
+def test_a_deleted_group_loses_its_offsets() -> None:
     room = Room()
     room.commit_offset(1)
     room.commit_offset(1, group_id="other")
@@ -134,7 +134,7 @@ def test_a_deleted_group_is_gone_with_its_offsets() -> None:
     assert list(room.shard.groups) == ["other"]
 
 
-def test_a_deletion_that_fails_is_taken_back() -> None:
+def test_a_failed_deletion_is_rolled_back() -> None:
     room = Room()
     room.commit_offset(1)
     room.holds_appends = True

@@ -1,4 +1,4 @@
-"""Members of groups of the new protocols whose removal cannot be written: their timers go on."""
+"""Members of consumer, share and streams groups whose removal cannot be written: their timers keep running."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def streams() -> StreamsRoom:
 
 
 def fail_next_append(room: Room) -> None:
-    """The next timer that writes anything does so in vain."""
+    """The append of the next timer that writes a record fails."""
     room.holds_appends = True
     end_ms = room.now_ms + 2 * SESSION_MS
     while room.appending is None and room.now_ms < end_ms:

@@ -1,6 +1,6 @@
-"""An exception in a request or an event of groups: it ends that shard alone, which is loaded again.
+"""An exception in a request or an event of groups fails only that shard, which is then reloaded.
 
-The runtime's part is tested for every kind of shard in `tests/unit/coordinator/runtime`.
+The runtime is tested for every kind of shard in `tests/unit/coordinator/runtime`.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ DELETION = OffsetDeleteRequest("g", (DeleteTopic("t", (DeletePartition(0),)),))
 
 
 def elsewhere(groups: GroupCoordinator) -> str:
-    """A group of another partition than g's."""
+    """A group in another partition than g's."""
     return next(f"g{at}" for at in range(100) if groups.partition_for(f"g{at}") != groups.partition_for("g"))
 
 
 def beside(groups: GroupCoordinator) -> str:
-    """Another group of g's partition, which has no members."""
+    """Another group in g's partition, without members."""
     return next(f"g{at}" for at in range(100) if groups.partition_for(f"g{at}") == groups.partition_for("g"))
 
 
@@ -92,7 +92,7 @@ def streams_heartbeat(groups: GroupCoordinator) -> asyncio.Future[StreamsGroupHe
     return answered
 
 
-# What reaches each event of a shard. A new event has to be added here.
+# How each event of a shard is caused. A new event has to be added here.
 Reach = Callable[[GroupCoordinator, JoinGroupResponse], Any]
 REQUESTS: dict[str, Reach] = {
     "on_join": lambda groups, _: groups.join_group(CALLER, join_request()),
@@ -119,7 +119,7 @@ REQUESTS: dict[str, Reach] = {
 
 EVENTS = {"on_topics_deleted", "on_metadata", "on_patterns_resolved"}
 STATES = {"on_states_created", "on_delete_share_states", "on_share_states_deleted"}
-"""What comes before and after calls of share coordinators: see `test_share_driver`."""
+"""Events around calls of share coordinators: see `test_share_driver`."""
 READS = {"describe", "list_groups"}
 LOOKS = {
     "is_share_group",
@@ -130,12 +130,12 @@ LOOKS = {
     "verification_count",
     "modern_groups",
 }
-"""What only tests and the node look at."""
+"""Methods that only tests and the node read."""
 NOTES = {"begin_verification", "end_verification"}
-"""What has no effects."""
+"""Methods without effects."""
 
 
-def test_every_event_of_a_shard_is_among_them() -> None:
+def test_every_event_of_a_shard_is_listed() -> None:
     own = {name for name in vars(GroupShard).keys() - vars(Shard).keys() if not name.startswith("_")}
     assert own == REQUESTS.keys() | EVENTS | STATES | READS | LOOKS | NOTES
 
@@ -149,7 +149,7 @@ async def with_a_member(log: MemoryLog) -> tuple[GroupCoordinator, JoinGroupResp
 
 
 async def assert_it_serves(groups: GroupCoordinator, *, are_deleted: bool = False) -> None:
-    """All of it works again, and what was committed is there."""
+    """Everything works again, and committed state is intact."""
     async with asyncio.timeout(30):
         await groups.loaded()
         while any(one.state is LoadState.FAILED for one in groups.runtime.shards.all()):
@@ -212,7 +212,7 @@ async def test_a_deletion_of_topics_that_fails_a_shard_is_done_after_the_reload(
 
 
 @pytest.mark.parametrize("name", sorted(READS))
-async def test_a_read_that_fails_ends_itself(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failing_read_fails_only_itself(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     groups, _ = await with_a_member(MemoryLog())
     shard = groups.runtime.shards.active(groups.partition_for("g")).shard
     fail_once(monkeypatch, GroupShard, name)
@@ -226,7 +226,7 @@ async def test_a_read_that_fails_ends_itself(name: str, monkeypatch: pytest.Monk
     groups.close()
 
 
-async def test_a_topic_deleted_while_a_shard_is_loaded_takes_its_offsets_along() -> None:
+async def test_a_topic_deleted_while_a_shard_is_loading_loses_its_offsets() -> None:
     log = MemoryLog()
     groups = await coordinator(log)
     assert await commit(groups) == ErrorCode.NONE
@@ -240,7 +240,7 @@ async def test_a_topic_deleted_while_a_shard_is_loaded_takes_its_offsets_along()
 async def test_a_topic_deleted_while_a_shard_is_loaded_is_not_forgotten_by_a_fault(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The shard fails as soon as it is loaded, before the deletion was taken in."""
+    """The shard fails as soon as it is loaded, before it has processed the deletion."""
     log = MemoryLog()
     groups = await coordinator(log)
     assert await commit(groups) == ErrorCode.NONE
@@ -274,7 +274,7 @@ async def synced(groups: GroupCoordinator) -> str:
 
 
 async def fail_another_group(groups: GroupCoordinator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request of another group in the shard of "g" fails, and the shard is loaded again."""
+    """A request of another group fails the shard of "g", which is then reloaded."""
     fail_once(monkeypatch, GroupShard, "on_heartbeat")
     request = HeartbeatRequest(beside(groups), 1, "m")
     assert await heartbeat(groups, request) is ErrorCode.UNKNOWN_SERVER_ERROR
@@ -302,13 +302,13 @@ async def test_a_group_in_preparing_rebalance_is_served_after_a_fault_of_another
     groups = await coordinator()
     first = await synced(groups)
     waiting = asyncio.ensure_future(groups.join_group(CALLER, join_request()))
-    await asyncio.sleep(0)  # the shard has the request
+    await asyncio.sleep(0)  # the shard has received the request
     assert groups.describe_groups(6, ["g"])[0].group_state == "PreparingRebalance"
     await fail_another_group(groups, monkeypatch)
     assert (await waiting).error_code is ErrorCode.NOT_COORDINATOR, "the member asks again"
 
     waiting = asyncio.ensure_future(groups.join_group(CALLER, join_request()))
-    await asyncio.sleep(0)  # the shard has the request
+    await asyncio.sleep(0)  # the shard has received the request
     assert await heartbeat(groups, HeartbeatRequest("g", 1, first)) is ErrorCode.REBALANCE_IN_PROGRESS
     again = await groups.join_group(CALLER, join_request(member_id=first))
     second = await waiting

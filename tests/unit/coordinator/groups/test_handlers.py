@@ -1,4 +1,4 @@
-"""The handlers, from bytes to bytes, over the real coordinator and a metadata of a few topics."""
+"""The handlers, from bytes to bytes, with the real coordinator and the metadata of a few topics."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ ORDERS = TopicInfo("orders", b"o" * 16, 3)
 
 
 class Topics:
-    """Two topics, and where the offsets topic is."""
+    """Two topics, and the location of the offsets topic."""
 
     def __init__(self) -> None:
         self.topics = {topic.name: topic for topic in (ORDERS, TopicInfo("payments", b"p" * 16, 1))}
@@ -169,7 +169,7 @@ async def test_find_coordinators_of_transactional_ids(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("key_type", [2, 9])
-async def test_other_coordinators_are_not_there(broker: Broker, key_type: int) -> None:
+async def test_unknown_coordinator_types(broker: Broker, key_type: int) -> None:
     answer = await broker.ask(ApiKey.FIND_COORDINATOR, 6, key_type=key_type, coordinator_keys=["a", "b"])
     assert [one.error_code for one in answer.coordinators] == [ErrorCode.INVALID_REQUEST] * 2
     assert [one.key for one in answer.coordinators] == ["a", "b"]
@@ -241,7 +241,7 @@ async def test_from_version_5_a_sync_names_its_protocol(broker: Broker) -> None:
     assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-async def test_describe_tells_what_may_be_done_when_asked(broker: Broker) -> None:
+async def test_describe_returns_authorized_operations_on_request(broker: Broker) -> None:
     await broker.ask(ApiKey.OFFSET_COMMIT, 9, group_id="g", topics=commit_of("orders", 0))
     plain = await broker.ask(ApiKey.DESCRIBE_GROUPS, 6, groups=["g"])
     assert plain.groups[0].authorized_operations == AUTHORIZED_OPERATIONS_OMITTED
@@ -267,7 +267,7 @@ def codes(answer: Any) -> dict[tuple[Any, int], int]:
 
 
 @pytest.mark.parametrize("version", [2, 9])
-async def test_commits_for_what_is_not_there_are_refused_alone(broker: Broker, version: int) -> None:
+async def test_only_commits_of_unknown_partitions_are_rejected(broker: Broker, version: int) -> None:
     topics = commit_of("orders", 0, 3, -1) + commit_of("nowhere", 0)
     answer = await broker.ask(ApiKey.OFFSET_COMMIT, version, group_id="g", topics=topics)
     missing = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -276,8 +276,8 @@ async def test_commits_for_what_is_not_there_are_refused_alone(broker: Broker, v
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-async def test_what_is_committed_is_answered_as_the_schema_says(broker: Broker, version: int) -> None:
-    """The engine writes the answers without errors; the codec writes the others."""
+async def test_a_commits_response_has_the_bytes_of_the_schema(broker: Broker, version: int) -> None:
+    """The engine encodes responses without errors; the codec encodes the others."""
     names = (("orders", ORDERS.topic_id, (0, 2)), ("payments", b"p" * 16, (0,)))
     topics = [topic for name, topic_id, parts in names for topic in commit_of(name, *parts, topic_id=topic_id)]
     raw = await broker.ask_raw(ApiKey.OFFSET_COMMIT, version, group_id="g", topics=topics)
@@ -289,7 +289,7 @@ async def test_what_is_committed_is_answered_as_the_schema_says(broker: Broker, 
 
 
 @pytest.mark.parametrize("version", [2, 9, 10])
-async def test_a_refusal_of_the_group_is_told_of_every_partition(broker: Broker, version: int) -> None:
+async def test_an_error_of_the_group_is_returned_for_every_partition(broker: Broker, version: int) -> None:
     topics = commit_of("orders", 0, 2, 7, topic_id=ORDERS.topic_id)
     answer = await broker.ask(
         ApiKey.OFFSET_COMMIT, version, group_id="g", generation_id_or_member_epoch=3, member_id="m", topics=topics
@@ -300,7 +300,7 @@ async def test_a_refusal_of_the_group_is_told_of_every_partition(broker: Broker,
     assert codes(answer) == {(name, 0): refusal, (name, 2): refusal, (name, 7): missing}
 
 
-async def test_a_partition_with_too_much_metadata_is_refused_alone(broker: Broker) -> None:
+async def test_only_the_partition_with_too_much_metadata_is_rejected(broker: Broker) -> None:
     topics = commit_of("orders", 0, 1, 2)
     topics[0]["partitions"][1]["committed_metadata"] = "x" * 5000
     answer = await broker.ask(ApiKey.OFFSET_COMMIT, 9, group_id="g", topics=topics)
@@ -377,7 +377,7 @@ async def test_fetches_by_topic_id(broker: Broker) -> None:
     assert everything.groups[0].topics == ()
 
 
-async def test_offset_deletion_refuses_what_is_not_there(broker: Broker) -> None:
+async def test_offset_deletion_rejects_unknown_partitions(broker: Broker) -> None:
     await broker.ask(ApiKey.OFFSET_COMMIT, 9, group_id="g", topics=commit_of("orders", 0))
     topics = [
         {"name": "orders", "partitions": [{"partition_index": 0}, {"partition_index": 7}]},
@@ -424,7 +424,7 @@ async def test_a_transaction_that_commits_nothing_that_exists_is_not_verified(br
 
 
 @pytest.mark.parametrize("version", range(6))
-async def test_a_transaction_whose_coordinator_cannot_be_asked(broker: Broker, version: int) -> None:
+async def test_a_transaction_whose_coordinator_is_unavailable(broker: Broker, version: int) -> None:
     broker.transactions.code = ErrorCode.NETWORK_EXCEPTION
     answer = await broker.ask(ApiKey.TXN_OFFSET_COMMIT, version, **TXN, topics=[txn_commit_of("orders", 0, 1)])
     error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if version >= 2 else ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -19,13 +19,13 @@ def last_group(room: Room) -> GroupRecord:
     return record
 
 
-def test_an_unknown_member_of_an_absent_group_is_refused_and_no_group_is_made() -> None:
+def test_an_unknown_member_of_an_absent_group_is_rejected_without_a_group() -> None:
     room = Room()
     assert room.join("stranger") == JoinGroupResponse(ErrorCode.UNKNOWN_MEMBER_ID, "stranger")
     assert not room.shard.groups
 
 
-def test_a_new_member_is_told_its_id_and_asked_to_come_again() -> None:
+def test_a_new_member_gets_its_id_and_has_to_join_again() -> None:
     """KIP-394, from version 4 on."""
     room = Room()
     assert room.join(version=4) == JoinGroupResponse(ErrorCode.MEMBER_ID_REQUIRED, "client-0001")
@@ -55,7 +55,7 @@ def test_before_version_4_a_new_member_joins_at_once(version: int) -> None:
     assert [member.member_id for member in answer.members] == ["client-0001"]
 
 
-def test_only_the_leader_is_told_of_the_members() -> None:
+def test_only_the_leader_gets_the_members() -> None:
     room = Room()
     first, second = room.begin(count=2)
     assert first.leader == second.leader == first.member_id
@@ -70,15 +70,15 @@ def test_a_type_or_protocols_that_do_not_fit_are_refused() -> None:
     room = Room()
     assert room.join(protocol_type="").error_code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert room.join(protocols=()).error_code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert last_group(room).group_id == GROUP  # the group is made nevertheless, as Kafka does
+    assert last_group(room).group_id == GROUP  # the group is created anyway, as in Kafka
     room.begin()
     assert room.join(protocol_type="connect").error_code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert room.join(protocols=(STICKY,)).error_code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert room.join(protocols=(STICKY, RANGE)).error_code is ErrorCode.MEMBER_ID_REQUIRED
 
 
-def test_the_first_join_phase_waits_for_more_while_more_come() -> None:
-    """group.initial.rebalance.delay.ms: another delay for those that came meanwhile, within the rebalance timeout."""
+def test_the_first_join_phase_is_extended_by_new_members() -> None:
+    """group.initial.rebalance.delay.ms: each arrival causes another delay, within the rebalance timeout."""
     room = Room()
     first = room.join_later(version=3, rebalance_timeout_ms=7_000)
     room.pass_time(2_999)
@@ -100,7 +100,7 @@ def test_the_first_join_phase_ends_with_the_rebalance_timeout() -> None:
     assert started_ms + 7_000 <= room.now_ms <= started_ms + 7_500
 
 
-def test_a_join_phase_ends_as_soon_as_all_are_there() -> None:
+def test_a_join_phase_ends_once_all_members_have_joined() -> None:
     room = Room()
     first, second = room.make_stable(count=2)
     one = room.join_later(first.member_id)
@@ -110,7 +110,7 @@ def test_a_join_phase_ends_as_soon_as_all_are_there() -> None:
     assert {room.answers[one].generation_id, room.answers[two].generation_id} == {2}
 
 
-def test_a_pending_member_holds_up_the_join_phase() -> None:
+def test_a_pending_member_delays_the_join_phase() -> None:
     """An assigned member id that has not joined yet delays the end of the phase."""
     room = Room()
     (first,) = room.make_stable()
@@ -121,7 +121,7 @@ def test_a_pending_member_holds_up_the_join_phase() -> None:
     assert room.answers[ticket].generation_id == 2
 
 
-def test_who_does_not_rejoin_in_time_is_out_and_loses_the_lead() -> None:
+def test_a_leader_that_does_not_rejoin_in_time_is_removed() -> None:
     room = Room()
     first, second = room.make_stable(count=2, session_timeout_ms=100_000)
     ticket = room.join_later(second.member_id, protocols=(RANGE, STICKY), session_timeout_ms=100_000)
@@ -133,7 +133,7 @@ def test_who_does_not_rejoin_in_time_is_out_and_loses_the_lead() -> None:
 
 
 def test_static_members_survive_a_missed_join() -> None:
-    """They stay members without a new JoinGroup; if the leader is one of them, another member becomes leader."""
+    """They stay members without a new JoinGroup; if the leader is one of them, another member becomes the leader."""
     room = Room()
     static = room.join_later(group_instance_id="i1", session_timeout_ms=200_000)
     member_id = room.join().member_id
@@ -149,7 +149,7 @@ def test_static_members_survive_a_missed_join() -> None:
     assert [m.member_id for m in answer.members] == [leader, member_id]
 
 
-def test_a_join_phase_that_nobody_joins_begins_anew() -> None:
+def test_a_join_phase_without_joins_starts_again() -> None:
     room = Room()
     ticket = room.join_later(group_instance_id="i1", session_timeout_ms=400_000)
     room.pass_time(3_000)
@@ -169,7 +169,7 @@ def _only(room: Room, instance_id: str) -> str:
     return str(room.group.static_members[instance_id])
 
 
-def test_the_vote_takes_the_protocol_that_most_want_first() -> None:
+def test_the_vote_selects_the_protocol_preferred_by_most() -> None:
     room = Room()
     tickets = []
     for protocols in ((RANGE, STICKY), (STICKY, RANGE), (STICKY, RANGE)):
@@ -189,7 +189,7 @@ def test_a_new_member_may_wait_longer_than_its_session() -> None:
     assert list(room.group.members) == [first.member_id]
 
 
-def test_a_stable_follower_that_changes_nothing_is_told_the_generation_again() -> None:
+def test_an_unchanged_rejoin_of_a_stable_follower_gets_the_same_generation() -> None:
     room = Room()
     _, second = room.make_stable(count=2)
     again = room.join(second.member_id)
@@ -211,7 +211,7 @@ def test_a_follower_with_another_subscription_starts_a_rebalance() -> None:
     assert room.group.state is GroupState.PREPARING_REBALANCE
 
 
-def test_while_completing_the_same_join_is_answered_again_and_another_rebalances() -> None:
+def test_while_completing_an_unchanged_join_is_answered_and_a_changed_one_rebalances() -> None:
     room = Room()
     first, second = room.begin(count=2)
     assert room.join(first.member_id) == first
@@ -222,16 +222,16 @@ def test_while_completing_the_same_join_is_answered_again_and_another_rebalances
     assert ticket not in room.answers
 
 
-def test_a_full_group_takes_no_more() -> None:
+def test_a_full_group_accepts_no_more_members() -> None:
     room = Room(GroupConfig(group_max_size=2))
     first, _ = room.make_stable(count=2)
     assert room.join() == JoinGroupResponse(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
-    assert room.join_later(first.member_id) not in room.answers  # a member is let in again
-    assert room.join_later(version=3) not in room.answers  # one waits, so there is room
+    assert room.join_later(first.member_id) not in room.answers  # an existing member may rejoin
+    assert room.join_later(version=3) not in room.answers  # another member has not rejoined, so there is room
     assert room.join(version=3).error_code is ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
-def test_version_0_gets_what_it_asks_for() -> None:
+def test_a_join_of_version_0() -> None:
     room = Room()
     ticket = room.join_later(version=0, rebalance_timeout_ms=SESSION_MS)
     room.pass_time(3_000)
@@ -239,7 +239,7 @@ def test_version_0_gets_what_it_asks_for() -> None:
     assert room.group.rebalance_timeout_ms == SESSION_MS
 
 
-def test_the_same_member_asking_twice_is_answered_twice() -> None:
+def test_a_repeated_join_gets_two_responses() -> None:
     room = Room()
     first, _ = room.make_stable(count=2)
     one = room.join_later(first.member_id)
@@ -249,7 +249,7 @@ def test_the_same_member_asking_twice_is_answered_twice() -> None:
     assert room.group.waiting_joins == 1
 
 
-def test_a_group_whose_record_cannot_be_kept_is_not_there() -> None:
+def test_a_group_whose_record_cannot_be_written_does_not_exist() -> None:
     room = Room()
     room.holds_appends = True
     ticket = room.join_later(version=3)
@@ -260,7 +260,7 @@ def test_a_group_whose_record_cannot_be_kept_is_not_there() -> None:
     assert not room.appending
 
 
-def test_the_session_counts_again_once_the_phase_is_over() -> None:
+def test_the_session_restarts_after_the_join_phase() -> None:
     room = Room()
     room.make_stable()
     room.pass_time(SESSION_MS)
@@ -270,7 +270,7 @@ def test_the_session_counts_again_once_the_phase_is_over() -> None:
     assert (kept.generation, kept.protocol_type, kept.protocol, kept.members) == (2, "consumer", None, ())
 
 
-def test_a_group_made_upon_a_deletion_that_fails_gives_way_to_the_one_before() -> None:
+def test_a_group_created_after_a_failed_deletion_yields_to_the_previous_one() -> None:
     room = Room()
     room.commit_offset(7)
     room.holds_appends = True

@@ -1,4 +1,4 @@
-"""What a shard makes of a log: state == fold(log) (goals R8), foreign groups, transactions, unloading."""
+"""The state that a shard loads from a log: state == fold(log) (goals R8), foreign groups, transactions, unloading."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .harness import GROUP, SESSION_MS, Room
 GOLDEN = Path(__file__).parents[3] / "golden" / "group-records.json.xz"
 
 
-def test_a_stable_group_goes_on_after_a_restart() -> None:
+def test_a_stable_group_continues_after_a_restart() -> None:
     room = Room()
     first, second = room.make_stable(count=2)
     again = room.reloaded()
@@ -41,7 +41,7 @@ def test_a_stable_group_goes_on_after_a_restart() -> None:
     assert_same(room, again)
 
 
-def test_sessions_start_afresh_after_a_restart() -> None:
+def test_sessions_start_again_after_a_restart() -> None:
     room = Room()
     (joined,) = room.make_stable()
     again = room.reloaded()
@@ -51,7 +51,7 @@ def test_sessions_start_afresh_after_a_restart() -> None:
     assert again.group.state is GroupState.EMPTY
 
 
-def test_a_restart_in_the_middle_of_a_rebalance_finds_the_generation_before() -> None:
+def test_a_restart_during_a_rebalance_restores_the_previous_generation() -> None:
     room = Room()
     first, second = room.make_stable(count=2)
     room.join_later(first.member_id)
@@ -76,7 +76,7 @@ def test_a_group_above_a_lowered_limit_rebalances_when_it_is_loaded() -> None:
     assert again.group.state is GroupState.PREPARING_REBALANCE
 
 
-def test_tombstones_take_away() -> None:
+def test_tombstones_remove_groups_and_offsets() -> None:
     room = Room()
     room.commit_offset(1)
     log: list[LogRecord] = [*room.log, (offset_key(GROUP, "topic", 0), None), (group_key(GROUP), None)]
@@ -87,7 +87,7 @@ KEY = offset_key(GROUP, "topic", 0)
 
 
 def commit(at: int, offset: int, producer_id: int = NO_PRODUCER_ID) -> LoadedRecord:
-    """The record at `at` of the log: `offset` is committed."""
+    """The record at offset `at` of the log: `offset` is committed."""
     return LoadedRecord(at, KEY, offset_value(OffsetAndMetadata(offset, -1, "", 0)), producer_id)
 
 
@@ -125,7 +125,7 @@ def test_an_aborted_transactions_offset_never_counts() -> None:
 
 
 def test_an_older_transaction_does_not_replace_a_newer_commit() -> None:
-    """A commit of a transaction that was written before a plain commit does not replace it."""
+    """A transactional commit that was written before a plain commit does not replace it."""
     shard = new_shard()
     shard.replay(commit(1, 2, 77))
     shard.replay(commit(2, 3))
@@ -133,7 +133,7 @@ def test_an_older_transaction_does_not_replace_a_newer_commit() -> None:
     assert fetched(shard) == (3, 0)
 
 
-def test_a_tombstone_removes_what_is_pending() -> None:
+def test_a_tombstone_removes_a_pending_offset() -> None:
     shard = new_shard()
     shard.replay(commit(1, 2, 77))
     shard.replay(LoadedRecord(2, KEY, None))
@@ -158,7 +158,7 @@ def test_unknown_record_types_are_skipped_with_a_line(caplog: pytest.LogCaptureF
     assert "unknown type 42" in caplog.text
 
 
-def test_what_waits_is_sent_away_when_the_partition_is_led_elsewhere() -> None:
+def test_waiting_requests_fail_when_the_partition_moves() -> None:
     room = Room()
     first, second = room.make_stable(count=2)
     joining = room.join_later(first.member_id)
@@ -171,7 +171,7 @@ def test_what_waits_is_sent_away_when_the_partition_is_led_elsewhere() -> None:
     assert room.group.state is GroupState.DEAD
 
 
-def test_a_sync_that_waits_is_sent_away_too() -> None:
+def test_a_waiting_sync_fails_too() -> None:
     room = Room()
     _, second = room.begin(count=2)
     ticket = room.sync_later(second)
@@ -179,8 +179,8 @@ def test_a_sync_that_waits_is_sent_away_too() -> None:
     assert room.answers[ticket].error_code is ErrorCode.NOT_COORDINATOR
 
 
-def test_a_first_join_that_waits_for_its_record_is_sent_away_too() -> None:
-    """The record of a new group fails with the partition, when the group is dead already."""
+def test_a_first_join_that_awaits_its_record_fails_too() -> None:
+    """When the partition moves, the record of a new group fails after the group is already dead."""
     room = Room()
     room.holds_appends = True
     ticket = room.join_later(version=3)
@@ -189,14 +189,14 @@ def test_a_first_join_that_waits_for_its_record_is_sent_away_too() -> None:
     assert room.answers[ticket].error_code is ErrorCode.NOT_COORDINATOR
 
 
-def test_what_apache_kafka_wrote_is_loaded() -> None:
-    """The golden log: classic groups live, others kept, transactions applied."""
+def test_apache_kafkas_log_is_loaded() -> None:
+    """The golden log: classic groups are live, other kinds are kept, transactions are applied."""
     shards = {}
     for partition, rows in json.loads(lzma.decompress(GOLDEN.read_bytes())).items():
         shard = shards[partition] = new_shard()
         for row in rows:
             value = None if row["value"] is None else bytes.fromhex(row["value"])
-            # Of the key of a control record the engine passes on the type, without the version before it.
+            # The engine passes on the type of a control record's key without the preceding version.
             key = bytes.fromhex(row["key"])[2 if row["is_control"] else 0 :]
             shard.replay(LoadedRecord(row["offset"], key, value, row["producer_id"], row["is_control"]))
         shard.on_loaded(0)
@@ -216,7 +216,7 @@ def test_what_apache_kafka_wrote_is_loaded() -> None:
     assert offsets == {("orders", 0): 42, ("payments", 0): 7, ("orders", 1): 100}
 
 
-def test_the_snapshot_tells_differences() -> None:
+def test_the_snapshot_shows_differences() -> None:
     one, other = Room(), Room()
     one.commit_offset(1)
     other.commit_offset(2)

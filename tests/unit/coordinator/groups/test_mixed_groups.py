@@ -93,13 +93,13 @@ class Classic:
         return ErrorCode(member.error_code)
 
     def rejoin(self) -> None:
-        """What a client does that was asked to: join with what it keeps, and take its assignment."""
+        """Rejoin as requested: send a join with the kept metadata, and receive the assignment."""
         assert self.join(self.owned) is NONE
         assert self.sync() is NONE
 
 
 def classic_group(room: ConsumerRoom, *, user_data: bytes | None = None, **fields: Any) -> tuple[Classic, Classic]:
-    """A stable classic group of two with half of the partitions each."""
+    """A stable classic group of two members with half of the partitions each."""
     members = Classic(room, **fields), Classic(room, **fields)
     for one in members:
         one.take(room.answers[one.join_later()])
@@ -147,7 +147,7 @@ def test_case_45_a_live_classic_group_is_upgraded_when_a_consumer_joins() -> Non
     assert room.consumers.state == "Stable"
 
 
-def test_joins_that_wait_in_the_classic_group_are_sent_back() -> None:
+def test_waiting_joins_of_the_classic_group_have_to_be_repeated() -> None:
     room = ConsumerRoom()
     first, second = classic_group(room)
     first.fields["protocols"] = (JoinProtocol("range", encode_subscription(Subscription(("t", "u")))),)
@@ -186,7 +186,7 @@ def test_a_classic_group_of_another_protocol_is_not_upgraded() -> None:
     assert "does not use the consumer embedded protocol" in (answer.error_message or "")
 
 
-def test_an_upgrade_that_cannot_be_written_is_taken_back() -> None:
+def test_a_failed_upgrade_is_rolled_back() -> None:
     room = ConsumerRoom()
     first, second = classic_group(room)
     room.holds_appends = True
@@ -208,7 +208,7 @@ def classic_of(room: ConsumerRoom) -> ClassicGroup:
 
 
 @pytest.mark.parametrize("way", ["leave", "time out", "LeaveGroup"])
-def test_case_47_the_group_is_classic_again_when_the_last_consumer_goes(way: str) -> None:
+def test_case_47_the_group_is_classic_again_after_the_last_consumer_left(way: str) -> None:
     room = ConsumerRoom()
     first, second, consumer = upgraded(room, session_timeout_ms=100_000)
     for classic in (first, second):
@@ -236,7 +236,7 @@ def test_case_47_the_group_is_classic_again_when_the_last_consumer_goes(way: str
     assert [room.answers[ticket].error_code for ticket in tickets] == [NONE, NONE]
 
 
-def test_a_downgrade_that_cannot_be_written_is_taken_back() -> None:
+def test_a_failed_downgrade_is_rolled_back() -> None:
     room = ConsumerRoom()
     first, second, consumer = upgraded(room)
     before = room.described()
@@ -256,7 +256,7 @@ def test_a_downgrade_that_cannot_be_written_is_taken_back() -> None:
 
 
 @pytest.mark.parametrize("policy", ["disabled", "upgrade"])
-def test_without_a_downgrade_the_group_stays_one_of_classic_members(policy: str) -> None:
+def test_without_a_downgrade_the_group_keeps_its_classic_members(policy: str) -> None:
     room = ConsumerRoom()
     first, second, consumer = upgraded(room)
     again = ConsumerRoom(

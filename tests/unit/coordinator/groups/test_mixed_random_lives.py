@@ -1,4 +1,4 @@
-"""Random lives of a group in which members of both protocols come and go: upgrades, downgrades, faults, reloads."""
+"""Random operations on a group with members of both protocols: upgrades, downgrades, faults, reloads."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LONG_MS = 600_000
 
 
 class OldClient:
-    """A consumer of the classic protocol: its id, its generation, and a join or sync that waits."""
+    """A consumer of the classic protocol: its id, its generation, and a pending join or sync."""
 
     def __init__(self, instance_id: str | None) -> None:
         self.instance_id = instance_id
@@ -45,7 +45,7 @@ class OldClient:
 
 
 class LivesOfAMixedGroup(LivesOfAConsumerGroup):
-    """The invariants of consumer groups hold, and every request is answered when nothing holds it up."""
+    """The invariants of consumer groups hold, and every request gets its response eventually."""
 
     def begin_room(self, sizes: tuple[int, ...]) -> ConsumerRoom:
         self.old: dict[str, OldClient] = {}
@@ -53,7 +53,7 @@ class LivesOfAMixedGroup(LivesOfAConsumerGroup):
         return ConsumerRoom(*(topic(name, size) for name, size in zip(NAMES, sizes, strict=True)), config=config)
 
     def forget(self) -> None:
-        """A reload loses the requests that wait."""
+        """A reload loses pending requests."""
         for client in self.old.values():
             client.joining = None
 
@@ -79,7 +79,7 @@ class LivesOfAMixedGroup(LivesOfAConsumerGroup):
         self._learn(client)
 
     def _learn(self, client: OldClient) -> None:
-        """Take the answer of a join, if there is one."""
+        """Receive the response to a join, if there is one."""
         if client.joining is None or client.joining not in self.room.answers:
             return
         answer: JoinGroupResponse = self.room.answers[client.joining]
@@ -103,7 +103,7 @@ class LivesOfAMixedGroup(LivesOfAConsumerGroup):
         plan: tuple[SyncAssignment, ...] = ()
         info = self.infos.get(topic_name)
         if client.joined is not None and info is not None:
-            # A leader that shares out one topic, a partition each.
+            # The leader assigns one topic, with a partition each.
             members = client.joined.members[: info.partition_count]
             plan = tuple(
                 SyncAssignment(
@@ -140,7 +140,7 @@ class LivesOfAMixedGroup(LivesOfAConsumerGroup):
     @precondition(lambda self: True)
     @rule()
     def settle(self) -> None:
-        """Without a word from its members the group is empty, and nobody waits any more."""
+        """Without requests from its members the group becomes empty, and no request is pending."""
         self.room.pass_time(LONG_MS)
         for group in self._groups():
             assert group.is_empty

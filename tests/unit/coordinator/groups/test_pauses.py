@@ -1,4 +1,4 @@
-"""A coordinator whose process was stopped: members whose requests lie unread keep their sessions."""
+"""A coordinator whose process was stopped: members keep their sessions while their requests are unread."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ MEMBER_SESSION_MS = 6_000
 
 
 def resume(room: Room) -> None:
-    """The process was stopped, and goes on."""
+    """The process was stopped, and resumes."""
     room.now_ms += PAUSE_MS
     room.take(room.hosted.on_pause(room.now_ms, PAUSE_MS))
     room.pass_time(0)
 
 
-def test_sessions_start_afresh() -> None:
+def test_sessions_start_again() -> None:
     room = Room()
     first, second = room.make_stable(count=2)
     room.pass_time(SESSION_MS - 1)
@@ -51,7 +51,7 @@ def test_a_rebalance_still_waits_for_its_members() -> None:
     assert list(room.group.members) == [first.member_id]
 
 
-def test_timers_are_put_off_together() -> None:
+def test_all_timers_are_extended() -> None:
     timers: Timers[str] = Timers()
     timers.schedule("a", 10)
     timers.schedule("b", 5)
@@ -76,14 +76,14 @@ def is_empty(groups: GroupCoordinator) -> bool:
 
 
 def stop_for(seconds: float) -> None:
-    """The process is stopped, and goes on."""
+    """The process is stopped, and resumes."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, SimulatedTimeLoop)
     loop.stop_for(seconds)
 
 
 @simulated
-async def test_a_late_timer_tells_of_a_pause() -> None:
+async def test_a_late_timer_detects_a_pause() -> None:
     groups = await with_member()
     stop_for(PAUSE_MS / 1000)
     await asyncio.sleep(MEMBER_SESSION_MS / 1000 - 0.1)
@@ -94,10 +94,10 @@ async def test_a_late_timer_tells_of_a_pause() -> None:
 
 
 @simulated
-async def test_a_pause_that_others_tell_of_is_taken_in_once() -> None:
+async def test_a_pause_reported_by_others_counts_once() -> None:
     groups = await with_member()
     await asyncio.sleep(1)
-    stop_for(4.9)  # no timer of a shard is late by then
+    stop_for(4.9)  # no timer of a shard is late yet
     groups.on_pause(4_000)
     await asyncio.sleep(0.5)
     groups.on_pause(4_000)

@@ -1,4 +1,4 @@
-"""Random lives of two groups; `random_lives` says what must hold."""
+"""Random operations on two groups; `random_lives` has the invariants."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def test_with_failed_appends(seed: int) -> None:
     Lives(seed, may_fail=True).run(STEPS)
 
 
-def test_the_lives_go_everywhere() -> None:
-    """A run that meets nothing proves nothing."""
+def test_the_lives_reach_every_state() -> None:
+    """A run that misses a state would prove nothing about it."""
     seen: Counter[str] = Counter()
     for seed in range(20):
         lives = Lives(seed, may_fail=True)

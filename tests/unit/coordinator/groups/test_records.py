@@ -1,4 +1,4 @@
-"""The records of `__consumer_offsets`: against Apache Kafka's own bytes, every version, and hostile ones."""
+"""The records of `__consumer_offsets`: Apache Kafka's own bytes, every version, and hostile ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GOLDEN = Path(__file__).parents[3] / "golden" / "group-records.json.xz"
 
 
 def golden_rows() -> list[dict[str, Any]]:
-    """Every data record that Kafka wrote, with what its own tool reads from it."""
+    """Every data record that Kafka wrote, with the output of its own tool."""
     partitions = json.loads(lzma.decompress(GOLDEN.read_bytes()))
     return [row for rows in partitions.values() for row in rows if not row["is_control"]]
 
@@ -44,7 +44,7 @@ def key_and_value(row: dict[str, Any]) -> tuple[bytes, bytes | None]:
 
 @pytest.mark.parametrize("row", golden_rows(), ids=lambda row: row["kafka_reads"][0][:60])
 def test_kafkas_own_bytes(row: dict[str, Any]) -> None:
-    """What Kafka reads is what we read; what we write of it is what Kafka wrote."""
+    """We read what Kafka reads; encoding it again gives Kafka's bytes."""
     key, value = key_and_value(row)
     said = json.loads(row["kafka_reads"][0])
     by_kafka = {} if value is None else json.loads(row["kafka_reads"][1])["data"]
@@ -77,7 +77,7 @@ def test_kafkas_own_bytes(row: dict[str, Any]) -> None:
             assert modern.encoded() == (key, value)
 
 
-def test_the_golden_records_hold_what_they_should() -> None:
+def test_the_golden_records_cover_every_kind() -> None:
     types = {RecordType(int(row["key"][:4], 16)) for row in golden_rows()}
     assert types >= {1, 2, 3, 5, 6, 7, 8, 10, 11, 12, 13, 14, 15}
     assert any(row["producer_id"] != -1 for row in golden_rows())
@@ -119,7 +119,7 @@ groups = st.builds(
 
 
 @given(texts, texts, int32s, commits)
-def test_commits_come_back(group_id: str, topic: str, partition: int, commit: OffsetAndMetadata) -> None:
+def test_commits_round_trip(group_id: str, topic: str, partition: int, commit: OffsetAndMetadata) -> None:
     key = offset_key(group_id, topic, partition)
     assert decode(key, offset_value(commit)) == OffsetCommit(group_id, topic, partition, commit)
     assert decode(key, None) == OffsetCommit(group_id, topic, partition, None)
@@ -136,7 +136,7 @@ def test_a_commit_with_an_expiry_is_version_1(commit: OffsetAndMetadata, expire_
 
 
 @given(texts, groups)
-def test_groups_come_back(group_id: str, group: GroupMetadata) -> None:
+def test_groups_round_trip(group_id: str, group: GroupMetadata) -> None:
     assert decode(group_key(group_id), group_value(group)) == GroupRecord(group_id, group)
     assert decode(group_key(group_id), None) == GroupRecord(group_id, None)
 
@@ -210,7 +210,7 @@ def test_every_version_of_a_group(version: int) -> None:
     )
 
 
-def test_an_unknown_tagged_field_is_passed_over() -> None:
+def test_an_unknown_tagged_field_is_skipped() -> None:
     raw = OLD_OFFSET_VALUES[4][0][:-1] + b"\x01\x09\x03abc"
     record = decode(offset_key("g", "t", 3), raw)
     assert isinstance(record, OffsetCommit)
@@ -218,7 +218,7 @@ def test_an_unknown_tagged_field_is_passed_over() -> None:
 
 
 @pytest.mark.parametrize("raw_type", [9, 18, 24, 32767, -1])
-def test_an_unknown_type_is_told(raw_type: int) -> None:
+def test_an_unknown_type_is_an_error(raw_type: int) -> None:
     assert decode(struct.pack(">h", raw_type) + b"anything", b"") == UnknownRecord(raw_type)
 
 
@@ -287,6 +287,6 @@ def test_bytes_that_are_not_utf8_are_replaced_as_java_does() -> None:
     assert record == GroupRecord("��", None)
 
 
-def test_what_no_record_can_hold_is_refused() -> None:
+def test_values_that_no_record_can_hold_are_rejected() -> None:
     with pytest.raises(RecordTooLarge):
         offset_key("g" * 40_000, "t", 0)

@@ -1,4 +1,4 @@
-"""Share groups in the coordinator of a node: shards in a loop, and share coordinators that are called."""
+"""Share groups in a node's coordinator: shards in a loop, and calls of share coordinators."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ T = TopicInfo("t", b"t" * 16, 2)
 
 
 class States:
-    """The share coordinators, and the leaders of partitions."""
+    """The share coordinators, and the partition leaders."""
 
     def __init__(self) -> None:
         self.refusal = NONE
@@ -101,7 +101,7 @@ class Node:
         return group
 
     def sets(self) -> tuple[int, int, int]:
-        """How many topics are in the three sets of record 15."""
+        """The number of topics in the three sets of record 15."""
         states = self.group.states
         return (
             (0, 0, 0)
@@ -185,7 +185,7 @@ async def test_deleted_offsets(node: Node) -> None:
     assert node.sets() == (0, 0, 0)
 
 
-async def test_a_group_whose_states_cannot_be_deleted_stays(node: Node) -> None:
+async def test_a_group_whose_states_cannot_be_deleted_is_kept(node: Node) -> None:
     await node.alter()
     await until(lambda: node.sets() == (0, 1, 0))
     node.states.refusal = GONE

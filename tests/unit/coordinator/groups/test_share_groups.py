@@ -1,4 +1,4 @@
-"""Share groups in the group coordinator (KIP-932). Numbers are those of conformance cases."""
+"""Share groups in the group coordinator (KIP-932). The numbers are those of conformance cases."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class TestRefusals:
         assert room.join("a").error_code is NONE
 
     def test_ids_of_other_groups(self, room: ShareRoom) -> None:
-        """Case 51, and who may take over whose id."""
+        """Case 51, and which kinds of groups may reuse an id."""
         room.joined("m")
         assert room.beat("a", 0, group_id="consumers", subscribed_topic_names=("t",)).error_code is NOT_FOUND
         room.commit_offset(5)

@@ -1,4 +1,4 @@
-"""Random lives of a share group: the state is the fold of the log, and a failed append changes nothing."""
+"""Random operations on a share group: the state is the fold of the log, and a failed append changes nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def topic(name: str, count: int, generation: int = 0) -> TopicInfo:
 
 
 def states_of(room: ShareRoom) -> dict[str, dict[str, Any]]:
-    """All that is folded, by group."""
+    """The complete folded state, by group."""
     groups = room.shard.modern_groups.items()
     return {
         group_id: {name: value for name, value in vars(group).items() if name not in SOFT}

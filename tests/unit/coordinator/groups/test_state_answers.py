@@ -141,13 +141,13 @@ def test_the_table(ask: Callable[[Scene], object], state: str, expected: object)
 
 
 @pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance", "Stable"])
-def test_offsets_of_a_live_group_of_another_type_stay(state: str) -> None:
+def test_offsets_of_a_live_group_of_another_type_are_kept(state: str) -> None:
     assert delete_offset(scene(state, protocol_type="connect")) is NON_EMPTY
 
 
 @pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance", "Stable"])
 class TestWrongIds:
-    """Before the state: an instance id unknown or another's, a member unknown, another generation, in this order."""
+    """Checked before the state, in this order: unknown or other instance id, unknown member, other generation."""
 
     ASKS = (sync, heartbeat, commit)
 

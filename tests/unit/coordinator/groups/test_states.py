@@ -1,4 +1,4 @@
-"""NEXT_STATES over every pair, and what becomes of a group on the ways that it allows."""
+"""NEXT_STATES over every pair, and its tables in the documentation."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def test_the_table_prints() -> None:
     assert len(lines) == 2 + len(GroupState)
 
 
-def test_the_map_shows_the_table() -> None:
-    """ARCHITECTURE.md has the table as it is printed: after a change, paste `state_table()` there."""
+def test_the_table_is_in_the_documentation() -> None:
+    """After a change, paste the output of `state_table()` into ARCHITECTURE.md."""
     assert state_table() in (Path(__file__).parents[4] / "ARCHITECTURE.md").read_text()
 
 
 def test_the_table_of_members_of_consumer_groups_is_in_the_documentation() -> None:
-    """ARCHITECTURE.md has the table as it is printed: after a change, paste `state_table()` there."""
+    """After a change, paste the output of `state_table()` into ARCHITECTURE.md."""
     assert member.state_table() in (Path(__file__).parents[4] / "ARCHITECTURE.md").read_text()
 
 

@@ -26,7 +26,7 @@ def stable_room(**fields: Any) -> tuple[Room, JoinGroupResponse, JoinGroupRespon
     return room, leader, follower
 
 
-def test_a_static_member_never_needs_to_come_twice() -> None:
+def test_a_static_member_joins_with_one_request() -> None:
     """A static member never receives MEMBER_ID_REQUIRED (KIP-345)."""
     room = Room()
     ticket = room.join_later(group_instance_id="i1")
@@ -35,7 +35,7 @@ def test_a_static_member_never_needs_to_come_twice() -> None:
     assert room.answers[ticket].member_id == "i1-0001"
 
 
-def test_a_follower_that_comes_back_disturbs_nobody() -> None:
+def test_a_rejoining_follower_causes_no_rebalance() -> None:
     room, leader, follower = stable_room()
     answer = room.join(group_instance_id="i2")
     assert answer.member_id not in (follower.member_id, leader.member_id)
@@ -51,7 +51,7 @@ def test_a_follower_that_comes_back_disturbs_nobody() -> None:
     assert record.value.members[1].assignment == synced.assignment
 
 
-def test_a_leader_that_comes_back_leads_and_is_told_to_assign_nothing() -> None:
+def test_a_rejoining_leader_stays_the_leader_and_skips_the_assignment() -> None:
     """KIP-814, from version 9 on."""
     room, _, follower = stable_room()
     answer = room.join(group_instance_id="i1", version=9)
@@ -61,7 +61,7 @@ def test_a_leader_that_comes_back_leads_and_is_told_to_assign_nothing() -> None:
 
 
 @pytest.mark.parametrize("version", [5, 8])
-def test_an_older_leader_that_comes_back_is_told_of_its_old_self(version: int) -> None:
+def test_a_rejoining_leader_before_version_9_gets_its_old_id(version: int) -> None:
     room, leader, _ = stable_room()
     answer = room.join(group_instance_id="i1", version=version)
     assert answer.leader == leader.member_id
@@ -84,7 +84,7 @@ def test_the_old_member_is_fenced() -> None:
     assert left.members[0].error_code is ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_what_waits_for_the_old_member_is_fenced() -> None:
+def test_pending_requests_of_the_old_member_are_fenced() -> None:
     room = Room()
     first = room.join_later(group_instance_id="i1")
     second = room.join_later(group_instance_id="i1")
@@ -94,7 +94,7 @@ def test_what_waits_for_the_old_member_is_fenced() -> None:
     assert list(room.group.members) == ["i1-0002"]
 
 
-def test_while_completing_a_return_rebalances_and_fences_the_waiting_sync() -> None:
+def test_while_completing_a_rejoin_rebalances_and_fences_the_waiting_sync() -> None:
     room = Room()
     tickets = [room.join_later(group_instance_id=instance) for instance in ("i1", "i2")]
     room.pass_time(9_000)
@@ -104,7 +104,7 @@ def test_while_completing_a_return_rebalances_and_fences_the_waiting_sync() -> N
     assert room.group.state is GroupState.PREPARING_REBALANCE
 
 
-def test_a_return_that_changes_the_vote_rebalances() -> None:
+def test_a_rejoin_that_changes_the_vote_rebalances() -> None:
     room, _, _ = stable_room(protocols=(RANGE, STICKY))
     assert room.group.protocol_name == "range"
     ticket = room.join_later(group_instance_id="i2", protocols=(STICKY,))
@@ -112,7 +112,7 @@ def test_a_return_that_changes_the_vote_rebalances() -> None:
     assert room.group.state is GroupState.PREPARING_REBALANCE
 
 
-def test_a_return_that_cannot_be_kept_is_taken_back() -> None:
+def test_a_rejoin_that_cannot_be_written_is_rolled_back() -> None:
     room, leader, follower = stable_room()
     room.holds_appends = True
     ticket = room.join_later(group_instance_id="i2", session_timeout_ms=20_000)
@@ -127,7 +127,7 @@ def test_a_return_that_cannot_be_kept_is_taken_back() -> None:
     assert room.group.waiting_joins == 0
 
 
-def test_a_return_during_whose_write_a_rebalance_begins_is_answered_by_it() -> None:
+def test_a_rejoin_is_answered_by_a_rebalance_that_begins_during_its_write() -> None:
     room, leader, _ = stable_room()
     room.holds_appends = True
     ticket = room.join_later(group_instance_id="i2")
@@ -136,7 +136,7 @@ def test_a_return_during_whose_write_a_rebalance_begins_is_answered_by_it() -> N
     assert room.answers[ticket].generation_id == room.answers[again].generation_id == 2
 
 
-def test_a_static_member_is_removed_by_its_instance_id_alone() -> None:
+def test_a_static_member_is_removed_by_its_instance_id() -> None:
     room, leader, _ = stable_room()
     answer = room.leave(LeavingMember("", "i2"), LeavingMember("", "i9"), LeavingMember("", None))
     codes = [member.error_code for member in answer.members]
@@ -160,8 +160,8 @@ def test_an_instance_id_of_a_pending_member_is_a_contradiction() -> None:
     assert room.join(member_id, group_instance_id="i1").error_code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_a_return_whose_record_is_late_stays() -> None:
-    """Kafka goes back to the old id in memory, and has the new one in its log."""
+def test_a_rejoin_whose_record_is_late_remains() -> None:
+    """Kafka restores the old id in memory, although its log has the new one."""
     room, _, follower = stable_room()
     room.holds_appends = True
     ticket = room.join_later(group_instance_id="i2")

@@ -10,7 +10,7 @@ from klamm.protocol.messages.group_messages import LeaveGroupRequest, LeavingMem
 from .harness import REBALANCE_MS, SESSION_MS, Room
 
 
-def test_everybody_is_told_once_the_assignment_is_committed() -> None:
+def test_all_members_get_responses_once_the_assignment_is_committed() -> None:
     room = Room()
     first, second = room.begin(count=2)
     room.holds_appends = True
@@ -43,7 +43,7 @@ def test_the_record_holds_members_with_their_assignments() -> None:
     }
 
 
-def test_who_is_not_assigned_anything_gets_nothing() -> None:
+def test_a_member_without_an_assignment_gets_an_empty_one() -> None:
     room = Room()
     first, second = room.begin(count=2)
     follower = room.sync_later(second)
@@ -52,7 +52,7 @@ def test_who_is_not_assigned_anything_gets_nothing() -> None:
     assert room.answers[follower].error_code is ErrorCode.NONE
 
 
-def test_a_record_that_cannot_be_kept_begins_a_new_rebalance() -> None:
+def test_a_failed_record_starts_a_new_rebalance() -> None:
     room = Room()
     first, second = room.begin(count=2)
     room.holds_appends = True
@@ -64,8 +64,8 @@ def test_a_record_that_cannot_be_kept_begins_a_new_rebalance() -> None:
     assert all(member.assignment == b"" for member in room.group.members.values())
 
 
-def test_a_record_that_takes_too_long_begins_a_new_rebalance() -> None:
-    """offsets.commit.timeout.ms; the record may still be committed, and is then of an older generation."""
+def test_a_record_that_times_out_starts_a_new_rebalance() -> None:
+    """offsets.commit.timeout.ms; the record may still be committed, but is then of an older generation."""
     room = Room()
     (joined,) = room.begin()
     room.holds_appends = True
@@ -77,7 +77,7 @@ def test_a_record_that_takes_too_long_begins_a_new_rebalance() -> None:
     assert room.group.state is GroupState.PREPARING_REBALANCE
 
 
-def test_a_rebalance_that_began_meanwhile_outdoes_the_assignment() -> None:
+def test_a_rebalance_that_began_meanwhile_discards_the_assignment() -> None:
     room = Room()
     (joined,) = room.begin()
     room.holds_appends = True
@@ -88,7 +88,7 @@ def test_a_rebalance_that_began_meanwhile_outdoes_the_assignment() -> None:
     assert room.group.state is GroupState.PREPARING_REBALANCE
 
 
-def test_who_does_not_sync_in_time_is_out_even_if_static() -> None:
+def test_a_member_that_does_not_sync_in_time_is_removed_even_if_static() -> None:
     """A static member survives a missed join, but not a missed sync."""
     room = Room()
     static = room.join_later(group_instance_id="i1", session_timeout_ms=400_000)
@@ -130,7 +130,7 @@ def test_a_sync_of_a_stable_group_is_answered_at_once() -> None:
     assert room.answers[room.sync_later(second)].assignment == f"to {second.member_id}".encode()
 
 
-def test_a_second_sync_takes_the_place_of_the_first() -> None:
+def test_a_second_sync_replaces_the_first() -> None:
     room = Room()
     first, second = room.begin(count=2)
     one, two = room.sync_later(second), room.sync_later(second)
@@ -139,7 +139,7 @@ def test_a_second_sync_takes_the_place_of_the_first() -> None:
     assert room.answers[two].error_code is ErrorCode.NONE
 
 
-def test_the_last_to_leave_empties_the_group_and_that_is_kept() -> None:
+def test_the_last_leave_empties_the_group_and_is_written() -> None:
     room = Room()
     first, second = room.make_stable(count=2)
     room.holds_appends = True

@@ -1,4 +1,4 @@
-"""Offsets of transactions in a shard: pending, committed and aborted. Cases are those of facts 13.14."""
+"""Transactional offsets in a shard: pending, committed and aborted. The cases are those of facts 13.14."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PLACE = ("topic", 0)
 
 
 def stable(room: Room, partition: int = 0) -> tuple[int, ErrorCode]:
-    """What a consumer of committed data reads."""
+    """The offsets that a stable fetch returns."""
     answer = room.answers[room.fetch_later({"topic": (partition,)}, stable=True)]
     found = answer.topics[0].partitions[0]
     return found.committed_offset, ErrorCode(found.error_code)
@@ -150,7 +150,7 @@ def delete_group(room: Room) -> ErrorCode:
     return ErrorCode(deleted.error_code)
 
 
-def test_case_67_a_deleted_group_stays_gone() -> None:
+def test_case_67_a_deleted_group_is_not_created_again() -> None:
     room = Room()
     room.commit_in_transaction(5, P)
     assert delete_group(room) is NONE
@@ -160,7 +160,7 @@ def test_case_67_a_deleted_group_stays_gone() -> None:
     assert_same(room, room.reloaded())
 
 
-def test_case_67_a_deleted_offset_stays_gone() -> None:
+def test_case_67_a_deleted_offset_is_not_created_again() -> None:
     room = Room()
     room.commit_in_transaction(5, P)
     ticket = room.ticket()
@@ -172,7 +172,7 @@ def test_case_67_a_deleted_offset_stays_gone() -> None:
     assert_same(room, room.reloaded())
 
 
-def test_offsets_of_a_deleted_topic_go_with_it() -> None:
+def test_offsets_of_a_deleted_topic_are_removed() -> None:
     room = Room()
     room.commit_in_transaction(5, P)
     room.take(room.shard.on_topics_deleted(room.now_ms, [("topic", b"t" * 16)]))
@@ -208,7 +208,7 @@ EXPIRING = GroupConfig(offsets_retention_minutes=1, offsets_retention_check_inte
 
 
 @pytest.mark.parametrize("with_offset", [True, False])
-def test_a_pending_offset_holds_expiry_and_group(with_offset: bool) -> None:
+def test_a_pending_offset_prevents_expiry(with_offset: bool) -> None:
     room = Room(EXPIRING)
     if with_offset:
         room.commit_offset(1)
@@ -239,7 +239,7 @@ def test_control_records_of_other_types_end_nothing() -> None:
 # The order of the log, and appends that fail
 
 
-def test_a_transactional_batch_and_a_marker_are_appended_alone_and_in_order() -> None:
+def test_a_transactional_batch_and_a_marker_are_appended_separately_and_in_order() -> None:
     room = Room()
     room.holds_appends = True
     room.commit_later({("topic", 1): 1})
@@ -261,7 +261,7 @@ def test_a_transactional_batch_and_a_marker_are_appended_alone_and_in_order() ->
     assert_same(room, room.reloaded())
 
 
-def test_a_marker_is_answered_and_seen_when_it_is_committed() -> None:
+def test_a_marker_is_answered_and_visible_once_it_is_committed() -> None:
     room = Room()
     room.commit_in_transaction(5, P)
     room.holds_appends = True
@@ -306,7 +306,7 @@ def test_a_failed_marker_leaves_the_transaction_open(error: ErrorCode, commits: 
 
 
 @pytest.mark.parametrize("before", [None, 4])
-def test_a_failed_commit_leaves_what_was_pending(before: int | None) -> None:
+def test_a_failed_commit_keeps_earlier_pending_offsets(before: int | None) -> None:
     room = Room()
     if before is not None:
         room.commit_in_transaction(before, P)
@@ -321,8 +321,8 @@ def test_a_failed_commit_leaves_what_was_pending(before: int | None) -> None:
     assert plain(room) == (before or -1)
 
 
-def test_case_38_a_refused_producer_fails_nobody_else_for_good() -> None:
-    """Requests whose writes were queued after the refused batch receive a retriable error."""
+def test_case_38_a_rejected_producer_fails_others_only_temporarily() -> None:
+    """Requests whose writes were queued after the rejected batch get a retriable error."""
     room = Room()
     room.commit_offset(1)
     room.holds_appends = True
@@ -340,7 +340,7 @@ def test_case_38_a_refused_producer_fails_nobody_else_for_good() -> None:
     assert_same(room, room.reloaded())
 
 
-def test_deletions_that_fail_restore_what_is_pending() -> None:
+def test_failed_deletions_restore_pending_offsets() -> None:
     room = Room()
     room.commit_offset(1)
     room.commit_in_transaction(5, P)
@@ -369,7 +369,7 @@ def test_deletions_that_fail_restore_what_is_pending() -> None:
     ],
 )
 def test_case_42_a_marker_during_the_verification(is_adding: bool, marker_epoch: int, error: ErrorCode) -> None:
-    """Only a commit to the next transaction passes, whose epoch the marker has (transaction version 2)."""
+    """Only a commit of the next transaction succeeds, whose epoch the marker has (transaction version 2)."""
     room = Room()
     verification = room.shard.begin_verification(P, is_adding=is_adding)
     room.end(Producer(P.producer_id, marker_epoch), commits=False)
@@ -378,7 +378,7 @@ def test_case_42_a_marker_during_the_verification(is_adding: bool, marker_epoch:
     assert room.shard.verification_count == 0
 
 
-def test_a_marker_of_another_producer_voids_nothing() -> None:
+def test_a_marker_of_another_producer_is_ignored() -> None:
     room = Room()
     verification = room.shard.begin_verification(P, is_adding=False)
     room.end(Q, commits=False)

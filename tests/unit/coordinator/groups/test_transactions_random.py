@@ -1,7 +1,7 @@
-"""Plain and transactional commits, markers, deletions, failed appends and restarts in any order; a seed decides it.
+"""Plain and transactional commits, markers, deletions, failed appends and restarts in any order, from a seed.
 
-While appends are in flight, plain reads return what the committed log says; with none in flight, the shard equals one
-made from its log (goals R8). What the log says is also computed here, in the most obvious way.
+While appends are pending, plain reads return what the committed log contains; without pending appends, the shard equals
+one loaded from its log (goals R8). The expected state is also computed here, in the most obvious way.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Key = tuple[str, str, int]
 
 
 class Written(NamedTuple):
-    """An offset, and where it is in the log."""
+    """An offset and its position in the log."""
 
     offset: int
     at: int
@@ -68,7 +68,7 @@ def committed(log: list[Entry]) -> dict[Key, int]:
 
 
 class Life:
-    """One shard."""
+    """A random sequence of operations on one shard."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -117,7 +117,7 @@ class Life:
         self.room.take(call(self.room.now_ms, ticket, request))  # type: ignore[operator]
 
     def restart(self) -> None:
-        """The append in flight may be in the log."""
+        """The pending append may be in the log."""
         appending, self.room.appending = self.room.appending, None
         for reply in self.room.hosted.on_unloaded(self.room.now_ms):
             assert reply.ticket not in self.room.answers
@@ -129,7 +129,7 @@ class Life:
         self.room = again
 
     def check(self) -> None:
-        """Plain reads return what is committed; without an append in flight the state is that of the log."""
+        """Plain reads return committed state; without a pending append the state is that of the log."""
         expected = committed(self.room.log)
         found = {
             (group, *place): offset

@@ -1,4 +1,4 @@
-"""Where a version's shape is not the newest one's."""
+"""Versions whose encoding differs from the newest one's."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from .images import image_of
 
 
 def request_body(api_key: int, version: int, **fields: Any) -> bytes:
-    """What a client sends."""
+    """The body of a client's request."""
     return encode(build(request_class(api_key, version), **fields))
 
 
@@ -105,7 +105,7 @@ def test_fetch_answers(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 11))
-def test_a_groups_error_stands_where_the_version_has_it(version: int) -> None:
+def test_a_groups_error_is_in_the_field_of_the_version(version: int) -> None:
     code = int(ErrorCode.NOT_COORDINATOR)
     topics = (FetchedTopic("t", b"i" * 16, (FetchedPartition(0, error_code=code),)),)
     answer = decode_response(
@@ -133,7 +133,7 @@ def test_join_requests(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(10))
 @pytest.mark.parametrize("name", [None, "", "range"])
-def test_a_protocol_that_is_not_there_is_null_from_version_7_on(version: int, name: str | None) -> None:
+def test_a_missing_protocol_is_null_from_version_7_on(version: int, name: str | None) -> None:
     body = write_join_group(version, JoinGroupResponse(ErrorCode.NONE, "m", 3, "consumer", name, "l", True))
     answer = decode_response(ApiKey.JOIN_GROUP, version, body)
     assert answer.protocol_name == (name or (None if version >= 7 else ""))
@@ -142,8 +142,8 @@ def test_a_protocol_that_is_not_there_is_null_from_version_7_on(version: int, na
 
 
 def test_strings_that_no_record_could_hold_are_malformed() -> None:
-    """Kafka refuses them too, although the compact form of the wire could carry them."""
-    head = b"\x80\x80\x02" + b"g" * 32_767  # a compact string of 32 767 bytes
+    """Kafka rejects them too, although the compact encoding allows such lengths."""
+    head = b"\x80\x80\x02" + b"g" * 32_767  # a compact string of 32,767 bytes
     rest = bytes(8) + b"\x01\x00\x02c\x01\x00\x00"
     assert read_join_group(9, head + rest).group_id == "g" * 32_767
     with pytest.raises(MalformedRequest):

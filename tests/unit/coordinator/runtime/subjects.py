@@ -1,4 +1,4 @@
-"""The kinds of shards that the conformance tests run: groups, and counters, a shard as small as one can be."""
+"""The kinds of shards that the conformance tests run: groups, and counters, a minimal shard."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ BATCH_BYTES_MAX = 2_000
 PARTITIONS = 2
 
 Read = tuple[ErrorCode, int]
-"""The error, and the value that was read; 0: nothing was ever written."""
+"""The error and the value; 0 if nothing was ever written."""
 
 
 class Subject(ABC):
-    """Shards of one kind in a runtime with all partitions. A partition holds a value, and can set a timer."""
+    """Shards of one kind in a runtime with all partitions. A partition has a value, and can set a timer."""
 
     shard_class: ClassVar[type]
     log_topic: ClassVar[str]
@@ -58,15 +58,15 @@ class Subject(ABC):
 
     @abstractmethod
     def write(self, value: int, partition: int = 0, *, padding: int = 0) -> asyncio.Future[ErrorCode]:
-        """Write a value, with so many more bytes."""
+        """Write a value, with that many more bytes."""
 
     @abstractmethod
     def read(self, partition: int = 0, *, newest: bool = False) -> asyncio.Future[Read]:
-        """Read the committed value, or wait until the newest is committed and read that."""
+        """Read the committed value; or wait until the newest value is committed, and read that."""
 
     @abstractmethod
     def set_timer(self, after_ms: int, partition: int = 0) -> None:
-        """Set the partition's timer, which writes something when it fires."""
+        """Set the partition's timer, which writes a record when it fires."""
 
     @abstractmethod
     def has_fired(self, partition: int = 0) -> bool:
@@ -74,7 +74,7 @@ class Subject(ABC):
 
     @abstractmethod
     def spoil(self, partition: int = 0) -> None:
-        """Put a record into the log that cannot be read."""
+        """Add an unreadable record to the log."""
 
     async def started(self) -> None:
         for partition in range(PARTITIONS):
@@ -89,13 +89,13 @@ class Subject(ABC):
 
 
 class Rang(Value):
-    """The effect of a counter's own: its timer has fired."""
+    """The counter's own effect: its timer has fired."""
 
     count: int
 
 
 class CounterShard:
-    """One number for each partition. The snapshot is a copy of it."""
+    """One number per partition. The snapshot is a copy of it."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -158,7 +158,7 @@ def refused(error: ErrorCode) -> ErrorCode:
 
 
 class Counters(Subject):
-    """Counters: nothing of a group, and a log of another topic."""
+    """Counters: without group logic, and with the log of another topic."""
 
     shard_class = CounterShard
     log_topic = "__counters"
@@ -199,7 +199,7 @@ class Counters(Subject):
 
 
 class Groups(Subject):
-    """Groups: the value is a committed offset, and the timer the session of a group's only member."""
+    """Groups: the value is a committed offset, and the timer is the session of a group's only member."""
 
     shard_class = GroupShard
     log_topic = "__consumer_offsets"

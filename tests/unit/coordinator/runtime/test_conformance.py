@@ -1,4 +1,4 @@
-"""What the runtime promises, for every kind of shard: load, write, commit, failure and rollback, unload, timers."""
+"""The guarantees of the runtime for every kind of shard: load, write, commit, failure and rollback, unload, timers."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ async def started(kind: type[Subject], log: MemoryLog | None = None) -> Subject:
 
 
 async def reloaded(subject: Subject) -> Subject:
-    """Another runtime over the same log."""
+    """Another runtime on the same log."""
     return await started(type(subject), subject.log)
 
 
 def pause(seconds: float) -> None:
-    """The process is stopped for so long."""
+    """The process is stopped for that long."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, SimulatedTimeLoop)
     loop.stop_for(seconds)
@@ -118,8 +118,8 @@ async def test_a_log_that_cannot_be_read_is_not_served(kind: type[Subject], capl
 
 @subjects
 @simulated
-async def test_a_log_that_cannot_be_read_now_is_loaded_from_the_start_later(kind: type[Subject]) -> None:
-    """No descriptor was free, say: until then a client hears what makes it ask again."""
+async def test_a_log_that_is_temporarily_unreadable_is_loaded_later(kind: type[Subject]) -> None:
+    """For example without free descriptors: until then, clients get a retriable error."""
     subject = await started(kind)
     assert await subject.write(7) is NONE
     subject.log.load_refusals = [ErrorCode.KAFKA_STORAGE_ERROR] * 2
@@ -135,7 +135,7 @@ async def test_a_log_that_cannot_be_read_now_is_loaded_from_the_start_later(kind
 
 @subjects
 @simulated
-async def test_an_event_for_all_reaches_a_shard_that_is_loaded_after_its_load(kind: type[Subject]) -> None:
+async def test_an_event_for_all_shards_reaches_a_loading_one_after_its_load(kind: type[Subject]) -> None:
     subject = await started(kind)
     subject.runtime.on_elected(1, 2)
     reached: list[int] = []
@@ -174,7 +174,7 @@ async def test_a_write_is_answered_when_it_is_committed_and_read_from_then_on(ki
 
 @subjects
 @simulated
-async def test_what_comes_in_one_turn_of_the_loop_is_appended_together(kind: type[Subject]) -> None:
+async def test_writes_of_one_turn_are_appended_together(kind: type[Subject]) -> None:
     subject = await started(kind)
     answers = [subject.write(value, partition) for value in range(1, 4) for partition in range(PARTITIONS)]
     await asyncio.gather(*answers)
@@ -185,7 +185,7 @@ async def test_what_comes_in_one_turn_of_the_loop_is_appended_together(kind: typ
 
 @subjects
 @simulated
-async def test_what_comes_while_an_append_is_under_way_shares_the_next(kind: type[Subject]) -> None:
+async def test_writes_during_an_append_share_the_next_one(kind: type[Subject]) -> None:
     subject = await started(kind)
     subject.log.stopped = True
     first = subject.write(1)
@@ -216,7 +216,7 @@ async def test_writes_that_do_not_fit_a_batch_together_follow_each_other(kind: t
 
 @subjects
 @simulated
-async def test_a_write_that_fits_no_batch_is_refused_and_changes_nothing(kind: type[Subject]) -> None:
+async def test_a_write_larger_than_a_batch_is_rejected_and_changes_nothing(kind: type[Subject]) -> None:
     subject = await started(kind)
     assert await subject.write(1) is NONE
     assert await subject.write(2, padding=BATCH_BYTES_MAX) is ErrorCode.UNKNOWN_SERVER_ERROR
@@ -225,7 +225,7 @@ async def test_a_write_that_fits_no_batch_is_refused_and_changes_nothing(kind: t
 
 @subjects
 @simulated
-async def test_a_write_that_takes_too_long_is_answered_and_may_yet_be_committed(kind: type[Subject]) -> None:
+async def test_a_write_that_times_out_may_still_be_committed(kind: type[Subject]) -> None:
     subject = await started(kind)
     subject.log.stopped = True
     answer = subject.write(1)
@@ -239,7 +239,7 @@ async def test_a_write_that_takes_too_long_is_answered_and_may_yet_be_committed(
 
 @subjects
 @simulated
-async def test_an_answer_that_no_one_waits_for_any_more_changes_nothing(kind: type[Subject]) -> None:
+async def test_a_cancelled_write_is_still_committed(kind: type[Subject]) -> None:
     subject = await started(kind)
     subject.log.stopped = True
     answer = subject.write(1)
@@ -263,9 +263,7 @@ async def test_an_answer_that_no_one_waits_for_any_more_changes_nothing(kind: ty
     ],
 )
 @simulated
-async def test_a_failed_append_takes_all_later_writes_with_it(
-    kind: type[Subject], code: ErrorCode, answer: ErrorCode
-) -> None:
+async def test_a_failed_append_fails_all_later_writes(kind: type[Subject], code: ErrorCode, answer: ErrorCode) -> None:
     subject = await started(kind)
     assert await subject.write(1) is NONE
     subject.log.stopped = True
@@ -317,7 +315,7 @@ async def test_an_append_whose_outcome_is_unknown_is_resolved_by_the_log(kind: t
 
 @subjects
 @simulated
-async def test_requests_that_wait_are_refused_when_the_partition_is_led_elsewhere(kind: type[Subject]) -> None:
+async def test_waiting_requests_fail_when_the_partition_moves(kind: type[Subject]) -> None:
     subject = await started(kind)
     subject.log.stopped = True
     in_flight, other = subject.write(1), subject.write(9, 1)
@@ -328,13 +326,13 @@ async def test_requests_that_wait_are_refused_when_the_partition_is_led_elsewher
     assert queued.result() is ErrorCode.NOT_COORDINATOR
     with pytest.raises(KafkaError, match="NOT_COORDINATOR"):
         subject.runtime.shards.active(0)
-    subject.log.finish_all()  # the append of the shard that is gone, too
+    subject.log.finish_all()  # including the append of the unloaded shard
     assert await other is NONE, "the other partition is served"
 
 
 @subjects
 @simulated
-async def test_a_partition_that_goes_in_the_same_turn_appends_nothing(kind: type[Subject]) -> None:
+async def test_a_partition_that_moves_in_the_same_turn_appends_nothing(kind: type[Subject]) -> None:
     subject = await started(kind)
     answer = subject.write(1)
     subject.runtime.on_resigned(0)
@@ -365,7 +363,7 @@ async def test_a_new_leader_epoch_loads_again_and_an_old_one_is_ignored(kind: ty
 
 @subjects
 @simulated
-async def test_a_load_that_is_under_way_ends_with_the_leadership(kind: type[Subject]) -> None:
+async def test_a_load_is_cancelled_when_leadership_ends(kind: type[Subject]) -> None:
     subject = await started(kind)
     assert await subject.write(1) is NONE
     subject.log.partitions[0] *= 1_000
@@ -380,7 +378,7 @@ async def test_a_load_that_is_under_way_ends_with_the_leadership(kind: type[Subj
 
 @subjects
 @simulated
-async def test_close_leaves_all_partitions(kind: type[Subject]) -> None:
+async def test_close_unloads_all_partitions(kind: type[Subject]) -> None:
     subject = await started(kind)
     subject.log.stopped = True
     answers = [subject.write(1), subject.write(1, 1)]
@@ -418,7 +416,7 @@ async def test_no_timer_fires_for_a_partition_that_is_gone(kind: type[Subject]) 
 
 @subjects
 @simulated
-async def test_timers_get_the_time_of_a_pause_back(kind: type[Subject]) -> None:
+async def test_timers_are_extended_by_a_pause(kind: type[Subject]) -> None:
     subject = await started(kind)
     subject.set_timer(10_000)
     await asyncio.sleep(5)
@@ -431,7 +429,7 @@ async def test_timers_get_the_time_of_a_pause_back(kind: type[Subject]) -> None:
 
 @subjects
 @simulated
-async def test_a_pause_that_another_timer_finds_is_taken_in_once(kind: type[Subject]) -> None:
+async def test_a_pause_detected_by_another_timer_counts_once(kind: type[Subject]) -> None:
     subject = await started(kind)
     subject.set_timer(60_000)
     await asyncio.sleep(1)
@@ -445,11 +443,11 @@ async def test_a_pause_that_another_timer_finds_is_taken_in_once(kind: type[Subj
     assert subject.has_fired()
 
 
-# Effects of a shard's own
+# A shard's own effects
 
 
 @simulated
-async def test_effects_of_a_shards_own_are_carried_out_by_its_driver() -> None:
+async def test_a_shards_own_effects_are_carried_out_by_its_driver() -> None:
     counters = Counters(MemoryLog())
     await counters.started()
     counters.set_timer(10, 1)
@@ -476,5 +474,5 @@ async def test_an_effect_that_cannot_be_carried_out_fails_the_shard(caplog: pyte
     assert "no bell" in caplog.text
 
 
-def test_every_count_has_a_name_of_its_own() -> None:
+def test_every_counter_has_a_unique_name() -> None:
     assert len(RuntimeCounts().named("")) == len(RuntimeCounts.__slots__)

@@ -1,4 +1,4 @@
-"""An exception in a shard, its log or an answer: it ends that alone, is logged once, and the shard is loaded again."""
+"""An exception in a shard, its log or a callback fails only that, is logged once, and the shard is reloaded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class InjectedError(Exception):
 
 
 def fail_once(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> asyncio.Event:
-    """Let the next call raise; the event is set when it has."""
+    """Make the next call raise; the event is set when it has."""
     found, raised = vars(owner)[name], asyncio.Event()
 
     def inject(*args: Any, **kwargs: Any) -> Any:
@@ -55,7 +55,7 @@ async def started(kind: type[Subject]) -> Subject:
 
 
 async def assert_it_serves(subject: Subject, *, holds: int = 1) -> None:
-    """All of it works again, and what was committed is there."""
+    """Everything works again, and committed state is intact."""
     async with asyncio.timeout(3_600):
         await subject.runtime.loaded()
         while any(one.state is LoadState.FAILED for one in subject.runtime.shards.all()):
@@ -69,7 +69,7 @@ async def assert_it_serves(subject: Subject, *, holds: int = 1) -> None:
     assert await again.value() == 8, "the log says the same"
 
 
-# How each part of a shard is reached. A new one has to be added here.
+# How each method of a shard is called. A new one has to be added here.
 EVENTS = {
     "replay": lambda subject: subject.runtime.on_elected(0, 2),
     "on_loaded": lambda subject: subject.runtime.on_elected(0, 2),
@@ -78,10 +78,10 @@ EVENTS = {
     "on_pause": lambda subject: subject.runtime.on_pause(60_000),
 }
 APART = {"rollback", "pipeline", "timers"}
-"""Tested below; and two objects."""
+"""Tested below, or no method."""
 
 
-def test_every_part_of_a_shard_is_among_them() -> None:
+def test_every_method_of_a_shard_is_listed() -> None:
     assert {name for name in vars(Shard) if not name.startswith("_")} == EVENTS.keys() | APART
 
 
@@ -127,7 +127,7 @@ async def test_a_request_that_fails_a_shard(
 
 @subjects
 @simulated
-async def test_a_rollback_that_fails_is_done_by_the_log(
+async def test_a_failing_rollback_is_replaced_by_a_reload(
     kind: type[Subject], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     subject = await started(kind)
@@ -196,7 +196,7 @@ async def test_an_event_for_all_that_fails_a_shard_reaches_it_again(
 
 @subjects
 @simulated
-async def test_an_answer_that_cannot_be_given_is_no_fault_of_the_shard(
+async def test_a_failing_callback_does_not_fail_the_shard(
     kind: type[Subject], caplog: pytest.LogCaptureFixture
 ) -> None:
     subject = await started(kind)
@@ -234,10 +234,10 @@ async def test_a_request_is_answered_once(kind: type[Subject]) -> None:
 
 @subjects
 @simulated
-async def test_a_shard_that_fails_again_and_again_is_loaded_ever_later(
+async def test_a_repeatedly_failing_shard_is_reloaded_with_backoff(
     kind: type[Subject], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A client that repeats what fails must not keep the node busy with loading."""
+    """A client that repeats a failing request must not keep the node busy with loading."""
     subject = await started(kind)
     loop, pauses_s = asyncio.get_running_loop(), list[float]()
     for _ in range(4):

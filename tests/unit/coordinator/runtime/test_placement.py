@@ -17,7 +17,7 @@ from klamm.coordinator.runtime.placement import java_hash, partition_of
     ],
 )
 def test_javas_hash(text: str, expected: int) -> None:
-    """Java's `String.hashCode` over UTF-16 units; the expected values come from Java."""
+    """Java's `String.hashCode` of UTF-16 units; the expected values are from Java."""
     assert java_hash(text) == expected
 
 

@@ -1,4 +1,4 @@
-"""Timers against the obvious: a dictionary of deadlines."""
+"""Timers compared with a dictionary of deadlines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ steps = st.lists(
 
 
 @given(steps)
-def test_like_a_dictionary(steps: list[tuple[str, int, int]]) -> None:
+def test_timers_equal_a_dictionary(steps: list[tuple[str, int, int]]) -> None:
     timers: Timers[int] = Timers()
     expected: dict[int, int] = {}
     now_ms = 0
@@ -40,7 +40,7 @@ def test_like_a_dictionary(steps: list[tuple[str, int, int]]) -> None:
             assert timers.deadline_ms <= min(expected.values())
 
 
-def test_what_is_set_while_firing_waits_for_the_next_call() -> None:
+def test_a_timer_set_while_firing_waits_for_the_next_call() -> None:
     timers: Timers[str] = Timers()
     timers.schedule("a", 10)
     fired = []
@@ -51,7 +51,7 @@ def test_what_is_set_while_firing_waits_for_the_next_call() -> None:
     assert list(timers.pop_due(10)) == ["a"]
 
 
-def test_what_is_cancelled_while_firing_does_not_fire() -> None:
+def test_a_timer_cancelled_while_firing_does_not_fire() -> None:
     timers: Timers[str] = Timers()
     timers.schedule("a", 10)
     timers.schedule("b", 10)
@@ -73,7 +73,7 @@ def test_a_late_deadline_is_extended_once() -> None:
 
 
 def test_a_key_that_is_renewed_while_it_is_extended_may_be_extended_again() -> None:
-    """Its heartbeat was read after the first pause: a second one takes the session no sooner."""
+    """Its heartbeat was read after the first pause, so a second one must not end the session earlier."""
     timers: Timers[str] = Timers(late_ms=100, grace_ms=1_000)
     timers.schedule("member", 10)
     assert list(timers.pop_due(110)) == []

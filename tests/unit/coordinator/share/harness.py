@@ -30,7 +30,7 @@ CONFIG = ShareConfig(updates_per_snapshot=3, prune_interval_ms=10_000, cold_snap
 
 @dataclass
 class Room:
-    """The shard and what it asked for. `log_start` is the offset of the first record of `log`."""
+    """The shard and its effects. `log_start` is the offset of the first record of `log`."""
 
     log: list[LogRecord] = field(default_factory=list)
     log_start: int = 0
@@ -73,20 +73,20 @@ class Room:
             self.commit()
 
     def commit(self) -> None:
-        """The append under way is committed."""
+        """The pending append is committed."""
         assert self.appending is not None
         self.log += self.appending
         self.appending = None
         self.take(self.hosted.on_append_done(self.now_ms))
 
     def fail(self, error: ErrorCode = ErrorCode.NOT_ENOUGH_REPLICAS) -> None:
-        """The append under way fails."""
+        """The pending append fails."""
         assert self.appending is not None
         self.appending = None
         self.take(self.hosted.on_append_done(self.now_ms, error))
 
     def pass_time(self, for_ms: int) -> None:
-        """Let time pass, firing what is due when it is due."""
+        """Let time pass, firing timers when they are due."""
         end_ms = self.now_ms + for_ms
         while (deadline_ms := self.hosted.deadline_ms) is not None and deadline_ms <= end_ms:
             self.now_ms = max(self.now_ms, deadline_ms)
@@ -94,7 +94,7 @@ class Room:
         self.now_ms = end_ms
 
     def prune(self) -> None:
-        """Do what the prunes asked for so far, as the driver does."""
+        """Execute the requested prunes, like the driver."""
         prunes, self.prunes = self.prunes, []
         for prune in prunes:
             at = prune.offset - self.log_start
@@ -103,7 +103,7 @@ class Room:
                 del self.log[:at]
                 self.log_start = prune.offset
 
-    # Requests. Each returns the answer, or None while there is none.
+    # Requests. Each returns the response, or None while there is none.
 
     def initialize(self, state_epoch: int = 0, start_offset: int = -1, key: SharePartitionKey = KEY) -> Any:
         return self._ask(self.shard.on_initialize, key, InitializedPartition(key.partition, state_epoch, start_offset))
@@ -147,7 +147,7 @@ class Room:
     def unanswered(self) -> set[int]:
         return set(range(1, self._tickets + 1)) - self.answers.keys()
 
-    # What is there
+    # The log
 
     def state(self, key: SharePartitionKey = KEY) -> ShareState:
         return self.shard.states[key]

@@ -37,7 +37,7 @@ def offset_by_offset(batches: list[StateBatch], start_offset: int) -> dict[int, 
 
 
 @given(BATCHES, BATCHES, st.integers(-1, 40))
-def test_the_highest_count_and_state_has_each_offset(
+def test_each_offset_has_the_highest_count_and_state(
     so_far: list[StateBatch], added: list[StateBatch], start_offset: int
 ) -> None:
     merged = combine(so_far, added, start_offset)
@@ -96,7 +96,7 @@ def test_offsets_before_the_start_are_dropped() -> None:
     assert combine([batch(0, 4, 1)], [], 5) == ()
 
 
-def test_a_settled_neighbour_is_not_joined() -> None:
-    """As in Kafka: the first batch was settled before an overlap made its neighbour equal to it."""
+def test_a_finished_neighbour_is_not_joined() -> None:
+    """As in Kafka: the first batch was finished before an overlap made its neighbour equal to it."""
     batches = [batch(0, 4, 1, 2), batch(5, 9, 1), batch(5, 12, 1, 2)]
     assert combine((), batches, -1) == (batch(0, 4, 1, 2), batch(5, 12, 1, 2))

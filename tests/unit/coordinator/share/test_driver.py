@@ -1,4 +1,4 @@
-"""The share coordinator of a node: shards in a loop, the handlers' answers, and pruning."""
+"""The share coordinator of a node: shards in a loop, responses of handlers, and pruning."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class PrunedLog(MemoryLog):
 
 
 class Node:
-    """A coordinator, the handlers in front of it, and requests of one topic."""
+    """A coordinator, its handlers, and requests for one topic."""
 
     def __init__(self, config: ShareConfig) -> None:
         self.log = PrunedLog()
@@ -93,7 +93,7 @@ async def test_partitions_of_one_request_are_in_different_shards(node: Node) -> 
     assert sum(map(len, states)) == 20
 
 
-async def test_partitions_that_are_led_elsewhere_are_refused_alone(node: Node) -> None:
+async def test_only_partitions_of_other_coordinators_are_rejected(node: Node) -> None:
     gone = node.partition_of(0)
     node.coordinator.on_resigned(gone)
     found = await node.initialize(*range(20))
@@ -128,7 +128,7 @@ async def test_the_states_of_deleted_topics(node: Node) -> None:
 
 class TestPruning:
     async def pruned(self, node: Node) -> None:
-        """Two snapshots, of which the first is redundant; and the prune timer's effect."""
+        """Two snapshots, of which the first is redundant; returns the effect of the prune timer."""
         await node.initialize(0)
         await node.initialize(0)
         hosted = node.coordinator.runtime.shards.active(node.partition_of(0))
@@ -151,7 +151,7 @@ class TestPruning:
         node.coordinator.runtime.feed(hosted, lambda shard, now_ms: shard.on_timer(now_ms, "prune"))
         assert node.log.pruned
 
-    async def test_a_shard_that_counts_wrongly_is_reloaded(self, node: Node) -> None:
+    async def test_a_shard_with_a_wrong_prune_offset_is_reloaded(self, node: Node) -> None:
         node.log.prune_refusal = RecordError("another record is there")
         await self.pruned(node)
         partition = node.partition_of(0)

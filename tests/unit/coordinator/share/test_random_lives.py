@@ -29,7 +29,7 @@ FAILURES = st.sampled_from(
 
 @dataclass
 class Plain:
-    """A state as the obvious fold of its records has it: offset by offset."""
+    """The expected state, folded from the records offset by offset."""
 
     start_offset: int
     count: int

@@ -1,4 +1,4 @@
-"""The records of `__share_group_state`, whose bytes Apache Kafka 4.3 wrote or would write."""
+"""The records of `__share_group_state`; the expected bytes are Apache Kafka 4.3's."""
 
 from __future__ import annotations
 
@@ -64,17 +64,17 @@ def test_an_update_without_a_count() -> None:
 
 
 @given(st.builds(Snapshot, INT32, INT32, INT32, INT64, INT32, BATCHES, INT64, INT64))
-def test_a_snapshot_comes_back(snapshot: Snapshot) -> None:
+def test_a_snapshot_round_trips(snapshot: Snapshot) -> None:
     assert decode_snapshot(snapshot_value(snapshot)) == snapshot
 
 
 @given(st.builds(Update, INT32, INT32, INT64, INT32, BATCHES))
-def test_an_update_comes_back(update: Update) -> None:
+def test_an_update_round_trips(update: Update) -> None:
     assert decode_update(update_value(update)) == update
 
 
 @given(st.text(max_size=50), st.binary(min_size=16, max_size=16), INT32)
-def test_a_key_comes_back(group_id: str, topic_id: bytes, partition: int) -> None:
+def test_a_key_round_trips(group_id: str, topic_id: bytes, partition: int) -> None:
     key = SharePartitionKey(group_id, topic_id, partition)
     assert decode_key(share_key(UPDATE, key)) == (UPDATE, key)
 
@@ -99,6 +99,6 @@ def test_damaged_bytes_are_an_error_of_records(raw: bytes) -> None:
                 decode(damaged)
 
 
-def test_a_batch_that_ends_before_it_begins() -> None:
+def test_a_batch_whose_last_offset_is_before_its_first() -> None:
     with pytest.raises(RecordError, match="ends before it begins"):
         decode_update(update_value(Update(0, 0, 0, 0, (StateBatch(5, 4, 0, 1),))))

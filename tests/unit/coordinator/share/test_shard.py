@@ -1,4 +1,4 @@
-"""The share coordinator's answers and records (KIP-932); what needs no time is compared with Kafka in tests/interop."""
+"""The share coordinator's responses and records (KIP-932). tests/interop compares the timeless ones with Kafka's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PASSING = CONFIG.cold_snapshot_interval_ms
 
 
 class TestSnapshots:
-    def test_one_after_so_many_updates(self) -> None:
+    def test_one_after_a_number_of_updates(self) -> None:
         """Conformance case 75."""
         room = Room(config=ShareConfig())
         room.initialize()
@@ -89,7 +89,7 @@ class TestSnapshots:
 
 
 class TestPruning:
-    def test_to_the_oldest_snapshot_that_is_needed(self) -> None:
+    def test_up_to_the_oldest_needed_snapshot(self) -> None:
         room = Room()
         room.initialize()
         room.initialize(key=OTHER)
@@ -120,7 +120,7 @@ class TestPruning:
         room.delete(OTHER)
         assert room.shard.redundant_before == (3, share_key(SNAPSHOT, OTHER)), "the last tombstone stays"
 
-    def test_offsets_go_on_after_a_reload_of_a_pruned_log(self) -> None:
+    def test_offsets_continue_after_a_reload_of_a_pruned_log(self) -> None:
         room = Room()
         room.initialize()
         room.initialize(1)
@@ -162,7 +162,7 @@ class TestWaiting:
         room.commit()
         assert room.last_answer() == DONE
 
-    def test_a_read_and_an_error_wait_for_what_they_saw(self) -> None:
+    def test_a_read_and_an_error_wait_for_the_state_they_used(self) -> None:
         room = Room()
         room.holds_appends = True
         room.initialize(5)
@@ -204,7 +204,7 @@ class TestLoading:
         room.initialize()
         assert room.state().snapshot_offset == 1
 
-    def test_an_update_without_its_snapshot_is_taken_and_nothing_pruned(self) -> None:
+    def test_an_update_without_its_snapshot_is_applied_and_prevents_pruning(self) -> None:
         full = Room()
         full.initialize(3)
         full.write((4, 9, 2, 1), start_offset=4)
@@ -231,8 +231,8 @@ def test_deleted_topics() -> None:
     assert room.summary().error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_batch_that_ends_before_it_begins_is_refused() -> None:
-    """Apache Kafka 4.3 does not return from merging it with another one."""
+def test_a_batch_whose_last_offset_is_before_its_first_is_rejected() -> None:
+    """Apache Kafka 4.3 loops forever when it merges such a batch with another one."""
     room = Room()
     room.initialize()
     room.write((0, 10, 0, 1))

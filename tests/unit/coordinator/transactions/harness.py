@@ -1,4 +1,4 @@
-"""A transaction shard with a log in memory, a clock, and markers that are written when a test says so."""
+"""A transaction shard with a log in memory, a clock, and markers that are written when the test says so."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ A, B = ("a", 0), ("b", 1)
 
 @dataclass
 class Room:
-    """The shard and what it asked for."""
+    """The shard and its effects."""
 
     log: list[LogRecord] = field(default_factory=list)
     version: int = 2
@@ -72,27 +72,27 @@ class Room:
             self.commit()
 
     def commit(self) -> None:
-        """The append under way is committed."""
+        """The pending append is committed."""
         assert self._appending is not None
         self.log += self._appending
         self._appending = None
         self.take(self.hosted.on_append_done(self.now_ms))
 
     def fail(self, error: ErrorCode = ErrorCode.NOT_ENOUGH_REPLICAS) -> None:
-        """The append under way fails."""
+        """The pending append fails."""
         assert self._appending is not None
         self._appending = None
         self.take(self.hosted.on_append_done(self.now_ms, error))
 
     def pass_time(self, for_ms: int) -> None:
-        """Let time pass, firing what is due when it is due."""
+        """Let time pass, firing timers when they are due."""
         end_ms = self.now_ms + for_ms
         while (deadline_ms := self.hosted.deadline_ms) is not None and deadline_ms <= end_ms:
             self.now_ms = max(self.now_ms, deadline_ms)
             self.take(self.hosted.on_timer(self.now_ms))
         self.now_ms = end_ms
 
-    # Requests. Each returns the answer, or None while there is none.
+    # Requests. Each returns the response, or None while there is none.
 
     def init(self, pair: tuple[int, int] = (-1, -1), name: str = ID, timeout_ms: int = TIMEOUT_MS) -> Pair | None:
         request = InitRequest(name, timeout_ms, *pair)
@@ -105,7 +105,7 @@ class Room:
         return self._ask(event, AddRequest(name, *pair, frozenset(places or (A,)), version))
 
     def add_in_vain(self, pair: tuple[int, int], *places: Place, version: int = 2) -> ErrorCode | None:
-        """The answer to a request that waits as long as it may."""
+        """The response to a request that waits for its maximum time."""
         assert self.add(pair, *places, version=version) is None
         ticket = self._tickets
         self.pass_time((ADD_WAIT_OF_BROKERS_MS if version == 2 else ADD_WAIT_MS) - 1)
@@ -129,26 +129,26 @@ class Room:
         return self.answers.get(self._tickets)
 
     def write_markers(self) -> list[WriteMarkers]:
-        """The markers asked for are written."""
+        """The requested markers are written."""
         written, self.markers = self.markers, []
         for each in written:
             self.take(self.shard.on_markers_written(self.now_ms, each.transactional_id, each.number))
         return written
 
-    # Short cuts
+    # Shortcuts
 
     def begun(self, version: int = 2) -> tuple[int, int]:
-        """The pair of a producer with a transaction over A."""
+        """Producer id and epoch of a producer with a transaction on A."""
         pair = self.ready()
         assert self.add(pair, A, version=version) is ErrorCode.NONE
         return pair
 
     def ready(self, name: str = ID) -> tuple[int, int]:
-        """The pair of a producer without a transaction."""
+        """Producer id and epoch of a producer without a transaction."""
         return pair_of(self.init(name=name))
 
     def at_epoch(self, epoch: int) -> tuple[int, int]:
-        """A producer whose epoch is this."""
+        """A producer with this epoch."""
         producer_id, _ = self.ready()
         self.transaction().epoch = epoch
         return producer_id, epoch
@@ -160,7 +160,7 @@ class Room:
 
 
 def pair_of(answer: Pair | None) -> tuple[int, int]:
-    """The pair of an answer without an error."""
+    """Producer id and epoch in a response without an error."""
     assert answer is not None, "not answered"
     assert answer.error is ErrorCode.NONE, answer
     return answer.producer_id, answer.epoch

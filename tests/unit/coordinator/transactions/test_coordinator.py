@@ -1,4 +1,4 @@
-"""The transaction coordinator's answers (KIP-98, KIP-360, KIP-890). Each was Apache Kafka 4.3's rule first."""
+"""The transaction coordinator's responses (KIP-98, KIP-360, KIP-890). Each rule is one of Apache Kafka 4.3."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class TestInitProducerId:
         assert (marker.producer_id, marker.epoch) == (producer_id, 32767)
         assert pair_of(room.init()) == (1001, 1)
 
-    def test_a_fencing_that_cannot_be_written_raises_the_epoch_once(self) -> None:
+    def test_a_failed_fencing_raises_the_epoch_once(self) -> None:
         """Conformance case 9."""
         room = Room(version=1)
         producer_id, epoch = room.begun(version=0)
@@ -128,7 +128,7 @@ class TestInitProducerId:
         room.pass_time(room.config.id_expiration_ms + room.config.expiry_check_interval_ms)
         assert room.shard.describe(ID) is None
 
-    def test_the_timeout_is_the_last_one_asked_for(self) -> None:
+    def test_the_timeout_is_the_last_requested_one(self) -> None:
         room = Room()
         room.init(timeout_ms=5)
         room.init(timeout_ms=7)
@@ -198,7 +198,7 @@ class TestAddingPartitions:
 
 
 class TestAddingWhileATransitionIsPending:
-    """Until the end of the transition or of the wait, whichever comes first (docs/decisions/0067)."""
+    """Until the transition or the wait ends, whichever comes first (docs/decisions/0067)."""
 
     @pytest.mark.parametrize("version", [0, 2])
     def test_the_next_transaction_begins_when_the_last_one_is_complete(self, version: int) -> None:
@@ -231,7 +231,7 @@ class TestAddingWhileATransitionIsPending:
         assert room.transaction().state is State.COMPLETE_COMMIT
         assert room.add(pair, B, version=version) is NONE
 
-    def test_the_client_waits_longer_than_the_broker(self) -> None:
+    def test_the_wait_of_a_client_is_longer_than_that_of_a_broker(self) -> None:
         room = Room()
         pair = pair_of(room.end(room.begun()))
         room.add(pair, A, version=0)
@@ -239,7 +239,7 @@ class TestAddingWhileATransitionIsPending:
         room.write_markers()
         assert room.transaction().partitions == {A}, "the client's was not given up"
 
-    def test_the_broker_of_the_coordinator_says_how_long(self) -> None:
+    def test_the_coordinators_own_broker_sets_the_wait(self) -> None:
         room = Room()
         pair = pair_of(room.end(room.begun()))
         assert room.add(pair, B, wait_ms=0) is CT
@@ -284,7 +284,7 @@ class TestEndOfVersion0:
         assert error_of(room.end(pair, version=0)) is ITS
         assert error_of(room.end(pair, commit=False, version=0)) is ITS
 
-    def test_the_pair_goes_before_what_is_pending(self) -> None:
+    def test_the_producer_id_and_epoch_are_checked_before_pending_transitions(self) -> None:
         room = Room()
         producer_id, epoch = room.begun(version=0)
         room.end((producer_id, epoch), version=0)
@@ -314,7 +314,7 @@ class TestEndOfVersion2:
 
     @pytest.mark.parametrize("state", ["empty", "committed", "aborted", "open"])
     def test_every_row_of_the_table(self, state: str) -> None:
-        """Abort and commit with the current epoch, then with the one before."""
+        """Abort and commit with the current epoch, then with the previous one."""
 
         def at_state() -> tuple[Room, tuple[int, int]]:
             room = Room()
@@ -518,7 +518,7 @@ class TestMoves:
 
 @pytest.mark.parametrize("level", [0, 1])
 def test_the_level_changes_at_run_time(level: int) -> None:
-    """Conformance case 76: what runs ends as it began, and the next producer goes on with a fresh epoch."""
+    """Conformance case 76: a running transaction keeps its version, and the next one has a bumped epoch."""
     room = Room()
     producer_id, epoch = room.begun()
     room.version = level

@@ -1,4 +1,4 @@
-"""The coordinator of a node: shards in a loop, and markers that are sent until every partition has them."""
+"""The coordinator of a node: shards in a loop, and markers that are retried until every partition has them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NONE = ErrorCode.NONE
 
 
 class Node:
-    """A coordinator of two partitions, and brokers that take markers."""
+    """A coordinator of two partitions, and brokers that accept markers."""
 
     def __init__(self) -> None:
         self.log = MemoryLog()
@@ -93,7 +93,7 @@ async def test_a_transaction_from_its_begin_to_its_markers(node: Node) -> None:
     assert sorted(node.written) == [(1, True, A), (2, True, B)]
 
 
-async def test_markers_are_sent_again_until_they_arrive(node: Node) -> None:
+async def test_markers_are_retried_until_they_are_written(node: Node) -> None:
     node.fails = 3
     node.leaders[B] = NO_BROKER
     await node.end(await node.begun(), commit=False)
@@ -107,7 +107,7 @@ async def test_markers_are_sent_again_until_they_arrive(node: Node) -> None:
     assert node.coordinator.waiting == (0, 0)
 
 
-async def test_a_partition_that_moves_away_and_back_completes_what_it_had(node: Node) -> None:
+async def test_a_partition_that_moves_away_and_back_completes_its_transactions(node: Node) -> None:
     node.leaders[A] = NO_BROKER
     await node.end(await node.begun())
     partition = node.coordinator.partition_for(ID)
@@ -155,8 +155,8 @@ async def test_lists(node: Node) -> None:
     assert refused.error_code is ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
-async def test_a_hostile_pattern_does_not_hold_up_the_loop(node: Node) -> None:
-    """It would take a matcher that backtracks longer than the universe is old."""
+async def test_a_hostile_pattern_does_not_block_the_loop(node: Node) -> None:
+    """A backtracking matcher would practically never return."""
     await node.begun("a" * 200)
     for pattern in ("(a*)*b", "(a|aa)+b", "(a|a?)+b"):
         found = await node.coordinator.list_transactions(ListTransactionsRequest(transactional_id_pattern=pattern))

@@ -1,4 +1,4 @@
-"""Transactions over very many partitions: they are served, or refused without a change."""
+"""Transactions with very many partitions are served, or rejected without a change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Markers reach every partition, through leaders that move, break and refuse."""
+"""Markers reach every partition, although leaders move, disconnect and reject."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Room:
         return [name for name, _ in fenced]
 
 
-def test_each_leader_gets_one_request_with_everything_that_waits_for_it() -> None:
+def test_each_leader_gets_one_request_with_all_pending_markers() -> None:
     room = Room()
     room.add("x", A, B, C)
     room.add("y", A)
@@ -68,7 +68,7 @@ def test_each_leader_gets_one_request_with_everything_that_waits_for_it() -> Non
     ],
 )
 def test_a_marker_goes_to_the_next_leader(code: ErrorCode | None) -> None:
-    """Conformance case 30. None: the connection broke."""
+    """Conformance case 30. None: the connection was closed."""
     room = Room()
     room.add("x", A, B)
     requests = room.send()
@@ -123,7 +123,7 @@ def test_a_fenced_coordinator_gives_up(code: ErrorCode) -> None:
 
 
 def test_an_answer_to_an_earlier_completion_changes_nothing() -> None:
-    """KAFKA-16352: what is removed is the completion itself, not the one with its name."""
+    """KAFKA-16352: only the same completion is removed, not another one of the same id."""
     room = Room()
     room.add("x", A, number=1)
     old = room.send()
@@ -137,7 +137,7 @@ def test_an_answer_to_an_earlier_completion_changes_nothing() -> None:
     assert [finished.number for finished in room.finished] == [2]
 
 
-def test_a_partition_that_moves_takes_its_completions_along() -> None:
+def test_a_partition_that_moves_cancels_its_completions() -> None:
     room = Room()
     room.add("x", A, partition=0)
     room.add("y", A, partition=1)
@@ -146,7 +146,7 @@ def test_a_partition_that_moves_takes_its_completions_along() -> None:
     assert [marker.producer_id for marker in requests[1]] == [1000 + ord("y")]
 
 
-def test_a_marker_that_an_answer_leaves_out_is_sent_again() -> None:
+def test_a_marker_missing_in_the_response_is_sent_again() -> None:
     room = Room()
     room.add("x", A)
     room.send()

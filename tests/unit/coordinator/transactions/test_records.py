@@ -74,7 +74,7 @@ def test_without_partitions(version: int) -> None:
         assert decode_value(value) == stored
 
 
-def test_what_is_not_known_is_skipped() -> None:
+def test_unknown_versions_are_skipped() -> None:
     assert decode_key(b"\0\1\0\1t") is None
     assert decode_value(b"\0\2rest") is None
 

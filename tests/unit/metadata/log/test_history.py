@@ -1,4 +1,4 @@
-"""A metadata log as a history: every offset's state is the fold of the records up to it; files stay as they are."""
+"""A metadata log as a history: the state at each offset is the fold of the records up to it; files are unchanged."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_log_is_read_while_its_writer_has_it_open(tmp_path: Path, cluster: Wri
     assert history.state_at().image == cluster.image
 
 
-def test_moments(tmp_path: Path, cluster: WrittenCluster) -> None:
+def test_states_at_a_time_or_offset(tmp_path: Path, cluster: WrittenCluster) -> None:
     cluster.add_brokers(1)
     ends = {}
     for at in range(1, 6):
@@ -121,7 +121,7 @@ def test_moments(tmp_path: Path, cluster: WrittenCluster) -> None:
         history.state_at("yesterday")
 
 
-def test_what_is_cleaned_away_is_named_with_the_earliest_there_is(tmp_path: Path, cluster: WrittenCluster) -> None:
+def test_a_cleaned_offset_is_an_error_with_the_earliest_one(tmp_path: Path, cluster: WrittenCluster) -> None:
     cluster.add_brokers(*range(20))
     end = cluster.native.end_offset
     path = cluster.native.snapshot_path(end, 1)
@@ -165,7 +165,7 @@ def test_voters_and_kraft_version_come_from_the_log_and_from_snapshots(tmp_path:
     assert [voter.key for voter in state.quorum.voters] == [ReplicaKey(5, b"d" * 16)]
 
 
-def test_places(tmp_path: Path, kafka_dir: Path) -> None:
+def test_log_locations(tmp_path: Path, kafka_dir: Path) -> None:
     found = locate(kafka_dir)
     assert found == locate(kafka_dir / FOLDER)
     file = tmp_path / "server.properties"
@@ -214,7 +214,7 @@ def test_a_torn_end_is_named_and_damage_before_it_is_an_error(tmp_path: Path, cl
         History(snapshot).state_at()
 
 
-def test_a_difference_is_told_in_words(tmp_path: Path, cluster: WrittenCluster) -> None:
+def test_a_difference_is_described(tmp_path: Path, cluster: WrittenCluster) -> None:
     cluster.add_brokers(1, 2)
     topic_id = cluster.create_assigned("orders", [1, 2], retention_ms="7")
     cluster.create_assigned("old", [1])
@@ -293,7 +293,7 @@ def test_the_commands(kafka_dir: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert contents(kafka_dir) == before
 
 
-def test_a_log_is_followed_while_it_grows_and_is_cut(tmp_path: Path, cluster: WrittenCluster) -> None:
+def test_a_log_is_followed_while_it_grows_and_is_truncated(tmp_path: Path, cluster: WrittenCluster) -> None:
     cluster.add_brokers(1)
     cluster.create_assigned("orders", [1])
     cluster.flush()
@@ -325,7 +325,7 @@ def named(number: int) -> bytes:
     return encode(TopicRecord(name=f"topic-{number}", topic_id=number.to_bytes(16, "big")), 0)
 
 
-def test_what_was_cut_and_has_grown_past_what_was_read_is_read_again(tmp_path: Path) -> None:
+def test_a_log_truncated_and_grown_past_the_read_position_is_read_again(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for number in range(10):
         log.append([named(number)], 1 + number // 4, number)
@@ -347,7 +347,7 @@ def test_what_was_cut_and_has_grown_past_what_was_read_is_read_again(tmp_path: P
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_is_cut_and_grows_what_is_followed_is_the_log(tmp_path: Path, seed: int) -> None:
+def test_after_any_truncations_the_followed_records_are_the_log(tmp_path: Path, seed: int) -> None:
     rng, log, epoch, numbers = random.Random(seed), open_log(tmp_path), 1, itertools.count(1)
     shown: list[str] = []
     ends = [1]
@@ -361,15 +361,15 @@ def test_whatever_is_cut_and_grows_what_is_followed_is_the_log(tmp_path: Path, s
         for note in followed.notes():
             cut = int(note.partition("truncated at offset ")[2].partition(":")[0])
             assert cut <= len(shown)
-        # What was cut is void from the note on, and may have nothing in its place yet.
-        entries = list(History(tmp_path).records())  # of the files: the end of the log may still be in memory
+        # Truncated records are invalid from the notice on, and may not have been replaced yet.
+        entries = list(History(tmp_path).records())  # in the files: the end of the log may still be in memory
         del shown[len(entries) :]
         assert shown == [entry.record().name for entry in entries]
 
     for _ in range(60):
         match rng.randrange(4):
             case 0:
-                del ends[rng.randint(max(0, len(ends) - 3), len(ends)) :]  # never inside of a batch
+                del ends[rng.randint(max(0, len(ends) - 3), len(ends)) :]  # never within a batch
                 log.truncate_to(ends[-1] if ends else 0, 0)
                 epoch += 1
             case 1 | 2:
@@ -381,8 +381,8 @@ def test_whatever_is_cut_and_grows_what_is_followed_is_the_log(tmp_path: Path, s
     look()
 
 
-def test_a_reader_beside_a_writer_sees_every_record_once_and_whole(tmp_path: Path) -> None:
-    """The flusher writes, prepares zeroes ahead and rolls segments on a thread of its own, as fast as it can."""
+def test_a_concurrent_reader_gets_every_record_once_and_complete(tmp_path: Path) -> None:
+    """The flusher writes, preallocates zeroes and rolls segments in its own thread, as fast as it can."""
     count, log = 2000, open_log(tmp_path, segment_bytes=20_000)
     records = [
         encode(TopicRecord(name=f"topic-{at}", topic_id=at.to_bytes(16, "big")), 0) for at in range(1000, 1000 + count)
@@ -409,7 +409,7 @@ def test_a_reader_beside_a_writer_sees_every_record_once_and_whole(tmp_path: Pat
     log.close()
 
 
-def test_records_that_nobody_knows_are_passed_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_records_are_passed_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = open_log(tmp_path)
     log.append([encode(TopicRecord(name="orders", topic_id=b"t" * 16), 0), b"\x01\x63\x00\x00"], 1, 0)
     log.close()

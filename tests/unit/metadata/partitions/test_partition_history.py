@@ -1,4 +1,4 @@
-"""Why a partition is as it is: every cause that records contain, from the decisions of a controller."""
+"""The causes of a partition's state, found in records that a controller wrote."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_controlled_shutdown_and_a_preferred_election(cluster: WrittenCluster,
     ]
 
 
-def test_what_the_leader_says_and_reassignments(cluster: WrittenCluster, tmp_path: Path) -> None:
+def test_alter_partition_and_reassignments(cluster: WrittenCluster, tmp_path: Path) -> None:
     topic_id = cluster.create_assigned("orders", [1, 2])
     change(cluster, topic_id, isr=[1])
     three, two = [uuid(101), uuid(102), uuid(103)], [uuid(101), uuid(103)]
@@ -104,7 +104,7 @@ def test_what_the_leader_says_and_reassignments(cluster: WrittenCluster, tmp_pat
     ]
 
 
-def test_an_unclean_election_says_what_is_lost(cluster: WrittenCluster, tmp_path: Path) -> None:
+def test_an_unclean_election_names_what_is_lost(cluster: WrittenCluster, tmp_path: Path) -> None:
     topic_id = cluster.create_assigned("orders", [1, 2])
     change(cluster, topic_id, isr=[1])
     change(cluster, topic_id, leader=-1)
@@ -134,7 +134,7 @@ def test_a_leader_from_the_eligible_replicas_and_none_at_all(tmp_path: Path) -> 
     cluster.native.close()
 
 
-def test_a_topic_that_is_deleted_and_made_again(cluster: WrittenCluster, tmp_path: Path) -> None:
+def test_a_recreated_topic(cluster: WrittenCluster, tmp_path: Path) -> None:
     topic_id = cluster.create_assigned("orders", [1, 2])
     cluster.ask(DeleteTopicsRequest((DeleteTopicState(None, topic_id),)), 6)
     assert history_of(cluster, tmp_path).state == "the topic is deleted"
@@ -148,8 +148,8 @@ def test_a_topic_that_is_deleted_and_made_again(cluster: WrittenCluster, tmp_pat
     assert history.state.startswith("broker 3 leads it")
 
 
-def test_a_cause_may_stand_in_a_later_batch_or_long_before() -> None:
-    """A controller that fences a broker of many partitions needs several batches, its registration's change last."""
+def test_a_cause_may_be_in_a_later_batch_or_long_before() -> None:
+    """A controller that fences a broker of many partitions writes several batches, the broker's change last."""
     before = PartitionState(1, (1, 2), (1, 2))
     after = before._replace(leader=2, isr=(2,))
     entry = Entry(50, 40, 3, 1_000, None, b"")
@@ -168,7 +168,7 @@ def test_a_cause_may_stand_in_a_later_batch_or_long_before() -> None:
         assert "broker 1 was fenced" not in cause(unrelated)
 
 
-def test_who_is_added_by_a_reassignment_may_lead_by_the_record_that_completes_it() -> None:
+def test_an_added_replica_may_become_the_leader_when_the_reassignment_completes() -> None:
     before = PartitionState(1, (1, 2, 3), (1, 2), adding_replicas=(3,), removing_replicas=(1,))
     after = PartitionState(3, (2, 3), (2, 3))
     assert not is_unclean(before, after)

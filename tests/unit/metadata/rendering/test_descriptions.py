@@ -1,4 +1,4 @@
-"""Every record in words and in fields: of every type and version, as Apache Kafka writes them, with odd values too."""
+"""Every record as text and as fields: each type and version, as Apache Kafka writes them, also with unusual values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def entry(record: MetadataRecord) -> Entry:
     return Entry(0, 0, 1, 0, None, encode_at(record, 30))
 
 
-def test_every_record_of_apache_kafka_has_words_and_fields() -> None:
+def test_every_record_of_apache_kafka_has_text_and_fields() -> None:
     seen = set()
     for value in GOLDEN:
         found = Entry(7, 7, 1, 0, None, value)
@@ -64,7 +64,7 @@ def test_control_records(kind: int, value: bytes, text: str) -> None:
     assert "error" not in fields_of(found)
 
 
-def test_names_stand_for_ids_and_what_was_before_for_what_changed() -> None:
+def test_names_replace_ids_and_changes_show_previous_values() -> None:
     describer = RecordDescriber(Image())
     described = [
         describer.describe(entry(record))
@@ -103,6 +103,6 @@ def test_names_stand_for_ids_and_what_was_before_for_what_changed() -> None:
     ]
 
 
-def test_without_an_image_ids_stand_for_themselves() -> None:
+def test_without_an_image_ids_are_shown() -> None:
     change = mr.PartitionChangeRecord(topic_id=TOPIC, partition_id=3, leader=-1, isr=[])
     assert RecordDescriber().describe(entry(change)) == "partition topic dHR0dHR0dHR0dHR0dHR0dA-3: leader none, ISR []"

@@ -1,4 +1,4 @@
-"""Asking the active controller: here or elsewhere, again where it is none, and no longer than its time."""
+"""Requests to the active controller, in this process or elsewhere, retried on another one until their timeout."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NOT_CONTROLLER = BrokerHeartbeatResponse(ErrorCode.NOT_CONTROLLER)
 
 
 class Quorum:
-    """What raft says, one word an asking; the last one stays."""
+    """What raft reports, one state per query; the last one stays."""
 
     def __init__(self, *leaders: int | None) -> None:
         self._leaders = list(leaders)
@@ -46,7 +46,7 @@ class Quorum:
 
 
 class Local:
-    """A controller of this process that gives these answers."""
+    """A controller in this process with these responses."""
 
     def __init__(self, *answers: Any, epoch: int | None = 1) -> None:
         self.epoch = epoch
@@ -62,7 +62,7 @@ class Local:
 
 
 class Remote:
-    """A client of other nodes that gives these answers."""
+    """A client of other nodes with these responses."""
 
     def __init__(self, *answers: Any) -> None:
         self._answers = list(answers)
@@ -88,33 +88,33 @@ def controller(quorum: Quorum, local: Local | None = None, remote: Remote | None
     return found
 
 
-async def test_one_in_this_process_is_called() -> None:
+async def test_a_local_controller_is_called() -> None:
     local = Local(BEATEN)
     assert await controller(Quorum(1), local).ask(BROKER_HEARTBEAT, BEAT) == BEATEN
     assert local.asked == [BEAT]
 
 
-async def test_one_elsewhere_is_found_by_raft_and_asked_there() -> None:
+async def test_a_remote_controller_is_found_by_raft() -> None:
     remote = Remote(BEATEN)
     assert await controller(Quorum(3), remote=remote).ask(BROKER_HEARTBEAT, BEAT) == BEATEN
     assert remote.addresses == [("host", 9003)]
 
 
 @pytest.mark.parametrize("first", [NOT_CONTROLLER, ClientError("broken"), ConnectRefusedError("nobody")])
-async def test_the_next_one_is_asked_where_the_first_is_none_any_more(first: object) -> None:
+async def test_the_next_controller_is_asked_after_not_controller(first: object) -> None:
     remote = Remote(first, BEATEN)
     asking = controller(Quorum(3, 3, None, 4), remote=remote)
     assert await asking.ask(BROKER_HEARTBEAT, BEAT) == BEATEN
     assert len(remote.addresses) == 2
 
 
-async def test_a_local_one_that_loses_its_epoch_sends_to_the_next() -> None:
+async def test_a_local_controller_that_loses_its_epoch_is_replaced_by_the_next() -> None:
     remote = Remote(BEATEN)
     assert await controller(Quorum(None, 2), Local(NOT_CONTROLLER), remote).ask(BROKER_HEARTBEAT, BEAT) == BEATEN
     assert remote.addresses == [("host", 9002)]
 
 
-async def test_a_topic_that_was_refused_for_that_is_asked_for_again() -> None:
+async def test_topics_rejected_with_not_controller_are_retried() -> None:
     def answer(code: ErrorCode) -> CreateTopicsResponse:
         return CreateTopicsResponse((CreatableTopicResult("t", error_code=code),))
 
@@ -124,7 +124,7 @@ async def test_a_topic_that_was_refused_for_that_is_asked_for_again() -> None:
     assert given == answer(ErrorCode.TOPIC_ALREADY_EXISTS)
 
 
-async def test_a_leader_that_is_gone_without_a_word_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_former_leader_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("klamm.node.controller.active_controller.LAST_WORD_MS", 1)
 
     class Silent(Remote):
@@ -134,7 +134,7 @@ async def test_a_leader_that_is_gone_without_a_word_is_not_waited_for(monkeypatc
             return await super().ask(address, request)
 
     remote = Silent(BEATEN)
-    # Asked for twice to find the first one, and three times to see that there is another.
+    # Two queries to find the first one, and three to learn that there is another.
     asking = controller(Quorum(3, 3, 3, 3, 4), remote=remote)
     async with asyncio.timeout(30):
         assert await asking.ask(BROKER_HEARTBEAT, BEAT) == BEATEN
@@ -142,16 +142,14 @@ async def test_a_leader_that_is_gone_without_a_word_is_not_waited_for(monkeypatc
 
 
 @pytest.mark.parametrize(("leaders", "answers"), [([None], [BEATEN]), ([2], [NOT_CONTROLLER]), ([1], [BEATEN])])
-async def test_when_time_is_over_the_request_is_answered_so(
-    leaders: Sequence[int | None], answers: Sequence[object]
-) -> None:
-    """Nobody leads; somebody is wrongly thought to; this node does, and is not active yet."""
+async def test_a_request_times_out(leaders: Sequence[int | None], answers: Sequence[object]) -> None:
+    """No leader; a node that wrongly counts as the leader; this node, which is not active yet."""
     asking = controller(Quorum(*leaders), Local(epoch=None), Remote(*answers))
     answer = await asking.ask(BROKER_HEARTBEAT, BEAT, 100)
     assert answer == BrokerHeartbeatResponse(ErrorCode.REQUEST_TIMED_OUT)
 
 
-async def test_what_the_active_one_speaks_is_told_when_it_is_another() -> None:
+async def test_versions_are_reported_when_the_active_controller_changes() -> None:
     remote, reported = Remote(NOT_CONTROLLER, BEATEN, BEATEN), []
     remote.versions = {("host", 9003): {19: (2, 5)}}
     local = Local(BEATEN, epoch=None)
@@ -165,7 +163,7 @@ async def test_what_the_active_one_speaks_is_told_when_it_is_another() -> None:
     assert reported[3:] == [None]
 
 
-async def test_what_a_connection_says_is_told_at_once() -> None:
+async def test_versions_of_a_new_connection_are_reported_at_once() -> None:
     remote, reported = Remote(BEATEN), []
     asking = controller(Quorum(3), remote=remote)
     asking.follow_versions(reported.append)

@@ -1,4 +1,4 @@
-"""Assignments of log directories: sent once, again after a failure, and some never."""
+"""Directory assignments: sent once, retried after a failure, and some not at all."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TOPIC, ONE, TWO = b"t" * 16, b"1" * 16, b"2" * 16
 
 
 class Controller(ChannelByName):
-    """Answers with these codes, then with none."""
+    """Responds with these codes, then without errors."""
 
     def __init__(self, *codes: ErrorCode) -> None:
         self._codes: Iterator[ErrorCode] = iter(codes)
@@ -39,7 +39,7 @@ class Controller(ChannelByName):
         return AssignReplicasToDirsResponse(next(self._codes, ErrorCode.NONE))
 
 
-def test_everything_known_at_the_registration_is_told_before_anybody_goes_on() -> None:
+def test_everything_known_at_the_registration_is_sent_before_the_broker_continues() -> None:
     async def run() -> None:
         controller = Controller()
         sender = Assignments(1, controller, lambda: 7)
@@ -53,7 +53,7 @@ def test_everything_known_at_the_registration_is_told_before_anybody_goes_on() -
     asyncio.run(run())
 
 
-def test_it_is_told_again_after_a_failure_and_in_parts_when_it_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_assignments_are_retried_and_sent_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         controller = Controller(ErrorCode.NOT_CONTROLLER)
         sender = Assignments(1, controller, lambda: 7)
@@ -66,7 +66,7 @@ def test_it_is_told_again_after_a_failure_and_in_parts_when_it_is_much(monkeypat
     asyncio.run(run())
 
 
-def test_a_failed_directory_that_the_controller_never_hears_of_ends_the_node() -> None:
+def test_an_unreported_failed_directory_stops_the_node() -> None:
     class Deaf(ChannelByName):
         async def broker_registration(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
             raise AssertionError("it is registered")

@@ -1,4 +1,4 @@
-"""A broker's exchange with the controller, as it ends."""
+"""The end of a broker's exchange with the controller."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REQUEST = BrokerRegistrationRequest(1, "4L6g3nShT-eMCtK--X86sw", bytes(16), (), 
 
 
 class Refusing(ChannelByName):
-    """A controller that registers nobody."""
+    """A controller that registers no broker."""
 
     def __init__(self, code: ErrorCode) -> None:
         self._code = code
@@ -36,7 +36,7 @@ class Refusing(ChannelByName):
 
 
 async def fault_of(code: ErrorCode, foreign: Callable[[], str | None] = lambda: None) -> str:
-    """Why a broker gives up that is always answered so."""
+    """The reason for which a broker gives up after these responses."""
     fault: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
     registration = Registration(
         lifecycle(2000, 9000, 150, 30_000),
@@ -59,7 +59,7 @@ async def test_a_controller_of_another_cluster_is_named(caplog: pytest.LogCaptur
     assert [why in record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == [True]
 
 
-async def test_what_is_known_of_the_controllers_is_the_reason() -> None:
+async def test_the_reason_is_what_is_known_of_the_controllers() -> None:
     assert (await fault_of(ErrorCode.REQUEST_TIMED_OUT)).endswith(
         "check whether the controllers run and have elected a leader"
     )
@@ -67,7 +67,7 @@ async def test_what_is_known_of_the_controllers_is_the_reason() -> None:
 
 
 class Leaving(ChannelByName):
-    """A controller that registers a broker and lets it run, and then answers nothing: its host is gone."""
+    """A controller that registers a broker, unfences it, and then does not respond, as if its host had crashed."""
 
     async def broker_registration(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
         return BrokerRegistrationResponse(broker_epoch=7)
@@ -106,7 +106,7 @@ def test_a_silent_controller_is_waited_for_as_long_as_apache_kafka_does(caplog: 
     ]
 
 
-def test_controllers_that_are_known_to_be_gone_are_not_waited_for() -> None:
+def test_controllers_known_to_have_crashed_are_not_waited_for() -> None:
     assert simulated_time.run(shut_down(lambda: True)) == 0
 
     async def seen_later() -> float:
@@ -116,7 +116,7 @@ def test_controllers_that_are_known_to_be_gone_are_not_waited_for() -> None:
     assert simulated_time.run(seen_later()) == pytest.approx(2.5, abs=0.2)
 
 
-def test_a_heartbeat_that_is_late_tells_of_a_pause() -> None:
+def test_a_late_heartbeat_detects_a_pause() -> None:
     async def pauses_of(pause_s: float) -> list[int]:
         loop, pauses = asyncio.get_running_loop(), asyncio.Queue[int]()
         assert isinstance(loop, simulated_time.SimulatedTimeLoop)

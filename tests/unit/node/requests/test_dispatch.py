@@ -1,4 +1,4 @@
-"""From requests to answers: one each, or the connection is closed; those of one turn of the loop go together."""
+"""From requests to responses: one each, or the connection is closed; the responses of a loop turn are sent together."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TASK, DIRECT, LATER, MALFORMED, BROKEN, BROKEN_WRITE, UNKNOWN = range(100, 107)
 
 
 class Engine:
-    """Keeps the calls."""
+    """Records the calls."""
 
     def __init__(self) -> None:
         self.calls: list[list[tuple[int, bytes | None]]] = []
@@ -42,7 +42,7 @@ class Engine:
 
 
 class Handlers:
-    """One of each kind."""
+    """One handler of each kind."""
 
     def __init__(self) -> None:
         self.waiting: list[Callable[[bytes], None]] = []
@@ -99,7 +99,7 @@ class Handlers:
 
 
 class Bench:
-    """A dispatcher between the two."""
+    """A dispatcher between engine and handlers."""
 
     def __init__(self, authorizer: Authorizer | None = None) -> None:
         self.engine, self.handlers = Engine(), Handlers()
@@ -109,7 +109,7 @@ class Bench:
         self.dispatcher.dispatch(handle, request_context(api_key, on_controller=on_controller), body)
 
 
-async def test_the_answers_of_one_turn_go_together() -> None:
+async def test_the_responses_of_one_turn_are_sent_together() -> None:
     bench = Bench()
     bench.handlers.is_free.set()
     for handle in range(5):
@@ -124,7 +124,9 @@ async def test_the_answers_of_one_turn_go_together() -> None:
 
 
 @pytest.mark.parametrize("api_key", [MALFORMED, BROKEN, BROKEN_WRITE, UNKNOWN])
-async def test_what_cannot_be_answered_closes_its_connection(caplog: pytest.LogCaptureFixture, api_key: int) -> None:
+async def test_a_request_without_a_response_closes_its_connection(
+    caplog: pytest.LogCaptureFixture, api_key: int
+) -> None:
     bench = Bench()
     with caplog.at_level(logging.WARNING, "klamm.node.dispatch"):
         bench.ask(1, api_key)
@@ -135,7 +137,7 @@ async def test_what_cannot_be_answered_closes_its_connection(caplog: pytest.LogC
 
 
 @pytest.mark.parametrize("api_key", [ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP, ApiKey.DELETE_GROUPS])
-async def test_a_handler_that_raises_is_answered_for(caplog: pytest.LogCaptureFixture, api_key: int) -> None:
+async def test_a_raising_handler_gets_an_error_response(caplog: pytest.LogCaptureFixture, api_key: int) -> None:
     bench = Bench()
     values: dict[int, dict[str, object]] = {ApiKey.DELETE_GROUPS: {"groups_names": ["g", "h"]}}
     request = build(request_class(api_key, 0), **values.get(api_key, {}))
@@ -152,7 +154,7 @@ async def test_a_handler_that_raises_is_answered_for(caplog: pytest.LogCaptureFi
     assert "UNKNOWN_SERVER_ERROR" in record.message
 
 
-async def test_an_error_of_kafkas_is_answered_with_its_code(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_kafka_error_is_answered_with_its_code(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
     bench.ask(1, ApiKey.LIST_GROUPS, body=encode_request(build(request_class(ApiKey.LIST_GROUPS, 0))))
     await bench.dispatcher.drain(30)
@@ -161,7 +163,7 @@ async def test_an_error_of_kafkas_is_answered_with_its_code(caplog: pytest.LogCa
     assert caplog.records == [], "the node has no fault"
 
 
-async def test_a_request_without_the_right_to_the_cluster_does_not_reach_its_handler() -> None:
+async def test_an_unauthorized_request_does_not_reach_its_handler() -> None:
     class DenyAll:
         def allows(self, context: RequestContext, operation: str, resource: str, name: str) -> bool:
             return False
@@ -175,7 +177,7 @@ async def test_a_request_without_the_right_to_the_cluster_does_not_reach_its_han
     assert bench.handlers.waiting == []
 
 
-async def test_a_commit_that_raises_is_answered_for(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_raising_commit_gets_an_error_response(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
     bench.dispatcher.commit(1, "127.0.0.1", CommitRequest("g", [("t", bytes(16), [(0, 7, -1, None)])], version=8))
     await bench.dispatcher.drain(30)
@@ -186,7 +188,7 @@ async def test_a_commit_that_raises_is_answered_for(caplog: pytest.LogCaptureFix
     assert len(caplog.records) == 1
 
 
-async def test_the_time_of_handlers_is_noted_while_it_is_limited() -> None:
+async def test_the_time_of_handlers_is_recorded_while_a_quota_limits_it() -> None:
     bench = Bench()
     bench.handlers.is_free.set()
     bench.ask(1, DIRECT)
@@ -201,7 +203,7 @@ async def test_the_time_of_handlers_is_noted_while_it_is_limited() -> None:
     assert all(ns > 0 for ns in bench.engine.handler_times.values())
 
 
-async def test_a_stop_waits_for_what_is_under_way() -> None:
+async def test_a_stop_waits_for_pending_requests() -> None:
     bench = Bench()
     bench.ask(1, TASK)
     bench.ask(2, LATER)
@@ -215,20 +217,20 @@ async def test_a_stop_waits_for_what_is_under_way() -> None:
     assert bench.engine.answers == {1: b"body", 2: b"late body"}
 
 
-async def test_a_stop_does_not_wait_for_ever(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_stop_does_not_wait_forever(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
     bench.ask(1, TASK)
     bench.ask(2, LATER)
     await bench.dispatcher.drain(0)
     assert bench.engine.answers == {}
     assert caplog.messages == ["2 requests were not answered within 0 s: their connections are closed"]
-    # The task is cancelled, and closes its connection; the others are closed with all.
+    # The task is cancelled and closes its connection; the engine closes the others.
     for _ in range(3):
         await asyncio.sleep(0)
     assert bench.engine.answers == {1: None}
 
 
-async def test_a_stop_waits_for_no_replica_and_lets_them_go_at_the_end() -> None:
+async def test_a_stop_does_not_wait_for_requests_of_replicas() -> None:
     bench = Bench()
     bench.ask(1, ApiKey.FETCH, on_controller=True)
     bench.ask(2, ApiKey.VOTE, on_controller=True)

@@ -1,4 +1,4 @@
-"""A controller opens brokers' envelopes: who is active answers, who is not says that another must be asked."""
+"""A controller opens brokers' envelopes: the active one responds, any other answers NOT_CONTROLLER."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Controller:
 async def ask(
     request: Enveloped, answer: object, *, epoch: int | None = 1, epoch_after: int | None = 1
 ) -> tuple[EnvelopeResponse, list[RequestContext]]:
-    """What is answered when the handler answers so, and how it was asked."""
+    """The response for this result of the handler, and the arguments with which it was called."""
     controller: Any = Controller(epoch)
     asked: list[RequestContext] = []
 
@@ -63,7 +63,7 @@ def created(code: ErrorCode) -> CreateTopicsResponse:
     return CreateTopicsResponse((CreatableTopicResult("t", error_code=code),))
 
 
-async def test_the_client_is_whom_the_broker_names() -> None:
+async def test_the_client_is_the_one_in_the_envelope() -> None:
     sealed, [context] = await ask(REQUEST, created(ErrorCode.NONE))
     assert sealed.error_code is ErrorCode.NONE
     assert answer_body(REQUEST, sealed.response_data or b"") == write(created(ErrorCode.NONE), 7)
@@ -72,7 +72,7 @@ async def test_the_client_is_whom_the_broker_names() -> None:
     )
 
 
-async def test_who_is_not_active_does_not_begin() -> None:
+async def test_an_inactive_controller_does_not_run_the_request() -> None:
     sealed, asked = await ask(REQUEST, created(ErrorCode.NONE), epoch=None)
     assert sealed == EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     assert asked == []
@@ -90,12 +90,12 @@ async def test_who_is_not_active_does_not_begin() -> None:
         ),
     ],
 )
-async def test_who_is_active_no_more_lets_another_be_asked(request_: Enveloped, answer: object) -> None:
+async def test_a_controller_that_lost_its_epoch_answers_not_controller(request_: Enveloped, answer: object) -> None:
     sealed, _ = await ask(request_, answer, epoch_after=None)
     assert sealed == EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
 
 
-async def test_what_was_committed_before_is_told_though_another_leads_by_now() -> None:
+async def test_a_committed_result_is_returned_after_leadership_has_ended() -> None:
     sealed, _ = await ask(REQUEST, created(ErrorCode.NONE), epoch_after=2)
     assert sealed.error_code is ErrorCode.NONE
 
@@ -116,16 +116,16 @@ async def test_what_was_committed_before_is_told_though_another_leads_by_now() -
         (REQUEST, MalformedRequest("not a body"), ErrorCode.UNSUPPORTED_VERSION),
     ],
 )
-async def test_what_is_not_to_be_forwarded_and_what_cannot_be_read(
+async def test_apis_that_are_not_forwarded_and_unreadable_requests(
     request_: Enveloped, answer: object, code: ErrorCode
 ) -> None:
     sealed, _ = await ask(request_, answer)
     assert sealed == EnvelopeResponse(error_code=code)
 
 
-def test_what_raft_answers_is_told_apart_in_one_way() -> None:
+def test_apis_of_raft_are_distinguished_in_one_way() -> None:
     assert set(QUORUM_APIS) == QUORUM_MESSAGES.keys()
-    # A broker forwards as it comes what it does not check first.
+    # A broker forwards requests that it does not check first without decoding them.
     forwarded = {key for key, api in APIS.items() if api.is_forwarded and api.on_broker == "python"}
     assert {*FORWARDED, ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS} == forwarded
     operations = {key for keys in MODULES.values() for key in keys}

@@ -1,4 +1,4 @@
-"""What a broker's clients ask of the active controller of another process: handed on at once, or asked again."""
+"""A broker forwards client requests to the active controller of another process at once, or retries them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def answered(code: ErrorCode = ErrorCode.NONE) -> Answer:
 
 
 class Peer:
-    """Keeps each request until the test gives its outcome."""
+    """Keeps each request until the test provides its outcome."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[bytes, OnDone]] = []
@@ -50,7 +50,7 @@ class Peer:
 
 
 class Active:
-    """Implements what is asked of `ActiveController`."""
+    """The part of `ActiveController` that forwarding uses."""
 
     def __init__(self, elsewhere: tuple[str, int] | None = ADDRESS) -> None:
         self.remote_address, self.peer = elsewhere, Peer()
@@ -69,7 +69,7 @@ class Active:
 
 
 class Bench:
-    """A forwarder behind a dispatcher."""
+    """A forwarder and its dispatcher."""
 
     def __init__(self, elsewhere: tuple[str, int] | None = ADDRESS) -> None:
         self.answers: dict[int, bytes | None] = {}
@@ -98,7 +98,7 @@ class Bench:
         return self.answers[1]
 
 
-async def test_an_answer_of_the_active_one_is_the_clients() -> None:
+async def test_the_active_controllers_response_is_the_clients() -> None:
     bench = Bench()
     [(data, _)] = bench.active.peer.sent
     request = open_envelope(read(EnvelopeRequest, 0, data))
@@ -113,14 +113,14 @@ async def test_an_answer_of_the_active_one_is_the_clients() -> None:
     "outcome",
     [answered(ErrorCode.NOT_CONTROLLER), ClientError("broken"), ConnectRefusedError("nobody"), Answer(0, b"short")],
 )
-async def test_who_is_not_the_active_one_or_cannot_say_is_not_the_last_to_be_asked(outcome: Outcome) -> None:
+async def test_a_request_is_retried_after_not_controller_or_a_failure(outcome: Outcome) -> None:
     bench = Bench()
     assert await bench.response_to(outcome) == b"asked again"
     [within_ms] = bench.active.asked_again_within
     assert 0 < within_ms <= REQUEST_TIMEOUT_MS
 
 
-async def test_when_another_leads_it_is_asked_and_a_late_answer_does_not_count() -> None:
+async def test_a_new_leader_is_asked_and_a_late_response_is_ignored() -> None:
     bench = Bench()
     [on_other] = bench.active.watched
     on_other()
@@ -128,18 +128,18 @@ async def test_when_another_leads_it_is_asked_and_a_late_answer_does_not_count()
     assert await bench.response_to(answered()) == b"asked again"
 
 
-async def test_a_version_that_the_active_one_does_not_have_closes_the_connection() -> None:
+async def test_a_version_that_the_active_controller_lacks_closes_the_connection() -> None:
     assert await Bench().response_to(answered(ErrorCode.UNSUPPORTED_VERSION)) is None
 
 
-async def test_a_refused_envelope_is_an_error_of_the_server() -> None:
+async def test_a_rejected_envelope_is_an_unknown_server_error() -> None:
     answer = await Bench().response_to(answered(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE))
     assert answer is not None
     assert read_response(CreateTopicsResponse, VERSION, answer) == CreateTopicsResponse(())
 
 
-async def test_an_answer_that_cannot_be_processed_is_an_error_of_the_server(caplog: pytest.LogCaptureFixture) -> None:
-    """The client's connection would wait for it, and for what it asks next."""
+async def test_an_unreadable_response_is_an_unknown_server_error(caplog: pytest.LogCaptureFixture) -> None:
+    """Otherwise the client's connection would wait for it, and for later responses."""
     with injected_into(ForwardedRequest._take):
         answer = await Bench().response_to(answered())
     assert answer is not None
@@ -147,7 +147,7 @@ async def test_an_answer_that_cannot_be_processed_is_an_error_of_the_server(capl
     assert len(injected(caplog)) == 1
 
 
-async def test_where_none_is_known_it_is_asked_for_in_a_task() -> None:
+async def test_an_unknown_active_controller_is_awaited_in_a_task() -> None:
     bench = Bench(elsewhere=None)
     assert await bench.answer() == b"asked again"
     [within_ms] = bench.active.asked_again_within
@@ -155,7 +155,7 @@ async def test_where_none_is_known_it_is_asked_for_in_a_task() -> None:
     assert bench.active.peer.sent == []
 
 
-async def test_after_a_stop_nobody_is_asked_again() -> None:
+async def test_after_a_stop_nothing_is_retried() -> None:
     bench = Bench()
     await bench.dispatcher.drain(0)
     bench.active.peer.sent[0][1](ClientError("closed"))

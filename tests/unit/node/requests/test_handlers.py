@@ -1,4 +1,4 @@
-"""Every API that a node says it serves has a handler, though none is imported before it is asked for."""
+"""Every API that a node lists has a handler, although none is imported before its first request."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def handlers() -> Handlers:
 
 
 @pytest.mark.parametrize("api_key", sorted(BROKER_FAMILIES))
-def test_what_a_broker_serves(handlers: Handlers, api_key: int) -> None:
+def test_the_apis_of_a_broker(handlers: Handlers, api_key: int) -> None:
     found = handlers.find(api_key, on_controller=False)
     assert callable(found.handle if isinstance(found, InlineHandler) else found)
     assert handlers.find(api_key, on_controller=False) is found, "a handler keeps what it knows"
 
 
 @pytest.mark.parametrize("api_key", sorted(CONTROLLER_FAMILIES))
-def test_what_a_controller_serves(handlers: Handlers, api_key: int) -> None:
+def test_the_apis_of_a_controller(handlers: Handlers, api_key: int) -> None:
     found = handlers.find(api_key, on_controller=True)
     assert callable(found.handle if isinstance(found, InlineHandler) else found)
 
@@ -59,10 +59,10 @@ def test_the_table_and_the_handlers_agree(handlers: Handlers) -> None:
     assert handlers.find(ApiKey.VOTE, on_controller=False) is None
 
 
-def test_a_broker_looks_at_config_changes_before_the_controller_does(handlers: Handlers) -> None:
+def test_a_broker_checks_config_changes_before_the_controller(handlers: Handlers) -> None:
     for api_key in (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS):
         on_broker, on_controller = (handlers.find(api_key, on_controller=each) for each in (False, True))
         assert getattr(on_broker, "__qualname__", "").startswith("ConfigChangeHandlers.")
         name = getattr(on_controller, "__qualname__", "")
-        # The levels of loggers are each node's own, a controller's too.
+        # Each node sets the levels of its own loggers, also a controller.
         assert "operation_handler" in name if api_key == ApiKey.ALTER_CONFIGS else name.endswith("_at_controller")

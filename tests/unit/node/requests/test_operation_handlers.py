@@ -1,4 +1,4 @@
-"""A request of a controller's operation is run with the time that its wait for its turn has left."""
+"""A controller operation runs with the time that is left after waiting for its turn."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HOUR_MS = 3_600_000
         (-1, 0, -1),
     ],
 )
-async def test_a_time_that_is_over_is_none(timeout_ms: int, waited_ms: int, left_ms: int) -> None:
+async def test_an_expired_timeout_is_zero(timeout_ms: int, waited_ms: int, left_ms: int) -> None:
     asked: list[CreateTopicsRequest] = []
 
     async def run(

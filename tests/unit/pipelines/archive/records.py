@@ -8,7 +8,7 @@ from klamm.pipelines.archive.schema import SCHEMA
 
 
 def batch(rows: list[dict[str, object]]) -> pa.RecordBatch:
-    """Rows of which each says what is not the default."""
+    """Rows in which only non-default values are given."""
     default = {
         "key": None,
         "value": None,
@@ -25,5 +25,5 @@ def batch(rows: list[dict[str, object]]) -> pa.RecordBatch:
 
 
 def offsets(*numbers: int) -> pa.RecordBatch:
-    """A row of each offset."""
+    """A row per offset."""
     return batch([{"offset": number, "value": b"%d" % number} for number in numbers])

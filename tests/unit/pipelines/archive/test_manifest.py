@@ -15,23 +15,23 @@ def commit(start: int, end: int) -> Commit:
     return Commit(7, "cluster", (TOPIC,), (Range("t", 0, start, end, 3, (FILE,)),), {"g": {"t": {"0": 3}}})
 
 
-def test_a_commit_comes_back_as_it_was() -> None:
+def test_a_commit_round_trips() -> None:
     assert decode(encode(commit(0, 5)), "1.json") == commit(0, 5)
 
 
-def test_one_of_a_newer_format_is_refused_by_its_name() -> None:
+def test_a_newer_format_is_rejected_by_name() -> None:
     data = json.dumps({"format": 2, "else": "unknown"}).encode()
     with pytest.raises(PipelineError, match=r"/a/1\.json is of format 2, written by a newer klamm"):
         decode(data, "/a/1.json")
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b"null", encode(commit(0, 5)).replace(b"700", b"701")])
-def test_one_that_is_damaged_is_refused_by_its_name(data: bytes) -> None:
+def test_a_damaged_manifest_is_rejected_by_name(data: bytes) -> None:
     with pytest.raises(PipelineError, match=r"1\.json is damaged"):
         decode(data, "1.json")
 
 
-def test_a_partition_goes_on_where_its_last_range_ends() -> None:
+def test_a_partition_continues_at_the_end_of_its_last_range() -> None:
     manifest = Manifest()
     manifest.add(commit(0, 5))
     manifest.add(commit(5, 9))

@@ -14,7 +14,7 @@ from klamm.pipelines.errors import PipelineError
 
 @given(st.sets(st.integers(0, 40), max_size=25), st.integers(0, 9), st.integers(1, 5))
 def test_a_committed_offset_means_the_same_record(old: set[int], base: int, rows: int) -> None:
-    """Compared with the slow obvious way."""
+    """Compared with a linear search."""
     offsets = sorted(old)
     runs: list[Run] = []
     for start in range(0, len(offsets), rows):

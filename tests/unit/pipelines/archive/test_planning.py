@@ -15,20 +15,20 @@ def archived_up_to(end: int) -> Manifest:
     return manifest
 
 
-def test_a_new_partition_begins_where_its_log_does() -> None:
+def test_a_new_partition_begins_at_its_log_start_offset() -> None:
     found = plan(Manifest(), "t", {0: 5, 1: 0}, {0: 9, 1: 0}, allow_loss=False)
     assert found.ranges == [OffsetRange(TopicPartition("t", 0), 5, 9)]
     assert not found.lost
 
 
-def test_a_known_one_goes_on_where_the_archive_ends() -> None:
+def test_an_archived_partition_continues_at_its_end() -> None:
     assert plan(archived_up_to(6), "t", {0: 2}, {0: 9}, allow_loss=False).ranges == [
         OffsetRange(TopicPartition("t", 0), 6, 9)
     ]
     assert not plan(archived_up_to(9), "t", {0: 9}, {0: 9}, allow_loss=False).ranges
 
 
-def test_what_retention_took_between_two_runs_is_told() -> None:
+def test_records_deleted_between_two_runs_are_reported() -> None:
     with pytest.raises(PipelineError, match=r"t-0 begins with offset 8, and the archive ends with 6: 2 offsets"):
         plan(archived_up_to(6), "t", {0: 8}, {0: 9}, allow_loss=False)
     found = plan(archived_up_to(6), "t", {0: 8}, {0: 9}, allow_loss=True)
@@ -42,9 +42,9 @@ def test_a_log_that_ends_before_the_archive_is_refused(allow_loss: bool) -> None
         plan(archived_up_to(6), "t", {0: 0}, {0: 4}, allow_loss=allow_loss)
 
 
-def test_a_topic_that_was_made_again_is_refused() -> None:
+def test_a_recreated_topic_is_rejected() -> None:
     check_same(None, "t", "a")
     check_same(Topic("t", "a", 1, {}), "t", "a")
-    check_same(Topic("t", None, 1, {}), "t", "b")  # archived from brokers that had no ids
+    check_same(Topic("t", None, 1, {}), "t", "b")  # archived from brokers without topic ids
     with pytest.raises(PipelineError, match="topic 't' was deleted and made again"):
         check_same(Topic("t", "a", 1, {}), "t", "b")

@@ -1,4 +1,4 @@
-"""Whatever is killed when, an archive has what its manifest says."""
+"""Whatever is killed at any time, an archive contains what its manifest lists."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from klamm.pipelines.errors import PipelineError
 
 
 def written(root: Path, number: int) -> Range:
-    """A file as a task leaves it."""
+    """A file as written by a task."""
     path = f"topic=t/date=2026-01-31/00000-{number}.parquet"
     hidden(root, path).parent.mkdir(parents=True, exist_ok=True)
     hidden(root, path).write_bytes(b"records")
@@ -25,7 +25,7 @@ def visible(root: Path) -> set[str]:
     return {file.name for file in (root / "topic=t" / "date=2026-01-31").glob("[!.]*")}
 
 
-def test_a_file_is_seen_when_it_is_committed_and_not_before(tmp_path: Path) -> None:
+def test_a_file_is_visible_only_after_its_commit(tmp_path: Path) -> None:
     root = tmp_path / "archive"
     with writing(root) as opened:
         first = written(root, 0)
@@ -35,7 +35,7 @@ def test_a_file_is_seen_when_it_is_committed_and_not_before(tmp_path: Path) -> N
     assert read_manifest(root).end(("t", 0)) == 1
 
 
-def test_what_a_killed_run_did_not_commit_is_removed_by_the_next(tmp_path: Path) -> None:
+def test_uncommitted_files_of_a_killed_run_are_removed_by_the_next(tmp_path: Path) -> None:
     with writing(tmp_path) as opened:
         opened.commit(Commit(0, None, (), (written(tmp_path, 0),)))
         written(tmp_path, 1)
@@ -45,7 +45,7 @@ def test_what_a_killed_run_did_not_commit_is_removed_by_the_next(tmp_path: Path)
     assert [file.name for file in tmp_path.rglob("*") if file.suffix in (".parquet", ".new")] == ["00000-0.parquet"]
 
 
-def test_what_it_committed_and_did_not_show_is_read_and_shown_by_the_next(tmp_path: Path) -> None:
+def test_a_commit_of_a_killed_run_is_published_by_the_next(tmp_path: Path) -> None:
     with writing(tmp_path) as opened:
         one = written(tmp_path, 0)
         opened.commit(Commit(0, None, (), (one,)))
@@ -60,8 +60,8 @@ def test_what_it_committed_and_did_not_show_is_read_and_shown_by_the_next(tmp_pa
         locate(tmp_path, path)
 
 
-def test_every_name_is_on_the_disk_before_it_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A power cut takes the names that nobody synced in their folder, and with them what is below."""
+def test_every_name_is_durable_before_the_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power cut loses names whose folder was not synced, and everything below them."""
     synced: list[Path] = []
     monkeypatch.setattr(store, "sync_folder", synced.append)
     root = tmp_path / "backup" / "kafka"

@@ -1,4 +1,4 @@
-"""Notes about a topic before it is restored."""
+"""Warnings about a topic before it is restored."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ DAY_MS = 86_400_000
         (-(2**52), "0001-01-01"),
     ],
 )
-def test_a_record_is_kept_under_its_day_in_utc(timestamp_ms: int, date: str) -> None:
+def test_a_record_is_stored_under_its_day_in_utc(timestamp_ms: int, date: str) -> None:
     assert [day for day, _ in by_date(batch([{"timestamp": timestamp_ms}]))] == [date]
 
 

@@ -1,4 +1,4 @@
-"""What an audit answers in its own process, without Spark: logs that are written by hand."""
+"""The answers of an audit without Spark, in its own process, for logs that are written by hand."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def answers(directory: Path, question: str, columns: str) -> list[tuple[Any, ...
 
 
 def of_disk(broker: int, epoch: int, disk: bytes) -> mr.RegisterBrokerRecord:
-    """A registration with a directory."""
+    """A registration with a log directory."""
     plain = register(broker, epoch)
     return mr.RegisterBrokerRecord(
         broker_id=broker,
@@ -44,7 +44,7 @@ def of_disk(broker: int, epoch: int, disk: bytes) -> mr.RegisterBrokerRecord:
 
 
 def life_of_a_single_replica(directory: Path, comes_back_with: bytes) -> None:
-    """Killed, and elected as the last leader that is known, as controllers do after an unclean shutdown (KIP-966)."""
+    """Its broker is killed, and it is elected as the last known leader after the unclean shutdown (KIP-966)."""
     log = WrittenLog(directory)
     log.lead(1000, 1, 1)
     log.put(2000, of_disk(1, 1, DISK), registration(1, fenced=-1))
@@ -63,14 +63,14 @@ def fields(record: object) -> dict[str, Any]:
     return {name: getattr(record, name) for name in names}  # type: ignore[union-attr]
 
 
-def test_a_single_replica_that_came_back_intact_is_no_unclean_election(tmp_path: Path) -> None:
+def test_an_intact_single_replica_is_no_unclean_election(tmp_path: Path) -> None:
     life_of_a_single_replica(tmp_path, DISK)
     assert answers(tmp_path, "unclean_elections", "offset") == []
     assert answers(tmp_path, "leadership", "kind is_unclean") == [("lost", False), ("regained", False)]
     assert answers(tmp_path, "leaderless", "duration_ms ended") == [(1000, "elected")]
 
 
-def test_a_single_replica_that_came_back_without_its_directory_is_one(tmp_path: Path) -> None:
+def test_a_single_replica_that_lost_its_directory_is_an_unclean_election(tmp_path: Path) -> None:
     life_of_a_single_replica(tmp_path, OTHER_DISK)
     assert answers(tmp_path, "unclean_elections", "topic to_leader recovered_time") == [("orders", 1, 6000)]
 
@@ -98,7 +98,7 @@ def test_the_life_of_topics(tmp_path: Path) -> None:
 
 
 def write_incidents(directory: Path) -> None:
-    """Broker 2 is fenced and takes two leaders with it, comes back, and falls behind twice, an hour apart."""
+    """Broker 2 is fenced and two partitions lose their leader; it returns, and lags twice, an hour apart."""
     log = WrittenLog(directory)
     log.lead(1000, 1, 1)
     log.put(2000, register(1, 1), register(2, 2), registration(1, fenced=-1), registration(2, fenced=-1))
@@ -131,7 +131,7 @@ def test_findings_are_grouped_by_cause_and_time(tmp_path: Path) -> None:
     ]
 
 
-def test_a_summary_in_sentences_stands_at_the_top(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_begins_with_a_summary_in_sentences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_incidents(tmp_path)
     assert run(["audit", "--data", str(tmp_path), "--html", str(tmp_path / "report.html")]) == 0
     summary = capsys.readouterr().out.splitlines()

@@ -1,4 +1,4 @@
-"""What cannot be audited: one line that names it, before Spark is started."""
+"""Input that cannot be audited is named in one line before Spark is started."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_damaged_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert str(file) in refused(capsys, "--data", str(file))
 
 
-def test_nobody_listens(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_refused_connection(capsys: pytest.CaptureFixture[str]) -> None:
     address = f"127.0.0.1:{free_port()}"
     assert address in refused(capsys, "--bootstrap-controller", address)
 

@@ -1,4 +1,4 @@
-"""The page of a report, of numbers that are made up: ten thousand topics, hostile names, nothing at all."""
+"""The page of a report with invented numbers: ten thousand topics, hostile names, no data."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def plots_of(text: str) -> list[ElementTree.Element]:
 
 
 class Tags(HTMLParser):
-    """Whether each tag is closed where it should be."""
+    """Checks that each tag is closed in its place."""
 
     EMPTY = frozenset({"meta", "!doctype"})
 
@@ -115,7 +115,7 @@ def test_names_are_no_markup_and_every_tag_is_closed() -> None:
     assert len(text) < 200_000, "as many rows as are asked for, however many there are"
 
 
-def test_plots_are_well_formed_and_say_what_they_show() -> None:
+def test_plots_are_well_formed_and_labelled() -> None:
     text = page(figures(10_000))
     plots = plots_of(text)
     assert len(plots) == 6
@@ -135,7 +135,7 @@ def test_plots_are_well_formed_and_say_what_they_show() -> None:
     assert "The 2 of 3 brokers with the most of them are drawn." in text
 
 
-def test_no_fill_is_known_by_its_colour_alone() -> None:
+def test_no_area_is_distinguished_by_colour_alone() -> None:
     text = page(figures(10_000))
     style = text.partition("<style>")[2].partition("</style>")[0]
     kinds = set(re.findall(r'<rect class="k-([a-z-]+)"', text))
@@ -157,7 +157,7 @@ def test_no_fill_is_known_by_its_colour_alone() -> None:
         (90 * 86_400_000, "2026-11-21 08:13", "UTC"),
     ],
 )
-def test_times_are_as_fine_as_they_need_be(length_ms: int, first: str, caption: str) -> None:
+def test_times_have_the_necessary_precision(length_ms: int, first: str, caption: str) -> None:
     for plot in plots_of(page(figures(1, length_ms)))[:2]:
         texts = [shape.text for shape in plot.iter("text")]
         assert first in texts

@@ -1,4 +1,4 @@
-"""What tasks are given to read: all that is whole, at batches, and what is damaged by name."""
+"""What tasks read: all intact records, divided at batches; damage is named."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def rows_of(parts: tuple[Part, ...], **wanted: object) -> list[dict[str, object]
     return [row for batch in batches for row in batch.to_pylist()]
 
 
-def test_every_record_of_apache_kafkas_log_is_there_as_it_was_written(kafka_dir: Path) -> None:
+def test_every_record_of_apache_kafkas_log_is_returned_unchanged(kafka_dir: Path) -> None:
     found = plan(kafka_dir)
     entries = list(History(kafka_dir).records())
     rows = rows_of(found.log)
@@ -64,7 +64,7 @@ def test_every_record_of_apache_kafkas_log_is_there_as_it_was_written(kafka_dir:
     assert found.end_time_ms == max(entry.timestamp_ms for entry in entries)
 
 
-def test_what_a_snapshot_holds_stands_at_its_last_record(kafka_dir: Path) -> None:
+def test_records_of_a_snapshot_have_its_last_offset(kafka_dir: Path) -> None:
     for parts in plan(kafka_dir).snapshots:
         head = parts[0].snapshot
         assert head is not None
@@ -90,7 +90,7 @@ def test_parts_are_cut_at_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert from_text(to_text(cut.log)) == list(cut.log)
 
 
-def test_what_transactions_withhold_is_known(tmp_path: Path) -> None:
+def test_records_of_aborted_transactions_are_known(tmp_path: Path) -> None:
     write_story(tmp_path)
     assert plan(tmp_path).withheld == ((26, 28),)
     log = WrittenLog(tmp_path)
@@ -101,7 +101,7 @@ def test_what_transactions_withhold_is_known(tmp_path: Path) -> None:
 
 
 def damaged(folder: Path, offset: int) -> Path:
-    """The file of a segment in which a byte of the batch with that offset is another."""
+    """The file of a segment in which a byte of the batch with that offset was changed."""
     [file] = [one for one in sorted(folder.glob("*.log")) if int(one.stem) <= offset][-1:]
     data = bytearray(file.read_bytes())
     position = 0
@@ -115,7 +115,7 @@ def damaged(folder: Path, offset: int) -> Path:
 
 
 @pytest.mark.parametrize("segment_bytes", [600, 8 << 20], ids=["a segment before the last", "the last segment"])
-def test_what_came_before_the_damage_is_kept_and_the_file_is_named(tmp_path: Path, segment_bytes: int) -> None:
+def test_records_before_the_damage_are_kept_and_the_file_is_named(tmp_path: Path, segment_bytes: int) -> None:
     write_story(tmp_path, segment_bytes=segment_bytes)
     file = damaged(tmp_path / FOLDER, 14)
     found = plan(tmp_path)
@@ -154,7 +154,7 @@ def test_damage_in_apache_kafkas_directory(kafka_dir: Path, tmp_path: Path) -> N
     assert [row["offset"] for row in rows_of(found.log)] == entries
 
 
-def test_no_base_no_states(tmp_path: Path) -> None:
+def test_without_a_base_there_are_no_states(tmp_path: Path) -> None:
     write_story(tmp_path, segment_bytes=600)
     first = min((tmp_path / FOLDER).glob("*.log"))
     first.unlink()
@@ -163,7 +163,7 @@ def test_no_base_no_states(tmp_path: Path) -> None:
         plan(tmp_path)
 
 
-def test_a_file_that_goes_away_meanwhile_is_named(tmp_path: Path) -> None:
+def test_a_file_deleted_meanwhile_is_named(tmp_path: Path) -> None:
     write_story(tmp_path)
     found = plan(tmp_path)
     file = Path(found.log[0].path)
@@ -175,7 +175,7 @@ def test_a_file_that_goes_away_meanwhile_is_named(tmp_path: Path) -> None:
         rows_of(found.log)
 
 
-def test_secrets_stay_where_they_are(tmp_path: Path) -> None:
+def test_secrets_are_not_copied(tmp_path: Path) -> None:
     log = WrittenLog(tmp_path)
     log.put(1, config("ssl.keystore.password", "sesame", of="", kind=BROKER), config("of.nobody", "sesame"))
     log.put(2, config("ssl.keystore.password", None, of="", kind=BROKER), config("retention.ms", "1"))
@@ -194,7 +194,7 @@ def test_secrets_stay_where_they_are(tmp_path: Path) -> None:
     assert b"sesame".hex() not in str(rows_of(found.log))
 
 
-def test_every_type_is_a_table_of_its_own(tmp_path: Path) -> None:
+def test_every_record_type_is_a_table(tmp_path: Path) -> None:
     for number in RECORD_TYPES.values():
         schema = reading.RowFilter(record_type=number).schema()
         assert schema.names[:6] == ["snapshot", "offset", "batch", "epoch", "timestamp", "version"]
@@ -212,7 +212,7 @@ def test_every_type_is_a_table_of_its_own(tmp_path: Path) -> None:
         table_name("Zebra")
 
 
-def test_a_record_of_a_newer_version_is_there_and_named(tmp_path: Path) -> None:
+def test_a_record_of_a_newer_version_is_kept_and_named(tmp_path: Path) -> None:
     log = WrittenLog(tmp_path)
     log.native.append([b"\x01\x63\x00\x00"], 1, 1)
     log.close()
@@ -223,7 +223,7 @@ def test_a_record_of_a_newer_version_is_there_and_named(tmp_path: Path) -> None:
         rows_of(plan(tmp_path).log, record_type=mr.ConfigRecord.TYPE)
 
 
-def test_epochs_are_counted_where_they_are_read(tmp_path: Path) -> None:
+def test_epochs_are_counted_by_the_tasks(tmp_path: Path) -> None:
     write_story(tmp_path)
     rows = rows_of(plan(tmp_path).log, is_epochs=True)
     assert [(row["epoch"], row["first_offset"], row["last_offset"], row["records"]) for row in rows] == [
@@ -233,7 +233,7 @@ def test_epochs_are_counted_where_they_are_read(tmp_path: Path) -> None:
     assert isinstance(reading.RowFilter(is_epochs=True).schema(), pa.Schema)
 
 
-def test_what_is_no_metadata_log_is_named(tmp_path: Path) -> None:
+def test_a_directory_without_a_metadata_log_is_named(tmp_path: Path) -> None:
     for path in (tmp_path / "nowhere", tmp_path):
         with pytest.raises(HistoryError, match=str(path)):
             plan(path)

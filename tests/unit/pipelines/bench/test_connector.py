@@ -8,14 +8,14 @@ from klamm.pipelines.bench import connector
 from klamm.pipelines.bench.connector import ConnectorEnvironment, EnvironmentMissingError
 
 
-def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_programs_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(EnvironmentMissingError, match=r"java and mvn not found in PATH: .* JDK 17 or newer, and Maven"):
         ConnectorEnvironment(tmp_path / "made").make()
     assert not (tmp_path / "made").exists()
 
 
-def test_what_was_made_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_installed_connector_is_not_installed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     (tmp_path / ".complete").touch()
     (tmp_path / "jars").mkdir()
@@ -25,7 +25,7 @@ def test_what_was_made_is_not_made_again(tmp_path: Path, monkeypatch: pytest.Mon
     assert made.jars() == [tmp_path / "jars" / "one.jar"]
 
 
-def test_a_program_that_fails_is_named_with_what_it_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_program_is_named_with_its_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("java", "mvn"):
         program = tmp_path / name
         program.write_text("#!/bin/sh\necho no route to Maven >&2\nexit 3\n")
@@ -39,6 +39,6 @@ def test_a_program_that_fails_is_named_with_what_it_said(tmp_path: Path, monkeyp
     assert not ConnectorEnvironment(tmp_path / "made").is_made
 
 
-def test_it_is_kept_in_the_users_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_connector_is_in_the_users_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
     assert connector.default_folder() == Path(f"/somewhere/klamm/spark-connector-{connector.VERSION}")

@@ -32,7 +32,7 @@ for line in sys.stdin:
 """
 
 
-def test_a_watch_sees_the_cpu_of_all_processes_below() -> None:
+def test_a_watch_measures_the_cpu_of_all_descendants() -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", PARENT, CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -53,14 +53,14 @@ def test_a_watch_sees_the_cpu_of_all_processes_below() -> None:
     assert watch.used.worker_rss == 0, "a worker is what a java starts"
 
 
-def test_this_process_is_in_the_table_with_its_peak() -> None:
+def test_this_process_is_in_the_table_with_its_peak_memory() -> None:
     mine = processes()[os.getpid()]
     assert mine.parent == os.getppid()
     assert mine.cpu > 0
     assert peak_rss(os.getpid()) > 1 << 20
 
 
-def test_what_is_gone_has_no_memory() -> None:
+def test_an_ended_process_has_no_memory() -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         pass
     assert peak_rss(process.pid) == 0

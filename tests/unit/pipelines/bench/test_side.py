@@ -7,7 +7,7 @@ import pytest
 from klamm.pipelines.bench.side import Side, SideFailedError, Started
 
 
-def test_a_side_that_died_between_jobs_is_told_by_its_log(tmp_path: Path) -> None:
+def test_a_side_that_died_between_jobs_is_reported_with_its_log(tmp_path: Path) -> None:
     program = tmp_path / "python"
     program.write_text("""#!/bin/sh
 exec 0<&-

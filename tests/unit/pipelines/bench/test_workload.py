@@ -16,7 +16,7 @@ def run(side: str, seconds: float, cpu: float = 1.0, worker_rss: int = 0, worklo
 def test_rates_and_ratios_are_medians_of_rounds() -> None:
     runs = [
         *(run("klamm", 1.0, 0.5, 10), run("connector", 2.0, 1.0)),
-        *(run("klamm", 4.0, 0.7, 30), run("connector", 4.0, 3.0)),  # something disturbed both
+        *(run("klamm", 4.0, 0.7, 30), run("connector", 4.0, 3.0)),  # a disturbance of both
         *(run("klamm", 1.0, 0.6, 20), run("connector", 3.0, 1.2)),
     ]
     ours, theirs = summarise(runs, "connector")

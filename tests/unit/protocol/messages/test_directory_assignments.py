@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs is grouped on the wire; both ways say the same."""
+"""AssignReplicasToDirs is grouped on the wire; both directions preserve its content."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ASSIGNMENTS = st.lists(st.tuples(IDS, IDS, st.integers(0, 3)), unique=True).map(
 
 
 @given(ASSIGNMENTS)
-def test_what_is_told_arrives(assignments: tuple[tuple[bytes, bytes, int], ...]) -> None:
+def test_assignments_round_trip(assignments: tuple[tuple[bytes, bytes, int], ...]) -> None:
     request = AssignReplicasToDirsRequest(1, 2, assignments)
     body = write_request(wire.to_wire(request), 0)
     arrived = wire.from_wire(read(wire.DirectoriesRequest, 0, body))
@@ -30,7 +30,7 @@ def test_what_is_told_arrives(assignments: tuple[tuple[bytes, bytes, int], ...])
     assert wire.answer_from_wire(request, back) == AssignReplicasToDirsResponse(partition_errors=expected)
 
 
-def test_what_fails_as_a_whole_and_what_is_not_answered() -> None:
+def test_top_level_errors_and_missing_partitions() -> None:
     request = AssignReplicasToDirsRequest(1, 2, ((b"d" * 16, b"t" * 16, 0),))
     failed = AssignReplicasToDirsResponse(ErrorCode.STALE_BROKER_EPOCH)
     assert wire.answer_from_wire(request, wire.answer_to_wire(request, failed)) == failed

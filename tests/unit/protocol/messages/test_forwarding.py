@@ -1,4 +1,4 @@
-"""Envelopes: what goes in comes out, Apache Kafka's bytes are ours, and what is wrong is refused with its code."""
+"""Envelopes: they round-trip, have Apache Kafka's bytes, and invalid ones are rejected with the right code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OLD = Enveloped(ApiKey.CREATE_PARTITIONS, 0, "", "::1", b"", Principal(), 8)
 
 
 @pytest.mark.parametrize("request_", [FLEXIBLE, OLD])
-def test_what_goes_in_comes_out(request_: Enveloped) -> None:
+def test_an_envelope_round_trips(request_: Enveloped) -> None:
     data = write_request(enclose(request_), 0)
     assert open_envelope(read(EnvelopeRequest, 0, data)) == request_
 
@@ -66,7 +66,7 @@ def test_a_client_without_an_id_and_with_tagged_fields() -> None:
         ({"request_data": b"\x00\x13\x00\x07\x00\x00\x00\x05\xff\xff\x01\x01\xff\x7f"}, ErrorCode.UNSUPPORTED_VERSION),
     ],
 )
-def test_what_cannot_be_opened_is_refused_with_its_code(changes: dict[str, bytes | None], code: ErrorCode) -> None:
+def test_an_invalid_envelope_is_rejected_with_its_code(changes: dict[str, bytes | None], code: ErrorCode) -> None:
     whole = enclose(FLEXIBLE)
     given = {name: getattr(whole, name) for name in ("request_data", "request_principal", "client_host_address")}
     with pytest.raises(EnvelopeError) as caught:

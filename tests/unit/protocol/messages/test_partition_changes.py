@@ -50,7 +50,7 @@ RESPONSES = st.builds(
 
 
 @given(REQUESTS, st.sampled_from([2, 3]))
-def test_a_request_arrives_as_its_version_can_carry_it(request: AlterPartitionRequest, version: int) -> None:
+def test_a_request_round_trips_within_its_version(request: AlterPartitionRequest, version: int) -> None:
     def carried(partition: ProposedPartition) -> ProposedPartition:
         if version == 2:
             return replace(partition, new_isr_with_epochs=())
@@ -62,7 +62,7 @@ def test_a_request_arrives_as_its_version_can_carry_it(request: AlterPartitionRe
 
 
 @given(RESPONSES, st.sampled_from([2, 3]))
-def test_a_response_arrives_unchanged(response: AlterPartitionResponse, version: int) -> None:
+def test_a_response_round_trips(response: AlterPartitionResponse, version: int) -> None:
     assert read_response(AlterPartitionResponse, version, write(response, version)) == response
 
 

@@ -1,4 +1,4 @@
-"""The codec: every message of kio round-trips through plain values, and no hostile body takes memory or the process."""
+"""The codec: every kio message round-trips through plain values, and hostile bytes exhaust no memory."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def create_topics(version: int, **values: object) -> Any:
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-def test_a_request_comes_back_as_it_was_built(version: int) -> None:
+def test_a_request_round_trips(version: int) -> None:
     request = create_topics(version)
     assert decode_request(19, version, encode(request)) == request
     assert request.topics[0].name == "foo"
     assert request.timeout.total_seconds() == 1.5
 
 
-def test_every_message_of_kio_is_built_from_nothing_and_comes_back() -> None:
+def test_every_message_of_kio_round_trips_with_defaults() -> None:
     count = 0
     for key in api_key_map:
         for version in range(20):
@@ -60,7 +60,7 @@ def test_every_message_of_kio_is_built_from_nothing_and_comes_back() -> None:
 
 
 def error_codes_in(value: object) -> int:
-    """How many error codes an entity holds."""
+    """The number of error codes in an entity."""
     if isinstance(value, tuple):
         return sum(error_codes_in(item) for item in value)
     if is_dataclass(value):
@@ -92,7 +92,7 @@ def test_the_responses_of_every_api_of_pythons_have_a_schema(key: int) -> None:
 
 
 def filled(cls: Any) -> Any:
-    """An entity in which every field says something: one item in each array, no nulls, nothing that is a default."""
+    """An entity without defaults: one item in each array, no nulls, no default values."""
     return build(
         cls, **{field.name: filled_value(field.type, field.metadata.get("kafka_type")) for field in fields(cls)}
     )
@@ -124,8 +124,8 @@ def all_messages() -> Iterator[Any]:
                 continue
 
 
-def test_bytes_are_those_that_kio_writes() -> None:
-    """kio's writer is an implementation of its own, so two have to be wrong in the same way to pass."""
+def test_the_bytes_are_those_of_kio() -> None:
+    """kio's writer is independent of ours, so the same error would have to be in both."""
     for cls in all_messages():
         for entity in (build(cls), filled(cls)):
             buffer = io.BytesIO()
@@ -186,7 +186,9 @@ CONFIGS = [
 
 
 @given(st.sampled_from([5, 7]), st.lists(st.sampled_from(CONFIGS), max_size=8))
-def test_an_array_that_comes_again_is_the_same(version: int, configs: list[tuple[dict[str, str], ...] | None]) -> None:
+def test_an_equal_array_is_read_as_the_same_object(
+    version: int, configs: list[tuple[dict[str, str], ...] | None]
+) -> None:
     topics = [{"name": f"t{at}", "configs": entries} for at, entries in enumerate(configs)]
     cls = response_class(19, version)
     apart = build(cls, topics=topics)
@@ -200,7 +202,7 @@ def test_an_array_that_comes_again_is_the_same(version: int, configs: list[tuple
 
 
 @given(st.lists(st.lists(st.sampled_from([(0, (1,)), (0, (1, 2)), (1, (2,))]), max_size=3), max_size=6))
-def test_an_array_within_another_is_read_as_it_stands(assignments: list[list[tuple[int, tuple[int, ...]]]]) -> None:
+def test_nested_arrays_are_read_independently(assignments: list[list[tuple[int, tuple[int, ...]]]]) -> None:
     topics = [
         {"name": "t", "assignments": [{"partition_index": index, "broker_ids": ids} for index, ids in entries]}
         for entries in assignments

@@ -1,4 +1,4 @@
-"""The response to a request that failed as a whole, for each API and version that Python answers."""
+"""The response for a top-level error, for each API and version that Python serves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from klamm.protocol.wire.kio_classes import request_class
 
 FAILED = ErrorCode.UNKNOWN_SERVER_ERROR
 WITHOUT_A_CODE = {(35, 1), (35, 2)}
-"""DescribeLogDirs: a request names no directories, and only later versions have a code for the whole."""
+"""DescribeLogDirs: requests name no directories, and only later versions have a top-level error code."""
 EACH = [
     (key, version)
     for key, api in APIS.items()
@@ -25,20 +25,20 @@ EACH = [
 
 
 @pytest.mark.parametrize(("api_key", "version"), [each for each in EACH if each not in WITHOUT_A_CODE])
-def test_each_response_says_it(api_key: int, version: int) -> None:
+def test_each_response_has_the_error(api_key: int, version: int) -> None:
     body = encode_request(request_with_items(request_class(api_key, version)))
     found = decode_response(api_key, version, error_response(api_key, version, body, FAILED))
     assert set(map(int, codes(found))) == {int(FAILED)}
 
 
 @pytest.mark.parametrize(("api_key", "version"), sorted(WITHOUT_A_CODE))
-def test_directories_without_a_place_for_it_are_none(api_key: int, version: int) -> None:
-    """`DescribeLogDirsRequest.getErrorResponse` of Apache Kafka: its admin client takes an empty list for a refusal."""
+def test_directories_without_an_error_field_are_an_empty_list(api_key: int, version: int) -> None:
+    """`DescribeLogDirsRequest.getErrorResponse` of Apache Kafka: its admin client treats an empty list as an error."""
     body = encode_request(request_with_items(request_class(api_key, version)))
     assert decode_response(api_key, version, error_response(api_key, version, body, FAILED)).results == ()
 
 
-def test_a_response_without_a_place_for_it_is_not_formed() -> None:
+def test_a_response_without_an_error_field_is_not_created() -> None:
     """CreateAcls, which klamm does not serve yet."""
     body = encode_request(request_with_items(request_class(30, 3)))
     with pytest.raises(NoErrorResponse):
@@ -79,7 +79,7 @@ def test_partitions_are_named_as_in_the_request() -> None:
     assert (partition.partition_index, partition.committed_offset, int(partition.error_code)) == (2, -1, -1)
 
 
-def test_a_code_for_the_whole_stands_alone() -> None:
+def test_a_top_level_error_has_no_items() -> None:
     found = answer_to(13, 5, group_id="g", members=[{"member_id": "m"}])
     assert (int(found.error_code), found.members) == (-1, ())
     found = answer_to(9, 8, groups=[{"group_id": "g", "topics": [{"name": "t", "partition_indexes": [2]}]}])
@@ -88,7 +88,7 @@ def test_a_code_for_the_whole_stands_alone() -> None:
 
 @pytest.mark.parametrize("version", range(4, 13))
 def test_a_fetch_by_names_has_it_in_every_partition(version: int) -> None:
-    """`FetchRequest.getErrorResponse` of Apache Kafka: old clients know no code for the whole."""
+    """`FetchRequest.getErrorResponse` of Apache Kafka: old clients know no top-level error code."""
     found = answer_to(1, version, topics=[{"topic": "t", "partitions": [{"partition": 3}, {"partition": 5}]}])
     [topic] = found.responses
     assert topic.topic == "t"
@@ -117,7 +117,7 @@ def test_an_election_has_it_in_every_partition(version: int) -> None:
     assert answer_to(43, version, topic_partitions=None).replica_election_results == ()
 
 
-def test_an_item_that_an_array_names_is_named_by_it() -> None:
+def test_items_of_plain_arrays_are_named() -> None:
     entity = [{"entity_type": "user", "entity_name": "a"}, {"entity_type": "client-id", "entity_name": None}]
     found = answer_to(49, 1, entries=[{"entity": entity, "ops": []}])
     [entry] = found.entries

@@ -1,4 +1,4 @@
-"""kio is imported late, and alone."""
+"""kio is imported late, and without its test dependencies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import hypothesis
 """
 
 
-def test_the_first_message_does_not_import_what_tests_are_written_with() -> None:
+def test_the_first_message_does_not_import_test_libraries() -> None:
     run(SCRIPT)
 
 

@@ -1,4 +1,4 @@
-"""Whose end a replica acts on, and for how long. A whole quorum's ways are in scenarios/raft/crash_detection.txt."""
+"""Which crashes a replica reacts to, and when. scenarios/raft/crash_detection.txt shows whole quorums."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def follower(node_id: int = 1, leader_id: int = 3, *, crash_detection: bool = Tr
 
 
 def tick(node: RaftNode, now_ms: int) -> list[Effect]:
-    """All that is due by then."""
+    """Run all timers that are due by then."""
     effects = node.on_tick(now_ms)
     while node.deadline_ms <= now_ms:
         effects += node.on_tick(now_ms)
@@ -52,14 +52,14 @@ def would_grant(node: RaftNode) -> bool:
     return bool(response.granted)
 
 
-def test_the_first_of_those_that_are_left_asks_at_once() -> None:
+def test_the_first_remaining_voter_campaigns_at_once() -> None:
     node = follower(1)
     node.on_peer_crashed(START_MS, 3)
     assert pre_votes(tick(node, START_MS)) == [2, 3]
     assert node.replica.role is Role.PROSPECTIVE
 
 
-def test_the_others_let_it_go_first() -> None:
+def test_the_other_voters_campaign_later() -> None:
     node = follower(2)
     node.on_peer_crashed(START_MS, 3)
     assert pre_votes(tick(node, START_MS)) == []
@@ -69,7 +69,7 @@ def test_the_others_let_it_go_first() -> None:
     assert pre_votes(tick(node, state.deadline_ms)) == [1, 3]
 
 
-def test_who_saw_it_grants_a_pre_vote_and_others_do_not() -> None:
+def test_only_voters_that_detected_the_crash_grant_a_pre_vote() -> None:
     seen, unseen = follower(2), follower(2)
     seen.on_peer_crashed(START_MS, 3)
     tick(seen, START_MS)
@@ -78,35 +78,35 @@ def test_who_saw_it_grants_a_pre_vote_and_others_do_not() -> None:
 
 
 @pytest.mark.parametrize("node_id", [2, 9])
-def test_the_end_of_another_than_the_leader_changes_nothing(node_id: int) -> None:
+def test_the_crash_of_a_follower_changes_nothing(node_id: int) -> None:
     node = follower(1)
     node.on_peer_crashed(START_MS, node_id)
     assert pre_votes(tick(node, START_MS)) == []
     assert not would_grant(node)
 
 
-def test_it_can_be_turned_off() -> None:
+def test_crash_detection_can_be_disabled() -> None:
     node = follower(1, crash_detection=False)
     node.on_peer_crashed(START_MS, 3)
     assert pre_votes(tick(node, START_MS)) == []
     assert not would_grant(node)
 
 
-def test_an_observer_only_looks_for_another_leader() -> None:
+def test_an_observer_only_searches_another_leader() -> None:
     node = follower(7)
     node.on_peer_crashed(START_MS, 3)
     assert pre_votes(tick(node, START_MS)) == []
     assert node.replica.role is Role.FOLLOWER
 
 
-def test_a_word_of_the_leader_ends_it() -> None:
+def test_a_message_of_the_leader_ends_the_suspicion() -> None:
     node = follower(2)
     node.on_peer_crashed(START_MS, 3)
     node.on_request(START_MS + 1, 1, BeginQuorumEpochRequest("c", None, 3, 1))
     assert not would_grant(node)
 
 
-def test_who_is_refused_asks_again_and_again_and_spends_no_epoch() -> None:
+def test_failed_pre_votes_are_retried_without_raising_the_epoch() -> None:
     node = follower(1)
     node.on_peer_crashed(START_MS, 3)
     now_ms, campaigns = START_MS, 0

@@ -20,12 +20,12 @@ STATES = st.builds(
 
 
 @given(STATES)
-def test_version_1_keeps_everything(state: ElectionState) -> None:
+def test_version_1_round_trips(state: ElectionState) -> None:
     assert decode(encode(state, 1, (1, 2, 3))) == state
 
 
 @given(STATES)
-def test_version_0_keeps_all_but_the_directory_id(state: ElectionState) -> None:
+def test_version_0_lacks_the_directory_id(state: ElectionState) -> None:
     voted = None if state.voted is None else ReplicaKey(state.voted.id)
     assert decode(encode(state, 0, (1,))) == ElectionState(state.epoch, state.leader_id, voted)
 
@@ -62,7 +62,7 @@ def test_version_1_as_kafka_writes_it() -> None:
         ('{"data_version":1,"leaderId":1,"leaderEpoch":1,"votedId":1,"votedDirectoryId":"AA"}', "votedDirectoryId"),
     ],
 )
-def test_what_cannot_be_understood_is_refused(text: str, says: str) -> None:
+def test_invalid_files_are_rejected(text: str, says: str) -> None:
     with pytest.raises(QuorumStateError, match=says):
         decode(text.encode())
 

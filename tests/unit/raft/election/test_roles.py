@@ -1,4 +1,4 @@
-"""The role table, walked over every pair."""
+"""The role table, for every pair of roles."""
 
 import itertools
 
@@ -20,7 +20,7 @@ from klamm.raft.voters.quorum import Tally
 from klamm.raft.voters.voter_set import ReplicaKey, VoterSet, VotersInLog
 from klamm.testing.simulator.memory_log import MemoryLog
 
-# The table of transitions (Kafka's `QuorumState`) a second time, so that an error in one copy is detected.
+# The table of transitions (Kafka's `QuorumState`) once more, so that an error in one copy is detected.
 ALLOWED = {
     "Unattached": "Unattached Prospective Follower",
     "Prospective": "Unattached Prospective Candidate Follower",
@@ -44,12 +44,12 @@ def test_no_replica_starts_as_leader() -> None:
     assert Role.PROSPECTIVE not in START_ROLES
 
 
-def test_an_observer_never_leaves_its_roles_unless_the_table_says_so() -> None:
+def test_an_observer_follows_the_table() -> None:
     for role in OBSERVER_ROLES:
         assert NEXT_ROLES[role] & OBSERVER_ROLES == OBSERVER_ROLES
 
 
-def test_only_memory_is_needed_to_ask_and_to_resign() -> None:
+def test_only_prospective_and_resigned_need_no_durable_state() -> None:
     assert set(Role) - DURABLE_ROLES == {Role.PROSPECTIVE, Role.RESIGNED}
 
 
@@ -73,7 +73,7 @@ def state_of(role: Role) -> RoleState:
 
 
 @pytest.mark.parametrize(("before", "after"), list(itertools.product(Role, Role)), ids=lambda role: role.value)
-def test_a_replica_takes_no_other_step(before: Role, after: Role) -> None:
+def test_a_replica_makes_no_other_transition(before: Role, after: Role) -> None:
     identity = Identity(ReplicaKey(1), "cluster")
     replica = Replica(identity, VotersInLog(VoterSet.of_ids([1, 2, 3])), RaftConfig(), MemoryLog(), seed=1)
     replica.state = state_of(before)

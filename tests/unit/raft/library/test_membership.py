@@ -1,4 +1,4 @@
-"""Voters come and go while commands are executed; replicas that lost their disk or fell behind come back."""
+"""Voters are added and removed while commands are executed; replicas that lost their disk or lag behind recover."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ async def test_voters_change_over_sockets(tmp_path):
 
 @pytest.mark.parametrize("within", [True, False], ids=["one process", "sockets"])
 @pytest.mark.parametrize("leader_first", [True, False])
-async def test_the_last_of_a_quorum_waits_for_nobody(tmp_path, within, leader_first):
-    """Nobody is left who could succeed it: it has an hour to hand over, and takes none of it."""
+async def test_the_last_voter_stops_without_waiting(tmp_path, within, leader_first):
+    """There is no successor, so it does not use the hour that it has to hand over."""
     hub, replicas = LocalHub(), []
     voters = {node_id: "" if within else f"127.0.0.1:{free_port()}" for node_id in (1, 2, 3)}
     for node_id in voters:
@@ -114,7 +114,7 @@ async def test_the_last_of_a_quorum_waits_for_nobody(tmp_path, within, leader_fi
         await replicas[-1].start()
     while replicas:
         if len(replicas) > 1:
-            await replicas[0].execute(b"1")  # who leads has begun, and of two both have all
+            await replicas[0].execute(b"1")  # the leader has begun its epoch, and if two are left both have all records
         replicas.sort(key=lambda replica: replica.leadership.is_self, reverse=leader_first)
         async with asyncio.timeout(60):
             await replicas.pop(0).close(timeout_s=3600)
@@ -139,7 +139,7 @@ async def test_a_snapshot_begins_with_the_voters_below_its_end(tmp_path):
         assert uncommitted not in control
 
 
-async def test_who_fell_behind_the_log_or_lost_its_disk_takes_a_snapshot(tmp_path):
+async def test_a_replica_that_lags_or_lost_its_disk_fetches_a_snapshot(tmp_path):
     snapshots = SnapshotConfig(record_bytes_between_snapshots_max=2000, retention_bytes_max=0)
     config = CONFIG._replace(snapshots=snapshots, segment_bytes=4096)
     hub, replicas = LocalHub(), {}

@@ -1,4 +1,4 @@
-"""One voter: what is executed is on the disk, once, and comes back."""
+"""One voter: executed commands are on the disk, once, and are restored after a restart."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def entries(ledger):
     return list(ledger.entries)
 
 
-async def test_executed_commands_come_back_from_disk(tmp_path):
+async def test_executed_commands_are_restored_from_disk(tmp_path):
     async with Replica(Ledger(), tmp_path) as replica:
         assert await replica.execute(b"a") == b"1"
         assert await replica.execute_all([b"b", b"c"]) == [b"2", b"3"]
@@ -58,7 +58,7 @@ async def test_executed_commands_come_back_from_disk(tmp_path):
         assert await replica.execute(b"d") == b"4"
 
 
-async def test_snapshots_take_the_place_of_the_log(tmp_path):
+async def test_snapshots_replace_the_log(tmp_path):
     snapshots = SnapshotConfig(record_bytes_between_snapshots_max=2000, retention_bytes_max=0)
     config = ReplicaConfig(snapshots=snapshots, segment_bytes=4096, flush=False)
     async with Replica(Ledger(), tmp_path, config=config) as replica:
@@ -71,7 +71,7 @@ async def test_snapshots_take_the_place_of_the_log(tmp_path):
         assert await replica.execute(b"more") == b"201"
 
 
-async def test_refusals_reach_the_caller_and_change_nothing(tmp_path):
+async def test_rejections_reach_the_caller_and_change_nothing(tmp_path):
     async with Replica(Ledger(), tmp_path, config=ReplicaConfig(flush=False)) as replica:
         with pytest.raises(CommandRefusedError, match="as asked"):
             await replica.execute(b"refuse")
@@ -80,7 +80,7 @@ async def test_refusals_reach_the_caller_and_change_nothing(tmp_path):
             await replica.execute(bytes((4 << 20) + 1))
 
 
-async def test_a_fault_of_the_state_machine_stops_the_replica_and_says_where(tmp_path):
+async def test_a_fault_of_the_state_machine_stops_the_replica_with_its_offset(tmp_path):
     replica = Replica(Ledger(), tmp_path, config=ReplicaConfig(flush=False))
     await replica.start()
     with pytest.raises(RaftStoppedError, match=r"Ledger.apply failed at offset \d+ with ZeroDivisionError"):
@@ -101,7 +101,7 @@ async def test_directories_belong_to_one_replica_of_one_cluster(tmp_path):
         await Replica(Ledger(), tmp_path).start()
 
 
-async def test_a_damaged_log_is_refused_with_a_way_out_that_the_library_has(tmp_path):
+async def test_a_damaged_log_is_rejected_with_a_remedy_of_the_library(tmp_path):
     async with Replica(Ledger(), tmp_path) as replica:
         await replica.execute_all([b"a", b"b"])
     log = tmp_path / "log" / "00000000000000000000.log"
@@ -119,7 +119,7 @@ async def test_a_damaged_log_is_refused_with_a_way_out_that_the_library_has(tmp_
         assert await replica.read(entries) == [b"a", b"b"]
 
 
-async def test_a_closed_replica_says_so(tmp_path):
+async def test_a_closed_replica_raises(tmp_path):
     replica = Replica(Ledger(), tmp_path)
     with pytest.raises(RaftStoppedError, match="not started"):
         await replica.execute(b"a")
@@ -160,7 +160,7 @@ async def test_progress_is_reported_until_its_subscription_ends(tmp_path):
         assert seen[-1] < replica.applied_offset
 
 
-def test_threads_have_the_same(tmp_path):
+def test_the_api_for_threads(tmp_path):
     with SyncReplica(Ledger(), tmp_path) as replica:
         assert replica.execute(b"a") == b"1"
         assert replica.execute_all([b"b"]) == [b"2"]

@@ -1,4 +1,4 @@
-"""The replicated state is a function of its log: replayed, restored at any point, sent again."""
+"""The replicated state is a function of its log: replayed, restored at any point, with repeated commands."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Journal:
 
 @st.composite
 def logs(draw):
-    """What clients may write: their commands in some order, some again, some without a session."""
+    """Possible commands of clients in some order, some repeated, some without a session."""
     log, sequences = [], dict.fromkeys(CLIENTS, 0)
     for _ in range(draw(st.integers(0, 25))):
         client = draw(st.sampled_from(CLIENTS))
@@ -57,7 +57,7 @@ def held(state):
 
 
 @given(logs(), st.integers(0, 25))
-def test_a_snapshot_at_any_point_and_the_rest_of_the_log_give_the_same(log, cut):
+def test_a_snapshot_at_any_point_and_the_rest_of_the_log_give_the_same_state(log, cut):
     live, before, restored = (ReplicatedState(Journal()) for _ in range(3))
     outcomes = fold(live, log)
     fold(before, log[:cut])
@@ -68,7 +68,7 @@ def test_a_snapshot_at_any_point_and_the_rest_of_the_log_give_the_same(log, cut)
 
 
 @given(logs())
-def test_what_is_sent_again_changes_nothing(log):
+def test_repeated_commands_change_nothing(log):
     once, twice = ReplicatedState(Journal()), ReplicatedState(Journal())
     outcomes = fold(once, log)
     for value, outcome in zip(log, outcomes, strict=True):
@@ -82,7 +82,7 @@ def command(sequence, payload, *, answered_below=0, client=CLIENTS[0]):
     return entries.encode_command(client, sequence, answered_below, payload)
 
 
-def test_a_command_is_applied_once_and_its_result_kept_until_it_was_answered():
+def test_a_command_is_applied_once_and_its_result_kept_until_acknowledged():
     state = ReplicatedState(Journal())
     assert state.apply(command(1, b"a")).outcome == Outcome(CommandStatus.NO_SESSION, b"")
     state.apply(entries.encode_open(CLIENTS[0]))
@@ -96,7 +96,7 @@ def test_a_command_is_applied_once_and_its_result_kept_until_it_was_answered():
 
 
 def test_without_the_results_a_command_would_count_twice(monkeypatch):
-    """The guard against what is sent again removed (goals R3)."""
+    """Without the guard against repeated commands (goals R3)."""
 
     class Forgetful(dict):
         def get(self, sequence):
@@ -115,7 +115,7 @@ def test_without_the_results_a_command_would_count_twice(monkeypatch):
     assert state.machine.data == b"aa"
 
 
-def test_who_is_silent_the_longest_is_forgotten_when_there_are_too_many(monkeypatch):
+def test_the_longest_idle_session_is_evicted_when_there_are_too_many(monkeypatch):
     monkeypatch.setattr(sessions, "SESSIONS_MAX", 2)
     state = ReplicatedState(Journal())
     for client in CLIENTS[:2]:
@@ -126,7 +126,7 @@ def test_who_is_silent_the_longest_is_forgotten_when_there_are_too_many(monkeypa
 
 
 @pytest.mark.parametrize("result", [None, "text", 7])
-def test_a_result_that_is_no_bytes_is_a_fault(result):
+def test_a_result_other_than_bytes_is_a_fault(result):
     journal = Journal()
     journal.apply = lambda command: result
     state = ReplicatedState(journal)
@@ -136,7 +136,7 @@ def test_a_result_that_is_no_bytes_is_a_fault(result):
 
 
 @given(st.lists(st.binary(max_size=60), max_size=4))
-def test_no_bytes_make_a_state_that_nobody_wrote(values):
+def test_invalid_snapshots_are_rejected(values):
     with pytest.raises(StateDamagedError):
         ReplicatedState(Journal()).restore(values)
 
@@ -158,7 +158,7 @@ def test_foreign_entries_are_refused(value):
     st.lists(st.binary(max_size=20), max_size=4),
     st.integers(0, 2**31 - 1),
 )
-def test_calls_survive_the_wire(kind, cluster, records, epoch):
+def test_calls_round_trip(kind, cluster, records, epoch):
     call = calls.Call(
         kind, cluster, records if kind is calls.Kind.EXECUTE else (), epoch if kind is calls.Kind.CONFIRM else 0
     )

@@ -1,4 +1,4 @@
-"""Three replicas over sockets, in one loop; and what others may send them."""
+"""Three replicas over sockets, in one loop; and hostile input from others."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def test_replicas_over_sockets(tmp_path, voters):
         await one.close(timeout_s=0)
 
 
-async def test_replicas_of_another_cluster_are_no_way_in(tmp_path, voters):
+async def test_replicas_of_another_cluster_are_rejected(tmp_path, voters):
     async with replica(tmp_path, {1: voters[1]}, 1) as ours:
         await ours.execute(b"a=1")
         stranger = replica(tmp_path, {1: voters[1]}, 2, cluster="other")
@@ -121,13 +121,13 @@ def request(api_key, version, body=b""):
         b"GET / HTTP/1.1\r\n\r\n",
     ],
 )
-async def test_what_nobody_understands_ends_the_connection_alone(tmp_path, voters, frame):
+async def test_malformed_input_ends_only_its_connection(tmp_path, voters, frame):
     async with replica(tmp_path, {1: voters[1]}, 1) as ours:
         assert await ask(voters[1], frame) == b""
         assert await ours.execute(b"a=1") == b""
 
 
-async def test_records_that_no_replica_could_apply_do_not_get_in(tmp_path, voters):
+async def test_records_that_no_replica_could_apply_are_rejected(tmp_path, voters):
     async with replica(tmp_path, {1: voters[1]}, 1) as ours:
         await ours.execute(b"a=1")
         client, (host, _, port) = Peers(PeerConfig("test")), voters[1].partition(":")
@@ -143,7 +143,7 @@ async def test_records_that_no_replica_could_apply_do_not_get_in(tmp_path, voter
 
 
 @pytest.mark.parametrize(("version", "error"), [(0, 0), (3, 0), (9, 35)])
-async def test_it_says_what_it_speaks(tmp_path, voters, version, error):
+async def test_api_versions(tmp_path, voters, version, error):
     async with replica(tmp_path, {1: voters[1]}, 1):
         answer = await ask(voters[1], request(18, version))
         assert struct.unpack_from(">ih", answer, 4) == (7, error)
@@ -158,7 +158,7 @@ async def test_an_address_in_use_is_named(tmp_path, voters):
         Replica(Store(), tmp_path, voters={1: "nowhere"})
 
 
-async def test_it_may_listen_elsewhere_than_it_is_reached(tmp_path, voters):
+async def test_the_listener_may_differ_from_the_advertised_address(tmp_path, voters):
     async with replica(tmp_path, {1: "example.invalid:9"}, 1, listen=voters[1]) as ours:
         await until(lambda: ours.leadership.is_self)
         assert len(await ask(voters[1], request(18, 0))) > 10

@@ -1,4 +1,4 @@
-"""Three replicas in one loop over real logs: forwarding, reads, fail-over, and histories that are linearizable."""
+"""Three replicas in one loop on real logs: forwarding, reads, fail-over, and linearizable histories."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Trio:
         return replica
 
     async def stop(self, node_id):
-        """As a crash for the others: nothing is handed over."""
+        """Crash for the others: nothing is handed over."""
         self.hub.detach(node_id)
         await self.replicas.pop(node_id).close(timeout_s=0)
 
@@ -94,14 +94,14 @@ async def test_any_replica_takes_commands_and_reads(tmp_path):
         assert [await replica.read(value) for replica in three.replicas.values()] == [153] * 3
 
 
-async def test_the_loss_of_a_leader_loses_and_doubles_nothing(tmp_path):
+async def test_the_loss_of_a_leader_loses_and_duplicates_nothing(tmp_path):
     async with trio(tmp_path) as three:
         leader = await three.leader()
         writer = next(replica for replica in three.replicas.values() if replica is not leader)
         await writer.execute(b"1")
         writing = asyncio.ensure_future(writer.execute_all([b"1"] * 300))
         await until(lambda: writer.read_local(value) > 1)
-        # It may have lost its leadership already: that is not what it is stopped for.
+        # It may already have lost its leadership, but that is not why it is stopped.
         lost = next(node_id for node_id, replica in three.replicas.items() if replica is leader)
         await three.stop(lost)
         assert len(await writing) == 300
@@ -127,7 +127,7 @@ async def test_without_a_majority_the_error_says_what_is_known(tmp_path):
         await three.stop(node_id)
 
 
-async def test_a_leader_that_is_cut_off_reads_nothing_old(tmp_path):
+async def test_an_isolated_leader_returns_no_stale_read(tmp_path):
     async with trio(tmp_path) as three:
         await three.replicas[1].execute(b"1")
         old = await three.leader()
@@ -141,8 +141,8 @@ async def test_a_leader_that_is_cut_off_reads_nothing_old(tmp_path):
         assert await reading == 2
 
 
-async def test_a_leader_that_asked_nobody_would_read_something_old(tmp_path, monkeypatch):
-    """The guard of a read removed (goals R3): one that leads on without a majority says what it has."""
+async def test_a_leader_without_read_confirmation_would_return_a_stale_read(tmp_path, monkeypatch):
+    """Without the guard of reads (goals R3): a leader without a majority returns its own state."""
 
     async def ask_nobody(self, epoch, others, needed):
         pass
@@ -161,7 +161,7 @@ async def test_a_leader_that_asked_nobody_would_read_something_old(tmp_path, mon
         assert await old.read(value) == 1
 
 
-async def test_a_command_whose_answers_are_lost_is_sent_again_and_counts_once(tmp_path):
+async def test_a_command_whose_responses_are_lost_is_retried_and_counts_once(tmp_path):
     async with trio(tmp_path) as three:
         await three.replicas[1].execute(b"1")
         leader = await three.leader()
@@ -186,7 +186,7 @@ async def test_an_observer_has_the_state_and_no_vote(tmp_path):
 
 
 async def test_histories_under_cuts_and_crashes_are_linearizable(tmp_path):
-    """Clients at every replica add and read while leaders are cut off or crash; each command counts once."""
+    """Clients of every replica add and read while leaders are isolated or crash; each command counts once."""
     rng = random.Random(7)
     snapshots = SnapshotConfig(record_bytes_between_snapshots_max=20_000, retention_bytes_max=-1)
     config = CONFIG._replace(snapshots=snapshots)
@@ -209,7 +209,7 @@ async def test_histories_under_cuts_and_crashes_are_linearizable(tmp_path):
                     else:
                         answer = int(await replica.execute(b"1", timeout_s=0.5))
                     history.append(Call(asked, answer, begun, time.perf_counter()))
-                except Exception:  # whatever it is, the outcome is unknown
+                except Exception:  # for any error, the outcome is unknown
                     history.append(Call(asked, UNKNOWN, begun))
                 await asyncio.sleep(0.002)
 

@@ -66,7 +66,7 @@ def test_records_survive_a_reopen(tmp_path: Path) -> None:
     again.close()
 
 
-def test_a_torn_batch_is_cut(tmp_path: Path) -> None:
+def test_a_torn_batch_is_truncated(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     log.append([b"kept"], 1, 1)
     log.close()
@@ -78,7 +78,7 @@ def test_a_torn_batch_is_cut(tmp_path: Path) -> None:
     torn = file.read_bytes()[:-3]
     with pytest.raises(quorum.StorageError, match=r"00000\.log is damaged at byte .*held the records up to offset 2"):
         open_cut(tmp_path, torn)
-    # The same bytes are no loss as long as nothing says that they were ever flushed.
+    # The same bytes are no loss unless something shows that they were flushed.
     (tmp_path / "klamm-recovery-point").unlink()
     assert open_cut(tmp_path, torn).end_offset == 1
     assert file.read_bytes() == kept
@@ -110,7 +110,7 @@ def test_lost_records_are_known_until_they_are_fetched_again(tmp_path: Path) -> 
     open_log(tmp_path).close()
 
 
-def test_a_batch_that_is_too_large_is_refused_whole(tmp_path: Path) -> None:
+def test_a_batch_that_is_too_large_is_rejected_completely(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     with pytest.raises(ValueError, match="8388608"):
         log.append([bytes(9 << 20)], 1, 1)
@@ -118,15 +118,15 @@ def test_a_batch_that_is_too_large_is_refused_whole(tmp_path: Path) -> None:
     log.close()
 
 
-def test_whatever_meets_the_failed_write_first_names_the_same_cause_once(tmp_path: Path) -> None:
-    """What is appended waits in memory, so that a read may be the first to write it, and to fail."""
+def test_a_failed_write_has_the_same_cause_wherever_it_is_detected(tmp_path: Path) -> None:
+    """Appended records wait in memory, so a read may be the first to write them, and to fail."""
     native = quorum.MetadataLog(tmp_path, segment_bytes=1 << 20, segment_ms=604_800_000, now_ms=0)
     log = NativeMetadataLog(native, wall_clock_ms)
     log.append([bytes(700_000)], 1, 1)
     blocked = tmp_path / "00000000000000000001.log"
     blocked.mkdir()
     log.append([bytes(700_000)], 1, 1)
-    assert log.epoch_at(0) == 1  # which writes both, as far as they can be written
+    assert log.epoch_at(0) == 1  # writes both, as far as possible
     reported: list[str] = []
     flushed = threading.Event()
 
@@ -225,7 +225,7 @@ def test_control_records_are_known_without_reading_the_log_again(tmp_path: Path)
     follower.close()
 
 
-def test_a_cut_inside_a_batch_leaves_no_gap(tmp_path: Path) -> None:
+def test_a_truncation_within_a_batch_leaves_no_gap(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     log.append([b"a"], 1, 0)
     log.append([b"b", b"c", b"d"], 1, 0)
@@ -243,7 +243,7 @@ SNAPSHOT = OffsetAndEpoch(40, 3)
 
 
 def snapshot_bytes(folder: Path) -> bytes:
-    """A snapshot of SNAPSHOT's id as a leader would serve it."""
+    """A snapshot with SNAPSHOT's id, as a leader would serve it."""
     path = folder / "leaders.checkpoint"
     values, timestamp = [b"value %d" % n for n in range(3000)], 77
     quorum.write_values_snapshot(path, values, epoch=3, last_contained_log_timestamp_ms=timestamp, now_ms=1)
@@ -251,7 +251,7 @@ def snapshot_bytes(folder: Path) -> bytes:
 
 
 def receive(log: NativeMetadataLog, data: bytes, slice_bytes: int = 10_000) -> str | None:
-    """Give it to the log in slices and have it checked: what is wrong with it."""
+    """Pass it to the log in slices and check it; returns what is wrong."""
     for position in range(0, len(data), slice_bytes):
         log.append_snapshot_slice(SNAPSHOT, position, data[position : position + slice_bytes])
     done, errors = threading.Event(), list[str | None]()
@@ -266,14 +266,14 @@ def receive(log: NativeMetadataLog, data: bytes, slice_bytes: int = 10_000) -> s
 
 
 def own_log(folder: Path) -> NativeMetadataLog:
-    """A log that has parted from the leader's: longer than the snapshot, but of older epochs."""
+    """A log that has diverged from the leader's: longer than the snapshot, but of older epochs."""
     log = open_log(folder)
     for epoch in (1, 2):
         log.append([b"own"] * 30, epoch, 1)
     return log
 
 
-def test_a_received_snapshot_takes_the_place_of_the_log(tmp_path: Path) -> None:
+def test_a_received_snapshot_replaces_the_log(tmp_path: Path) -> None:
     log, data = own_log(tmp_path / "log"), snapshot_bytes(tmp_path)
     assert receive(log, data) is None
     assert (log.end_offset, log.latest_snapshot_id) == (60, None), "nothing has changed yet"
@@ -307,14 +307,14 @@ def test_a_damaged_snapshot_is_refused_and_named(tmp_path: Path, at: int) -> Non
     log.close()
 
 
-def test_a_snapshot_that_is_cut_short_is_refused(tmp_path: Path) -> None:
+def test_a_truncated_snapshot_is_rejected(tmp_path: Path) -> None:
     log, data = own_log(tmp_path / "log"), snapshot_bytes(tmp_path)
     for size in (1, 60, 20_000, len(data) - 1):
         assert receive(log, data[:size]) is not None
     log.close()
 
 
-def test_slices_come_in_order(tmp_path: Path) -> None:
+def test_slices_must_be_in_order(tmp_path: Path) -> None:
     log, data = own_log(tmp_path / "log"), snapshot_bytes(tmp_path)
     with pytest.raises(ValueError, match="byte 7"):
         log.append_snapshot_slice(SNAPSHOT, 7, b"x")
@@ -330,7 +330,7 @@ def test_slices_come_in_order(tmp_path: Path) -> None:
     log.close()
 
 
-def test_a_start_sweeps_what_was_not_installed_and_finishes_what_was(tmp_path: Path) -> None:
+def test_a_start_deletes_partial_snapshots_and_completes_installations(tmp_path: Path) -> None:
     log, data = own_log(tmp_path / "log"), snapshot_bytes(tmp_path)
     log.close()
     part = tmp_path / "log" / "00000000000000000040-0000000003-1.checkpoint.part"

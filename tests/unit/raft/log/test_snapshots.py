@@ -39,7 +39,7 @@ def snapshots(*infos: tuple[int, int, int]) -> list[SnapshotInfo]:
     ("infos", "log_size", "expected"),
     [
         ([], 10_000, None),
-        ([(10, 10_000, 0)], 10_000, None),  # the only one stays, however big and old
+        ([(10, 10_000, 0)], 10_000, None),  # the only one is kept, however large and old
         ([(10, 100, 15_000), (20, 100, 19_000)], 300, None),
         ([(10, 100, 15_000), (20, 100, 19_000)], 301, 20),
         ([(10, 1, 9_999), (20, 1, 19_000)], 0, 20),  # older than the retention

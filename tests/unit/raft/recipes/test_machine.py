@@ -39,7 +39,7 @@ def held(tree):
 
 
 @given(COMMANDS, st.integers(0, 40))
-def test_replay_and_a_snapshot_at_any_point_give_the_same(commands, cut):
+def test_replay_and_a_snapshot_at_any_point_give_the_same_state(commands, cut):
     live, before, restored = TreeMachine(), TreeMachine(), TreeMachine()
     answers = fold(live, commands)
     fold(before, commands[:cut])
@@ -107,7 +107,7 @@ def test_nodes():
     assert [change.path for change in tree.changes_since(5, "/b")] == ["/b/n-0000000000", "/b/n-0000000001"]
 
 
-def test_a_sequence_goes_around_names_that_are_taken():
+def test_a_sequence_skips_existing_names():
     tree = TreeMachine()
     run(tree, "create", "/q/n-0000000000", b"taken", None, False, True)
     assert run(tree, "create", "/q/n-", b"", None, True, False) == "/q/n-0000000001"
@@ -128,7 +128,7 @@ def test_a_renewal_before_the_decision_saves_the_session():
         run(tree, "create", "/mine", b"", "s", False, False)
 
 
-def test_changes_that_are_gone_are_an_error_and_no_gap(monkeypatch):
+def test_discarded_changes_are_an_error_instead_of_a_gap(monkeypatch):
     monkeypatch.setattr(machine, "CHANGES_MAX", 3)
     tree = TreeMachine()
     for number in range(5):
@@ -159,7 +159,7 @@ def test_every_operation_has_a_shape():
 
 
 @pytest.mark.parametrize("path", ["", "a", "//", "/a/", "/a//b", "/\0"])
-def test_what_is_no_path_is_named(path):
+def test_invalid_paths_are_named(path):
     with pytest.raises(ValueError, match="no path"):
         checked_path(path)
 
@@ -172,7 +172,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_packed_values_come_back(value):
+def test_packed_values_round_trip(value):
     assert unpack(pack(value)) == value
 
 

@@ -1,4 +1,4 @@
-"""The recipes on three replicas, whose leader is lost meanwhile."""
+"""The recipes on three replicas, which lose their leader meanwhile."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from klamm.raft.recipes import (
 )
 
 
-async def test_nodes_are_the_same_wherever_one_looks(tmp_path):
+async def test_nodes_are_the_same_on_every_replica(tmp_path):
     async with grove(tmp_path) as three:
         one, two, third = three.trees.values()
         assert await one.create("/a", b"1") == "/a"
@@ -72,11 +72,11 @@ async def test_a_lock_is_held_by_one_at_a_time_through_the_loss_of_a_leader(tmp_
         assert len(tokens) == 16
 
 
-async def test_an_owner_that_is_cut_off_knows_that_it_lost_the_lock_before_another_has_it(tmp_path):
+async def test_an_isolated_owner_loses_the_lock_before_another_gets_it(tmp_path):
     async with grove(tmp_path) as three:
         lost = await three.leader()
         dying, living = three.trees[lost], next(tree for node_id, tree in three.trees.items() if node_id != lost)
-        session = await dying.session(timeout_s=3)  # which a busy machine must be able to renew
+        session = await dying.session(timeout_s=3)  # short, but a busy machine must be able to renew it
         lock = Lock(session, "/locks/x", b"first")
         first = await lock.acquire()
         assert lock.is_held
@@ -102,14 +102,14 @@ async def test_an_owner_that_is_cut_off_knows_that_it_lost_the_lock_before_anoth
         assert await lock.holder() == b"second"
 
 
-async def test_silent_sessions_end_with_their_nodes_and_renewed_ones_stay(tmp_path):
+async def test_silent_sessions_expire_with_their_nodes_and_renewed_ones_do_not(tmp_path):
     async with grove(tmp_path) as three:
         one, two, third = three.trees.values()
         quiet, kept = await one.session(timeout_s=3), await two.session(timeout_s=30)
         await one.create("/quiet", session=quiet)
         await two.create("/kept", session=kept)
         await third.wait_for(lambda machine: machine.exists("/quiet"))  # a follower may apply it later than `one`
-        quiet._renewing.cancel()  # as if its process hung
+        quiet._renewing.cancel()  # as if its process had hung
         await third.wait_for(lambda machine: not machine.exists("/quiet"), timeout_s=30)
         assert not quiet.is_alive
         with pytest.raises(SessionLostError):
@@ -147,7 +147,7 @@ async def test_an_election_has_one_leader_and_the_next_takes_over(tmp_path):
         observing.cancel()
 
 
-async def test_a_watch_misses_nothing_though_it_goes_on_elsewhere(tmp_path):
+async def test_a_watch_misses_nothing_when_it_continues_on_another_replica(tmp_path):
     async with grove(tmp_path) as three:
         lost = await three.leader()
         writer = next(tree for node_id, tree in three.trees.items() if node_id != lost)
@@ -233,7 +233,7 @@ async def test_a_barrier_begins_and_ends_together_round_after_round(tmp_path):
         await three.trees[2].wait_for(lambda machine: not machine.children("/barrier"), timeout_s=30)
 
 
-def test_threads_have_the_same(tmp_path):
+def test_the_api_for_threads(tmp_path):
     with SyncTree(tmp_path, config=CONFIG) as tree:
         tree.create("/a", b"1")
         assert tree.set("/a", b"2") == 1

@@ -1,4 +1,4 @@
-"""The leader's look for silent sessions."""
+"""The leader's periodic check for silent sessions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ TIMEOUT_MS = 1_000
 
 
 class Looking:
-    """Looks when it is due, at sessions that a test renews."""
+    """Runs the check when it is due, on sessions that a test renews."""
 
     def __init__(self, *names: str) -> None:
         self.core, self.now_ms = SilentSessions(), 0
@@ -17,7 +17,7 @@ class Looking:
         assert self.core.on_start(0) == []
 
     def until(self, end_ms: int, *, is_leading: bool = True) -> list[tuple[int, tuple[tuple[str, int], ...]]]:
-        """When which sessions are ended; each end is written at once."""
+        """Which sessions expire when; each expiry is written immediately."""
         found = []
         while self.core.deadline_ms is not None and self.core.deadline_ms <= end_ms:
             self.now_ms = self.core.deadline_ms
@@ -29,7 +29,7 @@ class Looking:
         return found
 
 
-def test_a_session_ends_a_quarter_after_its_time() -> None:
+def test_a_session_expires_within_a_quarter_after_its_timeout() -> None:
     looking = Looking("a", "b")
     assert looking.until(600) == []
     looking.sessions["b"].renewals += 1
@@ -41,7 +41,7 @@ def test_a_session_ends_a_quarter_after_its_time() -> None:
     assert at_ms > 600 + 1_250
 
 
-def test_nothing_is_due_while_ends_are_written() -> None:
+def test_nothing_is_due_while_expiries_are_written() -> None:
     looking = Looking("a")
     core = looking.core
     core.on_timer(LOOK_MS, looking.sessions, is_leading=True)
@@ -53,7 +53,7 @@ def test_nothing_is_due_while_ends_are_written() -> None:
     assert core.on_timer(20_100, looking.sessions, is_leading=True) == [EndSessions((("a", 0),))], "it was not written"
 
 
-def test_a_new_leader_gives_every_session_its_whole_time() -> None:
+def test_a_new_leader_restarts_every_session() -> None:
     looking = Looking("a")
     assert looking.until(1_200) == []
     assert looking.until(5_000, is_leading=False) == []

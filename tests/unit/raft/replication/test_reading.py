@@ -1,4 +1,4 @@
-"""Answers that waited for a write find the log as it is when they go."""
+"""Responses that waited for a write are built from the current log when they are sent."""
 
 import pytest
 
@@ -13,30 +13,30 @@ FETCHED = FetchResponse(Error.NONE, epoch=1, leader_id=1, high_watermark=3)
 
 @pytest.fixture
 def log() -> MemoryLog:
-    """Records 0 to 3, each a batch of its own."""
+    """Records 0 to 3, each in its own batch."""
     log = MemoryLog()
     for number in range(4):
         log.append([b"%d" % number], 1, 0)
     return log
 
 
-def test_records_come_from_where_they_were_asked_for(log):
+def test_records_start_at_the_requested_offset(log):
     answered = with_bytes(log, FETCHED, ReadRange(2, 1_000))
     assert [record.value for batch in decode(answered.records) for record in batch] == [b"2", b"3"]
 
 
-def test_records_that_went_behind_a_snapshot_meanwhile_are_left_out(log):
+def test_records_cleaned_meanwhile_are_omitted(log):
     log.add_snapshot(SnapshotInfo(OffsetAndEpoch(3, 1), 10, 0), b"x" * 10)
     assert log.delete_before(OffsetAndEpoch(3, 1))
     assert with_bytes(log, FETCHED, ReadRange(0, 1_000)) == FETCHED
 
 
 @pytest.mark.parametrize("offset", [2, 3])
-def test_records_that_were_truncated_meanwhile_are_left_out(log, offset):
+def test_records_truncated_meanwhile_are_omitted(log, offset):
     log.truncate_to(2)
     assert with_bytes(log, FETCHED, ReadRange(offset, 1_000)) == FETCHED
 
 
-def test_a_snapshot_that_went_meanwhile_is_not_found(log):
+def test_a_snapshot_deleted_meanwhile_is_not_found(log):
     answer = FetchSnapshotResponse(Error.NONE, 1, 1, OffsetAndEpoch(3, 1), 10)
     assert with_bytes(log, answer, ReadSlice(OffsetAndEpoch(3, 1), 0, 10)).error is Error.SNAPSHOT_NOT_FOUND

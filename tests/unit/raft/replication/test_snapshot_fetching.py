@@ -1,4 +1,4 @@
-"""A follower takes a snapshot's slices in order and whole, and nothing else from a leader that does wrong (KIP-630)."""
+"""A follower accepts a snapshot's slices in order and completely, and nothing invalid from a leader (KIP-630)."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ SLICE = FetchSnapshotResponse(Error.NONE, EPOCH, LEADER, ID, size=10, position=0
 
 
 class Follower:
-    """A follower whose log is that of epoch 1, as far as 20; it has begun to fetch `snapshot_id`."""
+    """A follower with a log of epoch 1 up to offset 20; it has begun to fetch `snapshot_id`."""
 
     def __init__(self, snapshot_id=ID):
         self.log = MemoryLog()
@@ -61,7 +61,7 @@ class Follower:
         return self.node.replica.state.fetching
 
 
-def test_slices_are_asked_for_one_after_the_other_and_checked_when_all_are_here():
+def test_slices_are_fetched_one_by_one_and_checked_at_the_end():
     follower = Follower()
     assert follower.asked.request == FetchSnapshotRequest("cluster", ReplicaKey(1), EPOCH, ID, 0, 1 << 20)
     follower.answer(SLICE)
@@ -107,7 +107,7 @@ def test_a_slice_of_something_else_changes_nothing(change):
     ],
     ids=str,
 )
-def test_a_slice_that_cannot_be_ends_the_fetch(change):
+def test_an_impossible_slice_ends_the_fetch(change):
     follower = Follower()
     follower.answer(replace(SLICE, **change))
     assert follower.of(fx.DropSnapshot)
@@ -133,7 +133,7 @@ def test_a_snapshot_that_changes_its_size_is_dropped():
     ],
     ids=str,
 )
-def test_a_snapshot_that_is_gone_is_asked_for_by_a_fetch_again(change):
+def test_after_a_missing_snapshot_the_follower_fetches_again(change):
     follower = Follower()
     follower.answer(SLICE)
     follower.answer(replace(SLICE, position=5, **change))
@@ -144,10 +144,10 @@ def test_a_snapshot_that_is_gone_is_asked_for_by_a_fetch_again(change):
 @pytest.mark.parametrize(
     "snapshot_id",
     [
-        OffsetAndEpoch(20, 1),  # just what the log holds
+        OffsetAndEpoch(20, 1),  # exactly what the log contains
         OffsetAndEpoch(19, 1),
         OffsetAndEpoch(40, 0),  # of an older epoch
-        OffsetAndEpoch(40, EPOCH + 1),  # of one that the leader itself has not seen
+        OffsetAndEpoch(40, EPOCH + 1),  # of an epoch that the leader itself has not seen
         OffsetAndEpoch(0, 3),
         OffsetAndEpoch(-1, 3),
         OffsetAndEpoch(40, -1),
@@ -159,7 +159,7 @@ def test_a_snapshot_that_is_not_ahead_is_not_fetched(snapshot_id):
     assert isinstance(follower.asked.request, FetchRequest)
 
 
-def test_what_is_committed_is_never_given_up():
+def test_committed_records_are_never_replaced():
     follower = Follower()
     follower.node.replica.high_watermark = 41
     follower.answer(replace(SLICE, size=5))
@@ -168,7 +168,7 @@ def test_what_is_committed_is_never_given_up():
     assert follower.of(fx.DropSnapshot)
 
 
-def test_a_check_of_an_earlier_attempt_counts_for_nothing():
+def test_a_check_of_an_earlier_attempt_is_ignored():
     follower = Follower()
     follower.answer(replace(SLICE, size=5))
     follower.take(follower.node.on_request(follower.now_ms, 2, BeginQuorumEpochRequest("cluster", None, 3, EPOCH + 1)))
@@ -182,7 +182,7 @@ def test_a_check_of_an_earlier_attempt_counts_for_nothing():
     assert follower.of(fx.DropSnapshot)
 
 
-def test_who_waits_for_its_disk_does_not_campaign_but_lets_others():
+def test_a_follower_waiting_for_its_disk_does_not_campaign_but_grants_votes():
     follower = Follower()
     follower.answer(replace(SLICE, size=5))
     state = follower.node.replica.state

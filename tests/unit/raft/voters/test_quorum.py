@@ -1,4 +1,4 @@
-"""Quorum arithmetic against the slow obvious answers."""
+"""Quorum arithmetic compared with obvious but slow computations."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""The leader's checks of voter changes, and static voters that go to kraft.version 1 (KIP-853)."""
+"""The leader's checks of voter changes, and static voters that upgrade to kraft.version 1 (KIP-853)."""
 
 from dataclasses import replace
 
@@ -33,7 +33,7 @@ def types(bench):
     return [record.type for record in bench.log.records]
 
 
-def test_static_voters_tell_of_themselves_and_go_to_kraft_version_1(bench):
+def test_static_voters_send_their_entries_and_upgrade_to_kraft_version_1(bench):
     assert "of controllers 2, 3" in bench.node.kraft_upgrade_refusal()
     bench.feed(events.KraftUpgradeRequested())
     assert types(bench) == [LEADER_CHANGE]
@@ -48,7 +48,7 @@ def test_static_voters_tell_of_themselves_and_go_to_kraft_version_1(bench):
     assert bench.replica.state.observers == {}, "who fetched before by its node id alone is the voter that it was"
 
 
-def test_an_old_static_voter_holds_the_others_back(bench):
+def test_an_old_static_voter_prevents_the_upgrade(bench):
     assert bench.ask(update(2)).error is Error.NONE
     assert bench.ask(update(3, kraft_version_max=0)).error is Error.NONE
     assert "3 do not support it" in bench.node.kraft_upgrade_refusal()
@@ -76,7 +76,7 @@ def test_an_old_static_voter_holds_the_others_back(bench):
         (RemoveVoterRequest(None, ReplicaKey(2)), Error.UNSUPPORTED_VERSION),
     ],
 )
-def test_what_is_refused_changes_nothing(bench, request_, error):
+def test_rejected_changes_have_no_effect(bench, request_, error):
     before = (bench.replica.election, bench.replica.voters_in_log, bench.replica.state.reported_voters, types(bench))
     assert bench.ask(request_).error is error
     after = (bench.replica.election, bench.replica.voters_in_log, bench.replica.state.reported_voters, types(bench))

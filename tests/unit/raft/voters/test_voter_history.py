@@ -1,4 +1,4 @@
-"""The voter sets of the log by offset: acting when appended, undone by truncation (KIP-853)."""
+"""The voter sets of the log by offset: in effect when appended, undone by truncation (KIP-853)."""
 
 from klamm.raft.log.control_records import (
     KRAFT_VERSION,
@@ -25,7 +25,7 @@ def append_voters(log: MemoryLog, voters: VoterSet) -> None:
     log.append_control([(KRAFT_VOTERS, encode_voters(voters))], 1, 0)
 
 
-def test_static_voters_count_while_the_log_has_none():
+def test_static_voters_apply_while_the_log_has_none():
     history, log = VoterHistory(STATIC), MemoryLog()
     assert not history.follow(log)
     log.append_control([(LEADER_CHANGE, encode_leader_change(9, [9], [9]))], 1, 0)
@@ -33,7 +33,7 @@ def test_static_voters_count_while_the_log_has_none():
     assert history.newest == STATIC
 
 
-def test_what_is_appended_acts_and_truncation_undoes_it():
+def test_an_appended_set_is_in_effect_until_it_is_truncated():
     history, log = VoterHistory(STATIC), MemoryLog()
     log.append_control([(KRAFT_VERSION, encode_kraft_version(1)), (KRAFT_VOTERS, encode_voters(keyed(1)))], 1, 0)
     assert history.follow(log)
@@ -48,7 +48,7 @@ def test_what_is_appended_acts_and_truncation_undoes_it():
     assert history.newest == STATIC
 
 
-def test_what_was_in_force_below_an_offset():
+def test_the_set_in_effect_below_an_offset():
     history, log = VoterHistory(STATIC), MemoryLog()
     for count in (1, 2, 3):
         append_voters(log, keyed(*range(count)))
@@ -57,7 +57,7 @@ def test_what_was_in_force_below_an_offset():
     assert history.below(0) == STATIC
 
 
-def test_the_snapshot_of_a_formatted_directory_stands_before_the_log():
+def test_the_snapshot_of_a_formatted_directory_precedes_the_log():
     log = MemoryLog()
     head = snapshot_head(VotersInLog(keyed(1), 5, 1))
     log.snapshot_control = [ControlRecord(BOOTSTRAP_OFFSET, kind, value) for kind, value in head]
@@ -66,7 +66,7 @@ def test_the_snapshot_of_a_formatted_directory_stands_before_the_log():
     assert history.newest == VotersInLog(keyed(1), BOOTSTRAP_OFFSET, 1)
 
 
-def test_cleaning_behind_a_snapshot_loses_nothing():
+def test_cleaning_before_a_snapshot_loses_nothing():
     history, log = VoterHistory(STATIC), MemoryLog()
     append_voters(log, keyed(1, 2))
     log.append([b"a", b"b"], 1, 0)
@@ -79,5 +79,5 @@ def test_cleaning_behind_a_snapshot_loses_nothing():
     assert history.newest.voters == keyed(1, 2)
 
 
-def test_a_snapshot_says_nothing_of_voters_before_kraft_version_1():
+def test_a_snapshot_has_no_voters_before_kraft_version_1():
     assert snapshot_head(STATIC) == []

@@ -1,4 +1,4 @@
-"""A schema registry for tests: Confluent's REST paths over HTTP, with what the test puts in."""
+"""A schema registry for tests: Confluent's REST paths over HTTP, with schemas registered by the test."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class FakeRegistry:
     url: str = ""
     user_info: str | None = None
     failures_left: int = 0
-    """So many questions get an answer of 500."""
+    """That many requests get the response 500."""
     schemas: dict[int, dict[str, Any]] = field(default_factory=dict)
     subjects: dict[str, list[int]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
@@ -28,7 +28,7 @@ class FakeRegistry:
     def register(
         self, subject: str, schema: str, kind: str = "AVRO", references: list[dict[str, Any]] | None = None
     ) -> int:
-        """The id of the new schema, which becomes the subject's latest."""
+        """Register a schema, which becomes the subject's latest; returns its id."""
         schema_id = len(self.schemas) + 1
         document: dict[str, Any] = {"schema": schema}
         if kind != "AVRO":
@@ -40,7 +40,7 @@ class FakeRegistry:
         return schema_id
 
     def answer(self, path: str) -> tuple[int, object]:
-        """What the registry says to a question."""
+        """The response to a request."""
         match [urllib.parse.unquote(part) for part in path.strip("/").split("/")]:
             case ["schemas", "ids", number]:
                 found = self.schemas.get(int(number))
@@ -60,7 +60,7 @@ class FakeRegistry:
 
 @contextmanager
 def serving() -> Iterator[FakeRegistry]:
-    """A registry that answers at its `url`."""
+    """A registry that is reachable at its `url`."""
     registry = FakeRegistry()
 
     class Handler(BaseHTTPRequestHandler):

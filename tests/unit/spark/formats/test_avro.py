@@ -1,4 +1,4 @@
-"""Avro's schemas: what they are in Spark, and what is read of what was written with another."""
+"""Avro schemas: their types in Spark, and how values written with another schema are read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ddl(schema: object) -> str:
 
 
 def read(written: object, wanted: object, *values: object) -> list[Any]:
-    """Values that were written with one schema, read with another; what is wrong with a bad one."""
+    """Read values written with one schema with another schema; also returns the errors of bad values."""
     reading = reading_of(text_of(wanted), None)
     native = ValueDecoder(json.dumps(reading.shape.to_json()), framed=False)
     native.learn(None, reading.program(text_of(written)))
@@ -97,7 +97,7 @@ def test_types_in_spark(schema: object, expected: str) -> None:
         ("[" * 3000, "Avro schema is n"),
     ],
 )
-def test_what_is_no_schema_for_spark_is_told(schema: str, message: str) -> None:
+def test_unsupported_schemas_are_named(schema: str, message: str) -> None:
     with pytest.raises(SchemaError, match=r"(?s).*") as refused:
         reading_of(SchemaText("AVRO", schema), None)
     assert message in str(refused.value)
@@ -134,7 +134,7 @@ def test_names_are_found_in_their_namespace_and_in_references() -> None:
         ({"type": "map", "values": "int"}, {"type": "map", "values": "long"}, {"a": 1}, [("a", 1)]),
     ],
 )
-def test_what_is_promoted(written: object, wanted: object, value: object, expected: object) -> None:
+def test_promoted_types(written: object, wanted: object, value: object, expected: object) -> None:
     (found,) = read(written, wanted, value)
     if isinstance(expected, str) and isinstance(found, str):
         assert found.startswith(expected)
@@ -176,7 +176,7 @@ def test_what_is_promoted(written: object, wanted: object, value: object, expect
         ),
     ],
 )
-def test_what_cannot_be_read_is_told_with_its_path(written: object, wanted: object, message: str) -> None:
+def test_unreadable_fields_are_reported_with_their_path(written: object, wanted: object, message: str) -> None:
     with pytest.raises(SchemaError, match=r"(?s).*") as refused:
         reading_of(text_of(wanted), None).program(text_of(written))
     assert message in str(refused.value)
@@ -227,7 +227,7 @@ def test_times_are_read_by_the_unit_they_were_written_in() -> None:
     assert read(millis, "long", 5) == [5]
 
 
-def test_a_recursive_schema_is_passed_over_where_it_is_not_read() -> None:
+def test_a_recursive_schema_is_skipped_if_it_is_not_read() -> None:
     tree = record({"name": "kids", "type": {"type": "array", "items": "Tree"}}, name="Tree")
     written = record({"name": "tree", "type": tree}, {"name": "id", "type": "int"})
     deep: dict[str, Any] = {"kids": []}

@@ -1,4 +1,4 @@
-"""Values that fastavro and Protobuf's own library wrote, decoded and compared with what these libraries read."""
+"""Values that fastavro and Protobuf's own library wrote are decoded and compared with what these libraries read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def schema(name: str, kind: str) -> SchemaText:
 
 
 def plain(value: Any) -> Any:
-    """As the golden files have it."""
+    """In the form of the golden files."""
     match value:
         case bytes():
             return {"hex": value.hex()}
@@ -45,7 +45,7 @@ def plain(value: Any) -> Any:
 
 
 def with_maps(value: Any, names: tuple[str, ...]) -> Any:
-    """Avro's maps as pairs in no order."""
+    """Avro's maps as unordered pairs."""
     if not isinstance(value, dict):
         return value
     return {name: dict(one) if name in names and isinstance(one, list) else one for name, one in value.items()}
@@ -61,7 +61,7 @@ def decoded(reading: Reading, program: str, golden: list[dict[str, Any]]) -> lis
     return [plain(row) for row in array.to_pylist()]
 
 
-def test_what_fastavro_wrote() -> None:
+def test_values_of_fastavro() -> None:
     golden = json.loads((GOLDEN / "avro.json").read_text())["values"]
     reading = reading_of(schema("reader.avsc", "AVRO"), None)
     rows = decoded(reading, reading.program(schema("writer.avsc", "AVRO")), golden)
@@ -70,7 +70,7 @@ def test_what_fastavro_wrote() -> None:
 
 
 @pytest.mark.parametrize(("name", "message"), [("everything", "klamm.golden.Everything"), ("old", None)])
-def test_what_protobuf_wrote(name: str, message: str | None) -> None:
+def test_values_of_protobuf(name: str, message: str | None) -> None:
     golden = json.loads((GOLDEN / "protobuf.json").read_text())[name]
     reading = reading_of(schema(f"{name}.proto", "PROTOBUF"), message)
     rows = decoded(reading, reading.program(None), golden)
@@ -84,7 +84,7 @@ def test_what_protobuf_wrote(name: str, message: str | None) -> None:
         assert row == one["value"]
 
 
-def test_every_cut_of_a_value_is_bad_or_a_value() -> None:
+def test_every_truncated_value_is_bad_or_a_value() -> None:
     golden = json.loads((GOLDEN / "avro.json").read_text())["values"]
     reading = reading_of(schema("reader.avsc", "AVRO"), None)
     native = ValueDecoder(json.dumps(reading.shape.to_json()), framed=False)

@@ -1,4 +1,4 @@
-"""From options to rows: the schema that is read is pinned, writers' schemas are asked for, bad records by policy."""
+"""From options to rows: the reader's schema is fixed, writers' schemas are fetched, bad records follow the policy."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def framed(schema_id: int, schema: object, value: object) -> bytes:
 
 
 def rows_of(options: SourceOptions, *values: bytes | None, key: bytes | None = None) -> list[dict[str, Any]]:
-    """The rows of records of a partition from offset 5 on."""
+    """The rows of a partition's records from offset 5 on."""
     shape = shape_of(options.value)
     assert shape is not None
     note = pa.struct([("note", pa.string()), ("id", pa.int64())])
@@ -70,7 +70,7 @@ def test_records_of_several_schemas_are_read_as_the_latest(fake: FakeRegistry) -
     first = fake.register("orders-value", json.dumps(FIRST))
     second = fake.register("orders-value", json.dumps(SECOND))
     options = pinned(value__format="avro", **{"schema.registry.url": fake.url})
-    fake.register("orders-value", '"string"')  # nobody who reads by the plan sees it
+    fake.register("orders-value", '"string"')  # readers with this plan do not see it
     values = [framed(first, FIRST, {"id": 1}), None, framed(second, SECOND, {"note": "n", "id": 2})]
     assert [row["value"] for row in rows_of(options, *values)] == [
         {"note": None, "id": 1},
@@ -108,7 +108,7 @@ def test_a_schema_that_is_unknown_or_does_not_fit_makes_its_values_bad(fake: Fak
             rows_of(failing, one)
 
 
-def test_a_registry_that_is_down_is_no_fault_of_a_record(fake: FakeRegistry) -> None:
+def test_a_registry_that_is_down_makes_no_record_bad(fake: FakeRegistry) -> None:
     fake.register("orders-value", json.dumps(SECOND))
     options = pinned(value__format="avro", value__onError="drop", **{"schema.registry.url": fake.url})
     fake.failures_left = 10
@@ -118,7 +118,7 @@ def test_a_registry_that_is_down_is_no_fault_of_a_record(fake: FakeRegistry) -> 
         rows_of(options, framed(9, "int", 1))
 
 
-def test_a_file_says_what_is_read(fake: FakeRegistry, tmp_path: Path) -> None:
+def test_a_schema_file_determines_the_columns(fake: FakeRegistry, tmp_path: Path) -> None:
     file = tmp_path / "order.avsc"
     file.write_text(json.dumps(SECOND))
     first = fake.register("elsewhere", json.dumps(FIRST))
@@ -148,7 +148,7 @@ def test_a_proto_file_finds_what_it_imports(tmp_path: Path) -> None:
         pinned(value__format="protobuf", **{"value.schema.file": str(tmp_path / "shop" / "order.proto")})
 
 
-def test_a_key_has_options_of_its_own(fake: FakeRegistry) -> None:
+def test_a_key_has_its_own_options(fake: FakeRegistry) -> None:
     fake.register("orders-key", '"long"')
     fake.register("orders-value", json.dumps(SECOND))
     registry = {"schema.registry.url": fake.url}
@@ -202,7 +202,7 @@ def test_wrong_options_are_refused_by_name(options: dict[str, str], message: str
     assert "secret" not in str(refused.value)
 
 
-def test_what_planning_cannot_use_is_named(fake: FakeRegistry, tmp_path: Path) -> None:
+def test_unusable_schemas_are_named_in_planning(fake: FakeRegistry, tmp_path: Path) -> None:
     url = {"schema.registry.url": fake.url}
     fake.register("orders-value", 'syntax = "proto3"; message M { bool b = 1; }', "PROTOBUF")
     fake.register("broken", '{"type": "record"}')

@@ -1,4 +1,4 @@
-"""Protobuf's files: what is declared in them, and what it is in Spark."""
+"""Protobuf files: their declarations, and the types in Spark."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def ddl(text: str, message: str | None = None, **imports: str) -> str:
             'import public "google/protobuf/duration.proto"; message M { .google.protobuf.Duration took = 1; }',
             "struct<`took`: interval day to second>",
         ),
-        # Words of the language as names, options of every form, what is reserved, comments.
+        # Keywords as names, options in every form, reserved fields, comments.
         (
             """/* c */ option (x.y).z = { a: "}" b: [1, 2] }; extend google.protobuf.FieldOptions { string s = 50000; }
             message M { // c
@@ -47,7 +47,7 @@ def ddl(text: str, message: str | None = None, **imports: str) -> str:
             "message optional { message T { bool t = 1; } }",
             "struct<`message`: string, `repeated`: struct<`t`: boolean>, `option`: boolean, `map`: string, `to`: int>",
         ),
-        # The innermost name that fits.
+        # The innermost matching name.
         (
             "message M { message N { bool inner = 1; } N n = 1; .N outer = 2; } message N { bool top = 1; }",
             "struct<`n`: struct<`inner`: boolean>, `outer`: struct<`top`: boolean>>",
@@ -85,7 +85,7 @@ def test_editions_and_imports() -> None:
         ("message M { E e = 1; } enum E { }", "enum E has no symbols"),
     ],
 )
-def test_what_is_no_schema_for_spark_is_told(text: str, message: str) -> None:
+def test_unsupported_schemas_are_named(text: str, message: str) -> None:
     with pytest.raises(SchemaError, match=r"(?s).*") as refused:
         ddl(text)
     assert message in str(refused.value)
@@ -99,8 +99,8 @@ def test_a_message_is_chosen_by_its_full_name() -> None:
         ddl(text, "C")
 
 
-def test_the_header_must_call_the_message() -> None:
-    """Java's clients do not count the entries of maps among what is declared, others do."""
+def test_the_header_must_name_the_message() -> None:
+    """Java's clients do not count the entries of maps among the declared messages, others do."""
     text = HEAD + "message A { map<int32, bool> m = 1; message B { int32 b = 1; } B b = 2; }"
     reading = reading_of(SchemaText("PROTOBUF", text), "A.B")
     native = ValueDecoder(json.dumps(reading.shape.to_json()), framed=True)
@@ -112,7 +112,7 @@ def test_the_header_must_call_the_message() -> None:
     assert found.why == "it is message [0] of its schema, expected [0, 1]"
 
 
-def test_a_writer_s_file_says_where_the_message_is() -> None:
+def test_a_writer_s_file_locates_the_message() -> None:
     reading = reading_of(SchemaText("PROTOBUF", HEAD + "message A { int32 a = 1; }"), None)
     written = SchemaText("PROTOBUF", HEAD + "message Z { bool z = 1; } message A { string other = 2; int32 a = 1; }")
     assert json.loads(reading.program(written))["protobuf"]["indexes"] == [[1]]

@@ -1,4 +1,4 @@
-"""The registry's client, against a server with Confluent's REST paths."""
+"""The registry's client, with a server of Confluent's REST paths."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def client(fake: FakeRegistry, **options: str) -> Registry:
     return Registry(RegistryOptions((fake.url,), **options))
 
 
-def test_a_schema_is_asked_for_once(fake: FakeRegistry) -> None:
+def test_a_schema_is_fetched_once(fake: FakeRegistry) -> None:
     number = fake.register("a-value", '"long"')
     assert client(fake).by_id(number).text == '"long"'
     assert client(fake).by_id(number).kind == "AVRO"
@@ -52,17 +52,17 @@ def test_the_latest_of_a_subject_with_its_references_in_order(fake: FakeRegistry
     assert found.references == (("inner.avsc", '"string"'), ("middle.avsc", '"int"'))
 
 
-def test_references_in_a_circle_end(fake: FakeRegistry) -> None:
+def test_circular_references_end(fake: FakeRegistry) -> None:
     fake.register("a", '"int"', references=[{"name": "a.avsc", "subject": "a", "version": 1}])
     assert client(fake).latest("a").references == (("a.avsc", '"int"'),)
 
 
-def test_a_fault_that_passes_is_waited_out(fake: FakeRegistry) -> None:
+def test_a_temporary_failure_is_retried(fake: FakeRegistry) -> None:
     fake.failures_left = 2
     assert client(fake).by_id(fake.register("a", '"int"')).text == '"int"'
 
 
-def test_another_address_answers_where_one_is_down(fake: FakeRegistry) -> None:
+def test_another_address_is_used_if_one_is_down(fake: FakeRegistry) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         down = f"http://127.0.0.1:{closed.getsockname()[1]}"
@@ -72,7 +72,7 @@ def test_another_address_answers_where_one_is_down(fake: FakeRegistry) -> None:
             Registry(RegistryOptions((down,))).by_id(5)
 
 
-def test_what_is_not_there_is_named(fake: FakeRegistry) -> None:
+def test_missing_schemas_are_named(fake: FakeRegistry) -> None:
     with pytest.raises(UnknownSchemaError, match=r"the registry has no schema 77 .*schema\.registry\.url.*http"):
         client(fake).by_id(77)
     with pytest.raises(UnknownSubjectError, match=r"schema\.registry\.url.*the schema of subject 'x-value'"):
@@ -85,7 +85,7 @@ def test_what_is_not_there_is_named(fake: FakeRegistry) -> None:
         client(fake).by_id(number)
 
 
-def test_who_asks_is_told_by_options_or_the_address_and_never_shown(fake: FakeRegistry) -> None:
+def test_credentials_come_from_options_or_the_address_and_are_never_shown(fake: FakeRegistry) -> None:
     fake.user_info = "user:secret"
     number = fake.register("a", '"int"')
     assert client(fake, user_info="user:secret").by_id(number).text == '"int"'

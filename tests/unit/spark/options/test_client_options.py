@@ -1,4 +1,4 @@
-"""The keys of Java's clients, all of which a job may have given to Spark's own connector."""
+"""The keys of Java's clients, which a job for Spark's own connector may contain."""
 
 from __future__ import annotations
 
@@ -114,16 +114,16 @@ def is_known_to_the_client(key: str) -> bool:
 
 
 @pytest.mark.parametrize("key", CONSUMER)
-def test_a_key_of_the_consumer_is_obeyed_or_says_nothing_here(key: str) -> None:
+def test_a_key_of_the_consumer_is_used_or_ignored(key: str) -> None:
     assert all(map(is_known_to_the_client, client_options({key: "1"}).keys()))
 
 
 @pytest.mark.parametrize("key", PRODUCER)
-def test_a_key_of_the_producer_is_obeyed_or_says_nothing_here(key: str) -> None:
+def test_a_key_of_the_producer_is_used_or_ignored(key: str) -> None:
     assert all(map(is_known_to_the_client, producer_options({key: "1"}).keys()))
 
 
-def test_what_cannot_be_obeyed_is_refused_with_its_value() -> None:
+def test_unsupported_values_are_rejected() -> None:
     for key in CONSUMER_REFUSED:
         with pytest.raises(ValueError, match=rf"option 'kafka\.{key}' \('1'\) is not supported: "):
             client_options({key: "1"})
@@ -132,7 +132,7 @@ def test_what_cannot_be_obeyed_is_refused_with_its_value() -> None:
             producer_options({key: "1"})
 
 
-def test_what_has_no_effect_is_known_by_name() -> None:
+def test_keys_without_effect_are_known() -> None:
     given = dict.fromkeys(["max.poll.records", "linger.ms", "fetch.min.bytes", "bootstrap.servers"], "1")
     assert without_effect(given, is_sink=False) == ["linger.ms", "max.poll.records"]
     assert without_effect(given, is_sink=True) == ["fetch.min.bytes", "max.poll.records"]

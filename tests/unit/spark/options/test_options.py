@@ -1,4 +1,4 @@
-"""What the source takes, and what it says to a person about what it does not take."""
+"""The options of the source, and the errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_defaults_of_a_stream() -> None:
     assert (found.trigger_rows_max, found.trigger_rows_min, found.trigger_delay_max_ms) == (None, None, 15 * 60_000)
 
 
-def test_names_are_the_same_in_any_case() -> None:
+def test_names_are_case_insensitive() -> None:
     assert parse_stream(given(FAILONDATALOSS="False", MaxOffsetsPerTrigger="7")) == parse_stream(
         given(failOnDataLoss="false", maxoffsetspertrigger="7")
     )
@@ -56,7 +56,7 @@ def test_names_are_the_same_in_any_case() -> None:
         ),
     ],
 )
-def test_what_is_read(options: dict[str, str], expected: object) -> None:
+def test_topics_and_partitions(options: dict[str, str], expected: object) -> None:
     assert parse_batch(without_subscribe(**options)).subscription == expected
 
 
@@ -80,7 +80,7 @@ def test_a_pattern_is_a_regular_expression() -> None:
             AtTimestamp(1700, strict=False),
         ),
         ({"startingOffsetsByTimestamp": '{"a": {"0": 5}}'}, AtTimestamps({TopicPartition("a", 0): 5}, strict=True)),
-        # The more general of several wins, as in Spark's own source.
+        # The more general option wins, as in Spark's own source.
         ({"startingTimestamp": "1", "startingOffsetsByTimestamp": '{"a": {"0": 5}}'}, AtTimestamp(1, strict=True)),
         (
             {"startingOffsetsByTimestamp": '{"a": {"0": 5}}', "startingOffsets": "latest"},
@@ -88,15 +88,15 @@ def test_a_pattern_is_a_regular_expression() -> None:
         ),
     ],
 )
-def test_where_it_starts(options: dict[str, str], expected: object) -> None:
+def test_starting_offsets(options: dict[str, str], expected: object) -> None:
     assert parse_stream(given(**options)).starting == expected
 
 
-def test_a_missing_time_at_the_end_is_the_end() -> None:
+def test_a_missing_ending_timestamp_is_the_end() -> None:
     assert parse_batch(given(endingTimestamp="9")).ending == AtTimestamp(9, strict=False)
 
 
-def test_client_keys_go_to_the_client() -> None:
+def test_client_keys_are_passed_to_the_client() -> None:
     found = parse_batch(given(**{"kafka.isolation.level": "read_committed", "kafka.max.poll.records": "1"})).client
     assert found == {
         "bootstrap.servers": "localhost:9092",
@@ -180,7 +180,7 @@ def test_the_client_s_keys_may_be_secret_and_are_in_no_text() -> None:
 
 @pytest.mark.parametrize("parse", [parse_batch, parse_stream])
 @pytest.mark.parametrize(("options", "message"), BOTH)
-def test_what_is_refused_is_named_with_its_value(parse: Parse, options: dict[str, str], message: str) -> None:
+def test_invalid_options_are_named_with_their_value(parse: Parse, options: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError) as refused:
         parse(options)
     assert message in str(refused.value)
@@ -198,7 +198,7 @@ def test_what_is_refused_is_named_with_its_value(parse: Parse, options: dict[str
         ({"startingTimestamp": "5", "endingTimestamp": "4"}, "startingTimestamp 5 is after endingTimestamp 4"),
     ],
 )
-def test_what_a_batch_refuses(options: dict[str, str], message: str) -> None:
+def test_options_that_a_batch_rejects(options: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError) as refused:
         parse_batch(given(**options))
     assert message in str(refused.value)
@@ -218,7 +218,7 @@ SECURED = {
 }
 
 
-def test_secrets_go_to_the_client_and_are_not_shown() -> None:
+def test_secrets_are_passed_to_the_client_and_not_shown() -> None:
     servers = {"kafka.bootstrap.servers": "h:1"}
     for found in (parse_batch(given(**SECURED)), parse_sink(SECURED | servers, False, is_stream=True)):
         assert found.client["ssl.keystore.key"] == "open-sesame"

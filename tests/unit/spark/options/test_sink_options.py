@@ -1,4 +1,4 @@
-"""Where rows go, and what cannot be written."""
+"""The topics of rows, and what cannot be written."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_stream_that_is_written_exactly_once() -> None:
 
 
 def test_headers_are_written_whatever_includeheaders_says() -> None:
-    """As Spark's own sink has it, whose documentation names the option."""
+    """As in Spark's own sink, although its documentation names the option."""
     for word in ("true", "False"):
         assert parse_sink(BOOTSTRAP | {"includeHeaders": word}, False, is_stream=False).topic is None
 
@@ -85,7 +85,7 @@ def test_columns_that_cannot_be_written(columns: dict[str, str], message: str) -
     assert message in str(refused.value)
 
 
-def test_columns_of_other_names_are_no_matter() -> None:
+def test_columns_of_other_names_are_ignored() -> None:
     check_columns(
         parse_sink(BOOTSTRAP | {"topic": "t"}, False, is_stream=False), {"value": "string", "id": "map<int,int>"}
     )

@@ -1,4 +1,4 @@
-"""Ranges cut by bytes, from a few samples of how dense they are."""
+"""Ranges are divided by bytes, estimated from a few samples."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def edges(pieces: list[OffsetRange]) -> list[int]:
     return [pieces[0].start, *(piece.end for piece in pieces)]
 
 
-def test_alike_records_make_alike_pieces() -> None:
+def test_equal_records_make_equal_pieces() -> None:
     pieces = cut_by_bytes(whole(100, 1100), [Density(100, 10.0)], 2500)
     assert edges(pieces) == [100, 350, 600, 850, 1100]
 
@@ -35,11 +35,11 @@ def test_pieces_are_of_equal_bytes_and_not_of_equal_records() -> None:
 
 
 @pytest.mark.parametrize("densities", [[], [Density(0, 0.0)], [Density(0, 5.0)]])
-def test_what_is_small_or_unknown_stays_whole(densities: list[Density]) -> None:
+def test_small_or_unknown_ranges_are_not_divided(densities: list[Density]) -> None:
     assert cut_by_bytes(whole(0, 100), densities, 500) == [whole(0, 100)]
 
 
-def test_one_record_is_not_cut() -> None:
+def test_one_record_is_not_divided() -> None:
     assert cut_by_bytes(whole(7, 8), [Density(7, 1e9)], 1000) == [whole(7, 8)]
     assert edges(cut_by_bytes(whole(7, 10), [Density(7, 1e9)], 1000)) == [7, 8, 9, 10]
 
@@ -49,7 +49,7 @@ def test_parts_without_records_belong_to_their_neighbours() -> None:
     assert edges(cut_by_bytes(whole(0, 300), densities, 500)) == [0, 150, 300]
 
 
-def test_the_places_of_samples_are_within() -> None:
+def test_samples_are_within_the_range() -> None:
     assert places(whole(10, 50)) == [10, 20, 30, 40]
     assert places(whole(3, 5)) == [3, 4]
 
@@ -63,7 +63,7 @@ def test_nothing_is_lost_and_pieces_are_near_the_target(
 ) -> None:
     densities = [Density(offset, many) for offset, many in zip(places(wanted), found, strict=False)]
     total = sum(density.bytes_per_offset for density in densities) * wanted.size
-    if total / bytes_max > 5000:  # too many to look at
+    if total / bytes_max > 5000:  # too many to enumerate
         bytes_max = int(total / 5000) + 1
     pieces = cut_by_bytes(wanted, densities, bytes_max)
     assert edges(pieces)[0] == wanted.start
@@ -73,5 +73,5 @@ def test_nothing_is_lost_and_pieces_are_near_the_target(
     for piece in pieces:
         overlaps = [max(0, min(piece.end, end) - max(piece.start, start)) for start, end in itertools.pairwise(starts)]
         found_bytes = sum(size * density.bytes_per_offset for size, density in zip(overlaps, densities, strict=True))
-        # An edge is at a whole offset, so that a piece may have one record more at either end.
+        # A boundary is a whole offset, so a piece may have one record more at either end.
         assert found_bytes <= bytes_max * 1.001 + 2 * max(density.bytes_per_offset for density in densities)

@@ -1,4 +1,4 @@
-"""What filters leave of ranges."""
+"""How filters narrow ranges."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_without_filters_all_is_read() -> None:
     assert Narrowing().apply(RANGES, {}) == RANGES
 
 
-def test_topics_and_partitions_are_taken_or_left() -> None:
+def test_topics_and_partitions_are_selected() -> None:
     narrowing = Narrowing(topic=[lambda topic: topic == "a"], partition=[lambda number: number == 1])
     assert narrowing.apply(RANGES, {}) == [OffsetRange(A1, 5, 20)]
 

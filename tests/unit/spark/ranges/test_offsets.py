@@ -1,4 +1,4 @@
-"""Which ranges are read, from what the cluster says."""
+"""Which ranges are read, given the offsets of the cluster."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def whole(start: int, end: int, partition: TopicPartition = A0) -> OffsetRange:
     return OffsetRange(partition, start, end)
 
 
-# ---- JSON ----
+# JSON
 
 
 @given(st.dictionaries(partitions, st.integers(0, 2**63 - 1)))
-def test_offsets_survive_json(offsets: Offsets) -> None:
+def test_offsets_round_trip_through_json(offsets: Offsets) -> None:
     text = json.dumps(nested(offsets))
     assert parse_offsets(text) == offsets == flat(json.loads(text))
 
@@ -49,7 +49,7 @@ def test_equal_offsets_are_equal_text_in_the_order_of_numbers() -> None:
     assert json.dumps(nested({B0: 4, A10: 1, A1: 2, A0: 3})) == text
 
 
-# ---- limits ----
+# Limits
 
 
 @given(sizes, st.integers(1, 20_000))
@@ -63,20 +63,20 @@ def test_a_limited_batch_moves_every_partition_and_passes_the_limit_by_less_than
     assert count_rows(start, end) < rows_max + len(latest)
 
 
-def test_a_share_is_by_size() -> None:
+def test_shares_are_proportional_to_sizes() -> None:
     assert limit_rows(10, {A0: 5, A1: 0, B0: 7}, {A0: 95, A1: 10, B0: 7}) == {A0: 14, A1: 1, B0: 7}
 
 
-def test_what_fits_is_read_to_its_end() -> None:
+def test_a_batch_below_the_limit_reads_to_the_end() -> None:
     assert limit_rows(1000, {A0: 0, A1: 0}, {A0: 400, A1: 30}) == {A0: 400, A1: 30}
 
 
-def test_a_partition_that_went_back_keeps_its_end() -> None:
-    """Planning then reports the loss, and of a partition that came and went."""
+def test_a_partition_whose_end_decreased_keeps_its_end() -> None:
+    """Planning then reports the loss, also for a partition that was deleted and created again."""
     assert limit_rows(1, {A0: 9, A1: 0}, {A0: 2, A1: 5, B0: 8}) == {A0: 2, A1: 1, B0: 8}
 
 
-# ---- splits ----
+# Splits
 
 
 @given(sizes, st.one_of(st.none(), st.integers(1, 64)), st.one_of(st.none(), st.integers(1, 5000)))
@@ -91,11 +91,11 @@ def test_pieces_are_the_ranges(ends: Offsets, tasks_min: int | None, rows_max: i
         assert ([*mine, one.end] == [one.start, *ended]) if one.size else not mine
 
 
-def test_without_wishes_a_partition_is_a_piece() -> None:
+def test_by_default_a_partition_is_a_piece() -> None:
     assert split([whole(0, 9), whole(4, 4, A1), whole(7, 8, B0)]) == [whole(0, 9), whole(7, 8, B0)]
 
 
-def test_the_large_are_cut_and_the_small_stay_whole() -> None:
+def test_only_large_ranges_are_divided() -> None:
     pieces = split([whole(0, 90), whole(0, 10, A1)], tasks_min=4)
     assert pieces == [whole(0, 30), whole(30, 60), whole(60, 90), whole(0, 10, A1)]
 
@@ -104,10 +104,10 @@ def test_no_piece_has_more_than_its_maximum() -> None:
     assert split([whole(10, 20)], rows_max=4) == [whole(10, 13), whole(13, 16), whole(16, 20)]
 
 
-# ---- plans ----
+# Plans
 
 
-def test_a_stream_reads_on_and_new_partitions_from_their_beginning() -> None:
+def test_a_stream_continues_and_reads_new_partitions_from_their_beginning() -> None:
     plan = plan_stream({A0: 5}, {A0: 9, A1: 4}, {A1: 0})
     assert plan.ranges == [whole(5, 9), whole(0, 4, A1)]
     assert plan.lost == []
@@ -128,7 +128,7 @@ def test_a_stream_reads_on_and_new_partitions_from_their_beginning() -> None:
         ({A0: 5}, {A0: 6, A1: 4}, {}, [whole(5, 6)], "partition a-1 was added and is gone again"),
     ],
 )
-def test_a_stream_tells_what_is_lost(
+def test_a_stream_reports_lost_records(
     start: Offsets, end: Offsets, earliest_of_new: Offsets, read: list[OffsetRange], lost: str
 ) -> None:
     plan = plan_stream(start, end, earliest_of_new)
@@ -150,7 +150,7 @@ def test_a_stream_tells_what_is_lost(
         (12, LATEST, [], 1),
     ],
 )
-def test_a_batch_reads_what_there_is_of_what_was_asked_for(
+def test_a_batch_reads_the_available_part_of_the_requested_offsets(
     start: int, end: int, read: list[OffsetRange], lost: int
 ) -> None:
     plan = plan_batch({A0: start}, {A0: end}, {A0: 2}, {A0: 10})

@@ -1,4 +1,4 @@
-"""Values decoded in Arrow, and which of them are bad."""
+"""Values are decoded with Arrow; which of them are bad."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ BAD = [
 
 
 @pytest.mark.parametrize("value", BAD)
-def test_what_is_no_object_of_json(value: bytes) -> None:
+def test_values_that_are_no_json_object(value: bytes) -> None:
     good = b'{"id": 7}'
     found = decode(binary(good, good, value, good), json_decoder(PERSON), PERSON)
     assert found.bad == [2]
     assert [one and one["id"] for one in found.values.to_pylist()] == [7, 7, None, 7]
 
 
-def test_pieces_do_not_make_a_whole() -> None:
+def test_fragments_of_several_records_are_not_joined() -> None:
     for pieces in (
         [b'{"id": 1', b"}"],
         [b'{"tags": [', b"]}"],
@@ -82,7 +82,7 @@ people = st.fixed_dictionaries(
 
 
 @given(st.lists(st.none() | people | st.sampled_from(BAD), max_size=40), st.booleans())
-def test_every_record_is_as_when_it_is_alone(rows: list[object], ascii_only: bool) -> None:
+def test_every_record_is_decoded_independently(rows: list[object], ascii_only: bool) -> None:
     texts = [
         one
         if one is None or isinstance(one, bytes)
@@ -101,7 +101,7 @@ def test_text() -> None:
     assert found.bad == [1]
 
 
-# ---- what becomes of bad values ----
+# Bad values
 
 ROWS = pa.schema([("value", pa.string()), ("offset", pa.int64())])
 

@@ -1,4 +1,4 @@
-"""What a task does with its rows, and when a batch is refused."""
+"""What a task does with its rows, and when a batch is rejected."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def token(batch: int, partition: int, run: str = "run1", rows: Rows = ROWS) -> T
     return Token(batch, partition, run, rows)
 
 
-def test_a_task_knows_itself_by_what_spark_sets() -> None:
+def test_a_task_identifies_itself_by_sparks_properties() -> None:
     properties = {"sql.streaming.queryId": "q", "spark.jobGroup.id": "run2", "streaming.sql.batchId": "7", "other": "x"}
     assert identify(properties, 1) == TASK
     assert TASK.name("p") == "p-q-1"
@@ -37,7 +37,7 @@ def test_a_task_knows_itself_by_what_spark_sets() -> None:
 
 
 @pytest.mark.parametrize("missing", ["sql.streaming.queryId", "spark.jobGroup.id", "streaming.sql.batchId"])
-def test_what_is_no_micro_batch_is_refused(missing: str) -> None:
+def test_other_tasks_than_those_of_micro_batches_are_rejected(missing: str) -> None:
     properties: Mapping[str, str | None] = {
         "sql.streaming.queryId": "q",
         "spark.jobGroup.id": "r",
@@ -48,7 +48,7 @@ def test_what_is_no_micro_batch_is_refused(missing: str) -> None:
         identify(properties, 1)
 
 
-def test_the_newest_token_is_read_as_it_was_written() -> None:
+def test_the_newest_token_round_trips() -> None:
     one = token(7, 3, rows=Rows(5, 2**64 - 1))
     older = token(6, 3)
     assert read_tokens("g", [("t", 0, 7, one.metadata()), ("u", 0, 6, older.metadata())]) == GroupTokens(one)
@@ -57,12 +57,12 @@ def test_the_newest_token_is_read_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize("metadata", ["", "{}", "[]", "7", '{"run": "r", "task": 0, "rows": 1, "digest": "no"}'])
-def test_offsets_of_somebody_else_are_refused(metadata: str) -> None:
+def test_offsets_of_another_group_are_rejected(metadata: str) -> None:
     with pytest.raises(DeliveryError, match=r"group 'g' has an offset without the token"):
         read_tokens("g", [("t", 0, 7, metadata)])
 
 
-def test_rows_add_up() -> None:
+def test_row_digests_add_up() -> None:
     assert Rows(1, 2**64 - 1) + Rows(2, 3) == Rows(3, 2)
 
 
@@ -85,7 +85,7 @@ NONE = GroupTokens()
         (NONE, GroupTokens(None, True), False, TaskAction.PREPARE),
     ],
 )
-def test_what_a_task_does(own: GroupTokens, of_query: GroupTokens, may_wait: bool, action: TaskAction) -> None:
+def test_the_actions_of_a_task(own: GroupTokens, of_query: GroupTokens, may_wait: bool, action: TaskAction) -> None:
     assert choose(TASK, own, of_query, may_wait) is action
 
 
@@ -96,7 +96,7 @@ def test_a_checkpoint_older_than_the_topic_is_refused(own: Token, of_query: Toke
 
 
 def reports(*rows: Rows, there: Mapping[int, Rows]) -> list[Report]:
-    """Of tasks that have `rows`, where an earlier attempt wrote what is `there`."""
+    """The reports of tasks that have `rows`, where an earlier attempt wrote those in `there`."""
     return [
         Report(
             TaskIdentity("q", "run2", 7, at),
@@ -108,7 +108,7 @@ def reports(*rows: Rows, there: Mapping[int, Rows]) -> list[Report]:
     ]
 
 
-def test_a_replay_that_is_the_same_is_let_through() -> None:
+def test_an_identical_replay_is_accepted() -> None:
     check_replay(reports(ROWS, Rows(3, 4), there={0: ROWS}), [token(6, 5)])
 
 

@@ -1,4 +1,4 @@
-"""A shard with streams groups, the metadata that it sees, and a log in memory."""
+"""A shard with streams groups, its metadata, and a log in memory."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Metadata:
 
 
 class StreamsRoom(Room):
-    """As `Room`, for the requests of streams groups."""
+    """Like `Room`, for requests of streams groups."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class StreamsRoom(Room):
         self.take(self.shard.on_loaded(self.now_ms))
 
     def reloaded(self) -> StreamsRoom:
-        """Another shard made from the same log, at the same time."""
+        """Another shard loaded from the same log, at the same time."""
         room = StreamsRoom(self.config, self.log, metadata=self.metadata, group_configs=self.group_configs)
         room.now_ms = self.now_ms
         return room
@@ -116,7 +116,7 @@ class StreamsRoom(Room):
     # Requests
 
     def beat_later(self, member_id: str, epoch: int, *, group_id: str = GROUP, **fields: Any) -> int:
-        """A heartbeat; a joining one is complete."""
+        """A heartbeat; a joining one has all fields."""
         if epoch == 0:
             joining: dict[str, Any] = {"topology": STATELESS, "rebalance_timeout_ms": 60_000, "process_id": member_id}
             fields = joining | {"active_tasks": (), "standby_tasks": (), "warmup_tasks": ()} | fields

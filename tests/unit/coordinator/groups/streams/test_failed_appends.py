@@ -1,4 +1,4 @@
-"""What an append that fails leaves of the timers of streams groups."""
+"""The timers of streams groups after a failed append."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_member_whose_removal_was_not_written_is_removed_later() -> None:
     assert not room.streams_group.members
 
 
-def test_the_session_of_a_member_whose_leave_was_not_written_goes_on() -> None:
+def test_the_session_of_a_member_whose_leave_was_not_written_continues() -> None:
     room = StreamsRoom()
     room.beat("m", 0)
     room.holds_appends = True
@@ -38,7 +38,7 @@ def test_the_session_of_a_member_whose_leave_was_not_written_goes_on() -> None:
 
 
 def revoking_room() -> StreamsRoom:
-    """A group in which `a` has to give up tasks for `b`."""
+    """A group in which `a` has to revoke tasks for `b`."""
     room = StreamsRoom(AT_ONCE)
     assert active(room.beat("a", 0)) == [0, 1, 2, 3]
     room.beat("b", 0)

@@ -1,4 +1,4 @@
-"""Streams groups beside groups of other kinds: whose id one may take over, offsets, listing, deletion (facts 14.1)."""
+"""Streams groups together with groups of other kinds: reuse of ids, offsets, listing, deletion (facts 14.1)."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def types(room: StreamsRoom, start: int) -> list[int]:
     return [int.from_bytes(key[:2], "big") for key, _ in room.log[start:]]
 
 
-def test_a_live_group_has_its_id_alone() -> None:
+def test_the_id_of_a_live_group_cannot_be_reused() -> None:
     room = StreamsRoom()
     room.beat("m", 0)
     assert join_classic(room) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -108,7 +108,7 @@ def test_an_empty_group_becomes_classic() -> None:
     assert_same(room, again)
 
 
-def test_a_conversion_to_classic_that_fails_is_taken_back() -> None:
+def test_a_failed_conversion_to_classic_is_rolled_back() -> None:
     room = empty_group()
     room.holds_appends = True
     join_classic(room)
@@ -219,7 +219,7 @@ class TestOffsets:
         assert not room.reloaded().shard.modern_groups
 
 
-def test_groups_are_listed_as_they_are_committed() -> None:
+def test_groups_are_listed_in_their_committed_state() -> None:
     room = StreamsRoom()
     room.holds_appends = True
     room.beat_later("m", 0)

@@ -1,4 +1,4 @@
-"""StreamsGroupHeartbeat: the conformance cases 78 to 85 of streams groups (KIP-1071), and what stands beside them."""
+"""StreamsGroupHeartbeat: the conformance cases 78 to 85 of streams groups (KIP-1071), and related ones."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def stateful_room(config: GroupConfig = AT_ONCE, **group_configs: str) -> Stream
 
 
 class TestTopics:
-    """What exists decides whether there are tasks."""
+    """Existing topics determine the tasks."""
 
     def test_78_a_missing_source_topic(self) -> None:
         room = StreamsRoom(metadata=Metadata())
@@ -78,7 +78,7 @@ class TestTopics:
         assert statuses(result.response) == [INCORRECTLY_PARTITIONED_TOPICS]
         assert result.topics == ()
 
-    def test_a_deleted_source_topic_takes_the_tasks_away(self) -> None:
+    def test_a_deleted_source_topic_removes_its_tasks(self) -> None:
         room = StreamsRoom()
         epoch = room.beat("m", 0).member_epoch
         room.delete("input")
@@ -159,7 +159,7 @@ class TestRequests:
         assert StreamsRoom().error("m", 0, topology=Topology(0, (one,))) is ErrorCode.STREAMS_INVALID_TOPOLOGY
 
     @pytest.mark.parametrize("topology", [replace(STATELESS, epoch=-1), Topology(0, STATELESS.subtopologies * 2)])
-    def test_what_no_topology_can_be(self, topology: Topology) -> None:
+    def test_impossible_topologies(self, topology: Topology) -> None:
         room = StreamsRoom()
         assert room.error("m", 0, topology=topology) is ErrorCode.UNKNOWN_SERVER_ERROR
         assert not room.log
@@ -310,7 +310,7 @@ class TestEpochs:
 
 
 class TestMemberEpochs:
-    """Which epoch a member may send."""
+    """The epochs that a member may send."""
 
     def test_an_unknown_group_or_member(self) -> None:
         room = StreamsRoom()
@@ -346,10 +346,10 @@ class TestMemberEpochs:
 
 
 class TestReconciliation:
-    """A member gives up tasks before another gets them."""
+    """A member revokes tasks before another gets them."""
 
     def two(self, room: StreamsRoom) -> None:
-        """The second member has joined; the first has its answer not yet."""
+        """The second member has joined; the first has not received its response yet."""
         assert active(room.beat("m", 0)) == [0, 1, 2, 3]
         joined = room.beat("n", 0)
         assert (joined.member_epoch, active(joined)) == (3, [])
@@ -372,7 +372,7 @@ class TestReconciliation:
         assert room.describe().group_state == "Stable"
 
     def test_the_epoch_rises_when_a_member_revokes_twice(self) -> None:
-        """Not so in consumer groups: leaving UNREVOKED_TASKS into it again raises the member epoch by 1."""
+        """Unlike in consumer groups: leaving UNREVOKED_TASKS for the same state raises the member epoch by 1."""
         room = StreamsRoom(metadata=Metadata(input=6))
         room.beat("m", 0)
         room.beat("n", 0)
@@ -429,7 +429,7 @@ class TestReconciliation:
 
 
 class TestShutdown:
-    """A member asks for the end of the application."""
+    """A member requests the end of the application."""
 
     def test_84_every_member_is_notified_until_the_group_is_empty(self) -> None:
         room = StreamsRoom()
@@ -451,12 +451,12 @@ class TestShutdown:
 
 
 class TestEndpoints:
-    """Members learn which partitions the others can be queried for."""
+    """Members learn the queryable partitions of the others."""
 
     def test_endpoints_with_their_partitions(self) -> None:
         room = StreamsRoom()
         joined = room.beat("m", 0, user_endpoint=Endpoint("host", 1))
-        # The epoch of a group that is only now created is not kept.
+        # The endpoint epoch of a group that is just being created is not kept.
         assert joined.endpoint_information_epoch == 0
         [known] = joined.partitions_by_user_endpoint or ()
         assert known.active_partitions == (EndpointPartitions("input", (0, 1, 2, 3)),)

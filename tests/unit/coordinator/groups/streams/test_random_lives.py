@@ -1,4 +1,4 @@
-"""Random lives of a streams group: members, topics and settings change, appends fail, the shard is loaded again."""
+"""Random operations on a streams group: members, topics and settings change, appends fail, the shard is reloaded."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Lists = tuple[TaskIds, ...]
 
 @dataclass
 class Client:
-    """A member as it sees itself: its epoch, and what it was assigned last."""
+    """A member's view of itself: its epoch and its last assignment."""
 
     epoch: int = 0
     active: Lists = ()
@@ -62,7 +62,7 @@ class Client:
 
 @dataclass
 class Waiting:
-    """A heartbeat whose answer has not come."""
+    """A heartbeat without a response yet."""
 
     member: str
     ticket: int
@@ -80,7 +80,7 @@ def _state(group: Any) -> dict[str, Any]:
 
 
 def held(member: StreamsMember) -> Iterable[tuple[str, str, int]]:
-    """Role, subtopology and partition of all tasks that a member has, or has yet to give up."""
+    """Role, subtopology and partition of all tasks that a member owns or has yet to revoke."""
     for tasks in (member.assigned, member.pending_revocation):
         for role, sets in (("active", tasks.active), ("standby", tasks.standby)):
             for key, partitions in sets.items():
@@ -170,7 +170,7 @@ class Lives(RuleBasedStateMachine):
     @precondition(lambda self: self.room.appending is not None)
     @rule()
     def fail(self) -> None:
-        """An append fails: the state is again what the log says."""
+        """An append fails: the state is that of the log again."""
         self.room.fail(ErrorCode.NOT_ENOUGH_REPLICAS)
         self.room.holds_appends = False
         self.room.commit_all()
@@ -180,14 +180,14 @@ class Lives(RuleBasedStateMachine):
     @precondition(lambda self: self.room.appending is None)
     @rule()
     def reload(self) -> None:
-        """The partition moves to another broker, and heartbeats that wait are lost."""
+        """The partition moves to another broker, and pending heartbeats are lost."""
         again = self.room.reloaded()
         assert state(again) == state(self.room)
         self.room, self.waiting = again, []
 
     @invariant()
     def each_process_has_a_task_once(self) -> None:
-        """A task is active in one member, and a process has it in one role."""
+        """A task is active in one member, and has one role in a process."""
         for group in self.room.shard.modern_groups.values():
             assert isinstance(group, StreamsGroup)
             active, in_process = set(), set()
@@ -205,11 +205,11 @@ class Lives(RuleBasedStateMachine):
         for group in self.room.shard.modern_groups.values():
             assert group.assignment_epoch <= group.group_epoch
             for member in group.members.values():
-                # Leaving UNREVOKED_TASKS into it again may bring a member past the target's epoch by one.
+                # Leaving UNREVOKED_TASKS for the same state may raise a member's epoch above the target's by one.
                 assert member.member_epoch <= group.group_epoch + 1
 
     def teardown(self) -> None:
-        """In the end the group becomes stable, and every task is active."""
+        """Eventually the group becomes stable, and every task is active."""
         self.release()
         self.room.create(**{name.replace("-", "_"): 5 for name in ("input", "middle", "store-changelog")})
         for _ in range(12):

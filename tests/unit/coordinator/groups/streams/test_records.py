@@ -71,7 +71,7 @@ BY_KAFKA: list[tuple[StreamsValue, str]] = [
         "6b0207736f75726365000000040000010002030000000101020000000000",
     ),
 ]
-"""Values, and what Apache Kafka's generated classes make of them."""
+"""Values, and their encoding by Apache Kafka's generated classes."""
 
 
 def record(value: StreamsValue | None, type_: RecordType | None = None) -> StreamsRecord:
@@ -118,7 +118,7 @@ def test_hostile_values_are_refused_or_read(type_: RecordType, raw: bytes) -> No
 
 
 def test_tasks_without_epochs_have_the_epoch_of_the_member() -> None:
-    """Records before KIP-1251 have no epochs, and a wrong number of them does not count."""
+    """Records before KIP-1251 have no epochs; epochs of the wrong number are ignored."""
     value = CurrentAssignment(7, 6, 1, AssignedTasks({"0": {3: 7}}, {}, {}), NONE_ASSIGNED)
     key, raw = record(value).encoded()
     assert raw is not None

@@ -29,13 +29,13 @@ def taken() -> TaskOwners:
 
 
 def test_the_architecture_has_the_table() -> None:
-    """ARCHITECTURE.md has the table as it is printed: after a change, paste `state_table()` there."""
+    """After a change, paste the output of `state_table()` into ARCHITECTURE.md."""
     assert state_table() in (Path(__file__).parents[5] / "ARCHITECTURE.md").read_text()
 
 
 @pytest.mark.parametrize("before", MemberState)
 def test_every_step_is_in_the_table(before: MemberState) -> None:
-    """Each state leads to those of the table, by a target that is met, must be revoked for, or is not free."""
+    """Each state leads to those of the table, by a target that is met, needs a revocation, or is not free."""
     pending = HAS if before is MemberState.UNREVOKED_TASKS else AssignedTasks({}, {}, {})
     assigned = AssignedTasks({"0": {2: 1}}, {}, {}) if before is MemberState.UNREVOKED_TASKS else HAS
     member = StreamsMember("m", member_epoch=3, state=before, assigned=assigned, pending_revocation=pending)
@@ -50,7 +50,7 @@ def test_every_step_is_in_the_table(before: MemberState) -> None:
     assert {MemberState.STABLE, MemberState.UNRELEASED_TASKS} <= reached
 
 
-def test_a_member_in_an_unknown_state_gives_up_everything_first() -> None:
+def test_a_member_in_an_unknown_state_first_revokes_everything() -> None:
     member = StreamsMember("m", member_epoch=3, state=MemberState.UNKNOWN, assigned=HAS)
     for owned in (None, OWNS):
         with pytest.raises(KafkaError) as raised:

@@ -36,7 +36,7 @@ def internal(name: str, partitions: int = 0, **fields: object) -> InternalTopic:
 
 
 def counts(existing: Mapping[str, int], *subtopologies: Subtopology) -> dict[str, int]:
-    """The counts that the internal topics get."""
+    """The counts of the internal topics."""
     configured = configure(Topology(1, subtopologies), existing.get)
     assert configured.subtopologies is not None, configured.problem
     return {
@@ -101,8 +101,8 @@ def test_an_internal_topic_with_another_count() -> None:
     )
 
 
-def test_an_existing_repartition_topic_decides_about_its_subtopology() -> None:
-    """Kafka computes tasks and changelogs from the topics that exist, before it compares them."""
+def test_an_existing_repartition_topic_determines_its_subtopology() -> None:
+    """Kafka computes tasks and changelogs from the existing topics before it compares the counts."""
     found = problem({"words": 4, "by-word": 2}, *WORD_COUNT)
     assert found == Status(
         INCORRECTLY_PARTITIONED_TOPICS,
@@ -120,7 +120,7 @@ def test_a_chain_of_repartition_topics() -> None:
     assert counts({"source": 7}, *chain) == {"r1": 7, "r2": 7, "r3": 7}
 
 
-def test_a_fixed_count_stays_and_is_handed_on() -> None:
+def test_a_fixed_count_is_kept_and_propagated() -> None:
     chain = (
         Subtopology("0", ("source",), repartition_sink_topics=("r1",)),
         Subtopology("1", repartition_sink_topics=("r2",), repartition_source_topics=(internal("r1", 3),)),
@@ -137,7 +137,7 @@ def test_a_loop_of_repartition_topics() -> None:
     assert error({}, *loop) is ErrorCode.STREAMS_INVALID_TOPOLOGY
 
 
-def test_a_repartition_topic_that_nobody_writes() -> None:
+def test_a_repartition_topic_without_a_writer() -> None:
     alone = Subtopology("0", ("source",), repartition_source_topics=(internal("r"),))
     assert error({"source": 1}, alone) is ErrorCode.STREAMS_INVALID_TOPOLOGY
 
@@ -173,7 +173,7 @@ class TestCopartitioning:
     """The topics of a copartition group have equal counts (`CopartitionedTopicsEnforcer`)."""
 
     def join(self, *internal_topics: InternalTopic, sources: tuple[str, ...] = ()) -> tuple[Subtopology, ...]:
-        """A subtopology that joins all its inputs, and one that writes those which are internal."""
+        """A subtopology that joins all its inputs, and one that writes the internal ones."""
         group = CopartitionGroup(tuple(range(len(sources))), (), tuple(range(len(internal_topics))))
         joined = Subtopology("1", sources, repartition_source_topics=internal_topics, copartition_groups=(group,))
         names = tuple(topic.name for topic in internal_topics)
@@ -184,7 +184,7 @@ class TestCopartitioning:
         detail = "Following topics do not have the same number of partitions: [{a=2, b=3}]"
         assert found == Status(INCORRECTLY_PARTITIONED_TOPICS, detail)
 
-    def test_external_topics_decide_about_flexible_ones(self) -> None:
+    def test_external_topics_determine_flexible_ones(self) -> None:
         assert counts({"in": 1, "a": 6}, *self.join(internal("r"), sources=("a",))) == {"r": 6}
 
     def test_a_fixed_topic_must_agree_with_external_ones(self) -> None:
@@ -195,7 +195,7 @@ class TestCopartitioning:
         )
         assert found == Status(INCORRECTLY_PARTITIONED_TOPICS, detail)
 
-    def test_a_fixed_topic_decides_about_flexible_ones(self) -> None:
+    def test_a_fixed_topic_determines_flexible_ones(self) -> None:
         assert counts({"in": 9}, *self.join(internal("r", 4), internal("s"))) == {"r": 4, "s": 4}
 
     def test_fixed_topics_must_agree(self) -> None:
@@ -211,12 +211,12 @@ class TestCopartitioning:
         )
         assert counts({"in": 2, "big": 8}, both[1], *writers) == {"r": 8, "s": 8}
 
-    def test_an_empty_group_asks_for_nothing(self) -> None:
+    def test_an_empty_group_needs_no_topic(self) -> None:
         one = Subtopology("0", ("in",), copartition_groups=(CopartitionGroup(),))
         assert problem({"in": 1}, one) is None
 
 
-def test_what_a_topology_mentions() -> None:
+def test_the_topics_of_a_topology() -> None:
     topology = Topology(1, WORD_COUNT)
     assert mentioned_topics(topology) == ["words", "by-word", "store"]
     assert required_topics(topology) == {"words", "by-word", "store"}
@@ -244,7 +244,7 @@ def test_a_description_has_the_counts_once_the_topology_is_ready() -> None:
 
 @st.composite
 def chains(draw: st.DrawFn) -> tuple[dict[str, int], tuple[Subtopology, ...]]:
-    """Subtopologies of which each may read what earlier ones write: none of them loops."""
+    """Subtopologies that may read what earlier ones write, so that there is no loop."""
     existing = {f"source-{number}": draw(st.integers(1, 12)) for number in range(draw(st.integers(1, 3)))}
     subtopologies: list[Subtopology] = []
     written: list[str] = []
@@ -260,7 +260,7 @@ def chains(draw: st.DrawFn) -> tuple[dict[str, int], tuple[Subtopology, ...]]:
 
 @given(chains())
 def test_every_topology_without_loops_can_be_configured(case: tuple[dict[str, int], tuple[Subtopology, ...]]) -> None:
-    """Its tasks are as many as the largest source has partitions, and it is ready once the missing topics exist."""
+    """The number of tasks is that of the largest source's partitions; it is ready once the missing topics exist."""
     existing, subtopologies = case
     topology = Topology(1, subtopologies)
     first = configure(topology, existing.get)
@@ -277,12 +277,12 @@ def test_every_topology_without_loops_can_be_configured(case: tuple[dict[str, in
 
 
 class TestManyTopics:
-    """The work grows with the topology, not with its square: what is looked up is counted."""
+    """The work is linear in the size of the topology: look-ups are counted."""
 
     MANY = 1_000
 
     def lookups(self, *subtopologies: Subtopology) -> int:
-        """How many partition counts of existing topics are looked up while a topology is configured."""
+        """How many partition counts of existing topics are looked up to configure a topology."""
         asked = 0
 
         def existing(name: str) -> int | None:
@@ -338,7 +338,7 @@ def in_passes(existing: Mapping[str, int], subtopologies: tuple[Subtopology, ...
 
 @st.composite
 def tangles(draw: st.DrawFn) -> tuple[dict[str, int], tuple[Subtopology, ...]]:
-    """Subtopologies that read and write any of a few topics: also in loops, and a topic by several."""
+    """Subtopologies that read and write any of a few topics, also in loops, and several writing the same one."""
     existing = {f"source-{number}": draw(st.integers(1, 9)) for number in range(3)}
     names = st.lists(st.sampled_from([f"r-{number}" for number in range(5)]), max_size=3, unique=True)
     fixed = {f"r-{number}": draw(st.sampled_from([0, 0, 0, 4])) for number in range(5)}

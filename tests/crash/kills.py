@@ -20,6 +20,8 @@ from tests.support.transaction_life import VARIANTS, Report, live
 
 KILLS_OF_A_LIFE: Final = 50
 SHOWN_EVERY_S: Final = 30.0
+LIFE_S_MAX: Final = 3600.0
+"""A life that takes longer is ended: some calls of librdkafka have no time-out."""
 
 
 class Progress:
@@ -59,7 +61,8 @@ def main() -> int:
             progress.maybe_show(before + report, what)
 
         try:
-            report = live(folder / "cluster", variant, seed, min(remaining, KILLS_OF_A_LIFE), show)
+            kills = min(remaining, KILLS_OF_A_LIFE)
+            report = live(folder / "cluster", variant, seed, kills, show, seconds_max=LIFE_S_MAX)
         except (AssertionError, TimeoutError):
             traceback.print_exc()
             print(f"\nafter {total}\nthe nodes' folders are in {folder}; repeat this life with\n")

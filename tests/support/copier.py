@@ -25,9 +25,6 @@ from tests.support.transaction_history import Copied, Outcome
 
 CALL_S: Final = 30.0
 RECORDS_MAX: Final = 20
-STUCK_S: Final = 3 * CALL_S
-STUCK_CODE: Final = 3
-"""The exit code of a process in which a call of librdkafka did not return."""
 ABORTED_SHARE: Final = 0.1
 
 
@@ -198,12 +195,13 @@ class JournalingCopier(Copier):
     def __init__(self, settings: Settings, journal: Path) -> None:
         super().__init__(settings)
         self._journal = journal.open("a", buffering=1)
+        self._beat = beat_of(journal)
         self._count = 0
-        self._returned_at = time.monotonic()
+        self._pauses_next = False
 
     def on_call(self) -> None:
         """See Copier."""
-        self._returned_at = time.monotonic()
+        self._beat.touch()
 
     def copy_in_transaction(self, producer: Producer, found: Sequence[Message], commit: Callable[[], None]) -> bool:
         """See Copier."""
@@ -220,17 +218,21 @@ class JournalingCopier(Copier):
             producer.flush(CALL_S)
             self._journal.write(f"{Outcome.ABORTED} {name}\n")  # not committed, whether or not the abort succeeds
             return False
+        if self._pauses_next:
+            self._pauses_next = False
+            os.kill(os.getpid(), signal.SIGSTOP)
         commit()
         self._journal.write(f"{Outcome.COMMITTED} {name}\n")
         return True
 
-    def end_when_stuck(self) -> None:
-        """End the process when a call does not return, as an operator would."""
-        while True:
-            time.sleep(1)
-            if time.monotonic() - self._returned_at > STUCK_S:
-                faulthandler.dump_traceback()
-                os._exit(STUCK_CODE)
+    def pause_in_next_transaction(self) -> None:
+        """The records of the next transaction are read long before their offsets are committed."""
+        self._pauses_next = True
+
+
+def beat_of(journal: Path) -> Path:
+    """The file whose modification time is that of the last call of librdkafka that returned."""
+    return journal.with_suffix(".beat")
 
 
 def outcomes(journal: Path) -> dict[str, Outcome]:
@@ -248,8 +250,8 @@ def main() -> None:
     """Run a copier until SIGTERM."""
     copier = JournalingCopier(Settings(**json.loads(sys.argv[1])), Path(sys.argv[2]))
     signal.signal(signal.SIGTERM, lambda *_: copier.is_stopped.set())
-    faulthandler.register(signal.SIGUSR1)  # prints the stack of each thread
-    threading.Thread(target=copier.end_when_stuck, daemon=True).start()
+    signal.signal(signal.SIGUSR2, lambda *_: copier.pause_in_next_transaction())
+    faulthandler.register(signal.SIGUSR1)  # says where it is, also while a call of librdkafka holds Python's lock
     copier.run()
 
 

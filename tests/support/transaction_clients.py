@@ -14,15 +14,19 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from tests.support import copier
-from tests.support.copier import CALL_S, STUCK_CODE, retried
+from tests.support.copier import CALL_S, beat_of, retried
 from tests.support.transaction_history import CopyHistory, Outcome, Written
+from tests.support.waiting import wait_until
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PARTITIONS: Final = 4
 AHEAD: Final = 400
 """The most records that are written and not yet copied."""
 END_S: Final = 240.0
-"""The most time that the last transaction may take."""
+"""How long the last transaction may take."""
+STUCK_S: Final = 3 * CALL_S
+"""After this time without a call of librdkafka that returned, a copier is ended: some calls have no time-out."""
+DUMP_S: Final = 5.0
 
 
 class CopierProcess:
@@ -33,14 +37,21 @@ class CopierProcess:
         self.journal, self._output = folder / f"{self.name}.journal", folder / f"{self.name}.out"
         self._command = copier.command(settings, self.journal)
         self._process: subprocess.Popen[bytes] | None = None
-        self.continues_at: float | None = None
-        """When to resume a paused process, by the monotonic clock."""
-        self.stuck = 0
-        """The number of librdkafka calls that did not return."""
+        self._continues_at: float | None = None
+        """The time of the clock when a paused one continues."""
+        self._pause_s: float | None = None
+        """How long it will pause in its next transaction."""
+        self._started_at = 0.0
+        """By the wall clock, as all times of the file that shows its calls."""
+        self._ran_at = 0.0
+        """When it was last seen paused, or was started."""
+        self.stuck: list[str] = []
+        """Where calls of librdkafka did not return."""
 
     def start(self) -> None:
-        """Start it without waiting."""
-        self.continues_at = None
+        """Start it, and wait for nothing."""
+        self._continues_at = self._pause_s = None
+        self._started_at = self._ran_at = time.time()
         with self._output.open("ab") as output:
             self._process = subprocess.Popen(
                 self._command, cwd=ROOT, stdout=output, stderr=output, stdin=subprocess.DEVNULL
@@ -51,14 +62,31 @@ class CopierProcess:
         assert self._process is not None
         self._process.send_signal(number)
 
+    def pause(self, seconds: float) -> None:
+        """SIGSTOP for so long."""
+        self.send(signal.SIGSTOP)
+        self._continues_at = time.monotonic() + seconds
+
+    def pause_in_transaction(self, seconds: float) -> None:
+        """It stops itself once it has produced the records of a transaction, and continues after so long.
+
+        Nothing happens before its first call of librdkafka has returned: until then the signal would end it.
+        """
+        if self._returned_at() > self._started_at:
+            self._pause_s = seconds
+            self.send(signal.SIGUSR2)
+
     def stop(self) -> None:
         """SIGTERM, also if it is paused; it is killed if a call of librdkafka does not return."""
         process = self._process
         if process is not None:
             process.send_signal(signal.SIGTERM)
-            process.send_signal(signal.SIGCONT)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(END_S)
+            end = time.monotonic() + END_S
+            while process.poll() is None and time.monotonic() < end:
+                process.send_signal(signal.SIGCONT)
+                time.sleep(0.05)
+            if process.poll() is None:
+                self._say_where_it_is()
         self.kill()
 
     def kill(self) -> None:
@@ -69,15 +97,40 @@ class CopierProcess:
             process.wait(CALL_S)
 
     def look_after(self) -> None:
-        """Resume it when its pause is over; restart it if it has ended because it was stuck."""
-        if self.continues_at is not None and time.monotonic() > self.continues_at:
-            self.continues_at = None
-            self.send(signal.SIGCONT)
-        code = None if self._process is None else self._process.poll()
-        if code == STUCK_CODE:
-            self.stuck += 1
+        """Continue it when its pause is over, and start it again when a call of librdkafka does not return."""
+        if self._process is None:
+            return
+        code = self._process.poll()
+        assert code is None, f"{self.name} exited {code}:\n{self._output.read_text()[-4000:]}"
+        if self._continues_at is None and is_stopped(self._process.pid):
+            self._continues_at, self._pause_s = time.monotonic() + (self._pause_s or 0), None
+        if self._continues_at is not None:
+            self._ran_at = time.time()
+            if time.monotonic() > self._continues_at:
+                self._continues_at = None
+                self.send(signal.SIGCONT)
+        elif time.time() > max(self._ran_at, self._returned_at()) + STUCK_S:
+            self._say_where_it_is()
+            self.kill()
             self.start()
-        assert code in (None, STUCK_CODE), f"{self.name} exited {code}:\n{self._output.read_text()[-4000:]}"
+
+    def _returned_at(self) -> float:
+        beat = beat_of(self.journal)
+        return beat.stat().st_mtime if beat.exists() else 0.0
+
+    def _say_where_it_is(self) -> None:
+        """Let the process print its stack, which works while a call of librdkafka holds Python's lock."""
+        before = self._output.stat().st_size
+        self.send(signal.SIGUSR1)
+        with contextlib.suppress(TimeoutError):
+            wait_until(lambda: b"in <module>" in self._output.read_bytes()[before:], bound_s=DUMP_S)
+        where = self._output.read_bytes()[before:].decode(errors="replace")
+        self.stuck.append(f"{self.name} is stuck:\n{where}")
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process is stopped by a signal."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 class Source:

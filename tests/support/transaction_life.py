@@ -6,9 +6,13 @@ A life has a new cluster and a number of kills. `tests/support/transaction_histo
 from __future__ import annotations
 
 import contextlib
+import faulthandler
+import math
 import os
 import random
 import signal
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -120,7 +124,8 @@ class Life:
             self._kill_coordinator_of_group: 3,
             self._kill_coordinator_of_transactions: 3,
             self._kill_several: 1,
-            self._pause_copier: 4,
+            self._pause_copier: 2,
+            self._pause_copier_in_transaction: 3,
             self._pause_broker: 1,
             self._cut_broker: 2,
         }
@@ -195,8 +200,15 @@ class Life:
         one = self._rng.choice(self.copiers)
         seconds = TIMEOUTS_MS[0] / 1000 + self._rng.uniform(-1, 6)
         self._say(f"pause {one.name} for {seconds:.1f} s")
-        one.send(signal.SIGSTOP)
-        one.continues_at = time.monotonic() + seconds
+        one.pause(seconds)
+        return 0
+
+    def _pause_copier_in_transaction(self) -> int:
+        """Others take over what it has read, long before it commits the offsets: only their group fences them."""
+        one = self._rng.choice(self.copiers)
+        seconds = TIMEOUTS_MS[0] / 1000 + self._rng.uniform(2, 8)
+        self._say(f"pause {one.name} in its next transaction for {seconds:.1f} s")
+        one.pause_in_transaction(seconds)
         return 0
 
     def _pause_broker(self) -> int:
@@ -253,7 +265,7 @@ class Life:
         for node in self.nodes:
             assert node.is_running, f"node {node.id} ended by itself:\n{node.log()}"
         self.report.copies = len(self.history.seen)
-        self.report.stuck = sum(one.stuck for one in self.copiers)
+        self.report.stuck = sum(len(one.stuck) for one in self.copiers)
 
     def _until(self, condition: Callable[[], object], what: str) -> None:
         def holds() -> object:
@@ -366,7 +378,8 @@ class Life:
     def described(self) -> str:
         """A description for a failure."""
         nodes = [f"node {node.id}:\n{node.log()[-2000:]}" for node in self.nodes]
-        return "\n".join([f"{self.variant}, seed {self.seed}: {self.report}", *self.said[-60:], *nodes])
+        stuck = [where for one in self.copiers for where in one.stuck]
+        return "\n".join([f"{self.variant}, seed {self.seed}: {self.report}", *self.said[-60:], *stuck, *nodes])
 
     def close(self) -> None:
         """Kill every process."""
@@ -383,14 +396,31 @@ def log_of(node: ProxiedBroker, partition: str) -> bytes:
 
 
 def live(
-    folder: Path, variant: Variant, seed: int, kills: int, progress: Callable[[Report], None] = lambda _: None
+    folder: Path,
+    variant: Variant,
+    seed: int,
+    kills: int,
+    progress: Callable[[Report], None] = lambda _: None,
+    *,
+    seconds_max: float = math.inf,
 ) -> Report:
-    """Play one life. Raises AssertionError with the findings."""
+    """One life. Raises AssertionError with what is wrong. If it takes too long, says why and ends this process."""
     life = Life(folder, variant, seed, progress)
+
+    def give_up() -> None:
+        print(f"not at its end after {seconds_max:.0f} s\n{life.described()}", file=sys.stderr)
+        faulthandler.dump_traceback()
+        life.close()
+        os._exit(1)
+
+    watchdog = threading.Timer(min(seconds_max, threading.TIMEOUT_MAX), give_up)
+    watchdog.daemon = True
+    watchdog.start()
     try:
         findings = life.play(kills)
         shown = [f"{len(findings)} anomalies", *map(str, findings[:20]), life.described()]
         assert not findings, "\n".join(shown)
         return life.report
     finally:
+        watchdog.cancel()
         life.close()

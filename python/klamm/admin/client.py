@@ -153,6 +153,11 @@ _PASSING: Final[frozenset[int]] = frozenset(
 )
 
 
+def is_outage(error: BaseException | None) -> bool:
+    """Whether a broker cannot be reached or a coordinator is not available: Apache Kafka's consumer tries again."""
+    return isinstance(error, UnreachableError) or (isinstance(error, BrokerError) and error.error_code in _PASSING)
+
+
 LEADER_MOVED: Final[frozenset[int]] = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 )

@@ -11,7 +11,7 @@ import time
 from types import TracebackType
 from typing import Annotated, Any, Final
 
-from klamm.admin.client import Client
+from klamm.admin.client import Client, is_outage
 from klamm.admin.topics import Topic, topics
 from klamm.cli.framework.command_config import CommandConfig, client_keys
 from klamm.cli.framework.options import Argument, Option
@@ -24,7 +24,7 @@ from klamm.cli.records.share_reader import ShareReader
 from klamm.cli.terminal.exits import BadParameter
 from klamm.cli.terminal.interrupts import ends_on_signals
 from klamm.cli.terminal.output import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, say
-from klamm.client import ClientError, UnreachableError
+from klamm.client import ClientError
 from klamm.protocol.membership import CLASSIC, CONSUMER
 from klamm.protocol.messages.share_sessions import AcknowledgeType
 from klamm.protocol.topic_partition import TopicPartition
@@ -96,7 +96,8 @@ def consume(
     With --group it joins the group, reads the assigned partitions from the
     committed offsets on, commits every 5 seconds and at the end, and leaves.
     --from then applies to partitions without a committed offset. With
-    --follow it waits for a broker that is unavailable, then continues.
+    --follow it waits for a broker or coordinator that is unavailable, then
+    continues.
 
     With --share it takes records that no other member has, and acknowledges
     each after printing it. It ends when no record was free for 5 seconds. A new
@@ -216,7 +217,7 @@ class Printer:
 
 
 class Outages:
-    """Waits while a broker cannot be reached; the caller tries again by entering the context again."""
+    """Waits while a broker or a coordinator is not available; the caller tries again by entering the context again."""
 
     def __init__(self, client: Client, *, is_waiting: bool) -> None:
         """If `is_waiting` is false, an outage is an error."""
@@ -230,7 +231,7 @@ class Outages:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
-        if not self._is_waiting or not isinstance(error, UnreachableError):
+        if not self._is_waiting or not is_outage(error):
             self._is_reported &= error is not None
             return False
         if not self._is_reported:

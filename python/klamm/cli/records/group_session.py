@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Final, Self, assert_never
 
 from klamm.admin import groups as group_admin
-from klamm.admin.client import Client, check
+from klamm.admin.client import Client, check, is_outage
 from klamm.admin.groups import OFFSET_COMMIT_VERSION_MAX
 from klamm.admin.membership import membership
 from klamm.admin.topics import topics
@@ -32,7 +32,7 @@ from klamm.cli.membership.effects import (
 from klamm.cli.membership.member import Member
 from klamm.cli.records.reader import Reader
 from klamm.cli.terminal.output import is_terminal, say
-from klamm.client import BrokerError, ClientError, UnreachableError
+from klamm.client import BrokerError, ClientError
 from klamm.client.connection import Connection
 from klamm.protocol.errors import ErrorCode, MalformedRequest
 from klamm.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
@@ -127,8 +127,9 @@ class GroupSession:
                 waiting.extend(self._do(effect))
             except MalformedRequest as error:
                 raise ClientError(f"group {self._group}: a member speaks another protocol: {error}") from None
-            except UnreachableError:
-                self._on_lost(effect)
+            except ClientError as error:
+                if is_outage(error):
+                    self._on_lost(effect)
                 raise
 
     def _do(self, effect: Effect) -> Sequence[Effect]:

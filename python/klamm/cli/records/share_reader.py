@@ -11,14 +11,14 @@ from types import TracebackType
 from typing import Final, Self
 
 from klamm import records
-from klamm.admin.client import LEADER_MOVED, Client, check
+from klamm.admin.client import LEADER_MOVED, Client, check, is_outage
 from klamm.admin.topics import topics
 from klamm.cli.membership.effects import Fail, FindCoordinator, ShareEffect
 from klamm.cli.membership.share_member import ShareMember, SharePlace
 from klamm.cli.membership.share_session import ShareSession
 from klamm.cli.records.reader import NO_LEADER, Received
 from klamm.cli.terminal.output import say
-from klamm.client import ClientError, UnreachableError
+from klamm.client import ClientError
 from klamm.client.connection import Connection
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.share_groups import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
@@ -99,7 +99,9 @@ class ShareReader:
             for leader in sorted(by_leader.keys() | self._sessions.keys()):
                 yield from self._fetch(leader, by_leader.get(leader, frozenset()))
                 self._keep_up()
-        except UnreachableError:
+        except ClientError as error:
+            if not is_outage(error):
+                raise
             # The connections are closed before the next attempt, and sessions end with them.
             for session in self._sessions.values():
                 session.restart()
@@ -149,8 +151,9 @@ class ShareReader:
         while effects:
             try:
                 effects.extend(self._do(effects.popleft()))
-            except UnreachableError:
-                self._member.on_coordinator_lost(_now_ms())
+            except ClientError as error:
+                if is_outage(error):
+                    self._member.on_coordinator_lost(_now_ms())
                 raise
 
     def _do(self, effect: ShareEffect) -> Sequence[ShareEffect]:

@@ -1,4 +1,4 @@
-"""A member is removed by the group while it revokes partitions."""
+"""A member that the group removes while it gives partitions up, and one whose coordinator is away for long."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
+import pytest
 from tests.unit.cli.fake_broker import FakeBroker
 
 from klamm.admin.client import Client
 from klamm.cli.membership.consumer_member import ConsumerMember
+from klamm.cli.records.consume import Outages
 from klamm.cli.records.group_session import GroupSession
+from klamm.client import BrokerError
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.topic_partition import TopicPartition
@@ -40,6 +43,8 @@ class Coordinator:
 
     def __init__(self) -> None:
         self.is_known = True
+        self.refusals = 0
+        """How often it is not available."""
         self.assignments = iter([(0, 1), (0,)])
         self.broker = FakeBroker(
             {
@@ -57,7 +62,9 @@ class Coordinator:
         return {"node_id": 1, "host": host, "port": int(port)}
 
     def _find(self, request: Any, version: int) -> Mapping[str, object]:
-        return {"throttle_time": 0, "error_code": ErrorCode.NONE} | self._address
+        self.refusals -= 1
+        code = ErrorCode.NONE if self.refusals < 0 else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return {"throttle_time": 0, "error_code": code} | self._address
 
     def _metadata(self, request: Any, version: int) -> Mapping[str, object]:
         partitions = [
@@ -105,3 +112,33 @@ def test_a_member_removed_while_it_revokes_stops_reading() -> None:
     assert reading.assigned == {TopicPartition("t", 0), TopicPartition("t", 1)}
     assert not coordinator.is_known, "it committed before it gave a partition up"
     assert reading.positions == {}, "it may not read on what the group has given to others"
+
+
+@pytest.fixture
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_a_member_that_follows_waits_for_its_coordinator_however_long_that_takes() -> None:
+    coordinator, reading = Coordinator(), Reading()
+    coordinator.refusals = 200
+    reader: Any = reading
+    with coordinator.broker, Client(coordinator.broker.address) as client:
+        session = GroupSession(client, reader, ConsumerMember("team", frozenset({"t"}), "m"))
+        outages = Outages(client, is_waiting=True)
+        while not reading.assigned:
+            with outages:
+                session.keep_up()
+    assert coordinator.refusals < 0
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_a_member_that_does_not_follow_reports_a_coordinator_that_is_away() -> None:
+    coordinator = Coordinator()
+    coordinator.refusals = 200
+    reader: Any = Reading()
+    with coordinator.broker, Client(coordinator.broker.address) as client:
+        session = GroupSession(client, reader, ConsumerMember("team", frozenset({"t"}), "m"))
+        with pytest.raises(BrokerError, match="COORDINATOR_NOT_AVAILABLE"), Outages(client, is_waiting=False):
+            session.keep_up()

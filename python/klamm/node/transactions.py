@@ -66,6 +66,7 @@ class NodeTransactions(TopicCoordinator["TransactionCoordinator"]):
             timeout_check_interval_ms=integer("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
             expiry_check_interval_ms=integer("transaction.remove.expired.transaction.cleanup.interval.ms"),
             two_phase_commit_enable=self._config.boolean("transaction.two.phase.commit.enable"),
+            request_timeout_ms=integer("request.timeout.ms"),
         )
 
     def _make(self) -> TransactionCoordinator:

@@ -13,6 +13,7 @@ with COORDINATOR_NOT_AVAILABLE, which clients retry.
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -83,7 +84,9 @@ class Pipeline(Generic[S, E]):
         self._effects: list[Reply | E] = []
         self._in_flight: Write[S] | None = None
         self._queued: deque[Write[S]] = deque()
-        self._waiting: deque[Waiter] = deque()
+        self._waiting: list[tuple[int, int, Waiter]] = []
+        """A heap: deadline, number, and a waiter that may have been released."""
+        self._waiter_count = 0
 
     # For the shard
 
@@ -105,12 +108,25 @@ class Pipeline(Generic[S, E]):
         """Respond now, regardless of pending writes."""
         self._effects.append(Reply(ticket, response))
 
-    def reply_when_committed(self, now_ms: int, ticket: Ticket, response: Any, request: Any, on_error: OnError) -> None:
-        """Respond after all records written so far are committed; at once if they are."""
+    def reply_when_committed(
+        self,
+        now_ms: int,
+        ticket: Ticket,
+        response: Any,
+        request: Any,
+        on_error: OnError,
+        *,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Respond after all records written so far are committed, at once if they are.
+
+        After `timeout_ms`, or the commit timeout of the pipeline, respond with REQUEST_TIMED_OUT.
+        """
         if self._in_flight is None and not self._queued:
             self._effects.append(Reply(ticket, response))
             return
-        self._add_waiter(Waiter(now_ms + self._commit_timeout_ms, ticket, response, request, on_error))
+        timeout_ms = self._commit_timeout_ms if timeout_ms is None else timeout_ms
+        self._add_waiter(Waiter(now_ms + timeout_ms, ticket, response, request, on_error))
 
     def call_when_committed(self, now_ms: int, done: Done) -> None:
         """Call `done` after all records written so far are committed, when they fail, or when the commit times out."""
@@ -128,7 +144,8 @@ class Pipeline(Generic[S, E]):
         last = self._queued[-1] if self._queued else self._in_flight
         assert last is not None, "a waiter needs a write to wait for"
         last.waiters.append(waiter)
-        self._waiting.append(waiter)
+        self._waiter_count += 1
+        heapq.heappush(self._waiting, (waiter.deadline_ms, self._waiter_count, waiter))
 
     def write(self, records: list[LogRecord], size: int | None = None, *, producer: Producer | None = None) -> S | None:
         """Write the records of an operation. The caller then changes the state and adds the old values to the snapshot.
@@ -220,16 +237,16 @@ class Pipeline(Generic[S, E]):
             waiter.ticket = None
 
     def _remove_released(self) -> None:
-        while self._waiting and self._waiting[0].is_done:
-            self._waiting.popleft()
+        while self._waiting and self._waiting[0][2].is_done:
+            heapq.heappop(self._waiting)
 
     @property
     def deadline_ms(self) -> int | None:
-        """When the oldest waiter times out."""
-        return self._waiting[0].deadline_ms if self._waiting else None
+        """When the next waiter times out."""
+        return self._waiting[0][0] if self._waiting else None
 
     def on_timer(self, now_ms: int) -> None:
-        """Answer the waiters that reached the commit timeout. Their records stay and may still be committed."""
-        while self._waiting and self._waiting[0].deadline_ms <= now_ms:
-            self._release(now_ms, self._waiting.popleft(), ErrorCode.REQUEST_TIMED_OUT)
+        """Answer the waiters whose time is over. Their records stay and may still be committed."""
+        while self._waiting and self._waiting[0][0] <= now_ms:
+            self._release(now_ms, heapq.heappop(self._waiting)[2], ErrorCode.REQUEST_TIMED_OUT)
             self._remove_released()

@@ -21,5 +21,6 @@ class TransactionConfig:
     expiry_check_interval_ms: int = 3_600_000
     """transaction.remove.expired.transaction.cleanup.interval.ms"""
     two_phase_commit_enable: bool = False
-    commit_timeout_ms: int = 30_000
+    request_timeout_ms: int = 30_000
+    """request.timeout.ms, for appends that belong to no transaction"""
     batch_bytes_max: int = 1_048_588

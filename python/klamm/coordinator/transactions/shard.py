@@ -96,7 +96,7 @@ class TransactionShard:
         self._count = 0
         self._retried = 0
         self.pipeline: Final[Pipeline[Undo, WriteMarkers]] = Pipeline(
-            config.commit_timeout_ms, config.batch_bytes_max, Undo
+            config.request_timeout_ms, config.batch_bytes_max, Undo
         )
         self.timers: Final[Timers[TimerKey]] = Timers()
 
@@ -188,7 +188,7 @@ class TransactionShard:
         new_id = self._take_producer_id() if transaction.is_exhausted else None
         new = transaction.prepare_empty(now_ms, request.timeout_ms, epoch, new_id)
         self._write(now_ms, transaction, new)
-        self._reply_when_committed(now_ms, ticket, Pair(ErrorCode.NONE, new.producer_id, new.epoch))
+        self._reply_when_committed(now_ms, ticket, Pair(ErrorCode.NONE, new.producer_id, new.epoch), new.timeout_ms)
 
     def on_add_partitions(
         self, now_ms: int, ticket: Ticket, request: AddRequest, wait_ms: int | None = None
@@ -214,9 +214,15 @@ class TransactionShard:
             if is_known:
                 self.pipeline.reply(ticket, ErrorCode.NONE)
             else:
-                self._write(now_ms, transaction, transaction.prepare_add(now_ms, request.partitions, request.version))
+                new = transaction.prepare_add(now_ms, request.partitions, request.version)
+                self._write(now_ms, transaction, new)
                 self.pipeline.reply_when_committed(
-                    now_ms, ticket, ErrorCode.NONE, None, lambda _, error: coordinator_error(error)
+                    now_ms,
+                    ticket,
+                    ErrorCode.NONE,
+                    None,
+                    lambda _, error: coordinator_error(error),
+                    timeout_ms=new.timeout_ms,
                 )
         except KafkaError as error:
             if error.code is ErrorCode.CONCURRENT_TRANSACTIONS and now_ms < waiting.deadline_ms:
@@ -298,7 +304,7 @@ class TransactionShard:
         pair = Pair(ErrorCode.NONE, new.producer_id, new.epoch)
         if new.next_producer_id != NO_PRODUCER_ID:
             pair = Pair(ErrorCode.NONE, new.next_producer_id, 0)
-        self._reply_when_committed(now_ms, ticket, pair)
+        self._reply_when_committed(now_ms, ticket, pair, new.timeout_ms)
 
     def _prepare_end(self, now_ms: int, transaction: Transaction, *, is_commit: bool, version: int) -> Transition:
         needs_id = version >= 2 and transaction.is_exhausted
@@ -426,8 +432,11 @@ class TransactionShard:
         undo.actions.append(transaction.cancel)
         self.pipeline.apply_when_committed(lambda _: self._transactions.__delitem__(transaction.transactional_id))
 
-    def _reply_when_committed(self, now_ms: int, ticket: Ticket, pair: Pair) -> None:
-        self.pipeline.reply_when_committed(now_ms, ticket, pair, None, lambda _, error: Pair(coordinator_error(error)))
+    def _reply_when_committed(self, now_ms: int, ticket: Ticket, pair: Pair, timeout_ms: int) -> None:
+        """Respond once the transition is committed; an append may take as long as the transaction (as in Kafka)."""
+        self.pipeline.reply_when_committed(
+            now_ms, ticket, pair, None, lambda _, error: Pair(coordinator_error(error)), timeout_ms=timeout_ms
+        )
 
 
 def _states(*, is_commit: bool) -> tuple[State, State]:

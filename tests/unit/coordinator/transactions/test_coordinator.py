@@ -550,3 +550,23 @@ def test_only_known_transitions_are_written() -> None:
     states = [stored.state for _, value in room.log if value and (stored := decode_value(value)) is not None]
     assert states == [State.EMPTY, State.ONGOING, State.PREPARE_COMMIT, State.COMPLETE_COMMIT, State.EMPTY]
     assert all(after in TRANSITIONS[before] for before, after in pairwise(states))
+
+
+def test_an_append_is_waited_for_as_long_as_its_transaction_may_take() -> None:
+    """`TransactionStateManager.appendTransactionToLog`."""
+    room = Room()
+    room.holds_appends = True
+    assert room.init(name="long", timeout_ms=120_000) is None
+    assert room.init(name="short", timeout_ms=2_000) is None
+    of_long, of_short = 1, 2
+    room.pass_time(1_999)
+    assert not room.answers
+    room.pass_time(1)
+    assert room.answers == {of_short: Pair(ErrorCode.COORDINATOR_NOT_AVAILABLE)}
+    room.pass_time(117_999)
+    assert of_long not in room.answers
+    room.pass_time(1)
+    assert room.answers[of_long] == Pair(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    room.holds_appends = False
+    room.commit()
+    assert room.init(name="short") == Pair(ErrorCode.NONE, 1001, 1), "the append was committed after all"

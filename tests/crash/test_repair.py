@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from klamm import Cluster
 from klamm.admin.client import Client
 from klamm.admin.topics import create, topics
-from klamm.embedded.cluster import Broker
+from klamm.embedded.parts import Broker
 from tests.support.broker_processes import BrokerProcess, created
 from tests.support.node_process import METADATA
 from tests.support.waiting import wait_until

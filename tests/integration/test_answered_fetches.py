@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import klamm
-from klamm.embedded.cluster import Cluster, Controller
+from klamm.embedded.cluster import Cluster
+from klamm.embedded.parts import Controller
 from klamm.protocol.api_key import ApiKey
 from klamm.raft import effects as fx
 from klamm.raft.description import QuorumDescription

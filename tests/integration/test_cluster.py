@@ -22,8 +22,8 @@ from confluent_kafka.admin import AdminClient
 
 import klamm
 from klamm.config.node_config import NodeConfigError
-from klamm.embedded.cluster import ClusterClosedError
 from klamm.embedded.members import Members
+from klamm.embedded.parts import ClusterClosedError
 from klamm.node.node import NodeFailedError
 from klamm.protocol.errors import ErrorCode, KafkaError
 

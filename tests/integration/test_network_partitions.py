@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer
 
 from klamm import Cluster, records
-from klamm.embedded.cluster import Broker
+from klamm.embedded.parts import Broker
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
 from tests.support.raw_connection import RawConnection

@@ -17,7 +17,8 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 import klamm
 from klamm.client.peer import Peer, Versions
 from klamm.controller.operations.topics import CREATE_TOPICS
-from klamm.embedded.cluster import Cluster, Controller
+from klamm.embedded.cluster import Cluster
+from klamm.embedded.parts import Controller
 from klamm.node.controller.active_controller import ActiveController
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.raft.driver import RaftDriver

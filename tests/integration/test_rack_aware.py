@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from klamm import Cluster
 from klamm.config.node_config import NodeConfigError
-from klamm.embedded.cluster import Broker
+from klamm.embedded.parts import Broker
 from tests.support.waiting import wait_until
 
 SELECTOR = "replica.selector.class"

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from klamm import Cluster
 from klamm.admin import configs
 from klamm.admin.client import Client
-from klamm.embedded.cluster import Broker
+from klamm.embedded.parts import Broker
 from klamm.node.node import Node
 from tests.support.waiting import wait_until
 

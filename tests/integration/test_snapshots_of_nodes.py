@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import klamm
-from klamm.embedded.cluster import Cluster, Controller
+from klamm.embedded.cluster import Cluster
+from klamm.embedded.parts import Controller
 from klamm.formats.directories import METADATA_FOLDER
 from tests.support.waiting import wait_until
 

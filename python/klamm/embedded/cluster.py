@@ -20,10 +20,19 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar
 from klamm._engine.metadata import Image
 from klamm.controller.operations.topics import CREATE_TOPICS
 from klamm.coordinator.runtime.driver import into
-from klamm.driving.nodes_loop import NodesLoop
 from klamm.embedded.groups import GroupState, membership, state_of
 from klamm.embedded.members import Member, Members, lost_between, plan
 from klamm.embedded.nodes_thread import STOP_TIMEOUT_S, NodesThread
+from klamm.embedded.parts import (
+    AdvancedTime,
+    Broker,
+    Clock,
+    ClusterClosedError,
+    ClusterNode,
+    Controller,
+    NetworkPartition,
+    client_address,
+)
 from klamm.embedded.read_committed import Row, read_committed
 from klamm.node.groups import GROUPS_TOPIC
 from klamm.node.node import Node, NodeFailedError
@@ -50,14 +59,9 @@ START_TIMEOUT_S = 30.0
 ELECTION_TIMEOUT_S = 10.0
 READ_BYTES = 4 << 20
 HEARD_POLL_S = 0.001
-ADVANCE_S_MAX = 100 * 365 * 24 * 3600
 
 # Without any handler Python prints warnings to stderr, which a guest does not do; its host may add handlers of its own.
 logging.getLogger("klamm").addHandler(logging.NullHandler())
-
-
-class ClusterClosedError(RuntimeError):
-    """The cluster is not running, or was made in another process."""
 
 
 class StoredRecord(NamedTuple):
@@ -80,151 +84,6 @@ class TransactionState(NamedTuple):
     producer_id: int
     producer_epoch: int
     partitions: tuple[TopicPartition, ...]
-
-
-class _ClusterNode:
-    """A node of a cluster, to be stopped and started again while the rest goes on."""
-
-    def __init__(self, cluster: Cluster, member: Member) -> None:
-        self._cluster, self._member = cluster, member
-
-    @property
-    def id(self) -> int:
-        """Its node id."""
-        return self._member.id
-
-    @property
-    def is_running(self) -> bool:
-        """Whether it takes part."""
-        return self._member.is_running
-
-    def stop(self) -> None:
-        """Stop it in good order: a broker's leaders move, and an active controller hands over first."""
-        self._cluster.run(self._member.stop(STOP_TIMEOUT_S))
-
-    def kill(self) -> None:
-        """End it without notifying the others, as far as that is possible within a process."""
-        self._cluster.run(self._member.stop(0, hand_over=False))
-
-    def start(self) -> None:
-        """Start it again, on the same ports and directories."""
-        self._cluster.run(self._member.start())
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether it is paused."""
-        return self._member.is_paused
-
-    def pause(self) -> None:
-        """Stop it as SIGSTOP stops a process: its connections stay open, and it does nothing at all.
-
-        Nothing happens if it does not run. A stop or a kill resumes it first.
-        """
-        self._cluster.run(self._member.pause())
-
-    def resume(self) -> None:
-        """Let it go on after `pause`. It sees that time has passed."""
-
-        async def resume() -> None:
-            self._member.resume()
-
-        self._cluster.run(resume())
-
-    def slow_disk(self, seconds_per_sync: float) -> None:
-        """Let each flush of its logs take so long at least; 0: as long as it takes. Raises ValueError.
-
-        Records are flushed before they are acknowledged, unless `klamm.flush.before.ack` is `none`, as it is in a
-        temporary cluster without `flush=True`. Its metadata log is always flushed.
-        """
-        self._member.conditions.slow_disk(seconds_per_sync)
-
-
-class Broker(_ClusterNode):
-    """A broker of a cluster; it may be a controller too."""
-
-    @property
-    def address(self) -> str:
-        """Its first listener for clients: host:port."""
-        return "{}:{}".format(*_client_address(self._member.node))
-
-    def counters(self) -> dict[str, int]:
-        """What it has done since its start, by name; see `klamm.node.counters`.
-
-        Raises NodeFailedError unless it runs.
-        """
-        return self._member.node.counters()
-
-    def gauges(self) -> dict[str, int]:
-        """The numbers of its partitions by state; see `klamm.node.counters`. Raises NodeFailedError unless it runs."""
-        return self._member.node.gauges()
-
-
-class Controller(_ClusterNode):
-    """A controller of a cluster that is not a broker."""
-
-    @property
-    def is_active(self) -> bool:
-        """Whether it is the one that decides."""
-        return self._member.is_active
-
-    @property
-    def address(self) -> str:
-        """What tools are given as --bootstrap-controller: host:port."""
-        return "{}:{}".format(*self._member.node.metadata.endpoints[0][1:])
-
-
-class Clock:
-    """The clock of a cluster: what it measures can be made to pass."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-
-    @property
-    def advanced_s(self) -> float:
-        """How far it is ahead of the system's clock, in seconds."""
-        return self._cluster._advanced_s
-
-    def advance(self, seconds: float) -> None:
-        """Let `seconds` pass for all nodes; returns when they have passed. Raises ValueError.
-
-        The last minute passes in quick motion, in which the nodes hear of each other; what is longer passes at once, as
-        while all nodes are paused.
-        """
-        if not 0 <= seconds < ADVANCE_S_MAX:
-            raise ValueError(f"a clock can be advanced by 0 to {ADVANCE_S_MAX} seconds at a time, not by {seconds}")
-
-        async def advance() -> None:
-            loop = asyncio.get_running_loop()
-            assert isinstance(loop, NodesLoop), "the nodes' thread runs no other"
-            await loop.advanced.advance(seconds)
-
-        self._cluster.run(advance())
-        self._cluster._advanced_s += seconds
-
-
-class NetworkPartition:
-    """A network that is partitioned, until `heal` or the end of a `with` block."""
-
-    def __init__(self, heal: Callable[[], None]) -> None:
-        self._heal = heal
-
-    def heal(self) -> None:
-        """Let all bytes pass again; those on the way arrive then. Nothing happens the second time."""
-        self._heal()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        with contextlib.suppress(ClusterClosedError):  # there is no network any more
-            self.heal()
-
-
-def _client_address(node: Node) -> tuple[str, int]:
-    controllers = node.config.controller_listener_names
-    return next(address for name, address in node.listeners.items() if name not in controllers)
 
 
 async def _when_elected(ask: Callable[[], Awaitable[T]]) -> T:
@@ -263,7 +122,7 @@ class Cluster:
         durable = (data is not None) if flush is None else flush
         given = {"klamm.flush.before.ack": "all" if durable else "none"} | dict(config or {})
         self._process_id = os.getpid()
-        self._advanced_s = 0.0
+        self._advanced = AdvancedTime()
         self._nodes = nodes = NodesThread(
             None if data is None else Path(data),
             lambda folder: plan(folder, brokers, controllers, given, racks),
@@ -319,18 +178,18 @@ class Cluster:
     @property
     def bootstrap_servers(self) -> str:
         """The brokers' addresses for clients: host:port, with commas between."""
-        return ",".join("{}:{}".format(*_client_address(member.node)) for member in self._broker_members)
+        return ",".join("{}:{}".format(*client_address(member.node)) for member in self._broker_members)
 
     @property
     def brokers(self) -> tuple[Broker, ...]:
         """The brokers, in the order of their ids."""
-        return tuple(Broker(self, member) for member in self._broker_members)
+        return tuple(Broker(self.run, member) for member in self._broker_members)
 
     @property
     def controllers(self) -> tuple[Controller, ...]:
         """The controllers that are not brokers."""
         apart = (member for member in self._members.all if not member.config.is_broker)
-        return tuple(Controller(self, member) for member in apart)
+        return tuple(Controller(self.run, member) for member in apart)
 
     @property
     def cluster_id(self) -> str:
@@ -342,7 +201,7 @@ class Cluster:
     @property
     def clock(self) -> Clock:
         """Its clock, to be advanced."""
-        return Clock(self)
+        return Clock(self.run, self._advanced)
 
     def partition_network(
         self, *groups: Iterable[Broker | Controller] | Broker | Controller, one_way: bool = False
@@ -355,7 +214,7 @@ class Cluster:
 
         In a `with` block it heals at the end. Several partitions at a time add up. Raises ValueError.
         """
-        nodes = [[group] if isinstance(group, _ClusterNode) else list(group) for group in groups]
+        nodes = [[group] if isinstance(group, ClusterNode) else list(group) for group in groups]
         if not any(nodes):
             raise ValueError("partition_network needs the nodes of one side at least")
         named, ids = [[node.id for node in group] for group in nodes], [member.id for member in self._members.all]

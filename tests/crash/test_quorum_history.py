@@ -26,6 +26,7 @@ from klamm.protocol.features import SUPPORTED_FEATURES
 from klamm.protocol.messages import registration as messages
 from tests.support import controller_processes
 from tests.support.controller_processes import BOUND_S, Quorum
+from tests.support.waiting import wait_until
 
 BROKER = 100
 FROZEN_S = 3.5  # longer than a leader keeps leading without a majority, and longer than a follower waits for one
@@ -67,11 +68,12 @@ class Load:
     def wait_for_answers(self) -> None:
         """Wait until there are more responses of both kinds."""
         blocks, written = len(self.blocks) + ANSWERS_BETWEEN, len(self.written) + ANSWERS_BETWEEN
-        deadline = time.monotonic() + BOUND_S
-        while len(self.blocks) < blocks or len(self.written) < written:
+
+        def are_given() -> bool:
             assert not self.faults
-            assert time.monotonic() < deadline, "nobody answers:\n" + "\n".join(self.quorum.logs())
-            time.sleep(0.01)
+            return len(self.blocks) >= blocks and len(self.written) >= written
+
+        wait_until(are_given, lambda: "answers\n" + "\n".join(self.quorum.logs()), bound_s=BOUND_S)
 
     def _register(self) -> int:
         features = SUPPORTED_FEATURES.items()

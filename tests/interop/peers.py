@@ -7,9 +7,9 @@ import datetime
 import enum
 import socket
 import struct
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from klamm.protocol.api_key import ApiKey
@@ -17,6 +17,7 @@ from klamm.protocol.apis import APIS
 from klamm.protocol.wire.codec import build, decode_response, encode
 from klamm.protocol.wire.kio_classes import request_class, response_class
 from tests.support.frames import read_frame, send_frame
+from tests.support.waiting import wait_until
 
 VERSIONS = {key: api.versions for key, api in APIS.items() if {api.on_broker, api.on_controller} & {"engine", "python"}}
 """What klamm serves: lowest and highest version by API key."""
@@ -150,16 +151,15 @@ class Both:
         return theirs
 
     def learn_topics(self) -> None:
-        """Wait until both list the same topics and lead them, after topics were created or deleted; keep their ids."""
-        deadline = time.monotonic() + 60
-        while True:
+        """After topics were made or deleted: wait until both show the same and lead them; what their ids are."""
+
+        def are_same() -> bool:
             for peer in (self.kafka, self.klamm):
                 peer.learn_topics()
             same = self.kafka.topic_ids.keys() == self.klamm.topic_ids.keys()
-            if same and self.kafka.leads_all() and self.klamm.leads_all():
-                return
-            assert time.monotonic() < deadline, (self.kafka.topic_ids, self.klamm.topic_ids)
-            time.sleep(0.05)
+            return same and self.kafka.leads_all() and self.klamm.leads_all()
+
+        wait_until(are_same, lambda: (self.kafka.topic_ids, self.klamm.topic_ids), bound_s=60)
 
     def every(self, key: int, label: str, /, *, since: int = 0, below: int = 99, **fields: Any) -> None:
         """Send every version from `since` up to, not including, `below`. `own` gives fields by version."""
@@ -168,12 +168,10 @@ class Both:
             self.ask(key, version, label, **fields, **own(version))
 
     def until(self, key: int, version: int, fields: Fields) -> None:
-        """Send until both have a final answer, e.g. until they have a coordinator or a block of ids."""
-        deadline = time.monotonic() + 60
+        """Ask until both have what they need for it: a coordinator, a block of ids."""
         for peer in (self.kafka, self.klamm):
-            while peer.ask(key, version, fields)["error_code"] != "NONE":
-                assert time.monotonic() < deadline, (key, fields)
-                time.sleep(0.05)
+            ask = partial(peer.ask, key, version, fields)
+            wait_until(lambda ask=ask: ask()["error_code"] == "NONE", (key, fields), bound_s=60)
 
     def _compare(self, theirs: Any, ours: Any, path: str, skipped: frozenset[str]) -> Iterator[str]:
         if isinstance(theirs, dict) and isinstance(ours, dict):

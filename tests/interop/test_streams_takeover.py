@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -91,11 +90,14 @@ class Client:
         return self.beat(group, member, epoch, active_tasks=active, standby_tasks=standby, warmup_tasks=())
 
     def until(self, beat: Callable[[], Any], is_done: Callable[[Any], bool]) -> Any:
-        deadline = time.monotonic() + 60
-        while not is_done(answer := beat()):
-            assert time.monotonic() < deadline, answer
-            time.sleep(0.05)
-        return answer
+        answers: list[Any] = []
+
+        def is_answered() -> bool:
+            answers[:] = [beat()]
+            return is_done(answers[0])
+
+        wait_until(is_answered, lambda: answers, bound_s=60)
+        return answers[0]
 
     def describe(self, group: str) -> DescribedStreamsGroup:
         """The sorted description without partition counts, which are known only after the first heartbeat."""

@@ -53,6 +53,7 @@ from tests.interop.apache_kafka import KafkaNode, running
 from tests.interop.group_peers import Peer
 from tests.support.foreign import require
 from tests.support.node_process import NodeProcess
+from tests.support.waiting import wait_until
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -178,9 +179,7 @@ class Producer:
             return ErrorCode(answer.error_code)
 
         self.broker.until(ask)
-        end = time.monotonic() + WITHIN_S
-        while not self.state()[0].startswith("Complete") and time.monotonic() < end:
-            time.sleep(0.02)
+        wait_until(lambda: self.state()[0].startswith("Complete"), bound_s=WITHIN_S)
 
     def state(self) -> tuple[str, list[str]]:
         """The state of the id, and the topics of its transaction."""

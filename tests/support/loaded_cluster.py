@@ -197,7 +197,7 @@ class LoadedCluster:
             controller.kill()
         for controller in self.cluster.controllers:
             controller.start()
-            time.sleep(10 * ELECTION_TIMEOUT_MS / 1000)
+            time.sleep(10 * ELECTION_TIMEOUT_MS / 1000)  # it asks for votes in vain meanwhile
 
     def delete_groups_topic(self) -> None:
         """Delete the topic of group offsets while groups are created; the broker creates it again."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from tests.support.ports import free_port
+from tests.support.waiting import wait_until
 
 BOUND_S = 60.0
 NODE_IDS = (1, 2, 3)
@@ -69,12 +70,12 @@ class RaftProcesses:
         return victim, at
 
     def wait_for(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait for the condition; a timeout fails with the processes' errors."""
-        deadline = time.monotonic() + BOUND_S
-        while not condition():
-            errors = "\n".join(file.read_text()[-2000:] for file in self._folder.glob("*.err"))
-            assert time.monotonic() < deadline, f"{what} did not come in {BOUND_S} s\n{errors}"
-            time.sleep(0.01)
+        """Fail with what the processes said when it does not come to be."""
+
+        def described() -> str:
+            return "\n".join([what, *(file.read_text()[-2000:] for file in self._folder.glob("*.err"))])
+
+        wait_until(condition, described, bound_s=BOUND_S)
 
     def __enter__(self) -> Self:
         return self

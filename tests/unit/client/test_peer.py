@@ -201,7 +201,7 @@ async def test_a_local_fault_is_reported_at_once_and_retried() -> None:
         with pytest.raises(ConnectError, match=r"cannot be reached: LookupError.*idna"):
             await peer.ask(NO_TOPICS, DescribeQuorumResponse, (0, 2))
         network.is_faulty = False
-        await asyncio.sleep(0.01)  # the backoff is 1 ms
+        await asyncio.sleep(0.01)  # a pause, not a wait: the back-off of 1 ms passes, and no event shows it
         assert (await peer.ask(NO_TOPICS, DescribeQuorumResponse, (0, 2))).error_message == "v2"
         peer.close()
         network.close()
@@ -221,7 +221,7 @@ async def test_a_failing_event_ends_only_its_connection(event: str, caplog: pyte
         with injected_into(vars(Peer)[event]) as raised, pytest.raises(ClientError):
             await client.ask(address, NO_TOPICS, DescribeQuorumResponse, (0, 2), timeout_ms=60_000)
         assert raised.is_set()
-        await asyncio.sleep(0.01)  # the backoff is 1 ms
+        await asyncio.sleep(0.01)  # a pause, not a wait: the back-off of 1 ms passes, and no event shows it
         assert (await client.ask(address, NO_TOPICS, DescribeQuorumResponse, (0, 2))).error_message == "v2"
         assert server.connections == 2
     assert len(injected(caplog)) == 1

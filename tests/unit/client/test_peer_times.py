@@ -63,7 +63,7 @@ def test_a_late_response_closes_the_connection_and_fails_its_requests() -> None:
         for name, timeout_ms in (("late", 100), ("patient", 5000)):
             note = lambda outcome, name=name: outcomes.append((name, outcome, len(lost)))  # noqa: E731
             peer.send(1, (0, 9), lambda version: b"%d" % version, note, timeout_ms)
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.2)  # the first time-out passes, and the second must not
         assert network.channels[0].sent == [(1, 5, b"5")] * 2
         assert network.channels[0].is_closed
         assert [(name, type(outcome), losses) for name, outcome, losses in outcomes] == [

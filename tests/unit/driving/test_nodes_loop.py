@@ -80,7 +80,7 @@ def test_a_task_of_a_paused_node_resumes() -> None:
         loop.pause(owner)
         await asyncio.sleep(0)
         count = len(steps)
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.05)  # no step comes, however long this is
         assert len(steps) == count
         loop.resume(owner)
         await until(lambda: len(steps) > count + 3)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.waiting import until
 from tests.unit.raft.test_driver import Rig
 from tests.unit.raft.test_three_drivers import Member, Switch, leader_of
 
@@ -54,12 +55,6 @@ def assert_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     [error] = errors(caplog)
     assert error.exc_info
     assert isinstance(error.exc_info[1], InjectedError)
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not is_so():  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
 
 
 async def commit(rig: Any) -> None:

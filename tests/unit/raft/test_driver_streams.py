@@ -153,9 +153,7 @@ class Rig:
         return self
 
     async def until(self, is_so: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
-            while not is_so():  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
+        await until(is_so)
 
     async def settle(self) -> None:
         """Let pending work complete; a thread writes quorum-state."""

@@ -322,7 +322,7 @@ def test_fetches_are_recorded_with_log_end_offset_and_age(leader: Leader) -> Non
         broker.ask(offset, max_wait_ms=0)
         broker.answer()
         leader.append(2)
-        time.sleep(0.05)
+        time.sleep(0.05)  # their ages differ by at least this
     rows = leader.answers.take()
     age_ms = (time.monotonic() - begun) * 1000
     at = START + 1
@@ -337,7 +337,7 @@ def test_without_reading_reports_no_more_fetches_are_answered(leader: Leader) ->
     broker = leader.peer(BROKER)
     broker.ask(START + 1, max_wait_ms=0)
     broker.answer()
-    time.sleep(0.25)
+    time.sleep(0.25)  # longer than `take_timeout_ms`, and no event shows that it has passed
     broker.ask(START + 1, max_wait_ms=0)
     [request] = leader.requests()
     leader.engine.answer([(request.handle, b"by Python")])

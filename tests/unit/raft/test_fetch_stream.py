@@ -292,7 +292,7 @@ def test_a_stopped_run_appends_sends_and_reports_nothing(leader: Leader, followe
     if is_held:
         follower.stream.hold()
         leader.answer(leader.body(0, leader.records(b"a")))
-        time.sleep(0.05)
+        time.sleep(0.05)  # what must not be appended would be by then
     follower.stream.stop()
     if not is_held:
         leader.answer(leader.body(0, leader.records(b"a")))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.waiting import until
 
 from klamm.client.peer import PeerConfig
 from klamm.protocol.wire.codec import build, encode
@@ -272,9 +273,7 @@ async def test_a_streamed_fetch_uses_the_address_and_version_of_the_connection(
     assert transport.route(effect) is None, "nobody was connected yet"
     peer = transport._peer(2, endpoint)
     peer.connect()
-    async with asyncio.timeout(20):
-        while peer.versions is None:  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
+    await until(lambda: peer.versions is not None)
     route = transport.route(effect)
     if version is None:
         assert route is None

@@ -75,7 +75,7 @@ class EngineCoordinatorLog:
             if markers:
                 # As in Kafka, a group shard ends a transaction also below min.insync.replicas.
                 self._engine.append_markers(markers, now_ms, needs_min_isr=False)
-        except BaseException:  # the caller notifies the waiters and receives the exception
+        except Exception:  # the caller notifies the waiters and receives the exception
             for token in tokens:
                 self._appends.remove(token)
             raise

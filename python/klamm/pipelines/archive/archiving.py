@@ -169,7 +169,7 @@ class _Run:
             try:
                 ranges = run_tasks(spark, task, some)
                 self._check_same({one.topic for one in ranges})
-            except BaseException:
+            except BaseException:  # also Ctrl-C: files that no manifest will list
                 self._store.tidy()
                 raise
             self._commit(ranges)

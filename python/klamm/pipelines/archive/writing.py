@@ -61,7 +61,7 @@ class WriteTask:
                 f"cannot write below '{self.root}': {error.strerror or error}; make room or mend it, and run the same "
                 "again: it goes on where the manifest ends"
             ) from None
-        except BaseException:
+        except BaseException:  # also Ctrl-C: no unfinished file stays
             writer.discard()
             raise
         records = sum(file.records for file in files)

@@ -85,7 +85,7 @@ class Side:
             )
         try:
             self.versions: dict[str, str] = self._answer()
-        except BaseException:
+        except BaseException:  # also Ctrl-C: the caller has nothing to close
             self.close()
             raise
 

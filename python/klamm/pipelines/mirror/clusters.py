@@ -38,7 +38,7 @@ class Clusters:
         self.source = _connected("source", options.source, client_options(source_keys(options)))
         try:
             self.target = _connected("target", options.target, target_keys(options))
-        except BaseException:
+        except BaseException:  # also Ctrl-C: the caller has nothing to close
             self.source.close()
             raise
         self.source_id = _cluster_id(self.source, options.source)

@@ -32,7 +32,7 @@ class Copying:
         self._known: dict[Place, PartitionSyncs] = {}
         self._done: dict[Place, int] = {}
         self.records = 0
-        self.failure: BaseException | None = None
+        self.failure: Exception | None = None
         """The exception of a failed batch: Spark only has its text."""
 
     def prepare(self) -> None:
@@ -49,7 +49,7 @@ class Copying:
             # The batch's offsets are already fixed: every topic with records in it exists by now.
             self._clusters.patiently(self._clusters.look_after_topics)
             self._learn(self._write(frame))
-        except BaseException as error:  # Spark wraps it in an error of Java; the run raises the original
+        except Exception as error:  # Spark wraps it in an error of Java; the run raises the original
             self.failure = error
             raise
 

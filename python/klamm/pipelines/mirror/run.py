@@ -188,7 +188,7 @@ class _Run:
             lags[place[0]] = lags.get(place[0], 0) + max(0, end - at)
         return lags
 
-    def _error(self, failure: BaseException) -> ClientError:
+    def _error(self, failure: Exception) -> ClientError:
         cause = self._copying.failure or failure
         if isinstance(cause, ClientError):
             return cause

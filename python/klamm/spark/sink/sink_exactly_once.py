@@ -176,7 +176,7 @@ def _write(
             client.add_offsets(group, {counted.topic: {0: task.batch}}, token.metadata())
         if commit:
             client.commit_transaction()
-    except BaseException:
+    except BaseException:  # also a task that Spark kills
         with contextlib.suppress(ClientError):  # keep the first error; the next attempt fences the transaction
             client.abort_transaction()
         raise

@@ -45,7 +45,7 @@ def write_report(
                 file.write(text)
             Path(name).chmod(0o644)
             Path(name).replace(target)
-        except BaseException:
+        except BaseException:  # also Ctrl-C: no unfinished file stays
             with contextlib.suppress(OSError):
                 Path(name).unlink()
             raise

@@ -58,7 +58,7 @@ class DirectoryFiles:
                 advice=f"Restore {self.log_directory} from a copy; or remove {directory}: the replica then begins "
                 "without records, and fetches those that the other replicas have",
             )
-        except BaseException:
+        except BaseException:  # whatever it is, the directory is unlocked
             os.close(self._lock)
             raise
         self.log = NativeMetadataLog(native, wall_clock_ms)

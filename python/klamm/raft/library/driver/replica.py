@@ -96,12 +96,12 @@ class Replica(Generic[M]):
                 config=self._config,
                 on_progress=self._on_progress,
             )
-        except BaseException:
+        except BaseException:  # whatever it is, the directory is unlocked
             home.close()
             raise
         try:
             await self._member.start()
-        except BaseException:
+        except BaseException:  # also a start that is cancelled
             await self.close()
             raise
 

@@ -42,7 +42,7 @@ class LoopThread:
         future: Future[T] = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
         try:
             return future.result()
-        except BaseException:
+        except BaseException:  # also Ctrl-C: the coroutine ends, too
             future.cancel()
             raise
 
@@ -105,7 +105,7 @@ class ThreadRunner(Closing):
         self._thread = LoopThread(self._thread_name)
         try:
             self._thread.run(self._inner.start())
-        except BaseException:
+        except BaseException:  # also Ctrl-C: no thread stays
             self._thread.end()
             raise
 

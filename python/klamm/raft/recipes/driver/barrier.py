@@ -32,7 +32,7 @@ class Barrier:
             self._round = await self._come()
             try:
                 await self._tree.wait_for(self._is_released)
-            except BaseException:
+            except BaseException:  # also a cancellation: others must not count a waiter that left
                 await asyncio.shield(self._go())
                 raise
 

@@ -52,7 +52,7 @@ class Lock:
         )
         try:
             self.token = await self._wait(self._own, timeout_s)
-        except BaseException:
+        except BaseException:  # also a cancellation: a waiter that left must not get the lock
             await asyncio.shield(self.release())
             raise
         return self.token

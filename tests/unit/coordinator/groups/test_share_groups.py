@@ -7,6 +7,14 @@ import pytest
 from klamm.coordinator.groups.config import GroupConfig
 from klamm.coordinator.groups.share.heartbeats import check_heartbeat
 from klamm.coordinator.groups.share.offsets import Alteration, Deletion
+from klamm.coordinator.groups.share.records import (
+    ShareCurrentRecord,
+    ShareGroupEpochRecord,
+    ShareMemberRecord,
+    ShareTargetEpochRecord,
+    ShareTargetRecord,
+    StatePartitionsRecord,
+)
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.messages.group_messages import ListGroupsRequest
 from klamm.protocol.messages.share_groups import AlteredPartitionResult, ShareGroupHeartbeatRequest
@@ -341,3 +349,19 @@ def test_a_member_whose_removal_was_not_written_is_removed_later() -> None:
     room.holds_appends = False
     room.pass_time(500)
     assert not room.share.members
+
+
+def test_tombstones_of_an_absent_group_have_no_effect() -> None:
+    """KAFKA-19453: a compaction may leave them alone in the log."""
+    records = (
+        ShareCurrentRecord(GROUP, "a", None),
+        ShareTargetRecord(GROUP, "a", None),
+        ShareTargetEpochRecord(GROUP, None),
+        ShareMemberRecord(GROUP, "a", None),
+        StatePartitionsRecord(GROUP, None),
+        ShareGroupEpochRecord(GROUP, None),
+    )
+    room = ShareRoom(log=[record.encoded() for record in records])
+    assert not room.shard.modern_groups
+    assert room.described_share().error_code is NOT_FOUND
+    assert room.join("a").error_code is ErrorCode.NONE

@@ -249,3 +249,30 @@ def test_a_record_that_is_too_large(count: int) -> None:
     assert answer.error_code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert room.state() == before
     assert TOPIC_ID in room.topics
+
+
+def test_a_write_changes_no_epoch() -> None:
+    """KAFKA-19456: initialization sets the state epoch, and a read the leader epoch."""
+    room = Room()
+    room.initialize(state_epoch=2)
+    assert room.read(leader_epoch=5).error_code is NONE
+    assert room.write((0, 9, 2, 1), leader_epoch=9, state_epoch=4, start_offset=0).error_code is NONE
+    assert (room.state().state_epoch, room.state().leader_epoch) == (2, 5)
+    assert room.write(leader_epoch=5, state_epoch=2, start_offset=0).error_code is NONE
+    assert (room.restarted().state().state_epoch, room.restarted().state().leader_epoch) == (2, 5)
+
+
+def test_what_is_not_initialized_is_neither_read_nor_written() -> None:
+    """KAFKA-19338"""
+    room = Room()
+    assert room.read().error_code is ErrorCode.INVALID_REQUEST
+    assert room.write((0, 9, 2, 1), start_offset=0).error_code is ErrorCode.INVALID_REQUEST
+    assert not room.log
+
+
+@pytest.mark.parametrize(("start_offset", "count"), [(-1, -1), (0, 0), (7, 0)])
+def test_an_initial_start_offset_has_a_count_of_0(start_offset: int, count: int) -> None:
+    """KAFKA-20034: the lag is known from then on."""
+    room = Room()
+    room.initialize(start_offset=start_offset)
+    assert room.summary().delivery_complete_count == count

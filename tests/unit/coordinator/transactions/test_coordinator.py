@@ -107,6 +107,39 @@ class TestInitProducerId:
         [marker] = room.write_markers()
         assert (marker.producer_id, marker.epoch) == (producer_id, epoch + 1)
 
+    def test_a_commit_during_a_fencing_is_refused(self) -> None:
+        """Apache Kafka 4.3 fences and aborts in two steps, and fails when a commit comes in between."""
+        room = Room(version=1)
+        pair = room.begun(version=0)
+        room.holds_appends = True
+        assert error_of(room.init()) is CT
+        assert error_of(room.end(pair, version=0)) is PF
+        assert error_of(room.end((pair[0], pair[1] + 1), version=0)) is CT
+        room.holds_appends = False
+        room.commit()
+        [marker] = room.write_markers()
+        assert not marker.is_commit
+
+    def test_an_old_epoch_while_a_transaction_is_open(self) -> None:
+        """As in Apache Kafka, a zombie aborts the transaction of the instance that has fenced it."""
+        room = Room()
+        producer_id, _ = room.at_epoch(5)
+        assert room.add((producer_id, 5)) is NONE
+        assert error_of(room.init((producer_id + 1, 5))) is PF
+        assert error_of(room.init((producer_id, 3))) is CT
+        [marker] = room.write_markers()
+        assert not marker.is_commit
+        assert error_of(room.init((producer_id, 3))) is PF
+
+    def test_an_id_whose_epoch_has_ended_gets_another_producer_id(self) -> None:
+        """Apache Kafka before 4.3 could leave an id at the epoch of its last marker."""
+        room = Room()
+        pair = room.at_epoch(32767)
+        assert pair_of(room.init()) == (1001, 0)
+        room = Room()
+        pair = room.at_epoch(32767)
+        assert pair_of(room.init(pair)) == (1001, 0)
+
     def test_an_id_whose_record_cannot_be_written_begins_with_epoch_0_again(self) -> None:
         """Conformance case 29."""
         room = Room()

@@ -480,3 +480,11 @@ class TestEndpoints:
         assert joined.error_code is ErrorCode.NONE
         [known] = joined.partitions_by_user_endpoint or ()
         assert known.active_partitions == ()
+
+
+def test_the_status_is_a_list_also_without_problems() -> None:
+    """KAFKA-19945"""
+    room = StreamsRoom()
+    joined = room.beat("m", 0)
+    assert joined.status == ()
+    assert room.beat("m", joined.member_epoch).status == ()

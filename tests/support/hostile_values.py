@@ -127,14 +127,14 @@ class Known:
 class Broker:
     """Sends the requests of one client, and reads the error codes of the responses."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(self, port: int, answer_s_max: float = ANSWER_S_MAX) -> None:
+        self._port, self._answer_s_max = port, answer_s_max
         self._socket: socket.socket | None = None
 
     def ask(self, key: int, version: int, body: bytes) -> Any:
         """The response, CLOSED or SILENT."""
         if self._socket is None:
-            self._socket = socket.create_connection(("127.0.0.1", self._port), ANSWER_S_MAX)
+            self._socket = socket.create_connection(("127.0.0.1", self._port), self._answer_s_max)
         is_flexible = request_class(key, version).__header_schema__.__version__ >= 2
         header = struct.pack(">hhih", key, version, 7, 6) + b"client" + (b"\0" if is_flexible else b"")
         try:

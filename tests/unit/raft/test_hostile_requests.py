@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.support.mutations import damaged
 
 from klamm.protocol.errors import MalformedRequest
 from klamm.raft.config import Identity, RaftConfig
@@ -78,22 +79,6 @@ class Recorder:
 
     def on_fault(self, error: Exception) -> None:
         self.faults.append(error)
-
-
-def damaged(rng: random.Random, body: bytes) -> bytes:
-    data = bytearray(body)
-    match rng.randrange(4):
-        case 0:
-            del data[rng.randrange(len(data)) :]
-        case 1:
-            data += rng.randbytes(rng.randrange(1, 9))
-        case 2:
-            for _ in range(rng.randrange(1, 4)):
-                data[rng.randrange(len(data))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
-        case 3:
-            start = rng.randrange(len(data))
-            data[start : start + 8] = rng.choice((b"\x7f" + b"\xff" * 7, b"\x80" + bytes(7), b"\xff" * 8))
-    return bytes(data)
 
 
 @pytest.mark.parametrize("is_leading", [False, True], ids=["follows nobody", "leads"])

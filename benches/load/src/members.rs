@@ -1,4 +1,4 @@
-//! ConsumerGroupHeartbeat v1 (KIP-848): what a member sends, and what the response says.
+//! ConsumerGroupHeartbeat v1 (KIP-848): requests of a member, and the parts of a response.
 
 use std::collections::BTreeSet;
 
@@ -27,12 +27,13 @@ pub struct Member {
 }
 
 impl Member {
-    /// One that has not joined.
+    /// A member that has not joined.
     pub fn new(id: String) -> Self {
         Self { id, epoch: 0, owned: BTreeSet::new(), has_news: true, is_full: true }
     }
 
-    /// The next heartbeat, as Apache Kafka's consumer sends it: what did not change since a response is left out.
+    /// The next heartbeat, like that of Apache Kafka's consumer: fields that have not changed since the last response
+    /// are null.
     pub fn heartbeat_frame(&self, group: &str, topic: &str) -> Vec<u8> {
         let mut out = self.begin(group, self.epoch);
         out.extend_from_slice(&(if self.is_full { REBALANCE_TIMEOUT_MS } else { -1 }).to_be_bytes());

@@ -1,4 +1,4 @@
-//! ShareGroupHeartbeat v1 and ShareFetch v1 (KIP-932): what a member sends, and what the response says.
+//! ShareGroupHeartbeat v1 and ShareFetch v1 (KIP-932): requests of a member, and the parts of a response.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,7 +11,7 @@ const SHARE_FETCH: i16 = 78;
 const ACCEPT: u8 = 1;
 const MAX_BYTES: i32 = 50 << 20;
 
-/// First and last offset, both included.
+/// First and last offset, both inclusive.
 pub type Offsets = (i64, i64);
 /// What the next fetch accepts.
 pub type Accepted = BTreeMap<Partition, Vec<Offsets>>;
@@ -127,7 +127,7 @@ impl<'a> Reader<'a> {
         i64::from_be_bytes(self.take(8).try_into().expect("eight bytes"))
     }
 
-    /// One more than a length or a count; a null is as long as what is empty.
+    /// Lengths and counts are encoded plus one; null becomes 0 like an empty one.
     fn length(&mut self) -> usize {
         get_uvarint(self.frame, &mut self.at).max(1)
     }

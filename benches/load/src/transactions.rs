@@ -1,4 +1,4 @@
-//! The requests of a transactional producer, and what their responses say. Each response is a frame's body.
+//! The requests of a transactional producer, and the parts of their responses. Each response is a frame's body.
 
 use crate::{finish, get_uvarint, header, put_name, put_uvarint};
 
@@ -81,7 +81,7 @@ pub fn init_frame(id: &str) -> Vec<u8> {
     finish(out)
 }
 
-/// The error code and the pair of an InitProducerId response.
+/// The error code, producer id and epoch of an InitProducerId response.
 pub fn initialized(body: &[u8]) -> (i16, Pair) {
     (code(body, BODY + 4), Pair::read(body, BODY + 6))
 }
@@ -154,7 +154,7 @@ pub fn end_frame(protocol: Protocol, id: &str, pair: Pair) -> Vec<u8> {
     finish(out)
 }
 
-/// The error code of an EndTxn response and, from version 5 on, the pair to go on with.
+/// The error code of an EndTxn response and, from version 5 on, the producer id and epoch to continue with.
 pub fn ended(body: &[u8]) -> (i16, Option<Pair>) {
     let error = code(body, BODY + 4);
     let has_pair = error == 0 && body.len() >= BODY + 6 + 10;

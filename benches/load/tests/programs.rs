@@ -42,7 +42,7 @@ impl Drop for Ceiling {
 }
 
 #[test]
-fn what_was_produced_is_fetched() {
+fn produced_records_are_fetched() {
     let ceiling = Ceiling::start(false);
     let produced = ceiling.load("produce", &["batch=100000", "bytes=1000000"]);
     let fetched = ceiling.load("fetch", &["bytes=1000000"]);
@@ -63,7 +63,7 @@ fn every_producer_writes_keyed_batches_to_every_partition() {
 }
 
 #[test]
-fn every_partition_gives_back_what_was_written_to_it() {
+fn every_partition_returns_its_records() {
     let found = Ceiling::start(false).load("touch", &["partitions=250"]);
     assert_eq!(found["partitions"], 250);
 }

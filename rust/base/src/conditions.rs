@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_paused_task_does_not_go_on() {
+    fn a_paused_task_is_not_polled() {
         let (conditions, count) = (Conditions::default(), Arc::new(Count::default()));
         let waker = Waker::from(count.clone());
         let mut cx = Context::from_waker(&waker);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn an_advance_moves_the_clock_and_tells_who_waits_for_it() {
+    fn an_advance_moves_the_clock_and_wakes_waiters() {
         let (conditions, count) = (Arc::new(Conditions::default()), Arc::new(Count::default()));
         let waker = Waker::from(count.clone());
         let mut cx = Context::from_waker(&waker);
@@ -312,13 +312,13 @@ mod tests {
         assert!(advanced.as_mut().poll(&mut cx).is_ready());
         conditions.advance(1, 1);
         let counts = [count, told].map(|count| count.0.load(Ordering::Relaxed));
-        assert_eq!(counts, [2, 2], "woken while it waits; told until it declines");
+        assert_eq!(counts, [2, 2], "woken while it waits; called until it returns false");
         assert!(clock.wall_ms() - before.0 >= 90_001_001);
         assert!((1_001..90_000_000).contains(&(clock.monotonic_ms() - before.1)));
     }
 
     #[test]
-    fn the_other_side_learns_of_a_close_when_the_cut_heals() {
+    fn a_close_reaches_the_other_side_when_the_cut_heals() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = listener.local_addr().expect("bound");
         let connect = || (TcpStream::connect(address).expect("it listens"), listener.accept().expect("connected").0);

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_of_the_kept_windows_is_free_and_then_each_waits_its_turn() {
+    fn a_burst_is_free_and_later_events_wait() {
         let mut rate = Rate::default();
         // Two full windows at 10 per second.
         assert_eq!(KEPT.burst(10.0), 20.0);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_slow_enough_never_waits() {
+    fn events_below_the_rate_never_wait() {
         let mut rate = Rate::default();
         assert!((0..200).all(|at| waits(&mut rate, at * 110, 1) == [0]));
     }

@@ -115,7 +115,7 @@ fn flip(mut bytes: Vec<u8>, at: usize) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn what_is_whole_is_neither_reported_nor_changed() {
+fn intact_indexes_are_neither_reported_nor_changed() {
     let scene = Scene::new();
     assert!(scene.aborted.len() > 12 && scene.indexes().len() > 2, "{:?}", scene.indexes());
     assert!(scene.aborted.iter().any(|txn| {

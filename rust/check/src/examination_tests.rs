@@ -1,4 +1,4 @@
-//! Damage to the files of a metadata log: losses are proven and reported, unacknowledged data is cut.
+//! Damage to the files of a metadata log: losses are proven and reported, unacknowledged data is truncated.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -116,7 +116,7 @@ fn a_sole_voter_refuses_a_log_that_lost_records_and_changes_nothing() {
 }
 
 #[test]
-fn one_with_peers_goes_on_with_what_is_intact_and_knows_what_it_lost() {
+fn a_voter_with_peers_keeps_intact_records_and_knows_its_loss() {
     for (name, damage) in DAMAGES {
         let dir = written(true);
         damage(dir.path());
@@ -160,7 +160,7 @@ fn without_a_recovery_point_intact_batches_and_snapshots_prove_a_loss() {
 }
 
 #[test]
-fn a_torn_write_without_acknowledgement_is_cut() {
+fn an_unacknowledged_torn_write_is_truncated() {
     let dir = written(false);
     let last = segments(dir.path()).pop().expect("some");
     let whole = fs::read(&last).expect("read");
@@ -178,7 +178,7 @@ fn a_torn_write_without_acknowledgement_is_cut() {
 }
 
 #[test]
-fn what_apache_kafka_appended_is_not_above_suspicion() {
+fn records_appended_by_apache_kafka_may_be_damaged_too() {
     let dir = written(true);
     let point = fs::read(dir.path().join(FILE_NAME)).expect("read");
     let (log, _) = open(dir.path(), OnLoss::Refuse).expect("open");
@@ -200,7 +200,7 @@ fn what_apache_kafka_appended_is_not_above_suspicion() {
 }
 
 #[test]
-fn a_cut_by_the_leader_is_no_loss() {
+fn a_truncation_by_the_leader_is_no_loss() {
     let dir = written(true);
     let (log, _) = open(dir.path(), OnLoss::Refuse).expect("open");
     log.truncate_to(30, 0).expect("truncate");
@@ -210,7 +210,7 @@ fn a_cut_by_the_leader_is_no_loss() {
 }
 
 #[test]
-fn a_log_that_its_leader_empties_is_no_loss() {
+fn a_log_emptied_by_its_leader_is_no_loss() {
     let dir = tempdir().expect("a folder");
     let (log, _) = open(dir.path(), OnLoss::Refuse).expect("open");
     log.append(&[[1; 40]], 3, 0).expect("append");
@@ -222,7 +222,7 @@ fn a_log_that_its_leader_empties_is_no_loss() {
 }
 
 #[test]
-fn a_wrong_epoch_checkpoint_is_made_again() {
+fn a_wrong_epoch_checkpoint_is_rebuilt() {
     for content in ["0\n2\n0 0\n9 20\n", "0\n1\n3 0\n", "0\n2\n0 0\n1 30\n", "garbage", ""] {
         let dir = written(true);
         fs::write(dir.path().join("leader-epoch-checkpoint"), content).expect("write");
@@ -268,7 +268,7 @@ fn an_older_snapshot_that_is_damaged_is_a_warning_and_a_finding() {
 }
 
 #[test]
-fn a_missing_first_segment_is_refused_and_no_snapshot_goes() {
+fn a_missing_first_segment_is_an_error_and_no_snapshot_is_deleted() {
     let dir = written(true);
     let id = SnapshotId { end_offset: 1, epoch: 0 };
     let header = CheckpointHeader { epoch: 0, last_contained_log_timestamp: 0, control_records: Vec::new() };

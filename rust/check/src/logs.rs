@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn epochs_may_be_cut_at_a_start_that_the_segments_do_not_show_yet() {
+    fn epochs_may_be_truncated_to_a_start_that_the_segments_do_not_have_yet() {
         let dir = tempdir().expect("temporary directory");
         let is_damaged = |file: &str, found: &[(i32, i64)]| {
             fs::write(dir.path().join(LEADER_EPOCH), file).expect("write");

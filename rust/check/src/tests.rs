@@ -40,7 +40,7 @@ fn wrong(log: &LogCheck) -> Vec<&Finding> {
 
 proptest! {
     #[test]
-    fn a_flipped_bit_is_found_and_costs_one_batch(
+    fn a_flipped_bit_is_found_and_damages_one_batch(
         counts in proptest::collection::vec(1..4i32, 2..6), at in any::<prop::sample::Index>(), bit in 0..8u8
     ) {
         let dir = tempdir().expect("temporary directory");
@@ -73,7 +73,7 @@ proptest! {
 }
 
 #[test]
-fn segments_go_on_where_the_one_before_ended() {
+fn segments_begin_at_the_end_of_the_previous_one() {
     let dir = tempdir().expect("temporary directory");
     let (bytes, places) = segment(&[2, 3, 1]);
     write(dir.path(), 0, &bytes[..places[1].0]);
@@ -88,7 +88,7 @@ fn segments_go_on_where_the_one_before_ended() {
 }
 
 #[test]
-fn a_check_that_is_cancelled_ends() {
+fn a_cancelled_check_ends() {
     let dir = tempdir().expect("temporary directory");
     write(dir.path(), 0, &segment(&[1; 50]).0);
     let progress = Progress::default();

@@ -16,7 +16,7 @@ fn broken() -> Fault {
 }
 
 #[test]
-fn waits_grow_until_the_time_is_over() {
+fn backoffs_grow_until_the_timeout() {
     let mut attempts = Attempts::new(POLICY, 5_000);
     let mut now_ms = 5_000;
     let mut waits = Vec::new();
@@ -31,14 +31,14 @@ fn waits_grow_until_the_time_is_over() {
 }
 
 #[test]
-fn retries_are_bounded_by_their_number_too() {
+fn the_number_of_retries_is_limited_too() {
     let mut attempts = Attempts::new(RetryPolicy { retries: 1, ..POLICY }, 0);
     assert!(matches!(attempts.on_fault(0, &broken(), NOTHING), Next::Retry { .. }));
     assert_eq!(attempts.on_fault(0, &broken(), NOTHING), Next::GiveUp(GiveUpReason::TimedOut));
 }
 
 #[test]
-fn what_is_unknown_is_soon_taken_for_missing_unless_it_was_known() {
+fn an_unknown_topic_soon_counts_as_missing_unless_it_was_known() {
     let unknown = Fault::Code(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
     let long = RetryPolicy { timeout_ms: 60_000, ..POLICY };
     for (was_known, gives_up_ms) in [(false, 1_500), (true, 10_000)] {
@@ -83,7 +83,7 @@ fn refused() -> Fault {
 }
 
 #[test]
-fn bootstrap_servers_that_refuse_are_given_up_unless_the_cluster_was_there() {
+fn refusing_bootstrap_servers_are_given_up_unless_the_cluster_was_reached() {
     let retry_policy = RetryPolicy { timeout_ms: 60_000, refused_ms: 5_000, ..POLICY };
     let mut attempts = Attempts::new(retry_policy, 0);
     assert!(matches!(attempts.on_fault(0, &refused(), NOTHING), Next::Retry { .. }));
@@ -97,12 +97,12 @@ fn bootstrap_servers_that_refuse_are_given_up_unless_the_cluster_was_there() {
 
     let mut attempts = Attempts::new(retry_policy, 0);
     assert!(matches!(attempts.on_fault(0, &refused(), NOTHING), Next::Retry { .. }));
-    assert!(matches!(attempts.on_fault(4_000, &broken(), NOTHING), Next::Retry { .. }), "it is there now");
+    assert!(matches!(attempts.on_fault(4_000, &broken(), NOTHING), Next::Retry { .. }), "it is reachable now");
     assert!(matches!(attempts.on_fault(6_000, &refused(), NOTHING), Next::Retry { .. }));
 }
 
 #[test]
-fn another_topic_of_the_name_is_soon_taken_for_the_truth() {
+fn a_different_topic_id_is_soon_final() {
     let fault = Fault::AnotherTopic { expected: Uuid::ZERO, found: Uuid::ZERO };
     assert_eq!(fault.remedy(), Remedy::WaitShortly);
 }

@@ -49,7 +49,7 @@ impl AsyncWrite for Narrow {
 
 proptest! {
     #[test]
-    fn all_of_it_is_written_in_order_and_flushed(
+    fn everything_is_written_in_order_and_flushed(
         frames in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..40), 1..6),
         rooms in proptest::collection::vec(proptest::collection::vec(1usize..20, 0..4), 0..6),
     ) {
@@ -73,7 +73,7 @@ proptest! {
 }
 
 #[test]
-fn a_transport_that_takes_nothing_is_lost() {
+fn a_transport_that_accepts_nothing_is_lost() {
     let narrow = Narrow::default();
     narrow.0.lock().room = vec![0];
     let mut outgoing = Outgoing::default();

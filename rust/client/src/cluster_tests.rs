@@ -26,7 +26,7 @@ fn leader_of(view: &ClusterView) -> Result<(String, i32), NoLeader> {
 }
 
 #[test]
-fn a_broker_that_lags_does_not_take_a_leader_back() {
+fn older_metadata_does_not_replace_a_newer_leader() {
     let mut view = ClusterView::default();
     assert_eq!(leader_of(&view), Err(NoLeader::Unknown));
     view.on_metadata(&metadata(ID, 2, 5));
@@ -39,7 +39,7 @@ fn a_broker_that_lags_does_not_take_a_leader_back() {
 }
 
 #[test]
-fn what_is_doubted_is_asked_for_again() {
+fn a_distrusted_topic_is_fetched_again() {
     let mut view = ClusterView::default();
     view.on_metadata(&metadata(ID, 1, 0));
     view.distrust("t");

@@ -55,14 +55,14 @@ fn a_range_begins_and_ends_within_batches() {
 }
 
 #[test]
-fn gaps_lead_on() {
+fn gaps_are_skipped() {
     assert_eq!(read(slice(&[plain(0, 2), plain(40, 2)], 0, 30, &[])), Ok((vec![0, 1], 30)));
     assert_eq!(read(slice(&[plain(40, 2)], 10, 20, &[])), Ok((vec![], 20)));
     assert_eq!(read(slice(&[plain(40, 2)], 10, 99, &[])), Ok((vec![40, 41], 42)));
 }
 
 #[test]
-fn what_the_answer_cut_is_left_for_the_next_one() {
+fn a_truncated_batch_is_left_for_the_next_fetch() {
     let mut bytes = [plain(0, 2), plain(2, 2)].concat();
     bytes.truncate(bytes.len() - 1);
     assert_eq!(read(slice(&[bytes], 0, 99, &[])), Ok((vec![0, 1], 2)));
@@ -70,7 +70,7 @@ fn what_the_answer_cut_is_left_for_the_next_one() {
 }
 
 #[test]
-fn aborted_transactions_are_passed_over_from_their_first_offset_to_their_marker() {
+fn aborted_transactions_are_skipped_from_their_first_offset_to_their_marker() {
     let of = |base_offset, producer_id| batch(base_offset, 2, producer_id, Compression::NONE);
     let parts = [
         of(0, 1),
@@ -90,7 +90,7 @@ fn aborted_transactions_are_passed_over_from_their_first_offset_to_their_marker(
 }
 
 #[test]
-fn damage_is_an_error_where_it_is_and_not_before() {
+fn damage_is_an_error_at_its_position() {
     let mut damaged = plain(2, 2);
     let last = damaged.len() - 1;
     damaged[last] ^= 1;

@@ -126,7 +126,7 @@ mod tests {
 
     use super::*;
 
-    /// Far less than the bytes need if they pass.
+    /// Far less than the bytes need if they are forwarded.
     const A_WHILE: Duration = Duration::from_millis(50);
     const BOTH: Cut = Cut { sends: true, receives: true };
 
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn neither_side_learns_of_a_close_during_the_cut() {
+    async fn a_close_during_the_cut_is_not_noticed() {
         let mut ends = Ends::new().await;
         ends.cut(BOTH);
         let (near, conditions, port) = (ends.near, ends.conditions, ends.listener.local_addr().expect("bound").port());

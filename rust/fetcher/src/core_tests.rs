@@ -1,4 +1,4 @@
-//! What a fetcher asks for, and what answers mean.
+//! The requests of a fetcher, and the effects of responses.
 
 use klamm_base::{ErrorCode, Uuid};
 use klamm_replica::Position;
@@ -88,7 +88,7 @@ fn a_delayed_partition_is_out_of_the_session_until_it_is_due() {
 }
 
 #[test]
-fn nothing_is_asked_while_all_partitions_are_delayed_or_there_is_none() {
+fn nothing_is_fetched_while_all_partitions_are_delayed_or_there_is_none() {
     let mut core = FetcherCore::new(BACKOFF_MS);
     assert_eq!(core.next_plan(0), None);
     core.add(key(0), 1, at(0));
@@ -107,7 +107,7 @@ fn nothing_is_asked_while_all_partitions_are_delayed_or_there_is_none() {
 }
 
 #[test]
-fn a_session_that_the_leader_does_not_know_begins_again_with_all_partitions() {
+fn an_unknown_session_is_opened_again_with_all_partitions() {
     for error in [ErrorCode::FETCH_SESSION_ID_NOT_FOUND, ErrorCode::INVALID_FETCH_SESSION_EPOCH] {
         let mut core = in_session(&[0, 1]);
         core.remove(key(1));
@@ -123,7 +123,7 @@ fn a_session_that_the_leader_does_not_know_begins_again_with_all_partitions() {
 }
 
 #[test]
-fn a_leader_without_room_for_sessions_is_asked_for_everything_each_time() {
+fn without_a_session_every_request_has_all_partitions() {
     let mut core = FetcherCore::new(BACKOFF_MS);
     core.add(key(0), 1, at(0));
     core.add(key(1), 1, at(0));
@@ -143,7 +143,7 @@ fn a_lost_connection_begins_a_new_session() {
 }
 
 #[test]
-fn errors_of_partitions_have_their_steps() {
+fn each_partition_error_has_its_reaction() {
     assert_eq!(step(ErrorCode::NONE, None), Step::Append);
     assert_eq!(step(ErrorCode::NONE, Some((4, 100))), Step::Truncate(4, 100));
     assert_eq!(step(ErrorCode::OFFSET_OUT_OF_RANGE, None), Step::FindOffsets);

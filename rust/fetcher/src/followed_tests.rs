@@ -1,4 +1,4 @@
-//! Partitions whose roles change: thousands that become followers at once, and one that follows no more.
+//! Partitions whose roles change: thousands that become followers at once, and one that stops following.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -159,7 +159,7 @@ impl Follower {
 }
 
 #[test]
-fn many_that_diverge_at_once_write_each_checkpoint_once_and_share_syncs() {
+fn many_concurrent_divergences_write_each_checkpoint_once_and_share_syncs() {
     let mut follower = Follower::new(200);
     follower.recorder.take();
     follower.diverge();
@@ -182,12 +182,12 @@ fn many_that_diverge_at_once_write_each_checkpoint_once_and_share_syncs() {
 }
 
 #[test]
-fn what_was_appended_before_another_role_is_not_fetched_on() {
+fn a_partition_with_another_role_is_not_fetched_after_its_append() {
     let mut follower = Follower::new(1);
     let mut records = batch(&BatchSpec { records: 1, ..BatchSpec::default() });
     set_position(&mut records, 2, 1);
     follower.answer(records);
-    // This fetcher hears of it later, and waits for no flush of a leader's log.
+    // This fetcher is notified later, and does not wait for the flush of a leader's log.
     follower.elect(NODE);
     follower.wait_for_flushes();
     assert_eq!(follower.followed.next_plan(0), None, "the leader of before would count what is not flushed");
@@ -217,8 +217,8 @@ fn a_partition_that_the_leader_fences_has_failed_until_its_next_epoch() {
 }
 
 #[test]
-fn what_another_fetcher_has_appended_is_not_fetched_again() {
-    // When the number of fetchers changes, the fetcher of before may still append what it was answered.
+fn records_appended_by_another_fetcher_are_not_fetched_again() {
+    // When the number of fetchers changes, the previous fetcher may still append a response.
     let mut follower = Follower::new(1);
     let mut records = batch(&BatchSpec { records: 1, ..BatchSpec::default() });
     set_position(&mut records, 2, 1);

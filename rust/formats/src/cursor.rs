@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_checked_before_anything_is_taken() {
+    fn lengths_are_checked_before_anything_is_read() {
         assert_eq!(Cursor::new(&[1]).avro_bytes(), Err(Bad::Negative(-1)));
         assert_eq!(Cursor::new(&[6, 1]).avro_bytes(), Err(Bad::Truncated { wanted: 3, left: 1 }));
         assert!(Cursor::new(&[2; 8]).check_items(9, 1).is_err());

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_truncated_leaves_no_trace() {
+    fn truncation_leaves_no_bits() {
         for kept in 0..20 {
             let pattern = |at: usize| at % 3 != 1;
             let (mut cut, mut straight) = (Validity::default(), Validity::default());

@@ -30,7 +30,7 @@ impl<'a> Input<'a> {
         self.byte().cast_signed()
     }
 
-    /// So many bytes, or fewer at the end.
+    /// That many bytes, or fewer at the end.
     pub fn bytes(&mut self, count: usize) -> &'a [u8] {
         let (taken, rest) = self.rest.split_at(count.min(self.rest.len()));
         self.rest = rest;

@@ -1,5 +1,6 @@
-//! Invariant: no fetches, acknowledgements and answers make a share partition panic or break its invariants. What is refused
-//! changes nothing. No record is acquired while it is finished, or by two members, or more often than the limit.
+//! Invariant: no fetches, acknowledgements and answers make a share partition panic or break its invariants. A rejected
+//! operation changes nothing. No record is acquired while it is finished, or by two members, or more often than the
+//! limit.
 
 use std::collections::BTreeMap;
 

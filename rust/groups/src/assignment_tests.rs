@@ -15,7 +15,7 @@ type Wanted = (usize, Vec<bool>);
 /// Partition counts of topics, and the members of each round.
 type History = (Vec<i32>, Vec<Vec<Wanted>>);
 
-/// Partition counts of topics, and what members come with what subscriptions in each round.
+/// Partition counts of topics, and the members with their subscriptions in each round.
 fn groups() -> impl Strategy<Value = History> {
     let topics = prop::collection::vec(0..12_i32, 1..6);
     topics.prop_flat_map(|topics| {
@@ -95,7 +95,7 @@ proptest! {
             for (member, assignment) in group.members.iter().zip(assignments) {
                 let owned = member.owned.iter().filter(|(topic, _)| member.is_subscribed(*topic));
                 let (kept, lost): (Vec<_>, Vec<_>) = owned.copied().partition(|it| assignment.contains(it));
-                // Only what is above the limit goes.
+                // Only partitions above the limit move.
                 assert!(lost.is_empty() || kept.len() >= each, "{kept:?} {lost:?}");
             }
         });
@@ -105,7 +105,7 @@ proptest! {
     fn uniform_with_different_subscriptions(history in groups()) {
         play(&history, Assignor::Uniform, false, |group, assignments| {
             assert_owned_once(group, assignments);
-            // Where all subscribers of a topic have no other, its load is balanced.
+            // If all subscribers of a topic have no other topic, its load is balanced.
             for topic in 0..group.topics.len() {
                 let subscribers: Vec<_> = (0..group.members.len())
                     .filter(|at| group.members[*at].is_subscribed(topic)).collect();

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_checkpoint_is_refused() {
+    fn invalid_checkpoints_are_rejected() {
         for text in ["", "1\n0\n", "0\n", "0\n1\n", "0\n1\na 0\n", "0\n0\na 0 1\n", "0\n1\na x 1\n", "0\n1\na 0 1 2\n"]
         {
             assert!(parse_offsets(text).is_err(), "{text:?}");

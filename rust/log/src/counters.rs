@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn each_moves_when_the_thing_happens() {
+    fn each_counter_counts_its_event() {
         let dir = tempdir().expect("temporary directory");
         let path = dir.path().join("t-0");
         let context = LogContext::new(8);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn every_counter_has_a_name_of_its_own() {
+    fn every_counter_has_a_unique_name() {
         let counters = LogCounters::default();
         let mut names: Vec<_> = counters.of_partitions().chain(counters.of_metadata()).map(|(name, _)| name).collect();
         let count = names.len();

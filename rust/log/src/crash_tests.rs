@@ -299,7 +299,7 @@ fn cut_power(changes: &[Change], seed: u64, cuts: u64, mut look: impl FnMut(usiz
 }
 
 #[test]
-fn a_power_cut_takes_nothing_that_was_flushed() {
+fn a_power_cut_loses_nothing_flushed() {
     for_seeds(|seed, cuts| {
         let scene = act(seed);
         let changes = scene.recorder.changes();
@@ -361,7 +361,7 @@ fn act_compacted(seed: u64, recorder: &Arc<Recorder>, root: &Path, settings: &Lo
 }
 
 #[test]
-fn a_power_cut_while_cleaning_takes_no_newest_record() {
+fn a_power_cut_while_cleaning_loses_no_newest_record() {
     let settings =
         LogConfig { compact: true, segment_bytes: 2000, index_interval_bytes: 200, prepare_bytes: 0, ..config() };
     for_seeds(|seed, cuts| {
@@ -417,7 +417,7 @@ fn a_log_that_no_flush_follows_has_its_topic_id_after_a_power_cut() {
         let target = tempdir().expect("temporary directory");
         disk.lose_power(dir.path(), target.path(), None, &mut Rng::new(seed));
         let left = target.path().join("t-0");
-        // The folder itself may be lost, as Apache Kafka's.
+        // The folder itself may be lost, as with Apache Kafka.
         assert!(!left.exists() || read_partition_metadata(&left).expect("readable") == Some(topic_id), "seed {seed}");
     }
 }

@@ -229,7 +229,7 @@ fn stops() -> [bool; 2] {
 }
 
 #[test]
-fn the_scene_has_several_segments_and_is_whole() {
+fn the_test_log_has_several_segments_and_is_intact() {
     for clean in stops() {
         let scene = Scene::new(clean);
         assert!(scene.files("log").len() >= 4);
@@ -244,7 +244,7 @@ fn the_scene_has_several_segments_and_is_whole() {
 }
 
 #[test]
-fn a_segment_that_is_emptied_cut_or_removed_takes_its_own_batches_only() {
+fn an_emptied_truncated_or_removed_segment_loses_only_its_own_batches() {
     for clean in stops() {
         let count = Scene::new(clean).files("log").len();
         for at in 0..count {
@@ -290,7 +290,7 @@ fn a_segment_of_a_sibling_is_not_served() {
 }
 
 #[test]
-fn damaged_bytes_take_their_batch_only() {
+fn damaged_bytes_lose_only_their_batch() {
     let rng = &mut Rng::new(7);
     for clean in stops() {
         for at in 0..40 {
@@ -329,7 +329,7 @@ fn every_field_of_a_header_may_be_damaged() {
 }
 
 #[test]
-fn erased_bytes_take_the_batches_that_they_were_of() {
+fn erased_bytes_lose_their_own_batches() {
     let rng = &mut Rng::new(11);
     for clean in stops() {
         for at in 0..12 {
@@ -448,7 +448,7 @@ fn a_log_that_is_removed_while_the_node_runs_fails_its_directory_and_acknowledge
 }
 
 #[test]
-fn a_topic_id_that_changed_is_reported_and_hides_nothing() {
+fn a_changed_topic_id_is_reported_and_hides_nothing() {
     let id = klamm_base::Uuid([7; 16]);
     let mut flipped = id;
     flipped.0[3] ^= 0x10;
@@ -480,7 +480,7 @@ fn a_topic_id_that_changed_is_reported_and_hides_nothing() {
 }
 
 #[test]
-fn a_topic_that_is_created_again_has_lost_nothing() {
+fn a_recreated_topic_has_lost_nothing() {
     let dir = tempdir().expect("temporary directory");
     {
         let (manager, _events) = start_over(&[dir.path()], ManagerConfig::default(), LogContext::new(64));
@@ -557,7 +557,7 @@ fn every_field_of_the_last_header_may_be_damaged_after_a_kill() {
 }
 
 #[test]
-fn a_killed_process_leaves_no_whole_batch_with_a_wrong_checksum() {
+fn a_killed_process_leaves_no_complete_batch_with_a_wrong_checksum() {
     for zeroes in [0, 5000] {
         for is_prefix in [false, true] {
             let scene = Scene::new(false);
@@ -577,7 +577,7 @@ fn a_killed_process_leaves_no_whole_batch_with_a_wrong_checksum() {
                 check(&scene, &[number], &name(&file), &what);
                 continue;
             }
-            // A write that a kill cut short was not acknowledged, so its offsets may be reused.
+            // A write that a kill interrupted was not acknowledged, so its offsets may be reused.
             let (checked, opened) = (examine(&scene), scene.start());
             assert_eq!(opened.log.lock().log_end_offset(), scene.end - RECORDS, "{what}");
             assert_eq!(checked.log_end_offset, scene.end - RECORDS, "{what}: {:?}", checked.findings);

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn an_epoch_is_noted_once_at_its_smallest_offset() {
+    fn an_epoch_is_stored_once_with_its_smallest_offset() {
         let mut epochs = cache(&[]);
         assert!(epochs.assign(2, 10));
         assert!(!epochs.assign(2, 20));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_refutes_the_epochs_of_another_history() {
+    fn a_batch_removes_the_epochs_of_another_history() {
         let confirmed = |entries: &[(i32, i64)], (epoch, base_offset, last_offset)| {
             let mut epochs = cache(entries);
             epochs.confirm(epoch, base_offset, last_offset);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn truncation_keeps_the_epoch_in_force() {
+    fn truncation_keeps_the_current_epoch() {
         let mut epochs = cache(&[(2, 10), (4, 20), (7, 30)]);
         epochs.truncate_from_start(25);
         assert_eq!(epochs.entries(), [(4, 25), (7, 30)]);

@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_appended_is_flushed_sooner_or_later() {
+    fn everything_appended_is_eventually_flushed() {
         let dir = tempdir().expect("temporary directory");
         let flusher = Flusher::start(2, Arc::default(), |error| panic!("{error}"), || {}, None);
         for count in [1, 2 * TOGETHER_MIN] {
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn many_that_are_marked_at_once_are_all_flushed() {
+    fn many_concurrent_requests_are_all_flushed() {
         let dir = tempdir().expect("temporary directory");
         let flusher = Flusher::start(2, Arc::default(), |error| panic!("{error}"), || {}, None);
         for count in [1, 2, TOGETHER_MIN, 3 * TOGETHER_MIN] {

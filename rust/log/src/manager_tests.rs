@@ -111,7 +111,7 @@ pub(super) fn create_with(
 }
 
 #[test]
-fn a_clean_shutdown_leaves_kafkas_checkpoints_and_needs_no_check() {
+fn a_clean_shutdown_writes_kafkas_checkpoints_and_needs_no_recovery() {
     let dir = tempdir().expect("temporary directory");
     let path = fs::canonicalize(dir.path()).expect("there");
     let (manager, _events) = start(&[&path]);
@@ -160,7 +160,7 @@ fn a_clean_shutdown_leaves_kafkas_checkpoints_and_needs_no_check() {
 }
 
 #[test]
-fn an_unclean_end_is_checked_from_the_recovery_point_on() {
+fn after_an_unclean_end_logs_are_recovered_from_the_recovery_point() {
     let dir = tempdir().expect("temporary directory");
     let (manager, _events) = start(&[dir.path()]);
     let (owner, flushed) = create(&manager, 0, "a");
@@ -194,7 +194,7 @@ fn a_checkpointed_high_watermark_is_durable() {
             manager.checkpoint();
             fs::read_to_string(dir.path().join("replication-offset-checkpoint")).expect("written")
         };
-        // After a power cut, recovery would go on at offset 2 without the records before it.
+        // After a power cut, recovery would continue at offset 2 without the records before it.
         assert_eq!(checkpointed(), "0\n1\na 0 0\n");
         with_log(&*owner, Log::flush).expect("flush");
         assert_eq!(checkpointed(), "0\n1\na 0 2\n");
@@ -202,7 +202,7 @@ fn a_checkpointed_high_watermark_is_durable() {
 }
 
 #[test]
-fn what_was_flushed_at_a_roll_is_not_read_again_after_a_crash() {
+fn records_flushed_at_a_roll_are_not_read_again_after_a_crash() {
     let dir = tempdir().expect("temporary directory");
     let (manager, _events) = start(&[dir.path()]);
     let settings = LogConfig { flush_before_ack: false, segment_bytes: 10 << 20, ..config() };
@@ -262,7 +262,7 @@ fn a_log_that_was_not_opened_after_a_crash_is_still_recovered() {
 }
 
 #[test]
-fn a_deleted_partition_is_renamed_at_once_and_gone_after_the_next_start() {
+fn a_deleted_partition_is_renamed_at_once_and_removed_by_the_next_start() {
     let dir = tempdir().expect("temporary directory");
     let (manager, _events) = start(&[dir.path()]);
     let (owner, _) = create(&manager, 0, "a");
@@ -291,7 +291,7 @@ fn a_deleted_partition_is_renamed_at_once_and_gone_after_the_next_start() {
 }
 
 #[test]
-fn a_log_is_deleted_while_it_is_flushed_and_the_directory_goes_on() {
+fn a_log_is_deleted_during_a_flush_and_the_directory_stays_in_use() {
     let dir = tempdir().expect("temporary directory");
     let (manager, events) = start(&[dir.path()]);
     let cache = manager.context().cache.clone();
@@ -318,7 +318,7 @@ fn a_log_is_deleted_while_it_is_flushed_and_the_directory_goes_on() {
 }
 
 #[test]
-fn one_directory_fails_and_the_others_go_on() {
+fn one_directory_fails_and_the_others_stay_in_use() {
     let (one, two) = (tempdir().expect("temporary directory"), tempdir().expect("temporary directory"));
     let (manager, events) = start(&[one.path(), two.path()]);
     let (first, flushed_first) = create(&manager, 0, "a");
@@ -437,7 +437,7 @@ fn a_log_that_was_compacted_keeps_its_records_after_a_crash_whatever_its_policy_
 }
 
 #[test]
-fn what_comes_after_a_cut_is_not_clean() {
+fn records_after_a_truncation_are_not_clean() {
     let dir = tempdir().expect("temporary directory");
     let (manager, _events) = start(&[dir.path()]);
     let (owner, _) = create(&manager, 0, "a");
@@ -455,7 +455,7 @@ fn what_comes_after_a_cut_is_not_clean() {
 }
 
 #[test]
-fn a_deleted_log_leaves_the_cleaner_nothing_to_remember() {
+fn the_cleaner_forgets_a_deleted_log() {
     let dir = tempdir().expect("temporary directory");
     let (manager, events) = start_with(&[dir.path()], cleaning());
     wait_until_clean(&dirty_logs(&manager, ["a", "b", "c"]), &events);
@@ -472,7 +472,7 @@ fn a_deleted_log_leaves_the_cleaner_nothing_to_remember() {
 }
 
 #[test]
-fn the_cleaner_drops_what_is_too_old_of_logs_that_are_compacted_and_deleted() {
+fn the_cleaner_deletes_old_segments_of_logs_with_both_policies() {
     let dir = tempdir().expect("temporary directory");
     let (manager, events) = start_with(&[dir.path()], cleaning());
     let settings = LogConfig { compact: true, delete: true, retention_ms: 1000, segment_bytes: 200, ..config() };
@@ -488,7 +488,7 @@ fn the_cleaner_drops_what_is_too_old_of_logs_that_are_compacted_and_deleted() {
 }
 
 #[test]
-fn an_empty_checkpoint_holds_nothing() {
+fn an_empty_checkpoint_has_no_entries() {
     let dir = tempdir().expect("temporary directory");
     fs::write(dir.path().join("cleaner-offset-checkpoint"), "").expect("write");
     let (manager, events) = start(&[dir.path()]);
@@ -498,7 +498,7 @@ fn an_empty_checkpoint_holds_nothing() {
 }
 
 #[test]
-fn what_waits_too_long_is_flushed_when_the_nodes_check_comes() {
+fn records_that_wait_too_long_are_flushed_by_the_periodic_check() {
     let dir = tempdir().expect("temporary directory");
     let intervals = Intervals { initial_delay_ms: 1, flush_check_ms: 1, ..Intervals::default() };
     let (manager, _events) =

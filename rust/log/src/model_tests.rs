@@ -233,7 +233,7 @@ proptest! {
 }
 
 #[test]
-fn a_truncation_inside_of_a_batch_drops_it_whole() {
+fn a_truncation_within_a_batch_removes_the_batch() {
     let dir = tempdir().expect("temporary directory");
     let path = dir.path().join("t-0");
     let mut log = create(&path, config());

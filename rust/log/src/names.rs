@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_no_segment_files() {
+    fn other_names_are_no_segment_files() {
         for name in [
             "leader-epoch-checkpoint",
             "partition.metadata",

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_owner_is_queued_once_and_never_forgotten() {
+    fn an_owner_is_queued_once_and_never_lost() {
         let state = FlushState::default();
         assert!(state.mark());
         assert!(!state.mark());

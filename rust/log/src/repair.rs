@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_truncated_is_damaged_no_longer() {
+    fn truncated_batches_are_no_longer_damaged() {
         for keeps_later in [true, false] {
             let dir = tempdir().expect("a folder");
             let path = dir.path().join("t-0");

@@ -1,4 +1,4 @@
-//! A repair restores what the damaged batches say of producers and transactions.
+//! A repair restores the state of producers and transactions that the damaged batches contain.
 
 use std::fs;
 use std::path::Path;
@@ -36,14 +36,14 @@ fn settings(segment_bytes: u32) -> LogConfig {
     LogConfig { segment_bytes, ..config() }
 }
 
-/// A log of transactions; `batches` are all of it, with one offset each.
+/// A log of transactions; `batches` is its content, with one offset each.
 struct Scene {
     dir: TempDir,
     segment_bytes: u32,
     batches: Vec<Vec<u8>>,
 }
 
-/// What is known of a log's transactions.
+/// The state of a log's transactions.
 #[derive(Debug, PartialEq)]
 struct Known {
     producers: Vec<(i64, i16, i32, i64, i32)>,
@@ -134,7 +134,7 @@ fn a_repaired_batch_counts_for_producers_and_transactions() {
             let (scene, intact) = Scene::new(segment_bytes);
             scene.damage(at);
             let mut log = scene.open(0, false);
-            // A snapshot that lacks the batch.
+            // A snapshot without the batch.
             log.roll(BATCHES as i64, 0).expect("a new segment");
             scene.repair(&mut log, at);
             assert_eq!(known(&mut log), intact, "batch {at}, segments of {segment_bytes} bytes");
@@ -152,7 +152,7 @@ fn several_batches_are_repaired_in_any_order() {
     for segment_bytes in SIZES {
         for order in [[BEGIN_1, ABORT_1, COMMIT_2], [COMMIT_2, ABORT_1, BEGIN_1]] {
             let (scene, intact) = Scene::new(segment_bytes);
-            // None of them is next to another, so that each is a range of its own.
+            // No two of them are adjacent, so that each is a range.
             order.iter().for_each(|&at| scene.damage(at));
             let mut log = scene.open(0, false);
             for at in order {
@@ -182,7 +182,7 @@ fn a_later_marker_does_not_decide_a_transaction_whose_marker_is_damaged() {
 }
 
 #[test]
-fn a_leader_with_a_repaired_batch_refuses_what_contradicts_it() {
+fn a_leader_with_a_repaired_batch_rejects_contradicting_appends() {
     let (scene, _) = Scene::new(SIZES[0]);
     scene.damage(BATCHES - 2);
     let mut log = scene.open(0, false);

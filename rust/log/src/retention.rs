@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_retention_by_size_leaves_is_never_smaller_than_the_limit() {
+    fn retention_by_size_never_leaves_less_than_the_limit() {
         let dir = tempdir().expect("temporary directory");
         let settings = LogConfig { retention_bytes: 3000, retention_ms: -1, ..config() };
         let mut log = log_of(10, settings, &dir.path().join("t-0"));

@@ -40,7 +40,7 @@ fn records_are_read_as_they_were_appended() {
 }
 
 #[test]
-fn a_read_begins_with_the_batch_that_holds_the_offset() {
+fn a_read_begins_with_the_batch_that_contains_the_offset() {
     let dir = tempdir().expect("temporary directory");
     let mut log = create(&dir.path().join("t-0"), config());
     fill(&mut log, 200);
@@ -91,7 +91,7 @@ fn a_log_survives_a_clean_and_an_unclean_end() {
 }
 
 #[test]
-fn a_torn_end_is_cut_wherever_it_is_torn() {
+fn a_torn_end_is_truncated_wherever_it_is_torn() {
     let dir = tempdir().expect("temporary directory");
     let path = dir.path().join("t-0");
     let mut log = create(&path, config());
@@ -134,7 +134,7 @@ fn a_flipped_bit_ends_the_log() {
 }
 
 #[test]
-fn prepared_zeroes_are_no_damage() {
+fn preallocated_zeroes_are_no_damage() {
     let dir = tempdir().expect("temporary directory");
     let path = dir.path().join("t-0");
     let mut log = create(&path, config());
@@ -167,7 +167,7 @@ fn old_message_formats_are_refused_by_name() {
 }
 
 #[test]
-fn flushing_prepares_the_tail_and_roll_and_close_cut_it() {
+fn flushing_preallocates_the_tail_and_roll_and_close_remove_it() {
     let dir = tempdir().expect("temporary directory");
     let path = dir.path().join("t-0");
     let settings = LogConfig { segment_bytes: 2 << 20, prepare_bytes: 1 << 20, ..config() };
@@ -195,7 +195,7 @@ fn flushing_prepares_the_tail_and_roll_and_close_cut_it() {
 }
 
 #[test]
-fn a_damaged_index_is_made_again() {
+fn a_damaged_index_is_rebuilt() {
     let dir = tempdir().expect("temporary directory");
     let path = dir.path().join("t-0");
     let settings = LogConfig { index_interval_bytes: 100, ..config() };
@@ -283,7 +283,7 @@ fn offsets_are_found_by_time() {
 }
 
 #[test]
-fn a_flush_that_failed_is_not_tried_again() {
+fn a_failed_flush_is_not_retried() {
     let dir = tempdir().expect("temporary directory");
     let path = dir.path().join("t-0");
     let mut log = create(&path, config());
@@ -393,7 +393,7 @@ fn a_log_without_waiting_acks_is_flushed_when_it_rolls() {
 }
 
 #[test]
-fn a_damaged_time_index_is_made_again() {
+fn a_damaged_time_index_is_rebuilt() {
     let dir = tempdir().expect("temporary directory");
     let path = dir.path().join("t-0");
     let settings = LogConfig { index_interval_bytes: 100, ..config() };
@@ -468,7 +468,7 @@ fn a_planned_log_is_on_disk_from_its_first_write_on() {
 }
 
 #[test]
-fn a_planned_log_that_begins_elsewhere_is_made() {
+fn a_planned_log_with_another_start_offset_is_created() {
     let dir = tempdir().expect("temporary directory");
     let (path, context) = (dir.path().join("t-0"), LogContext::new(16));
     let mut log = Log::plan(&path, "t", 0, klamm_base::Uuid([7; 16]), config().into(), &context);
@@ -524,7 +524,7 @@ fn a_preallocated_segment_has_its_full_size_until_it_rolls_or_closes() {
 }
 
 #[test]
-fn what_waits_for_too_long_is_flushed() {
+fn records_that_wait_too_long_are_flushed() {
     let dir = tempdir().expect("temporary directory");
     let mut log = create(&dir.path().join("t-0"), LogConfig { flush_before_ack: false, flush_ms: 100, ..config() });
     append(&mut log, &BatchSpec::default());
@@ -538,7 +538,7 @@ fn what_waits_for_too_long_is_flushed() {
 }
 
 #[test]
-fn too_many_open_files_cut_all_or_nothing() {
+fn too_many_open_files_make_a_truncation_complete_or_fail() {
     const FILES_MAX: usize = 6;
     let dir = tempdir().expect("temporary directory");
     let context = LogContext::new(FILES_MAX);
@@ -576,7 +576,7 @@ fn too_many_open_files_cut_all_or_nothing() {
 }
 
 #[test]
-fn a_batch_that_is_repeated_after_a_start_is_recognized_beyond_the_snapshot() {
+fn a_batch_repeated_after_a_start_is_recognized_beyond_the_snapshot() {
     for rolls in [false, true] {
         let dir = tempdir().expect("temporary directory");
         let path = dir.path().join("t-0");
@@ -613,7 +613,7 @@ fn a_batch_that_is_repeated_after_a_start_is_recognized_beyond_the_snapshot() {
 }
 
 #[test]
-fn a_truncation_removes_epochs_and_moves_a_start_above_it_back() {
+fn a_truncation_removes_epochs_and_lowers_a_higher_log_start() {
     for (start, epochs) in [(0, vec![(0, 0), (1, 1)]), (3, Vec::new())] {
         let dir = tempdir().expect("temporary directory");
         let mut log = create(&dir.path().join("t-0"), config());
@@ -652,7 +652,7 @@ fn after_a_crash_epochs_are_known_from_the_log_start_on() {
 }
 
 #[test]
-fn a_flush_that_began_before_a_truncation_says_nothing_of_what_came_after_it() {
+fn a_flush_that_began_before_a_truncation_does_not_cover_later_records() {
     for whole in [false, true] {
         let dir = tempdir().expect("temporary directory");
         let mut log = create(&dir.path().join("t-0"), config());
@@ -673,7 +673,7 @@ fn a_flush_that_began_before_a_truncation_says_nothing_of_what_came_after_it() {
 }
 
 #[test]
-fn a_recovery_point_between_two_checkpoints_is_a_mark_of_what_the_log_holds() {
+fn a_recovery_point_between_two_checkpoints_marks_the_logs_content() {
     let dir = tempdir().expect("temporary directory");
     let mut log = create(&dir.path().join("t-0"), config());
     let mark = |log: &mut Log| {
@@ -771,7 +771,7 @@ fn a_truncation_is_durable_with_the_next_flush_or_before_the_next_append() {
 }
 
 #[test]
-fn a_truncation_is_flushed_whatever_an_acknowledgement_waits_for() {
+fn a_truncation_is_flushed_with_any_acknowledgement_mode() {
     let dir = tempdir().expect("temporary directory");
     let mut log = create(&dir.path().join("t-0"), LogConfig { flush_before_ack: false, ..config() });
     fill(&mut log, 2);
@@ -784,12 +784,12 @@ fn a_truncation_is_flushed_whatever_an_acknowledgement_waits_for() {
 }
 
 #[test]
-fn a_truncation_that_cuts_nothing_needs_no_flush() {
+fn a_truncation_without_effect_needs_no_flush() {
     let dir = tempdir().expect("temporary directory");
     let mut log = create(&dir.path().join("t-0"), config());
     fill(&mut log, 3);
     log.flush().expect("flush");
-    // It is inside a batch, so that the log ends above its last batch afterwards.
+    // It is within a batch, so that the log ends above its last batch afterwards.
     log.truncate_to(7, 0).expect("truncate");
     log.flush().expect("flush");
     log.truncate_to(6, 0).expect("truncate");

@@ -64,7 +64,7 @@ mod tests {
     const SEGMENT: u32 = 1 << 30;
 
     #[test]
-    fn a_burst_of_any_size_is_left_alone_for_a_second() {
+    fn a_burst_of_any_size_is_not_written_back_for_a_second() {
         let mut file = WriteBack::new(0);
         for at_ms in 0..DELAY_MS {
             file.on_append(at_ms, (at_ms as u64 + 512) * MIB, SEGMENT);
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn little_is_not_worth_a_call_and_what_is_cut_is_forgotten() {
+    fn few_bytes_cause_no_call_and_truncated_ones_are_forgotten() {
         let mut file = WriteBack::new(MIB);
         file.on_append(0, 8 * MIB, 1 << 20);
         file.on_append(DELAY_MS, 8 * MIB, 1 << 20);

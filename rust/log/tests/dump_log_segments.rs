@@ -84,7 +84,7 @@ fn files(path: &Path, extension: &str) -> Vec<PathBuf> {
 }
 
 #[test]
-fn every_file_is_read_without_complaint() {
+fn every_file_is_read_without_an_error() {
     let Some(libs) = kafka_libs() else { return };
     let dir = tempfile::tempdir().expect("temporary directory");
     let path = dir.path().join("t-0");

@@ -123,7 +123,7 @@ fn open_unclean(found: &LogOnDisk) -> Log {
 }
 
 #[test]
-fn indexes_and_snapshots_made_again_are_kafkas_byte_for_byte() {
+fn rebuilt_indexes_and_snapshots_are_kafkas_byte_for_byte() {
     let Some((_dir, path)) = unpack("clean") else { return };
     for found in manage(&path).found() {
         let kafkas = contents(&found.path);

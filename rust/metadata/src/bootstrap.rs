@@ -59,7 +59,7 @@ mod tests {
 
     /// Written by `kafka-storage format --standalone` of Apache Kafka 4.3.1 for node 1.
     #[test]
-    fn the_voters_file_is_apache_kafkas_to_the_byte_but_for_its_times() {
+    fn the_voters_file_equals_apache_kafkas_except_for_times() {
         let voter = Voter {
             id: 1,
             directory_id: *b"\xea\xfc\xec\x60\x1d\xb5\x44\xb9\x8f\x75\x14\x57\x63\x82\x85\xa7",

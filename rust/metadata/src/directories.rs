@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_keeps_its_number_however_many_come() {
+    fn a_directory_keeps_its_number_when_others_are_added() {
         let table = DirectoryTable::default();
         let id = |index: u32| Uuid(u128::from(index).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c).to_be_bytes());
         let numbers = table.numbers((0..1000).map(id));

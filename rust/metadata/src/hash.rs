@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_partitions_of_many_topics_hash_apart() {
+    fn the_partitions_of_many_topics_have_different_hashes() {
         let id = |number: u64| {
             Uuid(u128::from(number).wrapping_mul(0x1234_5678_9abc_def1_0fed_cba9_8765_4321).to_be_bytes())
         };

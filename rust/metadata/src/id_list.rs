@@ -32,7 +32,7 @@ mod tests {
     use crate::field::Field;
 
     #[test]
-    fn few_ids_are_those_of_the_array_wherever_it_lies() {
+    fn short_lists_equal_their_arrays() {
         for count in 0..6 {
             let ids: Vec<i32> = (-1..count - 1).collect();
             let mut expected = [0; FEW];

@@ -59,7 +59,7 @@ proptest! {
     }
 
     #[test]
-    fn an_image_stays_as_it_was(seed in any::<u64>()) {
+    fn an_image_is_immutable(seed in any::<u64>()) {
         let mut writer = Writer::random(seed, 150);
         let (older, before) = (writer.image.clone(), writer.records.len());
         (0..150).for_each(|_| writer.step());
@@ -198,7 +198,7 @@ fn unknown_directories_are_those_of_no_directory() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn inconsistent_records_are_rejected() {
     let refused = |records: &[Record<'_>]| image_with(records).err().expect("it does not fit");
     assert_eq!(refused(&[partition()]), ReplayError::UnknownTopicId(TOPIC));
     assert_eq!(
@@ -227,7 +227,7 @@ fn what_does_not_fit_is_refused() {
 }
 
 #[test]
-fn a_far_partition_number_costs_no_more_than_a_near_one() {
+fn a_large_partition_number_costs_no_more_than_a_small_one() {
     let Record::Partition(record) = partition() else { unreachable!() };
     let far = PartitionRecord { partition_id: i32::MAX, ..record };
     let image = image_with(&[topic(), far.into(), partition()]).expect("valid records");

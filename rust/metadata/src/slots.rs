@@ -501,7 +501,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_vector_and_what_was_kept_stays(
+        fn it_equals_a_vector_and_earlier_versions_are_unchanged(
             start in prop_oneof![Just(0u32), Just(15), Just(250), Just(4090)],
             steps in prop::collection::vec(step(), 0..400),
         ) {

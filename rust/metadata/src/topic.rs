@@ -351,7 +351,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_map_and_what_was_kept_stays(
+        fn it_equals_a_map_and_earlier_versions_are_unchanged(
             count in prop_oneof![0..12, Just(40)],
             steps in prop::collection::vec((0..44i32, 0..4u8), 0..60),
         ) {

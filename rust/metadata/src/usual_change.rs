@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_known_in_every_version() {
+    fn it_is_recognized_in_every_version() {
         for (count, leader) in (0..=4).flat_map(|count| [(count, NO_LEADER_CHANGE), (count, -1), (count, 7)]) {
             let isr: Vec<i32> = (0..count).collect();
             let record = PartitionChangeRecord {
@@ -114,7 +114,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_it_reads_is_what_the_description_reads(seed in any::<u64>()) {
+        fn it_reads_the_same_as_the_general_code(seed in any::<u64>()) {
             let writer = Writer::random(seed, 60);
             let mut rng = Rng::new(seed);
             for record in &writer.records {

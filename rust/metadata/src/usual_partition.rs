@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_known_in_every_version_with_directories() {
+    fn it_is_recognized_in_every_version_with_directories() {
         for count in 0..=5 {
             let replicas: Vec<i32> = (0..count).collect();
             let directories: Vec<Uuid> = (0..count).map(|id| Uuid([id as u8; 16])).collect();
@@ -154,7 +154,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_it_reads_is_what_the_description_reads(seed in any::<u64>()) {
+        fn it_reads_the_same_as_the_general_code(seed in any::<u64>()) {
             let writer = Writer::random(seed, 60);
             let mut rng = Rng::new(seed);
             for record in &writer.records {

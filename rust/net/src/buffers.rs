@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_comes_back() {
+    fn a_released_buffer_is_reused() {
         let buffers = Buffers::new(1 << 20, usize::MAX);
         let first = buffers.take(300 << 10).expect("memory");
         assert_eq!(first.len(), 512 << 10);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_no_memory_for_is_an_error_and_is_not_lent() {
+    fn an_allocation_failure_is_an_error_and_does_not_count() {
         let buffers = Buffers::new(1 << 20, 1 << 20);
         assert!(buffers.take(isize::MAX as usize - LARGE_STEP).is_err());
         assert!(buffers.take(usize::MAX).is_err());

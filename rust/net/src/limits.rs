@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_gets_its_share_and_places_come_back() {
+    fn an_address_has_its_limit_and_closed_connections_free_it() {
         let mut config = ConnectionLimitsConfig { per_ip_max: 2, ..ConnectionLimitsConfig::default() };
         let (usual, special): (IpAddr, IpAddr) = ([127, 0, 0, 1].into(), [10, 0, 0, 1].into());
         config.per_ip_overrides.insert(special, 0);
@@ -210,7 +210,7 @@ mod tests {
     const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
     #[test]
-    fn a_listener_has_a_limit_of_its_own_beside_that_of_all() {
+    fn a_listener_has_its_own_limit_besides_that_of_all() {
         let own = ListenerLimits { most: HashMap::from([("A".to_owned(), 1)]), ..ListenerLimits::default() };
         let (limits, names) = limits(3, &["A", "B"], own);
         let first = limits.take(&names[0], ADDRESS);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_listener_between_brokers_is_not_kept_out_by_others() {
+    fn the_inter_broker_listener_is_not_blocked_by_others() {
         let own = ListenerLimits { inter_broker: Some("A".to_owned()), ..ListenerLimits::default() };
         let (limits, names) = limits(1, &["A", "B"], own);
         let _other = limits.take(&names[1], ADDRESS);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_has_a_rate_of_its_own_too() {
+    fn a_listener_has_its_own_rate_too() {
         let own = ListenerLimits { creation_rate: HashMap::from([("A".to_owned(), 1)]), ..ListenerLimits::default() };
         let (limits, _) = limits(100, &["A", "B"], own);
         let waits = |name| (0..20).map(|_| limits.wait_for_turn(name)).max().expect("some");

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_given_or_refused() {
+    fn memory_is_allocated_or_an_error() {
         assert_eq!(zeroed(3).expect("there is"), Box::from([0, 0, 0]));
         assert_eq!(zeroed(0).expect("there is").len(), 0);
         assert_eq!(zeroed(1 << 20).expect("there is").len(), 1 << 20);

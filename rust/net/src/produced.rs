@@ -57,7 +57,7 @@ mod tests {
     use crate::testing::batch;
 
     #[test]
-    fn one_whole_batch_and_nothing_else() {
+    fn exactly_one_complete_batch() {
         let one = batch(1, 10);
         let with = |at: usize, value: u8| {
             let mut changed = one.clone();

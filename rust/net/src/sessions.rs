@@ -187,7 +187,7 @@ mod tests {
         }
     }
 
-    /// A session's partition that is quiet, and how many entries it has for it.
+    /// A session's quiet partition, and its number of entries for the session.
     fn quiet(backend: &FakeBackend) -> SessionPartitions {
         let mut partitions = partitions(1);
         let on = backend.partition(NAMED, 0).expect("a leader");
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_an_earlier_entry_noticed_is_none() {
+    fn a_change_noticed_by_an_earlier_entry_is_none() {
         let backend = FakeBackend::new();
         let mut partitions = quiet(&backend);
         let only = 1;

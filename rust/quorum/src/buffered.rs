@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_queued_counts_and_is_written_as_if_it_had_never_waited() {
+    fn queued_batches_count_and_are_written_unchanged() {
         let dir = tempdir().expect("temporary directory");
         let mut plain = create(&dir.path().join("plain-0"), config());
         let buffered = BufferedLog::new(dir.path().to_owned(), create(&dir.path().join("buffered-0"), config()));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_log_goes_on_where_it_was_cut() {
+    fn a_truncated_log_continues_at_its_end() {
         let dir = tempdir().expect("temporary directory");
         let buffered = BufferedLog::new(dir.path().to_owned(), create(&dir.path().join("t-0"), config()));
         for epoch in 0..3 {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_ends_the_log() {
+    fn a_failed_write_ends_the_log() {
         let dir = tempdir().expect("temporary directory");
         let config = klamm_log::LogConfig { segment_bytes: 1000, ..config() };
         let buffered = BufferedLog::new(dir.path().to_owned(), create(&dir.path().join("t-0"), config));
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_lets_go_has_written_all() {
+    fn dropping_writes_everything() {
         let dir = tempdir().expect("temporary directory");
         let path = dir.path().join("t-0");
         let buffered = BufferedLog::new(dir.path().to_owned(), create(&path, config()));

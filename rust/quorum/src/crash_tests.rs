@@ -99,7 +99,7 @@ impl Actor {
         };
     }
 
-    /// Truncates the log before a batch, where an epoch may end.
+    /// Truncates the log before a batch, at a possible end of an epoch.
     fn truncate(&mut self, rng: &mut Rng) {
         let start = self.log().start_offset();
         if self.log().end_offset() == start {

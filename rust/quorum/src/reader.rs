@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_found_by_the_batches_headers() {
+    fn a_timestamp_is_looked_up_by_batch_headers() {
         let (dir, _log) = written(20);
         let reader = LogReader::new(dir.path());
         let found: Vec<i64> = [-1, 0, 7, 18, 19, 99].map(|time| reader.offset_after_time(time).expect("read")).to_vec();
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_an_error_but_at_the_end() {
+    fn damage_is_an_error_except_at_the_end() {
         let (dir, log) = written(20);
         log.close().expect("close");
         let mut file = OpenOptions::new().write(true).open(dir.path().join(FIRST)).expect("open");
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn no_flipped_bit_is_taken_for_a_record() {
+    fn no_flipped_bit_is_returned_in_a_record() {
         let (dir, log) = written(3);
         log.close().expect("close");
         let path = dir.path().join(FIRST);

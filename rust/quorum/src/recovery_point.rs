@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn it_rises_by_epoch_and_offset_and_falls_only_when_it_is_set() {
+    fn it_is_raised_by_epoch_and_offset_and_lowered_only_explicitly() {
         let dir = tempdir().expect("a folder");
         assert_eq!(Record::read(dir.path()).expect("read"), None);
         let point = open(dir.path());
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_byte_is_noticed() {
+    fn a_damaged_byte_is_detected() {
         let dir = tempdir().expect("a folder");
         open(dir.path()).raise(end(123, 4)).expect("raise");
         let path = dir.path().join(FILE_NAME);

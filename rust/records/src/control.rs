@@ -325,11 +325,11 @@ mod tests {
     }
 
     #[test]
-    fn every_type_reads_back_and_refuses_a_cut() {
+    fn every_type_round_trips_and_rejects_truncation() {
         for record in examples() {
             let (key, value) = (record.key(), record.value());
             assert_eq!(ControlRecord::parse(Some(&key), Some(&value)), Ok(record.clone()));
-            // The last byte says that no tagged fields follow; when it is the end of the value, it may be missing.
+            // The last byte says that no tagged fields follow; at the end of the value it may be missing.
             for cut in 0..value.len() - 1 {
                 let parsed = ControlRecord::parse(Some(&key), Some(&value[..cut]));
                 assert!(parsed.is_err(), "{record:?} {cut}");
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_control_batch_holds_its_records() {
+    fn a_control_batch_contains_its_records() {
         let batch = control_batch(BatchFields::default(), 5, &examples()).expect("small");
         let batch = Batch::at_start_of(&batch).expect("whole");
         batch.check().expect("valid");
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_marker_carries_its_producer() {
+    fn a_marker_has_its_producer() {
         let marker = end_transaction_marker(77, 4, 5, true, 2).expect("small");
         let header = Batch::at_start_of(&marker).expect("whole").header();
         assert!(header.is_control() && header.is_transactional());

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_without_records_keeps_its_place_and_producer() {
+    fn a_batch_without_records_keeps_its_offsets_and_producer() {
         let bytes = batch(Codec::Gzip);
         let header = Header::at_start_of(&bytes).expect("whole");
         let empty = without_records(&header).expect("small");

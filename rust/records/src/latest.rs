@@ -112,9 +112,9 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// The last record of each key, and everything that is kept, by offset.
+        /// The last record of each key and all unkeyed ones, by offset.
         #[test]
-        fn the_last_of_each_key_stays(records in prop::collection::vec(
+        fn the_last_record_of_each_key_is_kept(records in prop::collection::vec(
             (0u8..20, prop::option::of(0u8..4), prop::bool::weighted(0.1)), 0..5_000
         )) {
             let mut latest = LatestRecords::default();

@@ -260,7 +260,7 @@ mod tests {
         batch_of(Codec::None, BatchFields::default(), &[NOW - 5, NOW, NOW - 3])
     }
 
-    /// The batch with bytes of its header replaced and a CRC that fits again.
+    /// The batch with changed header bytes and a matching CRC.
     fn patched(mut batch: Vec<u8>, at: usize, bytes: &[u8]) -> Vec<u8> {
         batch[at..at + bytes.len()].copy_from_slice(bytes);
         set_crc(&mut batch);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_good_batch_of_every_codec_is_taken() {
+    fn a_valid_batch_of_every_codec_is_accepted() {
         for codec in Codec::ALL {
             let bytes = batch_of(codec, BatchFields::default(), &[NOW - 5, NOW, NOW - 3]);
             let produced = validate_produced(&bytes, &rules()).expect("valid");
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets_that_do_not_count_up_are_noticed() {
+    fn offsets_that_are_not_consecutive_are_detected() {
         for codec in Codec::ALL {
             let mut builder = BatchBuilder::new(BatchFields::default(), Compression::of(codec));
             builder.append_at(0, NOW, None, None, &[]).expect("small");

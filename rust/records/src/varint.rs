@@ -196,7 +196,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_varint_reads_back(value: i32) {
+        fn a_varint_round_trips(value: i32) {
             let mut out = Vec::new();
             put_varint(&mut out, value);
             prop_assert_eq!(out.len(), varint_len(value));
@@ -206,7 +206,7 @@ mod tests {
         }
 
         #[test]
-        fn a_varlong_reads_back(value: i64) {
+        fn a_varlong_round_trips(value: i64) {
             let mut out = Vec::new();
             put_varlong(&mut out, value);
             prop_assert_eq!(out.len(), varlong_len(value));

@@ -1,4 +1,4 @@
-//! What the codecs take, what they refuse, and how much they may take up.
+//! Which compressed data the codecs accept and reject, and the limits on decompressed sizes.
 
 use klamm_records::codec::{Contexts, Decompressor};
 use klamm_records::{Codec, Compression, RecordsError};
@@ -51,7 +51,7 @@ fn levels_have_the_limits_of_kafka() {
 }
 
 #[test]
-fn a_higher_level_of_lz4_makes_less_of_the_same() {
+fn a_higher_level_of_lz4_compresses_better() {
     let raw: Vec<u8> = (0..60_000u32).flat_map(|at| (at * at / 77 % 251).to_le_bytes()).collect();
     let size = |level| {
         let mut out = Vec::new();
@@ -68,7 +68,7 @@ fn a_higher_level_of_lz4_makes_less_of_the_same() {
 }
 
 #[test]
-fn every_size_around_the_blocks_reads_back() {
+fn every_size_around_the_blocks_round_trips() {
     for codec in Codec::ALL {
         for size in [0, 1, 15, 32_767, 32_768, 32_769, 65_535, 65_536, 65_537, 131_073, 400_000] {
             let raw = text(size);
@@ -105,7 +105,7 @@ fn a_cut_stream_is_refused() {
         let payload = compress(codec, &raw);
         for cut in (0..payload.len()).step_by(payload.len() / 300 + 1) {
             let result = decompress(codec, &payload[..cut], LIMIT);
-            // Chunks of snappy do not say how many they are: a cut between two is a shorter stream.
+            // Snappy chunks do not contain their number: a truncation between two gives a shorter valid stream.
             let shorter = codec == Codec::Snappy && result.as_ref().is_ok_and(|out| out.len() < raw.len());
             assert!(shorter || matches!(result, Err(RecordsError::BadCompression { .. })), "{codec} cut at {cut}");
         }
@@ -113,7 +113,7 @@ fn a_cut_stream_is_refused() {
 }
 
 #[test]
-fn streams_may_follow_each_other() {
+fn concatenated_streams_are_read() {
     let (first, second) = (text(40_000), text(100));
     for codec in compressed_codecs() {
         let both = [compress(codec, &first), compress(codec, &second)].concat();
@@ -203,7 +203,7 @@ fn a_block_larger_than_its_frame_allows_is_refused() {
 }
 
 #[test]
-fn a_context_serves_again_after_an_error() {
+fn a_context_is_reusable_after_an_error() {
     let mut contexts = Contexts::new();
     let raw = text(300_000);
     for codec in compressed_codecs() {

@@ -1,4 +1,4 @@
-//! Batches that Apache Kafka's classes wrote are read as it reads them, and written as it writes them.
+//! Batches that Apache Kafka's classes wrote are read like Kafka does, and written byte for byte.
 
 mod describe;
 
@@ -36,7 +36,7 @@ fn cases() -> Vec<(String, Vec<u8>, String)> {
         .collect()
 }
 
-/// The batch built again from its records, under the codec it has.
+/// The batch built again from its records, with its codec.
 fn rebuilt(batch: Batch<'_>) -> Vec<u8> {
     let header = batch.header();
     let compression = Compression::of(batch.codec().expect("known"));
@@ -81,7 +81,7 @@ fn batches_of_kafka_are_written_again() {
             }
         }
         let described = describe(&again).expect("valid");
-        // The records of a batch with the append time have lost their own times, so the base differs.
+        // The records of a batch with the append time have lost their own times, so the base timestamp differs.
         if name != "log-append-time" {
             assert_eq!(described, text, "{name}");
         }
@@ -92,7 +92,7 @@ fn batches_of_kafka_are_written_again() {
 }
 
 #[test]
-fn what_a_kafka_producer_sends_is_taken() {
+fn batches_of_a_kafka_producer_are_accepted() {
     for codec in Codec::ALL {
         for case in ["mixed", "many", "noise", "large"] {
             let name = format!("{codec}-{case}.bin");
@@ -109,7 +109,7 @@ fn what_a_kafka_producer_sends_is_taken() {
 }
 
 #[test]
-fn every_bit_of_a_batch_after_the_crc_counts() {
+fn every_bit_of_a_batch_after_the_crc_is_checked() {
     let bytes = read("lz4-mixed.bin");
     for at in 17..bytes.len() {
         for bit in 0..8 {
@@ -145,7 +145,7 @@ fn control_batches_are_those_of_kafka() {
 
 type Row = (Option<Vec<u8>>, Option<Vec<u8>>);
 
-/// What `clients/produce.py` sends.
+/// The rows of `clients/produce.py`.
 fn client_rows() -> Vec<Row> {
     let bytes = |text: &str| Some(text.as_bytes().to_vec());
     let odd = [(bytes("key"), bytes("value")), (None, bytes("no key")), (bytes("tombstone"), None)];
@@ -157,7 +157,7 @@ fn client_rows() -> Vec<Row> {
 }
 
 #[test]
-fn what_other_clients_send_is_read_and_taken() {
+fn batches_of_other_clients_are_read_and_accepted() {
     for client in ["librdkafka", "kafka-python", "aiokafka"] {
         for codec in ["gzip", "snappy", "lz4", "zstd"] {
             let name = format!("clients/{client}-{codec}.bin");

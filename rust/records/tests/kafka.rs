@@ -1,4 +1,4 @@
-//! Apache Kafka's classes read what is written here. Runs when `KAFKA_LIBS` names the folder of its jars.
+//! Apache Kafka's classes read our batches. Runs when `KAFKA_LIBS` names the folder of its jars.
 
 mod describe;
 
@@ -45,7 +45,7 @@ fn corpus() -> Vec<u8> {
     bytes
 }
 
-/// What Kafka's classes print about the bytes; None when `KAFKA_LIBS` is not set.
+/// The output of Kafka's classes for these bytes; None when `KAFKA_LIBS` is not set.
 fn kafka_prints(command: &str, bytes: &[u8]) -> Option<String> {
     let Ok(libs) = std::env::var("KAFKA_LIBS") else {
         eprintln!("skipped: KAFKA_LIBS does not name the folder of Apache Kafka's jars");
@@ -72,7 +72,7 @@ fn kafka_reads_batches_of_every_codec() {
     }
 }
 
-/// Batches that a client could send, most of them invalid somewhere after a CRC that fits.
+/// Batches that a client could send, most of them invalid after a matching CRC.
 fn candidates() -> Vec<Vec<u8>> {
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = move |end: usize| {
@@ -108,31 +108,31 @@ fn candidates() -> Vec<Vec<u8>> {
     candidates
 }
 
-/// Where we refuse what Kafka takes, or say better what is wrong.
-fn is_meant(error: &RecordsError, kafka: i16, is_compressed: bool) -> bool {
+/// Intended differences: we reject what Kafka accepts, or give a more precise error.
+fn is_intended(error: &RecordsError, kafka: i16, is_compressed: bool) -> bool {
     match error {
-        // Kafka does not look at the delete horizon, lets a producer claim the append time, and a transaction go
-        // without a producer.
+        // Kafka ignores the delete horizon, and accepts the append time in a produce and a transaction without a
+        // producer.
         RecordsError::ReservedAttributes { .. }
         | RecordsError::LogAppendTimeFromProducer
         | RecordsError::BadProducer { .. }
         | RecordsError::TransactionalWithoutProducer => true,
-        // It skims compressed records without looking at their sizes; of others it takes any negative size for
-        // null, drops bits of a varint that are too many, and lets times wrap around.
+        // It skips through compressed records without checking their sizes; elsewhere it reads any negative size as
+        // null, drops excess bits of a varint, and lets timestamps overflow.
         RecordsError::BadRecord { fault, .. } => {
             let unseen = [RecordFault::OverlongVarint, RecordFault::NegativeSize, RecordFault::TimestampOverflow];
             is_compressed || unseen.contains(fault)
         }
-        // It cuts off what follows a batch, as far as that is no batch.
+        // It drops bytes after a batch if they are no batch.
         RecordsError::MoreThanOneBatch { .. } => kafka == 0 || kafka == 2,
-        // lz4-java takes some blocks that break the format.
+        // lz4-java accepts some blocks that violate the format.
         RecordsError::BadCompression { codec, .. } => *codec == Codec::Lz4,
         _ => false,
     }
 }
 
 #[test]
-fn kafka_judges_batches_the_same() {
+fn kafka_validates_batches_alike() {
     let candidates = candidates();
     let mut pieces = Vec::new();
     for candidate in &candidates {
@@ -148,7 +148,7 @@ fn kafka_judges_batches_the_same() {
         let code = ours.as_ref().map_or_else(RecordsError::error_code, |_| 0);
         let is_compressed = candidate[22] & 7 != 0;
         let meant = match &ours {
-            Err(error) => is_meant(error, kafka, is_compressed),
+            Err(error) => is_intended(error, kafka, is_compressed),
             // Renumbered here; Kafka fails to renumber compressed records.
             Ok(produced) => !produced.offsets_consecutive && kafka == -1,
         };

@@ -1,4 +1,4 @@
-//! Properties of batches: what is written reads back, what is damaged is refused, and the ways of reading agree.
+//! Properties of batches: they round-trip, damage is detected, and all ways of reading agree.
 
 use klamm_records::convert::{recompress, renumber};
 use klamm_records::{
@@ -80,7 +80,7 @@ fn rules() -> ProduceRules {
     ProduceRules { timestamp_after_max_ms: i64::MAX, batch_bytes_max: usize::MAX, ..ProduceRules::of_client(0) }
 }
 
-/// The payload as a batch that claims `count` records, with a CRC that fits.
+/// The payload as a batch that claims `count` records, with a matching CRC.
 fn wrapped(payload: &[u8], count: i32, codec: Codec) -> Vec<u8> {
     let mut out = build(&[Row { timestamp: 5, key: None, value: None, headers: vec![] }], 0, Codec::None);
     out.truncate(HEADER_LEN);
@@ -98,13 +98,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
 
     #[test]
-    fn what_is_written_reads_back(rows in rows(), base in 0..1i64 << 60, codec in codec()) {
+    fn batches_round_trip(rows in rows(), base in 0..1i64 << 60, codec in codec()) {
         let batch = build(&rows, base, codec);
         prop_assert_eq!(read(&batch), Ok(numbered(&rows, base)));
     }
 
     #[test]
-    fn the_check_sees_what_the_records_say(rows in rows(), codec in codec()) {
+    fn the_check_returns_the_properties_of_the_records(rows in rows(), codec in codec()) {
         let batch = build(&rows, 0, codec);
         let produced = validate_produced(&batch, &rules()).expect("valid");
         let max = rows.iter().map(|row| row.timestamp).max().expect("at least one");
@@ -119,7 +119,7 @@ proptest! {
     }
 
     #[test]
-    fn batches_joined_are_their_records_joined(
+    fn joined_batches_have_the_records_of_both(
         rows in rows(), cuts in vec(0..30usize, 0..4), codecs in vec(codec(), 5), base in 0..1000i64,
     ) {
         let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut % rows.len()).chain([0, rows.len()]).collect();
@@ -140,7 +140,7 @@ proptest! {
         damaged[at] ^= 1 << bit;
         match read(&damaged) {
             Err(_) => {}
-            // Base offset and leader epoch are the leader's to set.
+            // The leader sets base offset and leader epoch.
             Ok(read) => {
                 prop_assert!(at < 8 || (12..16).contains(&at), "byte {}", at);
                 let rows_read: Vec<Row> = read.into_iter().map(|(_, row)| row).collect();
@@ -175,7 +175,8 @@ proptest! {
         prop_assert_eq!(renumber(view, Compression::of(to), BYTES_MAX), Ok(again));
     }
 
-    /// The streamed walk of a compressed batch, the walk of a plain one and the iterator are three ways to read.
+    /// The streamed walk of a compressed batch, the walk of an uncompressed one and the iterator are three ways to
+    /// read.
     #[test]
     fn all_ways_of_reading_agree(rows in rows(), count in 1..32i32, edits in vec((any::<prop::sample::Index>(), any::<u8>()), 0..3)) {
         let mut payload = build(&rows, 0, Codec::None).split_off(HEADER_LEN);

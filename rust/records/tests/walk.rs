@@ -1,4 +1,4 @@
-//! The check of a produced batch agrees with the slow, obvious walk over its records, whatever shapes follow each other.
+//! The check of a produced batch agrees with a simple walk over its records, for any sequence of record shapes.
 
 use klamm_records::varint::{Reader, VarintFault, put_varint, put_varlong};
 use klamm_records::{
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 const LATEST: i64 = 1_000;
-/// Where the header of a batch keeps its base timestamp.
+/// The position of the base timestamp in a batch header.
 const BASE_TIMESTAMP: i64 = 5;
 
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ struct Row {
     headers: usize,
 }
 
-/// What a walk sees, or why it ends.
+/// The result of a walk, or why it ends.
 #[derive(Debug, PartialEq)]
 struct Seen {
     max_timestamp: i64,
@@ -49,7 +49,7 @@ fn row() -> impl Strategy<Value = Row> {
     )
 }
 
-/// Rows of few shapes, so that many in a row are alike; sometimes enough that the offset deltas get longer.
+/// Rows of few shapes, so that many consecutive ones are equal; sometimes enough that the offset deltas get longer.
 fn rows() -> impl Strategy<Value = Vec<Row>> {
     let stretch = (row(), 1..90usize, vec(0..3i64, 90), any::<bool>());
     vec(stretch, 1..5).prop_map(|stretches| {
@@ -91,7 +91,7 @@ fn encoded(rows: &[Row], is_padded: bool) -> Vec<u8> {
     out
 }
 
-/// The payload as a batch that claims `count` records, with a CRC that fits.
+/// The payload as a batch that claims `count` records, with a matching CRC.
 fn wrapped(payload: &[u8], count: i32, codec: Codec) -> Vec<u8> {
     let mut out = vec![0; HEADER_LEN];
     Compression::of(codec).compress(payload, &mut out).expect("small");
@@ -225,7 +225,7 @@ proptest! {
 }
 
 #[test]
-fn each_damaged_byte_of_records_alike_is_seen_as_the_obvious_walk_sees_it() {
+fn each_damaged_byte_of_equal_records_gives_the_result_of_the_obvious_walk() {
     let row =
         Row { attributes: 0, timestamp_delta: 1, offset_delta: None, key_len: Some(2), value_len: Some(3), headers: 0 };
     let payload = encoded(&vec![row; 70], false);

@@ -155,7 +155,7 @@ impl Pair {
         panic!("the follower does not catch up: {position:?}");
     }
 
-    /// One fetch of the follower, and what it does about the answer.
+    /// One fetch of the follower, and the handling of the response.
     fn exchange(&self, leader: i32, position: Position) -> Position {
         let (follower, epoch) = (self.on(3 - leader), self.leader_epoch());
         while !follower.is_flushed() {
@@ -225,7 +225,7 @@ fn an_append_is_acknowledged_when_the_follower_fetches_after_it() {
 }
 
 #[test]
-fn a_replica_that_lost_the_leadership_truncates_what_the_new_leader_lacks() {
+fn a_former_leader_truncates_records_that_the_new_leader_lacks() {
     let mut pair = Pair::new();
     append(&pair.on(LEADER), 3);
     pair.catch_up(LEADER);
@@ -236,7 +236,7 @@ fn a_replica_that_lost_the_leadership_truncates_what_the_new_leader_lacks() {
     let position = pair.catch_up(FOLLOWER);
     assert_eq!((position.fetch_offset, position.last_fetched_epoch), (7, 1));
     assert_eq!(bytes_of(&pair.on(LEADER)), bytes_of(&pair.on(FOLLOWER)));
-    // And back again, several times, so that the logs diverge in several epochs.
+    // Leadership moves back several times, so that the logs diverge in several epochs.
     for round in 0..3 {
         append(&pair.on(FOLLOWER), 1 + round);
         pair.elect(LEADER, &[LEADER]);
@@ -250,7 +250,7 @@ fn a_replica_that_lost_the_leadership_truncates_what_the_new_leader_lacks() {
 }
 
 #[test]
-fn what_was_fetched_in_an_older_leader_epoch_changes_nothing() {
+fn a_response_of_an_older_leader_epoch_changes_nothing() {
     let mut pair = Pair::new();
     append(&pair.on(LEADER), 1);
     let follower = pair.on(FOLLOWER);
@@ -258,7 +258,7 @@ fn what_was_fetched_in_an_older_leader_epoch_changes_nothing() {
     let fetched = pair.fetch(LEADER, position);
     let records = read(&fetched.records.expect("a batch"));
     pair.elect(LEADER, &[LEADER, FOLLOWER]);
-    // A newer epoch of the same leader: a change record with a leader counts the epoch up.
+    // A newer epoch of the same leader: a change record with a leader increments the epoch.
     assert_eq!(pair.leader_epoch(), 1);
     let stale = FetchedBatches { records: &records, high_watermark: 1, log_start_offset: 0 };
     assert_eq!(follower.append_fetched(0, &stale, 0), Err(ErrorCode::NOT_LEADER_OR_FOLLOWER));
@@ -270,7 +270,7 @@ fn what_was_fetched_in_an_older_leader_epoch_changes_nothing() {
 }
 
 #[test]
-fn the_checkpoints_state_nothing_that_a_truncation_removes() {
+fn the_checkpoints_contain_nothing_above_a_truncation() {
     let mut pair = Pair::new();
     append(&pair.on(LEADER), 5);
     pair.catch_up(LEADER);
@@ -308,7 +308,7 @@ fn an_answer_larger_than_a_segment_is_appended_in_parts() {
 }
 
 #[test]
-fn a_follower_begins_where_its_leaders_log_begins_inside_a_batch() {
+fn a_follower_begins_at_a_leaders_log_start_within_a_batch() {
     let pair = Pair::new();
     let leader = pair.on(LEADER);
     let mut three = batch(&BatchSpec { records: 3, ..BatchSpec::default() });
@@ -332,14 +332,14 @@ fn batch_at(base_offset: i64, epoch: i32, records: i32) -> Vec<u8> {
 }
 
 #[test]
-fn a_log_of_which_the_leader_has_nothing_begins_again_with_its_first_batch() {
+fn a_log_below_the_leaders_start_restarts_with_its_first_batch() {
     let mut pair = Pair::new();
     let follower = pair.on(FOLLOWER);
     follower.begin_following(0, 0).expect("it follows");
     let old = [batch_at(0, 0, 1), batch_at(1, 0, 1)].concat();
     let fetched = FetchedBatches { records: &old, high_watermark: 0, log_start_offset: 0 };
     follower.append_fetched(0, &fetched, 0).expect("it follows");
-    // The batch of another leader contains offset 2, and what is below that is deleted.
+    // The batch of another leader contains offset 2, and everything below is deleted.
     pair.elect(LEADER, &[LEADER, FOLLOWER]);
     follower.begin_following(1, 0).expect("it follows");
     let inside = batch_at(1, 1, 3);
@@ -521,7 +521,7 @@ fn a_follower_without_epochs_in_its_log_truncates_to_its_high_watermark() {
 }
 
 #[test]
-fn a_throttled_replica_is_held_back_only_while_it_is_not_in_sync() {
+fn a_replica_is_throttled_only_while_it_is_not_in_sync() {
     let mut pair = Pair::with_settings(&[
         ("leader.replication.throttled.rate", "1000"),
         ("follower.replication.throttled.rate", "1000"),
@@ -552,7 +552,7 @@ fn a_throttled_replica_is_held_back_only_while_it_is_not_in_sync() {
 }
 
 #[test]
-fn a_follower_knows_how_far_behind_it_is() {
+fn a_follower_knows_its_lag() {
     let pair = Pair::new();
     append(&pair.on(LEADER), 1);
     let (follower, epoch) = (pair.on(FOLLOWER), pair.leader_epoch());

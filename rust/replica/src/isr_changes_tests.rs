@@ -1,4 +1,4 @@
-//! The requests that carry ISR changes to the controller, and its answers.
+//! The requests with ISR changes to the controller, and its responses.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const BROKER_EPOCH: i64 = 10;
 const TOPIC: Uuid = Uuid([7; 16]);
 const ALL: usize = 100;
 
-/// A broker that leads some partitions whose ISR it forms alone.
+/// A broker that leads some partitions, with itself as the only ISR member.
 struct Broker {
     replicas: Replicas,
     image: Arc<MetadataImage>,
@@ -118,7 +118,7 @@ fn refused(index: i32, code: ErrorCode) -> AnsweredIsr {
 }
 
 #[test]
-fn one_request_is_in_flight_and_the_next_carries_what_came_meanwhile() {
+fn one_request_is_in_flight_and_the_next_has_the_changes_made_meanwhile() {
     let broker = Broker::new(3);
     let mut changes = broker.changes(0..1);
     let request = changes.next_request(ALL).expect("a proposal");
@@ -137,7 +137,7 @@ fn one_request_is_in_flight_and_the_next_carries_what_came_meanwhile() {
 }
 
 #[test]
-fn a_request_has_a_most_and_the_rest_follows() {
+fn a_request_has_a_maximum_and_the_rest_follows() {
     let broker = Broker::new(5);
     let mut changes = broker.changes(0..5);
     assert_eq!(indexes(changes.next_request(2)), [0, 1]);
@@ -166,7 +166,7 @@ fn a_partition_that_the_answer_lacks_is_sent_again() {
 }
 
 #[test]
-fn a_refusal_that_may_pass_is_sent_again_and_a_final_one_is_not() {
+fn a_retriable_error_is_retried_and_a_final_one_is_not() {
     let broker = Broker::new(2);
     let mut changes = broker.changes(0..2);
     changes.next_request(ALL);
@@ -186,7 +186,7 @@ fn a_partition_that_proposes_twice_is_sent_once() {
 }
 
 #[test]
-fn a_proposal_that_a_newer_image_ended_is_left_out() {
+fn a_proposal_that_a_newer_image_ended_is_omitted() {
     let mut broker = Broker::new(3);
     let mut changes = broker.changes(0..3);
     for partition_id in 0..2 {
@@ -194,7 +194,7 @@ fn a_proposal_that_a_newer_image_ended_is_left_out() {
         let change = PartitionChangeRecord { topic_id: TOPIC, partition_id, isr, ..Default::default() };
         broker.publish(&[Record::PartitionChange(change)]);
     }
-    // The first two of them would fill the request.
+    // The first two alone would fill the request.
     assert_eq!(indexes(changes.next_request(2)), [2]);
     changes.on_answer(Some(vec![committed(2)]));
     assert_eq!(changes.next_request(2), None);

@@ -1,7 +1,7 @@
 //! Power cuts and kills at any change of the files of a partition that moves between two log directories.
 //!
-//! Nothing that was flushed is lost, nothing is there that was never appended, and one log is left. `KLAMM_CRASH_SEED` replays
-//! one seed, `KLAMM_CRASH_SEEDS` and `KLAMM_CRASH_CUTS` run more.
+//! Flushed records are not lost, no unknown record appears, and one log remains. `KLAMM_CRASH_SEED` replays one seed,
+//! `KLAMM_CRASH_SEEDS` and `KLAMM_CRASH_CUTS` run more.
 
 use std::fs;
 use std::path::Path;
@@ -28,7 +28,7 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
-/// What a node promises from a number of changes on.
+/// What a node guarantees from a number of changes on.
 #[derive(Clone)]
 struct Promise {
     from: usize,
@@ -91,7 +91,7 @@ impl Node {
         all.push(bytes);
     }
 
-    /// A step of a move, if there is one; the controller answers some time.
+    /// A step of a move, if there is one; the controller sometimes responds.
     fn step(&mut self, rng: &mut Rng) -> bool {
         match self.replicas.step_move(&self.partition, 1 + rng.below(6000) as usize) {
             MoveStep::Ended => return true,
@@ -113,7 +113,7 @@ impl Node {
     }
 }
 
-/// A history of one partition: appends, flushes, checkpoints and moves to and fro.
+/// A history of one partition: appends, flushes, checkpoints and moves in both directions.
 fn history(root: &Path, rng: &mut Rng) -> (Vec<Change>, Vec<Promise>, Vec<Vec<u8>>) {
     let image = image_of(1);
     let mut node = Node::start(root, &image);
@@ -141,7 +141,7 @@ fn history(root: &Path, rng: &mut Rng) -> (Vec<Change>, Vec<Promise>, Vec<Vec<u8
 }
 
 fn check(root: &Path, promise: &Promise, all: &[Vec<u8>], rng: &mut Rng) {
-    // A broker that starts again leads in a new epoch.
+    // A restarted broker leads in a new epoch.
     let mut node = Node::start(root, &with_leader(&promise.image, 1));
     let whole = all.concat();
     let found = |node: &Node| node.partition.with(|log| read_all(log, 0));
@@ -152,7 +152,7 @@ fn check(root: &Path, promise: &Promise, all: &[Vec<u8>], rng: &mut Rng) {
     let mut appended = Vec::new();
     node.append(&mut appended, 2000, rng);
     let bytes = found(&node);
-    // A move that was begun ends.
+    // A move that was started completes.
     for _ in 0..100_000 {
         if node.partition.moves_to().is_none() {
             break;
@@ -187,7 +187,7 @@ fn a_power_cut_or_a_kill_in_a_move_loses_nothing_and_leaves_one_log() {
         let (changes, promises, all) = history(&root, rng);
         let mut disk = disk_before;
         let mut at: Vec<usize> = (0..cuts).map(|_| rng.below(changes.len() as u64 + 1) as usize).collect();
-        // The names change rarely, and most can go wrong there.
+        // Names change rarely, and are the most critical changes.
         let names = changes.iter().enumerate().filter(|(_, change)| {
             matches!(change, Change::Rename { from, .. } if from.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"t-0")))
         });

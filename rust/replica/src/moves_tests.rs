@@ -1,4 +1,5 @@
-//! Moves of a partition to another log directory, step by step: with appends, truncations and ends of the process in between.
+//! Moves of a partition to another log directory, step by step: with appends, truncations and restarts of the process
+//! in between.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -86,7 +87,7 @@ pub fn with_directory(image: &MetadataImage, directory_id: Uuid) -> Arc<Metadata
     changed(image, &[Record::PartitionChange(change)])
 }
 
-/// The same in a new leader epoch.
+/// The same with a new leader epoch.
 pub fn with_leader(image: &MetadataImage, leader: i32) -> Arc<MetadataImage> {
     let change = PartitionChangeRecord { topic_id: TOPIC, partition_id: 0, leader, ..Default::default() };
     changed(image, &[Record::PartitionChange(change)])
@@ -224,7 +225,7 @@ fn holds(path: &Path) -> bool {
 }
 
 #[test]
-fn a_log_moves_with_everything_that_was_appended_meanwhile() {
+fn a_log_moves_with_records_appended_meanwhile() {
     let mut broker = Broker::new(NODE);
     let partition = broker.partition();
     append(&partition, 50);
@@ -253,7 +254,7 @@ fn a_log_moves_with_everything_that_was_appended_meanwhile() {
 }
 
 #[test]
-fn a_move_goes_on_after_the_process_ended_anywhere_in_it() {
+fn a_move_continues_after_a_restart_at_any_step() {
     for steps in [0, 1, 4, 40] {
         for is_clean in [false, true] {
             let mut broker = Broker::new(NODE);
@@ -316,7 +317,7 @@ fn a_move_back_cancels_it() {
     let mut broker = Broker::new(NODE);
     append(&broker.partition(), 30);
     assert_eq!(broker.replicas().alter_dir("t", 0, 1), ErrorCode::NONE);
-    // Up to the report to the controller.
+    // Until the report to the controller.
     broker.begin_move(50, 1000);
     assert_eq!(broker.replicas().alter_dir("t", 0, 0), ErrorCode::NONE);
     assert_eq!(broker.folders(), [vec!["live"], vec!["delete"], vec![]]);
@@ -344,7 +345,7 @@ fn a_cancelled_move_of_which_the_controller_knows_is_reverted_there() {
 }
 
 #[test]
-fn a_follower_that_truncates_or_begins_again_moves_what_is_left() {
+fn a_follower_that_truncates_or_restarts_its_log_moves_the_rest() {
     let mut broker = Broker::new(OTHER);
     let partition = broker.partition();
     partition.begin_following(0, 0).expect("it follows");
@@ -361,7 +362,7 @@ fn a_follower_that_truncates_or_begins_again_moves_what_is_left() {
     fetch(0, 40, 0, 300);
     assert_eq!(broker.replicas().alter_dir("t", 0, 1), ErrorCode::NONE);
     broker.begin_move(30, 1000);
-    // The copy has what the leader does not.
+    // The copy has records that the leader lacks.
     let diverging = Diverging { partition: partition.clone(), leader_epoch: 0, leader_end: (0, 25) };
     assert!(truncate_diverging(&[diverging], 0)[0].is_ok());
     fetch(25, 30, 0, 200);
@@ -389,14 +390,14 @@ fn a_truncation_planned_for_the_directory_that_a_log_has_left_removes_nothing() 
         let planned = Planned { partition: &partition, leader_epoch: 0, truncation: Truncation::To(0) };
         truncate_in_dir(dir, &[planned], 0).remove(0).map(|position| position.fetch_offset)
     };
-    // The checkpoints of the other directory would state what it removes.
+    // The checkpoints of the other directory would contain offsets that it removes.
     assert_eq!(truncated(0), Err(ErrorCode::NOT_LEADER_OR_FOLLOWER));
     assert_eq!(partition.with(|log| log.log_end_offset()), 1);
     assert_eq!(truncated(1), Ok(0));
 }
 
 #[test]
-fn what_was_deleted_does_not_move() {
+fn deleted_records_do_not_move() {
     let mut broker = Broker::new(NODE);
     let partition = broker.partition();
     append(&partition, 20);
@@ -408,11 +409,11 @@ fn what_was_deleted_does_not_move() {
 }
 
 #[test]
-fn both_names_after_a_crash_in_the_exchange_leave_the_further_log() {
+fn after_a_crash_during_the_exchange_the_longer_log_is_kept() {
     let mut broker = Broker::new(NODE);
     append(&broker.partition(), 20);
     broker.kill();
-    // The log as it was before, which a power cut may bring back.
+    // The previous log, which a power cut may restore.
     let (from, to) = (broker.dir(0).join("t-0"), broker.dir(2).join("t-0"));
     fs::create_dir(&to).expect("a folder");
     for entry in fs::read_dir(&from).expect("files").flatten() {
@@ -424,7 +425,7 @@ fn both_names_after_a_crash_in_the_exchange_leave_the_further_log() {
     assert_eq!(is_in.iter().filter(|is_there| **is_there).count(), 1, "{is_in:?}");
     assert_eq!(broker.partition().with(|log| log.log_end_offset()), 21);
     broker.kill();
-    // The shorter one loses, wherever it is.
+    // The shorter one is dropped, wherever it is.
     let kept = if is_in[0] { 0 } else { 2 };
     let shorter = broker.dir(1).join("t-0");
     fs::create_dir(&shorter).expect("a folder");
@@ -435,7 +436,7 @@ fn both_names_after_a_crash_in_the_exchange_leave_the_further_log() {
 }
 
 #[test]
-fn a_copy_whose_log_is_gone_takes_its_place_if_the_controller_knows_of_it() {
+fn a_copy_without_its_log_replaces_it_if_the_controller_knows_of_it() {
     let mut broker = Broker::new(NODE);
     append(&broker.partition(), 20);
     assert_eq!(broker.replicas().alter_dir("t", 0, 1), ErrorCode::NONE);
@@ -472,7 +473,7 @@ fn assigned<'a>(replicas: &'a [i32], directories: &'a [Uuid]) -> Record<'a> {
 }
 
 #[test]
-fn a_partition_that_comes_later_is_created_where_it_was_asked_for() {
+fn a_later_partition_is_created_in_the_requested_directory() {
     let image = changed(&image_of(OTHER), &[assigned(&[OTHER], &[Uuid([9; 16])])]);
     let mut broker = Broker { root: tempdir().expect("a folder"), replicas: None, image };
     broker.start();

@@ -101,7 +101,7 @@ fn a_partition_leads_again_when_a_new_image_says_so() {
 }
 
 #[test]
-fn who_waits_is_told_when_leadership_ends() {
+fn waiters_are_notified_when_leadership_ends() {
     let dir = tempdir().expect("a folder");
     let replicas = leading(dir.path());
     let partition = replicas.get(TOPIC, 0).expect("led");
@@ -117,7 +117,7 @@ fn who_waits_is_told_when_leadership_ends() {
 }
 
 #[test]
-fn a_failed_directory_is_final_whatever_the_image_says() {
+fn a_failed_directory_is_final_in_any_image() {
     let dir = tempdir().expect("a folder");
     let replicas = leading(dir.path());
     let partition = replicas.get(TOPIC, 0).expect("led");
@@ -129,12 +129,12 @@ fn a_failed_directory_is_final_whatever_the_image_says() {
 }
 
 #[test]
-fn who_waits_for_a_recovery_takes_no_worker_from_the_other_tasks() {
+fn waiting_for_a_recovery_blocks_no_worker() {
     let dir = tempdir().expect("a folder");
     let replicas = Arc::new(leading(dir.path()));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build();
     let runtime = runtime.expect("a runtime");
-    // Held as by another thread that recovers the log.
+    // Locked like by another thread that recovers the log.
     let recovering = replicas.opening[replicas.opening_of((TOPIC, 0))].lock();
     let (begun, has_begun) = channel();
     let asking = replicas.clone();
@@ -180,7 +180,7 @@ const OWN_TEXT: &str = "BwcHBwcHBwcHBwcHBwcHBw";
 const OTHER_TEXT: &str = "CAgICAgICAgICAgICAgICA";
 
 #[test]
-fn a_stop_that_comes_before_every_log_was_opened_is_a_clean_one() {
+fn a_stop_before_every_log_was_opened_is_clean() {
     let dir = tempdir().expect("a folder");
     let replicas = leading(dir.path());
     assert_eq!(append(&replicas.get(TOPIC, 0).expect("led")), Ok(0));
@@ -223,7 +223,7 @@ fn a_stop_that_comes_before_every_log_was_opened_is_a_clean_one() {
 }
 
 #[test]
-fn files_of_an_earlier_topic_of_the_name_are_kept_beside() {
+fn files_of_an_earlier_topic_with_the_name_are_set_aside() {
     for in_background in [true, false] {
         let dir = tempdir().expect("a folder");
         left_behind(dir.path(), "t-0", OTHER_TEXT);
@@ -293,7 +293,7 @@ fn every_stray_is_a_warning_with_its_reason() {
 }
 
 #[test]
-fn a_directory_that_does_not_tell_its_topic_is_of_the_topic_of_its_name() {
+fn a_directory_without_a_topic_id_belongs_to_the_topic_of_its_name() {
     for damaged in [Some("version: 0\ntopic_id: ?"), None] {
         let dir = tempdir().expect("a folder");
         left_behind(dir.path(), "t-0", OTHER_TEXT);

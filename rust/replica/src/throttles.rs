@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replicas_are_named_one_by_one_or_all() {
+    fn replicas_are_listed_or_all() {
         assert!(!ThrottledReplicas::of("").contains(0, 1));
         assert!(ThrottledReplicas::of("*").contains(7, 1));
         let some = ThrottledReplicas::of("0:1, 2:3");

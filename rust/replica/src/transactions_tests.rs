@@ -28,7 +28,7 @@ fn spec(sequence: i32) -> BatchSpec {
     BatchSpec { producer: Some((1, 0, sequence)), transactional: true, timestamp: 5000, ..BatchSpec::default() }
 }
 
-/// Appends bytes and waits until they are committed; their offset.
+/// Appends bytes and waits until they are committed; returns their offset.
 fn committed(partition: &Partition, bytes: &mut [u8], origin: Origin) -> i64 {
     let appended = partition.append(bytes, -1, origin, 0).expect("appended");
     let (sender, acked) = channel();
@@ -102,7 +102,7 @@ fn case_52_aborted_transactions_are_for_consumers_that_read_committed_records() 
 }
 
 #[test]
-fn a_topics_limits_do_not_refuse_a_marker() {
+fn a_topics_limits_do_not_apply_to_markers() {
     let dir = tempdir().expect("a folder");
     let (replicas, partition) = led(dir.path());
     assert_eq!(data(&partition, 0), 0);
@@ -122,7 +122,7 @@ struct Woken(std::sync::mpsc::Sender<()>);
 
 impl Wake for Woken {
     fn wake(self: Arc<Self>) {
-        // The test may have seen enough.
+        // The test may have ended.
         let _ = self.0.send(());
     }
 }
@@ -144,7 +144,7 @@ fn case_54_a_fetch_at_the_last_stable_offset_is_woken_by_the_marker() {
 }
 
 #[test]
-fn case_55_offsets_up_to_what_is_decided() {
+fn case_55_list_offsets_up_to_the_last_stable_offset() {
     let dir = tempdir().expect("a folder");
     let (replicas, partition) = led(dir.path());
     assert_eq!((plain(&partition), data(&partition, 0)), (0, 1));
@@ -186,7 +186,7 @@ fn a_leader_verifies_and_a_follower_does_not() {
 }
 
 #[test]
-fn case_50_without_verification_only_partitions_that_are_added_are_asked_for() {
+fn case_50_without_verification_only_partitions_to_add_are_sent() {
     let dir = tempdir().expect("a folder");
     let (replicas, partition) = led(dir.path());
     let off = [("transaction.partition.verification.enable".to_owned(), "false".to_owned())];

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn client_software_must_be_decent() {
+    fn client_software_names_are_validated() {
         for (name, version, valid) in [
             ("apache-kafka-java", "4.3.1", true),
             ("a", "1", true),

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_header_is_refused() {
+    fn invalid_headers_are_rejected() {
         let unknown = HeaderError::UnknownApi { key: 4, version: 1 };
         assert_eq!(RequestHeader::parse(&request(4, 1, b"\xff\xff")), Err(unknown));
         for frame in [&b""[..], b"\x00", b"\x00\x03\x00", b"\x00\x03\x00\x09\x00\x00\x00\x01\x00\x20x"] {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_length_counts_what_follows_it() {
+    fn the_length_excludes_itself() {
         let mut writer = Writer::new();
         writer.slice(b"earlier");
         ResponseHeader { correlation_id: 1, flexible: true }.begin_frame(&mut writer);

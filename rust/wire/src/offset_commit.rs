@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_exist_is_refused() {
+    fn unknown_partitions_are_rejected() {
         let request = read(REQUEST).expect("a whole request");
         assert_eq!((&*request.group_id, request.generation_id, &*request.member_id), ("g", -1, ""));
         assert_eq!(request.existing().count(), 0);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_has_the_request_s_order_unless_something_is_refused() {
+    fn an_answer_has_the_request_s_order_unless_a_partition_is_rejected() {
         let mut request = read(REQUEST).expect("a whole request");
         request.topics = vec![topic("a", &[(0, 0), (1, 0)]), topic("b", &[(5, 0)])];
         let coded = b"\0\0\0\0\x03\x02a\x03\0\0\0\0\0\0\0\0\0\0\x01\0\x0c\0\0\x02b\x02\0\0\0\x05\0\0\0\0\0";
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_topic_that_is_repeated_is_named_once_where_it_came_first() {
+    fn a_repeated_unknown_topic_is_in_the_answer_once_at_its_first_position() {
         let bare = |name: &[u8; 1]| [b"\x02", name.as_slice(), b"\x01\0"].concat();
         let of_one: &[u8] = b"\x02t\x02\0\0\0\x07\0\0\0\0\0\0\0\x01\xff\xff\xff\xff\x01\0\0";
         let topics = [&bare(b"t"), of_one, &bare(b"a"), &bare(b"t"), of_one].concat();
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_cut_is_refused() {
+    fn a_truncated_request_is_rejected() {
         for len in 0..REQUEST.len() {
             assert!(read(&REQUEST[..len]).is_err(), "{len}");
         }

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn records_round_trip() {
         let written = key("g", "t", 7).expect("short");
         for expire_timestamp_ms in [-1, 10] {
             for topic_id in [Uuid::ZERO, Uuid([3; 16])] {
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_format_cannot_hold_is_refused() {
+    fn values_that_a_format_cannot_hold_are_rejected() {
         let long = "x".repeat(STRING_LEN_MAX + 1);
         assert!(key(&long, "t", 0).is_err());
         assert!(key(&long[1..], &long[1..], 0).is_ok());

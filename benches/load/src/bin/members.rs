@@ -190,7 +190,7 @@ fn is_stable(options: &Options, parties: &[&Party]) -> bool {
     groups.iter().all(|seen| seen.is_stable(options.partitions))
 }
 
-/// What the members of a group have.
+/// The state of a group's members.
 #[derive(Clone, Default)]
 struct Seen {
     epochs: BTreeSet<i32>,

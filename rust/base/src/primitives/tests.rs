@@ -34,7 +34,7 @@ fn varints_that_do_not_fit_or_do_not_end_are_refused() {
 }
 
 #[test]
-fn lengths_are_compared_with_what_is_left() {
+fn lengths_are_compared_with_the_remaining_bytes() {
     assert_eq!(Reader::new(&[0, 5, b'a']).string(), Err(WireError::Truncated { needed: 5, left: 1 }));
     assert_eq!(Reader::new(&[0xff, 0xfe]).nullable_string(), Ok(None));
     assert_eq!(Reader::new(&[0xff, 0xff]).string(), Err(WireError::UnexpectedNull));
@@ -49,7 +49,7 @@ fn lengths_are_compared_with_what_is_left() {
 }
 
 #[test]
-fn counts_are_compared_with_what_is_left() {
+fn counts_are_compared_with_the_remaining_bytes() {
     let error = |count| WireError::CountTooLarge { count, left: 3 };
     let too_large = |count| Err(error(count));
     assert_eq!(Reader::new(&[0x7f, 0xff, 0xff, 0xff, 1, 2, 3]).array_len(1), too_large(0x7fff_ffff));
@@ -82,7 +82,7 @@ fn tagged_fields_are_sized_and_unknown_ones_skipped() {
 }
 
 #[test]
-fn a_known_tagged_field_must_be_read_whole() {
+fn a_known_tagged_field_must_be_read_completely() {
     let bytes = written(|writer| {
         writer.unsigned_varint(1);
         writer.tagged_field(0, |field| field.i64(9));
@@ -93,7 +93,7 @@ fn a_known_tagged_field_must_be_read_whole() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(
+    fn values_round_trip(
         int in any::<i32>(), long in any::<i64>(), text in proptest::option::of(".{0,40}"),
         raw in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..40)),
     ) {

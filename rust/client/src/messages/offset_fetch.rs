@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_transaction_hides_an_offset_and_other_errors_are_told() {
+    fn an_open_transaction_hides_an_offset_and_other_errors_are_reported() {
         let one = |partition, offset| CommittedOffset { topic: "t".into(), partition, offset, metadata: "said".into() };
         let read = |of_partition, of_group| OffsetFetchRequest::read(&answer(of_partition, of_group), 7);
         let (none, unstable) = (ErrorCode::NONE, ErrorCode::UNSTABLE_OFFSET_COMMIT);

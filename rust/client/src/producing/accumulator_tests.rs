@@ -65,7 +65,7 @@ fn sequences(sends: &[Send]) -> Vec<i32> {
 }
 
 #[test]
-fn one_batch_goes_before_the_broker_knows_the_producer_then_five() {
+fn one_batch_is_in_flight_until_the_broker_knows_the_producer_then_five() {
     let (mut accumulator, view) = (accumulator(9), view());
     let first = accumulator.poll(0, &view).sends;
     assert_eq!(sequences(&first), [0]);
@@ -87,7 +87,7 @@ fn partitions_of_a_broker_share_a_request() {
 }
 
 #[test]
-fn after_a_fault_all_answers_come_in_then_the_rest_goes_again_in_order() {
+fn after_a_fault_batches_are_resent_in_order_once_all_answers_have_arrived() {
     let (mut accumulator, view) = (accumulator(6), view());
     let first = accumulator.poll(0, &view).sends;
     accumulator.on_answer(0, first[0].tag, &Ok(answer(ErrorCode::NONE)));
@@ -105,7 +105,7 @@ fn after_a_fault_all_answers_come_in_then_the_rest_goes_again_in_order() {
 }
 
 #[test]
-fn a_refusal_fails_all_and_is_told_once() {
+fn a_final_error_fails_all_batches_and_is_reported_once() {
     let (mut accumulator, view) = (accumulator(4), view());
     accumulator.push(place(1), batch(0));
     let sends = accumulator.poll(0, &view).sends;
@@ -118,7 +118,7 @@ fn a_refusal_fails_all_and_is_told_once() {
 }
 
 #[test]
-fn a_gap_that_nothing_explains_is_a_failure() {
+fn an_unexplained_sequence_gap_is_a_failure() {
     let (mut accumulator, view) = (accumulator(1), view());
     let sends = accumulator.poll(0, &view).sends;
     accumulator.on_answer(0, sends[0].tag, &Ok(answer(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER)));
@@ -126,7 +126,7 @@ fn a_gap_that_nothing_explains_is_a_failure() {
 }
 
 #[test]
-fn late_batches_are_given_up_with_the_last_reason() {
+fn expired_batches_fail_with_the_last_reason() {
     let mut accumulator = accumulator(3);
     let no_brokers = ClusterView::default();
     let todo = accumulator.poll(0, &no_brokers);
@@ -139,7 +139,7 @@ fn late_batches_are_given_up_with_the_last_reason() {
 }
 
 #[test]
-fn a_transaction_enlists_its_partitions_first() {
+fn a_transaction_adds_its_partitions_first() {
     let mut accumulator = Accumulator::new(POLICY, 1 << 20, true);
     accumulator.push(place(0), batch(0));
     let todo = accumulator.poll(0, &view());
@@ -194,7 +194,7 @@ proptest! {
     /// Whatever is lost, the log has every batch once and in order. After a loss everything later on that connection
     /// is lost too.
     #[test]
-    fn nothing_is_lost_or_doubled_or_out_of_order(count in 1..30i32, fates in fates()) {
+    fn nothing_is_lost_duplicated_or_out_of_order(count in 1..30i32, fates in fates()) {
         let (mut accumulator, view) = (accumulator(count), view());
         let mut broker = Broker::default();
         let mut fates = fates.into_iter();

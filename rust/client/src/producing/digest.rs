@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn order_and_portions_do_not_matter_and_everything_else_does() {
+    fn order_and_portions_do_not_matter_but_everything_else_does() {
         let (a, b, c): (One, One, One) =
             ((Some(b"a"), Some(b"1"), None), (None, Some(b"2"), Some(3)), (Some(b""), None, None));
         assert_eq!(of(&[a, b, c]), of(&[c, a, b]));

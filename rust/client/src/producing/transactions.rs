@@ -329,7 +329,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_commit_that_is_given_up_leaves_the_transaction_open() {
+    fn a_commit_that_times_out_leaves_the_transaction_open() {
         let stage = Mutex::new(Stage::InTransaction);
         let committing = Committing::begin(&stage).expect("a transaction has begun");
         assert!(stage.lock().check_in_transaction("produce").is_err(), "nothing may be produced meanwhile");

@@ -53,14 +53,14 @@ mod tests {
     }
 
     #[test]
-    fn plain_says_all_at_once() {
+    fn plain_needs_one_message() {
         let (mut dialogue, first) = Dialogue::begin(&credentials(Mechanism::Plain), "abc");
         assert_eq!(first, b"\0me\0x");
         assert_eq!(dialogue.answer(b""), Ok(None));
     }
 
     #[test]
-    fn scram_is_over_only_when_the_server_has_shown_who_it_is() {
+    fn scram_completes_only_after_the_servers_proof() {
         let (mut dialogue, first) = Dialogue::begin(&credentials(Mechanism::ScramSha256), "abc");
         assert_eq!(first, b"n,,n=me,r=abc");
         assert!(matches!(dialogue.answer(b"r=abcd,s=AAEC,i=4096"), Ok(Some(_))));

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_without_the_text() {
+    fn errors_do_not_contain_the_text() {
         for (text, expected) in [
             ("", JaasError::Empty),
             ("A", JaasError::NoFlag),
@@ -185,7 +185,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_password_of_any_letters_is_read_as_it_was_quoted(password in "[^\n\r]{0,40}") {
+        fn a_quoted_password_of_any_characters_is_read(password in "[^\n\r]{0,40}") {
             let quoted = password.replace('\\', "\\\\").replace('"', "\\\"");
             let found = options(&format!("A required password=\"{quoted}\";"));
             prop_assert_eq!(found, pairs(&[("password", &password)]));

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pem_is_told_without_its_text() {
+    fn errors_do_not_contain_the_text() {
         assert_eq!(sections("open-sesame").err(), Some(PemError::Empty));
         assert_eq!(sections("-----BEGIN X-----AAEC").err(), Some(PemError::Unended(1)));
         assert_eq!(sections("-----BEGIN X-----AA*C-----END X-----").err(), Some(PemError::NotBase64(1)));
@@ -77,7 +77,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(ders in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..4)) {
+        fn pem_round_trips(ders in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..4)) {
             let text: String = ders
                 .iter()
                 .map(|der| format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", STANDARD.encode(der)))

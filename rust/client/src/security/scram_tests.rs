@@ -89,7 +89,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn who_knows_the_password_agrees(
+    fn both_sides_agree_with_the_password(
         is_512: bool, user in "\\PC{1,12}", password in "\\PC{1,20}", salt in prop::collection::vec(any::<u8>(), 1..40)
     ) {
         let hash = if is_512 { Hash::sha_512() } else { Hash::sha_256() };
@@ -105,7 +105,7 @@ proptest! {
     }
 
     #[test]
-    fn any_message_is_taken_or_refused(message in prop::collection::vec(any::<u8>(), 0..80), tail in "[ -~]{0,40}") {
+    fn any_message_is_accepted_or_rejected(message in prop::collection::vec(any::<u8>(), 0..80), tail in "[ -~]{0,40}") {
         prop_assert!(client("x").prove(&message).is_err());
         let asked = format!("r=abc{tail}");
         prop_assert!(client("x").prove(asked.as_bytes()).is_err());
@@ -125,7 +125,7 @@ fn another_password_proves_nothing() {
 }
 
 #[test]
-fn a_server_that_only_poses_as_one_is_refused() {
+fn a_server_without_the_credentials_is_rejected() {
     for (message, expected) in [
         ("r=abcd,s=,i=4096", ScramError::Salt),
         ("r=abcd,s=AAEC,i=1", ScramError::Iterations(1)),

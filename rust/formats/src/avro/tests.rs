@@ -29,7 +29,7 @@ fn longs(column: &Column) -> Vec<i64> {
 }
 
 #[test]
-fn a_bad_value_leaves_its_neighbours_as_they_are() {
+fn a_bad_value_does_not_affect_its_neighbours() {
     let good = [2, 4, b'x', b'x', 2, 2, b'n', 4, 2, 4, 0];
     // The name is not UTF-8, which is found after the id was read; the last of the tags is missing.
     let bad = [2, 0, 2, 2, 0xff, 0];
@@ -73,7 +73,7 @@ fn hostile_bytes_are_refused() {
 }
 
 #[test]
-fn what_is_skipped_is_bounded_too() {
+fn skipped_values_are_bounded_too() {
     // A list of lists of lists, each with one item, without an end.
     let tree = r#"["record", [["named", 0], [0, ["int"]]], []]"#;
     let shape = r#"["+s", [["id", ["i", []]]]]"#;
@@ -85,7 +85,7 @@ fn what_is_skipped_is_bounded_too() {
 }
 
 #[test]
-fn a_program_that_does_not_fit_is_refused() {
+fn an_inconsistent_program_is_rejected() {
     let wrong = |shape: &str, read: &str| {
         let shape = Shape::parse(shape).expect("a shape");
         let program = format!(r#"{{"avro": {{"root": {read}, "named": []}}}}"#);

@@ -56,7 +56,7 @@ fn the_last_of_a_field_counts_and_parts_of_a_message_are_one() {
 }
 
 #[test]
-fn what_is_absent_is_null_or_its_default() {
+fn an_absent_field_is_null_or_its_default() {
     let found = decode(&[0x12, 0]);
     assert_eq!(child(&found.column, 0).validity.null_count(), 1);
     let inner = child(&found.column, 1);
@@ -73,7 +73,7 @@ fn repeated_fields_come_packed_and_not() {
 }
 
 #[test]
-fn one_of_several_is_there() {
+fn one_field_of_a_oneof_is_set() {
     let found = decode(&[0x22, 1, b'w', 0x28, 5]);
     assert_eq!(child(&found.column, 3).validity.null_count(), 1);
     assert!(matches!(&child(&found.column, 4).data, Data::Int128(numbers) if numbers == &[5]));
@@ -107,7 +107,7 @@ fn hostile_bytes_are_refused() {
 }
 
 #[test]
-fn a_header_calls_the_message() {
+fn a_header_selects_the_message() {
     let other = decoder("[[1], [0, 2]]", true);
     let rows = [&[0, 0, 0, 0, 9, 2, 2, 8, 4][..], &[0, 0, 0, 0, 9, 4, 0, 4, 8, 5], &[0, 0, 0, 0, 9, 0, 8, 6]].map(Some);
     let found = other.decode(rows.into_iter());
@@ -117,7 +117,7 @@ fn a_header_calls_the_message() {
 }
 
 #[test]
-fn a_program_that_does_not_fit_is_refused() {
+fn an_inconsistent_program_is_rejected() {
     for (from, to) in [
         (r#"["int64"]"#, r#"["uint64"]"#),
         (r#"["int64"]"#, r#"["nonsense"]"#),

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_are_what_is_between_their_tags() {
+    fn groups_end_at_their_tags() {
         // Group 1 with field 2 = 5 and an empty group 3, then field 4 = 1.
         let bytes = [0x0b, 0x10, 5, 0x1b, 0x1c, 0x0c, 0x20, 1];
         let mut from = Cursor::new(&bytes);
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_field_is_refused() {
+    fn invalid_fields_are_rejected() {
         assert_eq!(field(&mut Cursor::new(&[0x0c])), Err(Bad::OpenGroup(1)));
         assert_eq!(field(&mut Cursor::new(&[0x0b, 0x14])), Err(Bad::OpenGroup(2)));
         assert!(matches!(field(&mut Cursor::new(&[0x0b])), Err(Bad::Truncated { .. })));

@@ -24,9 +24,9 @@ fn whole_names() {
     assert!(!pattern("a").matches("a\n"));
 }
 
-/// What RE2/J and the `regex` crate write alike, but read differently.
+/// Syntax that RE2/J and the `regex` crate share, but interpret differently.
 #[test]
-fn the_meaning_is_that_of_re2j() {
+fn patterns_match_as_in_re2j() {
     for (source, matched, other) in [
         (r"\d", "7", "٣"),
         (r"\w", "_", "é"),
@@ -79,7 +79,7 @@ fn the_meaning_is_that_of_re2j() {
 }
 
 #[test]
-fn errors_have_the_words_of_re2j() {
+fn errors_have_the_wording_of_re2j() {
     for (what, sources) in [
         ("unexpected )", &[")", "a)", "(a))"][..]),
         ("missing closing )", &["(", "((a)", "(?i:a"]),
@@ -121,7 +121,7 @@ fn errors_have_the_words_of_re2j() {
 }
 
 #[test]
-fn what_is_not_supported_is_named() {
+fn unsupported_syntax_is_named() {
     for (source, named) in
         [(r"\p{Cs}", r"\p{Cs}"), (r"\x{D800}", r"\x{D800}"), ("a(?i)*", "flags"), (r"a\Q\E*", "quotation")]
     {
@@ -157,7 +157,7 @@ fn matching_does_not_backtrack() {
 }
 
 proptest! {
-    /// What the parser accepts, the crate compiles: any other refusal names what is not supported.
+    /// The crate compiles what the parser accepts; any other rejection names unsupported syntax.
     #[test]
     fn any_text_is_a_pattern_or_an_error(source in r"[\\\[\](){}?*+|^$.:,&~<>QEpPxdswbBAzCiUms\-0-9aä\n]{0,24}", name in ".{0,12}") {
         match TopicPattern::new(&source) {

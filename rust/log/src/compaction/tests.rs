@@ -87,7 +87,7 @@ fn check_every_offset(log: &mut Log, expected: &[Row]) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
     #[test]
-    fn the_newest_record_of_each_key_stays(
+    fn the_newest_record_of_each_key_is_retained(
         appends in proptest::collection::vec((proptest::collection::vec((0u8..12, any::<bool>()), 1..6), 0usize..5), 1..120),
         rounds in 1usize..4,
     ) {
@@ -145,7 +145,7 @@ fn a_tombstone_stays_for_delete_retention_after_it_was_first_cleaned() {
 }
 
 #[test]
-fn case_59_aborted_records_go_and_their_marker_follows() {
+fn case_59_aborted_records_are_removed_and_later_their_marker() {
     let dir = tempdir().expect("temporary directory");
     let mut log = create(&dir.path().join("t-0"), settings());
     let txn = |producer_id| BatchFields {
@@ -257,7 +257,7 @@ fn the_last_batch_of_a_producer_stays_without_its_records() {
 }
 
 #[test]
-fn what_is_young_or_undecided_is_not_cleaned() {
+fn recent_and_undecided_records_are_not_cleaned() {
     let dir = tempdir().expect("temporary directory");
     let settings = LogConfig { min_compaction_lag_ms: 1000, max_compaction_lag_ms: 5000, ..settings() };
     let mut log = create(&dir.path().join("t-0"), settings);
@@ -292,7 +292,7 @@ fn begun(log: &mut Log) -> (CleanJob, OffsetMap, i64) {
 }
 
 #[test]
-fn a_log_that_was_cut_meanwhile_keeps_what_it_has() {
+fn a_log_truncated_meanwhile_is_not_changed() {
     let dir = tempdir().expect("temporary directory");
     let path = dir.path().join("t-0");
     let mut log = create(&path, settings());
@@ -306,7 +306,7 @@ fn a_log_that_was_cut_meanwhile_keeps_what_it_has() {
 }
 
 #[test]
-fn a_log_that_was_put_away_meanwhile_is_left_alone() {
+fn a_log_closed_meanwhile_is_left_alone() {
     let dir = tempdir().expect("temporary directory");
     let mut log = create(&dir.path().join("t-0"), settings());
     let (job, map, end_offset) = begun(&mut log);

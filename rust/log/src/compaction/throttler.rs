@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_paid_for_with_time() {
+    fn bytes_above_the_rate_wait() {
         let (begun, second) = (Instant::now(), Duration::from_secs(1));
         let mut throttler = Throttler { per_second: 1000.0, paid: begun };
         assert_eq!(throttler.take_at(5, begun), None, "too short a wait");

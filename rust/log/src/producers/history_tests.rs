@@ -35,7 +35,7 @@ enum Step {
     },
     /// A marker of the producer's last transaction arrives late.
     Late(u8),
-    /// The follower fetches, with so many batches in an append, and what it has is committed.
+    /// The follower fetches, with that many batches per append, and its records are committed.
     Replicate(usize),
     Roll,
     Restart {
@@ -185,7 +185,7 @@ impl World {
         let transaction_version = if producer.bumps_epoch { 2 } else { 0 };
         if self.leader.append_as_leader(&mut bytes, 0, 0, Origin::Markers { transaction_version }).is_ok() {
             assert!(!(producer.bumps_epoch && is_newer_open), "a marker of epoch {epoch} came late");
-            // That of a TV2 producer begins the epoch that waits.
+            // The marker of a TV2 producer starts the pending epoch.
             producer.is_verified &= producer.bumps_epoch;
         }
     }
@@ -222,7 +222,7 @@ struct Committed {
     offsets: Vec<i64>,
 }
 
-/// What the batches of the log say, read without its state.
+/// The batches of the log, evaluated without its state.
 fn committed(log: &mut Log, high_watermark: i64) -> Committed {
     let bytes = read_all(log, 0);
     let mut open: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
@@ -252,7 +252,8 @@ fn committed(log: &mut Log, high_watermark: i64) -> Committed {
     Committed { stable, offsets }
 }
 
-/// What a consumer receives, in Apache Kafka's way (`CompletedFetch`), with fetches of at most `max_bytes`.
+/// The records that a consumer receives with Apache Kafka's algorithm (`CompletedFetch`), with fetches of at most
+/// `max_bytes`.
 fn consumed(log: &mut Log, upto: i64, max_bytes: usize) -> Vec<i64> {
     let (mut offset, mut received) = (0, Vec::new());
     while offset < upto {
@@ -286,11 +287,11 @@ fn consumed(log: &mut Log, upto: i64, max_bytes: usize) -> Vec<i64> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
     #[test]
-    fn consumers_read_what_was_committed(steps in steps()) {
+    fn consumers_read_committed_records(steps in steps()) {
         let mut world = World::new();
         for step in &steps {
             world.run(step);
-            // Only what is replicated is seen.
+            // Only replicated records are visible.
             if matches!(step, Step::Replicate(_) | Step::Elect | Step::Restart { .. }) {
                 world.replicate(1);
                 world.check();

@@ -1,4 +1,4 @@
-//! What producers may append, following Apache Kafka 4.3, and what state is kept of them.
+//! What producers may append, following Apache Kafka 4.3, and the state that is kept of them.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ fn sequences_go_up_by_one() {
 }
 
 #[test]
-fn a_producer_that_is_not_known_begins_anywhere() {
+fn an_unknown_producer_may_begin_at_any_sequence() {
     let dir = tempdir().expect("temporary directory");
     let mut log = create(&dir.path().join("t-0"), config());
     assert_eq!(append(&mut log, 3, 41), Ok(0));
@@ -149,7 +149,7 @@ fn producers_survive_a_log_start_that_passed_their_records() {
 }
 
 #[test]
-fn truncation_takes_producers_back() {
+fn truncation_restores_earlier_producer_states() {
     let dir = tempdir().expect("temporary directory");
     let settings = LogConfig { segment_bytes: 1000, ..config() };
     let mut log = create(&dir.path().join("t-0"), settings);
@@ -165,7 +165,7 @@ fn truncation_takes_producers_back() {
 }
 
 #[test]
-fn open_transactions_hold_readers_back() {
+fn open_transactions_bound_the_last_stable_offset() {
     let dir = tempdir().expect("temporary directory");
     let path = dir.path().join("t-0");
     let mut log = create(&path, config());
@@ -217,7 +217,7 @@ fn a_marker_without_a_transaction_hides_nothing() {
 }
 
 #[test]
-fn a_follower_takes_what_its_leader_took() {
+fn a_follower_accepts_what_its_leader_accepted() {
     let dir = tempdir().expect("temporary directory");
     let mut leader = create(&dir.path().join("t-0"), config());
     let mut follower = create(&dir.path().join("t-1"), config());

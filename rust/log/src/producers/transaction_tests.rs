@@ -112,13 +112,13 @@ fn case_42_a_marker_before_the_append_voids_the_verification() {
 }
 
 #[test]
-fn the_marker_of_the_transaction_before_keeps_the_next_verification() {
+fn the_marker_of_the_previous_transaction_keeps_the_next_verification() {
     let (_dir, mut log) = new_log();
     assert_eq!(data(&mut log, 3, 0), Ok(0));
     let guard = verify(&mut log, 4, 0, true).expect("a known epoch");
     assert_eq!(marker(&mut log, 2, 4, 0), Ok(1));
     assert_eq!(verified(&mut log, 4, 0, guard), Ok(2));
-    // Without epochs for each transaction it may be the marker of the transaction that waits.
+    // Without an epoch per transaction, it may be the marker of the pending transaction.
     let (_dir, mut log) = new_log();
     let guard = verify(&mut log, 4, 0, false).expect("a known epoch");
     assert_eq!(marker(&mut log, 0, 4, 0), Ok(0));
@@ -153,7 +153,7 @@ fn a_newer_epoch_begins_its_own_sequence() {
 }
 
 #[test]
-fn case_44_an_older_epoch_is_refused_without_a_question() {
+fn case_44_an_older_epoch_is_rejected_without_a_verification() {
     let (_dir, mut log) = new_log();
     assert_eq!(marker(&mut log, 0, 5, 0), Ok(0));
     assert_eq!(verify(&mut log, 4, 0, true), Err(ErrorCode::INVALID_PRODUCER_EPOCH));
@@ -178,7 +178,7 @@ fn case_46_sequences_after_a_marker() {
     assert_eq!(verified(&mut log, 1, 3, guard), OUT_OF_ORDER);
     let guard = verify(&mut log, 1, 0, true).expect("a known epoch");
     assert_eq!(verified(&mut log, 1, 0, guard), Ok(2));
-    // The epoch of a TV1 producer stays, and its sequences go on.
+    // The epoch of a TV1 producer is unchanged, and its sequences continue.
     let (_dir, mut log) = new_log();
     assert_eq!(data(&mut log, 0, 0), Ok(0));
     assert_eq!(marker(&mut log, 0, 0, 0), Ok(1));
@@ -326,7 +326,7 @@ fn case_58_an_open_transaction_below_the_log_start_counts_from_there() {
 }
 
 #[test]
-fn case_61_a_follower_has_the_leaders_transactions_and_goes_on_with_them() {
+fn case_61_a_follower_has_the_leaders_transactions_and_continues_them() {
     let dir = tempdir().expect("temporary directory");
     let (leader_path, follower_path) = (dir.path().join("t-0"), dir.path().join("t-1"));
     let mut leader = create(&leader_path, config());
@@ -364,7 +364,7 @@ fn many_transactions_in_one_append_of_a_follower_have_the_leaders_index() {
     end(&mut leader, 1, false);
     of(&mut leader, 1, 0, 1, 1);
     end(&mut leader, 1, false);
-    // Not open at the markers before it.
+    // Not open before these markers.
     of(&mut leader, 3, 0, 0, 1);
     let bytes = read_all(&mut leader, 0);
     follower.append_as_follower(&bytes, 0, 0).expect("append").expect("whole batches");

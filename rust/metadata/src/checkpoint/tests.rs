@@ -27,7 +27,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn a_snapshot_loaded_again_is_the_image(seed in any::<u64>(), steps in 0usize..400) {
+    fn a_loaded_snapshot_equals_the_image(seed in any::<u64>(), steps in 0usize..400) {
         let (folder, path, writer) = written(seed, steps);
         let loaded = load_snapshot(&path, 300, 3).expect("a snapshot");
         prop_assert!(loaded == *writer.image.stable());
@@ -76,7 +76,7 @@ fn many_records_take_many_batches() {
 }
 
 #[test]
-fn bootstrap_records_come_back() {
+fn bootstrap_records_round_trip() {
     let folder = TempDir::new().expect("a folder");
     let path = folder.path().join("bootstrap.checkpoint");
     let record = Record::from(FeatureLevelRecord { name: "metadata.version", feature_level: 30 });

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_is_known_to_an_eighth_of_itself() {
+    fn every_value_has_a_precision_of_an_eighth() {
         let values =
             (0..64).flat_map(|power| [0, 1, 5].map(|more| (1u64 << power).saturating_add(more << (power / 2))));
         for value in values.chain([0, u64::MAX]) {

@@ -71,7 +71,7 @@ mod tests {
     use klamm_wire::api::{ListenerKind, METADATA};
 
     #[test]
-    fn a_refused_name_looks_like_one_that_does_not_exist_and_a_refused_id_does_not() {
+    fn an_unauthorized_name_looks_like_an_unknown_topic_and_an_id_does_not() {
         let image = image();
         let connection = Link::new(1, ([127, 0, 0, 1], 1).into(), &Listener::new("L", ListenerKind::Broker));
         let api = Api::of(METADATA).expect("an API");

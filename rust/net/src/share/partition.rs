@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_last_look_of_a_fetch_wakes_those_that_looked_meanwhile() {
+    fn only_the_last_check_of_a_fetch_wakes_concurrent_fetches() {
         let key = ShareKey { group: "g".into(), topic: Uuid([1; 16]), index: 0 };
         let live = LivePartition::new(1, key, 5);
         let loaded = SharePartition::load(5, 1, 0, &[]).expect("a state");

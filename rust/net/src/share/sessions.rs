@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_at_most_so_many() {
+    fn the_number_of_sessions_is_limited() {
         let mut sessions = ShareSessions::default();
         sessions.open(&key("a"), 7, &[], 1).expect("room");
         assert_eq!(sessions.open(&key("b"), 8, &[], 1), Err(ErrorCode::SHARE_SESSION_LIMIT_REACHED));

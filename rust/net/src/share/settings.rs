@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_have_days_and_parts_of_a_day() {
+    fn durations_have_days_and_fractions() {
         for (text, ms) in [
             ("P2D", 2 * MS_PER_DAY),
             ("PT1H", 3_600_000),

@@ -6,7 +6,7 @@ use crate::NetConfig;
 use crate::testing::{Fixture, frame};
 
 #[test]
-fn sizes_that_are_not_allowed_close_before_anything_is_read() {
+fn invalid_sizes_close_before_anything_is_read() {
     let fixture = Fixture::with(NetConfig { request_bytes_max: 1000, ..NetConfig::default() });
     for (len, allowed) in [(-1, false), (i32::MIN, false), (1001, false), (i32::MAX, false), (0, true), (3, true)] {
         let mut client = fixture.client();
@@ -20,10 +20,10 @@ fn sizes_that_are_not_allowed_close_before_anything_is_read() {
 }
 
 #[test]
-fn what_is_not_served_closes() {
+fn unsupported_requests_close() {
     let fixture = Fixture::new();
     // Unknown keys; removed ones; versions below and above; Produce's advertised but rejected versions; controller
-    // APIs; an API that is not there yet.
+    // APIs; an API that does not exist yet.
     let absent = Api::all().iter().find(|api| api.on_broker == Served::NotYet).expect("something is left to do");
     let absent = (absent.key, absent.version_min);
     for (key, version) in [(-1, 0), (4, 1), (93, 0), (3, -1), (3, 14), (1, 3), (0, 0), (0, 2), (52, 0), absent] {
@@ -35,7 +35,7 @@ fn what_is_not_served_closes() {
 }
 
 #[test]
-fn what_was_asked_before_is_answered() {
+fn earlier_requests_are_answered() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     client.send_raw(
@@ -63,7 +63,7 @@ fn api_versions_is_answered_in_any_version() {
 }
 
 #[test]
-fn requests_cut_anywhere_close() {
+fn truncated_requests_close() {
     let fixture = Fixture::new();
     let full: [(i16, i16, &[u8]); 6] = [
         (0, 9, b"\x00\xff\xff\x00\x00\x00\x01\x02\x06named\x02\x00\x00\x00\x00\x02\x00\x00\x00\x00"),
@@ -85,7 +85,7 @@ fn requests_cut_anywhere_close() {
 }
 
 #[test]
-fn counts_that_lie_close() {
+fn false_counts_close() {
     let fixture = Fixture::new();
     for (key, version, body) in [
         (0, 8, &b"\xff\xff\xff\xff\x00\x00\x00\x01\x7f\xff\xff\xff"[..]),
@@ -100,7 +100,7 @@ fn counts_that_lie_close() {
 }
 
 #[test]
-fn what_apache_kafka_forgives_is_forgiven() {
+fn input_that_apache_kafka_tolerates_is_accepted() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     // Every negative count is null, which requests all topics: three of them.

@@ -66,7 +66,7 @@ fn a_closed_connection_ends_its_wait_for_an_outside_response() {
 }
 
 #[test]
-fn a_sender_whose_bytes_are_left_unread_is_closed_when_it_is_idle() {
+fn a_sender_with_unread_bytes_is_closed_when_it_is_idle() {
     for wait in [long_poll, acks_all, answered_elsewhere] {
         let fixture = Fixture::with(NetConfig { idle_ms_max: 300, ..NetConfig::default() });
         fixture.backend.at(NAMED, 0).state.lock().holds_back = true;

@@ -25,7 +25,7 @@ fn lengths(answer: &FetchAnswer) -> Vec<(i32, usize)> {
 }
 
 #[test]
-fn a_partition_that_is_named_again_is_read_once_where_it_was_named_last() {
+fn a_repeated_partition_is_read_once_at_its_last_position() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     for _ in 0..3 {
@@ -37,7 +37,7 @@ fn a_partition_that_is_named_again_is_read_once_where_it_was_named_last() {
 }
 
 #[test]
-fn records_come_back_as_they_were_written() {
+fn records_are_returned_as_they_were_written() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     // Small ones are copied into the response, large ones are not.
@@ -53,7 +53,7 @@ fn records_come_back_as_they_were_written() {
 }
 
 #[test]
-fn the_first_partition_gives_at_least_one_batch_and_the_rest_keep_to_the_limit() {
+fn the_first_partition_returns_at_least_one_batch_and_the_others_obey_the_limit() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     for index in [0, 1] {
@@ -72,7 +72,7 @@ fn the_first_partition_gives_at_least_one_batch_and_the_rest_keep_to_the_limit()
 }
 
 #[test]
-fn the_nodes_own_limit_counts_too() {
+fn the_nodes_own_limit_applies_too() {
     let fixture = Fixture::with(NetConfig { fetch_bytes_max: 150, ..NetConfig::default() });
     let mut client = fixture.client();
     append(&mut client, 0, &batch(1, 39));
@@ -108,7 +108,7 @@ fn a_fetch_waits_for_its_min_bytes() {
 }
 
 #[test]
-fn a_fetch_is_answered_when_its_time_is_over() {
+fn a_fetch_is_answered_after_its_max_wait() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     append(&mut client, 0, &batch(1, 39));
@@ -121,7 +121,7 @@ fn a_fetch_does_not_wait_for_a_topic_that_is_deleted() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     let mut body = fetch(&FetchSpec { max_wait_ms: 60_000, partitions: &[(0, 0, LIMIT)], ..FetchSpec::default() });
-    // A second topic that remains: `__consumer_offsets`.
+    // Another topic remains: `__consumer_offsets`.
     let topic = body[26..].iter().position(|&byte| byte == NAMED.0[0]).expect("the topic") + 26;
     let mut second = body[topic..body.len() - 3].to_vec();
     second[..16].copy_from_slice(&INTERNAL.0);
@@ -190,12 +190,12 @@ fn a_session_reads_only_what_changed() {
         );
     }
     assert_eq!(reads(), [2, 2]);
-    // A change wakes a fetch that waits, and brings only its partition.
+    // A change wakes a waiting fetch, which returns only that partition.
     client.send(FETCH, 13, 1, &fetch(&FetchSpec { session: (id, 12), max_wait_ms: 60_000, ..FetchSpec::default() }));
     append(&mut writer, 1, &batch(1, 39));
     assert_eq!(lengths(&fetched(&client.receive().1)), [(1, 100)]);
     assert_eq!(reads()[0], 2);
-    // What was returned is read again until the client goes on.
+    // Returned records are read again until the client's next fetch advances.
     for epoch in [13, 14] {
         let again = FetchSpec { session: (id, epoch), ..FetchSpec::default() };
         assert_eq!(lengths(&fetch_now(&mut client, again)), [(1, 100)]);
@@ -241,7 +241,7 @@ fn a_session_rejects_other_epochs_and_ends_on_request() {
 }
 
 #[test]
-fn a_session_of_ids_cannot_go_on_by_name() {
+fn a_session_of_ids_cannot_continue_by_name() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     let first = FetchSpec { session: (0, 0), partitions: &[(0, 0, LIMIT)], ..FetchSpec::default() };
@@ -289,7 +289,7 @@ fn a_fetch_ends_with_its_connection() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn what_is_not_in_the_page_cache_is_read_first() {
+fn uncached_bytes_are_read_before_the_response() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     append(&mut client, 0, &batch(1, 3 << 20));
@@ -300,7 +300,7 @@ fn what_is_not_in_the_page_cache_is_read_first() {
 }
 
 #[test]
-fn a_file_that_is_shorter_than_was_said_closes() {
+fn a_file_shorter_than_announced_closes() {
     let fixture = Fixture::new();
     for padding in [100_000, 10] {
         let mut client = fixture.client();

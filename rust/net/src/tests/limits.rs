@@ -26,7 +26,7 @@ fn an_idle_connection_is_closed_and_a_waiting_one_is_not() {
 }
 
 #[test]
-fn a_reader_that_takes_nothing_is_closed() {
+fn a_client_that_reads_nothing_is_closed() {
     let fixture = Fixture::with(NetConfig { idle_ms_max: 1000, ..NetConfig::default() });
     let request = produce(1, 1000, &[(0, &batch(1, 8 << 20))]);
     let mut client = fixture.client();
@@ -40,7 +40,7 @@ fn limited(connections: ConnectionLimitsConfig) -> Fixture {
 }
 
 #[test]
-fn an_address_has_only_so_many_connections() {
+fn an_address_has_a_limit_of_connections() {
     let address = "127.0.0.1".parse().expect("an address");
     let overrides = HashMap::from([(address, 2)]);
     let fixture = limited(ConnectionLimitsConfig { per_ip_overrides: overrides, ..ConnectionLimitsConfig::default() });
@@ -85,7 +85,7 @@ fn limits_change_while_connections_wait() {
 }
 
 #[test]
-fn connections_that_come_too_fast_are_late_but_served() {
+fn connections_above_the_rate_are_delayed_but_served() {
     let quota_windows = Windows { count: 1, window_ms: 50 };
     let windows = ConnectionLimitsConfig { quota_windows, ..ConnectionLimitsConfig::default() };
     let fixture = limited(ConnectionLimitsConfig { creation_rate: 20, ..windows });
@@ -131,7 +131,7 @@ fn the_longest_idle_connection_is_closed_for_brokers_and_for_a_lower_limit() {
 }
 
 #[test]
-fn a_listener_is_closed_alone() {
+fn closing_a_listener_affects_no_other() {
     let fixture = Fixture::new();
     let address = listener_between_brokers(&fixture);
     let (mut stays, mut goes) = (fixture.client(), Client::connect(address));
@@ -155,7 +155,7 @@ fn closing_the_server_closes_everything() {
 }
 
 #[test]
-fn a_connection_whose_request_nobody_takes_is_closed() {
+fn a_connection_whose_request_is_not_taken_is_closed() {
     let fixture = Fixture::new();
     let (mut queued, mut taken) = (fixture.client(), fixture.client());
     taken.send(LEAVE_GROUP, 4, 1, b"leave");
@@ -170,7 +170,7 @@ fn a_connection_whose_request_nobody_takes_is_closed() {
 }
 
 #[test]
-fn finishing_answers_what_was_taken() {
+fn finishing_answers_taken_requests() {
     let fixture = Fixture::new();
     let (mut reader, mut writer, mut asking) = (fixture.client(), fixture.client(), fixture.client());
     let partition = fixture.backend.at(NAMED, 0);
@@ -198,7 +198,7 @@ fn large_frames_wait_for_each_other_beyond_the_limit() {
     let fixture = Fixture::with(NetConfig { queued_bytes_max: 1 << 20, ..NetConfig::default() });
     let whole = frame(PRODUCE, 9, 1, &produce(1, 1000, &[(0, &batch(1, 900_000))]));
     let (mut first, mut second) = (fixture.client(), fixture.client());
-    // The first has started and sends no more, so the second gets no room; small frames pass.
+    // The first has started and sends nothing more, so the second gets no room; small frames pass.
     first.send_raw(&whole[..800_000]);
     fixture.wait_until(|| !fixture.server.has_room_for_large_frames());
     let mut sender = second.stream.try_clone().expect("a second handle");
@@ -220,7 +220,7 @@ fn a_connection_is_small() {
 }
 
 #[test]
-fn what_is_done_is_counted() {
+fn the_work_is_counted() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     let request = frame(METADATA, 1, 1, b"\0\0\0\0");

@@ -1,4 +1,4 @@
-//! Metadata and DescribeTopicPartitions over the image of the fixture.
+//! Metadata and DescribeTopicPartitions with the image of the fixture.
 
 use klamm_base::primitives::{Reader, Writer};
 use klamm_base::{ErrorCode, Uuid};

@@ -1,4 +1,4 @@
-//! The network over real sockets, in front of a backend of files.
+//! The network over real sockets, with a backend of files.
 
 mod bad_input;
 mod ends;

@@ -1,4 +1,4 @@
-//! Responses are sent in the order of their requests, whatever each waits for.
+//! Responses are sent in the order of their requests, whatever each of them waits for.
 
 use klamm_base::ErrorCode;
 use klamm_wire::api::{FETCH, HEARTBEAT, PRODUCE};
@@ -9,7 +9,7 @@ use crate::testing::{FetchSpec, Fixture, NAMED, batch, fetch, frame, produce, pr
 const METADATA: (i16, i16, &[u8]) = (3, 1, b"\xff\xff\xff\xff");
 
 #[test]
-fn what_is_ready_waits_for_what_was_asked_before() {
+fn a_ready_response_waits_for_earlier_ones() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     let partition = fixture.backend.at(NAMED, 0);
@@ -21,7 +21,7 @@ fn what_is_ready_waits_for_what_was_asked_before() {
     let spec = FetchSpec { partitions: &[(0, 0, 1 << 20)], ..FetchSpec::default() };
     client.send(FETCH, 13, 5, &fetch(&spec));
     client.send(HEARTBEAT, 4, 6, b"heartbeat");
-    // Both produces after the first were taken although it is not acknowledged.
+    // Both produces after the first were appended although it is not acknowledged.
     fixture.wait_until(|| fixture.backend.at(NAMED, 1).state.lock().end_offset == 1);
     assert_eq!(partition.state.lock().end_offset, 2);
     partition.commit(2);
@@ -33,7 +33,7 @@ fn what_is_ready_waits_for_what_was_asked_before() {
 }
 
 #[test]
-fn many_requests_in_one_piece_are_answered_one_by_one() {
+fn many_requests_in_one_write_are_answered_one_by_one() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     let all: Vec<u8> = (0..1000).flat_map(|id| frame(METADATA.0, METADATA.1, id, METADATA.2)).collect();
@@ -46,7 +46,7 @@ fn many_requests_in_one_piece_are_answered_one_by_one() {
 }
 
 #[test]
-fn a_request_that_comes_byte_by_byte_is_answered() {
+fn a_request_that_arrives_byte_by_byte_is_answered() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     for byte in frame(METADATA.0, METADATA.1, 9, METADATA.2) {
@@ -73,7 +73,7 @@ fn pipelined_produces_are_bounded() {
 }
 
 #[test]
-fn a_client_that_only_listens_still_gets_its_answers() {
+fn a_client_that_stops_sending_still_gets_its_answers() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     let partition = fixture.backend.at(NAMED, 0);

@@ -11,7 +11,7 @@ use crate::testing::{Fixture, frame};
 use crate::{Event, NetConfig, Principal, Reply};
 
 #[test]
-fn a_request_comes_out_whole_and_its_answer_goes_back() {
+fn a_request_is_passed_on_completely_and_its_answer_sent() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     client.send(CREATE_TOPICS, 5, 42, b"create");
@@ -32,7 +32,7 @@ fn a_request_comes_out_whole_and_its_answer_goes_back() {
 }
 
 #[test]
-fn one_request_of_a_connection_is_out_at_a_time() {
+fn one_request_of_a_connection_is_passed_on_at_a_time() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     client.send_raw(
@@ -50,14 +50,14 @@ fn one_request_of_a_connection_is_out_at_a_time() {
 }
 
 #[test]
-fn commits_of_a_connection_are_out_together_and_answered_in_order() {
+fn commits_of_a_connection_are_passed_on_together_and_answered_in_order() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     let commits = (0..3).map(|id| frame(OFFSET_COMMIT, 7, id, b"commit"));
     client.send_raw(&commits.chain([frame(OFFSET_FETCH, 5, 3, b"fetch")]).collect::<Vec<_>>().concat());
     let requests: Vec<_> = (0..3).map(|_| fixture.request()).collect();
     assert_eq!(requests.iter().map(|request| request.correlation_id).collect::<Vec<_>>(), [0, 1, 2]);
-    // What sees their effect waits for all of them.
+    // A request that may see their effect waits for all of them.
     assert!(fixture.server.drain(9).is_empty());
     for request in requests.iter().rev() {
         assert!(fixture.server.answer(request.handle, Reply::Body(Bytes::from(format!("{}", request.correlation_id)))));
@@ -109,7 +109,7 @@ fn a_response_to_a_closed_connection_is_dropped() {
 }
 
 #[test]
-fn a_connection_that_asked_nothing_ends_silently() {
+fn a_connection_without_requests_ends_silently() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     client.call(METADATA, 1, b"\0\0\0\0");

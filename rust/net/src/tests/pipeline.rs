@@ -16,7 +16,7 @@ use crate::{NetConfig, Note, Reply};
 const LIMIT: i32 = 1 << 20;
 
 #[test]
-fn a_topic_without_the_right_to_it_is_refused_and_others_are_not() {
+fn only_unauthorized_topics_are_rejected() {
     let authorizer = Authorizer::AllBut(Resource::Topic, "named");
     let fixture = Fixture::of(NetConfig::default(), Pipeline { authorizer, ..Pipeline::default() });
     let mut client = fixture.client();
@@ -32,7 +32,7 @@ fn a_topic_without_the_right_to_it_is_refused_and_others_are_not() {
 }
 
 #[test]
-fn a_throttled_connection_takes_no_further_request_and_others_go_on() {
+fn a_throttled_connection_reads_no_further_request_and_others_are_served() {
     let fixture = Fixture::new();
     fixture.server.set_quotas(&quota("producer_byte_rate", 100.0));
     let (mut client, mut other) = (fixture.client(), fixture.client());
@@ -65,7 +65,7 @@ fn a_throttle_time_of_the_controller_mutes_the_connection() {
 fn the_time_of_handlers_counts_and_responses_name_the_throttle_time() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
-    // Nothing that takes time stays below it. A throttle time is at most one window of a second.
+    // Every request takes longer than this quota allows. A throttle time is at most one window of a second.
     fixture.server.set_quotas(&quota("request_percentage", 1e-9));
     let throttled = |begun: Instant| begun.elapsed() > Duration::from_millis(500);
     let begun = Instant::now();
@@ -117,12 +117,12 @@ fn the_time_of_pythons_handlers_counts_and_is_named_in_their_responses() {
     assert!((300..=500).contains(&throttle_ms), "{throttle_ms} ms");
     // The error code comes first.
     assert_eq!(call(OFFSET_DELETE, 0, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 1000)[..6], [0, 0, 0, 0, 3, 232]);
-    // The controller's throttle time stays where it is longer.
+    // The controller's throttle time is kept if it is longer.
     assert_eq!(call(CREATE_TOPICS, 4, &[0, 0, 5, 0, 0], 0)[..4], [0, 0, 5, 0]);
 }
 
 #[test]
-fn an_address_that_connects_too_often_is_kept_waiting_and_closed() {
+fn an_address_that_connects_too_often_is_delayed_and_closed() {
     let fixture = Fixture::new();
     fixture.server.set_quotas(&image_with(&[("ip", None)], "connection_creation_rate", 1000.0));
     fixture.client().call(API_VERSIONS, 0, &[]);
@@ -144,7 +144,7 @@ fn a_fetch_beyond_its_quota_is_empty_and_keeps_its_session() {
     assert_eq!(records.len(), 500);
     (0..3).for_each(|_| drop(client.call(PRODUCE, 9, &produce(1, 1000, &[(0, &records)]))));
     fixture.server.set_quotas(&quota("consumer_byte_rate", 120.0));
-    // The most is what ten seconds allow.
+    // The maximum is what ten seconds allow.
     let all = FetchSpec { partitions: &[(0, 0, LIMIT)], session: (0, 0), ..FetchSpec::default() };
     let first = fetched(&client.call(FETCH, 13, &fetch(&all)));
     assert_eq!((first.throttle_ms, first.partitions[0].3.len()), (0, 1000));

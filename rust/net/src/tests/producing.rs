@@ -23,7 +23,7 @@ fn batches_are_appended_and_answered_in_the_order_of_the_request() {
 }
 
 #[test]
-fn of_a_partition_that_is_named_again_the_last_batch_counts() {
+fn the_last_batch_of_a_repeated_partition_counts() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     let (one, three) = (batch(1, 10), batch(3, 200));
@@ -34,7 +34,7 @@ fn of_a_partition_that_is_named_again_the_last_batch_counts() {
 }
 
 #[test]
-fn of_a_partition_that_is_named_again_what_is_no_batch_is_answered() {
+fn invalid_bytes_of_a_repeated_partition_are_answered() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     let one = batch(1, 10);
@@ -53,7 +53,7 @@ fn of_a_partition_that_is_named_again_what_is_no_batch_is_answered() {
 }
 
 #[test]
-fn large_batches_arrive_whole_again_and_again() {
+fn repeated_large_batches_are_complete() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     for (at, padding) in [1 << 20, 3 << 20, 100, 1 << 20, (64 << 10) - 100, 5 << 20].into_iter().enumerate() {
@@ -81,7 +81,7 @@ fn a_request_after_a_large_frame_is_received() {
 }
 
 #[test]
-fn a_large_frame_may_come_slowly_or_through_a_small_buffer_or_never() {
+fn a_large_frame_may_arrive_slowly_or_through_a_small_buffer_or_never() {
     for receive_buffer_bytes in [NetConfig::default().receive_buffer_bytes, 16 << 10] {
         let fixture = Fixture::with(NetConfig { receive_buffer_bytes, ..NetConfig::default() });
         let mut client = fixture.client();
@@ -117,7 +117,7 @@ fn an_answer_waits_for_the_high_watermark() {
 }
 
 #[test]
-fn what_is_not_acknowledged_in_time_has_timed_out() {
+fn unacknowledged_records_time_out() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     fixture.backend.at(NAMED, 0).state.lock().holds_back = true;
@@ -158,7 +158,7 @@ fn invalid_acks_transactions_and_internal_topics_are_refused() {
 }
 
 #[test]
-fn no_acks_no_answer_and_an_error_closes() {
+fn without_acks_there_is_no_answer_and_an_error_closes() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     client.send(PRODUCE, 9, 1, &produce(0, 1000, &[(0, &batch(1, 10))]));

@@ -1,5 +1,5 @@
-//! Sessions whose quiet partitions are not visited, beside the same sessions that visit every partition at every look: the same
-//! events must lead to the same answers, the same ISR proposals and the same replicas.
+//! Sessions whose quiet partitions are not visited, and equal sessions that visit every partition at every check: the
+//! same events must lead to the same answers, the same ISR proposals and the same replicas.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::unix::fs::FileExt;
@@ -60,7 +60,7 @@ impl Clock for SetClock {
     }
 }
 
-/// A broker whose partitions are never quiet: each look visits all of a session.
+/// A broker whose partitions are never quiet: each check visits all partitions of a session.
 struct Visiting(Arc<Replicas>);
 
 struct NeverQuiet(Arc<dyn Partition>);
@@ -113,7 +113,7 @@ impl Partition for NeverQuiet {
     }
 }
 
-/// Who fetches.
+/// The fetching client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Who {
     Follower(i32),
@@ -174,7 +174,7 @@ enum Step {
     Fence(i32, bool),
     Restart(i32),
     RecreateTopic,
-    /// The waiting fetch of a reader is late.
+    /// A waiting fetch of a reader reaches its deadline.
     Late(Who),
 }
 
@@ -240,7 +240,7 @@ fn step() -> impl Strategy<Value = Step> {
 /// With the offsets at which the log begins and ends.
 type ReplicaState = (Standing, Option<IsrProposal>, i64, i64);
 
-/// A broker behind the fetch handler.
+/// A broker with the fetch handler.
 struct Side {
     replicas: Arc<Replicas>,
     core: Core,
@@ -422,7 +422,7 @@ impl Side {
         bytes
     }
 
-    /// Lets the fetches look again that were woken, until none is.
+    /// Lets woken fetches check again, until none is woken.
     fn settle(&mut self, late: Option<Who>) -> Vec<(Who, Vec<u8>)> {
         let mut answers = Vec::new();
         loop {
@@ -454,7 +454,7 @@ impl Drop for Side {
     }
 }
 
-/// Both sides, and the image that both have.
+/// Both sides, and their common image.
 struct Both {
     sides: [Side; 2],
     image: Arc<MetadataImage>,
@@ -619,7 +619,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_session_that_visits_what_changed_answers_as_one_that_visits_all(
+    fn a_session_that_visits_changed_partitions_answers_like_one_that_visits_all(
         steps in proptest::collection::vec(step(), 1..80)
     ) {
         let mut both = Both::new();

@@ -142,7 +142,7 @@ fn read(answer: &[u8]) -> (i64, usize) {
 }
 
 #[test]
-fn what_is_answered_never_becomes_an_event() {
+fn an_answered_fetch_never_becomes_an_event() {
     let scene = Scene::new();
     let mut client = scene.client();
     for version in [17, 18] {
@@ -156,7 +156,7 @@ fn what_is_answered_never_becomes_an_event() {
 }
 
 #[test]
-fn what_it_does_not_take_is_the_cores() {
+fn fetches_that_are_not_taken_go_to_the_core() {
     let scene = Scene::new();
     let mut client = scene.client();
     let body = fetch(END + 1, LONG_MS);
@@ -171,7 +171,7 @@ fn what_it_does_not_take_is_the_cores() {
 }
 
 #[test]
-fn one_that_waits_gets_what_is_appended() {
+fn a_waiting_fetch_gets_appended_records() {
     let scene = Scene::new();
     let mut client = scene.waiting_client(8, LONG_MS);
     client.stream.set_nonblocking(true).expect("a socket option");
@@ -186,7 +186,7 @@ fn one_that_waits_gets_what_is_appended() {
 }
 
 #[test]
-fn at_its_time_it_gets_what_there_is() {
+fn a_waiting_fetch_is_answered_at_its_deadline() {
     let scene = Scene::new();
     let begun = Instant::now();
     let answer = scene.client().call(FETCH, 18, &fetch(END, 150));
@@ -195,7 +195,7 @@ fn at_its_time_it_gets_what_there_is() {
 }
 
 #[test]
-fn one_that_waits_at_the_end_is_the_cores() {
+fn a_fetch_that_waits_when_the_lease_ends_goes_to_the_core() {
     for version in [17, 18] {
         let scene = Scene::new();
         let (mut client, body) = (scene.client(), fetch(END, LONG_MS));
@@ -219,7 +219,7 @@ fn one_that_waits_at_the_end_is_the_cores() {
 }
 
 #[test]
-fn handed_on_it_waits_for_room() {
+fn a_fetch_passed_to_the_core_waits_for_room() {
     let scene = Scene::with(NetConfig { queued_requests_max: 1, ..NetConfig::default() });
     let mut other = scene.client();
     other.send(VOTE, 0, 9, b"vote");
@@ -238,7 +238,7 @@ fn handed_on_it_waits_for_room() {
 }
 
 #[test]
-fn nothing_is_due_while_it_waits_for_room() {
+fn no_deadline_applies_while_a_fetch_waits_for_room() {
     let scene = Scene::new();
     let taken = scene.answering.take(&"CONTROLLER".into(), 18, &fetch(END, LONG_MS), Waker::noop());
     let Taken::Waits(waiting) = taken else { panic!("there is nothing to fetch") };

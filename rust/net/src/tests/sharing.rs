@@ -1,4 +1,4 @@
-//! Share groups over sockets: sessions, acknowledgements, waiting, and what is asked of the share coordinator. A number in a
+//! Share groups over sockets: sessions, acknowledgements, waiting, and calls of the share coordinator. A number in a
 //! comment is that of a case in the list of conformance cases.
 
 use klamm_base::ErrorCode;
@@ -75,7 +75,7 @@ fn a_group_without_a_start_offset_begins_at_the_high_watermark() {
 }
 
 #[test]
-fn a_start_offset_that_no_log_has_is_before_its_beginning() {
+fn a_start_offset_below_the_log_start_is_raised() {
     let (fixture, mut client) = with_ten();
     client.send_share_fetch(ShareFetchSpec { max_wait_ms: 60_000, ..ShareFetchSpec::default() });
     fixture.answer_read(-5, &[]);
@@ -101,7 +101,7 @@ fn epochs_of_sessions_follow_each_other() {
 }
 
 #[test]
-fn the_id_of_a_member_has_a_limit() {
+fn the_length_of_a_member_id_is_limited() {
     // Case 55.
     let (_fixture, mut client) = with_ten();
     let long = "x".repeat(37);
@@ -263,7 +263,7 @@ fn locks_end_and_waiting_fetches_are_woken() {
 }
 
 #[test]
-fn a_log_that_begins_later_moves_the_group() {
+fn a_higher_log_start_moves_the_group() {
     // Case 71.
     let (fixture, mut client) = with_ten();
     append(&mut fixture.client(), 0, 10);
@@ -279,7 +279,7 @@ fn a_log_that_begins_later_moves_the_group() {
 fn a_gap_of_any_length_is_skipped() {
     let (fixture, mut client) = with_ten();
     acquire_ten(&fixture, &mut client);
-    // As after compaction: the next log batch begins further away than the records that a fetch asks for.
+    // As after compaction: the next log batch begins further away than the number of records in a fetch.
     fixture.backend.at(NAMED, 0).state.lock().end_offset = 5000;
     append(&mut fixture.client(), 0, 10);
     let (_, parts) = client.share_fetch(ShareFetchSpec { epoch: 1, partitions: &[], ..ShareFetchSpec::default() });
@@ -315,7 +315,7 @@ fn a_deleted_topic_ends_waiting_fetches() {
 }
 
 #[test]
-fn a_fetch_begins_with_the_partition_that_was_served_least_recently_and_reads_no_more_than_it_needs() {
+fn a_fetch_begins_with_the_least_recently_served_partition_and_reads_only_what_it_needs() {
     let fixture = Fixture::sharing(EARLIEST);
     let mut client = fixture.client();
     for index in [0, 1, 0, 1, 0, 1] {
@@ -344,7 +344,7 @@ fn fetches_wait_for_their_min_bytes() {
     fixture.wait_until(|| fixture.backend.at(NAMED, 0).watcher_count() > 0);
     append(&mut fixture.client(), 0, 3);
     assert_eq!(acquired(&client.receive_share_fetch().1), [(0, 12, 1)]);
-    // What there is at the end of the wait is given.
+    // At the end of the wait it returns the available records.
     append(&mut fixture.client(), 0, 2);
     let little =
         ShareFetchSpec { epoch: 1, max_wait_ms: 20, min_bytes: 150, partitions: &[], ..ShareFetchSpec::default() };

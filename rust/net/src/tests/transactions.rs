@@ -1,5 +1,5 @@
-//! Produce with transactional batches: when the transaction coordinator is asked, and what its answer does. "Case" is the
-//! number in the list of cases of transactions.
+//! Produce with transactional batches: when the transaction coordinator is asked, and the effect of its response.
+//! "Case" is the number in the list of cases of transactions.
 
 use klamm_base::ErrorCode;
 use klamm_wire::api::{METADATA, PRODUCE};
@@ -35,7 +35,7 @@ fn end_offset(fixture: &Fixture, index: i32) -> i64 {
     fixture.backend.at(NAMED, index).state.lock().end_offset
 }
 
-/// The coordinator's answer to the question of a request of this version, and the response for a partition.
+/// The coordinator's response to the verification of a request of this version, and the response for a partition.
 fn answer_of(version: i16, code: ErrorCode) -> ErrorCode {
     let fixture = Fixture::new();
     let mut client = fixture.client();
@@ -68,7 +68,7 @@ fn case_40_the_previous_transaction_is_not_complete() {
 }
 
 #[test]
-fn case_41_nothing_is_asked_while_the_transaction_is_open() {
+fn case_41_nothing_is_verified_while_the_transaction_is_open() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     fixture.backend.at(NAMED, 0).state.lock().is_transaction_open = true;
@@ -79,7 +79,7 @@ fn case_41_nothing_is_asked_while_the_transaction_is_open() {
 }
 
 #[test]
-fn case_44_a_fenced_producer_is_refused_without_a_question() {
+fn case_44_a_fenced_producer_is_rejected_without_a_verification() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     fixture.backend.at(NAMED, 0).state.lock().verification_error = Some(ErrorCode::INVALID_PRODUCER_EPOCH);
@@ -90,7 +90,7 @@ fn case_44_a_fenced_producer_is_refused_without_a_question() {
 }
 
 #[test]
-fn partitions_that_are_not_verified_are_left_out() {
+fn partitions_that_are_not_verified_are_omitted() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     let one = transactional(7, 3, 0);
@@ -105,7 +105,7 @@ fn partitions_that_are_not_verified_are_left_out() {
 }
 
 #[test]
-fn only_partitions_without_the_open_transaction_are_asked_for() {
+fn only_partitions_without_the_open_transaction_are_verified() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     fixture.backend.at(NAMED, 0).state.lock().is_transaction_open = true;
@@ -142,7 +142,7 @@ fn case_48_a_transactional_batch_without_id_is_refused() {
     let body = produce(-1, 10_000, &[(0, &transactional(7, 3, 0))]);
     let refused = (ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1);
     assert_eq!(produced(&client.call(PRODUCE, 9, &body)), [refused]);
-    // What the log refuses in any case is not asked for.
+    // Batches that the log rejects anyway are not verified.
     let (mut control, negative) = (transactional(7, 3, 0), transactional(7, 3, -1));
     control[22] |= 0x20;
     client.call(PRODUCE, 9, &of_t(&[(0, &control), (1, &negative)]));
@@ -170,7 +170,7 @@ fn case_77_requests_of_a_connection_keep_their_order() {
 }
 
 #[test]
-fn a_large_batch_waits_where_it_was_received() {
+fn a_large_batch_waits_in_its_receive_buffer() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     let mut large = batch(1, 3 << 20);
@@ -217,9 +217,9 @@ fn without_acks_an_error_closes_the_connection() {
 }
 
 #[test]
-fn the_question_of_a_closed_connection_is_dropped() {
+fn the_verification_of_a_closed_connection_is_dropped() {
     let fixture = Fixture::new();
-    // The first question shows that the second one was asked too.
+    // The first verification shows that the second one was sent too.
     let mut clients: Vec<Client> = (0..2).map(|_| fixture.client()).collect();
     let mut asked = Vec::new();
     for client in &mut clients {
@@ -234,7 +234,7 @@ fn the_question_of_a_closed_connection_is_dropped() {
 }
 
 #[test]
-fn a_node_that_stops_answers_what_waits() {
+fn a_node_that_stops_answers_waiting_requests() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     client.send(PRODUCE, 9, 1, &of_t(&[(0, &transactional(7, 3, 0))]));
@@ -245,7 +245,7 @@ fn a_node_that_stops_answers_what_waits() {
 }
 
 #[test]
-fn a_question_that_cannot_be_answered_is_refused() {
+fn a_verification_that_cannot_be_sent_is_an_error() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     client.send(PRODUCE, 9, 1, &of_t(&[(0, &transactional(7, 3, 0))]));

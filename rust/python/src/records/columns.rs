@@ -361,7 +361,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_column_is_copied_once_for_many_batches_alike() {
+    fn a_column_is_copied_once_for_many_equal_batches() {
         let mut column: Vec<i64> = Vec::new();
         let mut moves = 0;
         for batch in 0..100 {
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn room_that_is_only_likely_is_bounded() {
+    fn estimated_capacity_is_bounded() {
         assert_eq!(Room::new(100, 4, 1000), Room { now: 100, likely: 425 });
         assert_eq!(Room::new(100, usize::MAX, 1000), Room { now: 100, likely: 1000 });
         assert_eq!(Room::new(5000, 1, 1000), Room { now: 5000, likely: 5000 });

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_comes_back_to_whom_it_fits_and_is_bounded() {
+    fn memory_is_reused_by_size_and_bounded() {
         let mut first: Vec<i64> = take(100_000);
         first.push(7);
         let room = first.capacity();

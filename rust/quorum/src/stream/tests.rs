@@ -112,7 +112,7 @@ fn plain_answers_contain_the_range_of_their_records() {
 }
 
 #[test]
-fn whatever_asks_for_a_decision_is_not_plain() {
+fn an_answer_that_needs_a_decision_is_not_plain() {
     let two = [batch(false, 7), batch(true, 7)].concat();
     let cut = batch(false, 7)[..40].to_vec();
     let answers = [
@@ -138,7 +138,7 @@ fn whatever_asks_for_a_decision_is_not_plain() {
 }
 
 #[test]
-fn requests_say_what_is_known() {
+fn requests_contain_the_current_state() {
     for version in [17, 18] {
         let at = Position { end_offset: 11, last_epoch: 6, high_watermark: 10 };
         let body = fetch_body(&plan(version), at);
@@ -152,7 +152,7 @@ fn requests_say_what_is_known() {
 }
 
 #[test]
-fn plans_that_cannot_be_asked_for_are_refused() {
+fn invalid_plans_are_rejected() {
     let long = FetchPlan { client_id: "x".repeat(40_000), ..plan(18) };
     let hurried = FetchPlan { timeout_ms: 0, ..plan(18) };
     assert!([plan(16), plan(19), long, hurried].iter().all(|plan| plan.fault().is_some()));
@@ -161,7 +161,7 @@ fn plans_that_cannot_be_asked_for_are_refused() {
 
 proptest! {
     #[test]
-    fn changed_and_cut_answers_are_judged(
+    fn changed_and_truncated_answers_are_classified(
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
         len in any::<prop::sample::Index>(),
     ) {
@@ -179,7 +179,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_judged(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+    fn any_bytes_are_classified(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         plain(&bytes, LEADER);
     }
 }

@@ -1,4 +1,4 @@
-//! The description of batches that `tests/golden/records/KafkaRecords.java` prints, printed from here.
+//! Prints batches in the form of `tests/golden/records/KafkaRecords.java`.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use klamm_records::{Batch, Header, RecordsError, batches, records};
 
 const BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// One line a batch and one a record.
+/// One line per batch and one per record.
 pub fn describe(bytes: &[u8]) -> Result<String, RecordsError> {
     let mut out = String::new();
     let mut buffer = Vec::new();

@@ -111,7 +111,7 @@ fn committed(partition_epoch: i32, isr: &[i32]) -> IsrAnswer {
 }
 
 #[test]
-fn the_high_watermark_is_what_every_member_of_the_isr_holds() {
+fn the_high_watermark_is_the_lowest_end_offset_of_the_isr() {
     let mut rig = Rig::leading(&[0, 1, 2]);
     rig.append(10);
     assert_eq!(rig.core.high_watermark(), 0);
@@ -143,7 +143,7 @@ fn below_the_min_isr_nothing_is_committed_and_nothing_may_be_appended() {
 }
 
 #[test]
-fn a_replica_that_holds_everything_since_the_epoch_began_is_proposed_and_counts_at_once() {
+fn a_replica_that_has_all_of_the_epoch_is_proposed_and_counts_at_once() {
     let mut rig = Rig::new(1);
     rig.append(10);
     rig.assign(0, 1, 1, &[0]);
@@ -166,7 +166,7 @@ fn a_replica_that_holds_everything_since_the_epoch_began_is_proposed_and_counts_
 }
 
 #[test]
-fn what_is_committed_is_not_enough_to_join() {
+fn committed_records_are_not_enough_to_join() {
     let mut rig = Rig::new(1);
     rig.append(10);
     rig.assign(0, 1, 1, &[0, 2]);
@@ -219,7 +219,7 @@ fn a_fenced_or_restarted_broker_does_not_join() {
 }
 
 #[test]
-fn a_fetch_from_an_earlier_life_of_a_broker_is_refused() {
+fn a_fetch_from_an_earlier_incarnation_is_rejected() {
     let mut rig = Rig::leading(&[0, 1, 2]);
     assert_eq!(rig.fetch_of(1, 99, 0), Err(ErrorCode::NOT_LEADER_OR_FOLLOWER));
     // The image does not contain the newest registration yet, but the broker has fetched with it.
@@ -262,7 +262,7 @@ fn a_quiet_partition_counts_as_caught_up() {
 }
 
 #[test]
-fn a_replica_that_always_holds_what_existed_at_its_last_fetch_is_caught_up() {
+fn a_replica_that_has_the_records_of_its_last_fetch_is_caught_up() {
     let mut rig = Rig::leading(&[0, 1, 2]);
     for at in 1..20 {
         rig.append(10);
@@ -334,12 +334,12 @@ fn only_a_new_leader_epoch_resets_the_start_of_the_epoch_and_progress() {
 }
 
 #[test]
-fn a_new_epoch_of_the_same_leader_knows_nothing_of_the_others() {
+fn a_new_epoch_of_the_same_leader_resets_progress() {
     let mut rig = Rig::leading(&[0, 1, 2]);
     rig.append(10);
     rig.fetch(1, 10).expect("a replica");
     rig.fetch(2, 8).expect("a replica");
-    // Broker 2 led epoch 2 without this one hearing of it, and broker 1 truncated its log to that of broker 2.
+    // Broker 2 led epoch 2 without notice here, and broker 1 truncated its log to that of broker 2.
     rig.assign(0, 3, 3, &[0, 1, 2]);
     rig.fetch(2, 10).expect("a replica");
     assert_eq!(rig.core.high_watermark(), 8, "broker 1 has not fetched in this epoch");
@@ -431,7 +431,7 @@ fn followers_wait_for_the_end_of_the_log_and_consumers_for_the_high_watermark() 
 }
 
 #[test]
-fn the_error_of_a_failed_directory_stays() {
+fn the_error_of_a_failed_directory_is_kept() {
     let mut rig = Rig::leading(&[0, 1]);
     rig.core.go_offline(ErrorCode::KAFKA_STORAGE_ERROR, &mut rig.effects);
     rig.core.go_offline(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, &mut rig.effects);
@@ -483,12 +483,12 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 }
 
 proptest! {
-    /// Against the controller's view: what is committed is on every member of the ISR that the controller knows, whether
-    /// or not its answer has arrived, and a leader in the minority of its ISR commits nothing.
+    /// Compared with the controller's view: committed records are on every member of the ISR that the controller knows,
+    /// whether or not its response has arrived, and a leader in the minority of its ISR commits nothing.
     #[test]
-    fn what_is_committed_is_on_every_member_that_the_controller_may_elect(events in events()) {
+    fn committed_records_are_on_every_member_that_the_controller_may_elect(events in events()) {
         let mut rig = Rig::leading(&[0, 1, 2]);
-        // The controller's ISR and partition epoch, and the proposal in flight with whether it was applied.
+        // The controller's ISR and partition epoch; the pending proposal, and whether it was applied.
         let (mut isr, mut epoch) = (vec![0, 1, 2], 1);
         let mut in_flight: Option<(IsrProposal, bool)> = None;
         let mut held = [0i64; 3];

@@ -60,7 +60,7 @@ fn only_the_owner_acknowledges_and_only_once() {
 }
 
 #[test]
-fn one_bad_batch_refuses_all_of_a_partition() {
+fn one_invalid_batch_rejects_all_of_a_partition() {
     // Case 65.
     let mut partition = acquired(&[batch(0, 9)]);
     let good = AckBatch { first: 0, last: 4, types: &[1] };
@@ -75,7 +75,7 @@ fn one_bad_batch_refuses_all_of_a_partition() {
 }
 
 #[test]
-fn what_a_request_says_is_checked_without_state() {
+fn a_request_is_validated_without_state() {
     // Case 64.
     type Batch<'a> = (i64, i64, &'a [u8]);
     let check = |batches: &[Batch<'_>], type_max, is_renew| {

@@ -40,7 +40,7 @@ fn a_fetch_inside_a_log_batch_begins_at_the_start_offset() {
 }
 
 #[test]
-fn at_the_limit_only_records_in_flight_are_given() {
+fn at_the_limit_only_records_in_flight_are_acquired() {
     // Case 72.
     let mut partition = fresh();
     let limits = Limits { record_locks_max: 20, ..LIMITS };
@@ -53,7 +53,7 @@ fn at_the_limit_only_records_in_flight_are_given() {
     confirm(&mut partition);
     assert!(partition.can_acquire(&limits));
     assert_eq!(limited.fetch(&mut partition, &log), [(5, 7, 2)]);
-    // A group whose limit was raised goes on.
+    // A group continues after its limit was raised.
     let more = Limits { record_locks_max: 21, ..limits };
     assert!(partition.can_acquire(&more));
     assert_eq!(Fetching { limits: more, ..limited }.fetch(&mut partition, &log), [(20, 29, 1)]);

@@ -15,7 +15,7 @@ fn finished_records_are_not_delivered_again_after_a_move() {
 }
 
 #[test]
-fn a_hole_is_filled_up_to_its_end_only() {
+fn a_gap_is_filled_up_to_its_end_only() {
     let batches = [state(5, 9, RecordState::Available, 2), state(20, 29, RecordState::Acknowledged, 1)];
     let mut partition = SharePartition::load(4, 1, 0, &batches).expect("in order");
     let log = [batch(0, 14), batch(15, 24), batch(25, 29)];
@@ -30,17 +30,17 @@ fn a_hole_is_filled_up_to_its_end_only() {
 }
 
 #[test]
-fn the_start_offset_does_not_pass_a_hole() {
+fn the_start_offset_does_not_pass_a_gap() {
     let batches = [state(0, 4, RecordState::Archived, 1), state(7, 9, RecordState::Acknowledged, 1)];
     let mut partition = SharePartition::load(4, 1, 0, &batches).expect("in order");
     assert_eq!(partition.start_offset(), 5);
-    // The log has nothing at 5 and 6.
+    // The log has no records at 5 and 6.
     assert_eq!(by("a").fetch(&mut partition, &[batch(7, 9), batch(10, 10)]), [(10, 10, 1)]);
     assert_eq!(partition.start_offset(), 10);
 }
 
 #[test]
-fn a_state_that_breaks_its_rules_is_refused() {
+fn an_invalid_state_is_rejected() {
     let load = |batches: &[StateBatch]| SharePartition::load(4, 1, 10, batches).expect_err("it breaks a rule");
     let available = |first, last| state(first, last, RecordState::Available, 1);
     assert_eq!(load(&[available(9, 12)]), LoadError::Overlap { batch_first: 9, next: 10 });

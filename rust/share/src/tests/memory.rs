@@ -31,7 +31,7 @@ fn a_run_is_small() {
 }
 
 #[test]
-fn runs_join_again_when_they_become_equal() {
+fn runs_are_joined_when_they_become_equal() {
     let mut partition = fresh();
     by("a").fetch(&mut partition, &[batch(0, 99)]);
     acknowledge(&mut partition, "a", 50, 50, &[2]).expect("acquired").expect("written");

@@ -53,7 +53,7 @@ pub fn by(by: &str) -> Fetching<'_> {
 }
 
 impl Fetching<'_> {
-    /// Acquires out of the log batches that a read at the next fetch offset returns.
+    /// Acquires from the log batches that a read at the next fetch offset returns.
     pub fn fetch(&self, partition: &mut SharePartition, log: &[LogBatch]) -> Vec<(i64, i64, u16)> {
         let fetch_offset = partition.next_fetch_offset();
         let read: Vec<_> = log.iter().filter(|batch| batch.last >= fetch_offset).copied().collect();
@@ -103,8 +103,8 @@ pub fn accept(partition: &mut SharePartition, by: &str, first: i64, last: i64) {
     confirm(partition);
 }
 
-/// A member takes the records `times` times and its lock ends each time.
-pub fn deliver_in_vain(partition: &mut SharePartition, log: &[LogBatch], times: usize, limits: Limits) {
+/// A member acquires the records `times` times, and its lock expires each time.
+pub fn deliver_without_acknowledgement(partition: &mut SharePartition, log: &[LogBatch], times: usize, limits: Limits) {
     for _ in 0..times {
         Fetching { limits, ..by("gone") }.fetch(partition, log);
         partition.expire(NOW + limits.lock_duration_ms, &limits);

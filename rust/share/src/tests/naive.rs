@@ -245,7 +245,7 @@ impl Naive {
         is_throttled && taken > 0
     }
 
-    /// Whether the acknowledgement is taken.
+    /// Whether the acknowledgement is accepted.
     pub fn acknowledge(
         &mut self,
         member: &str,

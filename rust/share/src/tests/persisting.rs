@@ -31,7 +31,7 @@ fn after_a_failed_write_records_stay_acquired() {
 }
 
 #[test]
-fn after_a_failed_write_a_lock_that_has_ended_is_gone() {
+fn after_a_failed_write_an_expired_lock_is_removed() {
     let mut partition = acquired();
     acknowledge(&mut partition, "a", 0, 9, &[1]).expect("acquired");
     let write = partition.take_write().expect("an acknowledgement");
@@ -41,7 +41,7 @@ fn after_a_failed_write_a_lock_that_has_ended_is_gone() {
 }
 
 #[test]
-fn a_lock_that_has_ended_is_not_undone_by_a_failed_write() {
+fn an_expired_lock_is_not_restored_by_a_failed_write() {
     let mut partition = acquired();
     assert_eq!(partition.expire(NOW + 30_000, &LIMITS).count, 10);
     let write = partition.take_write().expect("the release");

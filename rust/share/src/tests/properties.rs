@@ -1,4 +1,4 @@
-//! Random operations: the share partition equals the naive one after each, and keeps KIP-932's promises.
+//! Random operations: the share partition equals the naive one after each, and keeps KIP-932's guarantees.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,7 +51,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Both share partitions, their log, and what was promised.
+/// Both share partitions, their log, and the guarantees so far.
 struct World {
     fast: SharePartition,
     naive: Naive,

@@ -1,19 +1,19 @@
 //! Generates load for a broker on this machine, and prints a line of JSON with the measurements.
 //!
 //! `klamm-load MODE key=value...`, MODE one of
-//! - `produce`: `connections` connections keep `inflight` requests of one `batch` bytes each in the air until `bytes` are
+//! - `produce`: `connections` connections keep `inflight` requests with a batch of `batch` bytes in flight until `bytes` are
 //!   acknowledged;
 //! - `keyed`: the same with small batches: each request has `records` keyed records for each of `spread` partitions, and
 //!   every connection writes to all `partitions`;
 //! - `fetch`: reads `bytes` from the start of partition 0;
-//! - `latency`: one record a request at `rate` a second for `seconds`, open loop; acknowledgement times;
-//! - `touch`: one record into each of `partitions`, twice, and all of them read back;
-//! - `commit`: `connections` groups commit offsets for `seconds`, `inflight` requests each in the air;
-//! - `create`: `connections` clients make topics of one partition for `seconds`, one a request;
+//! - `latency`: one record per request at `rate` per second for `seconds`, open loop; acknowledgement times;
+//! - `touch`: writes one record to each of `partitions`, twice, and reads all of them;
+//! - `commit`: `connections` groups commit offsets for `seconds`, with `inflight` requests in flight each;
+//! - `create`: `connections` clients create topics of one partition for `seconds`, one per request;
 //! - `transactions`: `connections` producers commit transactions of `batches` requests of `records` records for
 //!   `seconds`; times of EndTxn and of whole transactions;
 //! - `share`: `connections` members of a share group read `partitions` until `records` are accepted, or held;
-//! - `idle`: what `connections` connections cost that do nothing, beside the first hundred.
+//! - `idle`: the cost of `connections` idle connections, in addition to the first hundred.
 
 use std::collections::HashMap;
 use std::io;

@@ -1,4 +1,4 @@
-//! Members of a share group that accept what they get, or hold it.
+//! Members of a share group that accept or hold the records that they acquire.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,17 +22,17 @@ struct Plan<'a> {
     group: &'a str,
     topic: &'a str,
     address: &'a str,
-    /// The least number of partitions of a member.
+    /// The minimum number of partitions per member.
     partitions: usize,
     records_max: i32,
-    /// The number of records after which all end.
+    /// The number of records after which all members end.
     records: u64,
     /// Nothing is accepted of these records, or only every second one.
     holds: bool,
     alternates: bool,
 }
 
-/// What all members have got and accepted.
+/// The records that all members have acquired and accepted.
 #[derive(Default)]
 struct Counts {
     acquired: AtomicU64,
@@ -40,8 +40,8 @@ struct Counts {
 }
 
 /// `connections` members of `group` read `partitions` until `records` are accepted. With `hold=1` they accept nothing
-/// until so many are acquired, and with `hold=2` only every second one; then the server's memory is compared with that
-/// before.
+/// until that many are acquired, and with `hold=2` only every second one; then the growth of the server's memory is
+/// measured.
 pub fn share(options: &Options) -> io::Result<String> {
     let (hold, connections) = (options.number("hold", 0), options.number("connections", 1));
     let plan = Plan {

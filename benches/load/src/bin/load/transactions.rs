@@ -173,7 +173,7 @@ impl<'a> Producer<'a> {
     }
 }
 
-/// Asks until the answer is no longer that an earlier transaction is being completed.
+/// Repeats a request while an earlier transaction is being completed.
 fn retry(what: &str, pause: Duration, mut ask: impl FnMut() -> io::Result<i16>) -> io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {

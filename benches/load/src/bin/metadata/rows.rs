@@ -104,7 +104,7 @@ impl Leader {
         done.expect("a follower of this leader");
     }
 
-    /// A produce and a consumer's fetch that the next advance ends.
+    /// A produce and a consumer's fetch that the next advance completes.
     fn wait(&mut self) {
         assert!(self.core.await_ack(self.core.high_watermark() + 1, 0).is_none(), "it has to wait");
         assert!(self.core.await_data(Awaits::HighWatermark, Waiting).is_none(), "it waits");
@@ -141,7 +141,7 @@ fn watermark(options: &Options) {
         let leader = waited_for();
         timed(|| through_lock(&leader))
     });
-    // Each advance ends a produce and a fetch, and others wait.
+    // Each advance completes a produce and a fetch; others keep waiting.
     let ends_waiters = |leader: &Mutex<Leader>| {
         let mut woken = 0;
         for update in 0..end {

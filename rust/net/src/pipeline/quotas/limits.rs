@@ -91,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    /// Each entity has its place in the list as its limit; `*` is the default entity, `-` none.
+    /// Each entity has its index in the list as its limit; `*` is the default entity, `-` none.
     fn limits(entities: &[(&str, &str)]) -> QuotaLimits {
         let record = |at: usize, (user, client_id): (&str, &str)| {
             let named = [(USER, user), (CLIENT_ID, client_id)].into_iter().filter(|(_, name)| *name != "-");

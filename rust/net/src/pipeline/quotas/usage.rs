@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_happen_is_not_counted() {
+    fn idle_time_is_not_counted() {
         let mut rates = Rates::default();
         assert_eq!(rates.count_unless_over(0, limit("a"), 30.0, KEPT), 1000);
         assert_eq!(rates.count_unless_over(0, limit("a"), 15.0, KEPT), 0);
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_that_are_over_are_dropped() {
+    fn expired_rates_are_dropped() {
         let mut rates = Rates::default();
         for at in 0..100_000 {
             rates.count(at * 100, limit(&at.to_string()), 1.0, KEPT);

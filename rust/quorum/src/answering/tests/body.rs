@@ -58,7 +58,7 @@ fn it_is_the_same_as_pythons() {
 }
 
 #[test]
-fn so_it_is_with_records() {
+fn it_is_the_same_with_records() {
     let scene = Scene::led(other_lead());
     scene.log.append(&[[7; 130]], EPOCH, 0).expect("append");
     let records = scene.log.read(END, 1 << 20).expect("read");
@@ -70,7 +70,7 @@ fn so_it_is_with_records() {
 }
 
 #[test]
-fn so_it_is_of_one_that_waited() {
+fn it_is_the_same_after_a_wait() {
     let scene = Scene::led(other_lead());
     let (waiting, _) = scene.wait(Fetch { max_wait_ms: 1000, ..fetch() });
     let Looked::Answered(body) = waiting.look(true) else { panic!("it is late") };
@@ -78,7 +78,7 @@ fn so_it_is_of_one_that_waited() {
 }
 
 #[test]
-fn it_holds_as_much_as_was_asked_for() {
+fn it_has_at_most_the_requested_size() {
     let scene = Scene::led(lead());
     let answer = |max_bytes| scene.answer(Fetch { max_bytes, ..FETCH.at(FLUSHED) }).records;
     let (one, two) = (scene.log.read(FLUSHED, 1).expect("read"), scene.log.read(FLUSHED, 1 << 20).expect("read"));
@@ -89,7 +89,7 @@ fn it_holds_as_much_as_was_asked_for() {
 }
 
 #[test]
-fn it_does_not_hold_more_than_eight_mebibytes() {
+fn it_has_at_most_eight_mebibytes() {
     let scene = Scene::led(lead());
     let value = vec![0; 700_000];
     for _ in 0..14 {

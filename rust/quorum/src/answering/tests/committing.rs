@@ -1,4 +1,4 @@
-//! What is committed: what most voters have durably, and never less than before.
+//! Which records are committed: those that most voters have durably; the high watermark never decreases.
 
 use super::*;
 
@@ -24,7 +24,7 @@ fn two_of_three_commit() {
 }
 
 #[test]
-fn voters_commit_what_is_not_flushed_here() {
+fn voters_commit_records_that_are_not_flushed_here() {
     let scene = Scene::led(lead());
     assert_eq!(after_each(&scene, &[(2, 7), (3, 6), (3, 7)]), [5, 6, 7]);
 }
@@ -38,7 +38,7 @@ fn the_flush_may_come_last() {
 }
 
 #[test]
-fn a_flush_counts_as_far_as_it_came() {
+fn a_flush_counts_up_to_its_offset() {
     let scene = Scene::led(lead());
     assert_eq!(after_each(&scene, &[(2, 7)]), [5]);
     for (offset, high_watermark) in [(6, 6), (5, 6), (7, 7), (9, 7)] {
@@ -48,7 +48,7 @@ fn a_flush_counts_as_far_as_it_came() {
 }
 
 #[test]
-fn an_older_flush_takes_nothing_back() {
+fn an_older_flush_changes_nothing() {
     let scene = Scene::led(lead());
     scene.answering.flushed(7);
     scene.answering.flushed(5);
@@ -56,7 +56,7 @@ fn an_older_flush_takes_nothing_back() {
 }
 
 #[test]
-fn what_is_flushed_before_it_begins_counts() {
+fn records_flushed_before_the_lease_count() {
     let scene = Scene::idle();
     scene.flush();
     scene.begin(lead());
@@ -75,7 +75,7 @@ fn three_of_five_commit() {
 }
 
 #[test]
-fn one_that_is_no_voter_does_not_count_itself() {
+fn a_leader_that_is_not_a_voter_does_not_count_itself() {
     let scene = Scene::led(Lead { counts_itself: false, voters: vec![(2, 5), (3, 5), (4, 5)], ..lead() });
     scene.flush();
     assert_eq!(after_each(&scene, &[(2, 7), (4, 6), (4, 7)]), [5, 6, 7]);
@@ -99,7 +99,7 @@ fn nothing_commits_without_voters() {
 }
 
 #[test]
-fn voters_of_which_nothing_is_known_have_nothing() {
+fn voters_without_a_known_position_have_nothing() {
     let scene = Scene::led(Lead { voters: vec![(2, -1), (3, -1)], ..lead() });
     scene.flush();
     assert_eq!(scene.high_watermark(), FLUSHED);
@@ -114,19 +114,19 @@ fn observers_commit_nothing() {
 }
 
 #[test]
-fn what_earlier_leaders_left_is_not_committed_by_itself() {
+fn records_of_earlier_leaders_are_not_committed_by_themselves() {
     let all_at = |offset| Lead { high_watermark: -1, voters: vec![(2, offset), (3, offset)], ..lead() };
     for offset in [START - 1, START] {
         let scene = Scene::led(all_at(offset));
         scene.flush();
         assert_eq!(scene.high_watermark(), -1);
-        // With a record of the epoch everything is.
+        // A record of the epoch commits everything before it.
         assert_eq!(after_each(&scene, &[(2, START + 1)]), [START + 1]);
     }
 }
 
 #[test]
-fn it_never_falls() {
+fn the_high_watermark_never_decreases() {
     let scene = Scene::led(lead());
     scene.flush();
     assert_eq!(after_each(&scene, &[(2, 7), (2, 5), (3, 5), (3, 6)]), [7, 7, 7, 7]);
@@ -135,7 +135,7 @@ fn it_never_falls() {
 }
 
 #[test]
-fn a_voter_that_lost_something_no_longer_counts_for_it() {
+fn a_voter_that_lost_records_no_longer_counts_for_them() {
     let scene = Scene::led(five());
     assert_eq!(after_each(&scene, &[(2, 7), (3, 7), (3, 5)]), [5, 5, 5]);
     scene.flush();
@@ -144,7 +144,7 @@ fn a_voter_that_lost_something_no_longer_counts_for_it() {
 }
 
 #[test]
-fn the_core_may_know_more() {
+fn the_core_may_have_a_higher_high_watermark() {
     let scene = Scene::led(lead());
     for (offset, high_watermark) in [(6, 6), (5, 6), (7, 7)] {
         scene.answering.raise_high_watermark(offset);

@@ -1,4 +1,4 @@
-//! Any order of what may happen, beside the rules in their shortest form.
+//! Any order of events, compared with a minimal model of the rules.
 
 use proptest::prelude::*;
 use proptest::sample::Index;

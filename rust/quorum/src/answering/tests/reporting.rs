@@ -1,4 +1,4 @@
-//! What the core is notified of, when, and how it revokes the lease.
+//! What is reported to the core, when, and how the core revokes the lease.
 
 use super::*;
 
@@ -43,7 +43,7 @@ fn a_commit_is_reported_immediately() {
 }
 
 #[test]
-fn what_commits_nothing_can_wait() {
+fn a_report_without_a_commit_can_wait() {
     let scene = Scene::led(lead());
     scene.answer(FETCH);
     scene.answer(FETCH.of(BROKER));
@@ -71,7 +71,7 @@ fn many_recorded_fetches_are_reported_immediately() {
 }
 
 #[test]
-fn the_end_is_the_end_of_all_news() {
+fn nothing_is_reported_after_the_end() {
     let scene = Scene::led(lead());
     scene.answer(FETCH);
     scene.flush();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_follows_in_the_epoch_that_is_led() {
+fn fetches_in_the_current_epoch() {
     let scene = Scene::led(lead());
     for fetch in [FETCH, FETCH.of(3), FETCH.of(BROKER), FETCH.at(START + 1), Fetch { max_bytes: 0, ..FETCH }] {
         assert!(scene.takes(fetch));
@@ -11,7 +11,7 @@ fn what_follows_in_the_epoch_that_is_led() {
 }
 
 #[test]
-fn nothing_before_it_begins() {
+fn none_before_the_lease_begins() {
     let scene = Scene::idle();
     assert_eq!(scene.answering.add_replica(2, directory(2), true), None);
     assert!(!scene.takes(FETCH));
@@ -122,7 +122,7 @@ fn none_of_versions_with_fewer_fields() {
 }
 
 #[test]
-fn none_of_anything_but_the_log() {
+fn none_of_other_topics_or_partitions() {
     const OTHER: Uuid = Uuid([8; 16]);
     let scene = Scene::led(lead());
     let others: [&[(Uuid, &[i32])]; 8] = [
@@ -141,7 +141,7 @@ fn none_of_anything_but_the_log() {
 }
 
 #[test]
-fn none_that_is_cut() {
+fn none_that_is_truncated() {
     let scene = Scene::led(lead());
     let body = FETCH.knowing(END).body(18);
     assert!((0..body.len()).all(|len| !scene.takes_body(18, &body[..len])));
@@ -156,7 +156,7 @@ fn none_with_a_negative_wait_or_size() {
 }
 
 #[test]
-fn none_while_news_is_not_taken_for_too_long() {
+fn none_while_reports_are_not_read_for_too_long() {
     let take_timeout = Duration::from_secs(5);
     let mut led = Led::new(Lead { take_timeout, ..lead() }, FLUSHED, END);
     led.add_replica(2, directory(2), true);

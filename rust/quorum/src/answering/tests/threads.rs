@@ -11,7 +11,7 @@ use super::*;
 /// Limit on the number of leases.
 const LEASES_MAX: i32 = 10_000;
 const TIME: Duration = Duration::from_millis(700);
-/// Longer than anything takes on a busy machine.
+/// More than anything takes on a busy machine.
 const TOO_LONG: Duration = Duration::from_secs(30);
 
 struct Unpark(Thread);
@@ -197,7 +197,7 @@ fn nothing_is_answered_after_the_end() {
     let counts = |of: &[AtomicUsize]| of.iter().map(|count| count.load(Ordering::SeqCst)).collect::<Vec<_>>();
     assert_eq!(counts(&stage.taken), counts(&stage.seen));
     assert_eq!(stage.scene.waiter_count(), 0);
-    // Otherwise the test proved nothing.
+    // Otherwise the test would prove nothing.
     for (count, of) in [(&stage.answered, "answered"), (&stage.waited, "that waited")] {
         assert!(count.load(Ordering::SeqCst) > 10, "{} {of}", count.load(Ordering::SeqCst));
     }

@@ -12,7 +12,7 @@ fn waits(waiting: &Waiting) {
 }
 
 #[test]
-fn a_voter_waits_for_what_is_appended_and_an_observer_does_not() {
+fn a_voter_waits_for_appended_records_and_an_observer_for_committed_ones() {
     let scene = Scene::led(lead());
     let (voter, voters_bell) = scene.wait(PATIENT);
     let (broker, brokers_bell) = scene.wait(observer());
@@ -26,7 +26,7 @@ fn a_voter_waits_for_what_is_appended_and_an_observer_does_not() {
 }
 
 #[test]
-fn a_turns_appends_go_together() {
+fn appends_of_one_turn_are_sent_together() {
     let scene = Scene::led(lead());
     let (voter, bell) = scene.wait(PATIENT);
     for _ in 0..2 {
@@ -42,7 +42,7 @@ fn a_turns_appends_go_together() {
 /// Voter 2 and the broker wait. After `commits` advances the high watermark, the broker is answered immediately, and
 /// the voter when voters are notified.
 #[track_caller]
-fn observers_know_first(scene: &Scene, high_watermark: i64, commits: impl Fn()) {
+fn check_observers_are_notified_first(scene: &Scene, high_watermark: i64, commits: impl Fn()) {
     let (voter, voters_bell) = scene.wait(PATIENT);
     let (broker, brokers_bell) = scene.wait(observer());
     let rings = || (voters_bell.rings(), brokers_bell.rings());
@@ -59,18 +59,18 @@ fn observers_know_first(scene: &Scene, high_watermark: i64, commits: impl Fn()) 
 }
 
 #[test]
-fn observers_know_first_what_a_fetch_commits() {
+fn observers_are_notified_first_of_a_commit_by_a_fetch() {
     let scene = Scene::led(Lead { voters: (2..=5).map(|id| (id, FLUSHED)).collect(), ..lead() });
     scene.flush();
-    observers_know_first(&scene, END, || {
+    check_observers_are_notified_first(&scene, END, || {
         assert!(scene.is_taken(FETCH.of(4).at(FLUSHED)) && scene.is_taken(FETCH.of(3)));
     });
 }
 
 #[test]
-fn observers_know_first_what_a_flush_commits() {
+fn observers_are_notified_first_of_a_commit_by_a_flush() {
     let scene = Scene::led(lead());
-    observers_know_first(&scene, END, || {
+    check_observers_are_notified_first(&scene, END, || {
         scene.answering.flushed(FLUSHED);
         scene.flush();
     });
@@ -79,7 +79,7 @@ fn observers_know_first_what_a_flush_commits() {
 #[test]
 fn observers_receive_the_high_watermark_of_the_core_first() {
     let scene = Scene::led(lead());
-    observers_know_first(&scene, FLUSHED + 1, || {
+    check_observers_are_notified_first(&scene, FLUSHED + 1, || {
         scene.answering.raise_high_watermark(FLUSHED);
         scene.answering.raise_high_watermark(FLUSHED + 1);
     });
@@ -128,7 +128,7 @@ fn a_voter_that_arrives_before_voters_are_notified_waits() {
 }
 
 #[test]
-fn an_observer_gets_what_is_there_once_some_of_it_is_committed() {
+fn an_observer_gets_all_records_once_some_are_committed() {
     let scene = Scene::led(lead());
     let (broker, _) = scene.wait(observer().at(FLUSHED));
     assert!(scene.takes(FETCH.at(FLUSHED + 1)));
@@ -141,13 +141,13 @@ fn an_observer_gets_what_is_there_once_some_of_it_is_committed() {
 }
 
 #[test]
-fn a_voter_gets_what_is_there_at_once() {
+fn a_voter_gets_available_records_at_once() {
     let scene = Scene::led(lead());
     assert!(!scene.answer(PATIENT.at(END - 1)).records.is_empty());
 }
 
 #[test]
-fn at_its_time_it_gets_what_there_is() {
+fn a_waiting_fetch_is_answered_at_its_deadline() {
     let scene = Scene::led(lead());
     let before = Instant::now();
     let (voter, bell) = scene.wait(PATIENT);

@@ -38,7 +38,7 @@ fn quiet() -> (Rig, Session) {
 }
 
 #[test]
-fn each_fetch_of_a_session_says_that_a_quiet_partition_is_caught_up() {
+fn each_fetch_of_a_session_marks_its_quiet_partitions_as_caught_up() {
     for (last_fetch, lags) in [(0, true), (LAG_MAX_MS - 1, true), (LAG_MAX_MS, false)] {
         let (mut rig, session) = quiet();
         session.0.set(rig.now_ms + last_fetch);
@@ -110,7 +110,7 @@ fn a_follower_that_lacks_records_is_visited() {
 }
 
 #[test]
-fn a_fetch_elsewhere_ends_what_a_session_said() {
+fn a_fetch_outside_of_the_session_ends_its_effect() {
     let (mut rig, session) = quiet();
     rig.fetch(1, 0).expect("it has lost its log, and has another session");
     rig.now_ms += 2 * LAG_MAX_MS;
@@ -134,7 +134,7 @@ fn consumers_read_from_the_follower_whose_session_fetched_last() {
 }
 
 #[test]
-fn a_session_tells_the_time_to_its_quiet_partitions() {
+fn the_last_fetch_of_a_session_applies_to_its_quiet_partitions() {
     let mut rig = Rig::leading(&[0, 1]);
     rig.fetch(2, 0).expect("a replica");
     let proposal = rig.proposal().expect("it is caught up");

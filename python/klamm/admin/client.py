@@ -147,7 +147,7 @@ _PASSING: Final[frozenset[int]] = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.LEADER_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
-        # A leader since a moment, whose followers have not fetched from it yet.
+        # A new leader whose followers have not fetched from it yet.
         ErrorCode.OFFSET_NOT_AVAILABLE,
     }
 )

@@ -1,7 +1,7 @@
-"""The step in which a principal's right to what its request asks of the cluster as a whole is checked (KIP-11).
+"""Checks a principal's right to requests that concern the cluster as a whole (KIP-11).
 
-What a request of the fast path asks of single topics, the engine checks. What others ask of topics, groups and the like
-is for their handlers to check, with the same `Authorizer`, once there is one that refuses anything.
+The engine checks requests of the fast path for single topics. Handlers will check those for topics, groups and other
+resources with the same `Authorizer`, once an authorizer exists that refuses anything.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class Block(Value):
 
 
 class ProducerIds:
-    """Hands out each id once. The next block is asked for when nine tenths of the current one are gone."""
+    """Hands out each id once. The next block is allocated when nine tenths of the current one are used."""
 
     def __init__(self, allocate: Callable[[], Awaitable[Block]]) -> None:
         """`allocate` asks the controller; it may raise `KafkaError`."""
@@ -30,12 +30,12 @@ class ProducerIds:
         self._ahead: asyncio.Task[Block] | None = None
 
     async def take(self) -> int:
-        """A fresh id. Raises what the allocation raised; the next call asks again."""
+        """A new id. Raises the error of the allocation; the next call retries it."""
         await self.prepare()
         return self._take()
 
     async def prepare(self) -> None:
-        """Wait for a block, if there is no id left. Raises what the allocation raised."""
+        """Wait for a block if no id is left. Raises the error of the allocation."""
         while self._next >= self._end:
             await self._use_next_block()
 
@@ -56,7 +56,7 @@ class ProducerIds:
         pending = self._ahead
         try:
             block = await asyncio.shield(pending)
-        except Exception:  # the next request for a block asks again; the error goes on
+        except Exception:  # the next request for a block retries; the error is raised
             if self._ahead is pending:
                 self._ahead = None
             raise

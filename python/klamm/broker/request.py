@@ -10,12 +10,12 @@ T = TypeVar("T")
 
 
 class RequestContext(NamedTuple):
-    """What every step of the request pipeline and every handler knows of a request besides its body.
+    """The context of a request for every step of the request pipeline and every handler, besides the body.
 
-    `listener` is the listener's name, `address` the client's address without port; `on_controller` tells whether the
-    request came by a controller listener. `arrived_ms` and `deadline_ms` are times of `monotonic_ms`; after the
-    deadline nothing more is tried for the request. A request in an envelope has the client id, principal and address
-    of the client, and the connection and listener of the broker that sent the envelope (KIP-590).
+    `listener` is the listener's name, `address` the client's address without port; `on_controller` is true for a
+    controller listener. `arrived_ms` and `deadline_ms` are times of `monotonic_ms`; after the deadline nothing more is
+    tried for the request. A request in an envelope has the client id, principal and address of the client, and the
+    connection and listener of the broker that sent the envelope (KIP-590).
     """
 
     connection_id: int
@@ -58,7 +58,7 @@ class Answer(Protocol):
         ...
 
     def written(self, write: Callable[[T], bytes]) -> Callable[[T], None]:
-        """A callback that answers with what `write` makes of its value; where `write` fails, the request has failed."""
+        """A callback that responds with the result of `write` for its value. If `write` fails, so does the request."""
         ...
 
     def fail(self, error: Exception) -> None:
@@ -71,9 +71,9 @@ class Answer(Protocol):
 
 
 class InlineHandler(NamedTuple):
-    """A handler of what is asked all the time: no task runs for it.
+    """A handler of frequent requests, which runs without a task.
 
-    It returns before the answer is given, or after; it raises what a `Handler` does, and then gives no answer.
+    It returns before or after it responds; it raises the errors of a `Handler`, and then does not respond.
     """
 
     handle: Callable[[RequestContext, int, bytes, Answer], None]

@@ -1,7 +1,8 @@
-"""What a node itself checks in changes of configs before the controller stores them (KIP-226).
+"""What a node itself checks in config changes before the controller stores them (KIP-226).
 
-The controller knows no other node's file, so each node refuses what it could not apply: keys that cannot change while
-it runs, values of the wrong type, jumps in the number of threads. All of it is INVALID_REQUEST, as Kafka has it.
+The controller does not know another node's file, so each node rejects what it could not apply: keys that cannot change
+while it runs, values of the wrong type, large changes of the number of threads. All of these are INVALID_REQUEST, as in
+Kafka.
 """
 
 from __future__ import annotations
@@ -197,7 +198,7 @@ def _check_thread_count(name: str, old: int, new: int) -> None:
 
 
 def _check_local_retention(node: _NodeConfig, local_name: str, whole_name: str) -> None:
-    """What is kept on local disks must not exceed what is kept at all; -2 follows the whole, -1 has no limit."""
+    """The local retention must not exceed the total retention; -2 means the total, -1 has no limit."""
     if node.text(whole_name) is None:
         return
     local, whole = node.number(local_name), node.number(whole_name)
@@ -211,11 +212,11 @@ def _check_local_retention(node: _NodeConfig, local_name: str, whole_name: str) 
 
 
 class Preprocessed(Value):
-    """The answers a node can give at once, by the resource's place in the request, and what is left to forward."""
+    """The results that a node has itself, by the resource's index in the request, and the resources to forward."""
 
     errors: Mapping[int, KafkaError]
     settled: frozenset[int]
-    """Changes of loggers, which are made: no controller is asked."""
+    """Completed changes of loggers: no controller is asked."""
     forward: tuple[AlterConfigsResource, ...]
 
 

@@ -19,7 +19,7 @@ Synonyms = list[DescribeConfigsSynonym]
 
 
 class ConfigQuery(Value):
-    """What a DescribeConfigs asks for; no names means all."""
+    """The keys that a DescribeConfigs requests; no names means all."""
 
     names: frozenset[str] = frozenset()
     synonyms: bool = False
@@ -90,7 +90,7 @@ def describe_node(layers: NodeLayers, wanted: ConfigQuery) -> Entries:
 
 
 def describe_cluster_default(layers: NodeLayers, wanted: ConfigQuery) -> Entries:
-    """What is set for all nodes."""
+    """The dynamic configs of all nodes."""
 
     def synonyms_of(name: str) -> Synonyms:
         wide = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
@@ -115,7 +115,7 @@ def node_synonyms(layers: NodeLayers, name: str) -> Synonyms:
         for each in names
         if values.get(each) is not None
     ]
-    # Kafka drops what stands before the key's own name, be it only the same in another unit.
+    # Kafka omits synonyms before the key's own name, even if that is only the same in another unit.
     start = next((at for at, synonym in enumerate(found) if synonym.name == name), len(found))
     return found[start:]
 
@@ -126,7 +126,7 @@ def _is_hidden(key: ConfigKey | None) -> bool:
 
 
 def _shown(scope: ConfigScope, defaults: Mapping[str, str | None], given: Values) -> dict[str, str | None]:
-    """Every key with what is given or its default; internal keys only when given."""
+    """Every key with its given value or its default; internal keys only if given."""
     table = keys(scope)
     return {name: value for name, value in defaults.items() if not table[name].is_internal} | dict(given)
 

@@ -32,7 +32,7 @@ def keys(scope: ConfigScope) -> Keys:
 
 
 class Synonym(Value):
-    """A node's key that stands in for a topic's or a group's, and what its number is multiplied by."""
+    """A node's key that provides the value of a topic's or a group's key, and the factor of its number."""
 
     name: str
     factor: int = 1
@@ -65,7 +65,7 @@ def is_dynamic(name: str) -> bool:
 
 
 def in_unit(text: str, factor: int) -> str:
-    """A node's number in the unit of the key it stands in for; what is no number counts as 0, as in Kafka."""
+    """A node's number in the unit of the key that it provides the value for; other text counts as 0, as in Kafka."""
     if factor == 1:
         return text
     try:
@@ -75,7 +75,7 @@ def in_unit(text: str, factor: int) -> str:
 
 
 def printed(scope: ConfigScope, name: str, text: str | None) -> str | None:
-    """A value as Kafka shows it, so that ` 1 ` is `1`; as it is when no key has the name or it cannot be read."""
+    """A value as Kafka shows it, e.g. ` 1 ` as `1`; unchanged if no key has the name or it cannot be parsed."""
     if text is None or name not in keys(scope):
         return text
     try:

@@ -24,7 +24,7 @@ class NodeConfig(NamedTuple):
     """A node's configuration. Made by `rules.checked` from keys and values, by `sources.load` from a file and more."""
 
     given: Mapping[str, str]
-    """What was set, as it was written; keys that klamm does not know are among it."""
+    """The configs as they were given, including keys that klamm does not know."""
     roles: frozenset[str]
     node_id: int
     listeners: tuple[Listener, ...]
@@ -43,12 +43,12 @@ class NodeConfig(NamedTuple):
 
     @property
     def client_listeners(self) -> tuple[Listener, ...]:
-        """What is bound for clients and brokers."""
+        """The listeners for clients and brokers."""
         return tuple(listener for listener in self.listeners if listener.name not in self.controller_listener_names)
 
     @property
     def controller_listeners(self) -> tuple[Listener, ...]:
-        """What is bound for controllers."""
+        """The listeners for controllers."""
         return tuple(listener for listener in self.listeners if listener.name in self.controller_listener_names)
 
     @property
@@ -163,7 +163,7 @@ def parse_address(text: str) -> Address:
 
 
 def _with_synonyms(given: Mapping[str, str]) -> dict[str, str]:
-    """`broker.id` and `node.id` stand for each other."""
+    """`broker.id` and `node.id` are synonyms."""
     merged = dict(given)
     for name, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
         if name not in given and other in given:
@@ -218,7 +218,7 @@ def _default_text(name: str) -> str:
 
 
 def _naming(name: str, given: Mapping[str, str], make: Callable[[], T]) -> T:
-    """What `make` gives; its complaint with the key and the value in front."""
+    """The result of `make`; its error is prefixed with the key and the value."""
     try:
         return make()
     except ListenerError as error:

@@ -19,12 +19,12 @@ _NOT_YET: Final[Mapping[str, tuple[str, str]]] = {
     "create.topic.policy.class.name": ("", "policies"),
     "remote.log.storage.system.enable": ("false", "tiered storage"),
 }
-"""Keys whose silent loss would change what a cluster promises: the value that is accepted, and what is missing."""
+"""Keys that must not be ignored silently, because they change guarantees: the accepted value, the missing feature."""
 REPLICA_SELECTORS: Final = (
     "org.apache.kafka.common.replica.LeaderSelector",
     "org.apache.kafka.common.replica.RackAwareReplicaSelector",
 )
-"""The values of `replica.selector.class`, besides none (KIP-392)."""
+"""The accepted values of `replica.selector.class` (KIP-392)."""
 
 
 def checked(given: Mapping[str, str]) -> NodeConfig:
@@ -55,7 +55,7 @@ def check_supported(config: NodeConfig) -> None:
 
 
 def warnings(config: NodeConfig) -> Iterator[str]:
-    """What a person should know before the node serves."""
+    """Warnings that are logged before the node serves."""
     for name in config.given:
         if not is_known(name):
             yield f"unknown configuration {name} is ignored{_suggestion(name)}"

@@ -30,7 +30,7 @@ _MECHANISM_KEYS: Final = (
 
 
 class NodeLayers(Value):
-    """What is set on a node, by who sets it."""
+    """The configs of a node by layer."""
 
     static: Values = field(default_factory=dict)
     cluster: Values = field(default_factory=dict)
@@ -64,7 +64,7 @@ def effective_topic_value(name: str, layers: NodeLayers, topic: Values = NO_VALU
 
 
 def node_values(layers: NodeLayers) -> dict[str, str]:
-    """What is set on a node, layered; a key that is set drops those of weaker layers that say it in other units."""
+    """The configs of a node by layer; a key removes those of weaker layers that set the same in another unit."""
     values = dict(layers.static)
     for override in (layers.cluster, layers.node):
         for name, value in override.items():
@@ -97,7 +97,7 @@ def _limitless(name: str, text: str) -> str:
 
 
 def group_default(values: Values, name: str) -> str | None:
-    """What a group works with when it sets nothing: the node's `group.<key>`, else Kafka's default."""
+    """The value of a group without a config of its own: the node's `group.<key>`, else Kafka's default."""
     for synonym in synonyms("group")[name]:
         return values.get(synonym.name, keys("node")[synonym.name].default)
     return keys("group")[name].default

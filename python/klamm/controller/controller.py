@@ -1,7 +1,7 @@
 """The active controller: requests and the clock in, effects out (`klamm.driving`).
 
-What it decides, and the state that it decides by: `Decisions`. A decision may be left for later turns: the parts of a
-long operation, and requests that change the same broker meanwhile.
+`Decisions` has its decisions and their state. A decision may be deferred to later turns: the parts of a long operation,
+and requests that change the same broker meanwhile.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Controller:
     # Requests
 
     def on_quorum(self, voters: frozenset[int], kraft_refusal: str | None) -> None:
-        """Who votes in the quorum, and why it cannot go to the next kraft.version, if it cannot.
+        """The voters of the quorum, and the reason why it cannot upgrade to the next kraft.version, if there is one.
 
         Reported before each request that depends on it (`Operation.by_quorum`).
         """

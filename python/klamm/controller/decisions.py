@@ -1,6 +1,6 @@
-"""What the active controller decides: an operation in, a `Result` out (`QuorumController`).
+"""The decisions of the active controller: an operation in, a `Result` out (`QuorumController`).
 
-Nothing here waits, and only `replay` changes the image that requests are held against.
+Nothing here waits, and only `replay` changes the image with which requests are checked.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Decisions:
         self._state = None
 
     def set_quorum(self, voters: frozenset[int], kraft_refusal: str | None) -> None:
-        """Who votes in the quorum, and why it cannot go to the next kraft.version, if it cannot."""
+        """The voters of the quorum, and the reason why it cannot upgrade to the next kraft.version, if there is one."""
         self._voters, self._kraft_refusal = voters, kraft_refusal
 
     def set_kraft_version(self, level: int) -> None:
@@ -162,7 +162,7 @@ class Decisions:
     # Topics
 
     def mutation_quota(self, requester: Requester | None, now_ms: int, *, is_strict: bool) -> MutationQuota | None:
-        """What a request is charged to; None without a limit."""
+        """The quota that a request is charged to; None without a limit."""
         if requester is None:
             return None
         return self._mutation_quotas.of(self._active().image, requester, now_ms, is_strict=is_strict)
@@ -270,7 +270,7 @@ class Decisions:
         levels = (FeatureLevelRecord(name=name, feature_level=level) for name, level in changes.items())
         records += map(state.encode, levels)
         if kraft_version is not None:
-            # Something of ours to wait for: the level itself stands in the quorum's control records.
+            # A record of ours to wait for: the level itself is in the quorum's control records.
             records.append(state.encode(NoOpRecord()))
         return Result(answer, records, kraft_version=kraft_version)
 
@@ -332,7 +332,7 @@ class Decisions:
         return self._brokers.end_session(broker_id, epoch)
 
     def fence_stale(self, running_ms: int) -> Result[bool]:
-        """Fence a broker whose session ended."""
+        """Fence a broker whose session has expired."""
         return self._brokers.fence_stale(self._active(), running_ms)
 
     def elect_preferred(self) -> Result[bool]:

@@ -1,4 +1,4 @@
-"""The controller at work: appends what it decides to the metadata log, and answers when that is committed."""
+"""The driver of the controller: appends decisions to the metadata log, and responds when they are committed."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ class ControllerDriver:
             reply.ticket.set_result((reply.response, None if self._epoch is None else self._appended))
 
     def _fail(self, operation: str) -> None:
-        """We did wrong, and what is in memory may not be what is in the log: let another, or a new start, lead."""
+        """An internal error: the state in memory may differ from the log, so another controller must take over."""
         log.exception("%s failed; resigning from epoch %s", operation, self._epoch)
         if self._epoch is not None:
             self._quorum.resign(self._epoch)

@@ -1,4 +1,4 @@
-"""What the controller asks its driver to do, in order."""
+"""The effects of the controller, which its driver carries out in order."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Append(Value):
 
 
 class Reply(Value):
-    """Answer the request once everything that was appended so far is committed.
+    """Send the response once everything appended so far is committed.
 
-    An answer without records of its own waits too: what it was read from must not be lost after the answer.
+    A response without own records waits too: the state that it was read from must not be lost afterwards.
     """
 
     ticket: Ticket

@@ -26,7 +26,7 @@ _MINIMUM_METADATA_LEVEL: Final = SUPPORTED_FEATURES[METADATA_VERSION].min_versio
 
 
 class Supporters(Value):
-    """The ranges of everyone who must be able to work at a level.
+    """The supported ranges of all nodes that must support a level.
 
     `voters` are the ids of the quorum; from metadata.version 15 each of them must have registered (KIP-919).
     """
@@ -40,7 +40,7 @@ class Supporters(Value):
     """Why the quorum cannot go to the next kraft.version."""
 
     def check(self, feature: str, level: int, metadata_level: int) -> None:
-        """Raises INVALID_UPDATE_VERSION naming the first who cannot work with `feature` at `level`."""
+        """Raises INVALID_UPDATE_VERSION with the first node that does not support `feature` at `level`."""
         _check_range(feature, level, f"Local controller {self.local_id}", self.local)
         for broker_id, ranges in self.brokers.items():
             _check_range(feature, level, f"Broker {broker_id}", ranges)

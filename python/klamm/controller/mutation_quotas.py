@@ -14,7 +14,7 @@ from klamm.protocol.client_quotas import CLIENT_ID, USER
 from klamm.protocol.errors import ErrorCode, KafkaError
 
 Charge = Callable[[int], None]
-"""Charges the client for so many partitions. Raises THROTTLING_QUOTA_EXCEEDED."""
+"""Charges the client for that many partitions. Raises THROTTLING_QUOTA_EXCEEDED."""
 
 _KEY: Final = "controller_mutation_rate"
 _SWEPT_FROM: Final = 64
@@ -100,9 +100,9 @@ class MutationQuotas:
 
 
 def _most_specific_first(requester: Requester) -> Iterator[tuple[dict[str, str | None], Requester]]:
-    """The entities whose limit may apply, each with those who share its bucket (KIP-55).
+    """The entities whose limits may apply, each with the entities that share its bucket (KIP-55).
 
-    A client without an id has no limit of the default one.
+    The quota of the default client id does not apply to a client without an id.
     """
     user, client_id = requester
     clients = (client_id, None) if client_id else ()

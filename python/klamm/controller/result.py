@@ -1,4 +1,4 @@
-"""What an operation of the controller comes to: an answer, and the records that make it true."""
+"""The result of a controller operation: a response, and the records that it depends on."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from klamm.protocol.errors import ErrorCode, KafkaError
 T_co = TypeVar("T_co", covariant=True)
 
 MAX_RECORDS_PER_BATCH: Final = 10_000
-"""An atomic result has at most so many records; another is split into batches of so many."""
+"""The maximum number of records of an atomic result; others are split into batches of that many."""
 
 
 MAX_BATCH_SIZE: Final = 8 * 1024 * 1024 - 128 * 1024
-"""The records of a batch have at most so many bytes: what a follower fetches at once, less what surrounds them."""
+"""The maximum size in bytes of a batch's records: a follower's fetch size without the overhead."""
 
 
 class Result(NamedTuple, Generic[T_co]):
@@ -26,7 +26,7 @@ class Result(NamedTuple, Generic[T_co]):
     kraft_version: int | None = None
     """A level that the quorum writes itself, before the records."""
     rest: Callable[[], Result[T_co]] | None = None
-    """What is left to do, once the records are replayed and others had their turn. Its answer counts, not this one."""
+    """The rest of the operation, to run after the records are replayed. Its response replaces this one."""
     broker_id: int | None = None
     """Whose coming or going it is that is not done yet: nothing else of that broker is begun before."""
 

@@ -1,4 +1,4 @@
-"""What the controller takes from its node's configuration."""
+"""The controller's settings from its node's configuration."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class ControllerSettings(Value):
         return ElectionSettings(self.node_id, self.min_insync_replicas, unclean)
 
     def periodic(self) -> PeriodicSettings:
-        """For what is done by the clock."""
+        """The settings of periodic tasks."""
         return PeriodicSettings(
             max_idle_interval_ms=self._number("metadata.max.idle.interval.ms"),
             session_timeout_ms=self._number("broker.session.timeout.ms"),

@@ -1,7 +1,7 @@
-"""The state that requests are answered from: the image ahead of what is committed, and what hangs on it.
+"""The state from which requests are decided: the image, including uncommitted records, and what is derived from it.
 
-Managers read it and return records; `replay` alone changes it, whether the records are this controller's own, not yet
-committed, or were written by an earlier one. When the epoch is lost the whole is dropped.
+Managers read it and return records; only `replay` changes it, for this controller's own uncommitted records as well as
+for those of earlier controllers. It is dropped when the epoch is lost.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Speculation:
 
     @property
     def names(self) -> TopicNames:
-        """The collision index, made when it is first asked for."""
+        """The collision index, built at its first use."""
         if self._names is None:
             self._names = TopicNames(self.image.topic_names())
         return self._names
@@ -117,7 +117,7 @@ class Speculation:
             raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, text)
 
     def configs(self, resource_type: ResourceType, name: str) -> dict[str, str]:
-        """What is stored for a resource."""
+        """The stored configs of a resource."""
         return self.image.configs(resource_type, name)
 
     def replay(self, records: Sequence[bytes], first_offset: int, after: Image) -> None:

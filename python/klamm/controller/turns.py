@@ -1,4 +1,4 @@
-"""What the controller decides in later turns: the rest of long operations, and requests that wait for one of them."""
+"""Work for later turns of the controller: the rest of long operations, and requests that wait for one of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from klamm.controller.result import Result
 
 
 class Turn:
-    """What is left of an operation."""
+    """The rest of an operation."""
 
     __slots__ = ("broker_id", "decide", "done", "due_ms", "holds_tasks")
 
@@ -86,7 +86,7 @@ class Turns:
 
 
 def rest_of(result: Result[Any]) -> Callable[[int], Result[Any]]:
-    """The decision of what is left of an operation."""
+    """The decision for the rest of an operation."""
     rest = result.rest
     assert rest is not None, "nothing is left"
     return lambda now_ms: rest()

@@ -40,9 +40,9 @@ class Time(Protocol):
 
 
 class LoopClock:
-    """The loop's time in whole milliseconds, which never runs backwards.
+    """The loop's time in whole milliseconds, which never decreases.
 
-    `at_creation_ms` is what it shows when it is made; without it, it shows the loop's own time.
+    `at_creation_ms` is the time at its creation; without it, the loop's own time is used.
     """
 
     def __init__(self, at_creation_ms: int | None = None, *, time: Time | None = None) -> None:
@@ -53,7 +53,7 @@ class LoopClock:
 
     @classmethod
     def since_1970(cls) -> LoopClock:
-        """The system's clock as it is now, and the time that passes from now on: the system's clock may be changed."""
+        """The system's clock at its creation plus the time since then, because the system's clock may be changed."""
         return cls(_time_of_day_ms())
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Time-outs of which nearly none passes: one timer for many, so that a request needs none of its own."""
+"""Timeouts that rarely expire: one timer for many, so that a request does not need its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from klamm.driving.clock import DeadlineTimer, LoopClock
 
 
 class Deadlines:
-    """To be made and used on the loop's thread."""
+    """Must be created and used on the loop's thread."""
 
     def __init__(self) -> None:
         self._clock = LoopClock()

@@ -1,4 +1,4 @@
-"""The event loop of the nodes of an embedded cluster: a node can be paused as a process can be stopped, and the time of
+"""The event loop of the nodes of an embedded cluster: a node can be paused like a stopped process, and the time of
 sessions can be advanced.
 
 A callback belongs to the node in whose context it was scheduled, so tasks, timers and readers of a node belong to it.
@@ -48,7 +48,7 @@ class _Held(NamedTuple):
 
 
 class _Timer:
-    """A timer of a node. It does not hold its handle, which holds it: what a node holds ends with the node."""
+    """A timer of a node. It does not reference its handle, which references it: objects of a node end with the node."""
 
     def __init__(
         self, owner: Owner, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context
@@ -76,7 +76,7 @@ def _ignore(wall_ms: int, running_ms: int) -> None:
 
 
 class AdvancedTime:
-    """The loop's time, which can be advanced. What is to be called at a time follows."""
+    """The loop's time, which can be advanced. Timers follow."""
 
     def __init__(self, loop: NodesLoop, on_advanced: Callable[[int, int], object]) -> None:
         """`on_advanced` is called with the ms by which the time of day and the running time were advanced."""
@@ -106,7 +106,7 @@ class AdvancedTime:
             if next_due <= 0:
                 continue  # it is called in a turn of the loop
             now = self._loop.time()
-            # What a starved process missed is not made up for: its requests need the time too.
+            # The time that a starved process missed is not caught up: its requests need time too.
             ready, seen = min(ready + SPEED * (now - seen), STEP_MOST_S), now
             # To the next timer and no further: one that is late would be the sign of a pause.
             step = min(left, ready, max(next_due, STEP_LEAST_S))
@@ -192,7 +192,7 @@ class NodesLoop(asyncio.SelectorEventLoop):
             super().remove_reader(fd)
 
     def resume(self, owner: Owner) -> None:
-        """Run what was held back, in order, and go on."""
+        """Run the held callbacks in order, and continue."""
         if not owner.is_paused:
             return
         owner.is_paused = False

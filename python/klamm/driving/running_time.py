@@ -1,7 +1,7 @@
 """The time during which a process ran.
 
-A process that was stopped (SIGSTOP, a paused container, a starved processor) reads no request. What it missed is not
-the silence of its peers: their requests wait in its sockets.
+A process that was stopped (SIGSTOP, a paused container, a starved processor) reads no requests. Its peers were not
+silent meanwhile: their requests wait in its sockets.
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ class Cluster:
         running = (member.node for member in self._broker_members if member.is_running)
         return next((node for node in running if node.config.node_id == broker_id), None)
 
-    # What it is
+    # Its properties
 
     @property
     def bootstrap_servers(self) -> str:
@@ -206,11 +206,11 @@ class Cluster:
     def partition_network(
         self, *groups: Iterable[Broker | Controller] | Broker | Controller, one_way: bool = False
     ) -> NetworkPartition:
-        """Cut the network between nodes: two of them reach each other only if a group holds both.
+        """Cut the network between nodes: two of them communicate only if one group contains both.
 
-        The nodes of no group are one more group. Nothing is refused and no connection ends: bytes between two sides do
-        not arrive until the network heals. With `one_way`, only what the nodes of the first group send is lost. Clients
-        reach every node all the same.
+        Nodes of no group form one more group. Connections are neither refused nor closed: bytes between two sides do
+        not arrive until the network heals. With `one_way`, only messages from the nodes of the first group are lost.
+        Clients still reach every node.
 
         In a `with` block it heals at the end. Several partitions at a time add up. Raises ValueError.
         """
@@ -308,8 +308,8 @@ class Cluster:
     ) -> list[StoredRecord]:
         """The records of a topic below the high watermark, partition by partition, in offset order. Raises KafkaError.
 
-        `read_committed` leaves out what aborted transactions wrote, and ends where an open one begins. After a failure,
-        it waits until the next leader of a partition knows what was acknowledged.
+        `read_committed` omits records of aborted transactions, and ends at the first open one. After a failure, it
+        waits until the next leader of a partition knows which records were acknowledged.
         """
         if isolation_level not in ("read_uncommitted", "read_committed"):
             text = f"isolation_level is '{isolation_level}': it has to be read_uncommitted or read_committed"
@@ -441,7 +441,7 @@ class Cluster:
         return sorted(found)
 
     def counters(self) -> dict[str, int]:
-        """What the node has done since its start, by name: records, bytes, flushes; see `klamm.node.counters`."""
+        """The node's counters since its start, by name: records, bytes, flushes; see `klamm.node.counters`."""
         self._check_open()
         return self._node.counters()
 
@@ -488,7 +488,7 @@ class Cluster:
         """Do something on the nodes' loop, and wait for it. Raises ClusterClosedError, NodeFailedError."""
         try:
             self._check_open()
-        except Exception:  # never begun, so it has to be ended; the error goes on
+        except Exception:  # never started, so it has to be stopped; the error is raised
             work.close()
             raise
         outcome = self._nodes.submit(self._while_running(work))
@@ -515,9 +515,9 @@ class Cluster:
     # End
 
     def close(self) -> None:
-        """Stop the nodes, answering what is under way; a temporary folder is removed. Closing twice is no error.
+        """Stop the nodes after pending requests are answered; a temporary folder is removed. Closing twice is allowed.
 
-        Ctrl-C is raised when they are closed; a second one at once, and they close all the same.
+        Ctrl-C is raised after they are closed; a second one at once, and they are closed anyway.
         """
         if os.getpid() != self._process_id:
             return

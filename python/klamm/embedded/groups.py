@@ -19,8 +19,8 @@ _NOT_THIS_KIND = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 class GroupMember(NamedTuple):
     """A member of a group.
 
-    `assigned`: what it may read now; `target`: what it is to read in the end. In the classic protocol they are the
-    same, and `epoch` is None.
+    `assigned`: the partitions that it may read now; `target`: those that it will read eventually. In the classic
+    protocol they are the same, and `epoch` is None.
     """
 
     member_id: str

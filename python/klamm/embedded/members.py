@@ -138,19 +138,19 @@ class Member:
         """Start it, with its boot, which it takes out of `booted`, where there is one. Nothing happens when it runs."""
         if self._node is not None:
             return
-        OWNER.set(self._owner)  # of what the start schedules, and what that schedules
+        OWNER.set(self._owner)  # callbacks that the start schedules, and those that they schedule
         boot = None if booted is None else booted.pop(self)
         node = Node(self.config, boot, is_volatile=self._is_volatile, conditions=self.conditions)
         try:
             await node.start()
-        except BaseException:  # also a start that is cancelled; the error goes on
+        except BaseException:  # also if the start is cancelled; the error is raised
             self.conditions.resume()
             raise
         self._node = self._last = node
         self.config = _with_ports(self.config, node.listeners)
 
     async def stop(self, timeout_s: float, *, hand_over: bool = True) -> None:
-        """Stop it; a paused one goes on first. Nothing happens when it does not run."""
+        """Stop it; a paused one is resumed first. No effect if it is not running."""
         self.resume()
         node, self._node = self._node, None
         if node is not None:
@@ -166,10 +166,10 @@ class Member:
             return
         self.conditions.pause()
         _loop().pause(self._owner)
-        await asyncio.sleep(0)  # what was ready before has run then
+        await asyncio.sleep(0)  # earlier ready callbacks have run by then
 
     def resume(self) -> None:
-        """Let it go on; it sees that time has passed."""
+        """Resume it; it notices that time has passed."""
         _loop().resume(self._owner)
         self.conditions.resume()
 
@@ -187,11 +187,11 @@ def _with_ports(config: NodeConfig, bound: Mapping[str, Address]) -> NodeConfig:
 
 
 Link = tuple[int, int]
-"""The ids of two nodes; what the first sends to the second."""
+"""The ids of two nodes; for messages from the first to the second."""
 
 
 def lost_between(groups: Sequence[Iterable[int]], ids: Iterable[int]) -> frozenset[Link]:
-    """What is lost when only nodes of the same group reach each other; the nodes of no group are one more group."""
+    """The links that are cut when only nodes of the same group communicate; nodes of no group form one more group."""
     named = [frozenset(group) for group in groups]
     rest = frozenset(ids).difference(*named)
     together = {pair for group in (*named, rest) for pair in permutations(group, 2)}
@@ -212,7 +212,7 @@ class Members:
         starts = [asyncio.ensure_future(member.start(untaken)) for member in self.all]
         try:
             await asyncio.gather(*starts)
-        except BaseException:  # also a start that is cancelled; the error goes on
+        except BaseException:  # also if the start is cancelled; the error is raised
             for start in starts:
                 start.cancel()
             await asyncio.gather(*starts, return_exceptions=True)
@@ -230,7 +230,7 @@ class Members:
                 begun.append(Booting(member.config, is_volatile=self._is_volatile, conditions=member.conditions))
             for booting in begun:
                 booted.append(booting.finish())
-        except BaseException:  # whatever stops one must stop the others; the error goes on
+        except BaseException:  # any failure of one must stop the others; the error is raised
             for done in booted:
                 done.abandon()
             for booting in begun[len(booted) :]:
@@ -276,7 +276,7 @@ class Members:
     # The network
 
     def cut(self, lost: frozenset[Link]) -> None:
-        """Lose what the first node of each pair sends to the second, from now on."""
+        """Lose messages of the first node of each pair to the second, from now on."""
         self._cuts.append(lost)
         self._apply_cuts()
 
@@ -286,7 +286,7 @@ class Members:
         self._apply_cuts()
 
     def lost_by(self, node_id: int) -> set[int]:
-        """The nodes whose messages a node does not get, or that do not get its messages."""
+        """The nodes whose messages a node does not receive, or that do not receive its messages."""
         links = frozenset[Link]().union(*self._cuts)
         return {other for link in links if node_id in link for other in link if other != node_id}
 

@@ -1,8 +1,8 @@
-"""The thread in which the nodes of an embedded cluster live.
+"""The thread in which the nodes of an embedded cluster run.
 
-KeyboardInterrupt is raised in the main thread, between any two steps of Python code. So the caller who opens or closes
-a cluster owns nothing: folder, engines and loop are made and closed in this thread, which nothing interrupts, and the
-caller only asks for the end and waits. A wait that is interrupted changes nothing of what goes on here.
+KeyboardInterrupt is raised in the main thread, between any two steps of Python code. So the caller that opens or closes
+a cluster owns nothing: folder, engines and loop are created and closed in this thread, which is never interrupted, and
+the caller only requests the end and waits. An interrupted wait does not affect this thread.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ STOP_TIMEOUT_S: Final = 10.0
 
 
 class NodesThread:
-    """Opens nodes, runs them, and closes them when it is asked to, whatever they are at.
+    """Opens nodes, runs them, and closes them on request, in any state.
 
-    Without `data` their folder is temporary: made here, and removed when they are closed or the process ends.
+    Without `data` their folder is temporary: created here, and removed when they are closed or the process ends.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class NodesThread:
         threading.Thread(target=self._run, name="klamm-cluster", daemon=True).start()
 
     def end(self) -> None:
-        """Ask for the end of what was begun; once or more often, from any thread. A fork has none of it."""
+        """Request the end; may be called repeatedly, from any thread. Has no effect in a fork."""
         if os.getpid() != self._process_id:
             return
         self._is_end_asked = True
@@ -89,7 +89,7 @@ class NodesThread:
         """Wait until nothing is left. An interrupt is held back until then; a second one is not."""
         try:
             self._wait_for_end(timeout_s)
-        except BaseException:  # whatever it is, it goes on
+        except BaseException:  # any exception is raised
             self.end()
             self._wait_for_end(timeout_s)
             raise
@@ -98,10 +98,10 @@ class NodesThread:
         if self.ended.wait(timeout_s) and self._thread is not None:
             self._thread.join(timeout_s)
 
-    # For all who use the nodes
+    # For all users of the nodes
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Outcome[T] | None:
-        """Do something in the nodes' loop; None when they are closed. Their end cancels what is under way."""
+        """Run something in the nodes' loop; None when they are closed. Closing cancels it."""
         outcome: Outcome[T] = Outcome()
         # Under the lock, so that the end sees every call that is under way.
         with self._lock:
@@ -151,12 +151,12 @@ class NodesThread:
             format_blanks(configs, is_volatile=self._is_volatile)
             self.members = Members(configs, is_volatile=self._is_volatile)
             loop = NodesLoop(self.members.on_advanced)
-        except BaseException as error:  # whatever it is, the caller who opens gets it
+        except BaseException as error:  # any exception is raised in the caller that opens
             self.opened.set_error(error)
             return
         try:
             loop.run_until_complete(self._serve(loop, self.members))
-        except BaseException as error:  # the same, or the caller who closes
+        except BaseException as error:  # the same, or in the caller that closes
             if self.opened.is_set:
                 self._fault = error
             self.opened.set_error(error)
@@ -207,7 +207,7 @@ class NodesThread:
 
 
 async def _end_tasks() -> None:
-    """Cancel what is left in this loop."""
+    """Cancel the remaining tasks of this loop."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()

@@ -1,4 +1,4 @@
-"""A result that one thread makes and another waits for, whose wait may be interrupted anywhere."""
+"""A result that one thread sets and another waits for; the wait may be interrupted anywhere."""
 
 from __future__ import annotations
 

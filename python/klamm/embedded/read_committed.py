@@ -1,4 +1,4 @@
-"""What a read_committed reader sees of a partition (KIP-98)."""
+"""The records of a partition that a read_committed reader gets (KIP-98)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The directories of a node, checked before anything is changed (`MetaPropertiesEnsemble`).
 
-The engine locks the log directories when it opens them. What is left to lock is a metadata log in a place of its own.
+The engine locks the log directories when it opens them. Only a separate metadata log directory has to be locked here.
 """
 
 import errno
@@ -38,14 +38,15 @@ _held: Final[set[Path]] = set()
 
 
 def metadata_directory_failed(directory: Path | str, cause: str | None) -> str:
-    """The last message of a node whose metadata log cannot be kept, whichever writer met the disk's error first."""
+    """The last message of a node whose metadata log cannot be written, whichever writer got the disk's error first."""
     return f"the metadata log's directory {directory} is out of use: {cause}"
 
 
 class DirectoryLocks:
-    """Locks on directories, as Apache Kafka takes them, so that neither system opens what the other has open.
+    """Locks on directories, like Apache Kafka's, so that neither system opens a directory that the other uses.
 
-    Not where the engine locks: closing any descriptor of a lock file ends every lock of this process on it.
+    Not for directories that the engine locks: closing any descriptor of a lock file releases every lock of this process
+    on it.
     """
 
     def __init__(self, directories: Iterable[Path]) -> None:
@@ -54,7 +55,7 @@ class DirectoryLocks:
         try:
             for directory in directories:
                 self._lock(directory)
-        except BaseException:  # however it ends, and the error goes on
+        except BaseException:  # for any exception, which is raised
             self.release()
             raise
 
@@ -123,7 +124,7 @@ class OpenedDirectories(NamedTuple):
     failed: Mapping[Path, str]
     """Directories that cannot be read, with the reason; never the metadata log's."""
     locks: DirectoryLocks
-    """On what the engine does not lock."""
+    """Locks on directories that the engine does not lock."""
 
 
 def open_directories(config: NodeConfig) -> OpenedDirectories:
@@ -140,7 +141,7 @@ def open_directories(config: NodeConfig) -> OpenedDirectories:
     locks = DirectoryLocks(directory for directory in ensemble.formatted if directory not in config.partition_dirs)
     try:
         complete = _with_directory_ids(ensemble.formatted)
-    except BaseException:  # however it ends, and the error goes on
+    except BaseException:  # for any exception, which is raised
         locks.release()
         raise
     cluster_id = complete[config.metadata_log_dir].cluster_id
@@ -164,9 +165,9 @@ def new_directory_id() -> bytes:
 
 
 def write_atomically(path: Path, data: bytes, *, is_volatile: bool = False) -> None:
-    """Write beside the path, flush, and rename: after a crash there is the old file or the new one.
+    """Write a temporary file next to the path, flush, and rename: after a crash there is the old file or the new one.
 
-    Volatile: after a crash of the process only. Raises OSError, and leaves nothing beside.
+    Volatile: only after a crash of the process. Raises OSError, and removes the temporary file.
     """
     temporary = path.with_name(f"{path.name}.tmp")
     try:
@@ -216,7 +217,7 @@ def _check_writable(directory: Path) -> None:
 
 
 def _check_metadata_files(directory: Path) -> None:
-    """A start reads and changes what is there: it must not find out half-way that it may not."""
+    """A start reads and changes these files: it must not find out half-way that it has no permission."""
     folder = directory / METADATA_FOLDER
     if is_in_recovery(directory):
         # Its log may be away, and a voter without one votes as if it had never voted.
@@ -254,9 +255,9 @@ def _known(directory_id: bytes | None) -> bytes:
 
 
 def is_blank(directories: Sequence[Path]) -> bool:
-    """Whether no directory holds anything: what a node without a file may format by itself.
+    """Whether all directories are empty: such a node without a file formats itself.
 
-    What a format leaves that was ended before its last step, which makes meta.properties, counts as nothing.
+    The rest of a format that ended before its last step, which writes meta.properties, counts as empty.
     """
     names = (path.name for directory in directories if directory.exists() for path in directory.iterdir())
     return all(name in _BEFORE_FORMATTED for name in names)

@@ -31,7 +31,7 @@ class MetaProperties(NamedTuple):
 
 
 class Ensemble(NamedTuple):
-    """What the directories of a node hold, each in one of three: formatted, empty (no file), or failed, with why."""
+    """The directories of a node by state: formatted, empty (no file), or failed, with the reason."""
 
     formatted: Mapping[Path, MetaProperties]
     empty: Sequence[Path]
@@ -44,7 +44,7 @@ def is_reserved(id_bytes: bytes) -> bool:
 
 
 def parse(text: str) -> MetaProperties:
-    """The file's content. Raises ValueError saying what is wrong with it."""
+    """The file's content. Raises ValueError with the problem."""
     found = properties.parse(text)
     version = found.get("version", "0" if "broker.id" in found else None)
     if version is None:
@@ -73,7 +73,7 @@ def message_of(error: OSError) -> str:
 
 
 def load(directories: Sequence[Path]) -> Ensemble:
-    """What each directory holds. Raises StorageError for a file whose content is wrong; I/O errors are `failed`."""
+    """The content of each directory. Raises StorageError for an invalid file; I/O errors are `failed`."""
     formatted: dict[Path, MetaProperties] = {}
     empty: list[Path] = []
     failed: dict[Path, str] = {}

@@ -1,4 +1,4 @@
-"""What Apache Kafka's releases set features to, and what the levels of features need: for who plans an upgrade."""
+"""The feature levels of Apache Kafka's releases, and the dependencies of levels, for planning upgrades."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def format_storage(config: NodeConfig, request: FormatRequest, say: Callable[[st
 
 
 def format_blank(config: NodeConfig, *, is_volatile: bool = False) -> str:
-    """What a node without a file does at its first start: format its folder under a new cluster id, returned."""
+    """The first start of a node without a file: format its folder with a new cluster id, which is returned."""
     cluster_id = random_cluster_id()
     format_storage(config, FormatRequest(cluster_id, is_volatile=is_volatile))
     return cluster_id
@@ -114,7 +114,7 @@ def parse_feature(text: str) -> tuple[str, int]:
 
 
 def feature_levels(request: FormatRequest, *, has_dynamic_quorum: bool) -> dict[str, int]:
-    """The level of every feature; those whose APIs klamm does not have yet are 0 unless asked for."""
+    """The level of every feature; features whose APIs klamm does not have yet are 0 unless requested."""
     levels = dict.fromkeys(SUPPORTED_FEATURES, 0)
     levels[METADATA_VERSION] = _metadata_level(request)
     levels[KRAFT_VERSION] = int(has_dynamic_quorum)
@@ -214,7 +214,7 @@ def _standalone(config: NodeConfig) -> InitialController:
 
 
 def _parse_controller(entry: str) -> InitialController:
-    """An IPv6 address stands in brackets; without them the host ends at the first colon, as in Apache Kafka."""
+    """An IPv6 address is in brackets; without them the host ends at the first colon, as in Apache Kafka."""
     voter, at, rest = entry.partition("@")
     if rest.startswith("["):
         host, colon, rest = rest[1:].partition("]:")
@@ -246,7 +246,7 @@ def _check_blank(ensemble: Ensemble, *, ignore_formatted: bool) -> None:
 
 
 class _Made:
-    """What was not there before a format; taken back when the format fails."""
+    """Files and folders created by a format; removed when the format fails."""
 
     def __init__(self, *, is_volatile: bool) -> None:
         self._is_volatile = is_volatile
@@ -274,7 +274,7 @@ class _Made:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         for path in reversed(self._paths) if error is not None else ():
-            with contextlib.suppress(OSError):  # the error that ends this goes on, and names its cause
+            with contextlib.suppress(OSError):  # the original error is raised, which names its cause
                 if path.is_dir():
                     path.rmdir()
                 else:

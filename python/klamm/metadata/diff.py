@@ -1,4 +1,4 @@
-"""What is different between two states of a cluster, in plain words."""
+"""The differences between two states of a cluster, in plain words."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ ListenerRow = tuple[str, str, int, bool]
 
 
 class Booted(NamedTuple):
-    """What a boot has read. Each image comes with the offset after its last record."""
+    """The result of a boot. Each image comes with the offset after its last record."""
 
     cluster_id: str
     directory_ids: Mapping[Path, bytes]

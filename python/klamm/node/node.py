@@ -493,7 +493,7 @@ class Node:
 
 
 def _log_rest(engine: Engine) -> None:
-    """Log what the engine reported on its way down. Nothing else of it can be answered any more."""
+    """Log the remaining events of the engine when it stops. It can process no requests any more."""
     while events := engine.drain(EVENTS_AT_ONCE):
         for event in events:
             if isinstance(event, LogEvent):

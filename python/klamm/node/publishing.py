@@ -59,7 +59,7 @@ class _Follower:
     def __init__(self, name: str, take: Take, publisher: Publisher) -> None:
         self.name, self.take, self._publisher = name, take, publisher
         self.taken: Image | None = None
-        self._retry: DeadlineTimer | None = None  # made by the first failure
+        self._retry: DeadlineTimer | None = None  # created by the first failure
         self._failures = 0
         self._last_error = ""
 

@@ -1,4 +1,4 @@
-"""The transactions of a node: its coordinator, the markers that it writes, and what it asks other coordinators."""
+"""The transactions of a node: its coordinator, the markers that it writes, and its requests to other coordinators."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class CoordinatorHandlers:
         self._topics, self._placements = topics, placements
 
     async def find_coordinator(self, context: RequestContext, version: int, body: bytes) -> bytes:
-        """The broker that leads a key's partition; the topic is made when it is first asked for."""
+        """The broker that leads a key's partition; the topic is created at the first request."""
         request = read(FindCoordinatorRequest, version, body)
         keys: Sequence[str] = request.coordinator_keys if version >= FIND_MANY_VERSION else (request.key,)
         if request.key_type == SHARE_KEY and version < SHARE_KEY_VERSION:

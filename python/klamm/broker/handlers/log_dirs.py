@@ -19,7 +19,7 @@ from klamm.protocol.wire.kio_classes import response_class
 UNKNOWN_SIZE: Final = -1
 FOLDER_NAME_MAX: Final = 255
 FUTURE_SUFFIX_BYTES: Final = len(".") + 32 + len("-future")
-"""What the folder of a copy has after topic and partition."""
+"""The length of the suffix of a future replica's folder, after topic and partition."""
 
 
 class LogDirInfo(Value):

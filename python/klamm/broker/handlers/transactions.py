@@ -122,7 +122,7 @@ class TransactionHandlers:
         )
 
     def end_txn(self, context: RequestContext, version: int, body: bytes, answer: Answer) -> None:
-        """A transaction is committed or aborted; from version 5 on, the producer goes on with another pair."""
+        """Commit or abort; from version 5 on, the response has the producer id and epoch to continue with."""
         request = read(EndTxnRequest, version, body)
         end = EndRequest(
             request.transactional_id,

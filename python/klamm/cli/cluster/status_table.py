@@ -1,4 +1,4 @@
-"""What is shown of a cluster: a row for each node, and a line about all partitions."""
+"""The output of `klamm cluster status`: a row for each node, and a line about all partitions."""
 
 from __future__ import annotations
 

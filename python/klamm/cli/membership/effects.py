@@ -1,4 +1,4 @@
-"""What the member asks its driver to do, in order. The driver reports the result of each by the named event."""
+"""The effects of a member, carried out in order by its driver, which reports the result of each by the named event."""
 
 from __future__ import annotations
 

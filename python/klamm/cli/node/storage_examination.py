@@ -203,7 +203,7 @@ def _with_topics(directories: list[CheckedDirectory]) -> list[CheckedDirectory]:
     try:
         image = History(sound[0]).state_at().image.stable
     except HistoryError:
-        return directories  # what is wrong with it is among the findings
+        return directories  # the findings name the problem
     checked = []
     for one in directories:
         with_topics = tuple(log._replace(findings=(*log.findings, *_of_topic(log, image.topic_id))) for log in one.logs)

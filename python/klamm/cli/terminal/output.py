@@ -34,7 +34,7 @@ _WIDTH_MAX: Final = 10_000
 _ASKED_FOR_COLOR: Final = ("FORCE_COLOR", "TTY_COMPATIBLE")
 """Variables by which rich takes a file for a terminal, or a terminal for a file."""
 _CONTROL: Final = dict.fromkeys((7, 8, 11, 12, 13))
-"""Characters that would let what a broker sent write over what is on the screen: rich drops the same."""
+"""Characters with which data from a broker could overwrite the screen: rich removes the same."""
 
 
 def print_json(value: Any) -> None:
@@ -45,7 +45,7 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
-    """A table; columns whose name begins with `#` hold numbers and stand to the right."""
+    """A table; columns whose names begin with `#` contain numbers and are right-aligned."""
     cells = [[_cell(value) for value in row] for row in rows]
     if not is_terminal(sys.stdout):
         plain = plain_table(columns, cells, title=title, width_max=_WIDTH_MAX)

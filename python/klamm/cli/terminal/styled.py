@@ -1,4 +1,4 @@
-"""What is shown with rich: on a terminal, and where it knows better how wide a text is."""
+"""Output with rich: on a terminal, and for text whose width only rich computes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: 
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str | None = None) -> Table:
-    """A table; columns whose name begins with `#` stand to the right."""
-    # Text, not str: what a broker sent is shown and not taken for markup or for the names of emojis.
+    """A table; columns whose names begin with `#` are right-aligned."""
+    # Text, not str: data from a broker is printed literally, and not interpreted as markup or emoji names.
     heading = None if title is None else Text(title, style="table.title")
     styled = Table(title=heading, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for column in columns:

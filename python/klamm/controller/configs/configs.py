@@ -42,7 +42,7 @@ AlterConfigPolicy = Callable[[ResourceType, str, Changes], None]
 
 
 class ConfigSettings(Value):
-    """What the controller's own node knows: its id, its file, and a policy if there is one."""
+    """The configuration of the controller's own node: its id, its file, and an optional policy."""
 
     node_id: int
     static: Mapping[str, str]
@@ -53,16 +53,16 @@ class ConfigManager:
     """Validates changes of configs and writes their records."""
 
     def __init__(self, settings: ConfigSettings, voters: Callable[[], frozenset[int]]) -> None:
-        """`voters` gives the ids of the quorum as it is, whose nodes can be configured before they register."""
+        """`voters` returns the current ids of the quorum, whose nodes can be configured before they register."""
         self._settings: Final = settings
         self._voters: Final = voters
         self._layers = NodeLayers()
         self._layers_of: tuple[Speculation, int] | None = None
 
     def layers(self, state: Speculation) -> NodeLayers:
-        """What is set on the controller's own node, whose values a topic's defaults come from.
+        """The configs of the controller's own node, which provide a topic's defaults.
 
-        The same object for as long as nothing of it changes.
+        The same object is returned while nothing of it changes.
         """
         if self._layers_of != (state, state.node_configs_version):
             cluster = state.configs(ResourceType.BROKER, "")
@@ -139,7 +139,7 @@ class ConfigManager:
         return self.records(state, place, changes)
 
     def creation_records(self, state: Speculation, topic: str, configs: Mapping[str, str]) -> list[bytes]:
-        """The records of a new topic's configs. Raises INVALID_CONFIG, or what the policy raises."""
+        """The records of a new topic's configs. Raises INVALID_CONFIG, or the error of the policy."""
         if not configs:
             return []
         place = (int(ResourceType.TOPIC), topic)
@@ -150,7 +150,7 @@ class ConfigManager:
         return self.records(state, place, configs)
 
     def records(self, state: Speculation, place: tuple[int, str], changes: Changes) -> list[bytes]:
-        """The records of checked changes; a new min.insync.replicas also ends what was eligible under the old one."""
+        """The records of checked changes; a new min.insync.replicas also clears eligible replicas of the old one."""
         resource_type, name = place
         records = [
             state.encode(ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value))
@@ -182,7 +182,7 @@ class ConfigManager:
                 raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {node_id} found.")
 
     def elr_safety_records(self, state: Speculation) -> list[bytes]:
-        """What makes eligible leader replicas safe to turn on: min.insync.replicas for the cluster, not for a node."""
+        """The record that makes eligible leader replicas safe to enable: the cluster's min.insync.replicas."""
         changes: list[ConfigRecord] = []
         if MIN_INSYNC_REPLICAS not in state.configs(ResourceType.BROKER, ""):
             value = self._settings.static.get(MIN_INSYNC_REPLICAS, keys("node")[MIN_INSYNC_REPLICAS].default)
@@ -227,7 +227,7 @@ def _changed_list(resource_type: int, config: AlterableConfig, current: str | No
 
 
 def _that_differ(resource_type: int, existing: Mapping[str, str], changed: Changes) -> Changes:
-    # A node's value is written even when it is the same: it makes the node read its key files again (KAFKA-14136).
+    # A node's value is written even if it is unchanged: the node then reads its key files again (KAFKA-14136).
     if resource_type == ResourceType.BROKER:
         return changed
     return {name: value for name, value in changed.items() if existing.get(name) != value}

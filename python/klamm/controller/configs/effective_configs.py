@@ -12,7 +12,7 @@ from klamm.protocol.messages.topics import CreatableTopicConfigs
 
 
 class DefaultEntries:
-    """The effective configs of a topic that sets none, made once for as long as the node's values stay."""
+    """The effective configs of a topic without own configs, cached while the node's values do not change."""
 
     def __init__(self, layers: NodeLayers) -> None:
         self.layers: Final = layers
@@ -21,7 +21,7 @@ class DefaultEntries:
         self._entries = tuple(self._by_name.values())
 
     def with_topic(self, configs: Mapping[str, str]) -> tuple[CreatableTopicConfigs, ...]:
-        """The same with what a topic sets, in the order of names."""
+        """The effective configs of a topic with own configs, sorted by name."""
         if not configs:
             return self._entries
         given = {name: _entry(name, value, ConfigSource.TOPIC_CONFIG) for name, value in configs.items()}

@@ -1,1 +1,1 @@
-"""Who leads a partition: elections by the clock, on request, and as brokers come and go."""
+"""Leaders of partitions: periodic elections, elections on request, and those after broker changes."""

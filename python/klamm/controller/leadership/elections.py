@@ -1,6 +1,6 @@
 """Leader elections, periodic and after broker changes (`PartitionChangeBuilder`). `election_requests` has the rest.
 
-The engine elects, for one partition or a hundred thousand; here stands what is asked of it.
+The engine runs the elections, for one partition or a hundred thousand; this module has the requests to it.
 """
 
 import enum

@@ -16,14 +16,14 @@ T = TypeVar("T")
 
 _START: Final = (0, 0)
 _WRITTEN_FIRST: Final = (BrokerEvent.UNFENCED, BrokerEvent.CONTROLLED_SHUTDOWN)
-"""The broker's own record stands before the moves, so that whatever others do meanwhile goes by it already."""
+"""The broker's own record precedes the moves, so that concurrent operations already use it."""
 
 
 class Moves:
-    """The elections that follow from what happened to a broker.
+    """The elections after a change of a broker's state.
 
-    One pass over all partitions; where the broker's own record comes last, and others had their turn, another pass,
-    until one finds nothing and the broker's counts are what they were when it began.
+    It makes one pass over all partitions. If the broker's own record comes last, and other operations ran in between,
+    it makes another pass, until one finds nothing and the broker's counts are those at its beginning.
     """
 
     def __init__(self, elections: ElectionManager, state: Speculation, event: BrokerEvent, broker_id: int) -> None:
@@ -35,7 +35,7 @@ class Moves:
         self.is_done = False
 
     def next_part(self) -> list[bytes]:
-        """The records of the next part, for the image as it is now."""
+        """The records of the next part, for the current image."""
         begins = self._place == _START
         if begins:
             self._pass_changes_any, self._counts_before = False, self._counts()
@@ -53,9 +53,9 @@ class Moves:
 
 
 def in_parts(moves: Moves, first: Sequence[bytes], meanwhile: T, finish: Callable[[int], Result[T]]) -> Result[T]:
-    """`first`, the moves, then the records of `finish`: it gets the number of records that are not replayed yet.
+    """`first`, the moves, then the records of `finish`, which receives the number of records that are not replayed yet.
 
-    It is called once, when the last part is made, and its answer is the one to give. `meanwhile` fills the place of it.
+    `finish` is called once, with the last part, and its response is the final one. `meanwhile` is a placeholder for it.
     """
     records = [*first, *moves.next_part()]
     if moves.is_done:

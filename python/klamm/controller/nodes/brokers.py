@@ -51,7 +51,7 @@ _EVENTS: Final = {
     BrokerControlState.FENCED: BrokerEvent.FENCED,
     BrokerControlState.SHUTDOWN_NOW: BrokerEvent.FENCED,
 }
-"""What a broker's next state means for the partitions."""
+"""The effect of a broker's next state on its partitions."""
 
 FIRST_VERSION_WITH_PREVIOUS_EPOCH: Final = 3
 """BrokerRegistration from here on says which epoch the broker had: whether it stopped cleanly (KIP-966)."""
@@ -88,11 +88,11 @@ class BrokerManager:
         kraft_version: int,
         api_version: int,
     ) -> Result[BrokerRegistrationResponse]:
-        """Register an incarnation of a broker, or amend what it registered.
+        """Register an incarnation of a broker, or update its registration.
 
         Raises INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, BROKER_ID_NOT_REGISTERED, INVALID_REGISTRATION or
         UNSUPPORTED_VERSION, in that order of checks. The registration comes last, so that records before it may go in
-        several batches: a broker that is not answered registers again.
+        several batches: a broker without a response registers again.
         """
         existing = state.image.broker(request.broker_id)
         check_identity(self._settings, request, existing, has_session=self._has_session(existing, now_ms))
@@ -170,7 +170,7 @@ class BrokerManager:
     def _first_of(
         self, state: Speculation, request: BrokerHeartbeatRequest, following: BrokerControlState
     ) -> list[bytes]:
-        """What stands before the moves of partitions."""
+        """The records before the moves of partitions."""
         broker_id, epoch = request.broker_id, request.broker_epoch
         if following is BrokerControlState.UNFENCED:
             return [state.encode(_change(broker_id, epoch, fenced=_UNFENCE))]
@@ -213,7 +213,7 @@ class BrokerManager:
         return Result(answer, records, is_atomic=False)
 
     def fence_stale(self, state: Speculation, now_ms: int) -> Result[bool]:
-        """Fence one broker whose session ended; the answer says whether there may be another."""
+        """Fence one broker whose session has expired; the result says whether there may be another."""
         expired = self.heartbeats.pop_expired(now_ms)
         if expired is None:
             return Result(False)

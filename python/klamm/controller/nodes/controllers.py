@@ -1,4 +1,4 @@
-"""Controllers that register, so that the cluster knows where they listen and what they can work with (KIP-919)."""
+"""Registrations of controllers: their endpoints and supported features (KIP-919)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What brokers' heartbeats do: the states of a broker at the controller, their table, and the sessions.
+"""Heartbeats of brokers: the states of a broker at the controller, their table, and sessions.
 
 A heartbeat carries the state that the broker requests. Current and requested state select a row, and the row's guard
 selects one of two next states (`BrokerHeartbeatManager.calculateNextBrokerState`). None of this is in the metadata log:
@@ -22,7 +22,7 @@ class BrokerControlState(enum.Enum):
 
 
 class RequestedState(enum.Enum):
-    """What a heartbeat asks for: WantFence and WantShutDown together."""
+    """The state that a heartbeat requests, from WantFence and WantShutDown."""
 
     RUN = (False, False)
     FENCE = (True, False)
@@ -68,7 +68,7 @@ NEXT_STATES: Final[Mapping[tuple[BrokerControlState, RequestedState], Row]] = {
     (_U, RequestedState.FENCE): _always(_F),
     (_U, RequestedState.SHUT_DOWN): Row(Guard.LEADS_NOTHING, _S, _C),
     (_U, RequestedState.FENCE_AND_SHUT_DOWN): _always(_S),
-    # Once begun, a controlled shutdown goes on whatever the broker says.
+    # A controlled shutdown cannot be revoked by the broker.
     (_C, RequestedState.RUN): Row(Guard.MOVED_AWAY, _S, _C),
     (_C, RequestedState.FENCE): Row(Guard.MOVED_AWAY, _S, _C),
     (_C, RequestedState.SHUT_DOWN): Row(Guard.MOVED_AWAY, _S, _C),
@@ -123,7 +123,7 @@ class BrokerHeartbeats:
         self._contacts_ms: dict[tuple[int, int], int] = {}
 
     def register(self, broker_id: int, is_fenced: bool) -> None:
-        """Follow a broker, or correct what is known of its fencing."""
+        """Track a broker, or correct its fencing state."""
         broker = self._brokers.get(broker_id)
         if broker is None:
             self._brokers[broker_id] = BrokerHeartbeatState(is_fenced)
@@ -187,7 +187,7 @@ class BrokerHeartbeats:
         return contact_ms is not None and not self._is_expired(contact_ms, now_ms)
 
     def pop_expired(self, now_ms: int) -> tuple[int, int] | None:
-        """Take one (id, epoch) out whose session ended, the longest silent first."""
+        """Remove one (id, epoch) whose session has expired, the longest silent first."""
         if not self._contacts_ms:
             return None
         oldest = min(self._contacts_ms, key=self._contacts_ms.__getitem__)

@@ -12,7 +12,7 @@ from klamm.protocol.messages.registration import BrokerRegistrationRequest, List
 
 
 class BrokerSettings(NamedTuple):
-    """What the checks of a registration need of the node."""
+    """The node's settings that the checks of a registration use."""
 
     cluster_id: str
     session_timeout_ms: int = 9_000

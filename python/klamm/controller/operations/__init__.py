@@ -39,7 +39,7 @@ _MODULE_OF: Final = {key: module for module, keys in MODULES.items() for key in 
 
 
 def operations_in(module: str) -> dict[ApiKey, Operation[Any, Any]]:
-    """What is registered in one of `MODULES`, by key."""
+    """The operations of one of `MODULES`, by key."""
     values = vars(import_module(f"{__name__}.{module}")).values()
     return {one.api_key: one for one in values if isinstance(one, Operation)}
 

@@ -16,7 +16,7 @@ A = TypeVar("A")
 
 
 class PendingRequest(NamedTuple, Generic[Q]):
-    """A request whose turn has come, and what a decision may draw on beside the controller's state."""
+    """A request whose turn has come, and its context besides the controller's state."""
 
     request: Q
     api_version: int
@@ -30,7 +30,7 @@ class PendingRequest(NamedTuple, Generic[Q]):
 
 
 class Wire(NamedTuple):
-    """The messages of an operation whose own types are not shaped as the messages are."""
+    """The messages of an operation whose own types differ from the messages."""
 
     request: type[Any]
     response: type[Any]
@@ -52,15 +52,15 @@ class Operation(NamedTuple, Generic[Q, A]):
     refuse: Callable[[Q, ErrorCode, str | None], A]
     """The answer to a request that fails as a whole: each API has its own way to say so."""
     timeout_ms: Callable[[Q], int] = lambda request: 1
-    """What the request allows for the wait for its turn; 0 or less: it has missed it."""
+    """How long the request may wait for its turn, in ms; 0 or less: it has expired."""
     broker_id: Callable[[Q], int | None] = lambda request: None
     """The broker that it changes: one operation of a broker is under way at a time."""
     by_quorum: bool = False
-    """Whether the decision depends on who is in the quorum when its turn comes: voters come and go."""
+    """Whether the decision depends on the current voters of the quorum."""
     wire: Wire | None = None
 
     def decided(self, decisions: "Decisions", asked: PendingRequest[Q]) -> Result[A]:
-        """What the controller decides on a request; a KafkaError is the refusal of all of it."""
+        """The decision for a request; a KafkaError rejects the whole request."""
         try:
             return self.decide(decisions, asked)
         except KafkaError as error:

@@ -62,9 +62,9 @@ def _refuse_elect_leaders(
 def _charged(
     decisions: Decisions, asked: PendingRequest[Any], decide: Callable[[Charge], Result[A]], *, strict_since: int
 ) -> Result[A]:
-    """What `decide` decides, charged to the quota of who asked.
+    """The result of `decide`, charged to the client's quota.
 
-    Strictly from the version of the request on whose clients know THROTTLING_QUOTA_EXCEEDED.
+    The quota is strict from the request version on whose clients know THROTTLING_QUOTA_EXCEEDED.
     """
     is_strict = asked.api_version >= strict_since
     quota = decisions.mutation_quota(asked.requester, asked.now_ms, is_strict=is_strict)

@@ -89,7 +89,7 @@ class WantedDeletions:
                 self.topics[topic_id] = name
 
     def charge(self, charge: Charge) -> None:
-        """Refuse what the client's quota does not allow."""
+        """Raise if the client's quota is exceeded."""
         for topic_id, name in list(self.topics.items()):
             try:
                 charge(self._state.image.topic_partition_count(topic_id))

@@ -30,7 +30,7 @@ RANDOM_BYTES_PER_TOPIC: Final = 24
 
 
 class NewTopic(Value):
-    """What a policy is shown: counts, or the assignment by partition, and the configs to set."""
+    """The topic in the form that a policy gets: counts, or the assignment by partition, and the configs to set."""
 
     name: str
     num_partitions: int | None
@@ -172,7 +172,7 @@ def _configs_of(topic: CreatableTopic) -> dict[str, str]:
 
 
 def _checked_assignments(state: Speculation, topic: CreatableTopic) -> Sequence[tuple[int, ...]]:
-    """The brokers of each partition, in order, of a manual assignment. Raises what is wrong with it."""
+    """The brokers of each partition of a manual assignment, in order. Raises the error of an invalid one."""
     for what, value in (("replication factor", topic.replication_factor), ("numPartitions", topic.num_partitions)):
         if value != UNSET:
             text = f"With a manual assignment {what} must be -1, not {value}."
@@ -198,7 +198,7 @@ def _refused(name: str, error: KafkaError) -> CreatableTopicResult:
 
 
 def new_topic_id(random: bytes) -> bytes:
-    """A random UUID (version 4) whose text does not begin with '-', which tools would take for an option."""
+    """A random UUID (version 4) whose text does not begin with '-', which tools would parse as an option."""
     value = bytearray(random)
     value[6] = value[6] & 0x0F | 0x40
     value[8] = value[8] & 0x3F | 0x80

@@ -1,4 +1,4 @@
-"""What the parts of a group shard share: groups, offsets, timers, configuration and the pipeline to the log."""
+"""Shared state of the parts of a group shard: groups, offsets, timers, configuration and the pipeline to the log."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ class ShardContext:
         group = self.groups.pop(group_id, None)
         if group is None:
             return
-        if group.is_empty:  # of a group with members the timers stay, should it come back by a rollback
+        if group.is_empty:  # timers of a group with members are kept, because a rollback may restore the group
             self.cancel_timers(group)
         if overwritten is not None:
             self.note_group(overwritten, group_id, group)

@@ -1,4 +1,4 @@
-"""What a group shard asks of its driver, besides responses."""
+"""Effects of a group shard, besides responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the group coordinator asks the metadata of the cluster."""
+"""Queries of the group coordinator to the cluster's metadata."""
 
 from __future__ import annotations
 

@@ -225,7 +225,7 @@ class CoordinatorRuntime(Generic[ShardT]):
             self._carry_out_all(hosted, effects)
 
     def feed(self, hosted: HostedShard[ShardT], event: Callable[[ShardT, int], Effects]) -> None:
-        """Pass an event to an active shard; one that is not active has forgotten what the event is about."""
+        """Pass an event to an active shard; an inactive one does not need it."""
         if hosted.state is LoadState.ACTIVE and self.shards.get(hosted.partition) is hosted:
             self._feed(hosted, partial(event, hosted.shard))
 

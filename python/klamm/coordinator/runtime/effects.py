@@ -1,4 +1,4 @@
-"""What a shard asks the runtime to do. A shard may have further effects, which `carry_out` of the runtime receives."""
+"""Effects of a shard for the runtime. A shard may have further effects, which `carry_out` of the runtime receives."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ log: Final = logging.getLogger("klamm.coordinator")
 
 
 class ShareLog(CoordinatorLog, Protocol):
-    """The log of `__share_group_state`, of which what is no longer needed is deleted."""
+    """The log of `__share_group_state`, whose redundant records are deleted."""
 
     def prune(self, partition: int, offset: int, key: bytes) -> None:
         """Delete the records before `offset`, where a record with this key is.

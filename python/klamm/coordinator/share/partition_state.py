@@ -12,7 +12,7 @@ _EPOCH_BEFORE_ANY: int = 0
 
 
 class ShareState(Value):
-    """The newest state, which a snapshot would hold, and what its records say besides.
+    """The newest state, as in a snapshot, and further state from its records.
 
     1. `leader_epoch` and `state_epoch` are the highest of all records, and never fall before a tombstone; those of
        `newest` may be lower, because initializing sets its leader epoch back.

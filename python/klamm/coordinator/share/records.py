@@ -43,7 +43,7 @@ class Snapshot(Value):
 
 
 class Update(Value):
-    """What changes in the state of a share partition; a start offset of -1 leaves it as it is."""
+    """The changes of a share partition's state; a start offset of -1 means no change."""
 
     snapshot_epoch: int
     leader_epoch: int

@@ -75,7 +75,7 @@ CAUSES: Final = {
 
 
 class Operation(NamedTuple):
-    """What is done with a state, in words, and the class of its results."""
+    """The operation on a state, for messages, and the class of its results."""
 
     name: str
     result: Callable[[int, ErrorCode, str | None], Any]
@@ -104,7 +104,7 @@ ShareEffects = list[Reply | Prune]
 
 @dataclass(slots=True, eq=False)
 class Overwritten:
-    """What a write overwrites: the states before it, None where there was none, and the next offset."""
+    """The values that a write overwrites: the earlier states, None where there was none, and the next offset."""
 
     next_offset: int
     last_snapshot: tuple[int, bytes] | None
@@ -376,7 +376,7 @@ class ShareShard:
             self._states[key] = after_snapshot(before, value, offset, limit)
 
     def _prune(self, now_ms: int) -> None:
-        """Find what is redundant, and prune it once all that this follows from is committed."""
+        """Find redundant records, and prune them once everything that makes them redundant is committed."""
         found = self.redundant_before
         if found is None or found[0] <= 0:
             return

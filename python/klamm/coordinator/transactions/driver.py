@@ -42,7 +42,7 @@ T = TypeVar("T")
 log: Final = logging.getLogger("klamm.coordinator")
 
 RETRY_MS: Final = 20
-"""The pause before markers are sent again whose leader refused them or is not known."""
+"""The pause before markers are retried whose leader rejected them or is unknown."""
 
 SendMarkers = Callable[[int, list[Marker]], Awaitable[MarkerErrors]]
 """Sends markers to a broker. Raises ClientError."""

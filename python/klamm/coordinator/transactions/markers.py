@@ -55,7 +55,7 @@ class MarkerQueues:
         self._completions: dict[tuple[int, str], _Completion] = {}
         self._new: _Queue = {}
         self._again: _Queue = {}
-        """What was refused or lost, and what has no leader."""
+        """Rejected and lost markers, and those of partitions without a leader."""
         self._queues: dict[int, _Queue] = {}
         """What waits for the request in flight, by broker."""
         self._in_flight: dict[int, list[tuple[_Completion, Marker]]] = {}
@@ -88,7 +88,7 @@ class MarkerQueues:
     def take_requests(self, *, again: bool = True) -> tuple[dict[int, list[Marker]], list[Finished]]:
         """The requests to send now, by broker, and the completions that ended because their partitions were deleted.
 
-        With `again`, also what was refused or had no leader. Leaders are looked up here.
+        With `again`, also rejected markers and those that had no leader. Leaders are looked up here.
         """
         places, self._new = self._new, {}
         self._place(places)
@@ -115,7 +115,7 @@ class MarkerQueues:
         return [marker for _, marker in sent]
 
     def on_answer(self, broker: int, errors: MarkerErrors) -> tuple[list[Finished], list[tuple[str, ErrorCode]]]:
-        """A broker has answered, with an error for each producer id and partition.
+        """A broker has responded, with an error for each producer id and partition.
 
         Returns the completions that are finished, and the transactional ids whose markers another coordinator writes.
         """

@@ -35,13 +35,13 @@ COMPLETE_RETRY_MS: Final = 100
 ADD_WAIT_MS: Final = 100
 """How long AddPartitionsToTxn of a client waits for the end of a transition before CONCURRENT_TRANSACTIONS."""
 ADD_WAIT_OF_BROKERS_MS: Final = 20
-"""The same for another broker, whose request holds back those that it has besides for this coordinator."""
+"""The same for another broker, whose request delays its other ones for this coordinator."""
 
 
 class WriteMarkers(Value):
     """The effect of a committed Prepare record: write a marker to each partition, then call `on_markers_written`.
 
-    `number` tells it from an earlier completion of the same id.
+    `number` distinguishes it from an earlier completion of the same id.
     """
 
     transactional_id: str
@@ -55,7 +55,7 @@ class WriteMarkers(Value):
 
 @dataclass(slots=True, eq=False)
 class Undo:
-    """What a failed append gives back: transactions whose transition is no longer pending."""
+    """What a failed append reverts: the transition of these transactions is no longer pending."""
 
     actions: list[Callable[[], None]] = field(default_factory=list)
 
@@ -329,7 +329,7 @@ class TransactionShard:
         return self._retried
 
     def describe(self, transactional_id: str) -> Transaction | None:
-        """The id as it is, without what is pending."""
+        """The state of the id without pending changes."""
         return self._transactions.get(transactional_id)
 
     def listed(

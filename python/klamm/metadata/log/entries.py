@@ -28,7 +28,7 @@ class Entry(NamedTuple):
 
     offset: int
     batch: int
-    """The first offset of its batch: what the controller decided at once has one batch."""
+    """The first offset of its batch: records that the controller decided together are in one batch."""
     epoch: int
     timestamp_ms: int
     control: int | None

@@ -1,4 +1,4 @@
-"""A metadata log as a history: its records, and what the cluster was at any of them."""
+"""A metadata log as a history: its records, and the state of the cluster at any of them."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ class History:
         return self._end()[1]
 
     def records(self, start: int | None = None, end: int | None = None) -> Iterator[Entry]:
-        """The records of `[start, end)`, up to the log's end as it is when it is reached. HistoryError.
+        """The records of `[start, end)`, up to the log end at the time when it is reached. HistoryError.
 
-        Those of a snapshot are numbered from 0, and all of them come.
+        Records of a snapshot are numbered from 0, and all of them are returned.
         """
         if self._only is not None:
             yield from _entries_of_file(self._only.path)
@@ -121,7 +121,7 @@ class History:
         return offset
 
     def earliest_state(self) -> int:
-        """The first offset whose state can be reconstructed. HistoryError: there is none."""
+        """The first offset whose state can be reconstructed. HistoryError if there is none."""
         start = self.start_offset()
         if start == 0:
             return -1
@@ -192,7 +192,7 @@ class History:
         return f"the first record is of {time_text(entries[0].timestamp_ms)}" if entries else "there is no record"
 
     def _usable(self) -> list[SnapshotFile]:
-        """Snapshots that the log goes on from."""
+        """Snapshots that the log continues."""
         start = self.start_offset()
         return [one for one in self.snapshots() if start is None or one.end_offset >= start]
 
@@ -210,7 +210,7 @@ class History:
         )
 
     def _quorum_before(self, base: State) -> Quorum:
-        """Who led when the snapshot was made: the log may still have it, the snapshot never has."""
+        """The leader when the snapshot was written: the log may still contain it, the snapshot never does."""
         earlier = Quorum().after(self._control(self.start_offset() or 0, base.offset))
         return earlier._replace(voters=base.quorum.voters or earlier.voters, kraft_version=base.quorum.kraft_version)
 

@@ -1,4 +1,4 @@
-"""Where a node keeps its metadata log: from what a person names to the folder or the file."""
+"""The location of a node's metadata log: from the user's argument to the folder or the file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class LogFolder(NamedTuple):
 
 
 class SnapshotFile(NamedTuple):
-    """One snapshot; `bootstrap.checkpoint`, whose name says nothing, ends at 0 in epoch 0."""
+    """One snapshot; `bootstrap.checkpoint`, whose name has no offset, ends at 0 in epoch 0."""
 
     path: Path
     end_offset: int
@@ -89,7 +89,7 @@ def _is_segment(name: str) -> bool:
 
 
 def _is_of_a_log(name: str) -> bool:
-    """Segments has a partition of any topic: raft's own files make the difference, or else the folder's name."""
+    """Every partition has segments: raft's own files or the folder's name identify the metadata log."""
     return name == "quorum-state" or parse_snapshot_name(name) is not None
 
 

@@ -48,7 +48,7 @@ class BrokerEvent(NamedTuple):
 
 
 def events_of(entry: Entry) -> list[BrokerEvent]:
-    """What the record says of a broker; nothing for most records."""
+    """The events of a broker in the record; empty for most records."""
     if entry.control is not None or entry.type_id not in BROKER_TYPES:
         return []
     where = entry.offset, entry.batch, entry.epoch, entry.timestamp_ms

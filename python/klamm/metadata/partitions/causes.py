@@ -21,9 +21,9 @@ def cause_of(entry: Entry, before: PartitionState, after: PartitionState, events
 
 
 def is_unclean(before: PartitionState, after: PartitionState) -> bool:
-    """Whether the new leader was in neither the ISR nor the ELR: what it lacked is lost.
+    """Whether the new leader was in neither the ISR nor the ELR: records that it lacked are lost.
 
-    One that a reassignment adds can enter the ISR and lead by the same record, and lacks nothing.
+    A replica that a reassignment adds can enter the ISR and become the leader with one record; it lacks nothing.
     """
     has_new = after.leader >= 0 and after.leader != before.leader
     is_added = after.leader in before.adding_replicas and not after.is_recovering

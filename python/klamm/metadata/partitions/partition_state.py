@@ -1,4 +1,4 @@
-"""One partition as its records make it, one after the other."""
+"""The state of one partition after each of its records."""
 
 from __future__ import annotations
 

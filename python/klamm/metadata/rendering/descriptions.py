@@ -1,4 +1,4 @@
-"""Metadata records in plain words, with names in place of ids, and what was before in place of what is not said."""
+"""Metadata records in plain words, with names in place of ids, and with previous values for fields that are not set."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class PriorPartition:
 
 
 def partition_changes(record: mr.PartitionChangeRecord, before: PriorPartition) -> list[str]:
-    """What a change says, each part with what was before where that is known."""
+    """The parts of a change, each with the previous value if it is known."""
     found = []
     if record.leader != _NO_CHANGE:
         old = "" if before.leader is None else f"{leader_text(before.leader)} -> "

@@ -25,7 +25,7 @@ _SCOPES: Final = {
 
 
 def fields_of(entry: Entry) -> dict[str, Any]:
-    """A record's fields by name; of one that is damaged or unknown, its bytes in hexadecimal and what is wrong."""
+    """A record's fields by name; for a damaged or unknown record, its bytes in hexadecimal and the problem."""
     try:
         return _fields_of(entry)
     except ValueError as error:

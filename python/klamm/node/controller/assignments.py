@@ -30,7 +30,7 @@ class Assignments:
         broker_epoch: Callable[[], int],
         on_assigned: Callable[[Sequence[tuple[bytes, bytes, int]]], None] = lambda assigned: None,
     ) -> None:
-        """`on_assigned` receives what the controller has accepted."""
+        """`on_assigned` receives the assignments that the controller has accepted."""
         self._on_assigned = on_assigned
         self._node_id = node_id
         self._controller = controller

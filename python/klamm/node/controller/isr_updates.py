@@ -21,7 +21,7 @@ RETRY_PAUSE_S: Final = 0.05
 
 
 class IsrUpdates:
-    """One request is in flight at a time. The engine keeps what is to be proposed, and encodes it."""
+    """One request is in flight at a time. The engine keeps and encodes the proposals."""
 
     def __init__(self, engine: Engine, controller: ControllerChannel, broker_epoch: Callable[[], int]) -> None:
         self._engine = engine

@@ -49,7 +49,7 @@ class OtherBrokers:
         return await self.peer(broker_id).ask(request, answer, versions)
 
     def on_published(self, image: Image) -> None:
-        """A newer image is committed: close the connections to brokers that have gone."""
+        """A newer image is committed: close the connections to brokers that are no longer registered."""
         found = (self._address(image.broker(broker_id)) for broker_id in image.broker_ids())
         self._peers.keep_only({address for address in found if address is not None})
 

@@ -1,4 +1,4 @@
-"""What coordinators of a node have in common: an internal topic, whose partitions that this node leads they load."""
+"""Common to a node's coordinators: an internal topic, whose partitions are loaded if this node leads them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Coordinator(Protocol):
         ...
 
     def use_partition_count(self, partition_count: int) -> None:
-        """The internal topic has so many partitions."""
+        """The internal topic has this many partitions."""
         ...
 
     def on_elected(self, partition: int, leader_epoch: int) -> None:
@@ -63,7 +63,7 @@ class TopicCoordinator(ABC, Generic[C]):
 
     @abstractmethod
     def new_topic(self) -> CreatableTopic:
-        """The internal topic, as it is created when it is first needed."""
+        """The internal topic, as it is created at its first use."""
 
     @cached_property
     def coordinator(self) -> C:

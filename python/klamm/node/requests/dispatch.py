@@ -132,7 +132,7 @@ class Dispatcher:
         return perf_counter_ns() if self._engine.is_request_time_limited else 0
 
     def _end(self, handle: int, begun: int) -> None:
-        """Such a handler has returned, before its answer is sent. What it left for later is not counted."""
+        """The handler has returned before its response is sent. Work that it left for later is not counted."""
         if begun:
             self._engine.note_handler_time(handle, perf_counter_ns() - begun)
 

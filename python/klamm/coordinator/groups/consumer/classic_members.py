@@ -138,14 +138,14 @@ class ClassicMembers:
         return member
 
     def _reported(self, subscription: Subscription) -> Reported:
-        """What the member says it owns. With the eager protocol it has given up everything."""
+        """The partitions that the member reports to own. With the eager protocol it has revoked everything."""
         found = ((self._context.topics.find(one.topic), one.partitions) for one in subscription.owned_partitions)
         return reported_of((info.topic_id, partitions) for info, partitions in found if info is not None)
 
     # SyncGroup, Heartbeat, LeaveGroup
 
     def on_sync(self, now_ms: int, ticket: Ticket, request: SyncGroupRequest, group: ConsumerGroup) -> None:
-        """Answer with what the member owns, when that is committed."""
+        """Respond with the member's partitions, once they are committed."""
         try:
             member, classic = _classic_member(group, request.member_id, request.group_instance_id)
             self._check_sync(now_ms, request, group, member, classic)

@@ -92,7 +92,7 @@ class ConsumerGroups:
         group, member = self._leaving(request)
         log.info("group %s: %s leaves (%d)", group.group_id, member.member_id, request.member_epoch)
         if request.instance_id is not None and request.member_epoch == STATIC_LEAVE_EPOCH:
-            self._context.write_records(static_leave(group, member))  # its session goes on
+            self._context.write_records(static_leave(group, member))  # its session continues
         else:
             self._departures.remove(now_ms, group, [member])
         return ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
@@ -124,7 +124,7 @@ class ConsumerGroups:
     # Time
 
     def on_timer(self, now_ms: int, kind: str, group_id: str, member_id: str) -> None:
-        """A timer of a member fired (`modern.sessions`). One of a member that is gone has no effect."""
+        """A timer of a member fired (`modern.sessions`). A timer of a removed member has no effect."""
         group = self._context.modern.find(group_id, ConsumerGroup)
         member = None if group is None else group.members.get(member_id)
         if group is None or member is None:

@@ -77,7 +77,7 @@ class Departures:
 
 
 def static_leave(group: ConsumerGroup, member: ConsumerMember) -> list[Written]:
-    """A static member is away for a while: it keeps what it owns, at epoch 0 for the member that comes back."""
+    """A static member leaves temporarily: its partitions are kept, at epoch 0, for the member that rejoins."""
     away = replace(
         member, member_epoch=STATIC_LEAVE_EPOCH, pending_revocation=NO_OWNED, assigned=_at_epoch_0(member.assigned)
     )

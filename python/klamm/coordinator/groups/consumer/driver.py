@@ -1,4 +1,4 @@
-"""Regular expressions are compiled and matched on other threads: a large one would hold up the event loop."""
+"""Regular expressions are compiled and matched on other threads: a large one would block the event loop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from klamm.coordinator.runtime.hosted_shard import HostedShard
 log: Final = logging.getLogger("klamm.coordinator")
 
 SHORT_PATTERN: Final = 64
-"""A pattern of so many characters compiles in a few milliseconds, whatever it is."""
+"""Any pattern of at most that many characters compiles within a few milliseconds."""
 
 
 class PatternThreads:

@@ -116,7 +116,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
     # Changes
 
     def count_member(self, journal: Journal, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
-        """Keep what is counted over members."""
+        """Update the counts over members."""
         super().count_member(journal, old, new)
         for member, by in ((old, -1), (new, 1)):
             if member is None:
@@ -174,7 +174,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
                 journal.put(self.owners, (topic_id, partition), epoch)
 
     def set_current(self, journal: Journal, member_id: str, current: CurrentAssignment) -> None:
-        """What a member owns; an unknown member is created."""
+        """Set the partitions that a member owns; an unknown member is created."""
         member = self.members.get(member_id) or ConsumerMember(member_id)
         self.put_member(journal, with_current(member, current))
 
@@ -208,7 +208,7 @@ def _owns_the_same(old: ConsumerMember, new: ConsumerMember) -> bool:
 
 
 def with_current(member: ConsumerMember, current: CurrentAssignment) -> ConsumerMember:
-    """The member with what a record of type 8 says."""
+    """The member updated from a record of type 8."""
     return replace(
         member,
         member_epoch=current.member_epoch,
@@ -220,7 +220,7 @@ def with_current(member: ConsumerMember, current: CurrentAssignment) -> Consumer
 
 
 def with_metadata(member: ConsumerMember, metadata: ConsumerMember) -> ConsumerMember:
-    """The member with what a record of type 5 says."""
+    """The member updated from a record of type 5."""
     return replace(
         metadata,
         member_epoch=member.member_epoch,

@@ -31,12 +31,12 @@ from klamm.protocol.value import Value
 
 
 class Heartbeat(Value):
-    """What a heartbeat changes: records to write, the member after them, and the response."""
+    """The result of a heartbeat: records to write, the updated member, and the response."""
 
     records: list[Written]
     member: ConsumerMember
     has_moved: bool
-    """Whether the records change what the member owns, or how far it is."""
+    """Whether the records change what the member owns, or its reconciliation state."""
     resolution: ResolvePatterns | None
     """The resolution of regular expressions to start."""
     response: ConsumerGroupHeartbeatResponse
@@ -117,7 +117,7 @@ class Heartbeats:
 
 
 def reported_partitions(request: ConsumerGroupHeartbeatRequest) -> Reported:
-    """What the member says it owns."""
+    """The partitions that the member reports to own."""
     topics = request.topic_partitions
     return None if topics is None else reported_of((topic.topic_id, topic.partitions) for topic in topics)
 
@@ -173,7 +173,7 @@ def _is_within(reported: Reported, assigned: Owned) -> bool:
 
 
 def _has_news(member: ConsumerMember, caller: Caller, request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Whether the request may change what the group knows about the member, besides what it owns."""
+    """Whether the request may change the group's data about the member, besides what it owns."""
     return (
         request.subscribed_topic_names is not None
         or request.subscribed_topic_regex is not None

@@ -14,7 +14,7 @@ JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 """A member leaves for good."""
 STATIC_LEAVE_EPOCH: Final = -2
-"""A static member leaves and comes back within its session, perhaps with a new member id."""
+"""A static member leaves and rejoins within its session, perhaps with a new member id."""
 NO_OWNED: Final[Owned] = {}
 
 
@@ -48,7 +48,7 @@ def state_table() -> str:
 
 
 class ClassicMember(Value):
-    """What a member that uses the classic protocol sent in its JoinGroup."""
+    """The fields of the JoinGroup of a member that uses the classic protocol."""
 
     session_timeout_ms: int
     protocols: tuple[JoinProtocol, ...]

@@ -72,7 +72,7 @@ class Patterns:
         self._context.pipeline.add(resolution)
 
     def on_not_written(self, now_ms: int, group_id: str) -> None:
-        """What was resolved is too large: it is not repeated by every heartbeat."""
+        """The resolved topics are too large for a record: not every heartbeat resolves them again."""
         waiting = {other: at_ms for other, at_ms in self._not_before_ms.items() if at_ms > now_ms}
         self._not_before_ms = waiting | {group_id: now_ms + RESOLVE_INTERVAL_MS}
 

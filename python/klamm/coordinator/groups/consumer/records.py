@@ -19,7 +19,7 @@ from klamm.protocol.value import Value, field
 
 
 class GroupEpochRecord(Value):
-    """Type 3: the group epoch and the metadata hash that it was made with."""
+    """Type 3: the group epoch and the metadata hash from which it was created."""
 
     group_id: str
     value: tuple[int, int] | None
@@ -47,7 +47,7 @@ class PartitionMetadataRecord(Value):
 
 
 class MemberRecord(Value):
-    """Type 5: who a member is and what it subscribes to. Of `value`, only these fields are written."""
+    """Type 5: the identity and the subscription of a member. Of `value`, only these fields are written."""
 
     group_id: str
     member_id: str
@@ -100,7 +100,7 @@ class TargetRecord(Value):
 
 
 class CurrentAssignment(Value):
-    """What a member owns, and the epoch it is in."""
+    """The partitions that a member owns, and its epoch."""
 
     member_epoch: int
     previous_member_epoch: int
@@ -121,7 +121,7 @@ class CurrentAssignment(Value):
 
 
 class CurrentAssignmentRecord(Value):
-    """Type 8: what a member owns."""
+    """Type 8: the partitions that a member owns."""
 
     group_id: str
     member_id: str

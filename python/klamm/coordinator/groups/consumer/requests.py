@@ -1,4 +1,4 @@
-"""What a ConsumerGroupHeartbeat has to have, before its group is looked at."""
+"""Checks of a ConsumerGroupHeartbeat that need no group."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.messages.consumer_groups import UNCHANGED_MS, ConsumerGroupHeartbeatRequest
 
 MEMBER_MAKES_ID_VERSION: Final = 1
-"""From this version on the member makes its own id (KIP-1082)."""
+"""From this version on the member generates its own id (KIP-1082)."""
 
 
 def check_heartbeat(request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: Sequence[str]) -> None:

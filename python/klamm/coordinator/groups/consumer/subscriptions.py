@@ -1,4 +1,4 @@
-"""What a consumer group subscribes to after a change of members that is not applied yet, and its metadata hash."""
+"""The subscription of a consumer group after a pending change of members, and its metadata hash."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class FoldedGroup(ABC, Generic[M, T]):
 
     @property
     def watched_topics(self) -> AbstractSet[str]:
-        """The topics whose changes the group must know of."""
+        """The topics whose changes affect the group."""
         return self.subscribed_topics
 
     def is_affected_by(self, changed: AbstractSet[str]) -> bool:
@@ -119,7 +119,7 @@ class FoldedGroup(ABC, Generic[M, T]):
         self.count_member(journal, old, member)
 
     def drop_member(self, journal: Journal, member_id: str) -> None:
-        """Remove a member whose metadata has a tombstone. Raises RecordError if more of it is left."""
+        """Remove a member whose metadata has a tombstone. Raises RecordError if other records of it remain."""
         member = self.members.get(member_id)
         if member is None:
             return
@@ -131,7 +131,7 @@ class FoldedGroup(ABC, Generic[M, T]):
         self.count_member(journal, member, None)
 
     def count_member(self, journal: Journal, old: M | None, new: M | None) -> None:
-        """Keep what is counted over members."""
+        """Update the counts over members."""
         before = frozenset() if old is None else old.subscribed_topic_names
         after = frozenset() if new is None else new.subscribed_topic_names
         if before is not after:

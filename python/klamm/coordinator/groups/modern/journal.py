@@ -24,7 +24,7 @@ class Journal:
         self._undo = undo
 
     def on_rollback(self, undo: Callable[[], None]) -> None:
-        """Call `undo` in a rollback: the inverse of a change that was made elsewhere."""
+        """Call `undo` in a rollback: the inverse of a change outside of the journal."""
         if self._undo is not None:
             self._undo.append(undo)
 

@@ -1,4 +1,4 @@
-"""The groups of the new protocols by id, beside the classic groups of the same shard."""
+"""The groups of the newer protocols by id, besides the classic groups of the same shard."""
 
 from __future__ import annotations
 

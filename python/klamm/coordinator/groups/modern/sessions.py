@@ -11,7 +11,7 @@ REBALANCE: Final = "rebalance"
 CLASSIC_JOIN: Final = "classic join"
 CLASSIC_SYNC: Final = "classic sync"
 RETRY_MS: Final = 500
-"""After this time a member is removed again whose removal failed or was rolled back, as in Kafka."""
+"""The pause before the removal of a member is retried after it failed or was rolled back, as in Kafka."""
 
 
 def member_session_timer(group_id: str, member_id: str) -> TimerKey:

@@ -168,7 +168,7 @@ class ShareGroupRequests:
         return {key: code for key, code in codes.items() if code is not ErrorCode.NONE}
 
     async def _ask(self, group_id: str, event: Callable[..., Replies], *args: object) -> Any:
-        """What a shard answers when it is committed. Raises KafkaError."""
+        """The response of a shard once it is committed. Raises KafkaError."""
         hosted = self._hosted(group_id)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 

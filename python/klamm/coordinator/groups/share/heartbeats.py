@@ -45,7 +45,7 @@ NO_STATES: Final = StatePartitions()
 
 
 class ShareHeartbeat(Value):
-    """What a heartbeat changes: records to write, states to create after their commit, and the response."""
+    """The result of a heartbeat: records to write, states to create after their commit, and the response."""
 
     records: list[Written]
     creation: CreateStates | None
@@ -163,7 +163,7 @@ def _assignment(assigned: Target) -> ShareAssignment:
 
 
 def names_after(group: ShareGroup, before: ShareMember, after: ShareMember | None) -> dict[str, int]:
-    """How many members name a topic once a member has changed, or is gone."""
+    """The number of members that subscribe to each topic after a member has changed or left."""
     counts = dict(group.names)
     known = group.members.get(before.member_id)
     for member, by in ((known, -1), (after, 1)):

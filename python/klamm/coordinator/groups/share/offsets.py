@@ -45,7 +45,7 @@ class Alteration(Value):
 
 
 class Deletion(Value):
-    """What a deletion begins: states to delete; and for DeleteShareGroupOffsets the topics that have no offsets."""
+    """The start of a deletion: states to delete; and for DeleteShareGroupOffsets the topics without offsets."""
 
     deleted: tuple[SharePartitionKey, ...] = ()
     refused: tuple[DeletedTopicResult, ...] = ()

@@ -77,7 +77,7 @@ class ShareTargetRecord(Value):
 
 
 class ShareCurrent(Value):
-    """What a member has, and since which epoch."""
+    """The partitions that a member owns, and since which epoch."""
 
     member_epoch: int
     previous_member_epoch: int

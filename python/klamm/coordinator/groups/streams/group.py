@@ -43,7 +43,7 @@ class StreamsGroup(FoldedGroup[StreamsMember, TaskSets]):
         self.validated_topology_epoch = 0
         """The epoch of the topology whose topics all exist; -1 if some do not, 0 before the first record."""
         self.assignment_configs: dict[str, str] = {}
-        """The configs with which the last group epoch was made."""
+        """The configs with which the last group epoch was created."""
         self.owners: Final = TaskOwners()
         self.required_topics: AbstractSet[str] = NO_TOPICS
         """The topics that must exist."""
@@ -91,7 +91,7 @@ class StreamsGroup(FoldedGroup[StreamsMember, TaskSets]):
     # Changes
 
     def count_member(self, journal: Journal, old: StreamsMember | None, new: StreamsMember | None) -> None:
-        """Keep what is derived from members."""
+        """Update the state derived from members."""
         for member, by in ((old, -1), (new, 1)):
             if member is not None and member.state is MemberState.STABLE:
                 journal.count(self._reconciled, member.member_epoch, by)

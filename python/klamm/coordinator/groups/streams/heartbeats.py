@@ -29,7 +29,7 @@ from klamm.protocol.value import Value
 
 
 class Heartbeat(Value):
-    """What a heartbeat changes: records to write, the member after them, and the response."""
+    """The result of a heartbeat: records to write, the updated member, and the response."""
 
     records: list[Written]
     member: StreamsMember
@@ -138,7 +138,7 @@ def _statuses(group: StreamsGroup, configured: ConfiguredTopology) -> list[Statu
 
 
 def _owned(request: StreamsGroupHeartbeatRequest) -> TaskSets | None:
-    """What the member reports to have; None unless it reports all roles."""
+    """The tasks that the member reports to own; None unless it reports all roles."""
     active, standby, warmup = request.active_tasks, request.standby_tasks, request.warmup_tasks
     if active is None or standby is None or warmup is None:
         return None
@@ -154,7 +154,7 @@ def _client_tags(tags: Sequence[KeyValue]) -> tuple[tuple[str, str], ...]:
 
 
 def _updated(known: MemberMetadata, caller: Caller, request: StreamsGroupHeartbeatRequest) -> MemberMetadata:
-    """What the member says about itself; what it does not mention stays."""
+    """The member with the fields of the request; absent ones are unchanged."""
     tags, timeout_ms = request.client_tags, request.rebalance_timeout_ms
     return MemberMetadata(
         caller.client_id,

@@ -1,4 +1,4 @@
-"""A member of a streams group: what it says about itself, its epoch and its tasks."""
+"""A member of a streams group: its metadata, its epoch and its tasks."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class StreamsMetadata(Value):
 
 
 class MemberMetadata(Value):
-    """Record 19: what a member says about itself."""
+    """Record 19: the metadata of a member."""
 
     client_id: str = ""
     client_host: str = ""

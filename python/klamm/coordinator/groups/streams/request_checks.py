@@ -54,7 +54,7 @@ def _check_topology(topology: Topology) -> None:
                     f"Changelog topic {topic.name} must have an undefined partition count, but it is set to "
                     f"{topic.partitions}.",
                 )
-    # As in Kafka, whose class of a topology takes neither of these.
+    # As in Kafka, whose topology class accepts neither of these.
     if topology.epoch < 0:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "Topology epoch must be non-negative.")
     ids = [one.subtopology_id for one in topology.subtopologies]

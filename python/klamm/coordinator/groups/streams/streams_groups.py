@@ -133,7 +133,7 @@ class StreamsGroups:
         return member.member_epoch == armed_epoch and member.state is MemberState.UNREVOKED_TASKS
 
     def on_timer(self, now_ms: int, kind: str, group_id: str, member_id: str) -> None:
-        """A timer of a member fired (`modern.sessions`). One of a member that is gone has no effect."""
+        """A timer of a member fired (`modern.sessions`). A timer of a removed member has no effect."""
         group = self._context.modern.find(group_id, StreamsGroup)
         member = None if group is None else group.members.get(member_id)
         if group is None or member is None:

@@ -54,7 +54,7 @@ class ConfiguredSubtopology(Value):
 
 
 class ConfiguredTopology(Value):
-    """What a topology needs of the topics that exist.
+    """A topology with the existing topics taken into account.
 
     Invariants: with no `problem` all topics exist, and `missing_topics` is empty. `subtopologies` is None when the
     counts could not be decided. Subtopologies and topics are sorted.

@@ -41,7 +41,7 @@ _QUIET: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    # What no plan shows: beside what is so by default, keys of TLS and SASL.
+    # Not shown in plans: sensitive keys of TLS and SASL, in addition to Spark's default.
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|keystore|ssl[.]key|private key",
 }
 _ON_THIS_MACHINE: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
@@ -136,7 +136,7 @@ def _interruptible() -> Iterator[None]:
 
 @contextmanager
 def jvm_may_be_gone() -> Iterator[None]:
-    """For what ends something in Spark's JVM: a signal to a whole group of processes has ended that one, too."""
+    """For calls into Spark's JVM: a signal to the process group may have ended the JVM, too."""
     from py4j.protocol import Py4JError
 
     with suppress(Py4JError, OSError), warnings.catch_warnings(category=RuntimeWarning, action="ignore"):
@@ -164,7 +164,7 @@ def _is_worth_telling(record: logging.LogRecord) -> bool:
 def workers_environment(folder: Path) -> dict[str, str]:
     """Environment variables that make the workers on this machine use this Python with this process's klamm.
 
-    The command does without the zip that Spark puts in front of the path: each worker would compile pyspark out of it,
+    The command drops the zip that Spark puts first in the path: each worker would compile pyspark from it, which takes
     a second of CPU.
     """
     if "PYSPARK_PYTHON" in os.environ:
@@ -194,7 +194,7 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _stderr_into(file: Path | None) -> Iterator[None]:
-    """What is started inside keeps the file as its stderr."""
+    """Processes started in the block keep the file as their stderr."""
     if file is None:
         yield
         return

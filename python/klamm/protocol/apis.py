@@ -17,7 +17,7 @@ RAFT_APIS: Final = (
     ApiKey.END_QUORUM_EPOCH,
     ApiKey.FETCH_SNAPSHOT,
 )
-"""What the replicas of the metadata log ask each other, on controller listeners."""
+"""The requests between replicas of the metadata log, on controller listeners."""
 
 VOTER_APIS: Final = (ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER, ApiKey.UPDATE_RAFT_VOTER)
 """Changes of the quorum's voters, on controller listeners. Brokers forward the first two."""

@@ -15,7 +15,7 @@ class ExponentialBackoff(NamedTuple):
     max_ms: int
 
     def time_ms(self, failures: int, rng: Callable[[], float]) -> float:
-        """After so many failures; `rng` gives numbers in [0, 1)."""
+        """The backoff after that many failures; `rng` returns numbers in [0, 1)."""
         if self.max_ms <= self.initial_ms:
             return self.max_ms
         # Counting stops here: 2 ** 64 ms is beyond every maximum.

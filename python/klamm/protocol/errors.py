@@ -194,9 +194,9 @@ MESSAGE_LENGTH_MAX: Final = 1_000
 
 
 class KafkaError(Exception):
-    """A request, or one item of it, refused with Kafka's own error code.
+    """A request, or an item of it, was rejected with one of Kafka's error codes.
 
-    `message` is what the client is shown beside the code; None leaves the client its own text for the code.
+    `message` is sent to the client with the code; with None the client uses its own text for the code.
     """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:

@@ -110,4 +110,4 @@ SERVED_FEATURES: Final = (
     "share.version",
     STREAMS_VERSION,
 )
-"""The features whose default level a newly formatted directory gets; klamm has no APIs for the others yet."""
+"""The features that a newly formatted directory gets at their default level; klamm has no APIs for the others yet."""

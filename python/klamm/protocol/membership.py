@@ -41,9 +41,9 @@ class Tasks:
 class Member:
     """One member of a group.
 
-    `assigned`: what it may read. In the consumer protocol `target` is what it is to have in the end, and `epoch` the
-    member epoch; in the classic protocol they are the same partitions and None. In a streams group both are the input
-    partitions of the active tasks, and `tasks` and `target_tasks` are all tasks.
+    `assigned`: the partitions that it may read. In the consumer protocol `target` has those that it will read
+    eventually, and `epoch` is the member epoch; in the classic protocol they are the same partitions and None. In a
+    streams group both are the input partitions of the active tasks, and `tasks` and `target_tasks` are all tasks.
     """
 
     member_id: str

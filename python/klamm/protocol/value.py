@@ -1,6 +1,6 @@
-"""A value: all that `@dataclass(frozen=True, slots=True)` makes of a class, made when the class is first used.
+"""A value: behaves like a class with `@dataclass(frozen=True, slots=True)`, but is set up when it is first used.
 
-The decorator takes a third of a millisecond for each class, klamm has hundreds of them, and a starting node uses a few
+The decorator takes a third of a millisecond per class, klamm has hundreds of them, and a starting node uses a few
 (docs/decisions/0038). So the class statement only reserves the slots. The first object compiles `__init__`, and the
 first use of the fields makes `dataclasses` describe them.
 """
@@ -22,7 +22,7 @@ class _Factory:
 
 
 def field(*, default_factory: Callable[[], Any]) -> Any:
-    """A field whose default is made for each object: `dataclasses.field`, without `dataclasses`."""
+    """A field whose default is created for each object: `dataclasses.field`, without `dataclasses`."""
     return _Factory(default_factory)
 
 
@@ -37,7 +37,7 @@ class _Deferred(type):
 
 
 class _FieldsWhenAsked:
-    """`dataclasses.fields`, `replace` and `is_dataclass` look here first, which makes the class whole."""
+    """`dataclasses.fields`, `replace` and `is_dataclass` first read this attribute, which completes the class."""
 
     def __get__(self, instance: object, owner: type) -> Any:
         if owner is Value:
@@ -68,7 +68,7 @@ class Slotted:
 
 
 class Value(Slotted, metaclass=_Deferred):
-    """The base of values. Fields and defaults stand in a subclass's body as in a dataclass's; no value inherits one."""
+    """The base of values. Fields and defaults are declared like those of a dataclass; no value inherits one."""
 
     if TYPE_CHECKING:
         _defaults: ClassVar[dict[str, Any]]
@@ -82,7 +82,7 @@ class Value(Slotted, metaclass=_Deferred):
 
     @classmethod
     def plain_defaults(cls, missing: object) -> dict[str, object]:
-        """The fields with their defaults; `missing` where there is none, or one that is made for each object."""
+        """The fields with their defaults; `missing` if there is none, or one that is created for each object."""
         plain = {name: value for name, value in cls._defaults.items() if type(value) is not _Factory}
         return {name: plain.get(name, missing) for name in cls.__slots__}
 
@@ -125,7 +125,7 @@ def _complete(cls: Any) -> None:
     """Give the class what `dataclasses` writes for one of the same fields."""
     import dataclasses
 
-    # With its docstring: where there is none, `dataclasses` makes one of the signature, as slowly as the rest.
+    # With its docstring: otherwise `dataclasses` creates one from the signature, which is slow.
     names = ("__module__", "__qualname__", "__annotations__", "__doc__")
     body = {name: cls.__dict__[name] for name in names if name in cls.__dict__}
     for name, default in cls._defaults.items():

@@ -6,7 +6,7 @@
         result = await replica.execute(b"command")
         answer = await replica.read(lambda machine: machine.value)
 
-`Replica` is for asyncio, `SyncReplica` for threads, and what a program brings is a `StateMachine`.
+`Replica` is for asyncio, `SyncReplica` for threads, and the program provides a `StateMachine`.
 """
 
 from __future__ import annotations

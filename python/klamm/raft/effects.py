@@ -1,4 +1,4 @@
-"""What the core asks its driver to do, in order.
+"""The effects of the core, which its driver carries out in order.
 
 `after` names the newest `PersistElection` ticket that must be durable before the effect may leave the node. An effect
 without it waits for nothing. Effects that change the log are carried out at once. The driver makes the log durable by
@@ -47,7 +47,7 @@ class TruncateLog(Value):
 
 
 class AppendSnapshotSlice(Value):
-    """Store a slice of a snapshot from the leader. Position 0 discards what was received before."""
+    """Store a slice of a snapshot from the leader. Position 0 discards earlier slices."""
 
     snapshot_id: OffsetAndEpoch
     position: int
@@ -55,7 +55,7 @@ class AppendSnapshotSlice(Value):
 
 
 class CheckSnapshot(Value):
-    """Check the snapshot that was received and make it durable, then report `events.SnapshotChecked` of `attempt`."""
+    """Check the received snapshot and make it durable, then report `events.SnapshotChecked` for `attempt`."""
 
     snapshot_id: OffsetAndEpoch
     attempt: int
@@ -103,7 +103,7 @@ class ReadSlice(Value):
     max_bytes: int
 
 
-# What is put into a response where the bytes are: see `reading.with_bytes`.
+# Data that is added to a response by the owner of the bytes: see `reading.with_bytes`.
 Read = ReadRange | ReadSlice
 
 
@@ -142,7 +142,7 @@ class BecameLeader(Value):
 
 
 class LostLeadership(Value):
-    """This replica no longer leads `epoch`: what it appended and did not see committed may still be, or may not."""
+    """This replica no longer leads `epoch`: the outcome of its uncommitted records is unknown."""
 
     epoch: int
 

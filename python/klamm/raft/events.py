@@ -1,4 +1,4 @@
-"""What happens to a replica, as values: for who records, replays or draws it. A driver calls the methods themselves."""
+"""The events of a replica as values, to record, replay or generate them. A driver calls the methods directly."""
 
 from typing import NamedTuple, assert_never
 
@@ -33,7 +33,7 @@ class ResponseReceived(NamedTuple):
 
 
 class RequestFailed(NamedTuple):
-    """No answer will come: the connection is gone, or could not be made."""
+    """There will be no response: the connection was closed, or could not be opened."""
 
     correlation_id: int
 

@@ -64,7 +64,7 @@ class VoteResponse(Value):
 
 
 class BeginQuorumEpochRequest(Value):
-    """A new leader makes itself known to a voter."""
+    """A new leader notifies a voter."""
 
     cluster_id: str | None
     voter: ReplicaKey | None
@@ -170,9 +170,9 @@ class AddVoterResponse(Value):
 
 
 class RemoveVoterRequest(Value):
-    """An operator, or a controller whose disk was replaced, asks the leader for a voter less.
+    """An operator, or a controller whose disk was replaced, requests the removal of a voter.
 
-    Without a directory id it is the voter of that node id, of which there is one at most (KAFKA-18775).
+    Without a directory id it is the voter of that node id, of which there is at most one (KAFKA-18775).
     """
 
     cluster_id: str | None
@@ -180,7 +180,7 @@ class RemoveVoterRequest(Value):
 
 
 class RemoveVoterResponse(Value):
-    """Whether the voter is gone, and why not in words."""
+    """Whether the voter was removed, or the reason why not."""
 
     error: Error
     message: str | None = None
@@ -207,7 +207,7 @@ class UpdateVoterResponse(Value):
 
 
 class ApiVersionsRequest(Value):
-    """The leader asks who is to become a voter which kraft.versions it can. Only sent; the listener answers it."""
+    """The leader requests the kraft.versions of a new voter. Only sent; the listener answers it."""
 
 
 class ApiVersionsResponse(Value):
@@ -236,7 +236,7 @@ PartitionResponse = (
 EpochResponse = PartitionResponse | UpdateVoterResponse
 Response = EpochResponse | AddVoterResponse | RemoveVoterResponse | ApiVersionsResponse
 
-# Requests whose response carries an epoch.
+# Requests whose responses contain an epoch.
 RESPONSE_OF: Final[dict[type[Request], type[EpochResponse]]] = {
     VoteRequest: VoteResponse,
     BeginQuorumEpochRequest: BeginQuorumEpochResponse,

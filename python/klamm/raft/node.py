@@ -79,7 +79,7 @@ class RaftNode:
         self._following = Following(self.replica, self._elections, self._snapshot_fetching)
         self._reconfiguration = Reconfiguration(self.replica, self._leading)
         self._has_said_goodbye = False
-        self._awaits_tick = True  # what the last event changed has not all acted yet, voters in the log above all
+        self._awaits_tick = True  # effects of the last event are pending, in particular those of voters in the log
 
     @property
     def can_append(self) -> bool:
@@ -87,11 +87,11 @@ class RaftNode:
         return isinstance(self.replica.state, Leader) and self.replica.state.started
 
     def fetch_lease(self) -> FetchLease | None:
-        """What the driver may answer without the core until the next event; None: it is to be asked each time."""
+        """The lease for answering fetches without the core until the next event; None: the core answers each."""
         return None if self._awaits_tick else self._leading.fetch_lease()
 
     def counts(self, replica: ReplicaKey) -> bool:
-        """Whether this replica leads, and what that one fetches counts for the high watermark."""
+        """Whether this replica leads, and the other one's fetches count for the high watermark."""
         return self._leading.counts(replica)
 
     def is_followed(self, now_ms: int) -> bool:
@@ -127,7 +127,7 @@ class RaftNode:
         return self._done(now_ms)
 
     def on_tick(self, now_ms: int) -> list[Effect]:
-        """Do what is due: time-outs, requests to peers. Sets the next `deadline_ms`."""
+        """Run what is due: timeouts, requests to peers. Sets the next `deadline_ms`."""
         self._awaits_tick = False
         if self.replica.voter_history.follow(self.replica.log):
             self._on_voters_changed(now_ms)
@@ -191,7 +191,7 @@ class RaftNode:
         """A streamed fetch made progress. The driver reports it before any other event, so that later ones see it."""
         asked = self.replica.requests.renew(correlation_id, fetched.sent_ms, fetched.request)
         if asked is not None:
-            # What a dead leader sent last may be read after its end was seen.
+            # The last messages of a leader may be read after its crash was detected.
             if fetched.heard_ms is not None and not self._crashes.has_seen(now_ms):
                 self._crashes.on_sign_of_life(asked.to)
                 self._following.on_heard(now_ms, fetched.heard_ms)
@@ -277,8 +277,8 @@ class RaftNode:
             end_ms = replica.draw_election_deadline_ms(now_ms)
             return Resigned(end_ms, set(replica.voters.others(replica.id)), ()), stored
         if stored.leader_id is not None:
-            # Before the vote is looked at, unlike Kafka: a lost campaign whose winner is known is not run again, and
-            # its requests could not even be valid once records of that epoch are in the log.
+            # Before the vote is checked, unlike Kafka: a lost campaign whose winner is known is not repeated, and its
+            # requests would be invalid once records of that epoch are in the log.
             if replica.knows_way_to(stored.leader_id, ()):
                 return Follower(now_ms + replica.config.fetch_timeout_ms), stored
             return Unattached(deadline_ms), stored
@@ -391,7 +391,7 @@ class RaftNode:
             self.replica.effects.append(ShutdownCompleted())
 
     def _counted(self, now_ms: int) -> list[Effect]:
-        """A leader's high watermark may have moved: a tick is for who waits for the commit of other voters."""
+        """A leader's high watermark may have advanced: a tick notifies waiters of the commit."""
         state = self.replica.state
         is_settled = isinstance(state, Leader) and state.change is None and self.replica.is_voter
         return self._take_effects() if is_settled else self._done(now_ms)

@@ -1,4 +1,4 @@
-"""What a driver is plugged into: the store of quorum-state, the network, and the node that listens."""
+"""The interfaces of a driver: the store of quorum-state, the network, and the node that listens."""
 
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol
@@ -11,7 +11,7 @@ from klamm.raft.voters.voter_set import ReplicaKey
 
 
 class NotLeaderError(Exception):
-    """The proposal was not made, or its fate is unknown: this replica does not lead, or stopped leading, the epoch."""
+    """The proposal was not made, or its outcome is unknown: this replica does not lead the epoch, or stopped."""
 
 
 class RaftStoppedError(Exception):
@@ -23,7 +23,7 @@ class StateFailedError(Exception):
 
 
 class ElectionStore(Protocol):
-    """Keeps quorum-state. Both methods may block; `write` has made the bytes durable when it returns."""
+    """Stores quorum-state. Both methods may block; `write` returns once the bytes are durable."""
 
     def read(self) -> bytes | None:
         """The bytes written last, None when there never were any."""
@@ -117,7 +117,7 @@ class FetchAnswers(Protocol):
 
 
 class Listener(Protocol):
-    """What the node learns, on the loop's thread. For a commit: on_commit, on_leader, then those who waited for it.
+    """The node's callbacks, on the loop's thread. For a commit: on_commit, on_leader, then the waiting proposals.
 
     An exception does not stop the replica, unless it is MetadataLogError, RaftStoppedError or StateFailedError: the
     call failed, is logged, and is repeated where it has to be (`klamm.raft.driver.delivery`).
@@ -133,14 +133,14 @@ class Listener(Protocol):
         """
 
     def on_not_leader(self, epoch: int) -> None:
-        """This replica no longer leads `epoch`: drop what was speculated on it."""
+        """This replica no longer leads `epoch`: drop speculative state of it."""
 
     def write_snapshot(self, snapshot_id: OffsetAndEpoch) -> Awaitable[None] | None:
         """Write the state committed below that offset as that snapshot; done when the log lists it.
 
-        None: there is no state to write yet, and it is asked for again at the next commit.
-        Called right after `on_commit` of that offset: take hold of the state now, not in what is awaited, or it may be
-        a later one by then.
+        None: there is no state to write yet, and it is requested again at the next commit. Called right after
+        `on_commit` of that offset: capture the state in the call, not in the awaited part, or it may be a later one by
+        then.
         """
 
     def load_snapshot(self, snapshot_id: OffsetAndEpoch) -> Awaitable[None]:
@@ -159,5 +159,5 @@ class Listener(Protocol):
         """The replica stopped for good."""
 
 
-# Answers a peer: a response, and the range of the log or of a snapshot whose bytes it is to carry.
+# Sends a response to a peer: the message, and the range of the log or of a snapshot whose bytes it contains.
 ReplyTo = Callable[[Response, Read | None], None]

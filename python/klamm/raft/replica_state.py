@@ -47,7 +47,7 @@ DOUBLINGS_MAX: Final = 16  # of an election time-out, from 1 ms to more than any
 
 
 class InvariantError(Exception):
-    """The protocol's own rules are broken on this replica: it must stop rather than go on (style: we did wrong)."""
+    """An invariant of the protocol is violated here: the replica must stop rather than continue."""
 
 
 class Replica:
@@ -80,7 +80,7 @@ class Replica:
         self._looked_up: tuple[VoterSet | None, bool] = (None, False)  # whether it is a voter of that set
         self._has_all_records = False  # stays so, once it is
 
-    # What it knows
+    # Its knowledge
 
     @property
     def key(self) -> ReplicaKey:
@@ -127,9 +127,9 @@ class Replica:
 
     @property
     def has_lost_records(self) -> bool:
-        """Whether its log ends before what it is known to have held, and so may have acknowledged.
+        """Whether its log ends before records that it is known to have stored, and may have acknowledged.
 
-        Until it has fetched that much again, or a record of a later leader, whose log holds all that is committed, it
+        Until it has fetched as many again, or a record of a later leader, whose log has all committed records, it
         neither votes nor campaigns: a majority with it could elect a leader that lacks a committed record.
         """
         if not self._has_all_records:
@@ -138,11 +138,12 @@ class Replica:
 
     @property
     def may_campaign(self) -> bool:
-        """Whether it takes part in elections: a voter, or one whose removal is in its log and not known as committed.
+        """Whether it takes part in elections: a voter, or a replica whose removal is in its log and not known as
+        committed.
 
-        None takes part that has lost records. Without the one whose removal may not be committed no other may be
-        electable, because this log holds more (Ongaro's dissertation, 4.2.2). Of the voters in force it is none, so
-        that its own vote does not count.
+        A replica that has lost records does not take part. Without one whose removal may not be committed, no other may
+        be electable, because this log is longer (Ongaro's dissertation, 4.2.2). It is not among the current voters, so
+        its own vote does not count.
         """
         if self.has_lost_records:
             return False
@@ -172,16 +173,17 @@ class Replica:
         return self._rng.below(bound)
 
     def draw_election_deadline_ms(self, now_ms: int) -> int:
-        """A deadline one to two election time-outs away, so that voters seldom campaign together (Raft 5.2).
+        """A deadline one to two election timeouts away, so that voters seldom campaign together (Raft 5.2).
 
-        One that is too short for where it runs would never end in a leader: up to `election_backoff_max_ms` it doubles
-        with each campaign since one was known. By Kafka's defaults both are a second, and it stays what it is.
+        A timeout that is too short for the environment would never end with a leader: it doubles with each campaign
+        since the last known leader, up to `election_backoff_max_ms`. With Kafka's defaults both are a second, so it
+        never grows.
         """
         short_ms, longest_ms = self.config.election_timeout_ms, self.config.election_backoff_max_ms
         timeout_ms = max(short_ms, min(short_ms << min(self._campaigns, DOUBLINGS_MAX), longest_ms))
         return now_ms + timeout_ms + self._rng.below(timeout_ms)
 
-    # What it says
+    # Its messages
 
     def send(
         self,
@@ -223,7 +225,7 @@ class Replica:
         self._maybe_announce_leader()
 
     def become_unattached(self, now_ms: int, epoch: int, leader_id: int | None = None) -> None:
-        """Know of an epoch without a leader to fetch from. What is left of an election time-out goes on running."""
+        """Enter an epoch without a leader to fetch from. The rest of an election timeout keeps running."""
         same_epoch = epoch == self.epoch
         if same_epoch and self.role is not Role.PROSPECTIVE:
             raise InvariantError(f"{self.role.value} cannot become Unattached within epoch {epoch}")

@@ -12,8 +12,8 @@ An archive is a folder that every process of Spark sees under one path:
     topic=orders/date=2026-01-31/00003-00000000000000000000-5f2c9a1b.parquet    partition, first offset
     _klamm/commits/00000000000000000001.json                                    the manifest
 
-Spark and pyarrow pass over what begins with `_` or `.`, so `spark.read.parquet(folder)` reads it, too; but that guesses
-the type of topic (`read_table`). What is in it is what the manifest says (`klamm.pipelines.archive.store`).
+Spark and pyarrow ignore names that begin with `_` or `.`, so `spark.read.parquet(folder)` reads it, too; but that
+guesses the type of topic (`read_table`). The manifest lists its content (`klamm.pipelines.archive.store`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`archive`: the driver's part. It plans what Spark reads and writes, and commits what is complete."""
+"""`archive`: the driver's part. It plans the reads and writes of Spark, and commits complete ranges."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 RECORDS_PER_TASK: Final = 1_000_000
 BYTES_PER_TASK: Final = 512 << 20
 TASKS_PER_COMMIT: Final = 4
-"""Ranges per concurrent task: a killed run loses only what it wrote since the last commit."""
+"""Ranges per concurrent task: a killed run loses only the work since the last commit."""
 _LOSS: Final = "failOnDataLoss"
 """In the source's error message if retention deleted records before they were read."""
 COMPRESSIONS: Final = ("zstd", "snappy", "gzip", "lz4", "none")
@@ -40,7 +40,7 @@ COMPRESSIONS: Final = ("zstd", "snappy", "gzip", "lz4", "none")
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """What a run added to an archive."""
+    """The additions of a run to an archive."""
 
     topics: tuple[str, ...]
     ranges: tuple[Range, ...]
@@ -76,12 +76,12 @@ def archive(
     master: str | None = None,
     progress: Progress = NO_PROGRESS,
 ) -> Archived:
-    """Add to the archive in folder `to` whatever `topics`, and those that match `pattern`, have got since it ended.
+    """Add to the archive in folder `to` the new records of `topics`, and of topics that match `pattern`.
 
-    Reads what is committed up to the end that each partition has now. A run that was killed or failed is gone on with
-    by calling it again. `allow_loss`: go on where retention deleted records before they were archived. `groups`: keep
-    committed offsets, too. `client`: keys of Kafka's clients. Without `spark` a session is made, of `master`. Raises
-    PipelineError, ClientError.
+    Reads the committed records up to the present end of each partition. After a run was killed or failed, calling it
+    again continues it. `allow_loss`: continue if retention deleted records before they were archived. `groups`: store
+    committed offsets, too. `client`: keys of Kafka's clients. Without `spark` a session is created, with `master`.
+    Raises PipelineError, ClientError.
     """
     if compression not in COMPRESSIONS:
         raise PipelineError(f"compression '{compression}' is not known: use one of {', '.join(COMPRESSIONS)}")

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 CONTENT: Final = ("key", "value", "headers", "timestamp", "timestampType")
-"""What a restored record has in common with the archived one."""
+"""The fields of a restored record that equal those of the archived one."""
 WITH_OFFSETS: Final = (*CONTENT, "offset")
 
 

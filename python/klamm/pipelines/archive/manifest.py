@@ -1,8 +1,7 @@
 """The content of an archive: its commits as JSON, and their sum. Pure.
 
-Each commit adds ranges of offsets with their files. The ranges of a partition follow one another without a hole, from
-where its log began when it was first archived: so its end is where the next run goes on, and each offset is archived
-once.
+Each commit adds ranges of offsets with their files. The ranges of a partition are contiguous, starting at its log start
+offset when it was first archived: the next run continues at their end, and each offset is archived once.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic, as it was when it was last archived."""
+    """A topic at the time when it was last archived."""
 
     name: str
     topic_id: str | None

@@ -1,6 +1,6 @@
-"""The new offsets of restored records, as Parquet beside the state of a restore and as a function.
+"""The new offsets of restored records, as Parquet next to the state of a restore and as a function.
 
-A row is a run of records that follow one another without a hole in both topics:
+A row is a run of records that are contiguous in both topics:
 
     partition int, old_offset bigint, new_offset bigint, records bigint
 """
@@ -103,7 +103,7 @@ class Mapping:
 
 
 def read_runs(state: Path, topic: str, target: str, bases: dict[int, int]) -> Mapping:
-    """The mapping of a topic, as far as it is restored."""
+    """The mapping of a topic, for the records restored so far."""
     mapping = Mapping(bases)
     for file in sorted(_folder_of(state, topic, target).glob("*.parquet")):
         for row in pq.read_table(file, schema=SCHEMA).to_pylist():

@@ -34,11 +34,11 @@ def check_same(known: Topic | None, name: str, topic_id: str | None) -> None:
 def plan(
     manifest: Manifest, topic: str, earliest: Mapping[int, int], latest: Mapping[int, int], *, allow_loss: bool
 ) -> Plan:
-    """What is new of each partition, of which both mappings have the offsets.
+    """The new offset ranges of each partition; both mappings have offsets by partition.
 
     A partition that was never archived starts at its log start offset: records deleted before that are not a loss.
-    PipelineError for what it took since the last run, unless `allow_loss`, and for a log that ends before the archive
-    does: it holds other records under offsets that are archived.
+    PipelineError if records were deleted since the last run, unless `allow_loss`, and if a log ends before the archive:
+    it then has other records at archived offsets.
     """
     found = Plan()
     for number in sorted(latest.keys() & earliest.keys()):

@@ -1,9 +1,9 @@
 """A task of a restore: writes the archived records of one partition in order, each once.
 
-Only the task writes to the partition, which a lock sees to, so its end says how many records are there: record number n
-of the archive has offset base + n. A run that begins, or begins again after a kill, looks there, compares what it finds
-with the archive, and continues after it. The engine's producer is idempotent: within a task nothing is doubled either.
-Whatever else shows up in the partition is found at the end of each range, and ends the restore.
+Only the task writes to the partition, which a lock ensures, so the partition's end shows how many records have been
+written: record number n of the archive has offset base + n. When a run starts or restarts, the task compares the
+existing records with the archive, and continues after them. The engine's producer is idempotent, so a task writes no
+duplicates either. Any other record in the partition is detected at the end of each range, and ends the restore.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ REQUEST_BYTES_MAX = str(1 << 29)
 
 @dataclass(slots=True)
 class Restored:
-    """What a call did, or would do."""
+    """The result of a call, or its plan."""
 
     applied: bool
     state: Path
@@ -77,10 +77,10 @@ def restore(
 ) -> Restored:
     """Restore archived topics to the same cluster or another; without `apply` only return the plan.
 
-    A topic is created with its partitions and configs where it is absent, and must be empty where it is not, unless
-    `into_existing`. A call that was killed or failed is gone on with by calling it again, and so is one whose archive
-    has grown since. `groups`: commit the archive's offsets of groups, translated. `compare`: read all back. `state`:
-    where the mapping of offsets goes, else into the archive, by cluster. Raises PipelineError, ClientError.
+    An absent topic is created with its partitions and configs; an existing one must be empty, unless `into_existing`.
+    Calling it again continues a call that was killed or failed, and restores what was archived since. `groups`: commit
+    the archive's offsets of groups, translated. `compare`: read everything back. `state`: the folder for the mapping of
+    offsets, by default in the archive, by cluster. Raises PipelineError, ClientError.
     """
     root = Path(folder).absolute()
     manifest = read_manifest(root)

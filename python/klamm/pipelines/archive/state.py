@@ -1,4 +1,4 @@
-"""The state of a restore beside its mapping: the target topics, and the offsets at which they start."""
+"""The state of a restore besides its mapping: the target topics, and their first offsets."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """The folder of an archive: how a commit becomes part of it atomically, even if a run is killed.
 
-1. Tasks write files whose names begin with a dot, which no reader of tables looks at, and sync them.
-2. A commit that lists them is written beside, synced and renamed: from there on they are archived.
-3. They get their names without the dot.
+1. Tasks write and sync files whose names begin with a dot, so that readers of tables ignore them.
+2. A commit that lists them is written to a temporary file, synced and renamed: then they are archived.
+3. They are renamed without the dot.
 
-What was killed before 2 left files that nothing lists: the next run removes them. After 2, it ends the renaming; until
-then a reader of the manifest finds a file under either name. One run at a time: it locks `_klamm/lock`.
+A run that is killed before 2 leaves unlisted files, which the next run removes. After 2, the next run completes the
+renaming; until then a reader of the manifest finds a file under either name. One run at a time: it locks `_klamm/lock`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def hidden(root: Path, path: str) -> Path:
 
 @contextlib.contextmanager
 def locked(folder: Path, what: str, *, name: str = "lock", wait_s: float = 0) -> Iterator[None]:
-    """A lock in a folder, which is made; it ends with the process. PipelineError where another has it for `wait_s`."""
+    """A lock in a folder, which is created; it ends with the process. PipelineError if it is taken for `wait_s`."""
     make_folder(folder)
     deadline_s = time.monotonic() + wait_s
     with (folder / name).open("ab") as file:
@@ -99,7 +99,7 @@ class Store:
                 hidden(self.root, file.path).rename(self.root / file.path)
 
     def tidy(self) -> None:
-        """Complete a killed run: rename what is committed, remove the rest."""
+        """Complete a killed run: rename committed files, remove the others."""
         known = self.manifest.files()
         self._show(iter(known))
         for folder in {(self.root / file.path).parent for file in known} | set(self.root.glob("topic=*/date=*")):
@@ -111,7 +111,7 @@ class Store:
 
 @contextlib.contextmanager
 def writing(root: Path) -> Iterator[Store]:
-    """An archive to write to, made where there is none, and locked. PipelineError for a folder with something else."""
+    """An archive to write to, created if absent, and locked. PipelineError for a folder with something else."""
     if root.exists() and not root.is_dir():
         raise PipelineError(f"'{root}' is no folder")
     if root.is_dir() and not (root / OWN).exists() and any(root.iterdir()):

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 
 
 def read_table(folder: Path | str, spark: SparkSession) -> DataFrame:
-    """The columns of `klamm.pipelines.archive.schema`, topic (string) and date (UTC). PipelineError: it is no archive.
+    """The columns of `klamm.pipelines.archive.schema`, topic (string) and date (UTC). PipelineError if it is no
+    archive.
 
-    topic and date are in the files' paths, whose types Spark guesses where no schema says them: a topic `007` would be
-    the number 7, and `1e3` the number 1000.0.
+    topic and date are in the files' paths, whose types Spark guesses without a schema: a topic `007` would be the
+    number 7, and `1e3` the number 1000.0.
     """
     from pyspark.sql.types import DateType, StringType
 

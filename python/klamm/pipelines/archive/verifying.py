@@ -27,7 +27,7 @@ _SHOWN_MAX: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What was read back, all of it equal to the manifest."""
+    """Counts of what was read back; all of it equals the manifest."""
 
     topics: tuple[str, ...]
     files: int

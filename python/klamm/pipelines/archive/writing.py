@@ -1,9 +1,8 @@
 """A task of an archive: reads a range of offsets with the source's reader, and writes its records as Parquet files.
 
-The files are written in the task that reads, by pyarrow: the bytes go once from the engine's client into a file, in
-the order of offsets, and each file's checksum is made on the way. Spark's own Parquet writer would have them go through
-the JVM and back, sort them by day, and tell neither counts nor checksums of what it wrote; and it commits by renames of
-its own.
+The task that reads also writes the files, with pyarrow: the bytes go once from the engine's client to a file, in offset
+order, and each file's checksum is computed on the way. With Spark's own Parquet writer they would go through the JVM
+and back, be sorted by day, and have neither counts nor checksums; and it commits by its own renames.
 """
 
 from __future__ import annotations

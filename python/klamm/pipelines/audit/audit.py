@@ -39,15 +39,14 @@ _CONF: Final = {
 
 
 class Audit:
-    """The answers and tables of one plan. Nothing is read before it is asked for, nor Spark started.
+    """The answers and tables of one plan. Data is read, and Spark started, only on request.
 
-    `answer` gives Arrow tables; up to `IN_MEMORY_BYTES` it does without Spark. Everything else is a DataFrame of Spark,
-    which is started when the first is asked for.
+    `answer` returns Arrow tables; up to `IN_MEMORY_BYTES` it works without Spark. Everything else is a DataFrame of
+    Spark, which the first one starts.
 
-    Of every table of records the columns `snapshot`, `offset`, `batch` (its batch's first offset), `epoch` (of the
-    quorum) and `timestamp` say where a record stands. `snapshot` is null for the log's own records; what a snapshot
-    holds stands at the last record that it contains, with that record's time. Ids are text as Kafka writes them;
-    secrets are hidden.
+    In every table of records, the columns `snapshot`, `offset`, `batch` (its batch's first offset), `epoch` (of the
+    quorum) and `timestamp` locate a record. `snapshot` is null for the log's own records; records of a snapshot have
+    the offset and the time of the last record that it contains. Ids are text as Kafka writes them; secrets are hidden.
     """
 
     def __init__(self, plan: Plan, open_session: Callable[[], SparkSession], origin: str | None = None) -> None:

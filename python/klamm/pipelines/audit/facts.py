@@ -34,7 +34,7 @@ class Extent(NamedTuple):
 
 
 class Share(NamedTuple):
-    """Of all topics, those whose id has this number modulo the number of shares."""
+    """The topics whose id has this number modulo the number of shares."""
 
     number: int
     of: int

@@ -147,7 +147,7 @@ def _with_times(row: tuple[Any, ...], at: list[int]) -> tuple[Any, ...]:
 
 
 def log_fields(audit: Audit) -> dict[str, Any]:
-    """What was audited, as JSON values."""
+    """The audited log, as JSON values."""
     plan = audit.plan
     return {
         "origin": audit.origin,

@@ -76,7 +76,7 @@ def _with_own_names(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _placed(rows: pa.RecordBatch, snapshot: SnapshotHead | None) -> pa.RecordBatch:
-    """With the snapshot's name; what it holds stands at the last record that it contains."""
+    """With the snapshot's name; records of a snapshot have the offset of the last record that it contains."""
     count = rows.num_rows
     columns = dict(zip(rows.schema.names, rows.columns, strict=True))
     if snapshot is not None:

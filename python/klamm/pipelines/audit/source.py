@@ -26,7 +26,7 @@ def options_of(parts: Sequence[Part], wanted: RowFilter) -> dict[str, str]:
 
 
 class MetadataSource(DataSource):
-    """A table of records. Its options are made by `options_of`, for this process's own use."""
+    """A table of records. Its options come from `options_of`, for this process's own use."""
 
     @classmethod
     def name(cls) -> str:

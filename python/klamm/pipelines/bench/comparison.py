@@ -52,7 +52,7 @@ class ComparisonSettings:
     sizes: tuple[Size, ...] | None = None
     """None: those of `quick`, or all."""
     conf: Mapping[str, str] = field(default_factory=dict)
-    """Spark's configuration on every side, beside ours."""
+    """Spark's configuration on every side, in addition to ours."""
 
     def workloads(self) -> list[Workload]:
         """In the order in which they run."""
@@ -231,7 +231,7 @@ class _Rounds:
 
 
 def _columns(size: Size) -> tuple[Array, Array]:
-    """Keys and values as the jobs that write make them."""
+    """Keys and values in the form that the writing jobs generate."""
     import pyarrow as pa
 
     keys = [b"%010d" % number for number in range(_FILL_ROWS)]

@@ -1,4 +1,4 @@
-"""Spark with its own Kafka connector, in an environment of its own: by pip and Maven, made once."""
+"""Spark with its own Kafka connector, in a separate environment, installed once by pip and Maven."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Final
 from klamm.pipelines.errors import PipelineError
 
 VERSION: Final = "4.0.0"
-"""The only one whose connector is whole on Maven: newer ones lack its token provider."""
+"""The only version with a complete connector on Maven: newer ones lack its token provider."""
 POM: Final = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>klamm</groupId>
@@ -56,15 +56,15 @@ class ConnectorEnvironment:
 
     @property
     def is_made(self) -> bool:
-        """Whether everything is there."""
+        """Whether it is completely installed."""
         return (self.folder / _MARK).exists()
 
     def jars(self) -> list[Path]:
-        """The connector and what it needs beside Spark."""
+        """The connector and its dependencies except Spark's."""
         return sorted((self.folder / "jars").glob("*.jar"))
 
     def make(self, say: Callable[[str], None] = lambda _: None) -> None:
-        """Install it, by one of those who ask at once. Raises EnvironmentMissingError."""
+        """Install it; of concurrent callers, one does. Raises EnvironmentMissingError."""
         if self.is_made:
             return
         if missing := why_not():
@@ -88,7 +88,7 @@ class ConnectorEnvironment:
 
 
 def why_not() -> str | None:
-    """What is missing to make the environment; None when nothing is."""
+    """Why the environment cannot be installed; None when it can."""
     missing = [program for program in ("java", "mvn") if shutil.which(program) is None]
     if not missing:
         return None

@@ -1,4 +1,4 @@
-"""What a process and all that it started take: CPU and memory, from Linux's /proc."""
+"""The CPU time and memory of a process and its descendants, from Linux's /proc."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Process(NamedTuple):
 
 
 class ResourceUsage(NamedTuple):
-    """What a job took. Memory in bytes."""
+    """The resource usage of a job. Memory in bytes."""
 
     cpu: float
     jvm_rss: int
@@ -67,7 +67,7 @@ def _read(pid: int) -> Process | None:
 
 
 def peak_rss(pid: int) -> int:
-    """The most bytes that a process had resident since `forget_peak`; 0 when it is gone."""
+    """The peak resident memory of a process since `forget_peak`; 0 when it has ended."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
@@ -82,9 +82,9 @@ def forget_peak(pid: int) -> None:
 
 
 class Watch:
-    """What the processes below one take, from entering to leaving; `used` is there after that.
+    """Measures the descendants of a process within the block; afterwards the result is in `used`.
 
-    Of a process that comes and goes within, and whose parent does not wait for it, nothing is known.
+    A process that starts and ends within the block, and whose parent does not wait for it, is not counted.
     """
 
     used: ResourceUsage

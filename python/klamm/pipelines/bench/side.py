@@ -90,7 +90,7 @@ class Side:
             raise
 
     def run(self, job: Mapping[str, Any]) -> tuple[dict[str, Any], ResourceUsage]:
-        """What a job gives, and what it took. Raises SideFailedError."""
+        """The result of a job, and its resource usage. Raises SideFailedError."""
         for _ in range(_TRIES):
             answer, used = self._run(job)
             # On a busy machine what plans a stream may not be there within Spark's fixed 10 s: nothing was done.

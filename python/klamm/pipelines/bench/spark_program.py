@@ -65,7 +65,7 @@ def stream(session: SparkSession, job: dict[str, Any]) -> int:
 
 
 def write(session: SparkSession, job: dict[str, Any]) -> None:
-    """Rows that Spark makes up, into a topic."""
+    """Write rows that Spark generates to a topic."""
     made = rows(session, job["records"], job["record_bytes"], job["tasks"])
     made.write.format(job["format"]).options(**job["options"]).mode("append").save()
 

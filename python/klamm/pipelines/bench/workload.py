@@ -1,4 +1,4 @@
-"""What is compared, and what came out. Pure."""
+"""The compared jobs, and their results. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Kind(Enum):
     READ = "read"
     """A batch query: every column of every record."""
     WRITE = "write"
-    """Rows that Spark makes up."""
+    """Rows that Spark generates."""
     STREAM = "stream"
     """A new streaming query that catches up with all there is."""
 
@@ -33,7 +33,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A job on so many records."""
+    """A job on that many records."""
 
     kind: Kind
     size: Size
@@ -110,7 +110,7 @@ class Result:
 
 
 def summarise(runs: Sequence[Run], beside: str) -> list[Result]:
-    """The results of all sides, in the order of the runs; ratios are to the side `beside`, where it ran."""
+    """The results of all sides, in the order of the runs; ratios are relative to the side `beside`, if it ran."""
     found: dict[tuple[Workload, str], list[Run]] = {}
     for run in runs:
         found.setdefault((run.workload, run.side), []).append(run)

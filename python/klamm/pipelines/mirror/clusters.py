@@ -63,7 +63,7 @@ class Clusters:
         return sync_topic.name_of(self.source_id)
 
     def look_after_topics(self) -> None:
-        """Create what the target lacks. Raises ClientError, MirrorError."""
+        """Create missing topics and partitions on the target. Raises ClientError, MirrorError."""
         options = self._options
         there = {topic.name: topic for topic in topics.topics(self.source)}
         if missing := sorted(set(options.topics.names) - there.keys()):

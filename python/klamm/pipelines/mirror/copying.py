@@ -1,4 +1,4 @@
-"""Handles the micro-batches of a mirror, and keeps what is known about offsets."""
+"""Handles the micro-batches of a mirror, and maintains its offset syncs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Copying:
-    """Handles micro-batches one by one in a thread of Spark; other threads may read what it knows."""
+    """Handles micro-batches one by one in a thread of Spark; other threads may read its offset syncs."""
 
     def __init__(self, options: MirrorOptions) -> None:
         """Raises ClientError, MirrorError."""
@@ -44,7 +44,7 @@ class Copying:
         self._done = {place: one.syncs[-1].source for place, one in self._known.items() if one.syncs}
 
     def take(self, frame: DataFrame, _number: int) -> None:
-        """Write a micro-batch, and store what is learned about offsets before Spark commits the batch."""
+        """Write a micro-batch, and store new offset syncs before Spark commits the batch."""
         try:
             # The batch's offsets are already fixed: every topic with records in it exists by now.
             self._clusters.patiently(self._clusters.look_after_topics)
@@ -77,9 +77,9 @@ class Copying:
             return self._done.get(self._place(topic, partition), 0)
 
     def learn_ends(self, clusters: Clusters) -> None:
-        """Of partitions of which nothing is known, the empty ones among them: where both end.
+        """Store the ends of both sides for partitions without syncs, including empty ones.
 
-        What the source gets beyond its end comes to lie beyond the target's, if that was asked for first.
+        If the source's end is fetched first, later records of the source are written beyond the target's end.
         """
         names = self._options.naming
         wanted = [
@@ -104,7 +104,7 @@ class Copying:
             self._known = learned | {place: one for place, one in self._known.items() if one.syncs}
 
     def forget_what_is_gone(self, clusters: Clusters) -> None:
-        """Discard what is known of a topic that was recreated on the target."""
+        """Discard the syncs of a topic that was recreated on the target."""
         ids = {topic.name: topic.topic_id for topic in clusters.copies.values()}
         with self._lock:
             self._known = {

@@ -19,7 +19,7 @@ class MirrorError(PipelineError):
 
 @dataclass(frozen=True, slots=True)
 class MirrorOptions:
-    """What is mirrored, between which clusters, and how."""
+    """The topics and groups to mirror, the clusters, and how to mirror."""
 
     source: str
     """Bootstrap servers, `host:port,...`; likewise for the target."""

@@ -44,7 +44,7 @@ def mirror(
 
     mirror(MirrorOptions("here:9092", "there:9092", "mirror-state", topics(patterns=["orders.*"]), once=True))
 
-    Every record comes at least once, to the partition of the same number, in its order, with key, value, headers and
+    Every record is copied at least once, to the partition of the same number, in order, with key, value, headers and
     timestamp. Killed and started again with the same checkpoint, it writes again what it had begun to write. A group
     that goes on at a translated offset may see records again, and misses none. Raises ClientError.
 

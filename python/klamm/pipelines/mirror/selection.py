@@ -21,7 +21,7 @@ class SelectionError(PipelineError):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Names, and patterns for whole names, except for what is excluded."""
+    """Names, and patterns for full names, except for excluded ones."""
 
     names: Sequence[str] = ()
     patterns: Sequence[str] = ()

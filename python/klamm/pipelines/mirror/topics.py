@@ -34,7 +34,7 @@ _OF_THE_TOPIC: Final = "set on the topic"
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a target lacks, by the target's names."""
+    """The differences of a target, by the target's names."""
 
     created: dict[str, Topic] = field(default_factory=dict)
     """The source's topic for each."""
@@ -77,7 +77,7 @@ def make(source: Client, target: Client, changes: Changes, excluded: Collection[
 
 
 def wanted_configs(entries: Collection[configs.Entry], excluded: Collection[str]) -> dict[str, str | None]:
-    """What the target should have set of the source's configs; None: nothing, it is a default."""
+    """The source's configs to set on the target; None: remove it, because it is a default."""
     refused = [re.compile(pattern) for pattern in (*EXCLUDED, *excluded)]
     return {
         entry.name: None if entry.is_default else entry.value

@@ -51,7 +51,7 @@ def write(
 
 
 class _Partition:
-    """What was written of a partition."""
+    """The written offsets of a partition."""
 
     def __init__(self, topic: str, partition: int, revoke_before: int) -> None:
         self.topic = topic

@@ -66,7 +66,7 @@ class MatchType(enum.IntEnum):
 
 
 class QuotaFilterComponent(Value):
-    """What a filter asks of one entity type; `match` is the name where `match_type` is EXACT."""
+    """The filter for one entity type; `match` is the name if `match_type` is EXACT."""
 
     entity_type: str
     match_type: int

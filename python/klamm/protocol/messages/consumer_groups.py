@@ -81,7 +81,7 @@ class DescribedPartitions(Value):
 
 
 class DescribedAssignment(Value):
-    """What a member has, or is to have."""
+    """The current or target assignment of a member."""
 
     topic_partitions: tuple[DescribedPartitions, ...] = ()
 

@@ -26,7 +26,7 @@ class TopicPartitions(Value):
 
 
 class Subscription(Value):
-    """What a member wants to read, and what it reads so far; `generation_id` is that of its last assignment."""
+    """A member's topics and its owned partitions; `generation_id` is that of its last assignment."""
 
     topics: tuple[str, ...]
     user_data: bytes | None = None
@@ -36,14 +36,14 @@ class Subscription(Value):
 
 
 class Assignment(Value):
-    """What a member is to read."""
+    """The partitions assigned to a member."""
 
     assigned_partitions: tuple[TopicPartitions, ...] = ()
     user_data: bytes | None = None
 
 
 def encode_subscription(subscription: Subscription) -> bytes:
-    """In the newest version: who knows an older one reads its beginning."""
+    """Encode the newest version: readers of an older version read its beginning."""
     return _encode(_subscription_class(NEWEST_VERSION), subscription)
 
 
@@ -68,7 +68,7 @@ def decode_assignment(data: bytes) -> Assignment:
 
 
 def _version(data: bytes) -> int:
-    """The version to read as; a newer one begins with what the newest known has."""
+    """The version to read as; a newer one begins with the fields of the newest known one."""
     version = int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)
     if len(data) < _VERSION_BYTES or version < 0:
         raise MalformedRequest(f"{len(data)} bytes of the consumer protocol, version {version}")

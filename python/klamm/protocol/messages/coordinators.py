@@ -34,7 +34,7 @@ class FoundCoordinator(Value):
 
 
 class FindCoordinatorResponse(Value):
-    """Answer 10; below version 4 about one key, whose place is not in the list."""
+    """API 10's response; below version 4 for one key, whose fields are not in the list."""
 
     API_KEY: ClassVar[int] = ApiKey.FIND_COORDINATOR
     coordinators: tuple[FoundCoordinator, ...] = ()

@@ -24,7 +24,7 @@ AUTHORIZED_OPERATIONS_OMITTED: Final = -(2**31)
 
 
 class Caller(Value):
-    """Who sent a request, and in which version; `client_host` is written as Kafka stores it, `/127.0.0.1`."""
+    """The client of a request, and the version; `client_host` is written as Kafka stores it, `/127.0.0.1`."""
 
     api_version: int
     client_id: str
@@ -32,7 +32,7 @@ class Caller(Value):
 
 
 class JoinProtocol(Value):
-    """A protocol (assignor) that a member supports, with what it wants the leader to know."""
+    """A protocol (assignor) that a member supports, with its metadata for the leader."""
 
     name: str
     metadata: bytes
@@ -76,7 +76,7 @@ class JoinGroupResponse(Value):
 
 
 class SyncAssignment(Value):
-    """What the leader assigns to one member."""
+    """The assignment of the leader to one member."""
 
     member_id: str
     assignment: bytes
@@ -251,7 +251,7 @@ class TxnOffsetCommitResponse(Value):
 
 
 class FetchTopic(Value):
-    """Partitions whose committed offset is asked for."""
+    """Partitions whose committed offsets are requested."""
 
     name: str = ""
     topic_id: bytes = ZERO_ID
@@ -406,13 +406,13 @@ class DeleteGroupsResponse(Value):
 
 
 class DeletePartition(Value):
-    """A partition whose committed offset shall go."""
+    """A partition whose committed offset is to be deleted."""
 
     partition_index: int
 
 
 class DeleteTopic(Value):
-    """The partitions of a topic whose committed offsets shall go."""
+    """Partitions of a topic whose committed offsets are to be deleted."""
 
     name: str
     partitions: tuple[DeletePartition, ...] = ()

@@ -69,7 +69,7 @@ class AlterReplicaLogDirTopic(Value):
 
 
 class AlterReplicaLogDir(Value):
-    """A log directory, and what is to move there."""
+    """A log directory, and the partitions to move there."""
 
     path: str
     topics: tuple[AlterReplicaLogDirTopic, ...]

@@ -1,4 +1,4 @@
-"""What a client asks the leaders of partitions besides Fetch: Produce and ListOffsets.
+"""Requests of clients to partition leaders besides Fetch: Produce and ListOffsets.
 
 Fields have the names of Kafka's schemas, so that `codec.read` and `codec.write` match them for every version.
 """

@@ -24,7 +24,7 @@ class DescribeProducersRequest(Value):
 
 
 class ActiveProducer(Value):
-    """A producer; -1 for what is not known, as the start of a transaction when none is open."""
+    """A producer; unknown values are -1, like the start of a transaction when none is open."""
 
     producer_id: int
     producer_epoch: int

@@ -152,7 +152,7 @@ class EndQuorumEpochRequest(Value):
 
 
 class EpochPartitionData(Value):
-    """What the receiver knows of the leader."""
+    """The leader that the receiver knows."""
 
     partition_index: int
     error_code: ErrorCode
@@ -161,7 +161,7 @@ class EpochPartitionData(Value):
 
 
 class EpochTopicData(Value):
-    """What the receiver knows of the leaders of a topic."""
+    """The leaders of a topic that the receiver knows."""
 
     topic_name: str
     partitions: tuple[EpochPartitionData, ...]
@@ -189,7 +189,7 @@ class EndQuorumEpochResponse(Value):
 
 
 class FetchingReplica(Value):
-    """Who fetches; the epoch is a broker's."""
+    """The fetching replica; the epoch is a broker's."""
 
     replica_id: int = -1
     replica_epoch: int = -1
@@ -217,7 +217,7 @@ class FetchTopic(Value):
 
 
 class ForgottenTopic(Value):
-    """What a fetch session leaves out from here on; the quorum has no sessions."""
+    """The partitions to remove from a fetch session; the quorum has no sessions."""
 
     partitions: tuple[int, ...]
     topic_id: bytes = bytes(16)
@@ -277,7 +277,7 @@ class AbortedTransaction(Value):
 
 
 class FetchPartitionData(Value):
-    """What was found in a partition."""
+    """The fetched data of a partition."""
 
     partition_index: int
     error_code: ErrorCode
@@ -293,7 +293,7 @@ class FetchPartitionData(Value):
 
 
 class FetchTopicData(Value):
-    """What was found in a topic: named up to version 12, then by id."""
+    """The fetched data of a topic, identified by name up to version 12, then by id."""
 
     partitions: tuple[FetchPartitionData, ...]
     topic_id: bytes = bytes(16)

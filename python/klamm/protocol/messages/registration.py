@@ -133,7 +133,7 @@ class AllocateProducerIdsResponse(Value):
 
 
 class ControllerRegistrationRequest(Value):
-    """ControllerRegistration (70): a controller, its listeners and what it can work with (KIP-919)."""
+    """ControllerRegistration (70): a controller, its endpoints and its supported features (KIP-919)."""
 
     API_KEY: ClassVar[int] = ApiKey.CONTROLLER_REGISTRATION
     controller_id: int

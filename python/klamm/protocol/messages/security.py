@@ -51,7 +51,7 @@ class DescribeAclsResponse(Value):
 
 
 class ScramUser(Value):
-    """A user whose credentials are asked for."""
+    """A user whose credentials are requested."""
 
     name: str
 

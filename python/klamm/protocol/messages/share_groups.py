@@ -112,14 +112,14 @@ class ShareGroupDescribeResponse(Value):
 
 
 class OffsetsTopic(Value):
-    """Partitions of a topic whose start offsets are asked for."""
+    """Partitions of a topic whose start offsets are requested."""
 
     topic_name: str
     partitions: tuple[int, ...] = ()
 
 
 class OffsetsGroup(Value):
-    """A group whose start offsets are asked for; topics of None: all that it has."""
+    """A group whose start offsets are requested; topics of None: all of its topics."""
 
     group_id: str
     topics: tuple[OffsetsTopic, ...] | None = None

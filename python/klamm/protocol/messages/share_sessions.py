@@ -14,7 +14,7 @@ from klamm.protocol.value import Value
 
 
 class AcknowledgeType(enum.IntEnum):
-    """What a member says about a record (KIP-932); a gap is an offset without a record."""
+    """How a member acknowledges a record (KIP-932); a gap is an offset without a record."""
 
     GAP = 0
     ACCEPT = 1
@@ -38,7 +38,7 @@ class AcknowledgementBatch(Value):
 
 
 class SharePartition(Value):
-    """A partition that is fetched, with what the member has processed of it."""
+    """A partition to fetch, with acknowledgements."""
 
     partition_index: int
     acknowledgement_batches: tuple[AcknowledgementBatch, ...] = ()

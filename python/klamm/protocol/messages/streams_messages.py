@@ -64,7 +64,7 @@ class Topology(Value):
 
 
 def mentioned_topics(topology: Topology) -> list[str]:
-    """All topics of a topology, each once, in its order: what a client must be allowed to describe."""
+    """All topics of a topology, each once, in its order: those that a client must be allowed to describe."""
     names = (
         name
         for one in topology.subtopologies
@@ -137,7 +137,7 @@ class EndpointPartitions(Value):
 
 
 class EndpointToPartitions(Value):
-    """What a member with an endpoint can be queried for."""
+    """The partitions that can be queried at a member with an endpoint."""
 
     user_endpoint: Endpoint
     active_partitions: tuple[EndpointPartitions, ...] = ()
@@ -165,7 +165,7 @@ class StreamsGroupHeartbeatResponse(Value):
 
 
 class HeartbeatResult(Value):
-    """A response to a heartbeat, and what the broker should do besides sending it."""
+    """A response to a heartbeat, and the further actions of the broker."""
 
     response: StreamsGroupHeartbeatResponse
     topics: tuple[InternalTopic, ...] = ()

@@ -1,4 +1,4 @@
-"""The transaction APIs' requests and answers as our own values: what handlers and the transaction coordinator exchange.
+"""The requests and responses of transaction APIs as our own values, for handlers and the transaction coordinator.
 
 The first half are values between them; the second half are messages, whose field names are the schemas' own, so that
 `codec.read` and `codec.write` match them. A field that a version lacks keeps its default. Times are in ms.
@@ -57,7 +57,7 @@ class AddRequest(Value):
 
 
 class Pair(Value):
-    """The response to InitProducerId and EndTxn: an error, or the producer id and epoch to go on with."""
+    """The response to InitProducerId and EndTxn: an error, or the producer id and epoch to continue with."""
 
     error: ErrorCode
     producer_id: int = NO_PRODUCER_ID

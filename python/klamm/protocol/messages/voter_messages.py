@@ -1,4 +1,4 @@
-"""Changes of the quorum's voters (KIP-853), and what a leader asks a node before: field by field as on the wire."""
+"""Changes of the quorum's voters (KIP-853), and the ApiVersions request before an addition; fields as on the wire."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def _plans(cls: MessageClass) -> tuple[_FieldPlan, ...]:
 
 
 def _to_kio(annotation: Any, kind: str) -> Callable[[Any], Any]:
-    """The conversion from a plain value to kio's; what is kio's already passes."""
+    """The conversion from a plain value to kio's; values of kio pass unchanged."""
     if get_origin(without_null(annotation)) is tuple:
         item = _to_kio(get_args(without_null(annotation))[0], kind)
         return lambda items: None if items is None else tuple(map(item, items))
@@ -159,7 +159,7 @@ def _to_kio(annotation: Any, kind: str) -> Callable[[Any], Any]:
 
 
 def from_entity(cls: type[T], entity: Entity) -> T:
-    """Our dataclass `cls` from kio's entity, matched by field name; what the version lacks keeps our default."""
+    """Our dataclass `cls` from kio's entity, matched by field name; fields that the version lacks keep our default."""
     ours: Any = cls
     theirs: MessageClass = type(entity)
     plans = _plans_back(ours, theirs)

@@ -84,14 +84,14 @@ def _added_partitions(asked: Any, code: ErrorCode) -> list[dict[str, Any]]:
 
 
 def _has_items_beside_the_code(api_key: int, version: int) -> bool:
-    """Whether Kafka answers the items, too, where a response has a code for the whole."""
+    """Whether Kafka also returns the items if a response has a top-level error code."""
     return api_key == ApiKey.ELECT_LEADERS or (api_key == ApiKey.FETCH and version < _FETCH_BY_IDS_VERSION)
 
 
 def _struct_maker(
     response: MessageClass, request: MessageClass, carried: Mapping[str, str], has_items_beside_the_code: bool = False
 ) -> Make | None:
-    """Makes a structure of the response from one of the request, whose fields `carried` it has, too."""
+    """Creates a structure of the response from one of the request, with the common fields in `carried`."""
     names = {field.name for field in fields(response)}
     unknown = {name: value for name, value in _UNKNOWN.items() if name in names}
     arrays: dict[str, Make] = {}

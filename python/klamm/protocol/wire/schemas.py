@@ -1,8 +1,8 @@
-"""From kio's message classes to native schemas: what the codec reads and writes by.
+"""From kio's message classes to native schemas, which the codec uses to read and write.
 
-kio has one dataclass per message and version, and its fields' metadata describe the wire. Here that description is read
-once a class and handed to the engine, together with the class that shall carry the message: kio's own, or one of ours
-whose fields have the same names (a duration or a time `x` is `x_ms` with us, an id is 16 bytes).
+kio has one dataclass per message and version, whose field metadata describe the wire. This module reads that
+description once per class and passes it to the engine, together with the class for the message's values: kio's own, or
+one of ours whose fields have the same names (a duration or a time `x` is our `x_ms`, an id is 16 bytes).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ KIND_OF_OURS: Final[dict[str, tuple[str, Convert, Convert]]] = {
     "timedelta_i64": ("int64", None, None),
     "datetime_i64": ("int64", None, None),
 }
-"""The same for our objects, which hold what the wire holds."""
+"""The same for our objects, which contain the values on the wire."""
 
 
 def is_nullable(annotation: object) -> bool:
@@ -115,7 +115,7 @@ _ZEROES: Final[dict[str, object]] = {
 
 
 def default_of(field: Field[Any]) -> object:
-    """What a field of kio's holds when nothing is said: the schema's default, or null, empty, zero."""
+    """The default of a kio field: the schema's default, or null, empty, zero."""
     annotation: Any = field.type
     if field.default is not MISSING:
         return field.default
@@ -156,8 +156,8 @@ def _attributes(theirs: MessageClass, carrier: MessageClass) -> dict[str, tuple[
 
 
 def _defaults_of(carrier: MessageClass) -> dict[str, object]:
-    """The fields of a class and what they hold when nothing is said; MISSING where something must be."""
-    if issubclass(carrier, Value):  # which `fields` would make a dataclass of first
+    """The fields of a class and their defaults; MISSING for required ones."""
+    if issubclass(carrier, Value):  # `fields` would first turn it into a dataclass
         defaults: dict[str, object] = carrier.plain_defaults(MISSING)
         return defaults
     return {field.name: field.default for field in fields(carrier)}

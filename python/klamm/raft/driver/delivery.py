@@ -1,4 +1,4 @@
-"""What the core says, delivered to a listener: an exception there ends the call, and not the replica."""
+"""Delivers the core's effects to a listener: an exception there fails the call, but not the replica."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ logger = logging.getLogger("klamm.raft")
 FIRST_PAUSE_MS: Final = 100
 LONGEST_PAUSE_MS: Final = 10_000
 FATAL: Final = (MetadataLogError, RaftStoppedError, StateFailedError)
-"""What a listener raises to stop the replica: its log or its state cannot be trusted any more."""
+"""Exceptions with which a listener stops the replica: its log or its state cannot be trusted any more."""
 
 
 class Delivery:
@@ -26,7 +26,7 @@ class Delivery:
     """
 
     def __init__(self, listener: Listener, resign: Callable[[int], None], stop: Callable[[Exception], None]) -> None:
-        """`resign` gives up leading an epoch; `stop` is called when a repeated delivery raises what is FATAL."""
+        """`resign` resigns from an epoch; `stop` is called when a repeated delivery raises a FATAL exception."""
         self._listener, self._resign, self._stop = listener, resign, stop
         self._installed: OffsetAndEpoch | None = None
         self._high_watermark = self._delivered = -1
@@ -36,7 +36,7 @@ class Delivery:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the listener has yet to take what was delivered."""
+        """Whether deliveries to the listener are pending."""
         return self._installed is not None or self._delivered < self._high_watermark
 
     def on_commit(self, high_watermark: int) -> None:
@@ -77,7 +77,7 @@ class Delivery:
             logger.exception("the end of epoch %d could not be taken in", epoch)
 
     def write_snapshot(self, snapshot_id: OffsetAndEpoch) -> Awaitable[None] | None:
-        """What the listener gives to await, or what raises that it gave nothing. Raises FATAL."""
+        """The awaitable that the listener returns, or one that raises that there is none. Raises FATAL."""
         try:
             return self._listener.write_snapshot(snapshot_id)
         except FATAL:

@@ -13,7 +13,7 @@ from klamm.raft.ports import ElectionStore
 
 
 class ElectionWriter:
-    """Writes the newest election state, one at a time. To be made and used on the loop's thread."""
+    """Writes the newest election state, one write at a time. Must be created and used on the loop's thread."""
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from klamm.raft.ports import FetchStreams, StreamProgress
 
 
 class FetchStreaming:
-    """At most one fetch, by its correlation id. To be made and used on the loop's thread."""
+    """At most one streamed fetch, by its correlation id. Must be created and used on the loop's thread."""
 
     def __init__(
         self,
@@ -18,9 +18,10 @@ class FetchStreaming:
         is_waited_for: Callable[[int], bool],
         on_wakeup: Callable[[], None],
     ) -> None:
-        """`open_streams` is called when the first fetch may go on; without it none does.
+        """`open_streams` is called when the first fetch may be streamed; without it none is.
 
-        `is_waited_for` says whether the core counts an answer to that id; `on_wakeup` is called when there is some.
+        `is_waited_for` returns whether the core expects a response with that id; `on_wakeup` is called when there are
+        responses.
         """
         self._open_streams, self._is_waited_for, self._on_wakeup = open_streams, is_waited_for, on_wakeup
         self._loop = asyncio.get_running_loop()

@@ -16,7 +16,7 @@ OBSERVER_FLUSH_MS: Final = 1_000
 
 
 class Flusher:
-    """To be made and used on the loop's thread."""
+    """Must be created and used on the loop's thread."""
 
     def __init__(
         self, log: MetadataLog, clock: LoopClock, on_done: Callable[[str | None], None], *, never_votes: bool
@@ -39,7 +39,7 @@ class Flusher:
         return self._is_flushing or self._at_end_of_turn is not None or self._timer.is_armed
 
     def schedule(self, *, is_leading: bool) -> None:
-        """Flush what is not durable; a leader at the end of this turn of the loop, its proposals together."""
+        """Flush the log; a leader does so at the end of this turn of the loop, for all proposals of the turn."""
         if self.is_busy or self._log.flushed_offset >= self._log.end_offset:
             return
         if self._never_votes:

@@ -23,14 +23,14 @@ from klamm.raft.voters.voter_set import ReplicaKey
 
 logger = logging.getLogger("klamm.raft")
 
-# What changes the log, the vote, or who leads by which voters.
+# Effects that change the log, the vote, the leader or the voters.
 _CHANGES = (PersistElection, AppendControl, AppendFetched, TruncateLog, InstallSnapshot, LostLeadership)
 
 
 class LeasedFetches:
-    """Grants the engine the lease of the core, and revokes it before anything changes that it rests on.
+    """Grants the core's lease to the engine, and revokes it before a change that invalidates it.
 
-    To be made and used on the loop's thread.
+    Must be created and used on the loop's thread.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class LeasedFetches:
         answers.add_replica(replica, counts=self._counts(replica))
 
     def take(self) -> tuple[int, list[LeasedFetch]] | None:
-        """What the core does not know yet: the epoch, and the fetches in their order."""
+        """The news for the core: the epoch, and the fetches in order."""
         left, self._left = self._left, None
         if left is not None or self._by is None or self._opened is None:
             return left
@@ -84,7 +84,7 @@ class LeasedFetches:
         return (self._by.epoch, taken) if taken else None
 
     def revoke_before(self, effects: list[Effect]) -> None:
-        """Revoke the lease before effects that change what it rests on."""
+        """Revoke the lease before effects that invalidate it."""
         if self._by is not None and any(isinstance(effect, _CHANGES) for effect in effects):
             self.revoke()
 
@@ -103,7 +103,7 @@ class LeasedFetches:
             self._must_notify_voters = True
 
     def on_append(self) -> None:
-        """Offer the voters what was appended when this turn of the loop is over, together with all else of the turn."""
+        """Offer appended records to the voters at the end of this turn of the loop, together with its other appends."""
         if self._by is not None and not self._must_offer:
             self._must_offer = True
             self._loop.call_soon(self._offer)
@@ -166,7 +166,7 @@ class NativeFetchAnswers:
     """Implements `klamm.raft.ports.FetchAnswers` over `_engine.quorum.FetchAnswers`."""
 
     def __init__(self, native: quorum.FetchAnswers, key: ReplicaKey, cluster_id: str, take_timeout_ms: int) -> None:
-        """`key`: who answers. `take_timeout_ms`: a process that takes no news for so long answers nothing more."""
+        """`key`: the answering replica. After `take_timeout_ms` without reading news, nothing more is answered."""
         self._native, self._key, self._cluster_id, self._take_timeout_ms = native, key, cluster_id, take_timeout_ms
         self._clock = LoopClock()
         self._known: list[ReplicaKey] = []

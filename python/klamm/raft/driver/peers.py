@@ -1,4 +1,4 @@
-"""The other replicas over Kafka's protocol: one connection each, made when there is something to send."""
+"""The other replicas over Kafka's protocol: one connection each, opened at the first request."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ logger = logging.getLogger("klamm.raft.peers")
 
 
 class PeerTransport:
-    """Implements `klamm.raft.ports.Transport`. To be made and used on the loop's thread."""
+    """Implements `klamm.raft.ports.Transport`. Must be created and used on the loop's thread."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class PeerTransport:
         return Route(*address, self._listener, version, self._config.client_id, self._config.request_timeout_ms)
 
     def close(self) -> None:
-        """Close all connections; what was sent has no answer."""
+        """Close all connections; pending requests get no response."""
         self._deadlines.close()
         for peer in self._peers.values():
             peer.close()

@@ -16,7 +16,7 @@ class QuorumStateFile:
     """The file quorum-state in the metadata log's directory."""
 
     def __init__(self, directory: Path, *, is_volatile: bool = False, files: Files | None = None) -> None:
-        """Volatile: what is written outlives the process, but need not outlive a power cut."""
+        """Volatile: written data must survive the process, but not a power cut."""
         self.path = directory / "quorum-state"
         self._is_volatile = is_volatile
         self._files = files or OsFiles()
@@ -32,7 +32,7 @@ class QuorumStateFile:
         return data
 
     def write(self, data: bytes) -> None:
-        """Write beside, fsync, rename over, fsync the directory: a power cut leaves the old file or the new one."""
+        """Write a temporary file, fsync, rename, fsync the directory: a power cut leaves the old or the new file."""
         beside = self.path.with_name(self.path.name + ".tmp")
         try:
             self._files.write(beside, data, sync=not self._is_volatile)
@@ -48,10 +48,10 @@ class QuorumStateFile:
 
 
 def read_election(store: ElectionStore, log_end_offset: int, *, has_peers: bool) -> ElectionState | None:
-    """What the store holds. Raises OSError, and QuorumStateError that names the file.
+    """The stored election state. Raises OSError, and QuorumStateError that names the file.
 
-    Every replica stores an epoch before its first record. `has_peers`: a voter that forgot its votes could give one
-    twice, so that two leaders are elected in one epoch. One without peers goes on from the epoch of its log.
+    Every replica stores an epoch before its first record. `has_peers`: a voter that forgot its votes could vote twice
+    in one epoch, so that two leaders are elected. A sole voter continues from the epoch of its log.
     """
     data = store.read()
     try:

@@ -1,7 +1,7 @@
-"""Runs the quorum core against a real log, file, network and clock. `raft.driver` alone knows asyncio.
+"""Runs the quorum core with a real log, file, network and clock. Only `raft.driver` knows asyncio.
 
-Group commit without a linger: what is proposed is appended at once, one flush is in flight, all that arrives
-meanwhile joins the next one, and one wake-up a flush serves every waiter.
+Group commit without a linger: proposals are appended at once, one flush is in flight, everything that arrives meanwhile
+joins the next one, and one wake-up per flush serves every waiter.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ TICKS_AT_ONCE_MAX: Final = 1000
 
 
 class RaftDriver:
-    """One replica at work. To be made and used on the loop's thread."""
+    """One running replica. Must be created and used on the loop's thread."""
 
     def __init__(
         self,
@@ -72,9 +72,9 @@ class RaftDriver:
         on_leader_change: Callable[[int | None, int], None] = lambda leader_id, epoch: None,
         start_thread: Callable[[Callable[[], None]], None] | None = None,
     ) -> None:
-        """`open_streams` is called at most once, when a fetch may go on (`RaftConfig.fetches_go_on`).
+        """`open_streams` is called at most once, when a fetch may be streamed (`RaftConfig.fetches_go_on`).
 
-        `open_answers` is called when a fetch may be answered (`RaftConfig.fetches_leased`), until it gives some.
+        `open_answers` is called when a fetch may be answered (`RaftConfig.fetches_leased`), until it returns some.
 
         `on_leader_change` receives another replica's leadership and its epoch; None while no leader is known.
         `start_thread` runs the writer of quorum-state outside the loop.
@@ -286,7 +286,7 @@ class RaftDriver:
             while self._events:
                 self._apply_all(self._events.popleft()(self._now_ms()))
                 self._tick()
-            self._schedule_flush()  # first of all: the answers wake those who want the processor too
+            self._schedule_flush()  # first of all: it wakes other replicas, which also want the processor
             if self._held and not self._is_release_scheduled:
                 self._release_held()
             self._let_go_on()
@@ -432,10 +432,10 @@ class RaftDriver:
         else:
             self._step(self._node.on_response, correlation_id, response)
 
-    # A fetch that goes on
+    # Streamed fetches
 
     def _take_fetched(self) -> None:
-        """Hold it, and let the core know what came: whatever it decides next, it decides on the log as it is."""
+        """Hold the stream, and report its progress to the core, which then decides with the current log."""
         found = self._streaming.hold()
         if found is None:
             return
@@ -456,7 +456,7 @@ class RaftDriver:
 
     def _let_go_on(self) -> None:
         if self._streaming.release():
-            self._schedule_flush()  # of what it left
+            self._schedule_flush()  # for the records that it left unflushed
         alone = self._streaming.begin()
         if alone is not None:
             self._send_alone(alone)
@@ -467,7 +467,7 @@ class RaftDriver:
     # Fetches that are answered without the core
 
     def _take_answered(self) -> None:
-        """Let the core know who fetched what: whatever it decides next, it decides knowing it."""
+        """Report the answered fetches to the core before its next decision."""
         taken = self._leased.take()
         if taken is not None:
             self._apply_all(self._node.on_leased_fetches(self._now_ms(), *taken))
@@ -477,7 +477,7 @@ class RaftDriver:
 
     def _schedule_flush(self) -> None:
         if self._streaming.is_on and not self._node.replica.config.never_votes:
-            return  # the stream flushes what it appends
+            return  # the stream flushes its own appends
         self._flusher.schedule(is_leading=self._led_epoch is not None)
 
     def _on_flushed(self, error: str | None) -> None:
@@ -504,7 +504,7 @@ class RaftDriver:
     # End
 
     def fail(self, error: Exception) -> None:
-        """Stop for good: what the replica stands on cannot be trusted."""
+        """Stop for good: the state of the replica cannot be trusted."""
         if self._is_stopped:
             return
         self._fault = error

@@ -14,7 +14,7 @@ from klamm.raft.wire.requests import decode_request
 from klamm.raft.wire.responses import encode_refusal, encode_response, encode_shape_refusal
 
 Give = Callable[[Callable[[], bytes]], None]
-"""Takes what makes the body of an answer. Called once, at once or later, or never when the replica stops."""
+"""Receives the function that creates a response's body. Called once, now or later, or never when the replica stops."""
 
 
 class RaftRequests:

@@ -1,4 +1,4 @@
-"""Runs a replica's snapshots: when one is written, how a fetched one is checked, and what is cleaned afterwards."""
+"""Runs a replica's snapshots: writes them, checks a fetched one, and cleans the log afterwards."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLEAN_INTERVAL_MS: Final = 60_000
 
 
 class SnapshotDriver:
-    """Writes, checks and cleans, one of each at a time. To be made and used on the loop's thread."""
+    """Writes, checks and cleans, one of each at a time. Must be created and used on the loop's thread."""
 
     def __init__(
         self,
@@ -44,13 +44,13 @@ class SnapshotDriver:
         self._is_stopped = False
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Write a snapshot of what is committed, if one is due."""
+        """Write a snapshot of the committed state if one is due."""
         if self._write_task is not None:
             return
-        # An attempt counts from here too: one that fails is made again when as much is new, not at every commit.
+        # An attempt counts from here too: a failed one is retried after as many new bytes, not at every commit.
         since = max(self._last_offset, self._log.start_offset)
         if high_watermark <= since:
-            return  # what is new in the log is not committed yet
+            return  # the new records in the log are not committed yet
         ms_since = self._clock.now_ms() - self._last_ms
         if is_snapshot_due(self._config, self._log.bytes_from(since), ms_since):
             snapshot_id = OffsetAndEpoch(high_watermark, self._log.epoch_at(high_watermark - 1))
@@ -88,12 +88,12 @@ class SnapshotDriver:
                 is_valid = True
             else:
                 logger.error("a snapshot from leader %s is refused, and asked for again: %s", leader_id, error)
-        except Exception:  # what is wrong with it, the state is as it was
+        except Exception:  # the problem with it; the state is unchanged
             logger.exception("snapshot %s cannot be loaded", _name_of(effect.snapshot_id))
         self._on_checked(effect, is_valid)
 
     async def _what_is_wrong(self) -> str | None:
-        """What a thread of the log finds in the snapshot that was received; None when nothing is."""
+        """The problem that a thread of the log finds in the received snapshot; None if there is none."""
         checked: asyncio.Future[str | None] = self._loop.create_future()
 
         def tell(error: str | None) -> None:
@@ -108,13 +108,13 @@ class SnapshotDriver:
         return await checked
 
     def drop(self) -> None:
-        """Forget what was fetched, checked or not."""
+        """Drop the received snapshot, checked or not."""
         if self._check_task is not None:
             self._check_task.cancel()
         self._log.drop_received_snapshot()
 
     def install(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Let the log begin with what was fetched and checked."""
+        """Replace the log by the received and checked snapshot."""
         self._log.install_received_snapshot(snapshot_id)
         self._last_offset, self._last_ms = snapshot_id.offset, self._clock.now_ms()
         logger.info("the metadata log begins with snapshot %s", _name_of(snapshot_id))
@@ -142,7 +142,7 @@ class SnapshotDriver:
             logger.info("the metadata log begins at %d now", self._log.start_offset)
 
     def stop(self) -> None:
-        """Leave everything as it is."""
+        """Stop without completing anything."""
         self._is_stopped = True
         self._clean_timer.cancel()
         for task in (self._write_task, self._check_task):

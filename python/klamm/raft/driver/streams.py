@@ -46,10 +46,10 @@ class FetchStreams:
         flushes: bool,
         conditions: Conditions | None = None,
     ) -> None:
-        """To be made on the loop's thread.
+        """Must be created on the loop's thread.
 
-        `route` is the route to the receiver of a fetch, None while it is unknown; `flushes`: what is appended is
-        durable before it is acknowledged. `conditions`: those of the node of an embedded cluster.
+        `route` is the route to the receiver of a fetch, None while it is unknown; `flushes`: appended records are
+        durable before they are acknowledged. `conditions`: those of the node of an embedded cluster.
         """
         self._log, self._route, self._flushes, self._conditions = log, route, flushes, conditions
         self._clock = LoopClock()
@@ -105,7 +105,7 @@ class FetchStreams:
             self._stream.hold()
 
     def release(self) -> None:
-        """Let it go on."""
+        """Let it continue."""
         if self._stream is not None:
             self._stream.release()
 

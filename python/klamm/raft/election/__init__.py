@@ -1,1 +1,1 @@
-"""Roles and the ways between them: campaigns, votes, and evidence that a leader is gone."""
+"""Roles and their transitions: campaigns, votes, and evidence of a leader's crash."""

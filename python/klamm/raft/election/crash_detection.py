@@ -1,10 +1,10 @@
-"""Evidence of death: a killed process on a living host speaks at once, because who connects to it is refused.
+"""Evidence of a crash: if a process is killed on a running host, connections to it are refused at once.
 
-A follower campaigns at once when the connection to its leader closed and a new one was refused. The time-outs stay in
-force. The campaign starts with a pre-vote as usual (KIP-996), so a false alarm costs two messages: voters that still
-receive the leader's responses refuse it, and voters that saw the same failure grant it. A follower that was refused,
-or met another campaign, retries after a short pause until the fetch time-out would have expired. After that only the
-time-out counts.
+A follower campaigns at once when the connection to its leader was closed and a new one refused. Timeouts stay in
+effect. The campaign starts with a pre-vote as usual (KIP-996), so a false alarm costs two messages: voters that still
+receive the leader's responses refuse it, and voters that saw the same failure grant it. A follower that was refused, or
+met another campaign, retries after a short pause until the fetch timeout would have expired. After that only the
+timeout counts.
 """
 
 from typing import Final, NamedTuple

@@ -20,7 +20,7 @@ class ElectionState(NamedTuple):
 
 
 class QuorumStateError(Exception):
-    """A quorum-state file that cannot be understood. Guessing could make this replica vote twice in one epoch."""
+    """An invalid quorum-state file. Guessing its content could make this replica vote twice in one epoch."""
 
 
 def encode(state: ElectionState, kraft_version: int, voter_ids: tuple[int, ...]) -> bytes:
@@ -40,7 +40,7 @@ def encode(state: ElectionState, kraft_version: int, voter_ids: tuple[int, ...])
 
 
 def decode(data: bytes) -> ElectionState:
-    """Read either version, keys in any order. Raises QuorumStateError that says what is wrong with the content."""
+    """Read either version, keys in any order. Raises QuorumStateError with the problem of the content."""
     try:
         fields = json.loads(data)
     except (ValueError, RecursionError) as error:

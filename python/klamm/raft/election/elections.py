@@ -55,7 +55,7 @@ class Elections:
         return None
 
     def _is_leader_silent(self, now_ms: int) -> bool:
-        """Whether a fetch time-out has passed. Who is no voter by its own log does not campaign, but may be asked."""
+        """Whether a fetch timeout has expired. A replica that is no voter in its own log may vote, not campaign."""
         state = self._replica.state
         return isinstance(state, Follower) and now_ms >= state.deadline_ms
 
@@ -111,7 +111,7 @@ class Elections:
         return next_ms
 
     def _is_log_durable(self) -> bool:
-        """A vote is given for this log, and stays given: the candidate must not come back with less and ask again."""
+        """A vote is granted for this log, and cannot be withdrawn: the candidate must never ask with a shorter one."""
         log = self._replica.log
         return log.flushed_offset >= log.end_offset
 

@@ -1,4 +1,4 @@
-"""What a replica keeps in each role, beside its election state: a class a role.
+"""The state of a replica in each role, besides its election state: a class per role.
 
 Written out: a dataclass costs a millisecond each time a node starts.
 """
@@ -55,7 +55,7 @@ class Candidate:
 
 
 class ReplicaProgress:
-    """What the leader knows of one other replica. Times are the core's `now_ms`, `-1` while unknown."""
+    """The leader's knowledge of another replica. Times are the core's `now_ms`, `-1` while unknown."""
 
     __slots__ = ("end_offset", "key", "last_caught_up_ms", "last_fetch_leader_end_offset", "last_fetch_ms")
 
@@ -97,7 +97,7 @@ class VoterChange:
         self.offset: int | None = None  # of its record, once that is in the log
 
     def answer(self, error: Error, message: str | None = None) -> AddVoterResponse | RemoveVoterResponse:
-        """The response to what was asked."""
+        """The response to the request."""
         is_add = isinstance(self.request, AddVoterRequest)
         return AddVoterResponse(error, message) if is_add else RemoveVoterResponse(error, message)
 
@@ -137,7 +137,7 @@ class Leader:
         check_quorum_deadline_ms: int,
         begin_epoch_due_ms: int,
     ) -> None:
-        self.ticket = ticket  # of the election that made it leader
+        self.ticket = ticket  # in the election that made it leader
         self.epoch_start_offset = epoch_start_offset
         self.granting = granting
         self.voters = voters
@@ -212,7 +212,7 @@ class Resigned:
         self.deadline_ms = deadline_ms
         self.unacknowledged = unacknowledged
         self.preferred_successors = preferred_successors
-        self.heirs = heirs  # the voters known to have all of its log, who alone can have its vote; None: not known
+        self.heirs = heirs  # the voters known to have all of its log, whose votes it can get; None: unknown
 
 
 RoleState = Unattached | Prospective | Candidate | Leader | Follower | Resigned

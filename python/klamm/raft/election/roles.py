@@ -9,7 +9,7 @@ from typing import Final
 
 
 class Role(Enum):
-    """What a replica is in its epoch. A replica that is no voter (an observer) is only ever Unattached or Follower."""
+    """The role of a replica in its epoch. An observer (not a voter) is only ever Unattached or Follower."""
 
     UNATTACHED = "Unattached"
     PROSPECTIVE = "Prospective"

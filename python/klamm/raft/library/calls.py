@@ -28,7 +28,7 @@ _ANSWER: Final = struct.Struct(">Bq")
 
 
 class Kind(IntEnum):
-    """What is asked."""
+    """The kind of request."""
 
     EXECUTE = 1
     READ_INDEX = 2

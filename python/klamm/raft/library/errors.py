@@ -21,15 +21,15 @@ class NoLeaderError(TimeoutError):
 
 
 class OutcomeUnknownError(TimeoutError):
-    """The command was sent and no result came in time: it was applied, will be, or never will.
+    """The command was sent and no result arrived in time: it was applied, will be, or never will.
 
-    Within one call a replica tries again by itself, and a command is applied once however often it is sent. A new call
-    is a new command: first read what the state says.
+    Within one call a replica retries by itself, and a command is applied once however often it is sent. A new call is a
+    new command: read the state first.
     """
 
 
 class MembershipError(Exception):
-    """The voters could not be changed; the text says why, and what is known."""
+    """The voters could not be changed; the message has the reason and what is known."""
 
 
 class ReplicaDirectoryError(Exception):

@@ -78,7 +78,7 @@ class ReplicatedState:
 
     def __init__(self, machine: StateMachine) -> None:
         self.machine = machine
-        self._sessions: dict[bytes, _Session] = {}  # who used its session last comes last
+        self._sessions: dict[bytes, _Session] = {}  # the most recently used session is last
         self._newest: _Session | None = None
 
     def has_session(self, client: bytes) -> bool:
@@ -134,7 +134,7 @@ class ReplicatedState:
     # Snapshots
 
     def hold(self) -> Callable[[], list[bytes]]:
-        """Take hold of the state as it is; the callable makes the values of a snapshot, in any thread."""
+        """Capture the current state; the returned callable creates the values of a snapshot, in any thread."""
         sessions, machine = _encode_sessions(self._sessions), self.machine.snapshot()
 
         def values() -> list[bytes]:
@@ -145,7 +145,7 @@ class ReplicatedState:
         return values
 
     def restore(self, values: Sequence[bytes]) -> None:
-        """Become what a snapshot says. Raises StateDamagedError."""
+        """Restore the state of a snapshot. Raises StateDamagedError."""
         if not values or len(values[0]) != _LENGTHS.size:
             raise StateDamagedError("it does not begin as a snapshot of a replicated state")
         magic, session_bytes, machine_bytes = _LENGTHS.unpack(values[0])

@@ -1,15 +1,15 @@
-"""What a program gives to be replicated."""
+"""The interface of a replicated state."""
 
 from collections.abc import Callable
 from typing import Protocol
 
 
 class StateMachine(Protocol):
-    """A state that changes by commands alone. Called on one thread, one call at a time.
+    """A state that only commands change. Called on one thread, one call at a time.
 
-    `apply` must be deterministic: the same commands in the same order give the same state and the same results on
-    every replica, in every process, today and when the log is replayed next year. So it may not look at a clock, rng,
-    the environment or a file, nor at the order of a set. What it needs of those comes in with the command.
+    `apply` must be deterministic: the same commands in the same order give the same state and the same results on every
+    replica, in every process, today and when the log is replayed next year. So it must not use a clock, random numbers,
+    the environment or a file, nor the order of a set. Such values must be part of the command.
     """
 
     def apply(self, command: bytes) -> bytes:
@@ -20,10 +20,10 @@ class StateMachine(Protocol):
         """
 
     def snapshot(self) -> bytes | Callable[[], bytes]:
-        """All of the state, for `restore`.
+        """The complete state, for `restore`.
 
-        A callable is called in a thread while commands go on: give one, over something that no longer changes, where
-        making the bytes takes long.
+        A returned callable is called in a thread while commands are applied: return one, on data that does not change
+        any more, if creating the bytes takes long.
         """
 
     def restore(self, data: bytes) -> None:

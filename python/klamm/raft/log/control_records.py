@@ -30,7 +30,7 @@ def encode_kraft_version(kraft_version: int) -> bytes:
 
 
 def encode_voters(voters: VoterSet) -> bytes:
-    """KRaftVoters, of voters whose directory ids are known."""
+    """KRaftVoters for voters with known directory ids."""
     return _int(0, 2) + _uvarint(len(voters) + 1) + b"".join(map(_voter, voters.voters)) + _NO_TAGS
 
 

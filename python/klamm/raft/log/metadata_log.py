@@ -44,7 +44,7 @@ class MetadataLogError(Exception):
 
 
 class LogView(Protocol):
-    """What the core reads of the log. Invariant: start <= flushed <= end."""
+    """The part of the log that the core reads. Invariant: start <= flushed <= end."""
 
     @property
     def start_offset(self) -> int:
@@ -64,9 +64,10 @@ class LogView(Protocol):
 
     @property
     def proven_end(self) -> OffsetAndEpoch:
-        """The log is known to have held durably what ends here: past its end while records are lost (damaged files).
+        """The end of records that the log is known to have stored durably: above its end while records are lost
+        (damaged files).
 
-        `truncate_to` lowers it: what a later leader has cut away was not committed.
+        `truncate_to` lowers it: records that a later leader truncated were not committed.
         """
 
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
@@ -169,29 +170,29 @@ class MetadataLog(LogView, Protocol):
     def read_snapshot(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int) -> bytes | None:
         """The snapshot's bytes from `position` on, `max_bytes` at most; None when there is no such snapshot."""
 
-    # A snapshot from the leader lies beside the log until it is installed. At most one is being received.
+    # A snapshot from the leader is stored next to the log until it is installed. At most one is being received.
 
     def append_snapshot_slice(self, snapshot_id: OffsetAndEpoch, position: int, data: bytes) -> None:
-        """Store the slice; it need not be durable. Position 0 discards what was received before.
+        """Store the slice; it need not be durable. Position 0 discards earlier slices.
 
-        Raises ValueError and stores nothing when the slice does not follow the one before.
+        Raises ValueError and stores nothing when the slice does not follow the previous one.
         """
 
     def check_received_snapshot(self, on_done: Callable[[str | None], None]) -> None:
-        """Begin to check all of the snapshot that was received and to make it durable, and return at once.
+        """Start to check the complete received snapshot and to make it durable, and return at once.
 
-        `on_done(error)` is called once, from any thread; the text names the file, and what is wrong with it.
+        `on_done(error)` is called once, from any thread; the text names the file and the problem.
         """
 
     def install_received_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Make the checked snapshot the newest: the log begins and ends with it, older snapshots go.
+        """Make the checked snapshot the newest: the log begins and ends with it, older snapshots are deleted.
 
-        Durable when it returns. A crash on the way leaves either the log as it was or what this makes of it. Raises
-        ValueError when that snapshot was not received and checked.
+        Durable when it returns. A crash before that leaves either the previous log or the new one. Raises ValueError
+        when that snapshot was not received and checked.
         """
 
     def drop_received_snapshot(self) -> None:
-        """Forget what was received of a snapshot that is not installed."""
+        """Drop the received part of a snapshot that is not installed."""
 
 
 class Valid(NamedTuple):

@@ -91,7 +91,7 @@ class NativeMetadataLog:
             return self.native.append_fetched(batches, max_epoch, self._wall_clock_ms())
 
     def start_flush(self, on_done: Callable[[int, str | None], None]) -> None:
-        """Make durable what is appended so far; `on_flush_end` calls `on_done`."""
+        """Flush what is appended so far; `on_flush_end` calls `on_done`."""
         self._on_flushed = on_done
         self.native.start_flush()
 
@@ -157,7 +157,7 @@ class NativeMetadataLog:
             self.native.install_received_snapshot(*snapshot_id, self._wall_clock_ms())
 
     def drop_received_snapshot(self) -> None:
-        """Forget what was received."""
+        """Drop the received part of a snapshot."""
         self.native.drop_received_snapshot()
 
     def delete_before(self, snapshot_id: OffsetAndEpoch) -> bool:

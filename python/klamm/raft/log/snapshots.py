@@ -7,7 +7,7 @@ from klamm.raft.log.metadata_log import OffsetAndEpoch, SnapshotInfo
 
 
 class SnapshotConfig(NamedTuple):
-    """Kafka's keys; a retention below 0 keeps everything, an interval of 0 makes none for age alone."""
+    """Kafka's keys; a retention below 0 keeps everything, an interval of 0 disables snapshots by age."""
 
     record_bytes_between_snapshots_max: int = 20 << 20  # metadata.log.max.record.bytes.between.snapshots
     snapshot_interval_ms_max: int = 3_600_000  # metadata.log.max.snapshot.interval.ms
@@ -16,7 +16,7 @@ class SnapshotConfig(NamedTuple):
 
 
 def is_snapshot_due(config: SnapshotConfig, bytes_since_last: int, ms_since_last: int) -> bool:
-    """Whether what was committed since the last snapshot is much, or is something and old."""
+    """Whether there are many new committed bytes since the last snapshot, or any and the snapshot is old."""
     if bytes_since_last >= config.record_bytes_between_snapshots_max:
         return True
     return bytes_since_last > 0 and 0 < config.snapshot_interval_ms_max <= ms_since_last

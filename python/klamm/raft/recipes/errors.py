@@ -46,7 +46,7 @@ class BusyError(TreeError):
 
 
 class ChangesLostError(Exception):
-    """The tree no longer has all changes since that position: read what is, and go on from `Tree.position`."""
+    """The tree no longer has all changes since that position: read the state, and continue from `Tree.position`."""
 
 
 ERRORS: Final[dict[int, type[TreeError]]] = {

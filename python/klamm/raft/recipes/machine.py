@@ -102,7 +102,7 @@ class TreeMachine:
         return min(entry.children, default=None) if entry is not None else None
 
     def created(self, path: str) -> int | None:
-        """The position that made the node there."""
+        """The position that created the node."""
         entry = self._entries.get(path)
         return None if entry is None else entry.created
 
@@ -145,7 +145,7 @@ class TreeMachine:
         return lambda: pack([_FORMAT, position, entries, sessions, changes])
 
     def restore(self, data: bytes) -> None:
-        """Become what a snapshot says. Raises PackedError."""
+        """Restore the state of a snapshot. Raises PackedError."""
         try:
             found, self.position, entries, sessions, changes = unpack(data)
             if found != _FORMAT:
@@ -250,7 +250,7 @@ class TreeMachine:
         self._remove(path)
 
     def _add(self, path: str, number: int) -> int:
-        """A counter: the node's data is a decimal number, made with 0 when it is not there."""
+        """A counter: the node's data is a decimal number; an absent node is created with 0."""
         entry = self._entries.get(path)
         total = int(entry.data) + number if entry is not None else number
         if abs(total) > COUNTER_MAX:
@@ -275,7 +275,7 @@ class TreeMachine:
     def _enter(self, path: str, member: str, session: str, count: int) -> list[int]:
         """Enter a barrier: its round, and the position that released it or 0.
 
-        The barrier's data is both. A round is over when all who were in it when it was released have left.
+        The barrier's data contain both. A round is over when all members at its release have left.
         """
         self._session(session)
         entry = self._entries.get(path)
@@ -292,7 +292,7 @@ class TreeMachine:
         return [round_number, released]
 
     def members(self, path: str, released: int) -> list[str]:
-        """Who of a barrier's members were there when it was released."""
+        """The members of a barrier when it was released."""
         return [name for name in self.children(path) if self._entries[child_of(path, name)].created <= released]
 
     # Changes

@@ -1,4 +1,4 @@
-"""What a tree is made of, as its users see it."""
+"""The content of a tree, for its users."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ ROOT: Final = "/"
 
 
 class Node(NamedTuple):
-    """A node as it was at some position of the tree.
+    """A node at some position of the tree.
 
-    `version` counts its changes from 0; `created` and `modified` are the positions that made it and changed it last;
+    `version` counts its changes from 0; `created` and `modified` are the positions of its creation and its last change;
     `owner` is the session that an ephemeral node ends with; `children` are names, in order.
     """
 
@@ -24,7 +24,7 @@ class Node(NamedTuple):
 
 
 class Change(NamedTuple):
-    """One change of one node. Positions ascend by one; what is made by one command may take several."""
+    """One change of one node. Positions ascend by one; one command may take several."""
 
     position: int
     kind: Literal["created", "changed", "deleted"]
@@ -32,7 +32,7 @@ class Change(NamedTuple):
 
 
 def checked_path(path: str) -> str:
-    """The path. Raises ValueError for what is none."""
+    """The path. Raises ValueError for an invalid one."""
     is_path = path == ROOT or (path.startswith("/") and all(path[1:].split("/")))
     if not is_path or "\0" in path:
         raise ValueError(f"{path!r} is no path: /name, /name/name and so on, or / for the root")

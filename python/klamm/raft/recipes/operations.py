@@ -34,7 +34,7 @@ SHAPES: Final[dict[str, tuple[tuple[type, ...], ...]]] = _WITH_PATH | {
 
 
 def checked_operation(value: Value) -> tuple[str, list[Any]]:
-    """An operation's name and arguments. Raises ValueError for what is none."""
+    """An operation's name and arguments. Raises ValueError for an invalid one."""
     match value:
         case [str(name), *arguments] if name in SHAPES:
             shape = SHAPES[name]

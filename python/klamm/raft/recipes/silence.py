@@ -27,7 +27,7 @@ class SilentSessions:
     """The silence of sessions, looked at regularly, except while the ends of some are being written."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, tuple[int, int]] = {}  # by session: renewals, and since when it has had so many
+        self._seen: dict[str, tuple[int, int]] = {}  # by session: the number of renewals, and since when
         self._look_ms: int | None = None
 
     @property

@@ -1,1 +1,1 @@
-"""The leader's and the follower's part: fetches, snapshots, and who waits for a commit."""
+"""The leader's and the follower's part: fetches, snapshots, and waiters for commits."""

@@ -67,7 +67,7 @@ class Following:
                 replica.leader_endpoints = endpoints  # by hearsay: neither time-out nor back-off begins again
 
     def on_begin_epoch(self, now_ms: int, request_id: int, request: BeginQuorumEpochRequest) -> None:
-        """A leader makes itself known."""
+        """A leader notifies this replica."""
         replica = self._replica
         error = self._check_leader_request(request)
         if error is Error.NONE:
@@ -132,7 +132,7 @@ class Following:
         return is_used
 
     def on_heard(self, now_ms: int, heard_ms: int) -> None:
-        """The leader answered a fetch that goes on."""
+        """The leader answered a streamed fetch."""
         replica, state = self._replica, self._replica.state
         if isinstance(state, Follower):
             state.has_fetched = True
@@ -141,7 +141,7 @@ class Following:
             replica.requests.hear(now_ms, replica.leader_id)
 
     def on_leader_high_watermark(self, offset: int) -> None:
-        """A fetch that goes on brought it, and what lies below it, if the leader had that much to give."""
+        """A streamed fetch raised it, with the records below it, if the leader returned that much."""
         state = self._replica.state
         if isinstance(state, Follower):
             state.leader_high_watermark = max(state.leader_high_watermark, offset)
@@ -182,18 +182,18 @@ class Following:
         return min(deadline_ms, self._fetch_from_leader(now_ms, state))
 
     def advance_high_watermark(self) -> None:
-        """Note what the leader has committed, as far as this log goes."""
+        """Adopt the leader's high watermark, up to the end of this log."""
         replica, state = self._replica, self._replica.state
         if isinstance(state, Follower):
             replica.advance_high_watermark(min(state.leader_high_watermark, self._acknowledged_offset()))
 
     def _acknowledged_offset(self) -> int:
-        """What a fetch stands for: what is flushed. Who never votes is not counted, and fetches again what is lost."""
+        """The flushed offset, which a fetch acknowledges. Observers do not count, and fetch lost records again."""
         replica = self._replica
         return replica.log.end_offset if replica.config.never_votes else replica.log.flushed_offset
 
     def _wait_for_check(self, now_ms: int, state: Follower, deadline_ms: int) -> int:
-        """While the disk works no leader is asked; who lacks what is committed need not campaign, but others may."""
+        """While the disk works, no leader is fetched from. This replica need not campaign, but others may."""
         if now_ms < deadline_ms:
             return deadline_ms
         state.has_fetched = False
@@ -225,7 +225,7 @@ class Following:
         return is_wanted and state.has_fetched and now_ms >= state.goes_on_from_ms
 
     def _mind_own_entry(self, now_ms: int, state: Follower, streaming: InFlight) -> int:
-        """A fetch that goes on leaves no gap for what else is to be asked of the leader: it is ended for that."""
+        """A streamed fetch leaves no time for other requests to the leader, so it is ended for them."""
         replica = self._replica
         request = self.joining.next_request(now_ms, state)
         if request is None:
@@ -235,7 +235,7 @@ class Following:
         return replica.requests.ready_at_ms(streaming.to)
 
     def fetch_from_anyone(self, now_ms: int) -> int:
-        """Ask a voter or a bootstrap server at random: who does not lead answers with the leader it knows.
+        """Fetch from a random voter or bootstrap server: a replica that is not the leader returns the leader it knows.
 
         Returns when to ask again.
         """
@@ -252,7 +252,7 @@ class Following:
         return min(replica.requests.ready_at_ms(node_id) for node_id in others)
 
     def _known_servers(self) -> dict[int, tuple[Endpoint, ...]]:
-        """The voters, and the bootstrap servers, whose ids are not known and stand below -1 as Kafka's do."""
+        """The voters, and the bootstrap servers, whose ids are unknown and set below -1 as in Kafka."""
         replica = self._replica
         voters = {voter_id: replica.voters.endpoints(voter_id) for voter_id in replica.voters.others(replica.id)}
         return voters | {-2 - n: (endpoint,) for n, endpoint in enumerate(replica.config.bootstrap_servers)}

@@ -27,9 +27,9 @@ from klamm.raft.voters.membership import take_voters
 from klamm.raft.voters.quorum import UNKNOWN_OFFSET, majority_size, replicated_offset
 from klamm.raft.voters.voter_set import BOOTSTRAP_OFFSET, ReplicaKey
 
-# Who fetches says who it is: what is kept of that stays bounded.
+# Any client can claim to be a replica: the state for observers stays bounded.
 OBSERVERS_MAX: Final = 10_000
-# An observer that has not fetched for so long is gone, as for Kafka's leader.
+# An observer without a fetch for this long is dropped, as by Kafka's leader.
 OBSERVER_SESSION_TIMEOUT_MS: Final = 300_000
 
 
@@ -75,23 +75,25 @@ class Leading:
             self.on_append(now_ms)  # the record is there to be fetched
 
     def on_append(self, now_ms: int) -> None:
-        """Answer the fetches that waited for what was appended just now."""
+        """Answer the fetches that waited for the records appended just now."""
         state = self._replica.state
         if isinstance(state, Leader) and state.parked:
             ready = [parked for parked in state.parked.values() if self._has_more(state, parked.request)]
             self._answer_parked(state, ready)
 
     def _has_more(self, state: Leader, request: FetchRequest) -> bool:
-        """Whether there is something to fetch: all that is appended for who has a voter's id, whose fetches commit it.
+        """Whether there is something to fetch: all appended records for a replica with a voter's id, whose fetches
+        commit them.
 
-        For others what is committed: with it comes the high watermark that they need it for, in one answer, not two.
+        For others the committed records: with them comes the high watermark that they need, in one response instead of
+        two.
         """
         receives_all = request.replica.id in state.voters
         end_offset = self._replica.log.end_offset if receives_all else state.high_watermark
         return request.fetch_offset < end_offset
 
     def on_flushed(self, now_ms: int) -> None:
-        """Count this replica itself up to what a power cut cannot take back (docs/decisions/0001)."""
+        """Count this replica's own log up to what survives a power cut (docs/decisions/0001)."""
         if isinstance(self._replica.state, Leader):
             self._maybe_advance_high_watermark(self._replica.state)
 
@@ -227,7 +229,7 @@ class Leading:
         )
 
     def counts(self, replica: ReplicaKey) -> bool:
-        """Whether what that replica fetches counts for the high watermark."""
+        """Whether that replica's fetches count for the high watermark."""
         return isinstance(self._replica.state, Leader) and _counts(self._replica.state, replica)
 
     def is_followed(self, now_ms: int) -> bool:
@@ -241,13 +243,13 @@ class Leading:
     # Time
 
     def tick(self, now_ms: int, state: Leader) -> int:
-        """Resign without a majority, make itself known, end waits. Returns when to look again."""
+        """Resign without a majority, notify voters, end waits. Returns when to check again."""
         if now_ms >= state.check_quorum_deadline_ms or self._replica.is_shutting_down:
             self._replica.become_resigned(now_ms)
             return now_ms
         if now_ms >= state.begin_epoch_due_ms:
             self._send_begin_epoch(now_ms, state)
-        # What the leader itself appends, its epoch's first batch above all, is seen here.
+        # The leader's own appends, in particular its epoch's first batch, are processed here.
         due = [p for p in state.parked.values() if p.deadline_ms <= now_ms or self._has_more(state, p.request)]
         self._answer_parked(state, due)
         waits = (parked.deadline_ms for parked in state.parked.values())

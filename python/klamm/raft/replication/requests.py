@@ -78,14 +78,14 @@ class Requests:
         return any(entry.correlation_id == correlation_id for entry in self._in_flight.values())
 
     def streaming(self, now_ms: int, to: int) -> InFlight | None:
-        """The fetch of that peer that may go on by itself; None when there is none, or when it timed out."""
+        """The fetch of that peer that may be streamed; None if there is none, or it timed out."""
         entry = self._in_flight.get(to)
         if entry is None or not entry.may_stream or entry.sent_ms + self._config.request_timeout_ms <= now_ms:
             return None
         return entry
 
     def renew(self, correlation_id: int, sent_ms: int, request: Request) -> InFlight | None:
-        """That request went on: what was asked last, and when; None when it was given up."""
+        """That request continued: its last content and time; None when it was given up."""
         for to, entry in self._in_flight.items():
             if entry.correlation_id == correlation_id:
                 self._in_flight[to] = renewed = entry._replace(sent_ms=sent_ms, request=request)
@@ -103,7 +103,7 @@ class Requests:
         self._backing_off_until_ms[to] = now_ms + self._config.retry_backoff_ms
 
     def reset(self) -> None:
-        """Forget all of it: what was asked in another role no longer matters."""
+        """Forget all requests of another role."""
         self._in_flight.clear()
         self._backing_off_until_ms.clear()
 
@@ -119,9 +119,9 @@ class Requests:
         return self.ready_at_ms(to) <= now_ms
 
     def silent_until_ms(self, now_ms: int, to: int) -> int:
-        """Until when others are asked instead of that peer; it is asked itself when that has passed.
+        """Until when others are asked instead of that peer; afterwards it is asked again.
 
-        It let a request time out, which counts for as long as it was waited for, or is left alone after a failure.
+        It is skipped for as long as its timed-out request waited, or for a backoff after a failure.
         """
         entry, timeout_ms = self._in_flight.get(to), self._config.request_timeout_ms
         if entry is None:

@@ -1,4 +1,4 @@
-"""Those who wait for an offset to be committed: served in one go when the high watermark passes them."""
+"""Waiters for an offset to be committed: served together when the high watermark passes them."""
 
 from bisect import bisect_left, insort
 from typing import Protocol
@@ -21,7 +21,7 @@ class CommitWaiters:
     """Waiters in the order of their offsets. Adding is cheap when offsets ascend, as a leader's appends do."""
 
     def __init__(self) -> None:
-        self._offsets: list[int] = []  # ascending, beside _waiters
+        self._offsets: list[int] = []  # ascending, parallel to _waiters
         self._waiters: list[Waiter] = []
 
     def add(self, offset: int, waiter: Waiter) -> None:
@@ -35,7 +35,7 @@ class CommitWaiters:
             self._waiters.insert(position, waiter)
 
     def complete_below(self, high_watermark: int) -> int:
-        """Serve those whose record is committed; how many there were."""
+        """Serve waiters whose record is committed; returns their number."""
         count = bisect_left(self._offsets, high_watermark)
         for waiter in self._take(count):
             if not waiter.done():

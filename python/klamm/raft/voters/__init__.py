@@ -1,1 +1,1 @@
-"""Who is in the quorum: the voter set, its history and changes of it, and majorities."""
+"""The quorum's members: the voter set, its history and changes of it, and majorities."""

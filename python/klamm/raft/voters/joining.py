@@ -1,4 +1,4 @@
-"""What a follower asks of its leader beside records: to be among the voters, as it is (KIP-853, KIP-1186)."""
+"""A follower's requests to its leader besides fetches: to become a voter or update its entry (KIP-853, KIP-1186)."""
 
 from klamm.raft.election.role_states import Follower
 from klamm.raft.messages import (
@@ -25,7 +25,7 @@ class Joining:
     def next_request(
         self, now_ms: int, state: Follower
     ) -> UpdateVoterRequest | AddVoterRequest | RemoveVoterRequest | None:
-        """What is to be asked at this time, instead of a fetch; a fetch time-out later it is looked at again."""
+        """The request due at this time instead of a fetch; checked again a fetch timeout later."""
         if now_ms < state.voter_due_ms:
             return None
         state.voter_due_ms = now_ms + self._replica.config.fetch_timeout_ms

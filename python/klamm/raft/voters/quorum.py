@@ -13,7 +13,7 @@ def majority_size(voter_count: int) -> int:
 def replicated_offset(end_offsets: Collection[int]) -> int:
     """The end offset that a majority of the voters has reached, `UNKNOWN_OFFSET` while none is known (KIP-595).
 
-    `end_offsets` holds one entry a voter: what it is known to hold durably, or `UNKNOWN_OFFSET`.
+    `end_offsets` has one entry per voter: its durable end offset, or `UNKNOWN_OFFSET`.
     """
     if not end_offsets:
         return UNKNOWN_OFFSET

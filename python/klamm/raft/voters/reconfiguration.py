@@ -27,7 +27,7 @@ _NO_ANSWER: Final = "the new voter did not answer in time: nothing was changed"
 
 
 class Refusal(NamedTuple):
-    """Why a change is not made."""
+    """Why a change is rejected."""
 
     error: Error
     message: str | None = None
@@ -64,7 +64,7 @@ class Reconfiguration:
         state.change.offset = self._append(replica.voters.without(request.voter.id))
 
     def on_update(self, now_ms: int, request_id: int, request: UpdateVoterRequest) -> None:
-        """Take what a voter says of itself; answered once appended, or with kraft.version 0 once remembered."""
+        """Process a voter's own entry; answered once appended, or with kraft.version 0 once remembered."""
         replica, state = self._replica, self._replica.state
         error = self._check_update(request)
         if error is Error.NONE and isinstance(state, Leader):
@@ -72,10 +72,10 @@ class Reconfiguration:
         response = UpdateVoterResponse(error, replica.epoch, replica.leader_id, replica.leader_endpoints)
         replica.reply(request_id, response)
 
-    # What the new voter says
+    # The new voter's response
 
     def on_api_versions(self, now_ms: int, node_id: int, response: ApiVersionsResponse) -> None:
-        """Add the voter, if it can what is asked of it and keeps up."""
+        """Add the voter, if it supports the kraft.version and keeps up."""
         state, asking = self._replica.state, self._asking_for(node_id)
         if not isinstance(state, Leader) or asking is None:
             return
@@ -108,7 +108,7 @@ class Reconfiguration:
     # Time
 
     def tick(self, now_ms: int, state: Leader) -> int:
-        """Answer what is committed or took too long; a leader that is no voter goes when that is committed."""
+        """Answer committed and timed-out changes; a leader that is no voter resigns when that is committed."""
         replica, change = self._replica, state.change
         if change is not None and change.offset is not None and change.offset < state.high_watermark:
             self._finish(state, Error.NONE)

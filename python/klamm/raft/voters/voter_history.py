@@ -1,6 +1,7 @@
-"""The voter sets and kraft.versions of the log by offset: the newest acts once appended, committed or not (KIP-853).
+"""The voter sets and kraft.versions of the log by offset: the newest is in effect once appended, committed or not
+(KIP-853).
 
-Truncation undoes it; a snapshot brings what was in force where it ends.
+Truncation undoes it; a snapshot contains the set in effect at its end.
 """
 
 from collections.abc import Iterable
@@ -17,7 +18,7 @@ class _Entry(NamedTuple):
 
 
 class VoterHistory:
-    """What the log says of its voters; `initial` (`controller.quorum.voters`) counts while it says nothing."""
+    """The voter sets of the log; `initial` (`controller.quorum.voters`) applies while it has none."""
 
     __slots__ = ("_end_offset", "_entries", "_initial", "_start_offset")
 
@@ -32,12 +33,12 @@ class VoterHistory:
         return self._entries[-1].voters if self._entries else self._initial
 
     def below(self, offset: int) -> VotersInLog:
-        """What is in force for who has the log below `offset`."""
+        """The set in effect for a log that ends at `offset`."""
         known = (entry.voters for entry in reversed(self._entries) if entry.offset < offset)
         return next(known, self._initial)
 
     def follow(self, log: LogView) -> bool:
-        """Take in what was appended, cut or cleaned since the last look; says whether the newest changed.
+        """Process records appended, truncated or cleaned since the last call; returns whether the newest set changed.
 
         Raises ControlRecordError.
         """

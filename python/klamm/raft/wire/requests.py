@@ -277,7 +277,7 @@ def only_partition(topics: Sequence[Any]) -> Any:
 
 
 def key_from_wire(node_id: int, directory_id: bytes) -> ReplicaKey:
-    """A replica, whose directory is all zero while unknown."""
+    """A replica; its directory id is zero while unknown."""
     return ReplicaKey(node_id, None if directory_id == wire.NO_DIRECTORY else directory_id)
 
 

@@ -92,9 +92,9 @@ def encode_shape_refusal(api_key: int, version: int, received: Received) -> byte
 
 
 def decode_response(request: Request, version: int, body: bytes, listener: str) -> Response:
-    """The answer to a request of this side. Endpoints count as those of `listener`, which the request went to.
+    """The response to a request of this side. Endpoints count as those of `listener`, the request's destination.
 
-    Raises MalformedRequest when the bytes follow no schema, RefusedError for what is no answer of the quorum.
+    Raises MalformedRequest when the bytes follow no schema, RefusedError if it is no response of the quorum.
     """
     match request:
         case FetchRequest():

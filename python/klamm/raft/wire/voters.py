@@ -95,7 +95,7 @@ def remove_from_wire(found: wire.RemoveRaftVoterRequest) -> RemoveVoterRequest:
 
 
 def update_from_wire(found: wire.UpdateRaftVoterRequest) -> UpdateVoterRequest:
-    """What a voter says of itself."""
+    """A voter's own entry."""
     versions = found.k_raft_version_feature
     return UpdateVoterRequest(
         found.cluster_id,

@@ -13,7 +13,7 @@ APIS: Final = (52, 53, 54, 1)
 
 
 def warm(api_key: int) -> None:
-    """Take what the newest version of an API needs, which is what klamm's replicas speak."""
+    """Prepare the newest version of an API, which klamm's replicas use."""
     version = VERSIONS[api_key][1]
     carrier, _ = DECODERS[api_key]
     schema_of(request_class(api_key, version), carrier)

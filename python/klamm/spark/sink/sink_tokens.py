@@ -1,4 +1,4 @@
-"""What a task of an exactly-once stream leaves with its rows, and what the next attempt makes of it. Pure.
+"""The tokens that tasks of an exactly-once stream write with their rows, and how the next attempt uses them. Pure.
 
 A token is an offset that the task's transaction commits. The offset is the number of the micro-batch; its metadata
 contains the rest. So the token exists if and only if the rows do. Each task has its own group. The newest token of all

@@ -21,7 +21,7 @@ from klamm.testing.simulator.run import Outcome, SimulationFailedError, play, pl
 SEEDS_AT_ONCE = 10
 PLAIN_EVERY_S = 30.0  # one line per interval without a terminal
 
-_stops: list[Event] = []  # in a process that plays for another: whether to go on
+_stops: list[Event] = []  # in a worker process: whether to continue
 
 
 class SeedResults(NamedTuple):

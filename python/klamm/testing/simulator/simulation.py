@@ -1,4 +1,4 @@
-"""What the parts of a simulated quorum share: a timeline, faults and replicas."""
+"""Shared state of the parts of a simulated quorum: a timeline, faults and replicas."""
 
 import abc
 import random
@@ -11,7 +11,7 @@ from klamm.testing.simulator.timeline import Timeline
 
 
 class Simulation(Timeline, abc.ABC):
-    """The events of a quorum. `world.World` decides what a step of a replica leads to."""
+    """The events of a quorum. `world.World` decides what a step of a replica causes."""
 
     def __init__(self, rng: random.Random, faults: Faults) -> None:
         super().__init__(rng)

@@ -38,7 +38,7 @@ class _Beginning(NamedTuple):
 
 
 def _rows(facts: Facts) -> Rows:
-    """The stretches of each broker's life: its fencing history.
+    """The intervals of each broker's state: its fencing history.
 
     broker; state: `active`, `fenced` (it may lead nothing and be in no ISR), `shutting down` (unfenced, and in its
     controlled shutdown) or `unregistered`; because: `registered`, `fenced`, `unfenced`, `controlled shutdown`,

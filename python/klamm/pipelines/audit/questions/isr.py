@@ -18,7 +18,8 @@ def _changes(facts: Facts) -> Rows:
 
     topic, topic_id, partition, offset, epoch, timestamp, broker; change: `left` (it stays a replica: an ISR shrinks),
     `entered` (an ISR expands), `removed` (it left the replicas as well: a reassignment, not a fault). Creation,
-    deletion and what a snapshot begins with are no changes. An unclean election changes the ISR, too, and is counted.
+    deletion and the initial state in a snapshot are no changes. An unclean election changes the ISR, too, and is
+    counted.
     """
     for change, before in changes(facts):
         if change.after.isr == before.isr:

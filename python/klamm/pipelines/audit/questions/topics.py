@@ -37,7 +37,7 @@ def _rows(facts: Facts) -> Rows:
         counts[topic_id] = before + 1
         if row["snapshot"] is not None:
             continue
-        # Records of one call stand in batches of one time.
+        # Records of one call are in batches with the same time.
         found = added.setdefault(
             (topic_id, row["time_ms"]), [name, topic_id, *place, "grown" if before else "created", before, 0]
         )

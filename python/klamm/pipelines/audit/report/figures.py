@@ -1,4 +1,4 @@
-"""The numbers of a report, in so many stretches of time that they fit a plot."""
+"""The numbers of a report, in as many time intervals as fit a plot."""
 
 from __future__ import annotations
 

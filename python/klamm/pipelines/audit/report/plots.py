@@ -15,7 +15,7 @@ _MS_SHOWN_BELOW_MS: Final = 10_000
 
 
 def leaders(figures: Figures) -> str:
-    """Who led the quorum, a row a node."""
+    """The leaders of the quorum, a row per node."""
     bars = [
         svg.Bar(
             f"node {leader}",
@@ -88,7 +88,7 @@ def _of_partitions(figures: Figures, kind: str, counts: list[int]) -> str:
 
 
 def _time(period: Period, stretch: str = "") -> svg.Time:
-    """The scale of the time, UTC; `stretch`: what a plot calls one."""
+    """The time scale, UTC; `stretch`: the plot's name for an interval."""
     moments = [
         datetime.datetime.fromtimestamp((period.start_ms + number * period.width_ms) / 1000, datetime.UTC)
         for number in range(STRETCHES + 1)

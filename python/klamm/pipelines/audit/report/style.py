@@ -43,7 +43,7 @@ PATTERNS: Final = (
     + "".join(_pattern(kind, *look) for kind, look in _KINDS.items() if look[1])
     + "</defs></svg>"
 )
-"""What the style sheet's fills refer to; once in the page."""
+"""The patterns to which the style sheet's fills refer; once in the page."""
 
 STYLE: Final = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #1b1f24; --soft: #59636e; --line: #d9dee3; --panel: #f5f7f9;

@@ -1,4 +1,4 @@
-"""Small plots as inline SVG: scales with numbers, time and what they count, and fills that differ without colour, too.
+"""Small plots as inline SVG: scales with numbers, times and labels, and fills that also differ without colour.
 
 A fill is a class, which the page's style sheet gives a colour for light and for dark, and a pattern (`style`).
 """
@@ -41,7 +41,7 @@ class Bar(NamedTuple):
 
 
 def columns(series: Mapping[str, Sequence[int]], time: Time, unit: str, what: str) -> str:
-    """Stacked columns over time, one a stretch; `unit` is what they count."""
+    """Stacked columns over time, one per interval; `unit` is the label of the counts."""
     count = len(time.texts) - 1
     totals = [sum(values[at] for values in series.values()) for at in range(count)]
     top = max([1, *totals])
@@ -137,7 +137,7 @@ def _y(value: float, top: float) -> float:
 
 
 def _scale(top: int, left: float, unit: str) -> list[str]:
-    """Numbers on the left, and what they count."""
+    """Numbers and their label on the left."""
     middle = (_TOP + _HEIGHT - _BOTTOM) / 2
     shapes = [f'<text class="axis" transform="translate(12 {middle}) rotate(-90)" text-anchor="middle">{unit}</text>']
     for value in sorted({round(top * part / 2) for part in range(3)}):
@@ -147,7 +147,7 @@ def _scale(top: int, left: float, unit: str) -> list[str]:
 
 
 def _time_scale(time: Time, left: float, height: int) -> list[str]:
-    """Some of the times below, and what they are."""
+    """Some of the times below, and their label."""
     last, bottom = len(time.texts) - 1, height - _BOTTOM + 2
     shapes = [_line(left, WIDTH - _RIGHT, bottom - 2)]
     for tick in range(_TICKS + 1):

@@ -78,7 +78,7 @@ class Applier:
         self._on_progress(self.applied)
 
     def commit(self, high_watermark: int) -> None:
-        """Apply what is committed: a slice now, the rest in later turns, so that a long log does not stop the loop."""
+        """Apply committed entries: a slice now, the rest in later turns, so that a long log does not block the loop."""
         self._target = max(self._target, high_watermark)
         if not self._is_scheduled:
             self._apply_slice()
@@ -91,7 +91,7 @@ class Applier:
             self._on_fault(error)
 
     def _apply_slice(self) -> None:
-        """Apply the next part of what is committed. Raises MetadataLogError, StateFailedError."""
+        """Apply the next slice of committed entries. Raises MetadataLogError, StateFailedError."""
         try:
             self._apply_next()
         except MetadataLogError:

@@ -116,7 +116,7 @@ class Commands:
             self._loop.call_soon(self._dispatch)
 
     def _dispatch(self) -> None:
-        """Send what is unsent to the leader; without one it stays."""
+        """Send the unsent commands to the leader; without a leader they wait."""
         self._is_scheduled = False
         leader = self._leadership.current
         if not self._unsent or leader.leader_id is None or self._fault is not None:
@@ -165,14 +165,14 @@ class Commands:
         self._retry_timer.arm_in(RETRY_MS)
 
     def on_leader_change(self) -> None:
-        """What the former leader was sent may be lost: send all of it to this one."""
+        """Commands sent to the former leader may be lost: send all of them to this one."""
         self._send_again(self._pending)
         self._schedule()
 
     # Outcomes
 
     def on_applied(self, applied: Applied) -> None:
-        """A command was applied; whose, is looked at here."""
+        """A command was applied; if it is one of ours, its caller gets the result."""
         pending = self._pending.get(applied.sequence)
         if pending is None or pending.client != applied.client or applied.outcome is None:
             return
@@ -198,7 +198,7 @@ class Commands:
             pending.future.set_result(outcome.data)
 
     def _on_lost_session(self, pending: _Pending) -> None:
-        """The session is gone: commands sent once were not applied; the outcome of the others is unknown."""
+        """The session was lost: commands sent once were not applied; the outcome of the others is unknown."""
         if pending.client == self._client:
             self._client = os.urandom(CLIENT_BYTES)
         if pending.times_sent > 1:
@@ -216,7 +216,7 @@ class Commands:
     # Time and end
 
     def _sweep(self) -> None:
-        """Give up what is out of time, send again what is long on its way."""
+        """Give up commands that have timed out, and send overdue ones again."""
         now_ms, late = self._now_ms(), {}
         for pending in list(self._pending.values()):
             if pending.future.cancelled():

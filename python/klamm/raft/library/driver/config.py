@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 from klamm.raft.config import RaftConfig
 from klamm.raft.log.snapshots import SnapshotConfig
 
-# Half of Kafka's: who embeds a quorum in a program waits for its leader.
+# Half of Kafka's: a program that embeds a quorum waits for its leader.
 QUORUM: Final = RaftConfig(
     election_timeout_ms=500,
     fetch_timeout_ms=1000,
@@ -29,4 +29,4 @@ class ReplicaConfig(NamedTuple):
     segment_bytes: int = 64 << 20
     """Size of the log's files."""
     flush: bool = True
-    """False: nothing is synced to the disk. For tests: a power cut takes what was acknowledged."""
+    """False: nothing is synced to the disk. For tests: a power cut loses acknowledged commands."""

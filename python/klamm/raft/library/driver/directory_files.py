@@ -1,4 +1,4 @@
-"""The directory of a replica: whose it is, locked while it is used, and the log in it.
+"""The directory of a replica: its owner, its lock, and the log in it.
 
 replica.json    node id, cluster id and directory id; written once
 log/            the log's segments, snapshots and quorum-state, in Apache Kafka's formats
@@ -29,7 +29,7 @@ def wall_clock_ms() -> int:
 
 
 class DirectoryOwner(NamedTuple):
-    """Who a directory belongs to."""
+    """The owner of a directory."""
 
     node_id: int
     cluster: str

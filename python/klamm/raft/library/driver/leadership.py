@@ -30,7 +30,7 @@ class LeadershipView:
         self._waiting: list[asyncio.Future[None]] = []
 
     def subscribe(self, callback: Callback) -> Callable[[], None]:
-        """Call `callback` with each change, and now with what is; returns what ends that."""
+        """Call `callback` now and with each change; returns a function that ends the subscription."""
         self._callbacks.append(callback)
         _tell(callback, self.current)
 

@@ -1,4 +1,4 @@
-"""One replica put together: the log, the raft driver, the state, and what the others ask of it."""
+"""The parts of one replica: the log, the raft driver, the state, and requests of the other replicas."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from klamm.raft.voters.voter_set import (
 logger = logging.getLogger("klamm.raft")
 
 LISTENER: Final = "RAFT"
-"""The name under which voters' addresses stand in the log."""
+"""The listener name of voters' addresses in the log."""
 ANSWER_SLACK_S: Final = 1.0
 
 
@@ -149,7 +149,7 @@ class Member:
             self.commands.on_leader_change()
 
     def write_snapshot(self, snapshot_id: OffsetAndEpoch) -> Awaitable[None]:
-        """Write the state as it is."""
+        """Write the current state."""
         head = snapshot_head(self.driver.voters_below(snapshot_id.offset))
         return self.applier.hold_snapshot(snapshot_id, head)
 
@@ -185,15 +185,15 @@ class Member:
             self.driver.handle_request(request, answer)
 
     def on_peer_crashed(self, node_id: int) -> None:
-        """A replica's process is gone: if it led, another is elected without waiting for its silence."""
+        """A replica's process has crashed: if it was the leader, another is elected without waiting for a timeout."""
         self.driver.on_peer_crashed(node_id)
 
     def on_peer_refused(self, node_id: int) -> None:
-        """A replica is not there: who ends does not wait for it."""
+        """A replica's connections are refused: a leader that shuts down does not wait for it."""
         self.driver.on_peer_refused(node_id)
 
     def handle_encoded(self, api_key: int, version: int, body: bytes, give: Give) -> None:
-        """Take a request of raft's as it is on the wire. Raises MalformedRequest."""
+        """Process an encoded raft request. Raises MalformedRequest."""
         if self.fault is None:
             self._raft_requests.handle(api_key, version, body, LISTENER, give)
 

@@ -17,13 +17,13 @@ class UnreachableError(Exception):
 
 
 class Service(Protocol):
-    """What a replica does for the others."""
+    """The services of a replica for the others."""
 
     def handle_raft(self, request: Request, reply: Callable[[Response], None]) -> None:
         """Take a request of raft's; `reply` is called once, now or later, or never when the replica stops."""
 
     def handle_encoded(self, api_key: int, version: int, body: bytes, give: Give) -> None:
-        """Take a request of raft's as it is on the wire; `give` is called once with what makes the answer, or never.
+        """Process an encoded raft request; `give` is called once with the function that creates the response, or never.
 
         Raises MalformedRequest.
         """
@@ -32,7 +32,7 @@ class Service(Protocol):
         """Answer a request of `klamm.raft.library.calls`. Raises CallError."""
 
     def on_peer_crashed(self, node_id: int) -> None:
-        """A replica closed its connection and refuses another one: its process is gone."""
+        """A replica's connection was closed and a new one refused: its process has crashed."""
 
     def on_peer_refused(self, node_id: int) -> None:
         """A replica refuses connections: it is not there, whether or not it was before."""
@@ -51,7 +51,7 @@ class Network(Protocol):
         """The answer of replica `to` to a request of ours. Raises UnreachableError, soon or after a time-out."""
 
     async def close(self) -> None:
-        """Let go of everything; what is under way fails."""
+        """Release everything; pending requests fail."""
 
 
 class LocalHub:
@@ -81,7 +81,7 @@ class LocalHub:
         self._services[node_id] = service
 
     def detach(self, node_id: int) -> None:
-        """A replica is gone: those that it could reach notice, as by a connection that closes."""
+        """A replica has crashed: those connected to it notice, as if a connection was closed."""
         if self._services.pop(node_id, None) is None:
             return
         for other, service in self._services.items():

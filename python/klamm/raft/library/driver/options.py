@@ -1,4 +1,4 @@
-"""What may be said of a replica besides its state and its directory."""
+"""The options of a replica besides its state and its directory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from klamm.raft.library.driver.network import Network
 
 
 class ReplicaOptions(TypedDict, total=False):
-    """The named arguments of `Replica`, which says what they mean, for what passes them on to one."""
+    """The named arguments of `Replica`, which documents them, for classes that pass them on."""
 
     node_id: int
     voters: Mapping[int, str] | None

@@ -1,4 +1,4 @@
-"""A replica: what a program uses of `klamm.raft`.
+"""A replica: the main class of `klamm.raft`.
 
 async with Replica(Counter(), "data") as replica:
     print(await replica.execute(b"add 1"))
@@ -35,12 +35,12 @@ T = TypeVar("T")
 
 
 class Replica(Generic[M]):
-    """One replica of a state machine, with its log in a directory of its own.
+    """One replica of a state machine, with its log in its own directory.
 
-    Guarantees, while a majority of the voters comes back some time with its disk: a command whose result was given is
+    Guarantees, if a majority of the voters eventually returns with their disks: a command whose result was returned is
     on the disks of a majority and is never lost; every replica applies the same commands in the same order; a command
-    is applied once however often it had to be sent; `read` sees every command that had its result before the read
-    began. To be made and used on one loop; `SyncReplica` is its twin for threads.
+    is applied once however often it had to be sent; `read` sees every command whose result was returned before the read
+    began. Must be created and used on one loop; `SyncReplica` is the equivalent for threads.
     """
 
     def __init__(
@@ -195,13 +195,13 @@ class Replica(Generic[M]):
 
     @property
     def leadership(self) -> Leadership:
-        """Who leads, as this replica knows it."""
+        """The leader that this replica knows."""
         return self._running.leadership.current
 
     def on_leader_change(self, callback: Callback) -> Callable[[], None]:
-        """Call `callback(Leadership)` with each change, and with what is now; returns what ends that.
+        """Call `callback(Leadership)` now and with each change; returns a function that ends the subscription.
 
-        A replica learns of changes late, and of some not at all: what must be done by one at a time takes a lock.
+        A replica learns of changes late, and of some not at all: mutual exclusion needs a lock.
         """
         return self._running.leadership.subscribe(callback)
 
@@ -242,9 +242,9 @@ class Replica(Generic[M]):
         await self._running.membership.join(timeout_s)
 
     async def remove_voter(self, node_id: int, *, timeout_s: float = 60.0) -> None:
-        """Take a voter's vote: it goes on as an observer until it is closed. The leader may be taken, too.
+        """Remove a voter, which continues as an observer until it is closed. The leader may be removed, too.
 
-        Refused where the rest could not go on. Raises MembershipError.
+        Refused if the remaining voters could not continue. Raises MembershipError.
         """
         await self._running.membership.remove(node_id, timeout_s)
 

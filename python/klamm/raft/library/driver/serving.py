@@ -1,7 +1,7 @@
-"""One connection of another replica: frames in, answers out as they come, which need not be in order.
+"""One connection of another replica: frames in, responses out as they are ready, in any order.
 
-Who connects is asked nothing and can ask for five things; whatever else comes ends the connection. Memory is bounded by
-the frame that is being read.
+Clients are not authenticated and have five kinds of requests; any other input closes the connection. Memory is bounded
+by the frame that is being read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FRAME_BYTES_MAX: Final = 16 << 20
 API_VERSIONS_RANGE: Final = (0, 4)
 CALL_RANGE: Final = (0, 0)
 APIS: Final = {**VERSIONS, ApiKey.API_VERSIONS: API_VERSIONS_RANGE, API_KEY: CALL_RANGE}
-"""What is answered, and in which versions."""
+"""The APIs that are served, with their versions."""
 
 _FIXED: Final = struct.Struct(">hhih")
 
@@ -51,12 +51,12 @@ class ServerConnection(asyncio.Protocol):
     # asyncio's calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It stands."""
+        """The connection is open."""
         self._transport = cast(asyncio.Transport, transport)
         self._connections.add(self)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """It is gone."""
+        """The connection is closed."""
         self._connections.discard(self)
         self._transport = None
         for call in self._calls:

@@ -26,7 +26,7 @@ class Barrier:
         self._round: int | None = None
 
     async def enter(self, *, timeout_s: float | None = None) -> None:
-        """Come in, and wait until all have. Raises TimeoutError, having gone out again; SessionLostError."""
+        """Enter, and wait until all have entered. Raises TimeoutError after leaving again; SessionLostError."""
         self._session.check_alive()
         async with asyncio.timeout(timeout_s):
             self._round = await self._come()

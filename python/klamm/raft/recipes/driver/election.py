@@ -1,4 +1,4 @@
-"""A leader among those who run for it, and who it is for all who ask."""
+"""Elects a leader among candidates, and shows the leader to all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Election:
     """
 
     def __init__(self, session: Session, path: str, candidate: bytes) -> None:
-        """`candidate` is what others see of who leads: a name, an address."""
+        """`candidate` is the value that others see for the leader: a name, an address."""
         self._tree, self._path = session.tree, path
         self._lock = Lock(session, path, candidate)
 
@@ -44,7 +44,7 @@ class Election:
         return await self._lock.holder()
 
     async def leaders(self) -> AsyncIterator[bytes | None]:
-        """Who leads now, and then each change that is seen: of several in short time perhaps only the last."""
+        """The current leader, and then each observed change: of several in short time perhaps only the last."""
         seen: list[str | None] = []
 
         def first(machine: TreeMachine) -> list[tuple[str | None, bytes | None]]:

@@ -18,7 +18,7 @@ logger = logging.getLogger("klamm.raft")
 
 
 class Expiry:
-    """Ends silent sessions while its replica leads. To be made and used on the loop's thread."""
+    """Expires silent sessions while its replica leads. Must be created and used on the loop's thread."""
 
     def __init__(self, replica: Replica[TreeMachine]) -> None:
         self._replica = replica
@@ -59,6 +59,6 @@ class Expiry:
             pass  # the next look finds them again
         except RaftStoppedError:
             return
-        except Exception:  # whatever it was, sessions must go on to be looked after
+        except Exception:  # after any exception, sessions must still be checked
             logger.exception("silent sessions could not be ended; it is tried again")
         self._carry_out(self._core.on_written(self._clock.now_ms()))

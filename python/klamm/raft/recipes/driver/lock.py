@@ -36,10 +36,10 @@ class Lock:
         return self.token is not None and self._session.is_alive
 
     async def acquire(self, *, timeout_s: float | None = None) -> int:
-        """Wait until it is held; the token.
+        """Wait until the lock is held; returns the token.
 
-        Raises TimeoutError, and what it had asked for is taken back; SessionLostError; after OutcomeUnknownError close
-        the session, and with it everything that it may have created.
+        Raises TimeoutError, after withdrawing its request; SessionLostError; after OutcomeUnknownError close the
+        session, and with it everything that it may have created.
         """
         if self._own is not None:
             raise RuntimeError(f"{self._path} was asked for by this object already: use one for each holder")

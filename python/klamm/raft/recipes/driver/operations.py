@@ -1,4 +1,4 @@
-"""What is done with the nodes of a replicated tree: changes, reads, and waiting for them."""
+"""Operations on the nodes of a replicated tree: changes, reads, and waiting for them."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class TreeOperations:
         checked_path(path)
         position = self.position if since is None else since
         while True:
-            # First the future, then the look: what is applied in between is not missed.
+            # Create the future before the check, so that no change in between is missed.
             progress = self._progress()
             found = self.replica.read_local(partial(_changes_since, position, path))
             position = max(position, self.position)
@@ -115,9 +115,9 @@ class TreeOperations:
             await self._next(progress)
 
     async def wait_for(self, condition: Callable[[TreeMachine], Any], *, timeout_s: float | None = None) -> Any:
-        """What `condition` says of the tree as soon as that is true; looked at after every change that arrives here.
+        """The result of `condition` on the tree once it is true; evaluated after every change that arrives here.
 
-        For what stays true until it was seen: what was true for a moment may be over when it is looked at. Raises
+        For conditions that stay true until they are observed: one that was true for a moment may be missed. Raises
         TimeoutError.
         """
         async with asyncio.timeout(timeout_s):
@@ -144,7 +144,7 @@ class TreeOperations:
             self.replica.leadership  # noqa: B018 - raises when the replica has stopped
 
     def wake(self) -> None:
-        """Let all who wait look again."""
+        """Let all waiters check again."""
         for future in list(self._waiting):
             if not future.done():
                 future.set_result(None)

@@ -22,10 +22,10 @@ RENEWALS_PER_TIMEOUT: Final = 3
 
 
 class Session:
-    """Made by `Tree.session`.
+    """Created by `Tree.session`.
 
-    It is alive until its time-out has passed since the last successful renewal was sent. The leader ends it later than
-    that, so while `is_alive` no other session holds what its ephemeral nodes stand for. A lost session stays lost.
+    It is alive until its timeout has passed since the last successful renewal was sent. The leader expires it later
+    than that, so while `is_alive` no other session holds the meaning of its ephemeral nodes. A lost session stays lost.
     """
 
     def __init__(self, tree: TreeOperations, timeout_s: float) -> None:
@@ -61,9 +61,9 @@ class Session:
             raise SessionLostError(f"session {self.id} is over: open another one")
 
     def on_end(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call `callback()` when the session is closed or lost: then give up what its nodes stand for.
+        """Call `callback()` when the session is closed or lost, to release what its nodes represent.
 
-        Returns what ends that.
+        Returns a function that ends the subscription.
         """
         self._callbacks.append(callback)
         if self._is_over:

@@ -18,8 +18,8 @@ SESSION_TIMEOUT_S: Final = 10.0
 class Tree(TreeOperations):
     """A replica of the tree; arguments, guarantees and errors are those of `klamm.raft.Replica`.
 
-    Changes are durable on a majority when they return and are made once; reads are linearizable. TreeError and what
-    derives from it: refused, and nothing has changed.
+    Changes are durable on a majority when they return and are made once; reads are linearizable. TreeError and its
+    subclasses: refused, and nothing has changed.
     """
 
     def __init__(self, directory: str | Path, **options: Unpack[ReplicaOptions]) -> None:
@@ -53,10 +53,10 @@ class Tree(TreeOperations):
     # Sessions
 
     async def session(self, timeout_s: float = SESSION_TIMEOUT_S) -> Session:
-        """Open a session that is renewed until it is closed, or for `timeout_s` no renewal gets through.
+        """Open a session that is renewed until it is closed, or for `timeout_s` no renewal succeeds.
 
-        It outlives the loss of a leader when that is several times what the quorum needs for another one: 5 s or
-        more with the usual time-outs of `ReplicaConfig`.
+        It survives the loss of a leader if that is several times the duration of an election: 5 s or more with the
+        default timeouts of `ReplicaConfig`.
         """
         session = Session(self, timeout_s)
         await session.open()

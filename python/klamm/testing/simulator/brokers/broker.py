@@ -166,7 +166,7 @@ class Broker:
         self.engine.kill()
 
     def cut_power(self) -> None:
-        """End the machine; what was not synced is lost in part."""
+        """End the machine; part of the unsynced data is lost."""
         self._scene.say(f"the power of broker {self.id} is cut")
         self._end()
         self.engine.cut_power(self._scene.rng.randrange(1 << 60))
@@ -318,12 +318,12 @@ class Broker:
     # Metadata
 
     def _poll_metadata(self) -> None:
-        """Fetch the metadata log again and again: what is committed is fetched sooner, unless messages are lost."""
+        """Fetch the metadata log repeatedly: committed records are fetched sooner, unless messages are lost."""
         self.later(50_000 + self._scene.rng.randrange(200_000), self._poll_metadata)
         self.fetch_metadata()
 
     def fetch_metadata(self) -> None:
-        """Fetch what is committed of the metadata log."""
+        """Fetch the committed records of the metadata log."""
         controller = self._scene.controller.chosen_by(self.id)
         if self._scene.controller.committed[0] > self.applied_end and self._scene.now_us >= self.stalled_until_us:
             timeout_us = self._scene.request_timeout_us

@@ -1,4 +1,4 @@
-"""Clients: they produce, and consume what is committed."""
+"""Clients: they produce, and consume committed records."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class Controllers(Protocol):
 
 
 class SimulatedController:
-    """Decides requests, and answers each when what it appended is committed. It never fails."""
+    """Decides requests, and responds once its records are committed. It never fails."""
 
     id = CONTROLLER
 

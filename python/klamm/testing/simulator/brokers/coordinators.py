@@ -143,7 +143,7 @@ class Coordinators:
         self._scene.on_coordinator_effect(self._broker.id)
 
     def forget(self) -> None:
-        """The process is gone."""
+        """The process has ended."""
         self._loop.forget()
 
     # Metadata

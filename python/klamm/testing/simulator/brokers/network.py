@@ -39,7 +39,7 @@ class Request(NamedTuple):
     on_failure: Callable[[], None]
     timeout_us: int
     repeated: Repeated | None = None
-    """It may arrive a second time, and late, as what a sender repeats, or what an earlier connection still holds."""
+    """It may arrive a second time, and late, like a repeated request, or one still in an earlier connection."""
 
 
 class Node(Protocol):
@@ -52,7 +52,7 @@ class Node(Protocol):
 
 
 class Process(Node, Protocol):
-    """A node whose lives end."""
+    """A node that can crash and restart."""
 
     def later(self, delay_us: int, act: Callable[[], None]) -> None:
         """Schedule a step of this life."""
@@ -112,7 +112,7 @@ class _Call:
         self._source_id, self._target_id = source.id, target.id
         self._is_done = False
         self._answer: Any = None
-        # A connection ends with the life that made it.
+        # A connection ends with the incarnation that opened it.
         self._deliver = source.while_alive(self._end_with_answer)
         self.fail = source.while_alive(self._end_with_failure)
 

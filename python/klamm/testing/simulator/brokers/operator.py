@@ -34,7 +34,7 @@ TIMEOUT_US = 1_000_000
 
 
 class Operator:
-    """Sends requests to the controller, whose answers decide nothing."""
+    """Sends requests to the controller, and ignores the responses."""
 
     id = CLIENT
 

@@ -1,4 +1,4 @@
-"""What the parts of a simulated cluster share: time, random numbers, faults, the network and the controller."""
+"""Shared state of the parts of a simulated cluster: time, random numbers, faults, the network and the controller."""
 
 from __future__ import annotations
 

@@ -86,12 +86,12 @@ class Verdicts:
 
 
 def text_of(batch: RecordBatch) -> str:
-    """What a batch says of itself: its transaction and its number there."""
+    """A batch's text: its transaction and its number in it."""
     return (batch.records()[0].value or b"").decode()
 
 
 def filtered(batches: list[RecordBatch], aborted: list[tuple[int, int]]) -> tuple[list[RecordBatch], list[RecordBatch]]:
-    """What a consumer receives and what it skips, in Apache Kafka's way (`CompletedFetch`)."""
+    """The records that a consumer receives and skips, with Apache Kafka's algorithm (`CompletedFetch`)."""
     waiting = sorted(aborted, key=lambda each: -each[1])
     received: list[RecordBatch] = []
     skipped: list[RecordBatch] = []

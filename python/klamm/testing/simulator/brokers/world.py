@@ -42,7 +42,7 @@ READ_EVERY_US: Final = 200_000
 
 
 class ClusterPlan(NamedTuple):
-    """What a run begins with."""
+    """The initial state of a run."""
 
     broker_count: int
     partition_count: int

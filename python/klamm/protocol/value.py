@@ -100,7 +100,7 @@ class Value(Slotted, metaclass=_Deferred):
 def _compile_init(cls: Any) -> None:
     """Give the class its `__init__`, which takes a tenth of the time that `dataclasses` needs for all it does."""
     parameters, body = list[str](), ""
-    scope: dict[str, Any] = {"_set": object.__setattr__}
+    scope: dict[str, Any] = {}
     for name in cls.__slots__:
         value, default = name, cls._defaults.get(name)
         if isinstance(default, _Factory):
@@ -114,7 +114,9 @@ def _compile_init(cls: Any) -> None:
             parameters.append(f"{name}=_d_{name}")
         else:
             parameters.append(name)
-        body += f"\n  _set(self, {name!r}, {value})"
+        # The slot's own setter: `object.__setattr__` would look it up each time.
+        scope[f"_s_{name}"] = cls.__dict__[name].__set__
+        body += f"\n  _s_{name}(self, {value})"
     # As `dataclasses` does it; the names are a class's own.
     exec(f"def __init__({', '.join(['self', *parameters])}):{body or ' pass'}", scope)
     scope["__init__"].__qualname__ = f"{cls.__qualname__}.__init__"
@@ -132,6 +134,6 @@ def _complete(cls: Any) -> None:
         is_made = isinstance(default, _Factory)
         body[name] = dataclasses.field(default_factory=default.make) if is_made else default
     plain: type = type(cls.__name__, (), body)
-    model: Any = dataclasses.dataclass(frozen=True, repr=False, eq=False)(plain)
-    for name in ("__init__", "__dataclass_fields__", "__dataclass_params__"):
+    model: Any = dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)(plain)
+    for name in ("__dataclass_fields__", "__dataclass_params__"):
         setattr(cls, name, model.__dict__[name])

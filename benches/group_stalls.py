@@ -16,6 +16,7 @@ from typing import Final
 
 from benches.servers import program
 from benches.stalls import lateness
+from klamm.cli.node.process import settle
 from klamm.config.rules import checked
 from klamm.config.sources import embedded_default
 from klamm.controller.operations.topics import CREATE_PARTITIONS, CREATE_TOPICS
@@ -53,6 +54,7 @@ async def measure(folder: Path, members: int, groups: int) -> dict[str, float]:
     format_blank(config)
     node = Node(config)
     await node.start()
+    settle()
     controller, partitions = node.metadata.active_controller, members // groups
     created = CreatableTopic("t", partitions, 1), CreatableTopic(GROUPS_TOPIC, 50, 1)
     await controller.ask(CREATE_TOPICS, CreateTopicsRequest(created, 30_000))

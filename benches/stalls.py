@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from benches.servers import program
+from klamm.cli.node.process import settle
 from klamm.config.rules import checked
 from klamm.config.sources import embedded_default
 from klamm.controller.operations.topics import CREATE_TOPICS
@@ -62,6 +63,7 @@ async def measure(folder: Path, size: int) -> dict[str, float]:
     format_blank(config)
     node = Node(config)
     await node.start()
+    settle()
     await node.metadata.active_controller.ask(
         CREATE_TOPICS, CreateTopicsRequest((CreatableTopic("t", PARTITIONS, 1),), 30_000)
     )

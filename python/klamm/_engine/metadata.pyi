@@ -52,6 +52,8 @@ class Image:
     def metadata_version(self) -> int | None: ...
     @property
     def is_elr_enabled(self) -> bool: ...
+    def feature(self, name: str) -> int:
+        """The finalized level of a feature, as in `features`; 0 without one."""
     def features(self) -> dict[str, int]:
         """Finalized levels by name, metadata.version among them; never kraft.version."""
     @property
@@ -69,6 +71,8 @@ class Image:
     def topic_name(self, topic_id: bytes) -> str | None: ...
     def topic_names(self) -> list[str]:
         """In ascending order; sorted again only after a topic was created or deleted."""
+    def leader(self, topic: str, index: int) -> int | None:
+        """The leader of a partition by its topic's name, -1 for none; None if there is no such partition."""
     def partition(self, topic_id: bytes, index: int) -> PartitionInfo | None: ...
     def partitions(self, topic_id: bytes) -> list[PartitionInfo]:
         """By ascending number."""

@@ -91,7 +91,7 @@ class VerifyEvent:
 
 @final
 class ShareStateEvent:
-    """A share partition reads or writes its state at the share coordinator: see `Engine.share_state_answered`."""
+    """A share partition reads or writes its state at the share coordinator: see `Engine.share_states_answered`."""
 
     @property
     def request_id(self) -> int: ...
@@ -267,18 +267,21 @@ class Engine:
 
         Answers of closed connections are dropped.
         """
-    def on_verified(self, handle: int, codes: Sequence[int]) -> None:
-        """The transaction coordinator's error code for each partition of a `VerifyEvent`, in order, or one for all.
+    def on_verified(self, verified: Sequence[tuple[int, Sequence[int]]]) -> None:
+        """By handle: the coordinator's error code for each partition of a `VerifyEvent`, in order, or one for all.
+
+        Pass the answers of a turn of the loop together: each call wakes a thread of the network.
 
         0: verified, or added. UNSUPPORTED_VERSION: the coordinator cannot verify, and the batch is appended all the
         same. Other codes are the coordinator's own; the engine translates them for the version of the request. Without
         an answer the request waits for 30 seconds, and holds back its connection.
         """
-    def share_state_answered(self, request_id: int, error_code: int, body: bytes) -> None:
-        """The result for a `ShareStateEvent`, once: the response of the same version, or the persister's final error.
+    def share_states_answered(self, answers: Sequence[tuple[int, int, bytes]]) -> None:
+        """The results for `ShareStateEvent`s, each once: request id, error code, and response of the same version.
 
-        The body is not read if `error_code` is not 0. Without an answer, acknowledgements and fetches of the share
-        partition wait; a result for a share partition that was dropped meanwhile is ignored.
+        The error is the persister's final one. The body is not read if there is one. Without an answer,
+        acknowledgements and fetches of the share partition wait; a result for a share partition that was dropped
+        meanwhile is ignored.
         """
     @property
     def is_request_time_limited(self) -> bool:

@@ -52,7 +52,7 @@ def _records_for_empty_log(image: Image, bootstrap: Sequence[bytes], static_min_
     if has_transactions:
         records.append(_encoded(BeginTransactionRecord(name="Bootstrap records")))
     records += bootstrap
-    if booted.features().get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0:
+    if booted.feature(ELIGIBLE_LEADER_REPLICAS_VERSION) > 0:
         records.append(_encoded(min_insync_replicas_record("", str(static_min_insync_replicas))))
     if has_transactions:
         records.append(_encoded(EndTransactionRecord()))

@@ -90,17 +90,18 @@ class NodeGroups(TopicCoordinator["GroupCoordinator"]):
 
         return GroupTopics(self._image)
 
+    @cached_property
+    def _protocols(self) -> frozenset[str]:
+        """Each heartbeat asks for one."""
+        return frozenset(self._config.entries("group.coordinator.rebalance.protocols"))
+
     def has_consumer_groups(self) -> bool:
         """Whether consumer groups are enabled: by group.version, and on this broker."""
-        if "consumer" not in self._config.entries("group.coordinator.rebalance.protocols"):
-            return False
-        return self._image().features().get(GROUP_VERSION, 0) >= CONSUMER_GROUPS_LEVEL
+        return "consumer" in self._protocols and self._image().feature(GROUP_VERSION) >= CONSUMER_GROUPS_LEVEL
 
     def has_streams_groups(self) -> bool:
         """Whether streams groups are enabled: by streams.version, and on this broker."""
-        if "streams" not in self._config.entries("group.coordinator.rebalance.protocols"):
-            return False
-        return self._image().features().get(STREAMS_VERSION, 0) >= STREAMS_GROUPS_LEVEL
+        return "streams" in self._protocols and self._image().feature(STREAMS_VERSION) >= STREAMS_GROUPS_LEVEL
 
     def new_topic(self) -> CreatableTopic:
         """`__consumer_offsets`."""

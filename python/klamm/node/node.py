@@ -320,9 +320,9 @@ class Node:
             case AckedEvent():
                 self.broker.appends.on_acked(event.token, None)
             case VerifyEvent():
-                self._running().on_verified(event.handle, [ErrorCode.COORDINATOR_NOT_AVAILABLE])
+                self._running().on_verified([(event.handle, [ErrorCode.COORDINATOR_NOT_AVAILABLE])])
             case ShareStateEvent():
-                self._running().share_state_answered(event.request_id, ErrorCode.COORDINATOR_NOT_AVAILABLE, b"")
+                self._running().share_states_answered([(event.request_id, ErrorCode.COORDINATOR_NOT_AVAILABLE, b"")])
             case DirFailedEvent():
                 self._deadlines.add(LOST_EVENT_PAUSE_MS, partial(self._on_log_dir_failed, event.directory_id))
             case IsrChangedEvent():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from klamm._engine.metadata import Delta, Image
@@ -55,7 +55,8 @@ class NodeShareStates(TopicCoordinator["ShareCoordinator"]):
         """
         super().__init__(config, engine, image, appends)
         self._create, self._conditions = create, conditions
-        self._calls: set[asyncio.Task[None]] = set()
+        self._answers: list[tuple[int, int, bytes]] = []
+        """For the engine: those that this turn of the loop has found."""
 
     @cached_property
     def config(self) -> ShareConfig:
@@ -73,7 +74,7 @@ class NodeShareStates(TopicCoordinator["ShareCoordinator"]):
     @property
     def is_enabled(self) -> bool:
         """Whether share.version is at least 1."""
-        return self._image().features().get(FEATURE, 0) >= 1
+        return self._image().feature(FEATURE) >= 1
 
     def _make(self) -> ShareCoordinator:
         from klamm.coordinator.share.driver import ShareCoordinator
@@ -111,17 +112,20 @@ class NodeShareStates(TopicCoordinator["ShareCoordinator"]):
 
     def on_call(self, event: ShareStateEvent) -> None:
         """A share partition of this node reads or writes its state."""
-        call = asyncio.get_running_loop().create_task(self._answer(event.request_id, event.api_key, event.body))
-        self._calls.add(call)
-        call.add_done_callback(self._calls.discard)
-
-    async def _answer(self, request_id: int, api_key: int, body: bytes) -> None:
         try:
-            code, answer = await self.persister.answer(api_key, body)
+            self.persister.answer(event.api_key, event.body, partial(self._answer, event.request_id))
         except Exception:  # the share partition must not wait forever
             log.exception("the state of a share partition could not be read or written")
-            code, answer = ErrorCode.UNKNOWN_SERVER_ERROR, b""
-        self._engine.share_state_answered(request_id, code, answer)
+            self._answer(event.request_id, ErrorCode.UNKNOWN_SERVER_ERROR, b"")
+
+    def _answer(self, request_id: int, code: ErrorCode, answer: bytes) -> None:
+        if not self._answers:
+            asyncio.get_running_loop().call_soon(self._pass_answers)
+        self._answers.append((request_id, code, answer))
+
+    def _pass_answers(self) -> None:
+        answers, self._answers = self._answers, []
+        self._engine.share_states_answered(answers)
 
     @cached_property
     def end_offsets(self) -> EndOffsets:
@@ -137,13 +141,9 @@ class NodeShareStates(TopicCoordinator["ShareCoordinator"]):
         return OtherBrokers(self._config, self._image, self._conditions)
 
     def _broker_of(self, key: SharePartitionKey) -> int | None:
-        image = self._image()
-        topic_id = image.topic_id(self.topic)
-        found = None if topic_id is None else image.partition(topic_id, self.partition_for(key.coordinator_key()))
-        if found is None:
-            return None
-        is_here = found.leader == self._config.node_id
-        return found.leader if is_here or self._others.is_reachable(found.leader) else None
+        leader = self._image().leader(self.topic, self.partition_for(key.coordinator_key()))
+        is_here = leader == self._config.node_id
+        return leader if leader is None or is_here or self._others.is_reachable(leader) else None
 
     def _create_topic(self) -> None:
         if self._image().topic_id(self.topic) is None:
@@ -158,8 +158,8 @@ class NodeShareStates(TopicCoordinator["ShareCoordinator"]):
     def close(self) -> None:
         """Unload all partitions, and close the connections to other brokers."""
         super().close()
-        for call in self._calls:
-            call.cancel()
+        if "persister" in self.__dict__:
+            self.persister.close()
         if "_others" in self.__dict__:
             self._others.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -10,11 +11,12 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from klamm._engine.metadata import Delta, Image
 from klamm._engine.node import Engine, VerifyEvent
 from klamm.node.coordinators.topic_coordinator import TopicCoordinator
-from klamm.protocol.errors import ErrorCode
+from klamm.protocol.errors import ErrorCode, MalformedRequest
 
 if TYPE_CHECKING:
     from klamm._engine.client import Conditions
     from klamm.broker.producer_ids import ProducerIds
+    from klamm.client.peer import Outcome
     from klamm.config.node_config import NodeConfig
     from klamm.coordinator.groups.driver import GroupCoordinator
     from klamm.coordinator.transactions.config import TransactionConfig
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from klamm.node.coordinators.verification import Verification
     from klamm.protocol.messages.topics import CreatableTopic
     from klamm.protocol.messages.transactions import Marker, MarkerErrors, Place
+
+log: Final = logging.getLogger("klamm.node.transactions")
 
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 MARKER_VERSIONS: Final = (1, 2)
@@ -53,6 +57,8 @@ class NodeTransactions(TopicCoordinator["TransactionCoordinator"]):
         """`conditions`: those of the node of an embedded cluster."""
         super().__init__(config, engine, image, appends)
         self._producer_ids, self._groups, self._conditions = producer_ids, groups, conditions
+        self._verified: list[tuple[int, list[ErrorCode]]] = []
+        """Answers for the engine that this turn of the loop has found."""
 
     @cached_property
     def config(self) -> TransactionConfig:
@@ -77,7 +83,7 @@ class NodeTransactions(TopicCoordinator["TransactionCoordinator"]):
             self._log(codec=0, load_bytes=self._config.integer("transaction.state.log.load.buffer.size")),
             self._config.integer("transaction.state.log.num.partitions"),
             take_producer_id=self._producer_ids.take_now,
-            transaction_version=lambda: self._image().features().get(FEATURE, 0),
+            transaction_version=lambda: self._image().feature(FEATURE),
             leader_of=self._leader_of,
             send_markers=self._send_markers,
         )
@@ -138,9 +144,9 @@ class NodeTransactions(TopicCoordinator["TransactionCoordinator"]):
 
         return OtherBrokers(self._config, self._image, self._conditions)
 
-    async def write_markers(self, markers: Sequence[Marker]) -> MarkerErrors:
+    def write_markers(self, markers: Sequence[Marker], answer: Callable[[MarkerErrors], None]) -> None:
         """Write markers to the partitions that this broker leads (WriteTxnMarkers)."""
-        return await self._writer.write(markers)
+        self._writer.write(markers, answer)
 
     @cached_property
     def _writer(self) -> MarkerWriter:
@@ -158,27 +164,34 @@ class NodeTransactions(TopicCoordinator["TransactionCoordinator"]):
 
     def _leader_of(self, place: Place) -> int | None:
         """The broker that leads a partition; None if there is no such partition, -1 if it cannot be reached."""
-        topic, partition = place
-        image = self._image()
-        topic_id = image.topic_id(topic)
-        found = None if topic_id is None else image.partition(topic_id, partition)
-        if found is None:
-            return None
-        is_here = found.leader == self._config.node_id
-        return found.leader if is_here or self._others.is_reachable(found.leader) else NO_LEADER
+        leader = self._image().leader(*place)
+        if leader is None or leader == self._config.node_id:
+            return leader
+        return leader if self._others.is_reachable(leader) else NO_LEADER
 
-    async def _send_markers(self, broker: int, markers: Sequence[Marker]) -> MarkerErrors:
+    def _send_markers(
+        self, broker: int, markers: Sequence[Marker], answer: Callable[[MarkerErrors | None], None]
+    ) -> None:
         if broker == self._config.node_id:
-            return await self._writer.write(markers)
-        from klamm.protocol.messages.transactions import (
-            WriteTxnMarkersRequest,
-            WriteTxnMarkersResponse,
-            errors_of,
-            writable,
-        )
+            self._writer.write(markers, answer)
+            return
+        from klamm.client import ClientError
+        from klamm.protocol.messages.transactions import WriteTxnMarkersRequest, writable
+        from klamm.protocol.wire import codec
 
         request = WriteTxnMarkersRequest(tuple(writable(marker) for marker in markers))
-        return errors_of(await self._others.ask(broker, request, WriteTxnMarkersResponse, MARKER_VERSIONS))
+        try:
+            peer = self._others.peer(broker)
+        except ClientError as error:
+            log.debug("markers for broker %d are sent again: %s", broker, error)
+            asyncio.get_running_loop().call_soon(answer, None)
+            return
+        peer.send(
+            request.API_KEY,
+            MARKER_VERSIONS,
+            lambda version: codec.write_request(request, version),
+            lambda outcome: answer(_marker_errors(broker, outcome)),
+        )
 
     # Verification
 
@@ -210,9 +223,15 @@ class NodeTransactions(TopicCoordinator["TransactionCoordinator"]):
         )
 
         def answer(codes: Mapping[Place, ErrorCode]) -> None:
-            self._engine.on_verified(event.handle, [codes[place] for place in partitions])
+            if not self._verified:
+                asyncio.get_running_loop().call_soon(self._pass_verified)
+            self._verified.append((event.handle, [codes[place] for place in partitions]))
 
         self._verification.ask(request, answer)
+
+    def _pass_verified(self) -> None:
+        verified, self._verified = self._verified, []
+        self._engine.on_verified(verified)
 
     def _coordinator_of(self, transactional_id: str) -> int | None:
         leader = self._leader_of((self.topic, self.partition_for(transactional_id)))
@@ -253,5 +272,23 @@ class NodeTransactions(TopicCoordinator["TransactionCoordinator"]):
         super().close()
         if "_verification" in self.__dict__:
             self._verification.close()
+        if "_writer" in self.__dict__:
+            self._writer.close()
         if "_others" in self.__dict__:
             self._others.close()
+
+
+def _marker_errors(broker: int, outcome: Outcome) -> MarkerErrors | None:
+    """What a broker answered to WriteTxnMarkers; None without an answer."""
+    from klamm.client import ClientError
+    from klamm.client.peer import Answer
+    from klamm.protocol.messages.transactions import WriteTxnMarkersResponse, errors_of
+    from klamm.protocol.wire import codec
+
+    try:
+        if isinstance(outcome, Answer):
+            return errors_of(codec.read_response(WriteTxnMarkersResponse, outcome.api_version, outcome.body))
+        raise outcome
+    except (ClientError, MalformedRequest) as error:
+        log.debug("markers for broker %d are sent again: %s", broker, error)
+        return None

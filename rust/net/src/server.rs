@@ -225,9 +225,10 @@ impl Server {
         self.core.reply(handle, reply).map(|link| link.wake()).is_some()
     }
 
-    /// The transaction coordinator's error codes for the partitions of [`Event::Verify`], in order, or one for all.
-    pub fn on_verified(&self, handle: u64, codes: Box<[ErrorCode]>) {
-        self.answer(handle, Reply::Verified(codes));
+    /// By handle, the transaction coordinator's error codes for the partitions of [`Event::Verify`], in order, or one for
+    /// all.
+    pub fn on_verified(&self, verified: impl IntoIterator<Item = (u64, Box<[ErrorCode]>)>) {
+        self.answer_all(verified.into_iter().map(|(handle, codes)| (handle, Reply::Verified(codes))));
     }
 
     /// Answers many requests. All responses are stored before the first connection is woken: a woken task needs a

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -62,21 +62,23 @@ class Broker:
         )
         self.handlers: dict[int, Handler | InlineHandler] = {
             ApiKey.INIT_PRODUCER_ID: ids.init_producer_id,
-            ApiKey.ADD_PARTITIONS_TO_TXN: others.add_partitions_to_txn,
+            ApiKey.ADD_PARTITIONS_TO_TXN: InlineHandler(others.add_partitions_to_txn),
             ApiKey.ADD_OFFSETS_TO_TXN: InlineHandler(others.add_offsets_to_txn),
             ApiKey.END_TXN: InlineHandler(others.end_txn),
-            ApiKey.WRITE_TXN_MARKERS: others.write_txn_markers,
+            ApiKey.WRITE_TXN_MARKERS: InlineHandler(others.write_txn_markers),
             ApiKey.DESCRIBE_TRANSACTIONS: others.describe_transactions,
             ApiKey.LIST_TRANSACTIONS: others.list_transactions,
         }
 
-    async def _send_markers(self, broker: int, markers: Sequence[Marker]) -> MarkerErrors:
+    def _send_markers(
+        self, broker: int, markers: Sequence[Marker], answer: Callable[[MarkerErrors | None], None]
+    ) -> None:
         code = MARKERS_LOST if self.holds_markers else NONE
-        return {marker.producer_id: dict.fromkeys(marker.places, code) for marker in markers}
+        answer({marker.producer_id: dict.fromkeys(marker.places, code) for marker in markers})
 
-    async def _write_markers(self, markers: Sequence[Marker]) -> MarkerErrors:
+    def _write_markers(self, markers: Sequence[Marker], answer: Callable[[MarkerErrors], None]) -> None:
         self.written += markers
-        return {marker.producer_id: dict.fromkeys(marker.places, NONE) for marker in markers}
+        answer({marker.producer_id: dict.fromkeys(marker.places, NONE) for marker in markers})
 
     async def ask(self, api_key: int, version: int, **fields: Any) -> Any:
         dispatcher = Dispatcher(self, self, AllowAll())

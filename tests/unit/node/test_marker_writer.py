@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from tests.support.waiting import until
 
 from klamm.node.coordinators.appends import Appends
 from klamm.node.coordinators.marker_writer import EngineMarker, MarkerWriter
-from klamm.protocol.errors import ErrorCode
-from klamm.protocol.messages.transactions import Marker
+from klamm.protocol.errors import ErrorCode, KafkaError
+from klamm.protocol.messages.transactions import Marker, MarkerErrors
 
 NONE = ErrorCode.NONE
 TOPIC_ID = b"t" * 16
@@ -27,6 +28,8 @@ class Room:
         self.appended: list[EngineMarker] = []
         self.codes: dict[int, ErrorCode] = {}
         self.holds = self.raises = False
+        self.unopened: dict[int, Exception | None] = {}
+        """Partitions that must be recovered, and the failure of that."""
         self.of_groups: list[tuple[int, int, int, bool, int, int]] = []
         self.code_of_group: ErrorCode | Exception = NONE
         this: Any = self
@@ -37,11 +40,16 @@ class Room:
     def topic_id(self, name: str) -> bytes | None:
         return TOPIC_ID if name == "t" else None
 
-    def partition(self, topic_id: bytes, index: int) -> object:
-        return object() if index < 4 else None
+    def leader(self, topic: str, index: int) -> int | None:
+        return 1 if topic == "t" and index < 4 else None
 
     def must_recover(self, topic_id: bytes, partition: int) -> bool:
-        return False
+        return partition in self.unopened
+
+    def open_partition(self, topic_id: bytes, partition: int) -> None:
+        error = self.unopened.pop(partition)
+        if error is not None:
+            raise error
 
     def append_markers(self, markers: Sequence[EngineMarker], now_ms: int) -> None:
         assert now_ms == NOW_MS
@@ -53,20 +61,26 @@ class Room:
                 code = self.codes.get(partition, NONE)
                 asyncio.get_running_loop().call_soon(self.appends.on_acked, token, int(code))
 
-    async def write_marker(
+    def write_marker(
         self,
         partition: int,
         producer_id: int,
         epoch: int,
+        answer: Callable[[ErrorCode], None],
         *,
         commits: bool,
         coordinator_epoch: int,
         transaction_version: int,
-    ) -> ErrorCode:
+    ) -> None:
         self.of_groups.append((partition, producer_id, epoch, commits, coordinator_epoch, transaction_version))
         if isinstance(self.code_of_group, Exception):
             raise self.code_of_group
-        return self.code_of_group
+        answer(self.code_of_group)
+
+    async def write(self, *markers: Marker) -> MarkerErrors:
+        answered: asyncio.Future[MarkerErrors] = asyncio.get_running_loop().create_future()
+        self.writer.write(markers, answered.set_result)
+        return await answered
 
 
 @pytest.fixture
@@ -79,7 +93,7 @@ async def test_case_35_each_partition_has_its_error(room: Room) -> None:
     one = Marker(7, 3, True, 5, 2, (("t", 0), ("t", 1), ("t", 9), ("gone", 0)))
     other = Marker(8, 0, False, 6, 0, (("t", 0),))
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert await room.writer.write([one, other]) == {
+    assert await room.write(one, other) == {
         7: {("t", 0): NONE, ("t", 1): ErrorCode.NOT_LEADER_OR_FOLLOWER, ("t", 9): unknown, ("gone", 0): unknown},
         8: {("t", 0): NONE},
     }
@@ -88,13 +102,13 @@ async def test_case_35_each_partition_has_its_error(room: Room) -> None:
         (TOPIC_ID, 1, 7, 3, True, 5, 2),
         (TOPIC_ID, 0, 8, 0, False, 6, 0),
     ]
-    assert await room.writer.write([]) == {}
+    assert await room.write() == {}
 
 
 async def test_case_36_the_group_coordinator_writes_markers_of_groups(room: Room) -> None:
     room.code_of_group = ErrorCode.NOT_LEADER_OR_FOLLOWER
     marker = Marker(7, 3, True, 5, 2, (OFFSETS, ("t", 0)))
-    assert await room.writer.write([marker]) == {7: {OFFSETS: ErrorCode.NOT_LEADER_OR_FOLLOWER, ("t", 0): NONE}}
+    assert await room.write(marker) == {7: {OFFSETS: ErrorCode.NOT_LEADER_OR_FOLLOWER, ("t", 0): NONE}}
     assert room.of_groups == [(3, 7, 3, True, 5, 2)]
 
 
@@ -102,7 +116,7 @@ async def test_markers_not_written_in_time_have_an_unknown_outcome() -> None:
     room = Room(timeout_ms=1)
     room.holds = True
     marker = Marker(7, 3, True, 5, 2, (("t", 0),))
-    assert await room.writer.write([marker]) == {7: {("t", 0): ErrorCode.REQUEST_TIMED_OUT}}
+    assert await room.write(marker) == {7: {("t", 0): ErrorCode.REQUEST_TIMED_OUT}}
     room.appends.on_acked(room.appended[0][2], 0)  # too late
 
 
@@ -111,4 +125,25 @@ async def test_after_an_exception_markers_are_sent_again(room: Room) -> None:
     room.code_of_group = RuntimeError("so has the coordinator")
     marker = Marker(7, 3, True, 5, 2, (("t", 0), OFFSETS))
     again = ErrorCode.REQUEST_TIMED_OUT
-    assert await room.writer.write([marker]) == {7: {("t", 0): again, OFFSETS: again}}
+    assert await room.write(marker) == {7: {("t", 0): again, OFFSETS: again}}
+
+
+async def test_a_log_that_must_be_recovered_holds_up_its_own_marker_alone(room: Room) -> None:
+    failed = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+    room.unopened = {1: None, 2: failed, 3: RuntimeError("the engine has a bug")}
+    marker = Marker(7, 3, True, 5, 2, tuple(("t", partition) for partition in range(4)))
+    answered: list[MarkerErrors] = []
+    room.writer.write([marker], answered.append)
+    assert [partition for _, partition, *_ in room.appended] == [0]
+    await until(lambda: bool(answered))
+    unknown, again = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.REQUEST_TIMED_OUT
+    assert answered == [{7: {("t", 0): NONE, ("t", 1): NONE, ("t", 2): unknown, ("t", 3): again}}]
+
+
+async def test_an_answer_that_fails_affects_no_other_event(room: Room) -> None:
+    def fail(errors: MarkerErrors) -> None:
+        raise RuntimeError("the coordinator has a bug")
+
+    room.writer.write([Marker(7, 3, True, 5, 2, (("gone", 0),))], fail)
+    room.writer.write([Marker(7, 3, True, 5, 2, (("t", 0),))], fail)
+    assert await room.write(Marker(7, 3, True, 5, 2, (("t", 1),))) == {7: {("t", 1): NONE}}

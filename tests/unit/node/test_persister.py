@@ -28,6 +28,7 @@ from klamm.protocol.messages.share_state import (
     WriteStateRequest,
     WriteStateResponse,
     WrittenPartition,
+    WrittenTopic,
 )
 from klamm.protocol.wire import codec
 
@@ -104,6 +105,18 @@ class Room:
     async def read(self, one: SharePartitionKey, asked: ReadPartition) -> PartitionState:
         self.called.append(("read", asked))
         return PartitionState(one.partition, self.here.pop(0), None, 3, 7)
+
+    def submit_read(
+        self, one: SharePartitionKey, asked: ReadPartition, answer: Callable[[PartitionState], None]
+    ) -> None:
+        self.called.append(("read", asked))
+        answer(PartitionState(one.partition, self.here.pop(0), None, 3, 7))
+
+    async def answer(self, api_key: int, body: bytes) -> tuple[ErrorCode, bytes]:
+        """What the engine gets."""
+        answered: asyncio.Future[tuple[ErrorCode, bytes]] = asyncio.get_running_loop().create_future()
+        self.persister.answer(api_key, body, lambda code, found: answered.set_result((code, found)))
+        return await answered
 
     async def delete(self, one: SharePartitionKey) -> PartitionError:
         self.called.append(("delete", one))
@@ -236,7 +249,7 @@ class TestForTheEngine:
         room.brokers[key(0)] = HERE
         room.here = [NONE]
         body = codec.write_request(ReadStateRequest("g", (ReadTopic(TOPIC_ID, (ReadPartition(0, 5),)),)), 0)
-        code, answer = await room.persister.answer(84, body)
+        code, answer = await room.answer(84, body)
         assert code is NONE
         [topic] = codec.read_response(ReadStateResponse, 0, answer).results
         assert topic.topic_id == TOPIC_ID
@@ -247,4 +260,28 @@ class TestForTheEngine:
         room.brokers[key(0)] = HERE
         room.here = [ErrorCode.FENCED_LEADER_EPOCH]
         body = codec.write_request(ReadStateRequest("g", (ReadTopic(TOPIC_ID, (ReadPartition(0, 5),)),)), 0)
-        assert await room.persister.answer(84, body) == (ErrorCode.FENCED_LEADER_EPOCH, b"")
+        assert await room.answer(84, body) == (ErrorCode.FENCED_LEADER_EPOCH, b"")
+
+    async def test_what_may_pass_is_tried_again_in_order(self, room: Room) -> None:
+        room.brokers[key(0)] = HERE
+        room.here = [GONE, NONE, NONE]
+        answered: list[ErrorCode] = []
+        first, second = ReadPartition(0, 5), ReadPartition(0, 6)
+        for asked in (first, second):
+            body = codec.write_request(ReadStateRequest("g", (ReadTopic(TOPIC_ID, (asked,)),)), 0)
+            room.persister.answer(84, body, lambda code, _: answered.append(code))
+            await asyncio.sleep(0)
+        assert not answered
+        await until(lambda: answered == [NONE, NONE])
+        assert room.called == [("read", first), ("read", first), ("read", second)]
+
+    async def test_the_coordinator_is_another_broker(self, room: Room) -> None:
+        asked = WrittenTopic(TOPIC_ID, (WrittenPartition(0, start_offset=10),))
+        call = asyncio.ensure_future(room.answer(85, codec.write_request(WriteStateRequest("g", (asked,)), 1)))
+        await until(lambda: len(room.others.sent) == 1)
+        room.others.answer()
+        code, body = await call
+        assert code is NONE
+        assert codec.read_response(WriteStateResponse, 1, body).results == (
+            TopicErrors(TOPIC_ID, (PartitionError(0),)),
+        )

@@ -4,8 +4,8 @@ ListTransactions (66).
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 from klamm.broker.request import Answer, RequestContext
@@ -38,6 +38,9 @@ from klamm.protocol.messages.transactions import (
 )
 from klamm.protocol.topic_names import INTERNAL_TOPICS
 from klamm.protocol.wire.codec import read, write
+
+_Codes = Sequence[dict[Place, ErrorCode]]
+"""The codes of each transaction of a request."""
 
 FENCED_VERSION: Final = 2
 """From this version of each API on, clients know PRODUCER_FENCED."""
@@ -75,24 +78,37 @@ class TransactionHandlers:
         transactions: Transactions,
         has_partition: Callable[[str, int], bool],
         place_of_group: Callable[[str], Place],
-        write_markers: Callable[[Sequence[Marker]], Awaitable[MarkerErrors]],
+        write_markers: Callable[[Sequence[Marker], Callable[[MarkerErrors], None]], None],
     ) -> None:
         """`place_of_group` is the partition with a group's offsets; `write_markers` appends to partitions here."""
         self._transactions, self._has_partition = transactions, has_partition
         self._place_of_group, self._write_markers = place_of_group, write_markers
 
-    async def add_partitions_to_txn(self, context: RequestContext, version: int, body: bytes) -> bytes:
+    def add_partitions_to_txn(self, context: RequestContext, version: int, body: bytes, answer: Answer) -> None:
         """A producer adds partitions to its transaction; from version 4 on, brokers do for producers."""
         transactions = read_add_partitions(version, body)
-        codes = await asyncio.gather(*(self._added(version, each) for each in transactions))
-        return write_add_partitions(version, zip(transactions, codes, strict=True))
+        made: Callable[[_Codes], None] = answer.written(
+            lambda codes: write_add_partitions(version, zip(transactions, codes, strict=True))
+        )
+        found: dict[int, dict[Place, ErrorCode]] = {}
 
-    async def _added(self, version: int, transaction: AddedTransaction) -> dict[Place, ErrorCode]:
+        def take(at: int, codes: dict[Place, ErrorCode]) -> None:
+            found[at] = codes
+            if len(found) == len(transactions):
+                made([found[one] for one in range(len(transactions))])
+
+        for at, transaction in enumerate(transactions):
+            self._add(version, transaction, partial(take, at))
+        if not transactions:
+            made([])
+
+    def _add(self, version: int, transaction: AddedTransaction, take: Callable[[dict[Place, ErrorCode]], None]) -> None:
         places = places_of(transaction.topics)
         errors = {place: self._error_of(version, place) for place in places}
         if any(errors.values()):
             # One bad partition, and none is added.
-            return {place: code or ErrorCode.OPERATION_NOT_ATTEMPTED for place, code in errors.items()}
+            take({place: code or ErrorCode.OPERATION_NOT_ATTEMPTED for place, code in errors.items()})
+            return
         request = AddRequest(
             transaction.transactional_id,
             transaction.producer_id,
@@ -101,10 +117,9 @@ class TransactionHandlers:
             2 if version >= BATCHED_ADDS_VERSION else 0,
         )
         if transaction.verify_only:
-            return self._transactions.verify(request)
-        answered: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-        self._transactions.add_partitions(request, lambda code: None if answered.done() else answered.set_result(code))
-        return dict.fromkeys(places, _older(await answered, version))
+            take(self._transactions.verify(request))
+        else:
+            self._transactions.add_partitions(request, lambda code: take(dict.fromkeys(places, _older(code, version))))
 
     def _error_of(self, version: int, place: Place) -> ErrorCode:
         # As in Kafka, a client has no right to write to internal topics.
@@ -137,11 +152,11 @@ class TransactionHandlers:
 
         self._transactions.end(end, answer.written(made))
 
-    async def write_txn_markers(self, context: RequestContext, version: int, body: bytes) -> bytes:
+    def write_txn_markers(self, context: RequestContext, version: int, body: bytes, answer: Answer) -> None:
         """A coordinator ends transactions in partitions of this broker."""
         request = read(WriteTxnMarkersRequest, version, body)
-        errors = await self._write_markers([marker_of(each) for each in request.markers])
-        return write(written(errors), version)
+        markers = [marker_of(each) for each in request.markers]
+        self._write_markers(markers, answer.written(lambda errors: write(written(errors), version)))
 
     async def describe_transactions(self, context: RequestContext, version: int, body: bytes) -> bytes:
         """The transactions of some transactional ids."""

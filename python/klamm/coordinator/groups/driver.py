@@ -311,16 +311,17 @@ class GroupCoordinator:
             return int(error.code)
         return await future
 
-    async def write_marker(
+    def write_marker(
         self,
         partition: int,
         producer_id: int,
         producer_epoch: int,
+        answer: Callable[[ErrorCode], None],
         *,
         commits: bool,
         coordinator_epoch: int,
         transaction_version: int,
-    ) -> ErrorCode:
+    ) -> None:
         """The part of WriteTxnMarkers (27) for a partition of the offsets topic.
 
         NONE: the marker is committed, and the transaction's offsets are visible or gone.
@@ -329,10 +330,13 @@ class GroupCoordinator:
         try:
             hosted = self.runtime.shards.active(partition)
         except KafkaError as error:
-            return _marker_error(error.code)
-        future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-        self.runtime.submit(hosted, into(future), ErrorCode, hosted.shard.on_marker, marker)
-        return _marker_error(await future)
+            answer(_marker_error(error.code))
+            return
+
+        def translated(code: ErrorCode) -> None:
+            answer(_marker_error(code))
+
+        self.runtime.submit(hosted, translated, ErrorCode, hosted.shard.on_marker, marker)
 
     def offset_fetch(
         self, request: FetchGroup, answer: Callable[[FetchedGroup], None], *, require_stable: bool

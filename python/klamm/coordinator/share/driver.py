@@ -133,6 +133,14 @@ class ShareCoordinator:
         found: PartitionError = await self._ask(WRITE, key, ShareShard.on_write, asked)
         return found
 
+    def submit_read(self, key: SharePartitionKey, asked: ReadPartition, answer: Callable[[Any], None]) -> None:
+        """The same as `read`, with a callback: a task and its future would cost more than the response."""
+        self._submit(answer, READ, key, ShareShard.on_read, asked)
+
+    def submit_write(self, key: SharePartitionKey, asked: WrittenPartition, answer: Callable[[Any], None]) -> None:
+        """The same as `write`, with a callback."""
+        self._submit(answer, WRITE, key, ShareShard.on_write, asked)
+
     async def delete(self, key: SharePartitionKey) -> PartitionError:
         """DeleteShareGroupState (86)."""
         found: PartitionError = await self._ask(DELETE, key, ShareShard.on_delete)
@@ -146,14 +154,25 @@ class ShareCoordinator:
     async def _ask(
         self, operation: Operation, key: SharePartitionKey, event: Callable[..., ShareEffects], *args: object
     ) -> Any:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._submit(into(future), operation, key, event, *args)
+        return await future
+
+    def _submit(
+        self,
+        answer: Callable[[Any], None],
+        operation: Operation,
+        key: SharePartitionKey,
+        event: Callable[..., ShareEffects],
+        *args: object,
+    ) -> None:
         refuse = partial(operation.refused, key.partition)
         try:
             hosted = self.runtime.shards.active(self.partition_for(key.coordinator_key()))
         except KafkaError as error:
-            return refuse(error.code)
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.runtime.submit(hosted, into(future), refuse, partial(event, hosted.shard), key, *args)
-        return await future
+            answer(refuse(error.code))
+        else:
+            self.runtime.submit(hosted, answer, refuse, partial(event, hosted.shard), key, *args)
 
     # Pruning
 

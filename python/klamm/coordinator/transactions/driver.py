@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -44,8 +44,8 @@ log: Final = logging.getLogger("klamm.coordinator")
 RETRY_MS: Final = 20
 """The pause before markers are retried whose leader rejected them or is unknown."""
 
-SendMarkers = Callable[[int, list[Marker]], Awaitable[MarkerErrors]]
-"""Sends markers to a broker. Raises ClientError."""
+SendMarkers = Callable[[int, list[Marker], Callable[[MarkerErrors | None], None]], None]
+"""Sends markers to a broker, and calls back once with its answer, or None if there is none."""
 
 
 class TransactionCoordinator:
@@ -69,10 +69,9 @@ class TransactionCoordinator:
         self._partition_count = partition_count
         self._send_markers = send_markers
         self._queues = MarkerQueues(leader_of)
-        self._sending: set[asyncio.Task[None]] = set()
         self._deadlines = Deadlines()
         self._is_trying_again = False
-        self._is_sending_soon = False
+        self._is_sending_soon = self._is_closed = False
         self.runtime: Final = CoordinatorRuntime(
             state_log,
             lambda: TransactionShard(config, take_producer_id, transaction_version),
@@ -118,9 +117,8 @@ class TransactionCoordinator:
 
     def close(self) -> None:
         """Unload all partitions. Waiting requests are answered with NOT_COORDINATOR."""
+        self._is_closed = True
         self.runtime.close()
-        for task in self._sending:
-            task.cancel()
         self._deadlines.close()
 
     # Requests
@@ -250,19 +248,20 @@ class TransactionCoordinator:
 
     def _send(self, *, again: bool = False) -> None:
         self._is_sending_soon = False
+        if self._is_closed:
+            return
         requests, finished = self._queues.take_requests(again=again)
         self._finish(finished)
         for broker, markers in requests.items():
-            task = asyncio.get_running_loop().create_task(self._send_to(broker, markers))
-            self._sending.add(task)
-            task.add_done_callback(self._sending.discard)
+            try:
+                self._send_markers(broker, markers, partial(self._on_answer, broker))
+            except Exception:  # of any kind: the markers must be sent
+                log.exception("markers for broker %d could not be sent, and are sent again", broker)
+                self._on_answer(broker, None)
         self._try_again()
 
-    async def _send_to(self, broker: int, markers: list[Marker]) -> None:
-        try:
-            errors = await self._send_markers(broker, markers)
-        except Exception as error:  # of any kind: the markers must be sent
-            log.debug("markers for broker %d are sent again: %s", broker, error)
+    def _on_answer(self, broker: int, errors: MarkerErrors | None) -> None:
+        if errors is None:
             self._queues.on_failure(broker)
         else:
             finished, fenced = self._queues.on_answer(broker, errors)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from klamm._engine.metadata import Image
 from klamm._engine.node import Engine
+from klamm.driving.deadlines import Deadlines
 from klamm.node.coordinators.appends import Appends
 from klamm.node.groups import GROUPS_TOPIC
 from klamm.node.views.partitions import opened
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("klamm.node.transactions")
 
 EngineMarker = tuple[bytes, int, int, int, int, bool, int, int]
+OnWritten = Callable[[MarkerErrors], None]
 
 
 class MarkerWriter:
@@ -40,34 +42,34 @@ class MarkerWriter:
         """`now_ms` is the time since 1970, which markers get."""
         self._now_ms = now_ms
         self._engine, self._image, self._appends, self._groups = engine, image, appends, groups
-        self._timeout_s = timeout_ms / 1000
+        self._timeout_ms, self._deadlines = timeout_ms, Deadlines()
 
-    async def write(self, markers: Iterable[Marker]) -> MarkerErrors:
-        """Append all markers, those of `__consumer_offsets` through the group coordinator; an error for each."""
-        writing = _Writing()
+    def write(self, markers: Iterable[Marker], answer: OnWritten) -> None:
+        """Append all markers, those of `__consumer_offsets` through the group coordinator.
+
+        `answer` is called once, at once or later, with an error for each marker: REQUEST_TIMED_OUT if its outcome is
+        unknown.
+        """
+        writing = _Writing(self._appends, self._deadlines, answer)
         appended: list[EngineMarker] = []
-        of_groups = []
         for marker in markers:
             for place in marker.places:
                 writing.begin(marker, place)
                 if place[0] == GROUPS_TOPIC:
-                    of_groups.append((marker, place))
-                elif (topic_id := await self._opened(place)) is not None:
-                    token = self._appends.add(partial(writing.end, marker, place))
-                    appended.append(_of_engine(topic_id, place, token, marker))
-                else:
+                    self._write_to_group(writing, marker, place)
+                elif (topic_id := self._topic_id(place)) is None:
                     writing.end(marker, place, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        tokens = [token for _, _, token, *_ in appended]
-        tasks = [asyncio.ensure_future(self._write_to_group(writing, *each)) for each in of_groups]
-        try:
-            if appended:
-                self._append(appended)
-            return await writing.finished(self._timeout_s)
-        finally:
-            for token in tokens:
-                self._appends.remove(token)
-            for task in tasks:
-                task.cancel()
+                elif self._engine.must_recover(topic_id, place[1]):
+                    writing.tasks.append(asyncio.ensure_future(self._write_opened(writing, topic_id, marker, place)))
+                else:
+                    appended.append(_of_engine(topic_id, place, writing.token(marker, place), marker))
+        if appended:
+            self._append(appended)
+        writing.all_begun(self._timeout_ms)
+
+    def close(self) -> None:
+        """No longer answer requests whose time is over."""
+        self._deadlines.close()
 
     def _append(self, appended: list[EngineMarker]) -> None:
         try:
@@ -77,60 +79,94 @@ class MarkerWriter:
             for _, _, token, *_ in appended:
                 self._appends.on_acked(token, None)
 
-    async def _opened(self, place: Place) -> bytes | None:
-        """The topic's id, with the partition open; None if there is no such partition."""
-        topic, partition = place
+    def _topic_id(self, place: Place) -> bytes | None:
+        """The topic's id; None if there is no such partition."""
         image = self._image()
-        topic_id = image.topic_id(topic)
-        if topic_id is None or image.partition(topic_id, partition) is None:
-            return None
-        try:
-            await opened(self._engine, topic_id, partition)
-        except KafkaError:
-            return None
-        return topic_id
+        return None if image.leader(*place) is None else image.topic_id(place[0])
 
-    async def _write_to_group(self, writing: _Writing, marker: Marker, place: Place) -> None:
-        code: ErrorCode | None = None
+    async def _write_opened(self, writing: _Writing, topic_id: bytes, marker: Marker, place: Place) -> None:
+        """Write a marker after the recovery of its partition's log."""
         try:
-            code = await self._groups().write_marker(
+            await opened(self._engine, topic_id, place[1])
+        except KafkaError:
+            writing.end(marker, place, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        except Exception:  # nothing is appended: the coordinator sends it again
+            log.exception("the log of %s-%d could not be opened for the marker of a transaction", *place)
+            writing.end(marker, place, None)
+        else:
+            self._append([_of_engine(topic_id, place, writing.token(marker, place), marker)])
+
+    def _write_to_group(self, writing: _Writing, marker: Marker, place: Place) -> None:
+        try:
+            self._groups().write_marker(
                 place[1],
                 marker.producer_id,
                 marker.epoch,
+                partial(writing.end, marker, place),
                 commits=marker.is_commit,
                 coordinator_epoch=marker.coordinator_epoch,
                 transaction_version=marker.version,
             )
         except Exception:  # the marker may be in the log: the coordinator sends it again
             log.exception("the marker of a transaction could not be given to %s-%d", *place)
-        finally:
-            writing.end(marker, place, code)
+            writing.end(marker, place, None)
 
 
 class _Writing:
     """The errors of one request, while some are missing."""
 
-    def __init__(self) -> None:
+    def __init__(self, appends: Appends, deadlines: Deadlines, answer: OnWritten) -> None:
+        self._appends, self._deadlines = appends, deadlines
+        self._answer: OnWritten | None = answer
         self._errors: dict[int, dict[Place, ErrorCode]] = {}
-        self._count = 0
-        self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._missing = 1
+        """How many markers have no result; and 1 until `all_begun`."""
+        self._tokens: list[int] = []
+        self._deadline: int | None = None
+        self.tasks: Final[list[asyncio.Future[None]]] = []
 
     def begin(self, marker: Marker, place: Place) -> None:
         # Until its result arrives, the outcome is unknown: the coordinator sends the marker again.
         self._errors.setdefault(marker.producer_id, {})[place] = ErrorCode.REQUEST_TIMED_OUT
-        self._count += 1
+        self._missing += 1
+
+    def token(self, marker: Marker, place: Place) -> int:
+        """The token of the marker's append."""
+        token = self._appends.add(partial(self.end, marker, place))
+        self._tokens.append(token)
+        return token
 
     def end(self, marker: Marker, place: Place, code: ErrorCode | None) -> None:
-        if code is not None:
+        """The result of a marker, None if its outcome is unknown."""
+        if code is not None and self._answer is not None:
             self._errors[marker.producer_id][place] = code
-        self._count -= 1
-        if not self._count and not self._done.done():
-            self._done.set_result(None)
+        self._end_one()
 
-    async def finished(self, timeout_s: float) -> MarkerErrors:
-        if self._count:
-            await asyncio.wait({self._done}, timeout=timeout_s)
-        return self._errors
+    def all_begun(self, timeout_ms: int) -> None:
+        """Answer once no result is missing, or after `timeout_ms`."""
+        self._end_one()
+        if self._answer is not None:
+            self._deadline = self._deadlines.add(timeout_ms, self._finish)
+
+    def _end_one(self) -> None:
+        self._missing -= 1
+        if not self._missing:
+            self._finish()
+
+    def _finish(self) -> None:
+        answer, self._answer = self._answer, None
+        if answer is None:
+            return
+        if self._deadline is not None:
+            self._deadlines.remove(self._deadline)
+        for token in self._tokens if self._missing else ():
+            self._appends.remove(token)
+        for task in self.tasks:
+            task.cancel()
+        try:
+            answer(self._errors)
+        except Exception:  # the engine's other events are processed all the same
+            log.exception("the results of transaction markers could not be processed")
 
 
 def _of_engine(topic_id: bytes, place: Place, token: int, marker: Marker) -> EngineMarker:

@@ -8,8 +8,9 @@ calls about the same share partition wait, so that writes arrive in the order in
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -50,6 +51,11 @@ if TYPE_CHECKING:
     from klamm.client.peer import Outcome
     from klamm.coordinator.share.driver import ShareCoordinator
     from klamm.node.coordinators.other_brokers import OtherBrokers
+
+log: Final = logging.getLogger("klamm.node.share_states")
+
+OnAnswer = Callable[[ErrorCode, bytes], None]
+"""Gets the final error of a call, or NONE and the encoded response."""
 
 ATTEMPTS: Final = 5
 """Of a call, and of finding the coordinator for it."""
@@ -147,6 +153,7 @@ class Persister:
         self._lines: dict[tuple[int, int, str], _Line] = {}
         self._retried: dict[SharePartitionKey, asyncio.Future[None]] = {}
         """The share partitions of which a call is tried again."""
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def initialize(self, key: SharePartitionKey, asked: InitializedPartition) -> PartitionError:
         """Begin the state of a share partition, or begin it again at an offset (InitializeShareGroupState)."""
@@ -173,22 +180,50 @@ class Persister:
         found: PartitionSummary = await self._call(SUMMARY, key, ReadPartition(key.partition, leader_epoch))
         return found
 
-    async def answer(self, api_key: int, body: bytes) -> tuple[ErrorCode, bytes]:
-        """The final error, or the encoded response, for an encoded ReadShareGroupState v0 or WriteShareGroupState v1.
+    def answer(self, api_key: int, body: bytes, answer: OnAnswer) -> None:
+        """Call back with the final error, or the encoded response, for a request of the engine.
 
-        It has exactly one partition.
+        It is an encoded ReadShareGroupState v0 or WriteShareGroupState v1, and has exactly one partition.
         """
         operation = READ if api_key == READ.api_key else WRITE
         request = codec.read(operation.request, operation.version_max, body)
         [topic] = request.topics
         [asked] = topic.partitions
-        result = await self._call(
-            operation, SharePartitionKey(request.group_id, topic.topic_id, asked.partition), asked
-        )
-        if result.error_code is not ErrorCode.NONE:
-            return result.error_code, b""
-        results = operation.results(topic.topic_id, (result,))
-        return ErrorCode.NONE, codec.write(operation.response((results,)), operation.version_max)
+        key = SharePartitionKey(request.group_id, topic.topic_id, asked.partition)
+
+        def take(result: Any) -> None:
+            answer(*_encoded(operation, topic.topic_id, result))
+
+        def take_first(result: Any) -> None:
+            if result.error_code in PASSING:
+                self._in_background(self._try_again(operation, key, asked, result), take, answer)
+            else:
+                take(result)
+
+        if key in self._retried or self._broker_of(key) != self._node_id:
+            self._in_background(self._call(operation, key, asked), take, answer)
+        else:
+            here = self._here()
+            (here.submit_read if operation is READ else here.submit_write)(key, asked, take_first)
+
+    def _in_background(self, call: Coroutine[Any, Any, Any], take: Callable[[Any], None], answer: OnAnswer) -> None:
+        async def work() -> None:
+            try:
+                result = await call
+            except Exception:  # the share partition must not wait forever
+                log.exception("the state of a share partition could not be read or written")
+                answer(ErrorCode.UNKNOWN_SERVER_ERROR, b"")
+            else:
+                take(result)
+
+        task = asyncio.get_running_loop().create_task(work())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def close(self) -> None:
+        """Answer nothing more."""
+        for task in self._tasks:
+            task.cancel()
 
     # Attempts
 
@@ -197,6 +232,10 @@ class Persister:
         result = await self._try(operation, key, asked)
         if result.error_code not in PASSING:
             return result
+        return await self._try_again(operation, key, asked, result)
+
+    async def _try_again(self, operation: Operation, key: SharePartitionKey, asked: Any, result: Any) -> Any:
+        """The result of later attempts; `result` is that of the first one."""
         await self._turn(key)
         over = self._retried[key] = asyncio.get_running_loop().create_future()
         try:
@@ -277,6 +316,13 @@ class Persister:
                     call.answered.set_result(result)
         finally:
             self._send(line)
+
+
+def _encoded(operation: Operation, topic_id: bytes, result: Any) -> tuple[ErrorCode, bytes]:
+    if result.error_code is not ErrorCode.NONE:
+        return result.error_code, b""
+    results = operation.results(topic_id, (result,))
+    return ErrorCode.NONE, codec.write(operation.response((results,)), operation.version_max)
 
 
 def _topics(operation: Operation, calls: list[_Call]) -> tuple[Any, ...]:

@@ -274,10 +274,10 @@ class Handlers:
             transactions.write_markers,
         )
         return {
-            ApiKey.ADD_PARTITIONS_TO_TXN: handlers.add_partitions_to_txn,
+            ApiKey.ADD_PARTITIONS_TO_TXN: InlineHandler(handlers.add_partitions_to_txn),
             ApiKey.ADD_OFFSETS_TO_TXN: InlineHandler(handlers.add_offsets_to_txn),
             ApiKey.END_TXN: InlineHandler(handlers.end_txn),
-            ApiKey.WRITE_TXN_MARKERS: handlers.write_txn_markers,
+            ApiKey.WRITE_TXN_MARKERS: InlineHandler(handlers.write_txn_markers),
             ApiKey.DESCRIBE_TRANSACTIONS: handlers.describe_transactions,
             ApiKey.LIST_TRANSACTIONS: handlers.list_transactions,
         }

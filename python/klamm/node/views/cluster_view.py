@@ -34,9 +34,7 @@ class ClusterView:
 
     def has_partition(self, topic: str, partition: int) -> bool:
         """Whether the partition exists."""
-        image = self._image()
-        topic_id = image.topic_id(topic)
-        return topic_id is not None and image.partition(topic_id, partition) is not None
+        return self._image().leader(topic, partition) is not None
 
     def create(self, topic: str) -> None:
         """Create an internal topic."""
@@ -45,9 +43,8 @@ class ClusterView:
     def leader(self, topic: str, partition: int, listener: str) -> Endpoint | None:
         """The leader of a partition, if it is alive and has that listener."""
         image = self._image()
-        topic_id = image.topic_id(topic)
-        found = None if topic_id is None else image.partition(topic_id, partition)
-        broker = None if found is None or found.leader == NO_LEADER else image.broker(found.leader)
+        leader = image.leader(topic, partition)
+        broker = None if leader is None or leader == NO_LEADER else image.broker(leader)
         if broker is None or broker.fenced:
             return None
         for endpoint in broker.endpoints:

@@ -45,7 +45,7 @@ fn answer_of(version: i16, code: ErrorCode) -> ErrorCode {
     assert_eq!((&*asked.transactional_id, asked.producer_id, asked.producer_epoch), ("t", 7, 3));
     assert_eq!(asked.partitions, [("named".to_owned(), 0)]);
     assert_eq!(end_offset(&fixture, 0), 0, "nothing is appended before the answer");
-    fixture.server.on_verified(asked.handle, [code].into());
+    fixture.server.on_verified([(asked.handle, [code].into())]);
     let answered = client.receive().1;
     let [(found, offset)] = produced(&answered)[..] else { panic!("one partition") };
     assert_eq!((end_offset(&fixture, 0), offset), if found == NONE { (1, 0) } else { (0, -1) });
@@ -97,7 +97,7 @@ fn partitions_that_are_not_verified_are_omitted() {
     client.send(PRODUCE, 9, 1, &of_t(&[(1, &one), (9, &one), (0, &one)]));
     let asked = verify(&fixture);
     assert_eq!(asked.partitions, [("named".to_owned(), 1), ("named".to_owned(), 0)]);
-    fixture.server.on_verified(asked.handle, [ErrorCode::TRANSACTION_ABORTABLE, NONE].into());
+    fixture.server.on_verified([(asked.handle, [ErrorCode::TRANSACTION_ABORTABLE, NONE].into())]);
     let unknown = (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, -1);
     assert_eq!(produced(&client.receive().1), [(ErrorCode::INVALID_TXN_STATE, -1), unknown, (NONE, 0)]);
     let guards = fixture.backend.at(NAMED, 0).state.lock().guards.clone();
@@ -115,7 +115,7 @@ fn only_partitions_without_the_open_transaction_are_verified() {
     assert_eq!(asked.partitions, [("named".to_owned(), 1)]);
     assert_eq!(end_offset(&fixture, 0), 0, "the request is handled as a whole");
     // A wrong number of codes: no partition is appended without its own.
-    fixture.server.on_verified(asked.handle, [].into());
+    fixture.server.on_verified([(asked.handle, [].into())]);
     assert_eq!(produced(&client.receive().1), [(NONE, 0), (ErrorCode::NOT_ENOUGH_REPLICAS, -1)]);
 }
 
@@ -159,11 +159,11 @@ fn case_77_requests_of_a_connection_keep_their_order() {
     let first = verify(&fixture);
     other.call(METADATA, 1, b"\0\0\0\0");
     assert!(fixture.server.drain(10).is_empty(), "the second request waits for the first one");
-    fixture.server.on_verified(first.handle, [NONE].into());
+    fixture.server.on_verified([(first.handle, [NONE].into())]);
     let (id, answer) = client.receive();
     assert_eq!((id, produced(&answer)), (1, vec![(NONE, 0)]));
     let second = verify(&fixture);
-    fixture.server.on_verified(second.handle, [NONE].into());
+    fixture.server.on_verified([(second.handle, [NONE].into())]);
     let (id, answer) = client.receive();
     assert_eq!((id, produced(&answer)), (2, vec![(NONE, 1)]));
     assert_eq!(client.receive().0, 3);
@@ -179,7 +179,7 @@ fn a_large_batch_waits_in_its_receive_buffer() {
     client.send(PRODUCE, 9, 1, &of_t(&[(0, &large)]));
     client.send(PRODUCE, 9, 2, &of_t(&[(0, &large)]));
     for id in 1..3 {
-        fixture.server.on_verified(verify(&fixture).handle, [NONE].into());
+        fixture.server.on_verified([(verify(&fixture).handle, [NONE].into())]);
         let (answered, body) = client.receive();
         assert_eq!((answered, produced(&body)), (id, vec![(NONE, i64::from(id) - 1)]));
     }
@@ -195,7 +195,7 @@ fn earlier_produces_are_answered_while_one_waits() {
     let asked = verify(&fixture);
     fixture.backend.at(NAMED, 1).commit(1);
     assert_eq!(client.receive().0, 1);
-    fixture.server.on_verified(asked.handle, [NONE].into());
+    fixture.server.on_verified([(asked.handle, [NONE].into())]);
     assert_eq!(client.receive().0, 2);
 }
 
@@ -206,7 +206,7 @@ fn without_acks_an_error_closes_the_connection() {
         let mut client = fixture.client();
         let body = with_transactional_id("t", &produce(0, 10_000, &[(0, &transactional(7, 3, 0))]));
         client.send(PRODUCE, 9, 1, &body);
-        fixture.server.on_verified(verify(&fixture).handle, [code].into());
+        fixture.server.on_verified([(verify(&fixture).handle, [code].into())]);
         if is_closed {
             assert!(client.is_closed());
         } else {
@@ -229,7 +229,7 @@ fn the_verification_of_a_closed_connection_is_dropped() {
     drop(clients);
     fixture.wait_until(|| fixture.server.connection_count() == 0);
     assert!(fixture.server.drain(10).is_empty());
-    fixture.server.on_verified(asked[0], [NONE].into());
+    fixture.server.on_verified([(asked[0], [NONE].into())]);
     assert_eq!(end_offset(&fixture, 0), 0);
 }
 

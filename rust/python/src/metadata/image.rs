@@ -126,6 +126,10 @@ impl Image {
         self.0.is_elr_enabled()
     }
 
+    fn feature(&self, name: &str) -> i16 {
+        self.0.features().get(name).copied().unwrap_or(0)
+    }
+
     fn features(&self) -> BTreeMap<String, i16> {
         self.0.features().clone()
     }
@@ -165,6 +169,10 @@ impl Image {
 
     fn topic_names(&self) -> Vec<&str> {
         self.0.topics().sorted_names().iter().map(|name| &**name).collect()
+    }
+
+    fn leader(&self, topic: &str, index: i32) -> Option<i32> {
+        Some(self.0.topics().by_name(topic)?.partition(index)?.leader())
     }
 
     fn partition(&self, topic_id: Id, index: i32) -> Option<PartitionInfo> {

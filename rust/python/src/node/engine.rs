@@ -18,6 +18,7 @@ use klamm_replica::{OffsetQuery, Size, Unassigned};
 use klamm_wire::api_versions::ApiRange;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList};
 
 use super::boot::{self, ListenerRow};
@@ -140,13 +141,18 @@ impl Engine {
         py.detach(|| self.engine.server().answer_all(answers.into_iter()));
     }
 
-    fn on_verified(&self, handle: u64, codes: Vec<i16>) {
-        self.engine.server().on_verified(handle, codes.into_iter().map(ErrorCode).collect());
+    fn on_verified(&self, py: Python<'_>, verified: Vec<(u64, Vec<i16>)>) {
+        let verified = verified.into_iter().map(|(handle, codes)| (handle, codes.into_iter().map(ErrorCode).collect()));
+        py.detach(|| self.engine.server().on_verified(verified));
     }
 
-    fn share_state_answered(&self, py: Python<'_>, request_id: u64, error_code: i16, body: &[u8]) {
+    fn share_states_answered(&self, py: Python<'_>, answers: Vec<(u64, i16, PyBackedBytes)>) {
         // A share partition that is loaded may look up an offset by its time.
-        py.detach(|| self.engine.server().share_state_answered(request_id, ErrorCode(error_code), body));
+        py.detach(|| {
+            for (request_id, code, body) in answers {
+                self.engine.server().share_state_answered(request_id, ErrorCode(code), &body);
+            }
+        });
     }
 
     #[getter]

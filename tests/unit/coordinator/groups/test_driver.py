@@ -256,9 +256,17 @@ async def transactional(
 
 
 async def end(groups: GroupCoordinator, *, commits: bool = True, epoch: int = 3) -> ErrorCode:
-    return await groups.write_marker(
-        groups.partition_for("g"), 77, epoch, commits=commits, coordinator_epoch=5, transaction_version=2
+    answered: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+    groups.write_marker(
+        groups.partition_for("g"),
+        77,
+        epoch,
+        answered.set_result,
+        commits=commits,
+        coordinator_epoch=5,
+        transaction_version=2,
     )
+    return await answered
 
 
 async def unstable(groups: GroupCoordinator) -> ErrorCode:

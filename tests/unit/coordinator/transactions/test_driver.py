@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+
 import pytest
 from tests.support.waiting import until
 from tests.unit.coordinator.memory_log import MemoryLog
@@ -34,7 +37,7 @@ class Node:
         self.log = MemoryLog()
         self.leaders: dict[Place, int] = {A: 1, B: 2}
         self.written: list[tuple[int, bool, Place]] = []
-        self.fails = 0
+        self.fails = self.raises = 0
         producer_ids = iter(range(1000, 2000))
         self.coordinator = TransactionCoordinator(
             TransactionConfig(),
@@ -46,12 +49,17 @@ class Node:
             send_markers=self._send,
         )
 
-    async def _send(self, broker: int, markers: list[Marker]) -> MarkerErrors:
+    def _send(self, broker: int, markers: list[Marker], answer: Callable[[MarkerErrors | None], None]) -> None:
+        if self.raises:
+            self.raises -= 1
+            raise ConnectionError("broke")
+        errors: MarkerErrors | None = None
         if self.fails:
             self.fails -= 1
-            raise ConnectionError("broke")
-        self.written += [(broker, marker.is_commit, place) for marker in markers for place in marker.places]
-        return {marker.producer_id: dict.fromkeys(marker.places, NONE) for marker in markers}
+        else:
+            self.written += [(broker, marker.is_commit, place) for marker in markers for place in marker.places]
+            errors = {marker.producer_id: dict.fromkeys(marker.places, NONE) for marker in markers}
+        asyncio.get_running_loop().call_soon(answer, errors)
 
     async def start(self) -> None:
         for partition in range(2):
@@ -94,7 +102,7 @@ async def test_a_transaction_from_its_begin_to_its_markers(node: Node) -> None:
 
 
 async def test_markers_are_retried_until_they_are_written(node: Node) -> None:
-    node.fails = 3
+    node.fails, node.raises = 2, 1
     node.leaders[B] = NO_BROKER
     await node.end(await node.begun(), commit=False)
     await until(lambda: (1, False, A) in node.written)

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from klamm.broker.handlers.transactions import TransactionHandlers
 from klamm.broker.producer_ids import Block, ProducerIds
-from klamm.broker.request import RequestContext
+from klamm.broker.request import Answer, Handler, RequestContext
 from klamm.config.rules import checked
 from klamm.controller.operations.nodes import ALLOCATE_PRODUCER_IDS
 from klamm.coordinator.runtime.driver import into
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from klamm.testing.simulator.brokers.network import Reply
     from klamm.testing.simulator.brokers.replication import TransactionalBatch
     from klamm.testing.simulator.brokers.scene import Scene
+
+T = TypeVar("T")
 
 ALLOCATION_VERSION: Final = 0
 THREAD_US_MAX: Final = 20_000
@@ -222,7 +224,7 @@ class Coordinators:
             ApiKey.WRITE_TXN_MARKERS: self._handlers.write_txn_markers,
         }
         handler = handlers[ApiKey(api_key)]
-        self.do(lambda _: handler(CONTEXT, version, body), reply)
+        self.do(lambda _: _answered(handler, version, body), reply)
 
     @cached_property
     def _handlers(self) -> Handlers:
@@ -231,9 +233,38 @@ class Coordinators:
         )
 
     def _has_partition(self, topic: str, partition: int) -> bool:
-        image = self._broker.image
-        topic_id = image.topic_id(topic)
-        return topic_id is not None and image.partition(topic_id, partition) is not None
+        return self._broker.image.leader(topic, partition) is not None
 
     def _place_of_group(self, group_id: str) -> Place:
         return self._groups.topic, self._groups.partition_for(group_id)
+
+
+async def _answered(handle: Callable[[RequestContext, int, bytes, Answer], None], version: int, body: bytes) -> bytes:
+    """The answer of an inline handler."""
+    answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    handle(CONTEXT, version, body, _FutureAnswer(answered))
+    return await answered
+
+
+class _FutureAnswer:
+    """An `Answer` into a future."""
+
+    def __init__(self, answered: asyncio.Future[bytes]) -> None:
+        self._answered = answered
+
+    def give(self, body: bytes) -> None:
+        """See `Answer.give`."""
+        if not self._answered.done():
+            self._answered.set_result(body)
+
+    def written(self, write: Callable[[T], bytes]) -> Callable[[T], None]:
+        """See `Answer.written`."""
+        return lambda value: self.give(write(value))
+
+    def fail(self, error: Exception) -> None:
+        """See `Answer.fail`."""
+        self._answered.set_exception(error)
+
+    def leave_to(self, handler: Handler) -> None:
+        """See `Answer.leave_to`."""
+        raise AssertionError(f"{handler} would need a task")

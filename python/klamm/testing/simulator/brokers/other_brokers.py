@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
 from klamm.client import ClientError, ConnectionLostError
 from klamm.client.peer import Answer
 from klamm.node.coordinators.other_brokers import OtherBrokers
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.messages.transactions import WriteTxnMarkersRequest
 from klamm.protocol.wire import codec
 from klamm.testing.simulator.brokers.network import Repeated, Reply, Request
@@ -23,8 +23,6 @@ TIMEOUT_US: Final = 1_000_000
 LISTENER: Final = "PLAINTEXT"
 VERSION_2: Final = 2
 
-T = TypeVar("T")
-
 
 class SimulatedPeer:
     """A connection to another broker, on the simulated network; a `klamm.client.peer.Peer`."""
@@ -33,22 +31,10 @@ class SimulatedPeer:
         self._scene, self._broker, self._target_id = scene, broker, target_id
 
     def send(self, api_key: int, versions: tuple[int, int], body_of: Callable[[int], bytes], on_done: OnDone) -> None:
-        """See `Peer.send`."""
-        self._send(api_key, versions, body_of, on_done, may_be_late=True)
-
-    def _send(
-        self,
-        api_key: int,
-        versions: tuple[int, int],
-        body_of: Callable[[int], bytes],
-        on_done: OnDone,
-        *,
-        may_be_late: bool,
-    ) -> None:
-        """`may_be_late`: the request may arrive after its outcome is known, as what a closed connection still held."""
+        """See `Peer.send`. A request may arrive after its outcome is known, as what a closed connection still held."""
         version, body = versions[1], body_of(versions[1])
         target = self._scene.coordinating(self._target_id)
-        is_over = False
+        may_be_late, is_over = _may_be_late(api_key, version, body), False
 
         def done(outcome: Answer | ClientError) -> None:
             nonlocal is_over
@@ -67,29 +53,13 @@ class SimulatedPeer:
         )
         self._scene.network.call(self._broker, target, request)
 
-    def ask(self, request: Any, answer: type[T], versions: tuple[int, int]) -> Awaitable[T]:
-        """See `Peer.ask`."""
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
-        def done(outcome: Answer | ClientError) -> None:
-            if future.done():
-                return
-            if isinstance(outcome, Answer):
-                future.set_result(codec.read_response(answer, outcome.api_version, outcome.body))
-            else:
-                future.set_exception(outcome)
-
-        def body_of(version: int) -> bytes:
-            return codec.write_request(request, version)
-
-        self._send(request.API_KEY, versions, body_of, done, may_be_late=_may_be_late(request))
-        return future
-
-
-def _may_be_late(request: Any) -> bool:
+def _may_be_late(api_key: int, version: int, body: bytes) -> bool:
     """A known weakness before transaction.version 2: a late marker ends the next transaction (KIP-890)."""
-    markers = request.markers if isinstance(request, WriteTxnMarkersRequest) else ()
-    return all(marker.transaction_version >= VERSION_2 for marker in markers)
+    if api_key != ApiKey.WRITE_TXN_MARKERS:
+        return True
+    request = codec.read(WriteTxnMarkersRequest, version, body)
+    return all(marker.transaction_version >= VERSION_2 for marker in request.markers)
 
 
 class SimulatedOthers(OtherBrokers):

@@ -94,6 +94,25 @@ def test_committed_records_are_read_and_aborted_ones_are_not(cluster: Cluster, t
     assert [broker.gauges()[waiting] for broker in cluster.brokers] == [0] * len(cluster.brokers)
 
 
+def test_open_transactions_are_measured(cluster: Cluster, topic: str) -> None:
+    def lag() -> int:
+        name = f"kafka.cluster:type=Partition,name=LastStableOffsetLag,topic={topic},partition=0"
+        return max(broker.gauges().get(name, 0) for broker in cluster.brokers)
+
+    producer = producer_of(cluster, topic)
+    producer.begin_transaction()
+    send(producer, topic, b"a")
+    producer.flush(READ_S)
+    wait_until(lambda: lag() == 1)
+    producer.commit_transaction(READ_S)
+    wait_until(lambda: lag() == 0)
+    manager = "kafka.server:type=ReplicaManager,name="
+    assert sum(broker.gauges()[f"{manager}ProducerIdCount"] for broker in cluster.brokers) > 0
+    assert all(broker.gauges()[f"{manager}PartitionsWithLateTransactionsCount"] == 0 for broker in cluster.brokers)
+    groups = "kafka.server:type=group-coordinator-metrics,name=num-partitions,state="
+    assert all(broker.gauges()[f"{groups}failed"] == 0 for broker in cluster.brokers)
+
+
 def test_a_second_producer_fences_the_first(cluster: Cluster, topic: str) -> None:
     first = producer_of(cluster, topic)
     first.begin_transaction()

@@ -20,9 +20,10 @@ Where Apache Kafka has a metric, the name is its MBean's and the value is its Co
     kafka.server:type=socket-server-metrics,name=N                  connection-creation-total, incoming-byte-total,
                                                                     outgoing-byte-total
     kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs         flushes of a partition's log
-    kafka.server:type=group-coordinator-metrics,name=N              group-completed-rebalance-count,
-                                                                    offset-commit-count, offset-deletion-count,
-                                                                    offset-expiration-count
+    kafka.server:type=group-coordinator-metrics,name=N              group-completed-rebalance-count, and
+                                                                    consumer-group-, share-group- and
+                                                                    streams-group-rebalance-count; offset-commit-count,
+                                                                    offset-deletion-count, offset-expiration-count
     kafka.server:type=share-coordinator-metrics,name=write-total
                                                                     records of states of share groups
     kafka.server:type=AddPartitionsToTxnManager,name=N              VerificationTimeMs: transactions that were verified;
@@ -30,8 +31,12 @@ Where Apache Kafka has a metric, the name is its MBean's and the value is its Co
     kafka.server:type=ShareGroupMetrics,name=RecordAcknowledgementsPerSec,ackType=T
                                                                     records of share groups, by type of acknowledgement
     kafka.server:type=ShareGroupMetrics,name=PartitionLoadTimeMs    share partitions that were loaded
+    kafka.server:type=ShareGroupMetrics,name=RequestTopicPartitionsFetchRatio,group=G
+                                                                    answered share fetches; the ratio is that of share
+                                                                    partitions that could be read
     kafka.server:type=SharePartitionMetrics,name=AcquisitionLockTimeoutPerSec
-                                                                    records whose lock has ended
+                                                                    records whose lock has ended, of all partitions
+    kafka.server:type=DelayedShareFetchMetrics,name=ExpiresPerSec   share fetches that waited for as long as they may
     kafka.server:type=ShareSessionCache,name=ShareSessionEvictionsPerSec
                                                                     share sessions that ended with their connection
     kafka.server:type=BrokerTopicMetrics,name=N                     TotalShareFetchRequestsPerSec,
@@ -49,6 +54,8 @@ Klamm's own:
                                             Appends, AppendedRecords, AppendFailures
     klamm.share:type=ShareGroupMetrics,name=PartitionLoadTimeMsTotal
                                             the time that loading share partitions took
+    klamm.share:type=ShareGroupMetrics,name=RequestTopicPartitionsFetchRatioTotal,group=G
+                                            the sum of these ratios, in percent
     klamm.raft:type=MetadataLog,name=N      Records, Bytes, Appends, Flushes, FlushTimeUs, Rolls, DeletedSegments,
                                             DeletedBytes
 
@@ -58,7 +65,11 @@ Each value is exact, but values of one reading may be from slightly different mo
 
     kafka.server:type=ReplicaManager,name=N PartitionCount, LeaderCount, OfflineReplicaCount; of the partitions that
                                             the broker leads UnderReplicatedPartitions, UnderMinIsrPartitionCount,
-                                            AtMinIsrPartitionCount, ReassigningPartitions
+                                            AtMinIsrPartitionCount, ReassigningPartitions,
+                                            PartitionsWithLateTransactionsCount; ProducerIdCount, of all partitions
+    kafka.cluster:type=Partition,name=LastStableOffsetLag,topic=T,partition=P
+                                            offsets below the high watermark of an open log that a read_committed
+                                            consumer does not get yet
     kafka.server:type=ReplicaFetcherManager,name=N,clientId=Replica
                                             MaxLag, MinFetchRate, FailedPartitionsCount, DeadThreadCount
     kafka.server:type=FetcherLagMetrics,name=ConsumerLag,clientId=C,topic=T,partition=P
@@ -71,6 +82,9 @@ Each value is exact, but values of one reading may be from slightly different mo
                                             groups that the broker coordinates; P is classic, consumer, share or streams
     kafka.server:type=group-coordinator-metrics,name=N,state=S
                                             consumer-group-count, share-group-count, streams-group-count
+    kafka.server:type=C,name=num-partitions,state=S
+                                            partitions that the coordinator leads: C is group-coordinator-metrics or
+                                            share-coordinator-metrics, S is loading, active or failed
     kafka.coordinator.group:type=GroupMetadataManager,name=N
                                             NumOffsets (committed), NumGroups (classic ones), and of these
                                             NumGroupsEmpty, NumGroupsPreparingRebalance, NumGroupsCompletingRebalance,

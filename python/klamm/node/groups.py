@@ -124,10 +124,13 @@ class NodeGroups(TopicCoordinator["GroupCoordinator"]):
         return groups.named() | runtime.named("klamm.coordinator:type=Groups,name=")
 
     def gauges(self) -> dict[str, int]:
-        """The numbers of the moment by name: groups by kind and state, and committed offsets."""
+        """The numbers of the moment by name: groups by kind and state, committed offsets, and partitions by state."""
         from klamm.coordinator.groups.counts import group_gauges
+        from klamm.coordinator.runtime.counts import partition_gauges
 
-        return self.coordinator.gauges() if self._is_made else group_gauges((), 0)
+        groups = self.coordinator.gauges() if self._is_made else group_gauges((), 0)
+        hosted = self.coordinator.runtime.shards.all() if self._is_made else ()
+        return groups | partition_gauges("group-coordinator-metrics", (one.state for one in hosted))
 
     def _on_published(self, image: Image, delta: Delta) -> None:
         created = [name for _, name in delta.created_topics]

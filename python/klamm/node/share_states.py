@@ -200,9 +200,13 @@ class NodeShareStates(TopicCoordinator["ShareCoordinator"]):
         return counts.named() | runtime.named("klamm.coordinator:type=ShareStates,name=")
 
     def gauges(self) -> dict[str, int]:
-        """The numbers of the moment by name: how far each partition was pruned that this node leads."""
+        """The numbers of the moment by name: partitions by state, and how far each was pruned that this node leads."""
+        from klamm.coordinator.runtime.counts import partition_gauges
+
+        hosted = self.coordinator.runtime.shards.all() if self._is_made else ()
         pruned = self.coordinator.last_pruned_offsets if self._is_made else {}
-        return {PRUNED.format(topic=self.topic, partition=partition): offset for partition, offset in pruned.items()}
+        names = {PRUNED.format(topic=self.topic, partition=partition): offset for partition, offset in pruned.items()}
+        return names | partition_gauges("share-coordinator-metrics", (one.state for one in hosted))
 
     def _on_published(self, image: Image, delta: Delta) -> None:
         if delta.deleted_topics:

@@ -124,6 +124,7 @@ impl Engine {
     /// Numbers of the moment: partitions, log directories, and how far this broker's fetches are.
     pub fn gauges(&self) -> Vec<Named> {
         let mut gauges: Vec<Named> = self.replicas.gauges().named().collect();
+        gauges.extend(self.replicas.partition_gauges());
         gauges.extend(self.replicas.logs().dir_gauges(&self.log_dirs));
         gauges.extend(self.server.share_gauges());
         gauges.extend(self.fetchers.lock().iter().flat_map(Fetchers::gauges));

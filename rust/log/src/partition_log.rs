@@ -372,6 +372,16 @@ impl Log {
         self.producers.entries().iter().map(|(&id, entry)| (id, entry))
     }
 
+    /// The number of known producers.
+    pub fn producer_count(&self) -> usize {
+        self.producers.entries().len()
+    }
+
+    /// See [`Producers::oldest_txn_timestamp`].
+    pub fn oldest_txn_timestamp(&self) -> Option<i64> {
+        self.producers.oldest_txn_timestamp()
+    }
+
     /// See [`Producers::begin_verification`].
     pub fn begin_verification(
         &mut self,

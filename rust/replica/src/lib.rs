@@ -47,7 +47,7 @@ pub use isr_changes::{AnsweredIsr, IsrChanges};
 pub use klamm_log::DamagedRange;
 pub use metrics::{Gauges, ReplicaCounters};
 pub use moves::MoveStep;
-pub use partition::{Durability, Fetching, OnAck, Partition, PartitionId};
+pub use partition::{Durability, Fetching, LogGauges, OnAck, Partition, PartitionId};
 pub use reading::{
     EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST, LATEST_TIERED, MAX_TIMESTAMP, UP_TO_HIGH_WATERMARK,
 };

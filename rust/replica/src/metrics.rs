@@ -1,7 +1,10 @@
 //! What a broker's replicas count and what they measure, under the names of Apache Kafka's MBeans.
 
-use klamm_base::counters::{Counter, Named};
+use std::sync::Arc;
 
+use klamm_base::counters::{Counter, Named, mbean_value};
+
+use super::partition::Partition;
 use super::replicas::Replicas;
 
 /// Counters of replication since the start.
@@ -52,9 +55,16 @@ pub struct Gauges {
     pub under_min_isr: u64,
     /// exactly as many are,
     pub at_min_isr: u64,
-    /// replicas are being added or removed.
+    /// replicas are being added or removed,
     pub reassigning: u64,
+    /// a transaction is open although its coordinator must have ended it.
+    pub late_transactions: u64,
+    /// Producers of all open logs.
+    pub producer_ids: u64,
 }
+
+/// How much longer than `transaction.max.timeout.ms` a transaction is open that is late (`ProducerStateManager`).
+const LATE_TRANSACTION_BUFFER_MS: i64 = 5 * 60_000;
 
 impl Gauges {
     /// All of them.
@@ -67,6 +77,8 @@ impl Gauges {
             ("UnderMinIsrPartitionCount", self.under_min_isr),
             ("AtMinIsrPartitionCount", self.at_min_isr),
             ("ReassigningPartitions", self.reassigning),
+            ("PartitionsWithLateTransactionsCount", self.late_transactions),
+            ("ProducerIdCount", self.producer_ids),
         ];
         own.into_iter().map(|(name, value)| (format!("kafka.server:type=ReplicaManager,name={name}"), value))
     }
@@ -98,6 +110,25 @@ impl Replicas {
                 gauges.reassigning += u64::from(!partition.adding().is_empty() || !partition.removing().is_empty());
             }
         }
+        let open_max_ms = self.settings().number("transaction.max.timeout.ms") + LATE_TRANSACTION_BUFFER_MS;
+        let late_below = self.wall_ms() - open_max_ms;
+        for partition in self.opened() {
+            let Some(of_log) = partition.log_gauges() else { continue };
+            let is_late = of_log.oldest_txn_timestamp.is_some_and(|timestamp| (1..late_below).contains(&timestamp));
+            gauges.late_transactions += u64::from(of_log.is_leader && is_late);
+            gauges.producer_ids += of_log.producers as u64;
+        }
         gauges
+    }
+
+    /// Numbers of each open partition.
+    pub fn partition_gauges(&self) -> Vec<Named> {
+        let of = |partition: &Arc<Partition>| {
+            let lag = partition.log_gauges()?.last_stable_offset_lag;
+            let (topic, index) = (mbean_value(&partition.id.topic), partition.id.index);
+            let name = format!("kafka.cluster:type=Partition,name=LastStableOffsetLag,topic={topic},partition={index}");
+            Some((name, lag))
+        };
+        self.opened().iter().filter_map(of).collect()
     }
 }

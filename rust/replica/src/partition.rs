@@ -157,6 +157,17 @@ pub struct Partition {
     pub(super) state: Mutex<State>,
 }
 
+/// What is measured of a partition's log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogGauges {
+    pub is_leader: bool,
+    /// Offsets below the high watermark that a read_committed consumer does not get yet.
+    pub last_stable_offset_lag: u64,
+    pub producers: usize,
+    /// See `Log::oldest_txn_timestamp`.
+    pub oldest_txn_timestamp: Option<i64>,
+}
+
 /// How far a follower's fetches are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fetching {
@@ -331,6 +342,20 @@ impl Partition {
             isr: state.core.isr().to_vec(),
             high_watermark: state.core.high_watermark(),
         }
+    }
+
+    /// Numbers of its log; `None` while it is offline.
+    pub fn log_gauges(&self) -> Option<LogGauges> {
+        let state = self.state.lock();
+        state.core.check_online().ok()?;
+        let high_watermark = state.core.high_watermark();
+        let lag = high_watermark - state.log.last_stable_offset(high_watermark);
+        Some(LogGauges {
+            is_leader: state.core.check_leader().is_ok(),
+            last_stable_offset_lag: u64::try_from(lag).unwrap_or(0),
+            producers: state.log.producer_count(),
+            oldest_txn_timestamp: state.log.oldest_txn_timestamp(),
+        })
     }
 
     /// The ISR that this leader proposes.

@@ -102,7 +102,26 @@ fn case_52_aborted_transactions_are_for_consumers_that_read_committed_records() 
 }
 
 #[test]
-fn a_topics_limits_do_not_apply_to_markers() {
+fn open_transactions_are_measured() {
+    let dir = tempdir().expect("a folder");
+    let (replicas, partition) = led(dir.path());
+    let measured = || {
+        let (gauges, lags) = (replicas.gauges(), replicas.partition_gauges());
+        (gauges.late_transactions, gauges.producer_ids, lags.into_iter().map(|(_, lag)| lag).collect::<Vec<_>>())
+    };
+    assert_eq!((plain(&partition), measured()), (0, (0, 0, vec![0])));
+    // Its records are of 1970.
+    assert_eq!((data(&partition, 0), plain(&partition)), (1, 2));
+    assert_eq!(measured(), (1, 1, vec![2]));
+    let (name, _) = replicas.partition_gauges().remove(0);
+    let topic = &partition.id.topic;
+    assert_eq!(name, format!("kafka.cluster:type=Partition,name=LastStableOffsetLag,topic={topic},partition=0"));
+    assert_eq!((end(&partition, true), measured()), (3, (0, 1, vec![0])));
+    replicas.shutdown(1);
+}
+
+#[test]
+fn a_topics_limits_do_not_refuse_a_marker() {
     let dir = tempdir().expect("a folder");
     let (replicas, partition) = led(dir.path());
     assert_eq!(data(&partition, 0), 0);

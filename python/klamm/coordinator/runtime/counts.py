@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from klamm.coordinator.runtime.hosted_shard import LoadState
+
+
+def partition_gauges(mbean: str, states: Iterable[LoadState]) -> dict[str, int]:
+    """The numbers of partitions by state, by name (Kafka's `CoordinatorRuntimeMetricsImpl`)."""
+    found = Counter(states)
+    return {f"kafka.server:type={mbean},name=num-partitions,state={state.value}": found[state] for state in LoadState}
 
 
 @dataclass(slots=True)

@@ -162,6 +162,12 @@ impl Producers {
         open.into_iter().chain(ended).chain(self.doubtful.values()).min().copied()
     }
 
+    /// The last timestamp of the producer whose transaction has been open for the most offsets.
+    pub fn oldest_txn_timestamp(&self) -> Option<i64> {
+        let (_, producer_id) = self.ongoing.first_key_value()?;
+        self.entries.get(producer_id).map(|entry| entry.last_timestamp)
+    }
+
     /// Notes that the batches before `end` could not be replayed.
     pub fn pass_damage(&mut self, end: i64) {
         if let Some((&first_offset, _)) = self.ongoing.first_key_value() {

@@ -3,6 +3,8 @@ from __future__ import annotations
 from tests.unit.coordinator.groups.harness import CONFIG, GROUP, Room
 
 from klamm.coordinator.groups.counts import GroupCounts, group_gauges
+from klamm.coordinator.runtime.counts import partition_gauges
+from klamm.coordinator.runtime.hosted_shard import LoadState
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.group_messages import (
     DeletePartition,
@@ -58,3 +60,9 @@ def test_groups_are_counted_by_kind_and_state() -> None:
         f"{manager}NumOffsets": 1,
     }
     assert found[f"{group}consumer-group-count,state=Assigning"] == 0
+
+
+def test_partitions_are_counted_by_state() -> None:
+    found = partition_gauges("group-coordinator-metrics", [LoadState.ACTIVE, LoadState.LOADING, LoadState.ACTIVE])
+    name = "kafka.server:type=group-coordinator-metrics,name=num-partitions,state"
+    assert found == {f"{name}=loading": 1, f"{name}=active": 2, f"{name}=failed": 0}

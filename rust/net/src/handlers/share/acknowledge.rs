@@ -1,13 +1,13 @@
 //! ShareAcknowledge: answered once the share coordinator has confirmed what changed.
 
-use klamm_base::{ErrorCode, Uuid};
+use klamm_base::ErrorCode;
 use klamm_share::Member;
 use klamm_wire::header::ResponseHeader;
 use klamm_wire::share_acknowledge::{ShareAcknowledgeRequest, ShareAcknowledgeResult, write_response};
 use std::sync::Arc;
 
 use super::acks::{Acknowledging, Acks};
-use super::{Refusal, WaitingShare, check_member};
+use super::{Refusal, WaitingShare, by_topic, check_member};
 use crate::answer::Answer;
 use crate::core::Core;
 use crate::handlers::leaders::Leaders;
@@ -79,8 +79,7 @@ impl WaitingAcknowledge {
         }
         let image = core.backend.image();
         let mut leaders = Leaders::new(&image, &self.connection.listener);
-        let mut topics: Vec<(Uuid, Vec<ShareAcknowledgeResult>)> = Vec::new();
-        for result in self.acks.results(core) {
+        let topics = by_topic(self.acks.results(core).into_iter().map(|result| {
             let current_leader = match result.error {
                 ErrorCode::NOT_LEADER_OR_FOLLOWER | ErrorCode::FENCED_LEADER_EPOCH => {
                     leaders.name(image.topics().by_id(result.topic).map(|topic| &**topic), result.index)
@@ -88,12 +87,8 @@ impl WaitingAcknowledge {
                 _ => (0, 0),
             };
             let (index, error, message) = (result.index, result.error, result.message);
-            let partition = ShareAcknowledgeResult { index, error, message, current_leader };
-            match topics.iter_mut().find(|(topic, _)| *topic == result.topic) {
-                Some((_, partitions)) => partitions.push(partition),
-                None => topics.push((result.topic, vec![partition])),
-            }
-        }
+            (result.topic, ShareAcknowledgeResult { index, error, message, current_leader })
+        }));
         let lock_ms = core.shares.settings(&image, &self.key.group).limits.lock_duration_ms;
         let lock_ms = i32::try_from(lock_ms).unwrap_or(i32::MAX);
         let error = (ErrorCode::NONE, None);

@@ -1,11 +1,12 @@
 //! ShareFetch: acknowledges, then acquires and returns records, or waits for them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use klamm_base::ErrorCode;
 use klamm_base::os::read_if_cached;
-use klamm_base::{ErrorCode, Uuid};
 use klamm_metadata::MetadataImage;
 use klamm_replica::FetchWaiter;
 use klamm_share::{AcquireMode, Member};
@@ -15,7 +16,7 @@ use klamm_wire::share_fetch::{ShareFetchRequest, ShareFetchResponseWriter, Share
 
 use super::acks::{Acknowledging, Acks};
 use super::gather::{FetchLimits, FetchTarget, Found, ShareResult, gather, watch};
-use super::{Refusal, WaitingShare, check_member};
+use super::{Refusal, WaitingShare, by_topic, check_member};
 use crate::answer::Answer;
 use crate::core::Core;
 use crate::handlers::leaders::Leaders;
@@ -224,6 +225,11 @@ impl WaitingShareFetch {
             }
             waiter.end();
         }
+        if !self.targets.is_empty() {
+            core.shares.metrics.fetched(&self.key.group, found.read, self.targets.len());
+            let has_expired = self.waiter.is_some() && Instant::now() >= self.deadline;
+            core.shares.metrics.expirations.add(u64::from(has_expired));
+        }
         self.write(core, &image, found, answer);
         true
     }
@@ -248,12 +254,16 @@ impl WaitingShareFetch {
                 sessions.must_send(&self.key, result.target, has_records, has_error && !is_first) || is_first
             });
         }
+        let mut places: HashMap<ShareTarget, usize> = HashMap::new();
         for ack in self.acks.results(core) {
+            if places.is_empty() {
+                places.extend(results.iter().enumerate().map(|(place, result)| (result.target, place)));
+            }
             let target = ShareTarget { topic: ack.topic, index: ack.index };
-            let place = results.iter().position(|result| result.target == target).unwrap_or_else(|| {
+            let place = *places.entry(target).or_insert(results.len());
+            if place == results.len() {
                 results.push(ShareResult { target, result: ShareFetchResult::of(ErrorCode::NONE), records: None });
-                results.len() - 1
-            });
+            }
             let result = &mut results[place].result;
             (result.acknowledge_error, result.acknowledge_message) = (ack.error, ack.message);
         }
@@ -302,13 +312,7 @@ pub fn write_refusal(answer: &mut Answer, (code, message): Refusal) {
 }
 
 fn write_response(answer: &mut Answer, lock_ms: i32, results: &[ShareResult], leaders: Leaders<'_>) {
-    let mut topics: Vec<(Uuid, Vec<&ShareResult>)> = Vec::new();
-    for result in results {
-        match topics.iter_mut().find(|(topic, _)| *topic == result.target.topic) {
-            Some((_, partitions)) => partitions.push(result),
-            None => topics.push((result.target.topic, vec![result])),
-        }
-    }
+    let topics = by_topic(results.iter().map(|result| (result.target.topic, result)));
     let throttle_ms = answer.throttle_ms;
     let writer = &mut answer.writer;
     let mut out = ShareFetchResponseWriter::begin(writer, throttle_ms, ErrorCode::NONE, None, lock_ms, topics.len());

@@ -49,6 +49,8 @@ pub struct Found {
     /// Whether it must be answered now.
     pub is_urgent: bool,
     pub has_records: bool,
+    /// The number of share partitions that could be read.
+    pub read: usize,
 }
 
 /// A share partition that may be read.
@@ -159,6 +161,7 @@ fn gather_once(
         }
     }
     found.is_urgent |= found.results.len() == targets.len();
+    found.read = looked.len();
     let acquirable = Acquirable { core, settings, max_bytes: limits.max_bytes / looked.len().max(1) };
     let mut unread = looked.into_iter();
     let mut reads = Vec::new();

@@ -5,11 +5,12 @@ mod acks;
 mod fetch;
 mod gather;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
 
-use klamm_base::ErrorCode;
+use klamm_base::{ErrorCode, Uuid};
 use klamm_metadata::MetadataImage;
 use klamm_wire::api::{Operation, Resource};
 use klamm_wire::header::ResponseHeader;
@@ -100,4 +101,17 @@ fn check_member(
     let invalid = (ErrorCode::INVALID_REQUEST, Some("Invalid member id in the request."));
     let member = member.filter(is_valid).ok_or(invalid)?;
     Ok(MemberKey { group: Arc::from(group), member: Arc::from(member) })
+}
+
+/// The results by topic, in the order of each topic's first.
+fn by_topic<T>(results: impl Iterator<Item = (Uuid, T)>) -> Vec<(Uuid, Vec<T>)> {
+    let (mut places, mut topics) = (HashMap::new(), Vec::<(Uuid, Vec<T>)>::new());
+    for (topic, result) in results {
+        let place = *places.entry(topic).or_insert(topics.len());
+        if place == topics.len() {
+            topics.push((topic, Vec::new()));
+        }
+        topics[place].1.push(result);
+    }
+    topics
 }

@@ -1,14 +1,15 @@
-"""A handler of a running node raises: the request is answered with an error, and the connection serves the next one."""
+"""The engine panics in a handler of a running node: the request is answered, and the connection serves the next one."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
 import klamm
+from klamm._engine.panics import panic_with
 from klamm.broker.request import Handler, InlineHandler
 from klamm.node.requests.handlers import BROKER_FAMILIES, CONTROLLER_FAMILIES, Handlers
 from klamm.protocol.api_key import ApiKey
@@ -24,10 +25,6 @@ REQUESTS: dict[int, tuple[int, dict[str, Any]]] = {
 """Version and fields of APIs that need a topic; others are tested in the newest version with an item in each array."""
 
 
-class InjectedError(Exception):
-    """What a handler raises."""
-
-
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[klamm.Cluster]:
     with klamm.Cluster() as running:
@@ -41,7 +38,7 @@ def connect(cluster: klamm.Cluster, *, on_controller: bool) -> RawConnection:
 
 
 def fail(monkeypatch: pytest.MonkeyPatch, api_key: int, *, on_controller: bool) -> None:
-    """Make the handlers of this API on one kind of listener raise."""
+    """The handlers of one kind of listener panic for this API."""
     find = Handlers.find
 
     def found(handlers: Handlers, asked: int, *, on_controller: bool) -> Handler | InlineHandler | None:
@@ -53,18 +50,19 @@ def fail(monkeypatch: pytest.MonkeyPatch, api_key: int, *, on_controller: bool) 
 
 
 def broken(handler: Handler | InlineHandler | None) -> Handler | InlineHandler:
-    """A raising handler of the same kind, synchronous or asynchronous."""
+    """A handler of the same kind, in which the engine panics."""
     assert handler is not None
 
-    def raise_it(*_: object) -> NoReturn:
-        raise InjectedError(INJECTED)
+    def panic(*_: object) -> None:
+        panic_with(INJECTED)
 
-    async def raise_later(*_: object) -> bytes:
-        raise InjectedError(INJECTED)
+    async def panic_later(*_: object) -> bytes:
+        panic_with(INJECTED)
+        return b""
 
     if isinstance(handler, InlineHandler):
-        return InlineHandler(raise_it, raise_it if handler.take is not None else None)
-    return raise_later
+        return InlineHandler(panic, panic if handler.take is not None else None)
+    return panic_later
 
 
 HANDLERS = [(False, key) for key in sorted(BROKER_FAMILIES)] + [(True, key) for key in sorted(CONTROLLER_FAMILIES)]
@@ -75,7 +73,7 @@ HANDLERS = [(False, key) for key in sorted(BROKER_FAMILIES)] + [(True, key) for 
     HANDLERS,
     ids=[f"{'controller' if on_controller else 'broker'}-{ApiKey(key).name}" for on_controller, key in HANDLERS],
 )
-def test_a_raising_handler_fails_only_its_request(
+def test_a_panic_in_a_handler_ends_its_request_alone(
     cluster: klamm.Cluster,
     on_controller: bool,
     api_key: int,

@@ -1,7 +1,7 @@
-"""An exception in every callback of a node's parts, one at a time, under load.
+"""A panic of the engine in every callback of a node's parts, one at a time, under load.
 
 The callers are raft, the publisher of images, the engine, timers, connections, and requests to the controller. All
-exceptions are injected into one cluster, so that a test detects damage from those before it.
+panics are injected into one cluster, so that a test detects damage from those before it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 import klamm.node
+from klamm._engine.node import Engine
+from klamm._engine.panics import panic_with
 from klamm.broker import lifecycle
 from klamm.client import peer
 from klamm.controller import driver as controller_driver
@@ -243,6 +245,32 @@ def test_every_kind_of_event_is_listed() -> None:
 def test_an_event_of_the_engine(loaded: LoadedCluster, kind: str, caplog: pytest.LogCaptureFixture) -> None:
     with injected_into(Node._on_event, lambda node, event: type(event).__name__ == kind) as raised:
         assert_survives(loaded, raised, EVENTS[kind], caplog)
+
+
+# Calls of the engine
+
+CALLS: Final[dict[str, Reach]] = {
+    "answer": LoadedCluster.create_topic,
+    "append": lambda loaded: None,
+    "drain": LoadedCluster.create_topic,
+    "publish": LoadedCluster.create_topic,
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_of_the_engine(
+    loaded: LoadedCluster, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    call, raised = getattr(Engine, name), threading.Event()
+
+    def panic_once(engine: Engine, *args: Any, **kwargs: Any) -> Any:
+        if not raised.is_set():
+            raised.set()
+            panic_with(INJECTED)
+        return call(engine, *args, **kwargs)
+
+    monkeypatch.setattr(Engine, name, panic_once)
+    assert_survives(loaded, raised, CALLS[name], caplog)
 
 
 @pytest.mark.parametrize("when_lost", [False, True], ids=["released", "not even released"])

@@ -1,4 +1,7 @@
-"""Raises an exception at the next call of a function, however it is called."""
+"""Lets the engine panic at the next call of a function, however it is called.
+
+It stands for every exception that is a bug: a call of the engine raises one that only `except Exception` contains.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from types import FunctionType
 from typing import Any
 
 import pytest
+
+from klamm._engine.panics import EnginePanicError, panic_with
 
 INJECTED = "injected for the test"
 
@@ -24,7 +29,7 @@ _HOOKS: dict[str, Callable[..., Any]] = {}
 
 @contextlib.contextmanager
 def injected_into(function: FunctionType, when: Callable[..., bool] = lambda *_: True) -> Iterator[threading.Event]:
-    """Within the block, the next call for which `when` returns true raises; the event is then set.
+    """Within the block, the next call for which `when` returns true panics; the event is then set.
 
     The code of the function is replaced, because callbacks are often bound long before a test begins.
     """
@@ -35,7 +40,7 @@ def injected_into(function: FunctionType, when: Callable[..., bool] = lambda *_:
     def hook(*args: Any, **kwargs: Any) -> Any:
         if not raised.is_set() and when(*args):
             raised.set()
-            raise InjectedError(INJECTED)
+            panic_with(INJECTED)
         return found(*args, **kwargs)
 
     key = f"{function.__module__}.{function.__qualname__}"
@@ -66,5 +71,6 @@ def outer({names}):
 
 
 def injected(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    """The log records that have the injected exception as their cause."""
-    return [record for record in caplog.records if record.exc_info and isinstance(record.exc_info[1], InjectedError)]
+    """The log records that have what was injected as their cause."""
+    causes = (InjectedError, EnginePanicError)
+    return [record for record in caplog.records if record.exc_info and isinstance(record.exc_info[1], causes)]

@@ -10,6 +10,7 @@ from klamm._engine import controller as controller
 from klamm._engine import groups as groups
 from klamm._engine import metadata as metadata
 from klamm._engine import node as node
+from klamm._engine import panics as panics
 from klamm._engine import protocol as protocol
 from klamm._engine import quorum as quorum
 from klamm._engine import records as records

@@ -10,6 +10,7 @@ pub mod counters;
 mod error_code;
 mod log_error;
 pub mod os;
+pub mod panics;
 pub mod primitives;
 pub mod rate;
 mod uuid;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
+use klamm_base::panics::contained;
 use klamm_base::{ErrorCode, Uuid};
 use klamm_log::Origin;
 use klamm_net::Server;
@@ -117,7 +118,9 @@ impl Place {
         let now_ms = self.replicas.wall_ms();
         let mut dirty = Vec::new();
         for mut own in batches {
-            match self.append_one(&mut own, now_ms) {
+            // Without this thread no coordinator of the node could write.
+            let appended = contained(|| self.append_one(&mut own, now_ms));
+            match appended.unwrap_or(Err(ErrorCode::UNKNOWN_SERVER_ERROR)) {
                 Ok(Some(partition)) => dirty.push(partition),
                 Ok(None) => {}
                 Err(code) => self.acknowledge(own.token, code),

@@ -9,6 +9,7 @@ mod groups;
 mod id;
 mod metadata;
 mod node;
+mod panics;
 mod protocol;
 mod quorum;
 mod records;
@@ -23,13 +24,14 @@ use pyo3::types::PyDict;
 /// Adds what a folder or file defines to its module.
 type Register = fn(&Bound<'_, PyModule>) -> PyResult<()>;
 
-const SUBMODULES: [(&str, Register); 12] = [
+const SUBMODULES: [(&str, Register); 13] = [
     ("client", client::register),
     ("config", config::register),
     ("controller", controller::register),
     ("groups", groups::register),
     ("metadata", metadata::register),
     ("node", node::register),
+    ("panics", panics::register),
     ("protocol", protocol::register),
     ("quorum", quorum::register),
     ("records", records::register),

@@ -121,7 +121,7 @@ fn open_transactions_are_measured() {
 }
 
 #[test]
-fn a_topics_limits_do_not_refuse_a_marker() {
+fn a_topics_limits_do_not_apply_to_markers() {
     let dir = tempdir().expect("a folder");
     let (replicas, partition) = led(dir.path());
     assert_eq!(data(&partition, 0), 0);

@@ -7,6 +7,7 @@ UNKNOWN_SERVER_ERROR. The connection is closed only if no error response can be 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -182,7 +183,21 @@ class Dispatcher:
 
     def _send(self) -> None:
         answers, self._answers = self._answers, []
-        self._engine.answer(answers)
+        try:
+            self._engine.answer(answers)
+        except Exception:  # a response that the engine cannot take must not keep the others from their clients
+            log.exception("the engine did not take all of %d responses: each is passed again by itself", len(answers))
+            for handle, body in answers:
+                self._send_alone(handle, body)
+
+    def _send_alone(self, handle: int, body: bytes | None) -> None:
+        """Send a response unless it was sent; close the connection if the engine fails again. Never raises."""
+        try:
+            self._engine.answer([(handle, body)])
+        except Exception:  # the responses after it are sent all the same
+            log.exception("the engine did not take a response: closing its connection")
+            with contextlib.suppress(Exception):
+                self._engine.answer([(handle, None)])
 
     async def drain(self, timeout_s: float) -> None:
         """Wait up to `timeout_s` for the pending responses, then cancel the rest."""

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use klamm_base::ErrorCode;
+use klamm_base::panics::contained;
 use klamm_replica::OffsetQuery;
 use klamm_share::{RecordState, SharePartition, StateBatch, Write, WriteId};
 use klamm_wire::api::{READ_SHARE_GROUP_STATE, WRITE_SHARE_GROUP_STATE};
@@ -65,9 +66,19 @@ impl ShareGroups {
     /// The persister has the result of a call: the response's body, or its final error. Further results are ignored.
     pub fn on_answered(&self, core: &Core, request_id: u64, code: ErrorCode, body: &[u8]) {
         let Some(asked) = self.asked.lock().remove(&request_id) else { return };
-        match asked {
+        let live = match &asked {
+            Asked::Read(live) | Asked::Write(live, _) => live.clone(),
+        };
+        let taken = contained(|| match asked {
             Asked::Read(live) => self.on_read(core, &live, code, body),
             Asked::Write(live, id) => self.on_write(core, &live, id, code, body),
+        });
+        if taken.is_none() {
+            // Its requests would wait forever.
+            self.drop_partition(
+                &live,
+                report(core, &live, "the answer of the share coordinator could not be processed"),
+            );
         }
     }
 
@@ -143,7 +154,7 @@ fn written(core: &Core, live: &LivePartition, body: &[u8]) -> ErrorCode {
     }
 }
 
-fn report(core: &Core, live: &LivePartition, what: impl std::fmt::Display) -> ErrorCode {
+pub(super) fn report(core: &Core, live: &LivePartition, what: impl std::fmt::Display) -> ErrorCode {
     let (group, topic, index) = (&live.key.group, live.key.topic, live.key.index);
     let message = format!("share partition {index} of topic id {topic} in group {group}: {what}");
     core.events.log(LogLevel::Error, message);

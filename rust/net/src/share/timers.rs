@@ -3,10 +3,12 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use klamm_base::panics::contained;
 use tokio::sync::Notify;
 
 use super::groups::{ShareGroups, TICK_MS};
 use super::partition::{LivePartition, Phase};
+use super::state_calls::report;
 use crate::core::Core;
 
 /// Lets locks end until the server is gone. While no lock is held, it waits for `has_timers`.
@@ -35,18 +37,24 @@ impl ShareGroups {
         if due.is_empty() {
             return;
         }
-        let image = core.backend.image();
         for live in due {
-            let limits = self.settings(&image, &live.key.group).limits;
-            let mut state = live.state.lock();
-            let Phase::Active(partition) = &mut state.phase else { continue };
-            let expired = partition.expire(now_ms, &limits);
-            self.after_change(core, &live, &mut state);
-            drop(state);
-            if expired.count > 0 {
-                self.metrics.lock_timeouts.add(u64::try_from(expired.count).unwrap_or(0));
-                live.wake();
+            if contained(|| self.expire_one(core, &live, now_ms)).is_none() {
+                // What it holds is unknown. Its next fetch loads its state again.
+                self.drop_partition(&live, report(core, &live, "its locks could not be ended"));
             }
+        }
+    }
+
+    fn expire_one(&self, core: &Core, live: &Arc<LivePartition>, now_ms: i64) {
+        let limits = self.settings(&core.backend.image(), &live.key.group).limits;
+        let mut state = live.state.lock();
+        let Phase::Active(partition) = &mut state.phase else { return };
+        let expired = partition.expire(now_ms, &limits);
+        self.after_change(core, live, &mut state);
+        drop(state);
+        if expired.count > 0 {
+            self.metrics.lock_timeouts.add(u64::try_from(expired.count).unwrap_or(0));
+            live.wake();
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use klamm_base::{ErrorCode, Uuid};
 use klamm_log::files::{FileCache, LogFile, OpenFile, PartitionDir};
@@ -230,6 +230,7 @@ pub struct FakeBackend {
     image: Mutex<Arc<MetadataImage>>,
     partitions: HashMap<(Uuid, i32), Arc<FakePartition>>,
     now_ms: AtomicI64,
+    is_broken: AtomicBool,
     _dir: tempfile::TempDir,
 }
 
@@ -247,6 +248,7 @@ impl FakeBackend {
             image: Mutex::new(Arc::new(image())),
             partitions: partitions.into(),
             now_ms: AtomicI64::new(0),
+            is_broken: AtomicBool::new(false),
             _dir: dir,
         })
     }
@@ -272,6 +274,16 @@ impl FakeBackend {
         self.now_ms.fetch_add(ms, Ordering::Relaxed);
     }
 
+    /// Lets the next use of the image panic.
+    pub fn break_once(&self) {
+        self.is_broken.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it has not panicked yet.
+    pub fn is_broken(&self) -> bool {
+        self.is_broken.load(Ordering::Relaxed)
+    }
+
     pub fn at(&self, topic: Uuid, index: i32) -> &FakePartition {
         &self.partitions[&(topic, index)]
     }
@@ -279,6 +291,7 @@ impl FakeBackend {
 
 impl Backend for FakeBackend {
     fn image(&self) -> Arc<MetadataImage> {
+        assert!(!self.is_broken.swap(false, Ordering::Relaxed), "injected for the test");
         self.image.lock().clone()
     }
 

@@ -263,6 +263,54 @@ fn locks_end_and_waiting_fetches_are_woken() {
 }
 
 #[test]
+fn answered_fetches_are_counted_by_group() {
+    let (fixture, mut client) = with_ten();
+    acquire_ten(&fixture, &mut client);
+    assert_eq!(client.share_fetch(ShareFetchSpec { max_wait_ms: 1, ..continued(1) }), (0, vec![]));
+    let counted = |name: &str| fixture.server.share_counters().find(|(found, _)| found == name).map(|(_, count)| count);
+    let ratio = "type=ShareGroupMetrics,name=RequestTopicPartitionsFetchRatio";
+    assert_eq!(counted(&format!("kafka.server:{ratio},group=g")), Some(2));
+    assert_eq!(counted(&format!("klamm.share:{ratio}Total,group=g")), Some(200));
+    assert_eq!(counted("kafka.server:type=DelayedShareFetchMetrics,name=ExpiresPerSec"), Some(1));
+}
+
+/// A fetch that continues the session of `m`.
+fn continued(epoch: i32) -> ShareFetchSpec<'static> {
+    ShareFetchSpec { epoch, partitions: &[], max_wait_ms: 60_000, ..ShareFetchSpec::default() }
+}
+
+#[test]
+fn a_panic_while_locks_end_gives_up_one_share_partition() {
+    let (fixture, mut client) = with_ten();
+    acquire_ten(&fixture, &mut client);
+    fixture.backend.break_once();
+    fixture.backend.pass(30_100);
+    fixture.wait_until(|| !fixture.backend.is_broken());
+    assert!(fixture.log_line().contains("its locks could not be ended"));
+    // It is loaded again, and the locks of the next fetch end.
+    client.send_share_fetch(continued(1));
+    fixture.answer_read(-1, &[]);
+    assert_eq!(acquired(&client.receive_share_fetch().1), [(0, 9, 1)]);
+    client.send_share_fetch(continued(2));
+    fixture.backend.pass(30_100);
+    assert_eq!(acquired(&client.receive_share_fetch().1), [(0, 9, 2)]);
+}
+
+#[test]
+fn a_panic_at_an_answer_of_the_share_coordinator_gives_up_one_share_partition() {
+    let (fixture, mut client) = with_ten();
+    acquire_ten(&fixture, &mut client);
+    client.send_share_acknowledge(1, false, &[(0, &[(0, 9, &[1])])]);
+    let call = fixture.share_call();
+    fixture.backend.break_once();
+    fixture.server.share_state_answered(call.request_id, ErrorCode::NOT_COORDINATOR, &[]);
+    assert_eq!(client.receive_share_acknowledge().1[0].error, ErrorCode::UNKNOWN_SERVER_ERROR.0);
+    client.send_share_fetch(continued(2));
+    fixture.answer_read(-1, &[]);
+    assert_eq!(acquired(&client.receive_share_fetch().1), [(0, 9, 1)]);
+}
+
+#[test]
 fn a_higher_log_start_moves_the_group() {
     // Case 71.
     let (fixture, mut client) = with_ten();

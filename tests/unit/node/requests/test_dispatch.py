@@ -10,6 +10,7 @@ import pytest
 from tests.support.request_contexts import request_context
 
 from klamm._engine.groups import CommitRequest
+from klamm._engine.panics import panic_with
 from klamm.broker.authorization import AllowAll, Authorizer
 from klamm.broker.request import Answer, Handler, InlineHandler, RequestContext
 from klamm.node.requests.dispatch import Dispatcher
@@ -28,12 +29,17 @@ class Engine:
         self.calls: list[list[tuple[int, bytes | None]]] = []
         self.is_request_time_limited = self.is_measuring_requests = False
         self.handler_times: dict[int, int] = {}
+        self.refused: list[bytes] = []
+        """Bodies with which a call panics."""
 
     def note_handler_time(self, handle: int, ns: int) -> None:
         assert handle not in self.answers, "the time comes before the answer"
         self.handler_times[handle] = ns
 
     def answer(self, answers: Sequence[tuple[int, bytes | None]]) -> None:
+        for _, body in answers:
+            if body in self.refused:
+                panic_with("injected for the test")
         self.calls.append(list(answers))
 
     @property
@@ -248,3 +254,15 @@ async def test_a_clients_request_of_the_same_number_is_waited_for() -> None:
     assert not draining.done()
     bench.handlers.waiting.pop()(b"")
     await draining
+
+
+async def test_a_response_that_the_engine_does_not_take_closes_its_connection_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench()
+    bench.engine.refused.append(b"refused")
+    for handle, body in enumerate((b"first", b"refused", b"last")):
+        bench.ask(handle, DIRECT, body=body)
+    await asyncio.sleep(0)
+    assert bench.engine.answers == {0: b"first", 1: None, 2: b"last"}
+    assert [record.levelno for record in caplog.records] == [logging.ERROR, logging.ERROR]

@@ -16,6 +16,7 @@ mod metadata_snapshot;
 mod patterns;
 mod replica_answers;
 mod share_partition;
+mod share_requests;
 mod share_state;
 mod values;
 
@@ -32,6 +33,7 @@ pub use metadata_snapshot::metadata_snapshot;
 pub use patterns::patterns;
 pub use replica_answers::replica_answers;
 pub use share_partition::share_partition;
+pub use share_requests::share_requests;
 pub use share_state::share_state;
 pub use values::values;
 
@@ -58,6 +60,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "patterns", run: patterns, seeds: &["rust/groups/src/golden/patterns"] },
     Target { name: "assignors", run: assignors, seeds: &["rust/groups/src/golden/groups"] },
     Target { name: "share_partition", run: share_partition, seeds: &["rust/share/src/golden/lives"] },
+    Target { name: "share_requests", run: share_requests, seeds: &["rust/net/src/golden/share_requests"] },
     Target { name: "coordinator_records", run: coordinator_records, seeds: &["rust/wire/src/golden/offset_records"] },
     Target { name: "share_state", run: share_state, seeds: &["rust/wire/src/golden/seeds"] },
     Target { name: "values", run: values, seeds: &["tests/golden/formats/seeds"] },

@@ -34,8 +34,8 @@ mod server;
 mod session;
 mod sessions;
 mod share;
-#[cfg(test)]
-mod testing;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 #[cfg(test)]
 mod tests;
 mod topic_name;

@@ -173,6 +173,16 @@ impl ShareGroups {
         self.partitions.lock().values().filter(|live| is_it(live)).cloned().collect()
     }
 
+    /// Panics unless the invariants of every share partition hold.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn check_invariants(&self) {
+        for live in self.all(|_| true) {
+            if let Phase::Active(partition) = &live.state.lock().phase {
+                partition.check_invariants();
+            }
+        }
+    }
+
     /// Sends what must be written, and sets the timer. The caller has the lock of the state.
     pub fn after_change(&self, core: &Core, live: &Arc<LivePartition>, state: &mut LiveState) {
         let Phase::Active(partition) = &mut state.phase else { return };

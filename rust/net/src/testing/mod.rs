@@ -4,6 +4,7 @@
 mod fakes;
 mod messages;
 mod share;
+mod share_requests;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -23,7 +24,8 @@ pub use messages::{
     FetchAnswer, FetchSpec, batch, fetch, fetched, frame, produce, produce_to, produced, with_transactional_id,
 };
 
-pub use share::{ShareFetchSpec, SharePart};
+pub use share::{Acks, ShareFetchSpec, SharePart, share_acknowledge, share_fetch};
+pub use share_requests::ShareRequests;
 
 pub const NAMED: Uuid = Uuid([1; 16]);
 pub const OTHER: Uuid = Uuid([2; 16]);
@@ -73,6 +75,12 @@ pub struct Fixture {
     pub server: Server,
     pub address: SocketAddr,
     _runtime: Runtime,
+}
+
+impl Default for Fixture {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Fixture {

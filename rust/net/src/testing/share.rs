@@ -198,31 +198,42 @@ impl Fixture {
     /// Answers the next call, which reads a state, with this start offset and these batches.
     pub fn answer_read(&self, start_offset: i64, batches: &[(i64, i64, i8, i16)]) {
         let call = self.share_call();
-        let mut writer = Writer::new();
-        begin_result(&mut writer, &call, ErrorCode::NONE);
-        writer.i32(1);
-        writer.i64(start_offset);
-        writer.compact_array_len(batches.len());
-        for (first, last, state, count) in batches {
-            writer.i64(*first);
-            writer.i64(*last);
-            writer.i8(*state);
-            writer.i16(*count);
-            writer.no_tagged_fields();
-        }
-        (0..3).for_each(|_| writer.no_tagged_fields());
-        self.server.share_state_answered(call.request_id, ErrorCode::NONE, &writer.into_bytes());
+        let body = read_answer(&call, start_offset, batches);
+        self.server.share_state_answered(call.request_id, ErrorCode::NONE, &body);
     }
 
     /// Answers the next call, which writes a state, with this error of the coordinator.
     pub fn answer_write(&self, code: ErrorCode) {
         let call = self.share_call();
         assert_eq!(call.api_key, WRITE_SHARE_GROUP_STATE);
-        let mut writer = Writer::new();
-        begin_result(&mut writer, &call, code);
-        (0..3).for_each(|_| writer.no_tagged_fields());
-        self.server.share_state_answered(call.request_id, ErrorCode::NONE, &writer.into_bytes());
+        self.server.share_state_answered(call.request_id, ErrorCode::NONE, &write_answer(&call, code));
     }
+}
+
+/// The response to a call that reads a state: its start offset and batches.
+pub fn read_answer(call: &ShareStateCall, start_offset: i64, batches: &[(i64, i64, i8, i16)]) -> Vec<u8> {
+    let mut writer = Writer::new();
+    begin_result(&mut writer, call, ErrorCode::NONE);
+    writer.i32(1);
+    writer.i64(start_offset);
+    writer.compact_array_len(batches.len());
+    for (first, last, state, count) in batches {
+        writer.i64(*first);
+        writer.i64(*last);
+        writer.i8(*state);
+        writer.i16(*count);
+        writer.no_tagged_fields();
+    }
+    (0..3).for_each(|_| writer.no_tagged_fields());
+    writer.into_bytes()
+}
+
+/// The response to a call that writes a state.
+pub fn write_answer(call: &ShareStateCall, code: ErrorCode) -> Vec<u8> {
+    let mut writer = Writer::new();
+    begin_result(&mut writer, call, code);
+    (0..3).for_each(|_| writer.no_tagged_fields());
+    writer.into_bytes()
 }
 
 fn begin_result(writer: &mut Writer, call: &ShareStateCall, code: ErrorCode) {

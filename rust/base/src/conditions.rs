@@ -114,7 +114,7 @@ impl Conditions {
         self.state().blocks(port, Way::Both)
     }
 
-    /// Pauses the node, or lets it go on.
+    /// Pauses or resumes the node.
     pub fn pause(&self, is_paused: bool) {
         self.change(|state| state.is_paused = is_paused);
     }
@@ -132,7 +132,7 @@ impl Conditions {
         }
     }
 
-    /// Runs a task of the node, which does not go on while the node is paused.
+    /// Runs a task of the node, which is not polled while the node is paused.
     pub async fn hold<F: Future>(&self, task: F) -> F::Output {
         let mut task = pin!(task);
         poll_fn(|cx| match self.poll_unless(|state| state.is_paused, cx) {
@@ -170,9 +170,9 @@ impl Conditions {
         self.wall_ms.load(Ordering::Relaxed)
     }
 
-    /// Calls `told` after each advance, until it returns `false`.
-    pub fn on_advanced(&self, told: impl Fn() -> bool + Send + Sync + 'static) {
-        self.on_advanced.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(told));
+    /// Calls `on_advance` after each advance, until it returns `false`.
+    pub fn on_advanced(&self, on_advance: impl Fn() -> bool + Send + Sync + 'static) {
+        self.on_advanced.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(on_advance));
     }
 
     /// How far the running time is ahead, in ms.

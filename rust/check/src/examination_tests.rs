@@ -13,7 +13,7 @@ use tempfile::{TempDir, tempdir};
 
 use super::{LogToCheck, Progress, check_logs};
 
-/// The recovery point file beside the segments.
+/// The recovery point file in the folder of the segments.
 const FILE_NAME: &str = "klamm-recovery-point";
 const FIRST: &str = "00000000000000000000.log";
 const CONFIG: QuorumLogConfig = QuorumLogConfig { segment_bytes: 1000, segment_ms: i64::MAX, advice: None };

@@ -1,7 +1,7 @@
 //! Checks the files of stopped logs, klamm's or Apache Kafka's, without changing them.
 //!
 //! [`klamm_log::check`] and [`klamm_quorum::Examination`] decide what a start does about damage, by the rules of
-//! recovery. This crate walks over directories, runs the threads, and compares the files beside a segment with its
+//! recovery. This crate walks over directories, runs the threads, and compares the other files of a segment with its
 //! batches. Segments are read in parallel, and each is read ahead of its verification, so that a check of every batch runs at
 //! the disk's speed.
 

@@ -215,8 +215,8 @@ impl FollowedPartitions {
         }
     }
 
-    /// The fetcher that the partition had before may have appended what it was answered, after this one began: it goes on
-    /// from the log's end.
+    /// The partition's previous fetcher may have appended a response after this one began, which continues at the log
+    /// end.
     fn look_again(&mut self, partition: &Arc<Partition>) {
         let key = partition.key();
         let position = self.core.leader_epoch(key).map(|leader_epoch| partition.position(leader_epoch));

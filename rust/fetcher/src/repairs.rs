@@ -20,7 +20,7 @@ use super::messages::ReplicaFetch;
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
-/// Of a batch's answer beside the batch.
+/// The minimum size of a response, for a response besides the batch.
 const ANSWER_BYTES_MIN: u64 = 1 << 20;
 const CONSUMER: i32 = -1;
 /// Larger damage is not replaced: a replica that lost so much is better removed, and fetched from its leader as a whole.

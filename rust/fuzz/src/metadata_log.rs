@@ -1,7 +1,7 @@
-//! Invariant: whatever a metadata log's folder contains, reading it beside a writer neither panics nor hangs,
+//! Invariant: whatever a metadata log's folder contains, reading it concurrently with a writer neither panics nor hangs,
 //! allocates little memory and changes no file; it returns complete batches with valid checksums, each following the
-//! previous one, and the first contains the requested offset. A node that opens the folder reads the same as a reader
-//! beside it.
+//! previous one, and the first contains the requested offset. A node that opens the folder reads the same as a
+//! concurrent reader.
 
 use std::fs;
 use std::path::Path;

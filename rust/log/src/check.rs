@@ -109,7 +109,7 @@ pub struct Examination {
 }
 
 impl Examination {
-    /// Reads the files beside the segments. `at`: what the checkpoints say about the log. `deep`: verify the checksum
+    /// Reads the files other than segments. `at`: what the checkpoints say about the log. `deep`: verify the checksum
     /// of every batch, not only of those that a start reads.
     pub fn new(path: &Path, at: &OpenAt, deep: bool) -> Result<Self, LogError> {
         let segments = list_segments(path)?;

@@ -224,7 +224,7 @@ impl Disk {
         disk
     }
 
-    /// The same disk with everything below `root` at `target`, where a process goes on.
+    /// The same disk with everything below `root` at `target`, for a process that continues there.
     #[cfg(test)]
     pub fn at(&self, root: &Path, target: &Path) -> Self {
         let mut disk = self.clone();

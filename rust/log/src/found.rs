@@ -166,7 +166,7 @@ impl Inventory {
         Ok(())
     }
 
-    /// A copy beside the log itself, or beside another copy, has no use.
+    /// A copy is useless if the log itself or another copy exists.
     fn drop_future(&mut self, path: PathBuf) {
         self.warnings
             .push(format!("{} is a copy of a log for which this directory has another; it is removed", path.display()));

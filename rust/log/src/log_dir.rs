@@ -187,7 +187,7 @@ impl LogDir {
         if was_known { self.checkpoint_all(cache) } else { Ok(()) }
     }
 
-    /// Makes the new names of logs that were moved away durable: a crash must not bring one back beside a new log of
+    /// Makes the new names of logs that were moved away durable: a crash must not restore one next to a new log of
     /// the same name.
     pub(super) fn sync_moved(&self, cache: &FileCache) -> Result<(), LogError> {
         if !std::mem::take(&mut self.state.lock().has_moved) {
@@ -297,8 +297,8 @@ impl LogDir {
         self.write(cache, LOG_START_OFFSET, offsets, |written| &mut written.log_starts)
     }
 
-    /// Writes the high watermarks, each limited to what is durable here: a recovery takes a shorter log for damaged and goes on
-    /// above what it lacks, and a follower would not fetch that again. Its high watermark may be above its flushed offset, and so
+    /// Writes the high watermarks, each limited to what is durable here: a recovery considers a shorter log damaged and continues
+    /// after the missing records, which a follower would not fetch again. Its high watermark may be above its flushed offset, and so
     /// may a leader's without a flush before the acknowledgement.
     pub fn checkpoint_high_watermarks(&self, cache: &Arc<FileCache>) -> Result<(), LogError> {
         let offsets = || {

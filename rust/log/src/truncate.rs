@@ -22,7 +22,7 @@ impl Log {
     /// completely.
     ///
     /// Segments are removed durably. The end of the new active segment is durable with the next flush, or before the next
-    /// append: nothing of what was removed may come back beside that.
+    /// append: truncated records must not reappear together with new ones.
     pub fn truncate_to(&mut self, offset: i64, now_ms: i64) -> Result<bool, LogError> {
         assert!(offset >= 0, "truncation to {offset}");
         if offset >= self.log_end_offset {

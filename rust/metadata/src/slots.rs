@@ -2,7 +2,7 @@
 //!
 //! The cost of copying a node is dominated by the reference counts of its values, which are not in the cache: a zone
 //! outage changes a topic in every second leaf of 16 (goal: 6 667 of 100 000 within 2 ms). Therefore a shared leaf is
-//! patched: the first few changed values are stored beside the unchanged leaf, and it is copied only when there are
+//! patched: the first few changed values are stored next to the unchanged leaf, and it is copied only when there are
 //! more.
 use std::sync::Arc;
 

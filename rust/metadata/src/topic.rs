@@ -17,7 +17,7 @@ const SMALL: usize = 12;
 /// Patches that are stored inline.
 const PATCHES_INLINE: usize = 2;
 
-/// A topic. A clone shares the body: the first few changed partitions are stored beside it, and it is copied only
+/// A topic. A clone shares the body: the first few changed partitions are stored next to it, and it is copied only
 /// when there are more. A zone outage changes one or two partitions of a topic, so most of a topic need not be read.
 ///
 /// 1. `patches` contains a partition at most once, and only partitions that are also in `body`, where they are

@@ -90,7 +90,7 @@ impl Session {
         self.by = Some(by);
     }
 
-    /// Every answer may depend on the brokers: on the epoch of the follower, and on who is alive in the consumer's rack.
+    /// Every response may depend on the brokers: on the follower's epoch, and on live brokers in the consumer's rack.
     pub fn see_brokers(&mut self, image: &MetadataImage) {
         if !self.brokers.ptr_eq(image.brokers()) {
             self.partitions.visit_all();

@@ -123,7 +123,7 @@ pub struct Examination {
     pub snapshots: Vec<SnapshotId>,
     pub damage: Option<Damage>,
     pub recovery_point: Option<Record>,
-    /// Damaged files beside the segments that are not needed.
+    /// Damaged files other than segments that are not needed.
     pub unneeded: Vec<DamagedFile>,
     /// The leader-epoch checkpoint contradicts the batches.
     pub epochs_are_wrong: bool,

@@ -1,4 +1,4 @@
-//! How far the metadata log was durable: the file `klamm-recovery-point` beside the segments.
+//! How far the metadata log was durable: the file `klamm-recovery-point` in the folder of the segments.
 //!
 //! The record is a lower bound. It is overwritten in place after each flush and not synced: after a kill it contains
 //! the last flush, after a power cut that or an earlier one. It is lowered durably before the log is truncated on

@@ -12,9 +12,9 @@ pub struct LatestRecord {
     pub value: Option<Vec<u8>>,
 }
 
-/// Records in the order of their offsets, of which `T` is what a caller keeps besides them as it is.
+/// Records in offset order; a caller keeps other entries of type `T` unchanged.
 ///
-/// A compaction that came sooner would have left the same, so a reader that accepts compacted logs accepts this.
+/// An earlier compaction would have left the same, so a reader that accepts compacted logs accepts this.
 #[derive(Debug)]
 pub struct LatestRecords<T> {
     /// In the order of offsets; `None` where a later record has the key.
@@ -25,7 +25,7 @@ pub struct LatestRecords<T> {
     bytes: usize,
 }
 
-/// A record, or what a caller keeps as it is.
+/// A record, or an entry that the caller keeps unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry<T> {
     Latest(LatestRecord),

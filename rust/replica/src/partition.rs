@@ -100,8 +100,8 @@ impl State {
         Ok((&mut self.log, &mut self.core))
     }
 
-    /// Whether a follower may fetch on: what it has is flushed as far as the leader requires, and what it truncated cannot
-    /// come back.
+    /// Whether a follower may send its next fetch: its records are flushed as far as the leader requires, and truncated
+    /// ones cannot reappear.
     pub(super) fn is_flushed(&self, durability: Durability) -> bool {
         let is_durable = durability == Durability::PageCache || self.log.flushed_offset() >= self.log.log_end_offset();
         is_durable && !self.log.has_unsynced_cut()

@@ -25,7 +25,7 @@ pub enum AcquireMode {
 pub struct Acquire<'a> {
     pub member: &'a Member,
     pub mode: AcquireMode,
-    /// Ranges are cut at the beginning of a log batch once they have so many offsets.
+    /// Ranges are cut at the beginning of a log batch once they have this many offsets.
     pub batch_size: i64,
     pub records_max: i64,
     pub fetch_offset: i64,

@@ -49,7 +49,7 @@ pub struct StateBatch {
 pub struct Limits {
     /// `share.partition.max.record.locks`: the most offsets in flight.
     pub record_locks_max: i64,
-    /// `share.delivery.count.limit`: after so many deliveries a record that is not accepted is archived.
+    /// `share.delivery.count.limit`: after this many deliveries an unaccepted record is archived.
     pub delivery_count: u16,
     /// `share.record.lock.duration.ms`.
     pub lock_duration_ms: i64,

@@ -120,7 +120,7 @@ pub struct SimulatedBroker {
     life: Option<Life>,
 }
 
-/// A flush that has begun, after so many changes of the disk.
+/// A flush that has begun after a number of changes of the disk.
 struct Flush {
     dir: usize,
     flush: OneFlush,

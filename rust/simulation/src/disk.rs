@@ -23,7 +23,7 @@ pub struct SimulatedDisk {
 }
 
 impl SimulatedDisk {
-    /// An empty disk below `folder`, with so many log directories.
+    /// An empty disk below `folder`, with this number of log directories.
     pub fn new(folder: &Path, dir_count: usize) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         let folder = fs::canonicalize(folder)?;

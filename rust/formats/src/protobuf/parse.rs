@@ -1,6 +1,6 @@
 //! Parses the JSON program from Python: `{"message": [fields, absent], "indexes": [[0], ...]}`.
 //!
-//! A field is `[number, place, is repeated, oneof or null, kind]`. A kind is `["int32"]` and the like, `["enum", is
+//! A field is `[number, place, is repeated, oneof or null, kind]`. A kind is a scalar like `["int32"]`, `["enum", is
 //! closed, [[number, name], ...]]` or `["message", fields, absent]`. The value of a column whose field is absent is
 //! null, a number (its bits), or a string of hexadecimal digits (its bytes).
 

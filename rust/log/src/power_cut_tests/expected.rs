@@ -80,7 +80,7 @@ impl Expected {
         self.earlier.clear();
     }
 
-    /// Removes all batches from `to` on; until a flush or an append they may come back.
+    /// Removes all batches from `to` on; until a flush or an append they may reappear.
     pub fn truncate(&mut self, to: i64) {
         self.void.extend(self.batches.iter().filter(|batch| offsets_of(batch).0 >= to).map(|batch| epoch_of(batch)));
         self.epoch += 1;

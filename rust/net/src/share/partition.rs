@@ -112,8 +112,8 @@ impl LivePartition {
         looked
     }
 
-    /// The look is over: another fetch may read. Those that looked meanwhile look again after the last look of this fetch
-    /// (`DelayedShareFetch.onComplete`). After every look, fetches that wait would wake each other without end.
+    /// The check is over: another fetch may read. Fetches that checked meanwhile check again after the last check of this
+    /// one (`DelayedShareFetch.onComplete`). After every check, waiting fetches would wake each other forever.
     pub fn end_fetch(&self, is_last: bool) {
         self.is_fetched.store(false, Ordering::Release);
         if is_last && self.is_contended.swap(false, Ordering::AcqRel) {

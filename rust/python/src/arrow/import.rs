@@ -71,14 +71,14 @@ impl<'a> View<'a> {
 
     fn child(self, at: usize) -> Option<View<'a>> {
         let there = usize::try_from(self.schema.n_children.min(self.array.n_children)).unwrap_or(0);
-        // SAFETY: there are so many children, and they live as long as their parent.
+        // SAFETY: the index is below the number of children, and they live as long as their parent.
         (at < there)
             .then(|| unsafe { View { schema: &**self.schema.children.add(at), array: &**self.array.children.add(at) } })
     }
 
     fn buffer(self, at: usize) -> *const u8 {
         let there = usize::try_from(self.array.n_buffers).unwrap_or(0);
-        // SAFETY: there are so many buffers.
+        // SAFETY: the index is below the number of buffers.
         if at < there { unsafe { (*self.array.buffers.add(at)).cast() } } else { ptr::null() }
     }
 
@@ -96,7 +96,7 @@ impl<'a> View<'a> {
         if buffer.is_null() || self.len() + more == 0 {
             return &[];
         }
-        // SAFETY: the type was told by the format, and the interface aligns buffers for it.
+        // SAFETY: the type comes from the format, and the interface aligns buffers for it.
         unsafe { slice::from_raw_parts(buffer.add(self.offset()), self.len() + more) }
     }
 

@@ -1,4 +1,4 @@
-//! Reads the log of a coordinator's partition, in a thread beside the event loop.
+//! Reads the log of a coordinator's partition, in a thread outside of the event loop.
 
 use std::sync::Mutex;
 
@@ -10,9 +10,9 @@ use pyo3::types::{PyBytes, PyList};
 
 use super::engine::{DECOMPRESSED_BYTES_MAX, Engine, RecordRow};
 
-/// A part ends with the read after which it holds so many bytes.
+/// A part ends with the read after which it has at least this many bytes.
 const PART_BYTES: usize = 32 << 20;
-/// A part ends with the read after which it has read so many bytes, so that the first records do not wait for long.
+/// A part also ends after this many bytes were read, so that the first records do not wait for long.
 const READ_BYTES: usize = 1 << 30;
 
 /// See `node.pyi`.

@@ -185,7 +185,7 @@ impl Led {
         std::mem::take(&mut self.fetches)
     }
 
-    /// Whether so many fetches are recorded that the core should be notified.
+    /// Whether enough fetches are recorded to notify the core.
     pub fn should_notify(&self) -> bool {
         self.fetches.len() == TAKEN_MAX / 2
     }

@@ -15,7 +15,7 @@ pub struct QuotaLimits {
     of_any_user: ClientLimits,
 }
 
-/// The limits within one user entity, or beside all.
+/// The limits of client ids for one user entity, or without a user.
 #[derive(Debug, Default, PartialEq)]
 struct ClientLimits {
     of_client: HashMap<String, f64>,

@@ -59,7 +59,7 @@ def _limit(limit: float | Limit) -> Limit:
 
 
 def _shown(limit: object) -> str:
-    assert isinstance(limit, int | float), "a computed limit needs words"
+    assert isinstance(limit, int | float), "a computed limit needs a description"
     return f"{limit:,}"
 
 

@@ -100,7 +100,7 @@ def test_folders_import_the_listed_submodules() -> None:
     for file in KLAMM.rglob("*.py"):
         if seam := seam_of(file):
             found.setdefault(file.relative_to(KLAMM).parts[0], set()).update(seam)
-    assert found == ROOMS_THAT_KNOW_THE_ENGINE, "list what is new, if it belongs there; take off what is gone"
+    assert found == ROOMS_THAT_KNOW_THE_ENGINE, "add new modules to the list if they belong there; remove old ones"
 
 
 def test_a_submodule_of_the_seam_is_short_and_has_unique_names() -> None:
@@ -214,8 +214,8 @@ def test_files_do_not_import_each_other_in_a_cycle() -> None:
             with_types[name] |= found
             if not one.for_types:
                 at_run_time[name] |= found
-    assert not cycle(at_run_time), "move what both need to a file of its own"
-    assert not cycle(with_types), "an annotation makes a cycle: define what it needs where it is used"
+    assert not cycle(at_run_time), "move the code that both need to another file"
+    assert not cycle(with_types), "an annotation makes a cycle: define its type where it is used"
 
 
 def test_the_core_of_a_partition_has_no_clock_file_thread_or_lock() -> None:

@@ -161,4 +161,4 @@ def live(folder: Path, seed: int) -> None:
         raise AssertionError(f"{error}\nagain: {replay}\n{node.log()}") from error
     finally:
         node.kill()
-    assert acknowledged > 0, "the load never got through"
+    assert acknowledged > 0, "the load never succeeded"

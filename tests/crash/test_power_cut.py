@@ -205,8 +205,8 @@ def hold_to_promises(folder: Path, seconds: float, cuts: int, seed: int) -> None
     node = RecordedNode(folder / "data", overrides=BUSY)
     promises = live(node, seconds)
     assert not promises.fatal, (promises.fatal, node.log())
-    assert promises.records, "the load never got through"
-    assert promises.commits, "no commit got through"
+    assert promises.records, "the load never succeeded"
+    assert promises.commits, "no commit succeeded"
     positions = sorted(rng.randrange(promises.first(), node.position + 1) for _ in range(cuts))
     with PowerCuts(node) as power:
         for position in positions:

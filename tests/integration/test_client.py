@@ -93,7 +93,7 @@ def test_only_requested_columns_are_returned(client: KafkaClient, bootstrap: str
     fill(bootstrap, topic, 10)
     fetched = client.fetch(topic, 0, 0, 10, columns=["offset", "key"])
     assert pa.record_batch(fetched).schema.names == ["offset", "key"]
-    assert pa.record_batch(fetched) == pa.record_batch(fetched), "it can be taken more than once"
+    assert pa.record_batch(fetched) == pa.record_batch(fetched), "it can be read more than once"
     nothing = client.fetch(topic, 0, 0, 10, columns=[])
     assert (len(nothing), nothing.next_offset) == (10, 10)
 

@@ -180,10 +180,10 @@ def test_a_static_member_keeps_its_place_until_it_is_replaced(
         first = started(*static)
         wait_until(lambda: values(first) == list(range(4)), "the first one reads everything")
         first.end(signal.SIGINT)
-        assert has_members(client, group, 1)(), "who comes back is not missed meanwhile"
+        assert has_members(client, group, 1)(), "a static member stays in the group after its process ends"
         write(client, topic, range(4, 8))
         second = started(*static)
-        wait_until(lambda: values(second) == list(range(4, 8)), "the next one goes on there")
+        wait_until(lambda: values(second) == list(range(4, 8)), "the next one continues there")
         [member] = group_admin.describe(client, group).members
         assert member.instance_id == "one"
         third = started(*static)
@@ -192,7 +192,7 @@ def test_a_static_member_keeps_its_place_until_it_is_replaced(
         assert b"(FENCED_INSTANCE_ID)" in said
         assert said.count(b"\n") == 1
         write(client, topic, range(8, 12))
-        wait_until(lambda: set(values(third)) >= set(range(8, 12)), "the last one has the place")
+        wait_until(lambda: set(values(third)) >= set(range(8, 12)), "the last one has replaced it")
         third.end(signal.SIGINT)
 
 

@@ -270,7 +270,7 @@ def test_klamm_consume_as_a_static_member(address: str, topic: str, name: Name, 
         assert (member.instance_id, member.epoch, len(member.target)) == ("one", -2, PARTITIONS)
         produce(address, topic, [4])
         second = started(*static)
-        wait_until(lambda: second.values == [4], "the next one goes on there")
+        wait_until(lambda: second.values == [4], "the next one continues there")
         third = started(*static)
         _, said = third.process.communicate(timeout=BOUND_S)
         assert third.process.returncode == 1

@@ -35,8 +35,8 @@ class Moved:
 
     def __call__(self) -> dict[str, int]:
         found, before = self._cluster.counters(), self._before
-        assert found.keys() >= before.keys(), "a counter is gone"
-        assert all(found[name] >= count for name, count in before.items()), "a counter went back"
+        assert found.keys() >= before.keys(), "a counter is missing"
+        assert all(found[name] >= count for name, count in before.items()), "a counter decreased"
         self._before = found
         return {name: count - before.get(name, 0) for name, count in found.items() if count != before.get(name, 0)}
 

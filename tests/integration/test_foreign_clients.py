@@ -57,7 +57,7 @@ def test_kcat_headers_tombstones_offsets_and_groups(bootstrap: str, name: Name) 
     assert f"{topic} [0] offset 0" in foreign.run([*kcat, "-Q", "-t", f"{topic}:0:{first_ms}"])
     assert f"{topic} [0] offset 2" in foreign.run([*kcat, "-Q", "-t", f"{topic}:0:-1"])
     member = [*kcat, "-X", "auto.offset.reset=earliest", "-q", "-c", "1", "-f", "%k\n", "-G", group, topic]
-    assert [foreign.run(member), foreign.run(member)] == ["k1\n", "k2\n"], "the group goes on where it committed"
+    assert [foreign.run(member), foreign.run(member)] == ["k1\n", "k2\n"], "it continues at committed offsets"
 
 
 def kafka_tool(tool: str, bootstrap: str, *arguments: str, stdin: str | None = None) -> str:

@@ -148,7 +148,7 @@ def test_partitions_of_a_failed_directory_have_no_leader(tmp_path: Path) -> None
         assert [path.name for path in folders[1].glob("t-*")] == [f"t-{first}"]
         assert where(client) == planned
     with node, Client(node.bootstrap) as client:
-        assert where(client) == planned, "a stop forgets no plan"
+        assert where(client) == planned, "a stop keeps the plans"
         take_away(folders[1], tmp_path / "away")
         assert write(client, "t", second) is LOST
         wait_until(lambda: leaderless(client, "t") == lost)

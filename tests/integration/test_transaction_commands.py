@@ -124,7 +124,7 @@ def test_case_72_a_hanging_transaction_is_listed_and_aborted(cluster: Cluster, n
     assert values(cluster, name) == [], "readers stop at it"
     aborted = klamm("transactions", "abort", f"{name}:0", "--start-offset", str(found["start_offset"]), "--yes")
     assert aborted == found
-    wait_until(lambda: values(cluster, name) == [b"after"], "readers go on")
+    wait_until(lambda: values(cluster, name) == [b"after"], "readers continue")
     assert klamm("transactions", "find-hanging", name, "--older-than", "0") == []
 
 

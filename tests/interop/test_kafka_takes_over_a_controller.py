@@ -69,7 +69,7 @@ def test_a_folder_goes_to_apache_kafka_and_comes_back(tmp_path: Path) -> None:
         for life, java in enumerate(([], [MOVED], [])):
             quorum.run_by_java(java)
             snapshot = newest_snapshot(quorum)
-            assert (snapshot >= 0) == (life > 0), "from the second life on there is one in the folder"
+            assert (snapshot >= 0) == (life > 0), "from the second run on, the folder contains one"
             quorum.launch(MOVED)
             if life:
                 quorum.wait_for(MOVED, written)

@@ -1,4 +1,4 @@
-"""Faults that Apache Kafka had: each is a rule in `traps`, and what is named there for it exists."""
+"""Faults that Apache Kafka had are rules in `traps`; each names tests or scenarios, which must exist."""
 
 import re
 from functools import cache
@@ -25,7 +25,7 @@ def is_there(shown_by):
 
 
 def rules_of(path):
-    """Each rule with the names of what shows it."""
+    """Each rule with the names of its tests and scenarios."""
     found = []
     for line in path.read_text().splitlines():
         if line.startswith(" "):

@@ -33,7 +33,7 @@ def test_without_it_an_invariant_breaks(mutate, monkeypatch):
 @pytest.mark.parametrize("mutate", DIFFERS, ids=lambda mutate: mutate.__name__)
 def test_without_it_the_quorum_behaves_differently(mutate, monkeypatch):
     mutate(monkeypatch)
-    assert noticed(DIFFERS[mutate]) is not None, f"{DIFFERS[mutate]} without {mutate.__name__} goes on as ever"
+    assert noticed(DIFFERS[mutate]) is not None, f"{DIFFERS[mutate]} without {mutate.__name__} changes no outcome"
 
 
 @pytest.mark.parametrize("mutate", BY_DICE, ids=lambda mutate: mutate.__name__)

@@ -39,4 +39,4 @@ def test_the_list_is_that_of_the_source():
 def test_without_it_a_scenario_differs(place):
     (scenario,) = listed()[str(place)]
     with found.without(place):
-        assert noticed(scenario) is not None, f"{scenario} goes on as ever; see {LIST.name}"
+        assert noticed(scenario) is not None, f"{scenario} has the same outcome without it; see {LIST.name}"

@@ -48,7 +48,7 @@ def test_without_it_a_scenario_differs(mutation, monkeypatch):
         except InvariantViolatedError as error:
             print(f"noticed with {error}")
             return
-    assert actual != expected, f"{path.stem} without {name_of(mutation)} goes on as ever"
+    assert actual != expected, f"{path.stem} without {name_of(mutation)} changes no outcome"
 
 
 @pytest.mark.parametrize("mutation", FAULTS, ids=name_of)

@@ -162,7 +162,7 @@ def test_a_recreated_topic_that_has_outgrown_its_old_end(sink: Sink, topic: Make
         sink.run(**options)
     before = sink.values()
     sink.run(**options, failOnDataLoss="false")
-    assert len(sink.values()) > len(before), "as by Spark's own source, it goes on where it was"
+    assert len(sink.values()) > len(before), "as with Spark's own Kafka source, it continues at its offsets"
     send(sink.bootstrap, name, numbered(2, start=19))
     sink.run(**options)
     assert {b"19", b"20"} <= set(sink.values()), "the loss was reported once"

@@ -1,4 +1,4 @@
-"""Good requests of transactions, groups of all kinds, and states of share groups, which tests change."""
+"""Valid requests of transactions, groups of all kinds and share states, which tests mutate."""
 
 from __future__ import annotations
 
@@ -125,13 +125,13 @@ INITIAL_STATE: Final = Request(
 
 
 def state_of_share(key: ApiKey, version: int, partition: dict[str, object]) -> Request:
-    """A request to the share coordinator about a state that it has."""
+    """A request to the share coordinator about an existing state."""
     fields = {"group_id": NAME, "topics": [{"topic_id": TOPIC_ID, "partitions": [partition]}]}
     return Request(key, version, fields, (INITIAL_STATE,))
 
 
 def next_beat(first: Request, **changes: object) -> Request:
-    """The heartbeat of a member that has joined."""
+    """The next heartbeat of a member that has joined."""
     return first._replace(fields=first.fields | {"member_epoch": EPOCH} | changes, before=(first,))
 
 
@@ -208,7 +208,7 @@ REQUESTS: Final = {
 
 
 def prepared(broker: Broker) -> bytes:
-    """Find all coordinators, which creates their topics; the id of the topic."""
+    """Find all coordinators, which creates their topics. Returns the id of the topic."""
     asked = Request(ApiKey.METADATA, 12, {"topics": [{"name": TOPIC, "topic_id": None}]})
     described = broker.patiently(asked.key, asked.version, encoded(asked, asked.fields))
     topic_id: bytes = described.topics[0].topic_id.bytes

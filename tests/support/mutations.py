@@ -1,4 +1,4 @@
-"""Changes any bytes, as a faulty client or network does."""
+"""Mutates bytes, as a faulty client or network does."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 
 
 def damaged(rng: random.Random, body: bytes) -> bytes:
-    """The bytes with one change: cut, longer, some replaced, or a length that lies."""
+    """The bytes with one mutation: truncated, extended, partly replaced, or with a wrong length."""
     data = bytearray(body or b"\0")
     match rng.randrange(4):
         case 0:

@@ -49,7 +49,7 @@ class CopierProcess:
         """Where calls of librdkafka did not return."""
 
     def start(self) -> None:
-        """Start it, and wait for nothing."""
+        """Start it without waiting."""
         self._continues_at = self._pause_s = None
         self._started_at = self._ran_at = time.time()
         with self._output.open("ab") as output:
@@ -63,14 +63,14 @@ class CopierProcess:
         self._process.send_signal(number)
 
     def pause(self, seconds: float) -> None:
-        """SIGSTOP for so long."""
+        """Pause it with SIGSTOP for this time."""
         self.send(signal.SIGSTOP)
         self._continues_at = time.monotonic() + seconds
 
     def pause_in_transaction(self, seconds: float) -> None:
-        """It stops itself once it has produced the records of a transaction, and continues after so long.
+        """Let it pause itself after it has produced the records of a transaction, and continue it after this time.
 
-        Nothing happens before its first call of librdkafka has returned: until then the signal would end it.
+        Has no effect before its first call of librdkafka has returned: until then the signal would end it.
         """
         if self._returned_at() > self._started_at:
             self._pause_s = seconds
@@ -97,7 +97,7 @@ class CopierProcess:
             process.wait(CALL_S)
 
     def look_after(self) -> None:
-        """Continue it when its pause is over, and start it again when a call of librdkafka does not return."""
+        """Continue it when its pause is over, and restart it when a call of librdkafka does not return."""
         if self._process is None:
             return
         code = self._process.poll()
@@ -119,7 +119,7 @@ class CopierProcess:
         return beat.stat().st_mtime if beat.exists() else 0.0
 
     def _say_where_it_is(self) -> None:
-        """Let the process print its stack, which works while a call of librdkafka holds Python's lock."""
+        """Let the process print its stack, which works even while a call of librdkafka holds Python's lock."""
         before = self._output.stat().st_size
         self.send(signal.SIGUSR1)
         with contextlib.suppress(TimeoutError):

@@ -204,7 +204,7 @@ class Life:
         return 0
 
     def _pause_copier_in_transaction(self) -> int:
-        """Others take over what it has read, long before it commits the offsets: only their group fences them."""
+        """Other copiers take over its records long before it commits the offsets: only the group fences it."""
         one = self._rng.choice(self.copiers)
         seconds = TIMEOUTS_MS[0] / 1000 + self._rng.uniform(2, 8)
         self._say(f"pause {one.name} in its next transaction for {seconds:.1f} s")
@@ -404,7 +404,7 @@ def live(
     *,
     seconds_max: float = math.inf,
 ) -> Report:
-    """One life. Raises AssertionError with what is wrong. If it takes too long, says why and ends this process."""
+    """Run one life. Raises AssertionError with the findings. After a time limit, prints the state and exits."""
     life = Life(folder, variant, seed, progress)
 
     def give_up() -> None:

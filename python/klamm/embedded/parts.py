@@ -1,4 +1,4 @@
-"""What a cluster consists of, for the program that has it: its nodes, its clock, and cuts of its network."""
+"""The parts of a cluster that its program controls: nodes, the clock, and network partitions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Run(Protocol):
     """`Cluster.run`."""
 
     def __call__(self, work: Coroutine[Any, Any, T], /) -> T:
-        """Do something on the nodes' loop, and wait for it."""
+        """Run `work` on the nodes' loop, and wait for its result."""
         ...
 
 
@@ -32,7 +32,7 @@ class ClusterClosedError(RuntimeError):
 
 
 class ClusterNode:
-    """A node of a cluster, to be stopped and started again while the rest goes on."""
+    """A node of a cluster, which can be stopped and started again while the others run."""
 
     def __init__(self, run: Run, member: Member) -> None:
         self._run, self._member = run, member
@@ -44,11 +44,11 @@ class ClusterNode:
 
     @property
     def is_running(self) -> bool:
-        """Whether it takes part."""
+        """Whether it is running."""
         return self._member.is_running
 
     def stop(self) -> None:
-        """Stop it in good order: a broker's leaders move, and an active controller hands over first."""
+        """Stop it in an orderly way: a broker's leaders move, and an active controller hands over first."""
         self._run(self._member.stop(STOP_TIMEOUT_S))
 
     def kill(self) -> None:
@@ -65,14 +65,14 @@ class ClusterNode:
         return self._member.is_paused
 
     def pause(self) -> None:
-        """Stop it as SIGSTOP stops a process: its connections stay open, and it does nothing at all.
+        """Stop it as SIGSTOP stops a process: its connections stay open, and it does nothing.
 
         Nothing happens if it does not run. A stop or a kill resumes it first.
         """
         self._run(self._member.pause())
 
     def resume(self) -> None:
-        """Let it go on after `pause`. It sees that time has passed."""
+        """Continue after `pause`. The node notices that time has passed."""
 
         async def resume() -> None:
             self._member.resume()
@@ -80,7 +80,7 @@ class ClusterNode:
         self._run(resume())
 
     def slow_disk(self, seconds_per_sync: float) -> None:
-        """Let each flush of its logs take so long at least; 0: as long as it takes. Raises ValueError.
+        """Make each flush of its logs take at least this long; 0 removes the delay. Raises ValueError.
 
         Records are flushed before they are acknowledged, unless `klamm.flush.before.ack` is `none`, as it is in a
         temporary cluster without `flush=True`. Its metadata log is always flushed.
@@ -97,7 +97,7 @@ class Broker(ClusterNode):
         return "{}:{}".format(*client_address(self._member.node))
 
     def counters(self) -> dict[str, int]:
-        """What it has done since its start, by name; see `klamm.node.counters`.
+        """Its counters since its start, by name; see `klamm.node.counters`.
 
         Raises NodeFailedError unless it runs.
         """
@@ -113,24 +113,24 @@ class Controller(ClusterNode):
 
     @property
     def is_active(self) -> bool:
-        """Whether it is the one that decides."""
+        """Whether it is the active controller."""
         return self._member.is_active
 
     @property
     def address(self) -> str:
-        """What tools are given as --bootstrap-controller: host:port."""
+        """The address for --bootstrap-controller of tools: host:port."""
         return "{}:{}".format(*self._member.node.metadata.endpoints[0][1:])
 
 
 @dataclass(slots=True)
 class AdvancedTime:
-    """How far a cluster's clock is ahead; not in `Clock`, with which a cluster would refer to itself."""
+    """How far a cluster's clock is ahead. Not part of `Clock`, with which a cluster would refer to itself."""
 
     seconds: float = 0.0
 
 
 class Clock:
-    """The clock of a cluster: what it measures can be made to pass."""
+    """The clock of a cluster, which tests can advance."""
 
     def __init__(self, run: Run, advanced: AdvancedTime) -> None:
         self._run, self._advanced = run, advanced
@@ -143,8 +143,8 @@ class Clock:
     def advance(self, seconds: float) -> None:
         """Let `seconds` pass for all nodes; returns when they have passed. Raises ValueError.
 
-        The last minute passes in quick motion, in which the nodes hear of each other; what is longer passes at once, as
-        while all nodes are paused.
+        The last minute passes fast, but nodes still exchange messages in it. Any longer time before it passes at once,
+        as if all nodes were paused.
         """
         if not 0 <= seconds < ADVANCE_S_MAX:
             raise ValueError(f"a clock can be advanced by 0 to {ADVANCE_S_MAX} seconds at a time, not by {seconds}")
@@ -159,13 +159,13 @@ class Clock:
 
 
 class NetworkPartition:
-    """A network that is partitioned, until `heal` or the end of a `with` block."""
+    """A partition of the network, which lasts until `heal` or the end of a `with` block."""
 
     def __init__(self, heal: Callable[[], None]) -> None:
         self._heal = heal
 
     def heal(self) -> None:
-        """Let all bytes pass again; those on the way arrive then. Nothing happens the second time."""
+        """Let all bytes pass again, including delayed ones. A second call has no effect."""
         self._heal()
 
     def __enter__(self) -> Self:

@@ -32,7 +32,7 @@ def test_a_pause_expires_no_session(pause_ms: int) -> None:
     cluster.heartbeat(1)
     cluster.pass_silently(SESSION_MS - 2_000 + LOOK_MS)
     assert not is_fenced(cluster, 1)
-    assert is_fenced(cluster, 2), "it had no more than its session, the pause apart"
+    assert is_fenced(cluster, 2), "its session was not longer, except for the pause"
 
 
 @pytest.mark.parametrize("pause_ms", PAUSES_MS)

@@ -38,7 +38,7 @@ def test_requests_of_one_broker_are_processed_in_order() -> None:
     waiting = [cluster.begin(UnregisterBrokerRequest(1)) for _ in range(2)]
     other = cluster.begin(UnregisterBrokerRequest(7))
     assert cluster.answers.pop(other).error_code is ErrorCode.BROKER_ID_NOT_REGISTERED, (
-        "another broker's waits for none"
+        "the request of another broker does not wait"
     )
     assert cluster.answers == {}
     cluster.take_turns()

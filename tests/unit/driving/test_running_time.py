@@ -23,4 +23,4 @@ def test_a_pause_detected_by_another_timer_counts_once() -> None:
     assert time.on_turn(5_000, 1_200) == 1_000, "the late timer belongs to the same pause"
     assert time.take_pause() == 0
     time.on_pause(6_000, 2_000)
-    assert time.take_pause() == 0, "there was a turn meanwhile"
+    assert time.take_pause() == 0, "the loop ran in between"

@@ -45,7 +45,7 @@ def test_snapshots_of_apache_kafka_have_the_state_of_its_log(kafka_log: Path) ->
             compared += 1
     assert compared == len(snapshots)
     assert image == Image().apply_batches(batches)
-    assert image.apply_batches(batches) == image, "what is held already is passed over"
+    assert image.apply_batches(batches) == image, "records that it has already are skipped"
 
 
 def test_bootstrap_of_apache_kafka_is_read(kafka_log: Path) -> None:

@@ -347,5 +347,5 @@ async def test_without_a_descriptor_the_core_answers(is_of_descriptor: bool, cap
         os.close(rig.answers.fd)
     rig.open_error, rig.answers.fd = None, fd
     rig.ask(rig.fetch(SECOND))
-    assert len(rig.answers.begun) == 1, "there is one again"
+    assert len(rig.answers.begun) == 1, "there is a lease again"
     await rig.close()

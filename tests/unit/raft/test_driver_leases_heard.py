@@ -237,7 +237,7 @@ async def test_it_ends_with_the_driver(end: str) -> None:
     else:
         await rig.driver.close(100, hand_over=end == "hand over")
     assert kinds(rig.said).count("end") == 1
-    assert not asyncio.get_running_loop().remove_reader(rig.answers.fd), "nobody watches it"
+    assert not asyncio.get_running_loop().remove_reader(rig.answers.fd), "the loop does not watch its descriptor"
     rig.answers.wake()
     said = rig.step()
     with pytest.raises(RaftStoppedError):

@@ -382,7 +382,7 @@ async def test_any_other_response_is_passed_to_the_core(rig: Rig) -> None:
     assert kinds(said)[:4] == ["hold", "take", "streamed", "response"]
     assert said[3] == ("response", response)
     assert rig.log.end_offset == 1
-    assert kinds(said)[4:] == ["begin"], "the next one goes on again, and nothing is left to be released"
+    assert kinds(said)[4:] == ["begin"], "the next fetch is sent, and nothing else is released"
     request = rig.streams.begun[-1].request
     assert isinstance(request, FetchRequest)
     assert request.fetch_offset == 1
@@ -560,5 +560,5 @@ async def test_without_a_thread_or_a_descriptor_each_fetch_is_a_single_request(
         monkeypatch.setattr(Engine, "is_fine", True)
         alone = len(rig.fetches_alone())
         rig.answer(FetchResponse(Error.NONE, EPOCH, LEADER, high_watermark=0))
-        assert len(rig.fetches_alone()) == alone, "it goes on"
+        assert len(rig.fetches_alone()) == alone, "the stream continues"
     await rig.close()

@@ -218,7 +218,7 @@ def test_a_voter_gets_appended_records_and_an_observer_committed_ones(leader: Le
     for peer in (second, third):
         assert peer.answer() == leader.expected(START + 1, START + 1)
     second.ask(end)
-    assert broker.is_silent(), "the leader's disk has not got it"
+    assert broker.is_silent(), "the leader has not flushed it"
     assert not leader.is_raised()
     leader.flush()
     assert broker.answer() == leader.expected(START + 1, end)
@@ -263,7 +263,7 @@ def test_the_high_watermark_of_the_core_is_sent(leader: Leader) -> None:
     assert second.is_silent()
     leader.answers.notify_voters()
     assert second.answer() == leader.expected(end, end)
-    assert not leader.is_raised(), "that is no news to the core"
+    assert not leader.is_raised(), "the core is not notified"
 
 
 def test_at_the_end_waiting_fetches_become_requests(leader: Leader) -> None:

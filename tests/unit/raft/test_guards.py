@@ -134,7 +134,7 @@ def test_observers_without_an_id_are_not_tracked_and_others_up_to_a_limit(monkey
         bench.now_ms += 1
         caught_up(bench, who)
     caught_up(bench, known[1])
-    assert list(bench.replica.state.observers) == known, "who is known takes nobody's place"
+    assert list(bench.replica.state.observers) == known, "a known observer replaces none"
     bench.now_ms += 1
     caught_up(bench, FOURTH)
     assert list(bench.replica.state.observers) == [known[1], known[2], FOURTH]

@@ -206,7 +206,7 @@ class Engine:
         before = self.side.node.deadline_ms
         if news:
             leased = self.side.node.on_leased_fetches(self.side.now_ms, EPOCH, news)
-            assert self.side.node.deadline_ms == before, "a tick for each telling would be the cost that is saved"
+            assert self.side.node.deadline_ms == before, "a tick for each report would cost what leases save"
             self.side.apply(leased)
         events_of_log, self.events = self.events, []
         for handler in events_of_log:

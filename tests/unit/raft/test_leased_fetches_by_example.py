@@ -240,7 +240,7 @@ class TestPermissions:
         bench.feed(events.Ticked())
         fetch_lease = bench.node.fetch_lease()
         assert fetch_lease.voters_in_log.kraft_version == 1
-        assert fetch_lease.voters == ((2, -1), (3, -1)), "who is known by directory now begins anew"
+        assert fetch_lease.voters == ((2, -1), (3, -1)), "voters known by directory start at -1"
 
     def test_is_none_during_a_shutdown(self):
         bench = Bench(VotersInLog(VoterSet.of_ids([1])), config=ANSWERED)
@@ -248,7 +248,7 @@ class TestPermissions:
         bench.feed(events.Flushed())
         assert bench.node.fetch_lease() is not None
         bench.feed(events.ShutdownRequested())
-        assert bench.replica.role is Role.LEADER, "there is nobody to hand over to"
+        assert bench.replica.role is Role.LEADER, "there is no other voter to hand over to"
         assert bench.node.fetch_lease() is None
 
 

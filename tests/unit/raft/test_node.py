@@ -268,7 +268,7 @@ class TestResponses:
             bench.answer(2, FetchResponse(Error.NONE, 1, 2, high_watermark=1, records=leaders.read(0, 1000)))
             assert (bench.log.flushed_offset, bench.log.end_offset) == (0, 1)
             assert max(bench.replica.high_watermark, 0) == expected
-            assert len(bench.sent) - asked == expected, "a fetch stands for what a voter has flushed"
+            assert len(bench.sent) - asked == expected, "a fetch acknowledges what a voter has flushed"
 
 
 class TestLeader:

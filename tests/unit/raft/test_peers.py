@@ -129,7 +129,7 @@ async def leader_of(members: list[Member]) -> Member:
     done, rest = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED, timeout=30)
     for task in rest:
         task.cancel()
-    assert done, "nobody leads"
+    assert done, "no leader was elected"
     return next(member for member in members if member.led.is_set())
 
 

@@ -95,7 +95,7 @@ async def leader_of(members):
     )
     for task in rest:
         task.cancel()
-    assert done, "nobody leads"
+    assert done, "no leader was elected"
     return next(member for member in members if member.led.is_set())
 
 

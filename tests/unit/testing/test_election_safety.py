@@ -31,7 +31,7 @@ def test_an_only_voter_leads_once_its_vote_is_durable():
     safety, first, second = ElectionSafety(), only_voter(1), only_voter(2)
     assert first.replica.epoch == second.replica.epoch
     safety.check({}, touched(first))
-    assert safety.leaders == {}, "a crash would take its vote back, and with it all it could do"
+    assert safety.leaders == {}, "a crash would revoke its vote, and all that depends on it"
     for node in (second, first):
         node.on_persisted(0, node.replica.ticket)
     safety.check({}, touched(second))

@@ -129,15 +129,15 @@ process.begin()
 assert not gc.isenabled()
 process.import_asyncio()
 import asyncio, inspect
-assert "ssl" not in sys.modules, "asyncio was imported without"
-assert "ast" not in sys.modules, "what nobody looks into is not loaded"
+assert "ssl" not in sys.modules, "asyncio is imported without ssl"
+assert "ast" not in sys.modules, "modules that are not used are not imported"
 process.settle()
 assert gc.isenabled()
-assert inspect.getdoc(asyncio.run), "but there when somebody does"
+assert inspect.getdoc(asyncio.run), "a lazy module is imported when it is used"
 import ssl, textwrap
 assert "ast" in sys.modules
 assert asyncio.base_events.ssl is None
-assert ssl.OPENSSL_VERSION, "and others can have it"
+assert ssl.OPENSSL_VERSION, "other code can import ssl"
 assert textwrap.shorten("a b c", 5) == "a b c"
 """
 

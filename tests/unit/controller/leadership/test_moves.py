@@ -205,7 +205,7 @@ async def test_other_requests_are_answered_between_parts() -> None:
     assert (fenced, of_another, again) == (True, False, True)
     assert order == ["another", "fenced", "again"]
     fencings = [one for one in rig.log.records() if isinstance(one, BrokerRegistrationChangeRecord) and one.fenced == 1]
-    assert len(fencings) == 1, "who asks while it is under way waits for its end"
+    assert len(fencings) == 1, "requests during the change wait for its end"
     rig.driver.close()
 
 

@@ -182,7 +182,7 @@ async def test_a_request_that_fails_a_shard(
     log.stopped = False
     while log.waiting:
         log.finish()
-    assert await streaming == ErrorCode.NONE, "another shard goes on"
+    assert await streaming == ErrorCode.NONE, "another shard still answers"
     [error] = errors(caplog)
     assert INJECTED in error.message
     assert error.exc_info

@@ -139,7 +139,7 @@ def test_case_45_a_live_classic_group_is_upgraded_when_a_consumer_joins() -> Non
         assert classic.join(classic.owned) is NONE
         assert classic.sync() is NONE
         assert len(classic.owned["t"]) == 2
-        assert classic.beat() is REBALANCE, "it has to join again without what it gave up"
+        assert classic.beat() is REBALANCE, "it has to join again without the partitions that it revoked"
         classic.rejoin()
         assert classic.beat() is NONE
     consumer.beat()
@@ -200,7 +200,7 @@ def test_a_failed_upgrade_is_rolled_back() -> None:
     assert first.beat() is NONE
     assert second.beat() is NONE
     room.pass_time(60_000)
-    assert room.shard.groups[GROUP].is_empty, "its sessions go on"
+    assert room.shard.groups[GROUP].is_empty, "the sessions of its members still expire"
 
 
 def classic_of(room: ConsumerRoom) -> ClassicGroup:

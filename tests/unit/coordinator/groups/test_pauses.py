@@ -34,7 +34,7 @@ def test_sessions_start_again() -> None:
     room.pass_time(SESSION_MS - 1)
     assert room.heartbeat(first.member_id, first.generation_id) is ErrorCode.NONE
     room.pass_time(1)
-    assert list(room.group.members) == [first.member_id], "who is not heard of after the pause either is gone"
+    assert list(room.group.members) == [first.member_id], "a member without heartbeats after the pause is removed"
     assert second.member_id not in room.group.members
 
 
@@ -104,5 +104,5 @@ async def test_a_pause_reported_by_others_counts_once() -> None:
     await asyncio.sleep(MEMBER_SESSION_MS / 1000 - 0.6)
     assert not is_empty(groups)
     await asyncio.sleep(0.2)
-    assert is_empty(groups), "its session began again when the pause was told of first"
+    assert is_empty(groups), "the session started again when the pause was reported first"
     groups.close()

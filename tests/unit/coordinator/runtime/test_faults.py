@@ -117,7 +117,7 @@ async def test_a_request_that_fails_a_shard(
     assert await subject.write(4) is ErrorCode.UNKNOWN_SERVER_ERROR, "the failed request is answered"
     assert await waiting is ErrorCode.NOT_COORDINATOR, "the waiting client asks again"
     subject.log.finish_all()
-    assert await elsewhere is NONE, "another shard goes on"
+    assert await elsewhere is NONE, "another shard still answers"
     [error] = errors(caplog)
     assert INJECTED in error.message
     assert error.exc_info

@@ -30,4 +30,4 @@ def test_partitions_whose_record_is_too_large_are_not_added() -> None:
     assert room.add(pair, *((f"topic-{at:0200}", 0) for at in range(MANY))) is ErrorCode.UNKNOWN_SERVER_ERROR
     assert room.log == log
     assert room.transaction().partitions == {("topic", 0)}
-    assert room.add(pair, ("topic", 1)) is ErrorCode.NONE, "the transaction goes on"
+    assert room.add(pair, ("topic", 1)) is ErrorCode.NONE, "the transaction continues"

@@ -33,7 +33,7 @@ class Engine:
         """Bodies with which a call panics."""
 
     def note_handler_time(self, handle: int, ns: int) -> None:
-        assert handle not in self.answers, "the time comes before the answer"
+        assert handle not in self.answers, "the limit is reached before the answer"
         self.handler_times[handle] = ns
 
     def answer(self, answers: Sequence[tuple[int, bytes | None]]) -> None:
@@ -150,7 +150,7 @@ async def test_a_raising_handler_gets_an_error_response(caplog: pytest.LogCaptur
     bench.ask(1, api_key, body=encode_request(request))
     await bench.dispatcher.drain(30)
     answer = bench.engine.answers[1]
-    assert answer is not None, "the connection goes on"
+    assert answer is not None, "the connection stays open"
     found = decode_response(api_key, 0, answer)
     codes = [each.error_code for each in found.results] if api_key == ApiKey.DELETE_GROUPS else [found.error_code]
     assert set(map(int, codes)) == {int(ErrorCode.UNKNOWN_SERVER_ERROR)}

@@ -42,7 +42,7 @@ def handlers() -> Handlers:
 def test_the_apis_of_a_broker(handlers: Handlers, api_key: int) -> None:
     found = handlers.find(api_key, on_controller=False)
     assert callable(found.handle if isinstance(found, InlineHandler) else found)
-    assert handlers.find(api_key, on_controller=False) is found, "a handler keeps what it knows"
+    assert handlers.find(api_key, on_controller=False) is found, "a handler keeps its state"
 
 
 @pytest.mark.parametrize("api_key", sorted(CONTROLLER_FAMILIES))

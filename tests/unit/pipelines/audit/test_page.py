@@ -145,7 +145,7 @@ def test_no_area_is_distinguished_by_colour_alone() -> None:
         assert f'id="{pattern}"' in text
     for together in (STATES, ("moved", "lost", "regained", "unclean"), ("shrinks", "expands")):
         patterned = [looks[kind.replace(" ", "-")].startswith("url") for kind in together]
-        assert patterned.count(False) == 1, "the usual state alone is plain"
+        assert patterned.count(False) == 1, "only the usual state has no pattern"
         assert all(f"</svg>{kind}</span>" in text for kind in together), "in a legend"
 
 

@@ -322,7 +322,7 @@ def test_slices_must_be_in_order(tmp_path: Path) -> None:
     for snapshot_id, position in ((SNAPSHOT, 99), (SNAPSHOT, 101), (OffsetAndEpoch(41, 3), 100)):
         with pytest.raises(ValueError, match="byte 100 of 00000000000000000040-0000000003"):
             log.append_snapshot_slice(snapshot_id, position, b"x")
-    assert receive(log, data) is None, "position 0 begins anew"
+    assert receive(log, data) is None, "position 0 starts the snapshot again"
     log.drop_received_snapshot()
     with pytest.raises(ValueError, match="not received"):
         log.install_received_snapshot(SNAPSHOT)

@@ -90,7 +90,7 @@ def test_a_slice_of_something_else_changes_nothing(change):
     follower.answer(replace(SLICE, **change))
     assert not follower.of(fx.AppendSnapshotSlice)
     assert (follower.fetching.id, follower.fetching.position) == (ID, 0)
-    assert follower.asked.to != LEADER, "who is left alone for a moment: another may know of a newer leader"
+    assert follower.asked.to != LEADER, "another voter is asked first: it may know a newer leader"
     follower.now_ms += 25
     follower.take(follower.node.on_request_failed(follower.now_ms, follower.asked.correlation_id))
     assert (follower.asked.to, follower.asked.request.position) == (LEADER, 0)

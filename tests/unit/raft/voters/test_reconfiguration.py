@@ -45,7 +45,7 @@ def test_static_voters_send_their_entries_and_upgrade_to_kraft_version_1(bench):
     voters = decode_voters(bench.log.records[2].value)
     assert [voter.key.directory_id for voter in voters.voters] == [HERE, ELSEWHERE, ELSEWHERE]
     assert bench.replica.voters == voters
-    assert bench.replica.state.observers == {}, "who fetched before by its node id alone is the voter that it was"
+    assert bench.replica.state.observers == {}, "a voter that fetched with its node id only is not an observer"
 
 
 def test_an_old_static_voter_prevents_the_upgrade(bench):

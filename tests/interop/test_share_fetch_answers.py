@@ -25,6 +25,8 @@ pytestmark = pytest.mark.timeout(300)
 NONE = ErrorCode.NONE
 INVALID_REQUEST = ErrorCode.INVALID_REQUEST
 INVALID_STATE = ErrorCode.INVALID_RECORD_STATE
+UNKNOWN_ERROR = ErrorCode.UNKNOWN_SERVER_ERROR
+UNKNOWN_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 SETTINGS = CONFIG | {
     "group.share.min.record.lock.duration.ms": "1000",
@@ -150,6 +152,15 @@ class TestSessions:
         # It is not in the session.
         assert errors(member.acknowledge({0: [(0, 0, [ACCEPT])]})) == (NONE, [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
 
+    async def test_an_empty_group_id(self, group: Group) -> None:
+        group.produce(10)
+        with Member(group.bootstrap, "", group.topic_id) as member:
+            assert errors(member.fetch({0: ()})) == (NONE, [UNKNOWN_ERROR])
+            error, of_partitions = errors(member.fetch({5: ()}))
+            assert (error, set(of_partitions)) == (NONE, {UNKNOWN_ERROR, UNKNOWN_PARTITION})
+            assert errors(member.acknowledge({0: [(0, 9, [ACCEPT])]})) == (NONE, [UNKNOWN_PARTITION])
+            assert errors(member.fetch(epoch=-1)) == (NONE, [])
+
     async def test_the_end_of_a_session_releases_records(self, group: Group) -> None:
         """Conformance case 67."""
         group.produce(10)
@@ -186,6 +197,29 @@ class TestAcquiring:
         member, first = opened(group, mode=mode, max_records=5)
         second = member.fetch(mode=mode, max_records=5, max_wait_ms=0)
         assert [first.acquired(), second.acquired()] == expected
+
+    @pytest.mark.parametrize("mode", [2, -1])
+    async def test_an_acquire_mode_that_does_not_exist(self, group: Group, mode: int) -> None:
+        """The session and the acknowledgements are not concerned, nor is a request that fetches nothing."""
+        group.produce(10)
+        member = group.member()
+        assert errors(member.fetch({5: ()}, mode=mode, max_wait_ms=0)) == (NONE, [UNKNOWN_PARTITION])
+        assert errors(member.fetch({0: ()}, mode=mode)) == (UNKNOWN_ERROR, [])
+        assert errors(member.fetch(mode=mode, max_records=0)) == (UNKNOWN_ERROR, [])
+        assert member.fetch().acquired() == [(0, 9, 1)]
+        assert errors(member.fetch({0: [(5, 9, [ACCEPT])]}, mode=mode)) == (UNKNOWN_ERROR, [])
+        assert errors(member.acknowledge({0: [(5, 9, [ACCEPT])]})) == (NONE, [INVALID_STATE])
+        zeros = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 0, "max_records": 0}
+        renewed = member.fetch({0: [(0, 4, [RENEW])]}, mode=mode, is_renew=True, **zeros)
+        assert (errors(renewed), renewed.part().acknowledge_error) == ((NONE, [NONE]), NONE)
+        assert errors(member.fetch(epoch=-1, mode=mode)) == (NONE, [])
+
+    async def test_a_fetch_of_no_records(self, group: Group) -> None:
+        group.produce(10)
+        member = group.member()
+        assert errors(member.fetch({0: (), 5: ()}, max_records=0)) == (NONE, [UNKNOWN_PARTITION])
+        assert errors(member.fetch(max_bytes=0)) == (NONE, [UNKNOWN_PARTITION])
+        assert member.fetch().acquired() == [(0, 9, 1)]
 
     async def test_ranges_are_cut_at_log_batches(self, group: Group) -> None:
         group.produce(4, 6, 10, 5)

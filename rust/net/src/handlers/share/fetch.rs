@@ -77,7 +77,13 @@ pub fn handle(call: Call<'_>, header: ResponseHeader, waker: &Waker, body: &[u8]
             return Outcome::Answered;
         }
     };
-    let mut fetch = begin(&call, header, &image, &request, (key, session, targets), deadline);
+    let mut fetch = match begin(&call, header, &image, &request, (key, session, targets), deadline) {
+        Ok(fetch) => fetch,
+        Err(refusal) => {
+            write_refusal(call.answer, refusal);
+            return Outcome::Answered;
+        }
+    };
     match fetch.answer_or_wait(call.core, call.answer, waker, false) {
         true => Outcome::Answered,
         false => Outcome::Share(Box::new(WaitingShare::Fetch(fetch))),
@@ -131,7 +137,17 @@ fn open(call: &Call<'_>, key: &MemberKey, request: &ShareFetchRequest<'_>) -> Re
     }
 }
 
-/// Passes on the acknowledgements, and finds the share partitions.
+/// `None`: no version knows it.
+fn acquire_mode(id: i8) -> Option<AcquireMode> {
+    match id {
+        0 => Some(AcquireMode::BatchOptimized),
+        1 => Some(AcquireMode::RecordLimit),
+        _ => None,
+    }
+}
+
+/// Passes on the acknowledgements, and finds the share partitions. An unknown acquire mode is refused afterwards, and only if
+/// there is a partition to fetch, as in Apache Kafka (`ShareFetch`).
 fn begin(
     call: &Call<'_>,
     header: ResponseHeader,
@@ -139,7 +155,7 @@ fn begin(
     request: &ShareFetchRequest<'_>,
     (key, session, targets): (MemberKey, Use, Vec<ShareTarget>),
     deadline: Instant,
-) -> WaitingShareFetch {
+) -> Result<WaitingShareFetch, Refusal> {
     let core = call.core;
     let member = Member::new(&key.member);
     let acks = if request.has_acknowledgements() {
@@ -148,6 +164,13 @@ fn begin(
         Acks::begin(call, &by, request.topics.clone())
     } else {
         Acks::none()
+    };
+    let targets = if request.is_renew_ack || session == Use::Closes { Vec::new() } else { targets };
+    let checked: Vec<_> = targets.into_iter().map(|target| (target, check(call, image, target))).collect();
+    let has_target = checked.iter().any(|(_, check)| check.is_ok());
+    let mode = match acquire_mode(request.acquire_mode) {
+        None if has_target => return Err((ErrorCode::UNKNOWN_SERVER_ERROR, None)),
+        mode => mode.unwrap_or(AcquireMode::BatchOptimized),
     };
     let quotas = &core.pipeline.quotas;
     let client = quotas.client(&call.context);
@@ -159,31 +182,30 @@ fn begin(
         min_bytes: at_least_0(request.min_bytes.min(bytes_max)),
         records_max: i64::from(request.max_records.max(0)),
         batch_size: i64::from(request.batch_size.max(1)),
-        mode: if request.acquire_mode == 1 { AcquireMode::RecordLimit } else { AcquireMode::BatchOptimized },
+        mode,
         member,
     };
-    let fetches = !request.is_renew_ack && session != Use::Closes && limits.records_max > 0 && limits.max_bytes > 0;
-    let targets = if fetches { targets } else { Vec::new() };
-    if !targets.is_empty() {
+    let fetches = limits.records_max > 0 && limits.max_bytes > 0;
+    if fetches && !checked.is_empty() {
         core.shares.metrics.fetch_requests.add(1);
     }
-    let targets = targets.into_iter().map(|target| find(call, image, &key, target)).collect();
+    let find = |(target, check): (ShareTarget, Result<(), ErrorCode>)| {
+        let share = ShareKey { group: key.group.clone(), topic: target.topic, index: target.index };
+        FetchTarget { target, live: check.and_then(|()| core.shares.find_or_load(core, image, &share)) }
+    };
+    let targets = checked.into_iter().filter(|(_, check)| fetches || check.is_err()).map(find).collect();
     let connection = call.context.connection.clone();
-    WaitingShareFetch { header, connection, key, session, acks, targets, limits, deadline, waiter: None, client }
+    Ok(WaitingShareFetch { header, connection, key, session, acks, targets, limits, deadline, waiter: None, client })
 }
 
-fn find(call: &Call<'_>, image: &MetadataImage, key: &MemberKey, target: ShareTarget) -> FetchTarget {
-    let topics = call.topics(image);
-    let live = match image.topics().by_id(target.topic) {
+/// Whether the member may fetch the partition, and the partition exists.
+fn check(call: &Call<'_>, image: &MetadataImage, target: ShareTarget) -> Result<(), ErrorCode> {
+    match image.topics().by_id(target.topic) {
         None => Err(ErrorCode::UNKNOWN_TOPIC_ID),
-        Some(topic) if !topics.allows(topic.name()) => Err(Resource::Topic.refusal()),
+        Some(topic) if !call.topics(image).allows(topic.name()) => Err(Resource::Topic.refusal()),
         Some(topic) if topic.partition(target.index).is_none() => Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
-        Some(_) => {
-            let share = ShareKey { group: key.group.clone(), topic: target.topic, index: target.index };
-            call.core.shares.find_or_load(call.core, image, &share)
-        }
-    };
-    FetchTarget { target, live }
+        Some(_) => Ok(()),
+    }
 }
 
 impl WaitingShareFetch {

@@ -217,8 +217,9 @@ def test_topics_that_a_broker_creates_count_for_the_client_that_asked(nodes: tup
         assert not is_created(peer, "created-2")
 
 
-def test_an_address_that_connects_too_often_is_not_served(nodes: tuple[Node, Node]) -> None:
-    entity: Entity = {"ip": "127.0.0.1"}
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
+def test_an_address_that_connects_too_often_is_not_served(nodes: tuple[Node, Node], name: str) -> None:
+    entity: Entity = {"ip": name}
     for node in nodes:
         node.alter("connection_creation_rate", entity, 1.0)
         wait_until(lambda: not is_served(node), "a refusal")  # noqa: B023 - called before the next

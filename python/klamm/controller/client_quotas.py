@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from ipaddress import ip_address
 from typing import Final
 
 from klamm.controller.result import Result, check_record_count
 from klamm.controller.speculation import Speculation
-from klamm.protocol.client_quotas import CLIENT_ID, CLIENT_KEYS, ENTITY_TYPES, INTEGER_MAX, IP, IP_KEYS, USER
+from klamm.protocol.client_quotas import (
+    CLIENT_ID,
+    CLIENT_KEYS,
+    ENTITY_TYPES,
+    INTEGER_MAX,
+    IP,
+    IP_KEYS,
+    USER,
+    is_address,
+)
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.generated.metadata_records import ClientQuotaRecord, EntityData
 from klamm.protocol.messages.client_quotas import (
@@ -26,8 +34,13 @@ Entity = Mapping[str, str | None]
 _FRACTION_MAX: Final = 1e-6
 
 
-def alter_client_quotas(state: Speculation, request: AlterClientQuotasRequest) -> Result[AlterClientQuotasResponse]:
-    """Set and remove quotas; an entity with an error changes nothing, and the others are changed."""
+def alter_client_quotas(
+    state: Speculation, request: AlterClientQuotasRequest, resolved_hosts: frozenset[str]
+) -> Result[AlterClientQuotasResponse]:
+    """Set and remove quotas; an entity with an error changes nothing, and the others are changed.
+
+    An entity of type ip is an address or one of the resolved hosts.
+    """
     results: dict[frozenset[tuple[str, str | None]], AlterClientQuotasResult] = {}
     records: list[bytes] = []
     for entry in request.entries:
@@ -38,7 +51,7 @@ def alter_client_quotas(state: Speculation, request: AlterClientQuotasRequest) -
             if place in results:
                 # As in Apache Kafka, what came first is written all the same.
                 raise _invalid(f"The request names the entity {entity} more than once.")
-            records += _records(state, entity, entry)
+            records += _records(state, entity, entry, resolved_hosts)
         except KafkaError as error:
             code, message = error.code, error.message
         parts = tuple(QuotaEntityPart(*part) for part in entity.items())
@@ -47,10 +60,12 @@ def alter_client_quotas(state: Speculation, request: AlterClientQuotasRequest) -
     return Result(AlterClientQuotasResponse(tuple(results.values())), () if request.validate_only else records)
 
 
-def _records(state: Speculation, entity: Entity, entry: AlterClientQuotasEntry) -> list[bytes]:
+def _records(
+    state: Speculation, entity: Entity, entry: AlterClientQuotasEntry, resolved_hosts: frozenset[str]
+) -> list[bytes]:
     if len({change.key for change in entry.ops}) < len(entry.ops):
         raise _invalid(f"The request changes a quota of the entity {entity} more than once.")
-    known = _keys_of(entity)
+    known = _keys_of(entity, resolved_hosts)
     current = state.image.quota(dict(entity))
     for change in entry.ops:
         if not change.remove:
@@ -68,7 +83,7 @@ def _record(entity: Entity, change: QuotaChange) -> ClientQuotaRecord:
     return ClientQuotaRecord(entity=parts, key=change.key, value=value, remove=change.remove)
 
 
-def _keys_of(entity: Entity) -> frozenset[str]:
+def _keys_of(entity: Entity, resolved_hosts: frozenset[str]) -> frozenset[str]:
     """The keys that an entity can have. Raises INVALID_REQUEST if there cannot be such an entity."""
     if not entity:
         raise _invalid("The entity has no type.")
@@ -81,17 +96,10 @@ def _keys_of(entity: Entity) -> frozenset[str]:
         return CLIENT_KEYS
     if USER in entity or CLIENT_ID in entity:
         raise _invalid("An entity of type ip cannot have a user or a client id as well.")
-    _check_address(entity[IP])
+    host = entity[IP]
+    if host is not None and not is_address(host) and host not in resolved_hosts:
+        raise _invalid(f"{host} is neither an IP address nor a host that has one.")
     return IP_KEYS
-
-
-def _check_address(address: str | None) -> None:
-    """Apache Kafka also takes a host's name; the controller does not resolve names."""
-    try:
-        if address is not None:
-            ip_address(address)
-    except ValueError:
-        raise _invalid(f"{address} is not an IP address.") from None
 
 
 def _check_value(change: QuotaChange, known: frozenset[str]) -> None:

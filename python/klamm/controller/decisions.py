@@ -242,11 +242,13 @@ class Decisions:
         result = self._configs.alter_legacy(self._active(), request)
         return Result(AlterConfigsResponse(result.answer), result.records)
 
-    def alter_client_quotas(self, request: AlterClientQuotasRequest) -> Result[AlterClientQuotasResponse]:
+    def alter_client_quotas(
+        self, request: AlterClientQuotasRequest, resolved_hosts: frozenset[str]
+    ) -> Result[AlterClientQuotasResponse]:
         """AlterClientQuotas."""
         from klamm.controller.client_quotas import alter_client_quotas
 
-        return alter_client_quotas(self._active(), request)
+        return alter_client_quotas(self._active(), request, resolved_hosts)
 
     def update_features(self, request: UpdateFeaturesRequest) -> Result[UpdateFeaturesResponse]:
         """UpdateFeatures."""

@@ -114,8 +114,9 @@ class ControllerDriver:
         try:
             if operation.by_quorum:
                 self._controller.on_quorum(self._quorum.voter_ids, self._quorum.kraft_upgrade_refusal())
+            resolved = await self._resolved(hosts) if (hosts := operation.hosts(request)) else hosts
             decided = self._controller.on_request(
-                self._now_ms(), ticket, operation, request, version, requester=requester
+                self._now_ms(), ticket, operation, request, version, requester=requester, resolved_hosts=resolved
             )
             self._carry_out(decided)
             if not ticket.done():
@@ -127,6 +128,19 @@ class ControllerDriver:
             refusal = self._as_kafka_error(error, type(request).__name__)
             return operation.refuse(request, refusal.code, refusal.message)
         return answer
+
+    async def _resolved(self, hosts: frozenset[str]) -> frozenset[str]:
+        """Those that have an address."""
+
+        async def has_address(host: str) -> bool:
+            try:
+                return bool(await self._clock.loop.getaddrinfo(host, None))
+            except (OSError, UnicodeError):  # also a name that no encoding of host names has
+                return False
+
+        names = list(hosts)
+        found = await asyncio.gather(*map(has_address, names))
+        return frozenset(name for name, is_found in zip(names, found, strict=True) if is_found)
 
     def _as_kafka_error(self, error: Exception, operation: str) -> KafkaError:
         if isinstance(error, NotLeaderError | RaftStoppedError):

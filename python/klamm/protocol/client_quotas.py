@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from ipaddress import ip_address
 from typing import Final
 
 USER: Final = "user"
@@ -23,3 +24,12 @@ CLIENT_KEYS: Final = frozenset(
     {"producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"}
 )
 IP_KEYS: Final = frozenset({"connection_creation_rate"})
+
+
+def is_address(name: str) -> bool:
+    """Whether the name of an entity of type ip is an address, and not that of a host."""
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -1,6 +1,6 @@
 //! The engine of one node: combines its log directories, its partitions and its network.
 
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -15,7 +15,9 @@ use klamm_config::Settings;
 use klamm_fetcher::{FetcherOptions, Fetchers};
 use klamm_log::{CleanerConfig, Event as LogEvent, Intervals, LockedDir, LogContext, LogManager, ManagerConfig};
 use klamm_metadata::MetadataImage;
-use klamm_net::{Bounded, ConnectionLimitsConfig, LogLevel, NetConfig, Pipeline, Quotas, Server, ShareConfig, Windows};
+use klamm_net::{
+    Bounded, ConnectionLimitsConfig, LogLevel, NetConfig, Pipeline, Quotas, Server, ShareConfig, Windows, host_address,
+};
 use klamm_replica::{Durability, Published, Replicas, ReplicasOptions, Unassigned};
 use tokio::runtime::Handle;
 
@@ -395,8 +397,7 @@ fn connection_limits(settings: &Settings) -> ConnectionLimitsConfig {
 fn address_limit(pair: &str) -> Option<(IpAddr, usize)> {
     let (host, most) = pair.rsplit_once(':')?;
     let host = host.trim().trim_start_matches('[').trim_end_matches(']');
-    let address = (host, 0).to_socket_addrs().ok()?.next()?;
-    Some((address.ip().to_canonical(), most.trim().parse().ok()?))
+    Some((host_address(host)?.to_canonical(), most.trim().parse().ok()?))
 }
 
 /// Passes events of the logs to the server; events before the server exists are kept until then.

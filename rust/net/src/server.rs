@@ -1,9 +1,10 @@
 //! The server: listeners, their connections, and the entry point for responses from outside of the engine.
 
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use klamm_base::ErrorCode;
@@ -24,6 +25,7 @@ use super::connection::Connection;
 use super::core::{Core, SupportedFeatures};
 use super::counters::Counters;
 use super::events::{Event, EventQueue, LogLevel};
+use super::hosts::{host_address, host_addresses};
 use super::link::{Link, Note, Reply};
 use super::listener::Listener;
 use super::os;
@@ -159,9 +161,26 @@ impl Server {
         self.core.all_limits().into_iter().for_each(|limits| limits.set_own(own.clone()));
     }
 
-    /// Applies the client quotas of a new image.
+    /// Applies the client quotas of a new image. Hosts are resolved on a thread of its own, because that may take seconds.
     pub fn set_quotas(&self, image: &MetadataImage) {
-        self.core.pipeline.quotas.apply(image);
+        let hosts = self.core.pipeline.quotas.apply(image);
+        if hosts.is_empty() {
+            return;
+        }
+        let core = Arc::downgrade(&self.core);
+        let resolve = move || {
+            let resolved = |host: String| {
+                let address = host_address(&host);
+                (host, address)
+            };
+            let found = hosts.into_iter().map(resolved).collect();
+            if let Some(core) = core.upgrade() {
+                core.pipeline.quotas.resolved(found);
+            }
+        };
+        if let Err(error) = thread::Builder::new().name("klamm-resolve".to_owned()).spawn(resolve) {
+            self.core.events.log(LogLevel::Error, format!("the hosts of client quotas are not resolved: {error}"));
+        }
     }
 
     /// Drops the share partitions that this node no longer leads in their epoch. Call it when the image is published.
@@ -301,12 +320,7 @@ pub fn bind(config: &NetConfig, options: &ListenerOptions) -> io::Result<Socket>
     let port = options.port;
     let addresses: Vec<SocketAddr> = match options.host.as_str() {
         "" => vec![([0u16; 8], port).into(), ([0u8; 4], port).into()],
-        host => {
-            // IPv4 first, as in Java: a name like `localhost` has both, and clients try both.
-            let mut addresses: Vec<_> = (host, port).to_socket_addrs()?.collect();
-            addresses.sort_by_key(SocketAddr::is_ipv6);
-            addresses
-        }
+        host => host_addresses(host, port)?,
     };
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     for address in addresses {

@@ -20,6 +20,7 @@ ENTITIES: list[Entity] = [
     {"user": None, "client-id": None},
     {"ip": "10.1.2.3"},
     {"ip": None},
+    {"ip": "localhost"},
     {},
     {"group": "g"},
     {"user": ""},

@@ -81,6 +81,7 @@ def test_validation_writes_nothing() -> None:
         ({"client-id": ""}, {"producer_byte_rate": 1.0}),
         ({"ip": ""}, {"connection_creation_rate": 1.0}),
         ({"ip": "300.1.1.1"}, {"connection_creation_rate": 1.0}),
+        ({"ip": "unresolved"}, {"connection_creation_rate": 1.0}),
         ({"ip": "10.0.0.1", "user": "a"}, {"connection_creation_rate": 1.0}),
         ({"ip": "10.0.0.1", "client-id": None}, {"connection_creation_rate": 1.0}),
         ({"ip": "10.0.0.1"}, {"producer_byte_rate": 1.0}),

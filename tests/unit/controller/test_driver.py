@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.support.simulated_time import simulated
 from tests.unit.controller.cluster import CLUSTER_ID, LATEST, bootstrap, registration, uuid
+from tests.unit.controller.test_client_quotas import entry
 
 from klamm._engine.metadata import Image
 from klamm.controller.controller import Controller, appends
@@ -17,6 +18,7 @@ from klamm.controller.decisions import Decisions
 from klamm.controller.driver import ControllerDriver
 from klamm.controller.effects import Append
 from klamm.controller.nodes import controllers
+from klamm.controller.operations.client_quotas import ALTER_CLIENT_QUOTAS
 from klamm.controller.operations.configs import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from klamm.controller.operations.features import UPDATE_FEATURES
 from klamm.controller.operations.nodes import BROKER_HEARTBEAT, BROKER_REGISTRATION, CONTROLLER_REGISTRATION
@@ -25,6 +27,7 @@ from klamm.controller.result import MAX_BATCH_SIZE, MAX_RECORDS_PER_BATCH, Resul
 from klamm.controller.settings import ControllerSettings
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.generated.metadata_records import MetadataRecord, NoOpRecord, TopicRecord, decode, encode
+from klamm.protocol.messages.client_quotas import AlterClientQuotasRequest
 from klamm.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -126,6 +129,17 @@ def create(name: str) -> CreateTopicsRequest:
 async def settle() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
+
+
+async def test_hosts_are_resolved_before_the_decision() -> None:
+    rig = Rig()
+    rig.lead()
+    rig.log.commit(100)
+    names = "localhost", "x" * 64, "10.0.0.1"  # no host has a label of 64 letters
+    entries = tuple(entry({"ip": name}, connection_creation_rate=5.0) for name in names)
+    answer = await rig.driver.run(ALTER_CLIENT_QUOTAS, AlterClientQuotasRequest(entries, False))
+    codes = [result.error_code for result in answer.entries]
+    assert codes == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
 
 
 async def test_an_answer_waits_for_its_records() -> None:

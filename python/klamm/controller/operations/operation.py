@@ -27,6 +27,8 @@ class PendingRequest(NamedTuple, Generic[Q]):
     now_ms: int = 0
     requester: Requester | None = None
     """Whose quota is charged; None for the cluster's own requests."""
+    resolved_hosts: frozenset[str] = frozenset()
+    """The hosts of the request, as `Operation.hosts` names them, that have an address."""
 
 
 class Wire(NamedTuple):
@@ -55,6 +57,8 @@ class Operation(NamedTuple, Generic[Q, A]):
     """How long the request may wait for its turn, in ms; 0 or less: it has expired."""
     broker_id: Callable[[Q], int | None] = lambda request: None
     """The broker that it changes: one operation of a broker is under way at a time."""
+    hosts: Callable[[Q], frozenset[str]] = lambda request: frozenset()
+    """Names that are resolved before the decision, which depends on whether they have an address."""
     by_quorum: bool = False
     """Whether the decision depends on the current voters of the quorum."""
     wire: Wire | None = None

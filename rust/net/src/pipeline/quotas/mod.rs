@@ -15,7 +15,7 @@ use klamm_metadata::security::ClientQuotas;
 use klamm_wire::api::ListenerKind;
 use parking_lot::Mutex;
 
-use self::addresses::AddressLimits;
+use self::addresses::{AddressLimits, Hosts, named_hosts};
 use self::limits::{Found, QuotaLimits};
 use self::usage::Rates;
 use super::context::RequestContext;
@@ -38,6 +38,8 @@ pub struct Quotas {
     windows: Windows,
     /// What was applied last. Most images have the same.
     applied: Mutex<ClientQuotas>,
+    /// Of the limits on connections. It is locked after `applied`.
+    hosts: Mutex<Hosts>,
     /// The origin of the rates' times.
     begun: Instant,
 }
@@ -82,27 +84,46 @@ impl Quotas {
             connected: Mutex::default(),
             windows,
             applied: Mutex::default(),
+            hosts: Mutex::default(),
             begun: Instant::now(),
         }
     }
 
-    /// Applies the limits of an image. What was used before still counts.
-    pub fn apply(&self, image: &MetadataImage) {
+    /// Applies the limits of an image. What was used before still counts. Returns the hosts that have limits from when their
+    /// addresses are given to [`Quotas::resolved`].
+    pub fn apply(&self, image: &MetadataImage) -> Vec<String> {
         let mut applied = self.applied.lock();
         if applied.ptr_eq(image.quotas()) || applied.is_empty() && image.quotas().is_empty() {
-            return;
+            return Vec::new();
         }
         *applied = image.quotas().clone();
+        let mut hosts = self.hosts.lock();
+        // A host that is named again later is resolved again.
+        hosts.retain(|host, _| named_hosts(&applied).any(|named| named == host));
+        let unresolved = named_hosts(&applied).filter(|named| !hosts.contains_key(*named)).map(str::to_owned).collect();
+        self.limit(&applied, &hosts);
+        unresolved
+    }
+
+    /// Applies the limits of hosts, now that they are resolved.
+    pub fn resolved(&self, found: Hosts) {
+        let applied = self.applied.lock();
+        let mut hosts = self.hosts.lock();
+        hosts.extend(found.into_iter().filter(|(host, _)| named_hosts(&applied).any(|named| named == host)));
+        self.limit(&applied, &hosts);
+    }
+
+    fn limit(&self, applied: &ClientQuotas, hosts: &Hosts) {
         let quotas = [
             (&self.produce, "producer_byte_rate"),
             (&self.fetch, "consumer_byte_rate"),
             (&self.time, "request_percentage"),
         ];
-        let connections = AddressLimits::of(&applied);
+        let connections = AddressLimits::of(applied, hosts);
         let mut is_any_set = !connections.is_empty();
         self.connections.store(connections.into());
         for (quota, key) in quotas {
-            let limits = QuotaLimits::of(&applied, key);
+            let limits = QuotaLimits::of(applied, key);
             is_any_set |= !limits.is_empty();
             quota.limits.store(limits.into());
         }

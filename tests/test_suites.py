@@ -16,7 +16,7 @@ EXCUSED = Excused({"acls": ("DescribeAcls (29)",)}, {"quotas": ("AlterClientQuot
 def test_every_exception_needs_an_api_that_is_absent() -> None:
     served = {key for key, api in APIS.items() if {api.on_broker, api.on_controller} & {"engine", "python"}}
     for suite, excused in exceptions.load(exceptions.FILE.read_text()).items():
-        assert suite in APACHE_KAFKA
+        assert suite.partition(":")[0] in APACHE_KAFKA
         for test, apis in {**excused.needs, **excused.vacuous}.items():
             assert apis, f"{suite} {test}: name the API that it needs"
             keys = [re.fullmatch(r"[A-Z][A-Za-z]+ \((\d+)\)", api) for api in apis]
@@ -68,6 +68,15 @@ def test_a_listed_test_that_passes_is_reported() -> None:
 def test_a_part_of_a_suite_shows_nothing_of_the_tests_that_it_leaves_out() -> None:
     outcome = judge("kcat", ["kcat: 2 passed, 0 failed, 0 skipped"], EXCUSED, is_whole=False)
     assert (outcome.passed, outcome.unexpected_passes, outcome.excused) == (2, (), {})
+
+
+def test_a_variant_has_exceptions_beside_those_of_its_suite() -> None:
+    text = '[kcat.fails_on_kafka]\na = "always"\n["kcat:new".fails_on_kafka]\nb = "now and then"'
+    excused = exceptions.load(text)
+    assert exceptions.of_suite(excused, "kcat").reason("b") is None
+    assert exceptions.of_suite(excused, "kcat:new").reason("a") == "on Apache Kafka too: always"
+    assert exceptions.of_suite(excused, "kcat:new").reason("b") == "on Apache Kafka too: now and then"
+    assert exceptions.of_suite(excused, "kcat:old").reason("a") == "on Apache Kafka too: always"
 
 
 def test_an_assumption_of_one_broker_is_excused_with_several_only() -> None:

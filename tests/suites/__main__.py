@@ -26,7 +26,7 @@ from typing import Final
 
 from tests.interop import apache_kafka
 from tests.suites import exceptions
-from tests.suites.exceptions import APACHE_KAFKA, Excused, Outcome
+from tests.suites.exceptions import APACHE_KAFKA, Outcome
 from tests.support.broker_processes import BrokerProcess, created
 from tests.support.node_process import METADATA, NodeProcess
 from tests.support.ports import free_port
@@ -175,7 +175,7 @@ def main(arguments: list[str]) -> int:
                 lines = run(suite, address, asked.brokers)
                 print(f"{suite.name}: {time.monotonic() - began:.0f} s", flush=True)
             is_whole = not suite.variant and not os.environ.get("ONLY")
-            own = excused.get(suite.script.stem, Excused())
+            own = exceptions.of_suite(excused, suite.name)
             outcomes.append(exceptions.judge(suite.name, lines, own, is_whole=is_whole))
     report(outcomes)
     return 0 if outcomes and all(outcome.is_clean for outcome in outcomes) else 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,8 +31,8 @@ class Excused:
     """APIs that a test needs and klamm lacks, as `Name (key)`."""
     vacuous: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The same for tests that pass anyway, because their runner mistakes a rejection for the expected outcome."""
-    flaky: Mapping[str, str] = field(default_factory=dict)
-    """Tests that sometimes fail against Apache Kafka 4.3.1 too, and how."""
+    fails_on_kafka: Mapping[str, str] = field(default_factory=dict)
+    """Tests that fail against Apache Kafka 4.3.1 too, always or sometimes, and how."""
     of_one_broker: Mapping[str, str] = field(default_factory=dict)
     """Tests that assume one broker, and what they assume; empty when there is one."""
 
@@ -43,16 +43,22 @@ class Excused:
             return "needs " + ", ".join(apis)
         if test in self.of_one_broker:
             return f"with one broker only: {self.of_one_broker[test]}"
-        return f"on Apache Kafka too: {self.flaky[test]}" if test in self.flaky else None
+        return f"on Apache Kafka too: {self.fails_on_kafka[test]}" if test in self.fails_on_kafka else None
+
+
+def of_suite(excused: Mapping[str, Excused], suite: str) -> Excused:
+    """The exceptions of a suite; those of a variant, such as `librdkafka:consumer`, are added to the suite's own."""
+    own, variant = (excused.get(name, Excused()) for name in (suite.partition(":")[0], suite))
+    return Excused(**{each.name: {**getattr(own, each.name), **getattr(variant, each.name)} for each in fields(own)})
 
 
 def load(text: str, brokers: int = 1) -> dict[str, Excused]:
-    """The exceptions by suite."""
+    """The exceptions by suite, or by suite and variant."""
 
     def excused(tables: Mapping[str, Mapping[str, Any]]) -> Excused:
         of_one_broker = tables.get("of_one_broker", {}) if brokers > 1 else {}
         return Excused(
-            _apis(tables, "needs"), _apis(tables, "vacuous"), tables.get("flaky_on_kafka", {}), of_one_broker
+            _apis(tables, "needs"), _apis(tables, "vacuous"), tables.get("fails_on_kafka", {}), of_one_broker
         )
 
     return {suite: excused(tables) for suite, tables in tomllib.loads(text).items()}

@@ -169,8 +169,9 @@ class ShardContext:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{len(records)} records do not fit into a batch")
         self.next_record_offset += len(records)
         journal = Journal(overwritten.undo)
+        for group_id in dict.fromkeys(record.group_id for record in records):
+            self._note_listed(overwritten, group_id)
         for record in records:
-            self._note_listed(overwritten, record.group_id)
             self.apply(journal, record)
         return journal
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final, get_args
 
 from klamm.coordinator.groups.consumer import records as consumer_records
 from klamm.coordinator.groups.consumer import replay as consumer_replay
@@ -31,11 +31,13 @@ DECODERS: Final[dict[RecordType, Decoder]] = {
 """By type: decodes a record from its key after the type and its value after the version."""
 
 
+_APPLY: Final[dict[type, Callable[[ModernGroups, Journal, Any], None]]] = {
+    **dict.fromkeys(get_args(ConsumerRecord), consumer_replay.apply),
+    **dict.fromkeys(get_args(ShareRecord), share_replay.apply),
+    StreamsRecord: streams_replay.apply,
+}
+
+
 def apply(groups: ModernGroups, journal: Journal, record: ModernRecord) -> None:
     """Apply a record, from the log or newly written. Raises RecordError if it does not fit the state."""
-    if isinstance(record, ShareRecord):
-        share_replay.apply(groups, journal, record)
-    elif isinstance(record, StreamsRecord):
-        streams_replay.apply(groups, journal, record)
-    else:
-        consumer_replay.apply(groups, journal, record)
+    _APPLY[type(record)](groups, journal, record)

@@ -6,7 +6,8 @@ Topics are written in the order of their ids and partitions in ascending order; 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import struct
+from collections.abc import Collection, Iterable, Mapping
 from operator import itemgetter
 from typing import Final
 
@@ -23,6 +24,8 @@ Target = Mapping[bytes, tuple[int, ...]]
 Owned = Mapping[bytes, Mapping[int, int]]
 """Partitions by topic id, each with the epoch in which it was assigned; a topic without partitions is absent."""
 EPOCHS_TAG: Final = 0
+_BYTES: Final = tuple(bytes((value,)) for value in range(0x80))
+"""Nearly every varint of a record is one of these."""
 
 
 def key(type_: RecordType, *names: str) -> bytes:
@@ -32,6 +35,8 @@ def key(type_: RecordType, *names: str) -> bytes:
 
 def uvarint(value: int) -> bytes:
     """An unsigned varint."""
+    if value <= 0x7F:
+        return _BYTES[value]
     raw = bytearray()
     while value > 0x7F:
         raw.append(value & 0x7F | 0x80)
@@ -67,8 +72,8 @@ def tags(fields: Mapping[int, bytes]) -> bytes:
     return b"".join(parts)
 
 
-def _int32s(values: Iterable[int]) -> bytes:
-    return compact_array(map(INT.pack, values))
+def _int32s(values: Collection[int]) -> bytes:
+    return uvarint(len(values) + 1) + struct.pack(f">{len(values)}i", *values)
 
 
 def target_value(target: Target) -> bytes:
@@ -91,7 +96,7 @@ def owned(partitions: Owned) -> bytes:
 
 def _owned_topic(topic_id: bytes, epochs: Mapping[int, int]) -> bytes:
     partitions = sorted(epochs)
-    return topic_id + _int32s(partitions) + tags({EPOCHS_TAG: _int32s(epochs[one] for one in partitions)})
+    return topic_id + _int32s(partitions) + tags({EPOCHS_TAG: _int32s([epochs[one] for one in partitions])})
 
 
 def read_target(reader: RecordReader) -> dict[bytes, tuple[int, ...]]:

@@ -1,14 +1,17 @@
 //! A repair restores the state of producers and transactions that the damaged batches contain.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use klamm_records::Header;
 use klamm_records::control::end_transaction_marker;
 use tempfile::{TempDir, tempdir};
 
+use super::crash::{Disk, Rng};
+use super::files::FileCache;
 use super::index::AbortedTxn;
+use super::recorder::{Change, Recorder};
 use super::testing::{BatchSpec, batch, config, create};
 use super::{Log, LogConfig, LogContext, OpenAt, Origin};
 
@@ -104,17 +107,15 @@ impl Scene {
     }
 
     fn open(&self, recovery_point: i64, clean: bool) -> Log {
-        let at = OpenAt {
-            recovery_point,
-            clean,
-            keeps_damage: true,
-            proven_end: BATCHES as i64,
-            kept_power: true,
-            ..OpenAt::default()
-        };
-        let path: &Path = &self.dir.path().join("t-0");
+        let at = OpenAt { recovery_point, clean, kept_power: true, ..OpenAt::default() };
+        self.open_in(self.dir.path(), at, &LogContext::new(64))
+    }
+
+    /// Opens the log, or what a power cut has left of it. The checkpointed high watermark is its end.
+    fn open_in(&self, folder: &Path, at: OpenAt, context: &LogContext) -> Log {
+        let at = OpenAt { keeps_damage: true, proven_end: BATCHES as i64, ..at };
         let config = Arc::new(settings(self.segment_bytes));
-        Log::open(path, "t", 0, config, &LogContext::new(64), at, 0).expect("open").0
+        Log::open(&folder.join("t-0"), "t", 0, config, context, at, 0).expect("open").0
     }
 
     fn repair(&self, log: &mut Log, at: usize) {
@@ -191,4 +192,74 @@ fn a_leader_with_a_repaired_batch_rejects_contradicting_appends() {
     let header = Header::at_start_of(&scene.batches[BATCHES - 2]).expect("a batch");
     let repeated = repeated.expect("a duplicate is no error");
     assert_eq!((repeated.duplicate, repeated.base_offset), (true, header.base_offset()));
+}
+
+/// A repair of a batch, of which all changes are recorded: the disk before them.
+struct RecordedRepair {
+    scene: Scene,
+    intact: Known,
+    at: usize,
+    root: PathBuf,
+    disk: Disk,
+    changes: Vec<Change>,
+}
+
+impl RecordedRepair {
+    fn new(segment_bytes: u32, at: usize) -> Self {
+        let (scene, intact) = Scene::new(segment_bytes);
+        scene.damage(at);
+        let root = fs::canonicalize(scene.dir.path()).expect("a path");
+        let mut disk = Disk::of(&root);
+        let recorder = Arc::new(Recorder::default());
+        let context = LogContext::over(FileCache::with_recorder(64, Some(recorder.clone())));
+        let mut log = scene.open_in(&root, OpenAt { kept_power: true, ..OpenAt::default() }, &context);
+        recorder.take().iter().for_each(|change| disk.play(change, disk.played()));
+        scene.repair(&mut log, at);
+        Self { scene, intact, at, root, disk, changes: recorder.take() }
+    }
+
+    /// Cuts the power after so many changes of the repair, and looks at what a start finds.
+    fn cut(&self, count: usize, seed: u64) {
+        for recovery_point in [0, BATCHES as i64] {
+            let target = tempdir().expect("temporary directory");
+            let rng = &mut Rng::new(seed);
+            self.disk.lose_power(&self.root, target.path(), self.changes.get(count), rng);
+            let at = OpenAt { recovery_point, ..OpenAt::default() };
+            self.check(target.path(), at);
+        }
+    }
+
+    fn check(&self, folder: &Path, at: OpenAt) {
+        let context = LogContext::new(64);
+        let mut log = self.scene.open_in(folder, at, &context);
+        assert_eq!(log.log_end_offset(), BATCHES as i64);
+        assert!(known(&mut log).last_stable_offset <= self.intact.last_stable_offset, "what is in doubt is not stable");
+        drop(log);
+        let mut log = self.scene.open_in(folder, OpenAt::default(), &context);
+        for range in log.damaged() {
+            assert_eq!((range.first_offset, range.next_offset), (self.at as i64, self.at as i64 + 1));
+            assert!(log.repair(&range, &self.scene.batches[self.at]).expect("written"));
+        }
+        assert_eq!(known(&mut log), self.intact);
+        log.close().expect("close");
+        drop(log);
+        let at = OpenAt { recovery_point: BATCHES as i64, clean: true, ..OpenAt::default() };
+        assert_eq!(known(&mut self.scene.open_in(folder, at, &context)), self.intact, "after a clean stop");
+    }
+}
+
+#[test]
+fn a_power_cut_between_any_two_steps_of_a_repair_leaves_a_log_that_can_be_repaired() {
+    for segment_bytes in SIZES {
+        for at in 0..BATCHES {
+            let mut repair = RecordedRepair::new(segment_bytes, at);
+            for count in 0..=repair.changes.len() {
+                eprintln!("batch {at}, segments of {segment_bytes} bytes, {count} of {} changes", repair.changes.len());
+                repair.cut(count, (at * 100 + count) as u64);
+                if let Some(change) = repair.changes.get(count) {
+                    repair.disk.play(change, repair.disk.played());
+                }
+            }
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! Transactions at the leader of a partition: verification of batches, and what consumers may read. "Case" is the number in the list of
 //! cases of transactions.
 
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use klamm_base::{ErrorCode, Uuid};
 use klamm_config::Settings;
-use klamm_log::testing::{BatchSpec, batch};
+use klamm_log::testing::{BatchSpec, batch, read_all};
 use klamm_log::{Claim, Guard, LogConfig, Origin};
 use klamm_records::control::end_transaction_marker;
 use tempfile::tempdir;
@@ -18,7 +19,7 @@ use super::partition::Partition;
 use super::reading::{LATEST, MAX_TIMESTAMP};
 use super::replicas_tests::{elect, leading};
 use super::results::{CONSUMER, Fetched, FoundOffset, OffsetQuery, PartitionFetch};
-use super::{Awaits, FetchWaiter, PartitionConfig, Replicas};
+use super::{Awaits, FetchWaiter, PartitionConfig, Quiet, Replicas, SessionEntry};
 
 const NO_LEADER: i32 = -1;
 const TOPIC: Uuid = Uuid([7; 16]);
@@ -50,8 +51,8 @@ fn plain(partition: &Partition) -> i64 {
     committed(partition, &mut batch(&BatchSpec::default()), Origin::Client)
 }
 
-fn fetch(partition: &Partition, fetch_offset: i64, read_committed: bool) -> Fetched {
-    partition.fetch(&PartitionFetch {
+fn request(fetch_offset: i64, read_committed: bool) -> PartitionFetch<'static> {
+    PartitionFetch {
         fetch_offset,
         max_bytes: 1 << 20,
         current_leader_epoch: -1,
@@ -64,7 +65,11 @@ fn fetch(partition: &Partition, fetch_offset: i64, read_committed: bool) -> Fetc
         is_first_look: true,
         at_least_one: true,
         quiet: None,
-    })
+    }
+}
+
+fn fetch(partition: &Partition, fetch_offset: i64, read_committed: bool) -> Fetched {
+    partition.fetch(&request(fetch_offset, read_committed))
 }
 
 fn records_len(fetched: &Fetched) -> usize {
@@ -159,6 +164,44 @@ fn case_54_a_fetch_at_the_last_stable_offset_is_woken_by_the_marker() {
     assert_eq!(end(&partition, true), 1);
     woken.recv_timeout(TIMEOUT).expect("woken");
     assert!(records_len(&fetch(&partition, 0, true)) > 0);
+    replicas.shutdown(1);
+}
+
+#[test]
+fn readers_that_wait_are_woken_when_a_damaged_marker_is_repaired() {
+    let dir = tempdir().expect("a folder");
+    let (replicas, partition) = led(dir.path());
+    assert_eq!((data(&partition, 0), end(&partition, true), plain(&partition)), (0, 1, 2));
+    let after = partition.with(|log| read_all(log, 1));
+    let marker = klamm_records::batches(&after).next().expect("a marker").expect("intact").bytes().to_vec();
+    let logs = replicas.logs().clone();
+    logs.checkpoint();
+    drop((replicas, partition));
+    logs.abandon();
+    drop(logs);
+    let file = dir.path().join("t-0/00000000000000000000.log");
+    let mut bytes = fs::read(&file).expect("read");
+    let at = bytes.windows(marker.len()).position(|window| window == marker).expect("it is there");
+    bytes[at + marker.len() - 1] ^= 1;
+    fs::write(&file, bytes).expect("write");
+
+    let (replicas, partition) = led(dir.path());
+    assert_eq!(plain(&partition), 3);
+    let [range] = &partition.damaged()[..] else { panic!("the marker is damaged") };
+    let entry = SessionEntry { news: Arc::default(), change: (1, 1) };
+    let quiet = Some(Quiet { entry: &entry, high_watermark: 4, log_start_offset: 0 });
+    let found = partition.fetch(&PartitionFetch { quiet, ..request(0, true) });
+    assert_eq!((found.last_stable_offset, found.is_quiet), (0, true), "the transaction is in doubt");
+    let (sender, woken) = channel();
+    partition.watch(Awaits::HighWatermark, Arc::new(FetchWaiter::new(Waker::from(Arc::new(Woken(sender))))));
+    assert!(partition.repair(range, &marker));
+    woken.recv_timeout(TIMEOUT).expect("a waiting fetch is woken");
+    let mut changed = Vec::new();
+    entry.news.take(&mut changed);
+    assert_eq!(changed, [(1, 1)], "a session visits the partition again");
+    let found = fetch(&partition, 0, true);
+    assert_eq!((found.last_stable_offset, found.aborted.as_deref()), (4, Some(&[][..])));
+    assert!(records_len(&found) > 0);
     replicas.shutdown(1);
 }
 

@@ -67,6 +67,12 @@ class SimulatedBroker:
     def cut_power(self, seed: int) -> None:
         """End the process, if it runs; of what was not synced, `seed` decides what survives."""
 
+    def clean(self, now_ms: int) -> list[Key]:
+        """Clean the compacted logs that are due; the partitions whose logs have changed."""
+
+    def cut_power_while_cleaning(self, seed: int, now_ms: int) -> None:
+        """The same, but the power is cut in between, when `seed` says."""
+
     def shut_down(self, broker_epoch: int) -> None:
         """End cleanly."""
 

@@ -24,7 +24,7 @@ use super::limits::ConnectionLimits;
 use super::link::{Link, Note, Reply};
 use super::listener::Listener;
 use super::pipeline::Pipeline;
-use super::sessions::Sessions;
+use super::sessions::{SessionOptions, Sessions};
 use super::share::ShareGroups;
 
 /// Information about features that the image does not contain.
@@ -81,7 +81,7 @@ impl Core {
             early_image: ArcSwapOption::empty(),
             events: EventQueue::new(config.queued_requests_max)?,
             answering: OnceLock::new(),
-            sessions: Sessions::new(config.fetch_session_slots),
+            sessions: Sessions::new(SessionOptions::with_slots(config.fetch_session_slots)),
             shares: ShareGroups::new(config.share.clone(), backend.now_ms()),
             buffers: Buffers::new(IDLE_BUFFER_BYTES, usize::try_from(config.queued_bytes_max).unwrap_or(usize::MAX)),
             limits: ConnectionLimits::new(config.connections.clone()),

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use std::time::Instant;
 
 use klamm_base::ErrorCode;
 use klamm_wire::fetch::{FetchRequest, TOPIC_ID_VERSION};
@@ -52,7 +51,6 @@ impl Context {
         sessions: &Sessions,
         request: &FetchRequest<'_>,
         version: i16,
-        now: Instant,
         backend: &dyn Backend,
     ) -> Result<Self, ErrorCode> {
         let uses_topic_ids = version >= TOPIC_ID_VERSION;
@@ -73,8 +71,9 @@ impl Context {
             sessions.remove(request.session_id);
             return Ok(Self::Sessionless(each_once(wanted(request).collect())));
         }
-        session.begin_fetch(ReadBy::of(request, version), &backend.image(), backend.now_ms());
-        sessions.touch(now, request.session_id, session.partitions.len());
+        let now_ms = backend.now_ms();
+        session.begin_fetch(ReadBy::of(request, version), &backend.image(), now_ms);
+        sessions.touch(now_ms, request.session_id, session.partitions.len());
         session.epoch = next_epoch(session.epoch);
         let epoch = session.epoch;
         drop(session);
@@ -95,7 +94,7 @@ impl Context {
 
     /// Records what the response contains; returns its error and session id. After an error the response has no
     /// partitions.
-    pub fn record(&self, sessions: &Sessions, results: &[PartitionResult]) -> (ErrorCode, i32) {
+    pub fn record(&self, sessions: &Sessions, results: &[PartitionResult], now_ms: i64) -> (ErrorCode, i32) {
         match self {
             Self::Sessionless(_) => (ErrorCode::NONE, NO_SESSION),
             Self::Full { wanted, privileged, uses_topic_ids } => {
@@ -103,7 +102,7 @@ impl Context {
                 for (wanted, partition) in wanted.iter().zip(results) {
                     partitions.want_sent(wanted.clone(), &partition.result);
                 }
-                (ErrorCode::NONE, sessions.create(Instant::now(), *privileged, *uses_topic_ids, partitions))
+                (ErrorCode::NONE, sessions.create(now_ms, *privileged, *uses_topic_ids, partitions))
             }
             Self::Session { session, epoch } => {
                 let mut session = session.lock();

@@ -41,9 +41,11 @@ pub mod testing;
 mod tests;
 mod topic_name;
 mod transport;
+mod unconnected;
 
 pub use core::SupportedFeatures;
 
+pub use backend::{Backend, Partition};
 pub use config::{ConnectionLimitsConfig, ListenerLimits, NetConfig};
 pub use counters::Counters;
 pub use events::{Asker, Event, EventQueue, LogLevel, Priority, Request, ShareStateCall, Verify};
@@ -53,4 +55,6 @@ pub use link::{Note, Reply};
 pub use os::block_broken_pipe_signal;
 pub use pipeline::{Distribution, Pipeline, Principal, Quotas, RequestDistribution, RequestMetrics};
 pub use server::{ListenerOptions, Server, bind};
+pub use sessions::{DrawId, SessionOptions};
 pub use share::{Bounded, ShareConfig};
+pub use unconnected::{Looked, UnconnectedFetch, UnconnectedFetches};

@@ -3,45 +3,67 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
 use super::session::{Session, SessionPartitions};
 
-/// A session that was unused for this long may be evicted for any other; one that has existed for longer, for a
-/// larger one.
-const EVICTION_AGE: Duration = Duration::from_millis(120_000);
+const EVICTION_AGE_MS: i64 = 120_000;
+
+/// Returns random numbers, for the ids of sessions.
+pub type DrawId = Box<dyn FnMut() -> u64 + Send>;
+
+/// What a cache of sessions is created with.
+pub struct SessionOptions {
+    /// The largest number of sessions.
+    pub slots: usize,
+    /// A session that was unused for this long may be evicted for any other; one that has existed for longer, for a larger one.
+    pub eviction_age_ms: i64,
+    pub draw_id: DrawId,
+}
 
 /// The session cache.
 pub struct Sessions {
     slots: usize,
+    eviction_age_ms: i64,
     inner: Mutex<Inner>,
 }
 
-#[derive(Default)]
 struct Inner {
     sessions: BTreeMap<i32, Entry>,
     /// Least recently used first.
-    by_use: BTreeSet<(Instant, i32)>,
-    random: RandomState,
-    drawn: u64,
+    by_use: BTreeSet<(i64, i32)>,
+    draw_id: DrawId,
 }
 
 struct Entry {
     session: Arc<Mutex<Session>>,
     privileged: bool,
     partition_count: usize,
-    created: Instant,
-    used: Instant,
+    created_ms: i64,
+    used_ms: i64,
 }
 
 /// The priority of a session for eviction: followers before consumers, then by number of partitions.
 type Worth = (bool, usize);
 
+impl SessionOptions {
+    /// Those of a node with this many slots. Clients cannot guess the ids of other sessions.
+    pub fn with_slots(slots: usize) -> Self {
+        let (random, mut drawn) = (RandomState::new(), 0_u64);
+        let draw_id = move || {
+            drawn += 1;
+            random.hash_one(drawn)
+        };
+        Self { slots, eviction_age_ms: EVICTION_AGE_MS, draw_id: Box::new(draw_id) }
+    }
+}
+
 impl Sessions {
-    pub fn new(slots: usize) -> Self {
-        Self { slots, inner: Mutex::default() }
+    pub fn new(options: SessionOptions) -> Self {
+        let SessionOptions { slots, eviction_age_ms, draw_id } = options;
+        let inner = Inner { sessions: BTreeMap::new(), by_use: BTreeSet::new(), draw_id };
+        Self { slots, eviction_age_ms, inner: Mutex::new(inner) }
     }
 
     pub fn get(&self, id: i32) -> Option<Arc<Mutex<Session>>> {
@@ -55,12 +77,12 @@ impl Sessions {
     }
 
     /// Opens a session; 0 if there is no room for it.
-    pub fn create(&self, now: Instant, privileged: bool, uses_topic_ids: bool, partitions: SessionPartitions) -> i32 {
+    pub fn create(&self, now_ms: i64, privileged: bool, uses_topic_ids: bool, partitions: SessionPartitions) -> i32 {
         let mut inner = self.inner.lock();
         let worth = (privileged, partitions.len());
         let mut evicted = None;
         if inner.sessions.len() >= self.slots {
-            evicted = inner.evict_for(now, worth);
+            evicted = inner.evict_for(now_ms, self.eviction_age_ms, worth);
             if evicted.is_none() {
                 return 0;
             }
@@ -68,49 +90,52 @@ impl Sessions {
         let id = inner.draw_id();
         let partition_count = partitions.len();
         let session = Arc::new(Mutex::new(Session::new(id, uses_topic_ids, partitions)));
-        inner.sessions.insert(id, Entry { session, privileged, partition_count, created: now, used: now });
-        inner.by_use.insert((now, id));
+        let entry = Entry { session, privileged, partition_count, created_ms: now_ms, used_ms: now_ms };
+        inner.sessions.insert(id, entry);
+        inner.by_use.insert((now_ms, id));
         drop(inner);
         drop(evicted);
         id
     }
 
     /// Records a use of the session, and its current number of partitions.
-    pub fn touch(&self, now: Instant, id: i32, partition_count: usize) {
+    pub fn touch(&self, now_ms: i64, id: i32, partition_count: usize) {
         let mut inner = self.inner.lock();
         let Some(entry) = inner.sessions.get_mut(&id) else { return };
-        let before = std::mem::replace(&mut entry.used, now);
+        let before = std::mem::replace(&mut entry.used_ms, now_ms);
         entry.partition_count = partition_count;
         inner.by_use.remove(&(before, id));
-        inner.by_use.insert((now, id));
+        inner.by_use.insert((now_ms, id));
     }
 }
 
 impl Inner {
     fn remove(&mut self, id: i32) -> Option<Entry> {
         let entry = self.sessions.remove(&id)?;
-        self.by_use.remove(&(entry.used, id));
+        self.by_use.remove(&(entry.used_ms, id));
         Some(entry)
     }
 
     /// Makes room for a session with this priority; `None` if no other has a lower one.
-    fn evict_for(&mut self, now: Instant, worth: Worth) -> Option<Entry> {
-        let &(used, oldest) = self.by_use.first()?;
-        if now.duration_since(used) > EVICTION_AGE {
+    fn evict_for(&mut self, now_ms: i64, age_ms: i64, worth: Worth) -> Option<Entry> {
+        let &(used_ms, oldest) = self.by_use.first()?;
+        if now_ms - used_ms > age_ms {
             return self.remove(oldest);
         }
-        let least = self.sessions.iter().filter(|(_, entry)| entry.is_evictable(now, worth.0));
+        let is_old = |entry: &Entry| now_ms - entry.created_ms > age_ms;
+        // A new session is not evicted, except that a follower may evict any consumer's.
+        let is_evictable = |entry: &Entry| is_old(entry) || (worth.0 && !entry.privileged);
+        let least = self.sessions.iter().filter(|(_, entry)| is_evictable(entry));
         match least.map(|(id, entry)| (entry.worth(), *id)).min() {
             Some((least, id)) if least < worth => self.remove(id),
             _ => None,
         }
     }
 
-    /// A random positive unused number, so that clients cannot guess the ids of other sessions.
+    /// A positive unused number.
     fn draw_id(&mut self) -> i32 {
         loop {
-            self.drawn += 1;
-            let id = (self.random.hash_one(self.drawn) >> 33) as i32;
+            let id = ((self.draw_id)() >> 33) as i32;
             if id != 0 && !self.sessions.contains_key(&id) {
                 return id;
             }
@@ -121,11 +146,6 @@ impl Inner {
 impl Entry {
     fn worth(&self) -> Worth {
         (self.privileged, self.partition_count)
-    }
-
-    /// A new session is not evicted, except that a follower may evict any consumer's.
-    fn is_evictable(&self, now: Instant, by_privileged: bool) -> bool {
-        now.duration_since(self.created) > EVICTION_AGE || (by_privileged && !self.privileged)
     }
 }
 
@@ -158,7 +178,11 @@ mod tests {
         partitions
     }
 
-    const SECOND: Duration = Duration::from_secs(1);
+    const SECOND_MS: i64 = 1000;
+
+    fn with_slots(slots: usize) -> Sessions {
+        Sessions::new(SessionOptions::with_slots(slots))
+    }
 
     /// One slot is occupied by (privileged, partitions) for `age` seconds, last used `idle` seconds ago.
     #[test]
@@ -177,11 +201,10 @@ mod tests {
             (121, 10, (true, 1), (false, 9), false),
         ];
         for (age, idle, holder, comer, makes_room) in table {
-            let sessions = Sessions::new(1);
-            let start = Instant::now();
-            let id = sessions.create(start, holder.0, true, partitions(holder.1));
-            sessions.touch(start + SECOND * (age - idle), id, holder.1);
-            let other = sessions.create(start + SECOND * age, comer.0, true, partitions(comer.1));
+            let sessions = with_slots(1);
+            let id = sessions.create(0, holder.0, true, partitions(holder.1));
+            sessions.touch(SECOND_MS * (age - idle), id, holder.1);
+            let other = sessions.create(SECOND_MS * age, comer.0, true, partitions(comer.1));
             assert_eq!(other != 0, makes_room, "{age} {idle} {holder:?} {comer:?}");
             assert_eq!(sessions.get(id).is_none(), makes_room);
         }
@@ -216,24 +239,24 @@ mod tests {
 
     #[test]
     fn quiet_partitions_lose_their_entries_with_the_session() {
-        let (backend, now) = (FakeBackend::new(), Instant::now());
+        let backend = FakeBackend::new();
         let ends: [fn(&Sessions, i32); 3] = [
             |sessions, id| assert!(sessions.remove(id)),
             // A follower's session replaces a consumer's.
-            |sessions, _| assert!(sessions.create(Instant::now(), true, true, partitions(1)) > 0),
+            |sessions, _| assert!(sessions.create(0, true, true, partitions(1)) > 0),
             |sessions, id| {
                 let session = sessions.get(id).expect("open");
                 session.lock().partitions.forget(&TopicKey::Id(Uuid::ZERO), 0);
             },
         ];
         for (at, end) in ends.into_iter().enumerate() {
-            let sessions = Sessions::new(1);
-            let id = sessions.create(now, false, true, quiet(&backend));
+            let sessions = with_slots(1);
+            let id = sessions.create(0, false, true, quiet(&backend));
             end(&sessions, id);
             assert_eq!(backend.at(NAMED, 0).quiet_count(), 0, "{at}");
         }
-        let sessions = Sessions::new(1);
-        sessions.create(now, false, true, quiet(&backend));
+        let sessions = with_slots(1);
+        sessions.create(0, false, true, quiet(&backend));
         drop(sessions);
         assert_eq!(backend.at(NAMED, 0).quiet_count(), 0);
     }
@@ -251,18 +274,17 @@ mod tests {
 
     #[test]
     fn without_slots_there_are_no_sessions() {
-        let sessions = Sessions::new(0);
-        assert_eq!(sessions.create(Instant::now(), true, true, partitions(1)), 0);
+        let sessions = with_slots(0);
+        assert_eq!(sessions.create(0, true, true, partitions(1)), 0);
     }
 
     #[test]
     fn ids_are_positive_and_removal_frees_the_slot() {
-        let sessions = Sessions::new(100);
-        let now = Instant::now();
-        let ids: Vec<_> = (0..100).map(|_| sessions.create(now, false, true, partitions(1))).collect();
+        let sessions = with_slots(100);
+        let ids: Vec<_> = (0..100).map(|_| sessions.create(0, false, true, partitions(1))).collect();
         assert!(ids.iter().all(|&id| id > 0));
-        assert_eq!(sessions.create(now, false, true, partitions(1)), 0);
+        assert_eq!(sessions.create(0, false, true, partitions(1)), 0);
         assert!(sessions.remove(ids[3]) && !sessions.remove(ids[3]));
-        assert!(sessions.create(now, false, true, partitions(1)) > 0);
+        assert!(sessions.create(0, false, true, partitions(1)) > 0);
     }
 }

@@ -10,22 +10,23 @@ use klamm_base::{ErrorCode, LogError, Uuid};
 use klamm_config::Settings;
 use klamm_engine::isr::IsrUpdates;
 use klamm_fetcher::{Assignments, FollowedPartitions};
+use klamm_log::crash::Rng;
 use klamm_log::{Claim, Event, LockedDir, LogManager, ManagerConfig, OneFlush, Origin};
 use klamm_metadata::MetadataImage;
+use klamm_net::{Backend, SessionOptions, UnconnectedFetch, UnconnectedFetches};
 use klamm_records::control::end_transaction_marker;
 use klamm_records::header::{Header, compute_crc};
-use klamm_replica::{Appended, Durability, MoveStep, Partition, Refused, Replicas, ReplicasOptions, Unassigned};
+use klamm_replica::{Appended, Durability, Partition, Refused, Replicas, ReplicasOptions, Unassigned};
 use parking_lot::Mutex;
 
 use super::clock::SetClock;
+use super::directories::FAILED;
 use super::disk::SimulatedDisk;
 use super::guard::Guard;
-use super::serving::WaitingFetch;
+use super::lacking::Lacking;
 
-/// Why a directory fails.
-const FAILED: &str = "the simulation";
-/// What a step of a move copies at most.
-const MOVED_BYTES_MAX: usize = 500;
+/// Far less than in the product, as all times of a simulation.
+const SESSION_EVICTION_AGE_MS: i64 = 300;
 
 /// Why a step failed. The simulation ends: no step fails in the product either.
 #[derive(Debug, thiserror::Error)]
@@ -84,15 +85,6 @@ pub struct TransactionMarker {
     pub transaction_version: i8,
 }
 
-/// Damage of a replica's log.
-pub struct Damage {
-    pub key: (Uuid, i32),
-    /// First and next offset of each.
-    pub ranges: Vec<(i64, i64)>,
-    /// Other replicas in sync, the leader first.
-    pub others: Vec<i32>,
-}
-
 /// A replica whose state has changed; `None`: it is not open any more.
 pub type ChangedReplica = ((Uuid, i32), Option<Gauges>);
 
@@ -116,8 +108,9 @@ pub struct Gauges {
 pub struct SimulatedBroker {
     pub(super) options: BrokerOptions,
     pub(super) clock: Arc<SetClock>,
-    disk: SimulatedDisk,
-    life: Option<Life>,
+    pub(super) disk: SimulatedDisk,
+    lives: u64,
+    pub(super) life: Option<Life>,
 }
 
 /// A flush that has begun after a number of changes of the disk.
@@ -137,10 +130,11 @@ pub(super) struct Life {
     acks: Arc<Mutex<Vec<(u64, ErrorCode)>>>,
     /// Of verified batches, by the ticket of their produce.
     verified: BTreeMap<u64, klamm_log::Guard>,
-    pub(super) waiting: BTreeMap<u64, WaitingFetch>,
+    pub(super) fetches: UnconnectedFetches,
+    pub(super) waiting: BTreeMap<u64, UnconnectedFetch>,
     flushes: BTreeMap<u64, Flush>,
     /// Those whose damage was found.
-    damaged: BTreeMap<(Uuid, i32), Arc<Partition>>,
+    pub(super) damaged: BTreeMap<(Uuid, i32), Arc<Partition>>,
     next_flush: u64,
     reported: Arc<Mutex<Vec<String>>>,
     /// Of each open replica, as the caller knows it.
@@ -151,7 +145,7 @@ impl SimulatedBroker {
     /// A stopped broker with an empty disk below `folder`.
     pub fn new(options: BrokerOptions, folder: &Path) -> Result<Self, SimulationError> {
         let disk = SimulatedDisk::new(folder, options.directory_ids.len())?;
-        Ok(Self { options, clock: Arc::default(), disk, life: None })
+        Ok(Self { options, clock: Arc::default(), disk, lives: 0, life: None })
     }
 
     pub(super) fn life(&mut self) -> Result<&mut Life, SimulationError> {
@@ -162,6 +156,7 @@ impl SimulatedBroker {
     pub fn start(&mut self, now_ms: i64) -> Result<i64, SimulationError> {
         assert!(self.life.is_none(), "broker {} runs already", self.options.node_id);
         self.clock.set(now_ms);
+        self.lives += 1;
         let reported: Arc<Mutex<Vec<String>>> = Arc::default();
         let report = reported.clone();
         let on_event = Arc::new(move |event| {
@@ -197,6 +192,7 @@ impl SimulatedBroker {
             clock: self.clock.clone(),
         };
         let replicas = Arc::new(Replicas::without(options, self.options.without.and_then(Guard::rule)));
+        let fetches = self.fetches(&replicas)?;
         self.life = Some(Life {
             isr: IsrUpdates::new(replicas.clone()),
             replicas,
@@ -205,6 +201,7 @@ impl SimulatedBroker {
             has_roles: Arc::default(),
             acks: Arc::default(),
             verified: BTreeMap::new(),
+            fetches,
             waiting: BTreeMap::new(),
             flushes: BTreeMap::new(),
             damaged: BTreeMap::new(),
@@ -215,14 +212,37 @@ impl SimulatedBroker {
         Ok(previous_epoch)
     }
 
+    /// How a life answers fetches. The ids of its sessions are those of no other life.
+    fn fetches(&self, replicas: &Arc<Replicas>) -> Result<UnconnectedFetches, SimulationError> {
+        let without = self.options.without;
+        let backend: Arc<dyn Backend> = match without {
+            Some(without @ (Guard::FetchEpoch | Guard::Divergence | Guard::FollowerEpoch)) => {
+                Arc::new(Lacking { replicas: replicas.clone(), without })
+            }
+            _ => replicas.clone(),
+        };
+        let slots = self.options.settings.number("max.incremental.fetch.session.cache.slots");
+        let mut ids = Rng::new((self.lives << 32) + u64::from(self.options.node_id.unsigned_abs()));
+        let sessions = SessionOptions {
+            slots: usize::try_from(slots).unwrap_or(0),
+            eviction_age_ms: SESSION_EVICTION_AGE_MS,
+            draw_id: Box::new(move || ids.below(u64::MAX)),
+        };
+        Ok(UnconnectedFetches::new(backend, sessions)?)
+    }
+
     /// The process ends: what it wrote stays.
     pub fn kill(&mut self) -> Result<(), SimulationError> {
+        self.end_process()?;
+        self.disk.settle();
+        Ok(())
+    }
+
+    pub(super) fn end_process(&mut self) -> Result<(), SimulationError> {
         let life = self.life.take().ok_or(SimulationError::NotRunning(self.options.node_id))?;
         let logs = life.replicas.logs().clone();
         drop(life);
         logs.abandon();
-        drop(logs);
-        self.disk.settle();
         Ok(())
     }
 
@@ -408,80 +428,6 @@ impl SimulatedBroker {
         life.replicas.logs().dirs()[dir].flusher().end_one(flush);
         self.disk.settle_flush(begun);
         self.check(Vec::new())
-    }
-
-    /// A log directory fails, until the next life.
-    pub fn fail_dir(&mut self, dir: usize) -> Result<(), SimulationError> {
-        self.life()?.replicas.logs().fail_dir(dir, FAILED);
-        self.check(Vec::new())
-    }
-
-    /// Changes a bit of a complete segment while the broker is stopped; `seed` decides which. Returns its partition.
-    pub fn flip_bit(&mut self, seed: u64) -> Result<Option<String>, SimulationError> {
-        assert!(self.life.is_none(), "broker {} runs", self.options.node_id);
-        Ok(self.disk.flip_bit(seed)?)
-    }
-
-    /// Begins to move a replica to another log directory.
-    pub fn move_replica(
-        &mut self,
-        topic: &str,
-        index: i32,
-        dir: usize,
-        now_ms: i64,
-    ) -> Result<ErrorCode, SimulationError> {
-        self.clock.set(now_ms);
-        Ok(self.life()?.replicas.alter_dir(topic, index, dir))
-    }
-
-    /// The next step of each move. Returns the directories of replicas to tell the controller.
-    pub fn step_moves(&mut self, now_ms: i64) -> Result<Vec<Unassigned>, SimulationError> {
-        self.clock.set(now_ms);
-        let replicas = self.life()?.replicas.clone();
-        for partition in replicas.moving() {
-            if let MoveStep::Failed(error) = replicas.step_move(&partition, MOVED_BYTES_MAX)
-                && !matches!(error, LogError::Corrupt { .. })
-            {
-                return Err(error.into());
-            }
-            self.disk.settle();
-        }
-        self.check(Vec::new())?;
-        Ok(replicas.changes().directories.take())
-    }
-
-    /// The controller has these directories of replicas.
-    pub fn on_directories_assigned(&mut self, assigned: &[Unassigned]) -> Result<(), SimulationError> {
-        self.life()?.replicas.on_directories_assigned(assigned);
-        Ok(())
-    }
-
-    /// The damage that was found, with other replicas in sync.
-    pub fn damage(&mut self) -> Result<Vec<Damage>, SimulationError> {
-        let life = self.life()?;
-        for partition in life.replicas.changes().damaged.take() {
-            life.damaged.insert(partition.key(), partition);
-        }
-        life.damaged.retain(|_, partition| partition.is_serving() && !partition.damaged().is_empty());
-        let of = |partition: &Arc<Partition>| Damage {
-            key: partition.key(),
-            ranges: partition.damaged().iter().map(|range| (range.first_offset, range.next_offset)).collect(),
-            others: partition.others_in_sync(),
-        };
-        Ok(life.damaged.values().map(of).collect())
-    }
-
-    /// Replaces damage by what another replica returned from its first offset on; false if it does not fit.
-    pub fn repair(&mut self, key: (Uuid, i32), first_offset: i64, batches: &[u8]) -> Result<bool, SimulationError> {
-        let Some(partition) = self.life()?.damaged.get(&key).cloned() else { return Ok(false) };
-        let ranges = partition.damaged();
-        let Some(range) = ranges.iter().find(|range| range.first_offset == first_offset) else { return Ok(false) };
-        let mut found = Vec::new();
-        range.take(batches, &mut found);
-        let is_repaired = partition.repair(range, &found);
-        self.disk.settle();
-        self.check(Vec::new())?;
-        Ok(is_repaired)
     }
 
     /// Writes the checkpoints of the log directory, which its periodic tasks do in the product.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use klamm_log::crash::{Disk, Rng};
 use klamm_log::files::FileCache;
-use klamm_log::recorder::Recorder;
+use klamm_log::recorder::{Change, Recorder};
 use klamm_log::{BOOT_ID, LogContext};
 
 /// More than a simulated broker opens.
@@ -89,13 +89,38 @@ impl SimulatedDisk {
         }
     }
 
+    /// The same, without some of the changes.
+    pub fn settle_but(&mut self, is_left_out: impl Fn(&Change) -> bool) {
+        for change in self.recorder.take().into_iter().filter(|change| !is_left_out(change)) {
+            self.model.play(&change, self.model.played());
+        }
+    }
+
+    /// What was recorded since the last call that replayed it.
+    pub fn take_changes(&self) -> Vec<Change> {
+        self.recorder.take()
+    }
+
     /// Loses what was not synced. No file of it may be in use.
     pub fn cut_power(&mut self, seed: u64) -> io::Result<()> {
         self.settle();
+        self.lose_power(None, &mut Rng::new(seed))
+    }
+
+    /// The same, while these changes happen, of which `seed` decides how many have. What was recorded after them never happened.
+    pub fn cut_power_within(&mut self, changes: &[Change], seed: u64) -> io::Result<()> {
+        self.recorder.take();
+        let mut rng = Rng::new(seed);
+        let (before, after) = changes.split_at(rng.below(changes.len() as u64 + 1) as usize);
+        before.iter().for_each(|change| self.model.play(change, self.model.played()));
+        self.lose_power(after.first(), &mut rng)
+    }
+
+    fn lose_power(&mut self, torn: Option<&Change>, rng: &mut Rng) -> io::Result<()> {
         self.cuts += 1;
         let target = self.folder.join(self.cuts.to_string());
         fs::create_dir_all(&target)?;
-        self.model.lose_power(&self.root, &target, None, &mut Rng::new(seed));
+        self.model.lose_power(&self.root, &target, torn, rng);
         // The machine has another boot id from now on.
         fs::remove_dir_all(&self.root)?;
         self.root = target;

@@ -7,6 +7,10 @@ use klamm_replica::Rule;
 pub enum Guard {
     /// A rule of the replication state.
     Core(Rule),
+    /// Compaction ends at the high watermark.
+    CleanCommitted,
+    /// A cleaned segment is durable before it replaces others.
+    SyncCleaned,
     /// A leader compares the leader epoch of a fetch with its own (KIP-320).
     FetchEpoch,
     /// A leader refuses fetches of a follower's earlier life (KIP-903).
@@ -29,7 +33,7 @@ pub enum Guard {
 }
 
 /// All guards, by the names that a simulation uses.
-const GUARDS: [(&str, Guard); 32] = [
+const GUARDS: [(&str, Guard); 34] = [
     ("join-from-epoch-start", Guard::Core(Rule::JoinFromEpochStart)),
     ("count-maximal-isr", Guard::Core(Rule::CountMaximalIsr)),
     ("append-with-min-isr", Guard::Core(Rule::AppendWithMinIsr)),
@@ -52,6 +56,8 @@ const GUARDS: [(&str, Guard); 32] = [
     ("offset-not-available", Guard::Core(Rule::OffsetNotAvailable)),
     ("delete-committed", Guard::Core(Rule::DeleteCommitted)),
     ("delete-everywhere", Guard::Core(Rule::DeleteEverywhere)),
+    ("clean-committed", Guard::CleanCommitted),
+    ("sync-cleaned", Guard::SyncCleaned),
     ("fetch-epoch", Guard::FetchEpoch),
     ("follower-epoch", Guard::FollowerEpoch),
     ("divergence", Guard::Divergence),

@@ -5,15 +5,19 @@
 //! calls always have the same results.
 
 mod broker;
+mod cleaning;
 mod clock;
+mod directories;
 mod disk;
 mod fetching;
 mod guard;
+mod lacking;
 mod serving;
 
 pub use broker::{
-    BrokerOptions, ChangedReplica, Damage, Due, Gauges, Produced, SimulatedBroker, SimulationError, TransactionMarker,
+    BrokerOptions, ChangedReplica, Due, Gauges, Produced, SimulatedBroker, SimulationError, TransactionMarker,
 };
+pub use directories::Damage;
 pub use fetching::Lookup;
 pub use guard::Guard;
 pub use serving::Consumed;

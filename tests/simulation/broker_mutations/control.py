@@ -1,9 +1,11 @@
 """Checks of the controller before it changes a partition or a broker."""
 
+from klamm.controller.controller import Controller
 from klamm.controller.leadership import elections, isr_changes
 from klamm.controller.leadership.elections import BrokerEvent
 from klamm.controller.nodes import brokers, heartbeats
 from klamm.controller.speculation import Speculation
+from klamm.driving.running_time import RunningTime
 
 
 def an_isr_is_changed_by_epochs_of_before(patch):
@@ -116,3 +118,9 @@ def a_fenced_broker_stays_in_its_isrs(patch):
         return part_for_broker(self, state, event, broker_id, place)
 
     patch.setattr(elections.ElectionManager, "part_for_broker", careless)
+
+
+def sessions_end_while_the_controller_is_paused(patch):
+    """Heartbeats that came while the controller did not run are handled before sessions end."""
+    patch.setattr(RunningTime, "on_turn", lambda self, now_ms, due_ms: now_ms)
+    patch.setattr(Controller, "_waits_for_heartbeats", lambda self: False)

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-from tests.simulation.broker_mutations import control, coordinators
+from tests.simulation.broker_mutations import cleaning, control, coordinators
 
 from klamm.testing.simulator.brokers.faults import BrokerFaults
 
 Mutation = Callable[[Any], None] | str
-"""A function of `control` or `coordinators`, or the name of a broker's guard."""
+"""A function of `control`, `coordinators` or `cleaning`, or the name of a broker's guard."""
 
 SEEDS = range(1, 201)
 
@@ -23,6 +23,7 @@ SCENARIOS: dict[Mutation, str] = {
     control.a_broker_stops_before_others_know_the_new_leaders: "shutdown_waits_for_others",
     control.a_fenced_broker_stays_in_its_isrs: "failover",
     control.a_live_broker_is_replaced: "rolled_segments",
+    control.sessions_end_while_the_controller_is_paused: "paused_controller",
     control.every_shutdown_counts_as_a_clean_one: "elr_unclean_shutdown",
     control.leaders_are_elected_from_all_replicas: "unclean_election",
     "append-with-min-isr": "min_isr",
@@ -98,6 +99,17 @@ _LATE = BrokerFaults(
 )
 _REPEATS = BrokerFaults(delay_us_max=2_000, repeat_fetch_chance=0.9, repeat_us_max=100_000, transact_every_us=5_000)
 
+_CLEANING = BrokerFaults(
+    drop_chance=0.05,
+    delay_us_max=20_000,
+    slow_message_chance=0.05,
+    crash_every_us=1_000_000,
+    away_us_max=300_000,
+    elect_every_us=500_000,
+    clean_every_us=50_000,
+    clean_crash_share=0.3,
+)
+
 FAULTS: dict[Mutation, BrokerFaults] = {
     control.an_isr_is_changed_by_epochs_of_before: _CUTS,
     control.an_inactive_broker_joins_an_isr: _STOPS,
@@ -112,6 +124,9 @@ FAULTS: dict[Mutation, BrokerFaults] = {
     coordinators.a_transition_begins_during_another: _COORDINATORS,
     coordinators.every_partition_counts_as_added: _LATE,
     coordinators.markers_do_not_wait_for_the_decision: _COORDINATORS,
+    cleaning.tombstones_are_removed_at_once: _CLEANING,
+    "clean-committed": _CLEANING,
+    "sync-cleaned": _CLEANING,
     "append-with-min-isr": _CUTS,
     "commit-with-min-isr": _CUTS,
     "consumer-limit": _CUTS,

@@ -147,7 +147,8 @@ impl Shared {
         while self.stop.sleep(Duration::from_millis(self.config.backoff_ms.max(1))) {
             let Some(manager) = manager.upgrade() else { return };
             while let Some(chosen) = self.claim(&manager) {
-                let cleaned = clean(&manager.context.cache, &chosen, &self.config, &mut |bytes| self.throttle(bytes));
+                let cache = &manager.context.cache;
+                let cleaned = clean(cache, &chosen, &self.config, cache.now_ms(), &mut |bytes| self.throttle(bytes));
                 self.claims.lock().cleaning.remove(&chosen.key);
                 match cleaned {
                     Ok(stats) => {
@@ -208,24 +209,8 @@ fn choose(manager: &LogManager, claims: &mut Claims) -> Option<LogToClean> {
             if claims.uncleanable.contains(&key) || claims.cleaning.contains(&key) {
                 continue;
             }
-            let checkpoint = dir.cleaner_checkpoint(&key);
-            let high_watermark = owner.high_watermark();
-            let planned: Result<_, LogError> = with_log(&*owner, |log| {
-                let config = log.config().clone();
-                if !config.compact || log.is_moving() {
-                    return Ok(None);
-                }
-                let plan = log.clean_plan(checkpoint, high_watermark, manager.context.cache.now_ms())?;
-                let due = plan.overdue && plan.cleanable_bytes > 0 || plan.ratio() > config.min_cleanable_dirty_ratio;
-                Ok(Some((plan, due)))
-            });
-            let planned = planned.and_then(|planned| {
-                if let Some((plan, _)) = planned.filter(|(plan, _)| plan.reset_checkpoint) {
-                    dir.set_cleaner_checkpoint(&manager.context.cache, &key, &owner, plan.first_dirty_offset)?;
-                }
-                Ok(planned.and_then(|(plan, due)| due.then_some(plan)))
-            });
-            match planned {
+            let cache = &manager.context.cache;
+            match plan(cache, dir, (&key, &owner), owner.high_watermark(), cache.now_ms()) {
                 Ok(Some(plan)) if best.as_ref().is_none_or(|best| plan.ratio() > best.plan.ratio()) => {
                     best = Some(LogToClean { at, dir: dir.clone(), key, owner, plan });
                 }
@@ -240,6 +225,56 @@ fn choose(manager: &LogManager, claims: &mut Claims) -> Option<LogToClean> {
         }
     }
     best
+}
+
+/// What to clean of a log; `None` if it is not due.
+fn plan(
+    cache: &Arc<FileCache>,
+    dir: &LogDir,
+    (key, owner): (&Key, &Arc<dyn LogOwner>),
+    high_watermark: i64,
+    now_ms: i64,
+) -> Result<Option<CleanPlan>, LogError> {
+    let checkpoint = dir.cleaner_checkpoint(key);
+    let planned: Result<_, LogError> = with_log(&**owner, |log| {
+        let config = log.config().clone();
+        if !config.compact || log.is_moving() {
+            return Ok(None);
+        }
+        let plan = log.clean_plan(checkpoint, high_watermark, now_ms)?;
+        let due = plan.overdue && plan.cleanable_bytes > 0 || plan.ratio() > config.min_cleanable_dirty_ratio;
+        Ok(Some((plan, due)))
+    });
+    let Some((plan, due)) = planned? else { return Ok(None) };
+    if plan.reset_checkpoint {
+        dir.set_cleaner_checkpoint(cache, key, owner, plan.first_dirty_offset)?;
+    }
+    Ok(due.then_some(plan))
+}
+
+impl LogManager {
+    /// Cleans one log up to its high watermark if it is due, on this thread: for a simulation, which has no cleaner threads. Whether
+    /// the log was cleaned.
+    pub fn clean_one(
+        &self,
+        key: &Key,
+        config: &CleanerConfig,
+        high_watermark: i64,
+        now_ms: i64,
+    ) -> Result<bool, LogError> {
+        let cache = &self.context.cache;
+        for (at, dir) in self.online() {
+            let Some((key, owner)) = dir.owners().into_iter().find(|(found, _)| found == key) else { continue };
+            let Some(plan) = plan(cache, dir, (&key, &owner), high_watermark, now_ms)? else { continue };
+            let chosen = LogToClean { at, dir: dir.clone(), key, owner, plan };
+            return match clean(cache, &chosen, config, now_ms, &mut |_| true) {
+                Ok(_) => Ok(true),
+                Err(CleanError::Log(error)) => Err(error),
+                Err(CleanError::Stopped) => Ok(false),
+            };
+        }
+        Ok(false)
+    }
 }
 
 /// Handles an error of cleaning; `false` if the log was deleted meanwhile, which is not a failure.
@@ -258,9 +293,10 @@ fn clean(
     cache: &Arc<FileCache>,
     chosen: &LogToClean,
     config: &CleanerConfig,
+    now_ms: i64,
     pace: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Stats, CleanError> {
-    let job = with_log(&*chosen.owner, |log| log.begin_clean(&chosen.plan, cache.now_ms()))?;
+    let job = with_log(&*chosen.owner, |log| log.begin_clean(&chosen.plan, now_ms))?;
     let job = CleanJob { buffer_bytes: config.buffer_bytes(), ..job };
     let mut map = OffsetMap::new(config.map_bytes(), config.load_factor);
     let end_offset = job.map_keys(&mut map, pace)?;
@@ -279,7 +315,7 @@ fn clean(
         // Replace the lowest segments first: after a crash, recovery completes those below an incomplete one.
         let mut cleaned = cleaning.clean_some(&mut groups, pace)?.into_iter();
         while let Some(one) = cleaned.next() {
-            let replaced = with_log(&*chosen.owner, |log| log.replace_segments(one, cache.now_ms()));
+            let replaced = with_log(&*chosen.owner, |log| log.replace_segments(one, now_ms));
             if !matches!(replaced, Ok(true)) {
                 job.discard(cleaned)?;
                 replaced?;

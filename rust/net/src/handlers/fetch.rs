@@ -60,7 +60,7 @@ pub fn handle(call: Call<'_>, header: ResponseHeader, waker: &Waker, body: &[u8]
         return Outcome::Answered;
     }
     let now = Instant::now();
-    let context = match Context::open(&call.core.sessions, &request, call.context.version, now, &*call.core.backend) {
+    let context = match Context::open(&call.core.sessions, &request, call.context.version, &*call.core.backend) {
         Ok(context) => context,
         Err(code) => {
             FetchResponseWriter::begin(&mut call.answer.writer, call.context.version, code, 0, 0).end(&[]);
@@ -182,7 +182,7 @@ impl WaitingFetch {
         if self.version >= LEADER_VERSION {
             name_leaders(&mut leaders, image, &mut found.results);
         }
-        let (error, session_id) = self.context.record(&core.sessions, &found.results);
+        let (error, session_id) = self.context.record(&core.sessions, &found.results, core.backend.now_ms());
         let results = if error.is_error() { &[][..] } else { &found.results[..] };
         let mut slices = Vec::new();
         let mut inline_left = INLINE_BYTES_MAX_OF_ANSWER;

@@ -2,11 +2,9 @@
 //! same events must lead to the same answers, the same ISR proposals and the same replicas.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::Waker;
-use std::time::Instant;
 
 use klamm_base::clock::Clock;
 use klamm_base::primitives::Writer;
@@ -25,20 +23,12 @@ use klamm_replica::{
     Appended, Awaits, Durability, FetchWaiter, Fetched, FetchedBatches, FoundOffset, OffsetQuery, PartitionFetch,
     Refused, Replicas, ReplicasOptions, SessionEntry, Standing,
 };
-use klamm_wire::api::{Api, FETCH, ListenerKind};
-use klamm_wire::header::ResponseHeader;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-use crate::NetConfig;
-use crate::answer::Answer;
 use crate::backend::{Backend, Partition};
-use crate::core::Core;
-use crate::handlers::fetch::WaitingFetch;
-use crate::handlers::{Call, Outcome, fetch};
-use crate::link::Link;
-use crate::listener::Listener;
-use crate::pipeline::{Pipeline, RequestContext};
+use crate::sessions::SessionOptions;
+use crate::unconnected::{Looked, UnconnectedFetch, UnconnectedFetches};
 
 const LEADER: i32 = 1;
 const BROKERS: [i32; 3] = [LEADER, 2, 3];
@@ -243,12 +233,10 @@ type ReplicaState = (Standing, Option<IsrProposal>, i64, i64);
 /// A broker with the fetch handler.
 struct Side {
     replicas: Arc<Replicas>,
-    core: Core,
+    fetches: UnconnectedFetches,
     clock: Arc<SetClock>,
-    listener: Arc<Listener>,
-    link: Arc<Link>,
     sessions: BTreeMap<Who, (i32, i32)>,
-    waiting: BTreeMap<Who, Box<WaitingFetch>>,
+    waiting: BTreeMap<Who, UnconnectedFetch>,
     _dir: TempDir,
 }
 
@@ -280,15 +268,11 @@ impl Side {
         }));
         let backend: Arc<dyn Backend> =
             if visits_all { Arc::new(Visiting(replicas.clone())) } else { replicas.clone() };
-        let core = Core::new(NetConfig::default(), "a-cluster".to_owned(), backend, Pipeline::default());
-        let listener = Arc::new(Listener::new("L", ListenerKind::Broker));
-        let link = Arc::new(Link::new(1, ([127, 0, 0, 1], 1).into(), &listener));
+        let fetches = UnconnectedFetches::new(backend, SessionOptions::with_slots(1000));
         Self {
             replicas,
-            core: core.expect("an event queue"),
+            fetches: fetches.expect("an event queue"),
             clock,
-            listener,
-            link,
             sessions: BTreeMap::new(),
             waiting: BTreeMap::new(),
             _dir: dir,
@@ -304,28 +288,18 @@ impl Side {
         // A reader has one request at a time.
         self.waiting.remove(&event.who);
         let body = self.body(topic, broker_epochs, event);
-        let api = Api::of(FETCH).expect("an API");
-        let mut answer = Answer::after(Vec::new());
-        let context = RequestContext {
-            api,
-            version: VERSION,
-            correlation_id: 0,
-            client_id: "".into(),
-            listener: &self.listener,
-            request_bytes: body.len(),
-            connection: &self.link,
-            arrived: Instant::now(),
-        };
-        let call = Call { core: &self.core, context, answer: &mut answer };
-        let header = ResponseHeader { correlation_id: 0, flexible: true };
-        match fetch::handle(call, header, Waker::noop(), &body) {
-            Outcome::Answered => Some(self.answered(event.who, answer)),
-            Outcome::Fetch(waiting) => {
-                self.waiting.insert(event.who, waiting);
+        let looked = self.fetches.take(VERSION, &body, Waker::noop()).expect("well-formed");
+        self.looked(event.who, looked)
+    }
+
+    /// The response without its session id, or `None` while the fetch waits.
+    fn looked(&mut self, who: Who, looked: Looked) -> Option<Vec<u8>> {
+        match looked {
+            Looked::Answered(body) => Some(self.answered(who, body)),
+            Looked::Waits(waiting) => {
+                self.waiting.insert(who, waiting);
                 None
             }
-            Outcome::Close(reason) => panic!("{reason}"),
-            Outcome::Silent | Outcome::Acks(_) | Outcome::Verifies(_) | Outcome::Share(_) => panic!("not a fetch"),
         }
     }
 
@@ -403,13 +377,7 @@ impl Side {
         (start, standing.high_watermark, end, standing.leader_epoch)
     }
 
-    fn answered(&mut self, who: Who, answer: Answer) -> Vec<u8> {
-        let (mut bytes, slices) = answer.into_parts();
-        for (position, slice) in slices.into_iter().rev() {
-            let mut records = vec![0; slice.len];
-            slice.file.file().read_exact_at(&mut records, slice.position).expect("records");
-            bytes.splice(position..position, records);
-        }
+    fn answered(&mut self, who: Who, mut bytes: Vec<u8>) -> Vec<u8> {
         let id = i32::from_be_bytes(bytes[6..10].try_into().expect("four bytes"));
         match id {
             0 => drop(self.sessions.remove(&who)),
@@ -428,13 +396,9 @@ impl Side {
         loop {
             let mut due = self.waiting.iter().filter(|(who, waiting)| waiting.is_woken() || Some(**who) == late);
             let Some(who) = due.next().map(|(who, _)| *who) else { return answers };
-            let mut waiting = self.waiting.remove(&who).expect("it waits");
-            let mut answer = Answer::after(Vec::new());
-            if waiting.answer_or_wait(&self.core, &mut answer, Waker::noop(), Some(who) == late) {
-                answers.push((who, self.answered(who, answer)));
-            } else {
-                self.waiting.insert(who, waiting);
-            }
+            let waiting = self.waiting.remove(&who).expect("it waits");
+            let looked = self.fetches.look_again(waiting, Waker::noop(), Some(who) == late).expect("read");
+            answers.extend(self.looked(who, looked).map(|body| (who, body)));
         }
     }
 

@@ -2,9 +2,9 @@
 //! "Case" is the number in the list of cases of transactions.
 
 use klamm_base::ErrorCode;
-use klamm_wire::api::{METADATA, PRODUCE};
+use klamm_wire::api::{FETCH, METADATA, PRODUCE};
 
-use crate::testing::{Client, Fixture, NAMED, batch, produce, produced, with_transactional_id};
+use crate::testing::{Client, FetchSpec, Fixture, NAMED, batch, fetch, produce, produced, with_transactional_id};
 use crate::{Event, Reply, Verify};
 
 const NONE: ErrorCode = ErrorCode::NONE;
@@ -147,6 +147,29 @@ fn case_48_a_transactional_batch_without_id_is_refused() {
     control[22] |= 0x20;
     client.call(PRODUCE, 9, &of_t(&[(0, &control), (1, &negative)]));
     assert!(fixture.server.drain(10).is_empty());
+}
+
+#[test]
+fn a_plain_batch_stays_plain_in_a_request_with_a_transactional_id() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    let answer = client.call(PRODUCE, 12, &of_t(&[(0, &batch(1, 10))]));
+    assert_eq!(produced(&answer), [(NONE, 0)]);
+    assert!(fixture.server.drain(10).is_empty(), "no coordinator is asked");
+    assert_eq!(fixture.backend.at(NAMED, 0).state.lock().guards, [None]);
+}
+
+#[test]
+fn a_batch_that_waited_for_its_verification_wakes_fetches() {
+    let fixture = Fixture::new();
+    let (mut producer, mut consumer) = (fixture.client(), fixture.client());
+    let wanted = FetchSpec { max_wait_ms: 60_000, partitions: &[(0, 0, 1 << 20)], ..FetchSpec::default() };
+    consumer.send(FETCH, 13, 1, &fetch(&wanted));
+    fixture.wait_until(|| fixture.backend.at(NAMED, 0).watcher_count() > 0);
+    producer.send(PRODUCE, 12, 1, &of_t(&[(0, &transactional(7, 3, 0))]));
+    fixture.server.on_verified([(verify(&fixture).handle, [NONE].into())]);
+    assert_eq!(produced(&producer.receive().1), [(NONE, 0)]);
+    assert_eq!(consumer.receive().0, 1);
 }
 
 #[test]

@@ -111,6 +111,15 @@ impl SimulatedBroker {
         self.0.cut_power(seed).map_err(failed)
     }
 
+    fn clean(&mut self, now_ms: i64) -> PyResult<Vec<Key>> {
+        let cleaned = self.0.clean(now_ms).map_err(failed)?;
+        Ok(cleaned.into_iter().map(|(topic, index)| (Id(topic), index)).collect())
+    }
+
+    fn cut_power_while_cleaning(&mut self, seed: u64, now_ms: i64) -> PyResult<()> {
+        self.0.cut_power_while_cleaning(seed, now_ms).map_err(failed)
+    }
+
     fn shut_down(&mut self, broker_epoch: i64) -> PyResult<()> {
         self.0.shut_down(broker_epoch).map_err(failed)
     }
@@ -299,7 +308,7 @@ impl SimulatedBroker {
         &mut self,
         py: Python<'py>,
         number: u64,
-        body: Vec<u8>,
+        body: &[u8],
         now_ms: i64,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         Ok(bytes(py, self.0.answer_fetch(number, body, now_ms).map_err(failed)?))

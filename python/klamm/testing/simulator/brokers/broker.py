@@ -172,6 +172,14 @@ class Broker:
         self.engine.cut_power(self._scene.rng.randrange(1 << 60))
         self._scene.on_power_cut(self.id)
 
+    def cut_power_while_cleaning(self) -> None:
+        """End the machine while it cleans its compacted logs."""
+        self._scene.say(f"the power of broker {self.id} is cut while it cleans")
+        self._end()
+        self.engine.cut_power_while_cleaning(self._scene.rng.randrange(1 << 60), self.now_ms)
+        self._scene.on_power_cut(self.id)
+        self._scene.on_stopped(self.id)
+
     def _end(self) -> None:
         self.is_up = False
         if self.coordinators is not None:

@@ -72,12 +72,15 @@ class Controllers(Protocol):
     def on_cut(self, cut: set[Pair]) -> None:
         """These links of the network are cut."""
 
+    def pause(self, duration_us: int) -> None:
+        """The process of a controller is stopped for a while: what comes meanwhile waits."""
+
     def heal(self) -> None:
         """End the faults of controllers."""
 
 
 class SimulatedController:
-    """Decides requests, and responds once its records are committed. It never fails."""
+    """Decides requests, and responds once its records are committed. It never ends, but may be paused."""
 
     id = CONTROLLER
 
@@ -88,6 +91,7 @@ class SimulatedController:
         )
         self.images: list[tuple[int, Image]] = [(0, Image())]  # end offset and image, for each batch
         self.committed_count = 1  # of these
+        self.paused_until_us = 0
         self.on_committed: Callable[[], None] = lambda: None
         self.on_appended: Callable[[Image, Image], None] = lambda before, after: None
         self._armed_ms: int | None = None
@@ -113,12 +117,25 @@ class SimulatedController:
     def on_cut(self, cut: set[Pair]) -> None:
         """It has no other controllers."""
 
+    def pause(self, duration_us: int) -> None:
+        """Stop the process for a while."""
+        self.paused_until_us = self._timeline.now_us + duration_us
+        self._timeline.say(f"the controller is paused until {self.paused_until_us / 1000:.3f} ms")
+
     def heal(self) -> None:
-        """It has no faults."""
+        """No fault of it lasts."""
 
     def while_alive(self, act: Callable[[], None]) -> Callable[[], None]:
-        """It always lives."""
-        return act
+        """`act`, later if the process is paused then."""
+
+        def happen() -> None:
+            left_us = self.paused_until_us - self._timeline.now_us
+            if left_us > 0:
+                self._timeline.at(left_us, happen)
+            else:
+                act()
+
+        return happen
 
     @property
     def now_ms(self) -> int:
@@ -146,7 +163,7 @@ class SimulatedController:
                 case Append():
                     self._append(effect.records)
                 case Reply(ticket, response):
-                    self._timeline.at(COMMIT_US, partial(ticket, response))
+                    self._timeline.at(COMMIT_US, self.while_alive(partial(ticket, response)))
                 case UpgradeKraftVersion():
                     self.controller.on_kraft_version(effect.level)
                 case _:
@@ -167,7 +184,7 @@ class SimulatedController:
             self.committed_count = max(self.committed_count, count)
             self.on_committed()
 
-        self._timeline.at(COMMIT_US, commit)
+        self._timeline.at(COMMIT_US, self.while_alive(commit))
 
     def _arm(self) -> None:
         due_ms = self.controller.deadline_ms
@@ -182,7 +199,7 @@ class SimulatedController:
             self._carry_out(self.controller.on_timer(self.now_ms, is_followed=True))
             self._arm()
 
-        self._timeline.at(max(0, 1000 * due_ms - self._timeline.now_us), wake)
+        self._timeline.at(max(0, 1000 * due_ms - self._timeline.now_us), self.while_alive(wake))
 
 
 def is_of_another_controller(answer: Any) -> bool:

@@ -37,11 +37,16 @@ class BrokerFaults:
     fail_dir_every_us: int = 0  # a log directory fails, until its broker starts again
     transact_every_us: int = 0  # no fault: a transactional producer takes a step
     effect_crash_chance: float = 0.0  # of an append of a coordinator: its broker crashes at once
+    pause_controller_every_us: int = 0  # a controller does not run for a while
+    pause_controller_us_max: int = 3_000_000
+    clean_every_us: int = 0  # no fault: a broker cleans its compacted logs
+    clean_crash_share: float = 0.0  # of these: the power is cut in between
     damage_chance: float = 0.0  # of a start: a bit has changed in a segment, once in a run
 
     def stop(self) -> None:
-        """Stop all faults; ordinary delays stay."""
-        self.__init__(delay_us_max=min(self.delay_us_max, 20_000))  # type: ignore[misc]
+        """Stop all faults; ordinary delays and the cleaner stay."""
+        delay_us_max, clean_every_us = min(self.delay_us_max, 20_000), self.clean_every_us
+        self.__init__(delay_us_max=delay_us_max, clean_every_us=clean_every_us)  # type: ignore[misc]
 
 
 def draw(rng: random.Random) -> BrokerFaults:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from klamm._engine.metadata import Image, PartitionInfo
     from klamm._engine.simulation import ReplicaGauges
     from klamm.testing.simulator.brokers.broker import Broker
+    from klamm.testing.simulator.brokers.compaction import Compaction
 
 
 class Looks:
@@ -25,6 +26,7 @@ class Looks:
         self._chains: dict[tuple[int, Key], list[BatchAt]] = {}
         self._committed_image: Image | None = None
         self.may_elect_unclean = False
+        self.compaction: Compaction | None = None
 
     def add(self, key: Key, history: PartitionHistory) -> None:
         """A partition exists."""
@@ -36,6 +38,8 @@ class Looks:
 
     def forget(self, broker_id: int) -> None:
         """A life has ended; the next one reads its logs from the disk."""
+        if self.compaction is not None:
+            self.compaction.forget(broker_id)
         for key in self._gauges.pop(broker_id, {}):
             if not self._keeps_chains:
                 self._chains.pop((broker_id, key), None)
@@ -69,6 +73,8 @@ class Looks:
             self._committed_image = committed_image
             members_of.update(self.histories)
         for key, gauges in broker.engine.take_changed():
+            if self.compaction is not None:
+                self.compaction.check(broker, key, gauges)
             if gauges is None:
                 own.pop(key, None)
                 self._chains.pop((broker.id, key), None)

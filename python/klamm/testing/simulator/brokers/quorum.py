@@ -86,6 +86,7 @@ class RaftWorld(World):
 
     def __init__(self, scene: Scene, faults: raft_faults.Faults, config: RaftConfig) -> None:
         self._scene = scene
+        self._paused_until_us: dict[int, int] = {}
         super().__init__(scene.rng, COUNT, 0, faults, config, new_replica=ControllerReplica)
 
     @property
@@ -113,6 +114,25 @@ class RaftWorld(World):
     def say(self, text: str) -> None:
         """Add a line to the trace."""
         self._scene.say(f"quorum: {text}" if text else "")
+
+    def step(self, replica: SimulatedReplica, act: Callable[[], None]) -> None:
+        """Run a step of a replica, later if its process is paused."""
+        left_us = self._paused_until_us.get(replica.id, 0) - self.now_us
+        if left_us > 0 and replica.is_up:
+            self.at(left_us, self.while_alive(replica, act))
+        else:
+            super().step(replica, act)
+
+    def pause(self, replica: SimulatedReplica, duration_us: int) -> None:
+        """Stop the process of a replica for a while."""
+        self._paused_until_us[replica.id] = self.now_us + duration_us
+        self.say(f"{replica.id} is paused for {duration_us / 1000:.3f} ms")
+
+    def start_replica(self, replica: SimulatedReplica) -> None:
+        """Start a stopped replica; the process of before was perhaps paused."""
+        if not replica.is_up:
+            self._paused_until_us.pop(replica.id, None)
+        super().start_replica(replica)
 
     def begin_faults(self) -> None:
         """From now on faults happen."""
@@ -227,6 +247,13 @@ class ControllerQuorum:
     def on_cut(self, cut: set[Pair]) -> None:
         """These links of the network are cut."""
         self.raft.network.cut = {(source - FIRST_ID, target - FIRST_ID) for source, target in cut}
+
+    def pause(self, duration_us: int) -> None:
+        """Stop the process of a controller for a while, mostly of the active one."""
+        running = [replica for replica in self.raft.replicas.values() if replica.is_up]
+        leading = [leader for leader in self.raft.leaders() if leader.is_up]
+        if running:
+            self.raft.pause(self._scene.rng.choice(leading or running), duration_us)
 
     def heal(self) -> None:
         """End all faults."""

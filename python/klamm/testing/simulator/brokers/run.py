@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from klamm.testing.simulator.brokers import faults
+from klamm.testing.simulator.brokers import compaction, faults
 from klamm.testing.simulator.brokers.world import BrokerWorld, ClusterPlan
 from klamm.testing.simulator.invariants import InvariantViolatedError
 from klamm.testing.simulator.run import SimulationFailedError
@@ -22,6 +22,8 @@ SAFETY_US: Final = 10_000_000
 LIVENESS_US: Final = 60_000_000
 QUORUM_EVERY: Final = 12
 TRANSACTIONS_SHARE: Final = 0.5
+COMPACTED_SHARE: Final = 0.2
+PAUSES_SHARE: Final = 0.3  # of the runs: controllers are paused
 DAMAGED_SHARE: Final = 0.15
 MIN_REPLICAS: Final = 2  # one is damaged, and another has the same
 TRACE_LINES_SHOWN: Final = 60
@@ -67,11 +69,14 @@ def play(
     rng = random.Random(f"brokers {seed}")
     drawn = faults.draw(rng)
     drawn.transact_every_us, drawn.effect_crash_chance, version = _draw_transactions(seed)
+    drawn.pause_controller_every_us = _draw_pauses(seed)
     if directed is not None:
         drawn = replace(directed)
     plan = _draw_plan(rng)._replace(has_quorum=has_quorum(seed) and without is None and directed is None)
     plan = _draw_damage(rng, plan) if directed is None else plan
-    plan = plan._replace(settings={**plan.settings, **(settings or {})}, without=without)
+    slots = {"max.incremental.fetch.session.cache.slots": _draw_session_slots(seed)}
+    plan = plan._replace(settings={**plan.settings, **slots, **(settings or {})}, without=without)
+    plan = _draw_compaction(seed, plan, drawn, is_directed=directed is not None)
     if drawn.transact_every_us:
         plan = _with_transactions(plan, version)
     if plan.may_be_damaged:
@@ -125,6 +130,17 @@ def _draw_transactions(seed: int) -> tuple[int, float, int]:
     return every_us, crash_chance, rng.choice([2, 2, 2, 2, 1, 0])
 
 
+def _draw_pauses(seed: int) -> int:
+    """How often a controller is paused (0: never), by random numbers of their own."""
+    rng = random.Random(f"pauses {seed}")
+    return rng.randrange(1_000_000, 5_000_000) if rng.random() < PAUSES_SHARE else 0
+
+
+def _draw_session_slots(seed: int) -> str:
+    """How many fetch sessions a leader has: too few in some of the runs, so that they are evicted or refused."""
+    return random.Random(f"sessions {seed}").choice(["0", "1", "1", "2", "1000", "1000", "1000", "1000"])
+
+
 def _with_transactions(plan: ClusterPlan, version: int) -> ClusterPlan:
     features = {**plan.features, "transaction.version": version, "group.version": 1}
     return plan._replace(features=features, transaction_version=version)
@@ -162,6 +178,19 @@ def _draw_damage(rng: random.Random, plan: ClusterPlan) -> ClusterPlan:
     return plan._replace(settings=settings, topic_configs=configs, min_insync_replicas=2, may_be_damaged=True)
 
 
+def _draw_compaction(seed: int, plan: ClusterPlan, drawn: faults.BrokerFaults, *, is_directed: bool) -> ClusterPlan:
+    """A compacted topic in some of the runs, by random numbers of their own. No committed record of it may be lost."""
+    rng = random.Random(f"compaction {seed}")
+    if not is_directed and rng.random() < COMPACTED_SHARE and not (plan.may_be_damaged or plan.elects_unclean):
+        drawn.clean_every_us = rng.randrange(50_000, 500_000)
+        # A power cut may leave a hole in the unflushed part of a log whose offsets may have gaps (docs/decisions/0061).
+        drawn.unclean_share, drawn.min_isr_every_us, drawn.power_cut_share = 0.0, 0, 0.0
+    if not drawn.clean_every_us:
+        return plan
+    settings = {key: value for key, value in plan.settings.items() if key != "klamm.flush.before.ack"}
+    return plan._replace(settings=settings, elects_unclean=False, compaction=compaction.draw(rng))
+
+
 def _draw_topic_configs(rng: random.Random) -> dict[str, str]:
     configs = {}
     if rng.random() < 0.4:
@@ -180,6 +209,8 @@ def _settle(world: BrokerWorld) -> None:
     if not world.run(world.now_us + LIVENESS_US, lambda: world.acknowledged_count >= wanted):
         raise InvariantViolatedError("no append is acknowledged after all faults ended")
     world.clients.produce_every_us = 0
+    if world.compaction is not None:
+        world.compaction.stop()
     transactions = world.transactions
     if transactions is not None:
         if not world.run(world.now_us + LIVENESS_US, transactions.is_over):

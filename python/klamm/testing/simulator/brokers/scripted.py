@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import random
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, assert_never
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from klamm._engine.records import encode_batch
 from klamm.controller.operations.replicas import ALTER_PARTITION, ALTER_PARTITION_REASSIGNMENTS
@@ -21,11 +20,12 @@ from klamm.protocol.messages.reassignments import (
 from klamm.protocol.messages.topics import ElectionType, ElectLeadersRequest
 from klamm.testing.simulator.brokers.broker import Broker
 from klamm.testing.simulator.brokers.controller import Asked, SimulatedController
-from klamm.testing.simulator.brokers.faults import BrokerFaults
 from klamm.testing.simulator.brokers.history import Key, batches_of
-from klamm.testing.simulator.brokers.network import CONTROLLER, Network, Node, Process, Repeated, Request
+from klamm.testing.simulator.brokers.network import CONTROLLER
 from klamm.testing.simulator.brokers.run import MEMORY, SETTINGS
-from klamm.testing.simulator.brokers.world import TOPIC, BrokerWorld, ClusterPlan
+from klamm.testing.simulator.brokers.scripted_transactions import TransactionalCommands
+from klamm.testing.simulator.brokers.scripted_world import ScriptedWorld
+from klamm.testing.simulator.brokers.world import TOPIC, ClusterPlan
 from klamm.testing.simulator.cuts import Pair
 
 if TYPE_CHECKING:
@@ -36,74 +36,6 @@ READY_US: Final = 1_000_000
 
 class ScenarioError(Exception):
     """A command that is not possible in the current state."""
-
-
-class ScriptedNetwork(Network):
-    """Keeps a copy of some requests, which the script delivers once more."""
-
-    def __init__(self, world: BrokerWorld) -> None:
-        super().__init__(world, world.faults)
-        self.proposals: list[Callable[[], None]] = []
-        self.holds_proposals = False
-        self.loses_answers = False
-        self.fetches: dict[int, Callable[[], None]] = {}  # the last one, by follower
-
-    def call(self, source: Node, target: Node, request: Request) -> None:
-        """Send a request, unless it is held."""
-        if self.holds_proposals and request.repeated is Repeated.PROPOSAL:
-            handle = request.handle
-            self.proposals.append(lambda: handle(lambda answer: None))
-            request = request._replace(handle=lambda reply: None, repeated=None)
-        elif self.loses_answers and request.repeated is Repeated.PROPOSAL:
-            arrive = request.handle
-            request = request._replace(handle=lambda reply: arrive(lambda answer: None))
-        super().call(source, target, request)
-
-    def on_repeatable(self, kind: Repeated, source_id: int, arrive: Callable[[], None]) -> None:
-        """A request was sent that could arrive once more."""
-        match kind:
-            case Repeated.PROPOSAL:
-                self.proposals.append(arrive)
-            case Repeated.FETCH:
-                self.fetches[source_id] = arrive
-            case Repeated.PRODUCE | Repeated.OF_COORDINATOR:
-                pass
-            case _:
-                assert_never(kind)
-
-
-class ScriptedWorld(BrokerWorld):
-    """A cluster in which the script ends flushes if it wants to."""
-
-    def __init__(self, folder: Path, plan: ClusterPlan) -> None:
-        super().__init__(random.Random("scenario"), BrokerFaults(delay_us_max=1), folder, plan)
-        self.scripted_network = ScriptedNetwork(self)
-        self.network = self.scripted_network
-        self.metadata_delay_us = 1_000
-        self.held: dict[int, list[Callable[[], None]]] = {}
-        self.held_roles: dict[int, list[Callable[[], None]]] = {}
-        self.on_line: Callable[[str], None] = lambda line: None
-
-    def on_repaired(self, text: str) -> None:
-        """Damaged batches were replaced."""
-        self.on_line(text)
-
-    def on_stopped(self, broker_id: int) -> None:
-        """A controlled shutdown has ended: the script starts the broker again."""
-
-    def flush_later(self, process: Process, end: Callable[[], None]) -> None:
-        """A flush has begun."""
-        if process.id in self.held:
-            self.held[process.id].append(process.while_alive(end))
-        else:
-            process.later(500, end)
-
-    def follow_roles_later(self, process: Process, act: Callable[[], None]) -> None:
-        """The roles of replicas have changed."""
-        if process.id in self.held_roles:
-            self.held_roles[process.id].append(process.while_alive(act))
-        else:
-            process.later(0, act)
 
 
 class BrokerCommands:
@@ -150,6 +82,7 @@ class BrokerCommands:
             "reassign": self._reassign,
             "show": self._show,
         }
+        self._commands |= TransactionalCommands(lambda: self._world, self._note).commands
 
     def __enter__(self) -> Self:
         return self
@@ -191,6 +124,7 @@ class BrokerCommands:
         """`cluster 3 [replicas=1,2,3] [min-isr=2] [elr=yes] [unclean=yes] [flush=none] [segment=300] [dirs=2] ...`.
 
         A new cluster with a topic. `segment`: bytes of a segment. `dirs`: directories of a broker. `damage`: repair it.
+        `sessions`: how many fetch sessions a leader has.
         """
         self._end()
         options = dict(argument.split("=") for argument in arguments[1:])
@@ -199,6 +133,8 @@ class BrokerCommands:
         settings = SETTINGS | {"leader.imbalance.check.interval.seconds": "3600"}
         if "flush" in options:
             settings["klamm.flush.before.ack"] = options["flush"]
+        if "sessions" in options:
+            settings["max.incremental.fetch.session.cache.slots"] = options["sessions"]
         plan = ClusterPlan(
             broker_count=count,
             partition_count=1,
@@ -334,7 +270,10 @@ class BrokerCommands:
         self._broker(arguments).begin_shutdown()
 
     def _pause(self, arguments: list[str]) -> None:
-        """`pause 1 500`: broker 1 does not run for so many milliseconds."""
+        """`pause 1 500`, `pause controller 500`: broker 1, or the controller, does not run for so many milliseconds."""
+        if arguments[0] == "controller":
+            self._controller.pause(1000 * int(arguments[1]))
+            return
         self._broker(arguments).paused_until_us = self._world.now_us + 1000 * int(arguments[1])
 
     # Network and disks

@@ -18,6 +18,7 @@ from klamm.protocol.messages.topics import (
 from klamm.protocol.resource_types import ResourceType
 from klamm.testing.simulator.brokers.broker import Broker
 from klamm.testing.simulator.brokers.clients import Clients
+from klamm.testing.simulator.brokers.compaction import Compaction, CompactionPlan
 from klamm.testing.simulator.brokers.controller import SimulatedController
 from klamm.testing.simulator.brokers.coordinators import node_config
 from klamm.testing.simulator.brokers.history import PartitionHistory, batches_of
@@ -59,6 +60,8 @@ class ClusterPlan(NamedTuple):
     may_be_damaged: bool = False
     transaction_version: int | None = None
     """With it, brokers have coordinators, and there are transactions."""
+    compaction: CompactionPlan | None = None
+    """With it, there is a compacted topic too."""
     has_quorum: bool = False
     """Three controllers that fail, instead of one that does not."""
     replicas: Sequence[int] = ()
@@ -85,6 +88,8 @@ class BrokerWorld(Scene):
         self.acknowledged_count = 0
         self._are_faults_over = False
         self.transactions: Transactions | None = None
+        self.compaction = None if plan.compaction is None else Compaction(self, plan.compaction, self.brokers)
+        self.looks.compaction = self.compaction
 
     def begin(self) -> None:
         """Start controller and brokers, and create a topic."""
@@ -117,9 +122,9 @@ class BrokerWorld(Scene):
         while not self.keys:
             self.operator.create()  # the request may be lost
             self.run(self.now_us + 1_000_000, lambda: bool(self.keys))
-        internal = self._internal_topics()
-        while any(self.controller.image.topic_id(topic.name) is None for topic in internal):
-            for topic in internal:
+        others = self._other_topics()
+        while any(self.controller.image.topic_id(topic.name) is None for topic in others):
+            for topic in others:
                 self.operator.create(topic)
             self.run(self.now_us + 1_000_000)
 
@@ -136,9 +141,12 @@ class BrokerWorld(Scene):
             },
         )
 
-    def _internal_topics(self) -> list[CreatableTopic]:
+    def _other_topics(self) -> list[CreatableTopic]:
         coordinators = next(iter(self.brokers.values())).coordinators
-        return [] if coordinators is None else [coordinators.transactions.new_topic()]
+        topics = [] if coordinators is None else [coordinators.transactions.new_topic()]
+        if self.compaction is not None:
+            topics.append(self.compaction.topic(self._plan.replica_count, self._plan.min_insync_replicas))
+        return topics
 
     def _topic(self) -> CreatableTopic:
         values = {"min.insync.replicas": str(self._plan.min_insync_replicas)}
@@ -160,6 +168,8 @@ class BrokerWorld(Scene):
                 for partition in after.partitions(topic_id):
                     history = PartitionHistory(f"{topic}-{partition.index}", is_flushed=is_flushed)
                     self.looks.add((topic_id, partition.index), history)
+        if self.compaction is not None:
+            self.compaction.on_appended(after)
         self.looks.on_appended(before, after)
 
     @property
@@ -183,11 +193,14 @@ class BrokerWorld(Scene):
         self.clients.begin()
         if self.transactions is not None:
             self.transactions.begin()
+        if self.compaction is not None:
+            self.compaction.begin()
         self.controller.begin_faults()
         faults = self.faults
         self.every(lambda: faults.partition_every_us, self._change_partition)
         self.every(lambda: faults.crash_every_us, self._crash_one)
         self.every(lambda: faults.pause_every_us, self._pause)
+        self.every(lambda: faults.pause_controller_every_us, self._pause_controller)
         self.every(lambda: faults.shutdown_every_us, self._shut_down)
         self.every(lambda: faults.reassign_every_us, self.operator.reassign)
         self.every(lambda: faults.recreate_every_us, self.operator.recreate)
@@ -236,6 +249,9 @@ class BrokerWorld(Scene):
         if broker is not None:
             broker.paused_until_us = self.now_us + self.rng.randrange(self.faults.pause_us_max)
             self.say(f"broker {broker.id} is paused until {broker.paused_until_us / 1000:.3f} ms")
+
+    def _pause_controller(self) -> None:
+        self.controller.pause(self.rng.randrange(self.faults.pause_controller_us_max))
 
     def _move(self) -> None:
         broker = self._running()
@@ -359,7 +375,7 @@ class BrokerWorld(Scene):
         """A leader has appended a batch with acks=all."""
         image = self.brokers[broker_id].image
         gauges, partition = self.looks.gauges(broker_id, key), image.partition(*key)
-        if gauges is None or partition is None:
+        if gauges is None or partition is None or key not in self.looks.histories:
             return
         min_isr = image.config(ResourceType.TOPIC, TOPIC, "min.insync.replicas")
         if len(gauges.isr) < min(int(min_isr or 1), len(partition.replicas)):
@@ -369,6 +385,9 @@ class BrokerWorld(Scene):
         """A leader answers an append with acks=all."""
         if code == 0:
             self.check(broker_id)
+        if self.compaction is not None and self.compaction.on_acked(broker_id, key, code, end_offset):
+            return
+        if code == 0:
             gauges = self.looks.gauges(broker_id, key)
             assert gauges is not None, "it acknowledges as a leader"
             is_unique = self.transactions is None or not self.transactions.may_repeat_epochs()
@@ -424,7 +443,7 @@ class BrokerWorld(Scene):
             ends = {(one.log_end_offset, one.high_watermark, held_end(one)) for one in found if one is not None}
             if None in found or len(found) < len(partition.replicas) or len(ends) != 1 or len(set(*ends)) != 1:
                 return False
-        return self._is_readable()
+        return self._is_readable() and (self.compaction is None or self.compaction.is_settled())
 
     def _is_readable(self) -> bool:
         """Whether no damage is left: each log is read as a whole."""

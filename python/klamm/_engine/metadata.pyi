@@ -90,6 +90,9 @@ class Image:
         """Names of the resources of a type that have anything set."""
     def quotas(self) -> list[tuple[dict[str, str | None], dict[str, float]]]:
         """Entity (type to name, None is the default entity) and its quotas by key."""
+    @property
+    def has_quotas(self) -> bool:
+        """Whether any entity has a quota."""
     def quota(self, entity: dict[str, str | None]) -> dict[str, float]: ...
     @property
     def next_producer_id(self) -> int | None:

@@ -75,6 +75,8 @@ class MutationQuotas:
 
     def of(self, image: Image, requester: Requester, now_ms: int, *, is_strict: bool) -> MutationQuota | None:
         """The quota of a request; None without a limit."""
+        if not image.has_quotas:
+            return None
         for entity, charged in _most_specific_first(requester):
             per_second = image.quota(entity).get(_KEY)
             if per_second is not None:

@@ -249,6 +249,11 @@ impl Image {
         self.0.quotas().iter().map(|(entity, quotas)| (entity.0.clone(), (**quotas).clone())).collect()
     }
 
+    #[getter]
+    fn has_quotas(&self) -> bool {
+        !self.0.quotas().is_empty()
+    }
+
     fn quota(&self, entity: EntityNames) -> BTreeMap<String, f64> {
         self.0.quotas().get(&QuotaEntity(entity)).map(|quotas| (**quotas).clone()).unwrap_or_default()
     }

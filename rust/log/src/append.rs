@@ -44,8 +44,8 @@ impl Log {
     ) -> Result<Appended, AppendError> {
         let summary = assign(batches, self.log_end_offset, leader_epoch)?;
         self.check_size(batches.len())?;
-        let (update, repeated) = self.check_producers(batches, origin)?;
-        if let Some(batch) = repeated {
+        let mut update = Update::default();
+        if let Some(batch) = self.check_producers(batches, origin, &mut update)? {
             return Ok(Appended {
                 base_offset: batch.first_offset(),
                 last_offset: batch.last_offset,
@@ -62,17 +62,20 @@ impl Log {
         Ok(appended)
     }
 
-    /// Returns what an append changes, or the earlier batch that it duplicates.
-    fn check_producers(&mut self, batches: &[u8], origin: Origin) -> Result<(Update, Option<Batch>), AppendError> {
-        let mut update = Update::default();
-        match self.producers.check(batches, origin, &mut update) {
+    /// Adds what an append changes to `update`; returns the earlier batch that it duplicates.
+    fn check_producers(
+        &mut self,
+        batches: &[u8],
+        origin: Origin,
+        update: &mut Update,
+    ) -> Result<Option<Batch>, AppendError> {
+        match self.producers.check(batches, origin, update) {
             Err(AppendError::OutOfOrderSequence { producer_id, .. }) if self.recall(producer_id)? => {
-                update = Update::default();
-                self.producers.check(batches, origin, &mut update)
+                *update = Update::default();
+                self.producers.check(batches, origin, update)
             }
             checked => checked,
         }
-        .map(|repeated| (update, repeated))
     }
 
     /// Appends the leader's batches with their offsets and epochs unchanged. An incomplete batch at the end is left

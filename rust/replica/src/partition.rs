@@ -438,7 +438,18 @@ impl Partition {
         origin: Origin,
         now_ms: i64,
     ) -> Result<Appended, Refused> {
-        let (appended, wants_flush) = self.append_unmarked(batches, required_acks, origin, now_ms)?;
+        self.append_with(&self.config.load(), batches, required_acks, origin, now_ms)
+    }
+
+    fn append_with(
+        &self,
+        config: &PartitionConfig,
+        batches: &mut [u8],
+        required_acks: i16,
+        origin: Origin,
+        now_ms: i64,
+    ) -> Result<Appended, Refused> {
+        let (appended, wants_flush) = self.append_validated(config, batches, required_acks, origin, now_ms)?;
         if wants_flush {
             self.mark_dirty();
         }
@@ -453,11 +464,12 @@ impl Partition {
         guard: Option<Guard>,
         now_ms: i64,
     ) -> Result<Appended, Refused> {
-        let origin = match self.config.load().verifies_transactions {
+        let config = self.config.load();
+        let origin = match config.verifies_transactions {
             true => Origin::VerifiedClient(guard),
             false => Origin::Client,
         };
-        self.append(batch, required_acks, origin, now_ms)
+        self.append_with(&config, batch, required_acks, origin, now_ms)
     }
 
     /// A produce request has a transactional batch: returns the guard with which it may be appended once the transaction
@@ -481,7 +493,17 @@ impl Partition {
         origin: Origin,
         now_ms: i64,
     ) -> Result<(Appended, bool), Refused> {
-        let config = self.config.load();
+        self.append_validated(&self.config.load(), batches, required_acks, origin, now_ms)
+    }
+
+    fn append_validated(
+        &self,
+        config: &PartitionConfig,
+        batches: &mut [u8],
+        required_acks: i16,
+        origin: Origin,
+        now_ms: i64,
+    ) -> Result<(Appended, bool), Refused> {
         let rules = config.produce_rules(origin, now_ms);
         let produced = validate_produced(batches, &rules).map_err(|error| self.refuse(&error))?;
         let (max_timestamp, stamp) = (produced.max_timestamp, produced.needs_timestamp(rules.timestamp_type));

@@ -34,6 +34,10 @@ impl OffsetIndex {
         &self.store.file
     }
 
+    pub fn is_loaded(&self) -> bool {
+        self.store.is_loaded()
+    }
+
     /// Loads the index; fails if its size or last entry shows damage.
     pub fn load(&mut self, cache: &Arc<FileCache>, log_bytes: u64) -> Result<(), LogError> {
         if self.store.is_loaded() {

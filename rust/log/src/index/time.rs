@@ -39,6 +39,10 @@ impl TimeIndex {
         &self.store.file
     }
 
+    pub fn is_loaded(&self) -> bool {
+        self.store.is_loaded()
+    }
+
     /// Loads the index; fails if its size or its first or last entry shows damage.
     pub fn load(&mut self, cache: &Arc<FileCache>) -> Result<(), LogError> {
         if self.store.is_loaded() {

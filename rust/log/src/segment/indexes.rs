@@ -15,7 +15,13 @@ const RECENT_MAX: usize = 64;
 
 impl Segment {
     /// Loads both indexes; damaged ones are rebuilt from the log.
+    #[inline]
     pub fn load(&mut self, cache: &Arc<FileCache>) -> Result<(), LogError> {
+        let is_loaded = self.max_timestamp.is_some() && self.offsets.is_loaded() && self.times.is_loaded();
+        if is_loaded && !self.indexes_lost { Ok(()) } else { self.load_now(cache) }
+    }
+
+    fn load_now(&mut self, cache: &Arc<FileCache>) -> Result<(), LogError> {
         if self.indexes_lost {
             return self.rebuild_indexes(cache);
         }

@@ -36,7 +36,7 @@ ROOMS_THAT_KNOW_THE_ENGINE: dict[str, set[str]] = {
     "raft": {"__version__", "client", "quorum"},
     "records.py": {"records"},
     "spark": {"client", "config", "spark"},
-    "testing": {"metadata", "records", "simulation"},
+    "testing": {"groups", "metadata", "node", "records", "simulation"},
 }
 """Folders and files under klamm, and the submodules of klamm._engine that each imports. The core of `raft` has none."""
 

@@ -9,7 +9,7 @@ import random
 from pathlib import Path
 
 import pytest
-from tests.simulation.broker_mutations import cleaning, control, coordinators
+from tests.simulation.broker_mutations import cleaning, control, coordinators, groups
 from tests.simulation.broker_mutations.guards import DIRECTED, FAULTS, SCENARIOS, SEEDS
 
 from klamm._engine.records import encode_batch
@@ -77,7 +77,7 @@ def test_a_batch_that_a_marker_overtakes_begins_no_transaction(without, tmp_path
         [(now_ms, None, b"late")], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True
     )
     assert engine.begin_verification(key, (7, 0, 0), False, 1001, now_ms) == (ErrorCode.NONE, True)
-    assert engine.append_marker(key, (7, 0, False, 0, 0), 1002, now_ms)[0] == ErrorCode.NONE
+    assert engine.append_marker(key, (7, 0, False, 0, 0), True, 1002, now_ms)[0] == ErrorCode.NONE
     code, _ = engine.produce(key, batch, -1, 1001, now_ms)
     assert code == (ErrorCode.INVALID_TXN_STATE if without is None else ErrorCode.NONE)
     engine.kill()
@@ -86,7 +86,7 @@ def test_a_batch_that_a_marker_overtakes_begins_no_transaction(without, tmp_path
 def test_every_mutation_is_played():
     written = {
         function
-        for module in (cleaning, control, coordinators)
+        for module in (cleaning, control, coordinators, groups)
         for name, function in inspect.getmembers(module, inspect.isfunction)
         if function.__module__ == module.__name__ and not name.startswith("_")
     }

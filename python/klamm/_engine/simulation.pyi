@@ -4,11 +4,12 @@ Every method is a step. The caller decides their order and their times, and equa
 RuntimeError: the step failed, as no step does in the product without a failure of the disk.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import final
 
 from klamm._engine.metadata import Image
+from klamm._engine.node import LogLoad
 
 Key = tuple[bytes, int]  # topic id and partition; in the stub only
 
@@ -94,12 +95,31 @@ class SimulatedBroker:
         """
 
     def append_marker(
-        self, partition: Key, marker: tuple[int, int, bool, int, int], ticket: int, now_ms: int
+        self,
+        partition: Key,
+        marker: tuple[int, int, bool, int, int],
+        needs_min_isr: bool,
+        ticket: int,
+        now_ms: int,
     ) -> tuple[int, int]:
         """Error code and end offset; the result follows as that of acks -1.
 
-        A marker: producer id and epoch, whether it commits, coordinator epoch, transaction version.
+        A marker: producer id and epoch, whether it commits, coordinator epoch, transaction version. A group coordinator
+        needs no min ISR for it.
         """
+    # Coordinators
+    def append_own(self, partition: Key, batch: bytes, ticket: int, now_ms: int) -> tuple[int, int]:
+        """A coordinator's batch: error code and end offset; the result follows as that of acks -1."""
+
+    def load(
+        self,
+        partition: Key,
+        read_bytes: int,
+        part_bytes: int,
+        latest_only: bool,
+        partition_error: Callable[[int, str | None], Exception],
+    ) -> LogLoad:
+        """As `Engine.load`; a part ends with the read after which it holds `part_bytes`."""
 
     def consume(self, partition: Key, offset: int, leader_epoch: int, now_ms: int) -> tuple[int, int, bytes]:
         """Error code, high watermark and batches below it."""

@@ -225,28 +225,7 @@ impl Engine {
     /// Includes everything that was passed to [`Engine::append`] before.
     pub fn read(&self, topic: Uuid, index: i32, offset: i64, max_bytes: usize) -> Result<(i64, Vec<u8>), ErrorCode> {
         self.appender.settle();
-        let partition = self.replicas.get(topic, index)?;
-        partition.check_leader()?;
-        let mut from = offset;
-        loop {
-            let read = partition.with(|log| {
-                from = from.max(log.log_start_offset());
-                log.read(from, max_bytes, log.log_end_offset(), true)
-            });
-            let bytes = read.and_then(|mut slice| match partition.verify(slice.unverified.take())? {
-                true => Ok(None),
-                false => slice.read().map(Some),
-            });
-            match bytes {
-                Ok(Some(bytes)) => return Ok((from, bytes)),
-                Ok(None) => {}
-                Err(error) => {
-                    partition.report(&error);
-                    // A coordinator continues with the intact batches.
-                    from = partition.with(|log| log.after_damage(from)).ok_or(error.code())?;
-                }
-            }
-        }
+        self.replicas.get(topic, index)?.read_led(offset, max_bytes)
     }
 
     /// Sends the responses that are due and closes the network, then the logs; `broker_epoch` marks the shutdown as

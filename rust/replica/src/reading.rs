@@ -43,6 +43,31 @@ impl Partition {
         }
     }
 
+    /// Complete batches of this leader's log from `offset` on, up to the log's end, committed or not, and the offset from which
+    /// on they count; empty at the end. A coordinator reads so, and continues with the intact batches after damage.
+    pub fn read_led(&self, offset: i64, max_bytes: usize) -> Result<(i64, Vec<u8>), ErrorCode> {
+        self.check_leader()?;
+        let mut from = offset;
+        loop {
+            let read = self.with(|log| {
+                from = from.max(log.log_start_offset());
+                log.read(from, max_bytes, log.log_end_offset(), true)
+            });
+            let bytes = read.and_then(|mut slice| match self.verify(slice.unverified.take())? {
+                true => Ok(None),
+                false => slice.read().map(Some),
+            });
+            match bytes {
+                Ok(Some(bytes)) => return Ok((from, bytes)),
+                Ok(None) => {}
+                Err(error) => {
+                    self.report(&error);
+                    from = self.with(|log| log.after_damage(from)).ok_or(error.code())?;
+                }
+            }
+        }
+    }
+
     /// The progress is recorded first, so that the follower receives the high watermark that results from it.
     fn read_for_follower(&self, fetch: &PartitionFetch<'_>, counts: bool) -> Result<Read, ReadError> {
         let now_ms = self.brokers.now_ms();

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use klamm_base::{ErrorCode, LogError, Uuid};
 use klamm_config::Settings;
@@ -83,6 +83,20 @@ pub struct TransactionMarker {
     pub commits: bool,
     pub coordinator_epoch: i32,
     pub transaction_version: i8,
+}
+
+/// See [`SimulatedBroker::led_log`].
+pub struct LedLog {
+    replicas: Weak<Replicas>,
+    key: (Uuid, i32),
+}
+
+impl LedLog {
+    /// Complete batches from an offset on, and the offset from which on they count; empty at the end.
+    pub fn read(&self, offset: i64, max_bytes: usize) -> Result<(i64, Vec<u8>), ErrorCode> {
+        let replicas = self.replicas.upgrade().ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
+        replicas.get(self.key.0, self.key.1)?.read_led(offset, max_bytes)
+    }
 }
 
 /// A replica whose state has changed; `None`: it is not open any more.
@@ -329,11 +343,32 @@ impl SimulatedBroker {
         Ok(begun.map(|guard| guard.is_some()))
     }
 
-    /// Appends a marker that ends a transaction; its result follows as that of acks -1.
+    /// Appends a batch of a coordinator on this broker; its result follows as that of acks -1.
+    pub fn append_own(
+        &mut self,
+        key: (Uuid, i32),
+        batch: &mut [u8],
+        ticket: u64,
+        now_ms: i64,
+    ) -> Result<Produced, SimulationError> {
+        self.append(key, batch, -1, ticket, now_ms, |partition, batch| {
+            partition.append(batch, -1, Origin::Coordinator, now_ms)
+        })
+    }
+
+    /// Reads complete batches of a partition that this broker leads, for its coordinator. The reader outlives this life, in
+    /// which alone it returns something.
+    pub fn led_log(&mut self, key: (Uuid, i32)) -> Result<LedLog, SimulationError> {
+        Ok(LedLog { replicas: Arc::downgrade(&self.life()?.replicas), key })
+    }
+
+    /// Appends a marker that ends a transaction; its result follows as that of acks -1. A group coordinator needs no min ISR
+    /// for it.
     pub fn append_marker(
         &mut self,
         key: (Uuid, i32),
         marker: &TransactionMarker,
+        needs_min_isr: bool,
         ticket: u64,
         now_ms: i64,
     ) -> Result<Produced, SimulationError> {
@@ -344,7 +379,8 @@ impl SimulatedBroker {
         let transaction_version = if is_strict { transaction_version } else { 0 };
         let mut batch = batch.map_err(|error| SimulationError::Malformed(error.to_string()))?;
         self.append(key, &mut batch, -1, ticket, now_ms, |partition, batch| {
-            partition.append(batch, -1, Origin::Markers { transaction_version }, now_ms)
+            let required_acks = if needs_min_isr { -1 } else { 1 };
+            partition.append(batch, required_acks, Origin::Markers { transaction_version }, now_ms)
         })
     }
 

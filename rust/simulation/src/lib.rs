@@ -15,7 +15,7 @@ mod lacking;
 mod serving;
 
 pub use broker::{
-    BrokerOptions, ChangedReplica, Due, Gauges, Produced, SimulatedBroker, SimulationError, TransactionMarker,
+    BrokerOptions, ChangedReplica, Due, Gauges, LedLog, Produced, SimulatedBroker, SimulationError, TransactionMarker,
 };
 pub use directories::Damage;
 pub use fetching::Lookup;

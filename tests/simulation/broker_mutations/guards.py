@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-from tests.simulation.broker_mutations import cleaning, control, coordinators
+from tests.simulation.broker_mutations import cleaning, control, coordinators, groups
 
 from klamm.testing.simulator.brokers.faults import BrokerFaults
 
 Mutation = Callable[[Any], None] | str
-"""A function of `control`, `coordinators` or `cleaning`, or the name of a broker's guard."""
+"""A function of `control`, `coordinators`, `groups` or `cleaning`, or the name of a broker's guard."""
 
 SEEDS = range(1, 201)
 
@@ -98,6 +98,42 @@ _LATE = BrokerFaults(
     transact_every_us=6_000,
 )
 _REPEATS = BrokerFaults(delay_us_max=2_000, repeat_fetch_chance=0.9, repeat_us_max=100_000, transact_every_us=5_000)
+_FEW_REPLICAS = BrokerFaults(
+    delay_us_max=5_000,
+    crash_every_us=700_000,
+    power_cut_share=0.0,
+    away_us_max=3_000_000,
+    transact_every_us=10_000,
+    commit_offsets_chance=0.5,
+)
+_OFFSETS = BrokerFaults(
+    drop_chance=0.01,
+    delay_us_max=5_000,
+    slow_message_chance=0.02,
+    crash_every_us=1_500_000,
+    away_us_max=100_000,
+    elect_every_us=300_000,
+    transact_every_us=10_000,
+    commit_offsets_chance=0.5,
+    effect_crash_chance=0.01,
+)
+_MEMBERS = BrokerFaults(
+    drop_chance=0.01,
+    delay_us_max=5_000,
+    slow_message_chance=0.02,
+    crash_every_us=1_500_000,
+    away_us_max=100_000,
+    elect_every_us=700_000,
+    member_every_us=150_000,
+)
+_MEMBERS_AND_FEW_REPLICAS = BrokerFaults(
+    delay_us_max=5_000,
+    crash_every_us=700_000,
+    power_cut_share=0.0,
+    away_us_max=3_000_000,
+    member_every_us=100_000,
+)
+_TOPICS = BrokerFaults(delay_us_max=5_000, recreate_every_us=2_000_000, member_every_us=500_000)
 
 _CLEANING = BrokerFaults(
     drop_chance=0.05,
@@ -127,6 +163,20 @@ FAULTS: dict[Mutation, BrokerFaults] = {
     cleaning.tombstones_are_removed_at_once: _CLEANING,
     "clean-committed": _CLEANING,
     "sync-cleaned": _CLEANING,
+    groups.a_failed_transition_stays_pending: _FEW_REPLICAS,
+    groups.a_group_keeps_its_topics: _TOPICS,
+    groups.a_group_keeps_what_was_not_appended: _MEMBERS_AND_FEW_REPLICAS,
+    groups.a_loaded_marker_ends_nothing: _OFFSETS,
+    groups.a_marker_is_answered_before_it_is_committed: _OFFSETS,
+    groups.a_member_gets_what_another_uses: _MEMBERS,
+    groups.a_new_coordinator_awaits_no_member: _MEMBERS,
+    groups.a_removed_member_commits: _MEMBERS,
+    groups.a_revocation_is_not_awaited: _MEMBERS,
+    groups.a_silent_member_stays: _MEMBERS,
+    groups.a_slow_member_keeps_its_partitions: _MEMBERS,
+    groups.an_abort_commits_offsets: _OFFSETS,
+    groups.an_elected_coordinator_loads_nothing: _OFFSETS,
+    groups.pending_offsets_are_visible: _OFFSETS,
     "append-with-min-isr": _CUTS,
     "commit-with-min-isr": _CUTS,
     "consumer-limit": _CUTS,

@@ -24,13 +24,15 @@ use pyo3::types::{PyBytes, PyList};
 use super::boot::{self, ListenerRow};
 use super::distribution::Distribution;
 use super::events::event;
-use super::log_load::LogLoad;
+use super::log_load::{LogLoad, Source};
 use crate::config::ConfigError;
 use crate::id::Id;
 use crate::metadata::image::Image;
 use crate::metadata::records::extract_uuid;
 use crate::runtime::SharedRuntime;
 
+/// A part of a load ends with the read after which it holds so many bytes.
+const LOADED_PART_BYTES: usize = 32 << 20;
 /// Most bytes that the records of a batch in a log of this node take.
 pub(super) const DECOMPRESSED_BYTES_MAX: usize = 128 << 20;
 
@@ -304,7 +306,8 @@ impl Engine {
         read_bytes: usize,
         latest_only: bool,
     ) -> PyResult<LogLoad> {
-        Ok(LogLoad::new(engine, extract_uuid(topic_id)?, partition, read_bytes, latest_only))
+        let source = LedLog { engine, topic: extract_uuid(topic_id)?, partition, read_bytes };
+        Ok(LogLoad::new(Box::new(source), LOADED_PART_BYTES, latest_only))
     }
 
     fn delete_records(
@@ -442,5 +445,23 @@ impl Engine {
     ) -> PyResult<Arc<klamm_replica::Partition>> {
         let topic: Uuid = extract_uuid(topic_id)?;
         py.detach(|| self.engine.replicas().get(topic, index)).map_err(|code| self.refused(py, code, None))
+    }
+}
+
+/// A partition that a coordinator of this node loads.
+struct LedLog {
+    engine: Py<Engine>,
+    topic: Uuid,
+    partition: i32,
+    read_bytes: usize,
+}
+
+impl Source for LedLog {
+    fn read(&self, offset: i64) -> Result<(i64, Vec<u8>), ErrorCode> {
+        self.engine.get().engine.read(self.topic, self.partition, offset, self.read_bytes)
+    }
+
+    fn refused(&self, py: Python<'_>, code: ErrorCode, message: Option<String>) -> PyErr {
+        self.engine.get().refused(py, code, message)
     }
 }

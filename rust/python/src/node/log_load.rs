@@ -2,26 +2,23 @@
 
 use std::sync::Mutex;
 
-use klamm_base::Uuid;
+use klamm_base::ErrorCode;
 use klamm_records::control::control_kind;
 use klamm_records::{Entry, LatestRecords, RecordsError, batches, records};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
-use super::engine::{DECOMPRESSED_BYTES_MAX, Engine, RecordRow};
+use super::engine::{DECOMPRESSED_BYTES_MAX, RecordRow};
 
-/// A part ends with the read after which it has at least this many bytes.
-const PART_BYTES: usize = 32 << 20;
 /// A part also ends after this many bytes were read, so that the first records do not wait for long.
 const READ_BYTES: usize = 1 << 30;
 
 /// See `node.pyi`.
 #[pyclass(frozen, module = "klamm._engine.node")]
 pub struct LogLoad {
-    engine: Py<Engine>,
-    topic: Uuid,
-    partition: i32,
-    read_bytes: usize,
+    source: Box<dyn Source>,
+    /// A part ends with the read after which it holds so many bytes.
+    part_bytes: usize,
     latest_only: bool,
     /// Offset of the next read.
     next: Mutex<i64>,
@@ -31,6 +28,15 @@ pub struct LogLoad {
 #[pyclass(frozen, module = "klamm._engine.node")]
 pub struct LoadedPart {
     entries: Mutex<Box<dyn Iterator<Item = Entry<Kept>> + Send>>,
+}
+
+/// The log of a partition that this node leads.
+pub trait Source: Send + Sync {
+    /// Complete batches from an offset on, and the offset from which on they count; empty at the end.
+    fn read(&self, offset: i64) -> Result<(i64, Vec<u8>), ErrorCode>;
+
+    /// The exception for the caller.
+    fn refused(&self, py: Python<'_>, code: ErrorCode, message: Option<String>) -> PyErr;
 }
 
 /// A record that stays: of a transactional batch, of a log that is not compacted, of a group in a later part, or a control
@@ -44,24 +50,23 @@ struct Kept {
 }
 
 enum ReadError {
-    Refused(klamm_base::ErrorCode),
+    Refused(ErrorCode),
     Damaged(i64, RecordsError),
 }
 
 impl LogLoad {
-    pub fn new(engine: Py<Engine>, topic: Uuid, partition: i32, read_bytes: usize, latest_only: bool) -> Self {
-        Self { engine, topic, partition, read_bytes, latest_only, next: Mutex::new(0) }
+    pub fn new(source: Box<dyn Source>, part_bytes: usize, latest_only: bool) -> Self {
+        Self { source, part_bytes, latest_only, next: Mutex::new(0) }
     }
 
     /// The records up to a limit, and whether there were any.
-    fn read_part(&self, engine: &Engine) -> Result<(LatestRecords<Kept>, bool), ReadError> {
+    fn read_part(&self) -> Result<(LatestRecords<Kept>, bool), ReadError> {
         let (mut latest, mut buffer) = (LatestRecords::default(), Vec::new());
         let mut next = self.next.lock().expect("no panic while it was held");
         let (first, mut total) = (*next, 0);
         let is_first = first == 0;
-        while latest.bytes() < PART_BYTES && total < READ_BYTES {
-            let read = engine.engine.read(self.topic, self.partition, *next, self.read_bytes);
-            let (from, bytes) = read.map_err(ReadError::Refused)?;
+        while latest.bytes() < self.part_bytes && total < READ_BYTES {
+            let (from, bytes) = self.source.read(*next).map_err(ReadError::Refused)?;
             let before = *next;
             for batch in batches(&bytes).map_while(Result::ok) {
                 self.add(batch, from, is_first, &mut buffer, &mut latest)
@@ -121,14 +126,12 @@ fn stands_alone(key: Option<&[u8]>) -> bool {
 #[pymethods]
 impl LogLoad {
     fn read(&self, py: Python<'_>) -> PyResult<Option<LoadedPart>> {
-        let engine = self.engine.get();
-        match py.detach(|| self.read_part(engine)) {
+        match py.detach(|| self.read_part()) {
             Ok((_, false)) => Ok(None),
             Ok((latest, true)) => Ok(Some(LoadedPart { entries: Mutex::new(Box::new(latest.into_entries())) })),
-            Err(ReadError::Refused(code)) => Err(engine.refused(py, code, None)),
+            Err(ReadError::Refused(code)) => Err(self.source.refused(py, code, None)),
             Err(ReadError::Damaged(offset, error)) => {
-                let code = klamm_base::ErrorCode::CORRUPT_MESSAGE;
-                Err(engine.refused(py, code, Some(format!("offset {offset}: {error}"))))
+                Err(self.source.refused(py, ErrorCode::CORRUPT_MESSAGE, Some(format!("offset {offset}: {error}"))))
             }
         }
     }

@@ -4,7 +4,7 @@ pub(crate) mod boot;
 mod distribution;
 pub(crate) mod engine;
 mod events;
-mod log_load;
+pub(crate) mod log_load;
 
 use pyo3::prelude::*;
 

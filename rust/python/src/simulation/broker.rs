@@ -14,6 +14,7 @@ use pyo3::types::PyBytes;
 
 use crate::id::Id;
 use crate::metadata::image::Image;
+use crate::node::log_load::{LogLoad, Source};
 
 type Key = (Id, i32);
 
@@ -73,6 +74,24 @@ impl From<Gauges> for ReplicaGauges {
             log_end_offset: gauges.log_end_offset,
             epochs: gauges.epochs,
         }
+    }
+}
+
+/// A partition that a coordinator of this broker loads.
+struct LedLog {
+    log: klamm_simulation::LedLog,
+    read_bytes: usize,
+    /// Makes an exception of a code and a message.
+    partition_error: Py<PyAny>,
+}
+
+impl Source for LedLog {
+    fn read(&self, offset: i64) -> Result<(i64, Vec<u8>), ErrorCode> {
+        self.log.read(offset, self.read_bytes)
+    }
+
+    fn refused(&self, py: Python<'_>, code: ErrorCode, message: Option<String>) -> PyErr {
+        self.partition_error.bind(py).call1((code.0, message)).map_or_else(|error| error, PyErr::from_value)
     }
 }
 
@@ -165,15 +184,35 @@ impl SimulatedBroker {
         &mut self,
         partition: Key,
         marker: (i64, i16, bool, i32, i8),
+        needs_min_isr: bool,
         ticket: u64,
         now_ms: i64,
     ) -> PyResult<(i16, i64)> {
         let (producer_id, producer_epoch, commits, coordinator_epoch, transaction_version) = marker;
         let marker = TransactionMarker { producer_id, producer_epoch, commits, coordinator_epoch, transaction_version };
-        match self.0.append_marker(key(partition), &marker, ticket, now_ms).map_err(failed)? {
+        match self.0.append_marker(key(partition), &marker, needs_min_isr, ticket, now_ms).map_err(failed)? {
             Produced::Appended(end_offset) => Ok((ErrorCode::NONE.0, end_offset)),
             Produced::Refused(code) => Ok((code.0, -1)),
         }
+    }
+
+    fn append_own(&mut self, partition: Key, mut batch: Vec<u8>, ticket: u64, now_ms: i64) -> PyResult<(i16, i64)> {
+        match self.0.append_own(key(partition), &mut batch, ticket, now_ms).map_err(failed)? {
+            Produced::Appended(end_offset) => Ok((ErrorCode::NONE.0, end_offset)),
+            Produced::Refused(code) => Ok((code.0, -1)),
+        }
+    }
+
+    fn load(
+        &mut self,
+        partition: Key,
+        read_bytes: usize,
+        part_bytes: usize,
+        latest_only: bool,
+        partition_error: Py<PyAny>,
+    ) -> PyResult<LogLoad> {
+        let log = self.0.led_log(key(partition)).map_err(failed)?;
+        Ok(LogLoad::new(Box::new(LedLog { log, read_bytes, partition_error }), part_bytes, latest_only))
     }
 
     #[staticmethod]

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from klamm._engine.records import encode_batch, record_batches
-from klamm.coordinator.runtime.log import NO_PRODUCER_ID
+from klamm._engine.records import encode_batch
+from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.testing.simulator.brokers.replication import Life
 
 if TYPE_CHECKING:
     from klamm._engine.metadata import Image
-    from klamm._engine.records import RecordBatch
-    from klamm._engine.simulation import SimulatedBroker
+    from klamm._engine.node import LogLoad
     from klamm.node.coordinators.appends import Appends
     from klamm.node.coordinators.marker_writer import EngineMarker
     from klamm.testing.simulator.brokers.history import Key
     from klamm.testing.simulator.brokers.replication import Replication
+
+PART_BYTES: Final = 5_000
+"""A load has several parts, as that of a large log has."""
 
 
 class CoordinatedLife(Life, Protocol):
@@ -37,27 +39,34 @@ class CoordinatorEngine:
 
     def append(self, topic_id: bytes, batches: Sequence[tuple[Any, ...]], timestamp_ms: int, codec: int = 0) -> None:
         """See `Engine.append`."""
-        for index, token, records in batches:
+        for index, token, records, *producers in batches:
             rows = [(timestamp_ms, key, value) for key, value in records]
-            self._append((topic_id, index), token, encode_batch(rows))
+            fields: dict[str, Any] = {}
+            for producer_id, epoch in producers:
+                fields = {
+                    "producer_id": producer_id,
+                    "producer_epoch": epoch,
+                    "base_sequence": 0,
+                    "transactional": True,
+                }
+            self._append((topic_id, index), token, encode_batch(rows, **fields))
 
     def _append(self, key: Key, token: int, batch: bytes) -> None:
         engine, now_ms = self._broker.engine, self._broker.now_ms
         self._broker.replication.append_own(
-            lambda ticket: engine.produce(key, batch, -1, ticket, now_ms), self._done(token), key, batch
+            lambda ticket: engine.append_own(key, batch, ticket, now_ms), self._done(token), key, batch
         )
         self._on_effect()
 
     def append_markers(self, markers: Sequence[EngineMarker], timestamp_ms: int, *, needs_min_isr: bool = True) -> None:
         """See `Engine.append_markers`."""
-        assert needs_min_isr, "only group coordinators need none, and there are none"
         engine, now_ms = self._broker.engine, self._broker.now_ms
         for topic_id, index, token, *marker in markers:
             producer_id, epoch, commits, coordinator_epoch, version = marker
             fields = (producer_id, epoch, commits, coordinator_epoch, version)
 
             def append(ticket: int, key: Key = (topic_id, index), fields: Any = fields) -> tuple[int, int]:
-                return engine.append_marker(key, fields, ticket, now_ms)
+                return engine.append_marker(key, fields, needs_min_isr, ticket, now_ms)
 
             self._broker.replication.append_own(append, self._done(token), (topic_id, index))
             self._on_effect()
@@ -71,44 +80,13 @@ class CoordinatorEngine:
         """Logs are open when a broker serves."""
         return False
 
-    def load(self, topic_id: bytes, partition: int, read_bytes: int, *, latest_only: bool) -> LoadedLog:
-        """See `Engine.load`. The records of a key that were replaced are not left out: nothing is compacted."""
-        return LoadedLog(self._broker.engine, (topic_id, partition))
+    def load(self, topic_id: bytes, partition: int, read_bytes: int, *, latest_only: bool) -> LogLoad:
+        """See `Engine.load`."""
+        return self._broker.engine.load((topic_id, partition), read_bytes, PART_BYTES, latest_only, _partition_error)
 
 
-Row = tuple[int, bytes | None, bytes | None, int, bool]
-
-
-class LoadedLog:
-    """Reads all of a log; `klamm._engine.node.LogLoad`."""
-
-    def __init__(self, engine: SimulatedBroker, key: Key) -> None:
-        self._engine, self._key, self._next_offset = engine, key, 0
-
-    def read(self) -> LoadedPart | None:
-        """See `LogLoad.read`."""
-        found = record_batches(self._engine.batches(self._key, self._next_offset))
-        if not found:
-            return None
-        self._next_offset = found[-1].last_offset + 1
-        return LoadedPart([row for batch in found for row in _rows(batch)])
-
-
-class LoadedPart:
-    """Records that were read; `klamm._engine.node.LoadedPart`."""
-
-    def __init__(self, rows: list[Row]) -> None:
-        self._rows = rows
-
-    def take(self, count: int) -> list[Row]:
-        """See `LoadedPart.take` of the engine."""
-        taken, self._rows = self._rows[:count], self._rows[count:]
-        return taken
-
-
-def _rows(batch: RecordBatch) -> list[Row]:
-    producer_id = batch.producer_id if batch.is_transactional else NO_PRODUCER_ID
-    return [(one.offset, one.key, one.value, producer_id, batch.is_control) for one in batch.records()]
+def _partition_error(code: int, message: str | None) -> Exception:
+    return KafkaError(ErrorCode(code), message or "")
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, appends: Appends, token: int, code: int) -> None:

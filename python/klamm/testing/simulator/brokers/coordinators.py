@@ -25,17 +25,23 @@ from klamm.protocol.messages.registration import AllocateProducerIdsRequest
 from klamm.protocol.principal import ANONYMOUS
 from klamm.raft.election.role_states import NEVER_MS
 from klamm.testing.simulator.brokers.controller import Asked
-from klamm.testing.simulator.brokers.coordinator_engine import CoordinatorEngine
+from klamm.testing.simulator.brokers.coordinator_engine import PART_BYTES, CoordinatorEngine
+from klamm.testing.simulator.brokers.group_settings import HEARTBEAT_MS, PARTITIONS, SESSION_MS
 from klamm.testing.simulator.brokers.other_brokers import SimulatedOthers
 from klamm.testing.simulator.invariants import InvariantViolatedError
 from klamm.testing.simulator.replica_loop import new_loop
 
 if TYPE_CHECKING:
+    from klamm._engine.groups import CommitRequest
     from klamm._engine.metadata import Image
     from klamm.broker.handlers.transactions import TransactionHandlers as Handlers
     from klamm.config.node_config import NodeConfig
+    from klamm.coordinator.groups.commits import CommitAnswer
+    from klamm.coordinator.groups.shard import GroupShard
     from klamm.coordinator.runtime.driver import CoordinatorRuntime
     from klamm.coordinator.transactions.shard import TransactionShard
+    from klamm.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+    from klamm.protocol.messages.group_messages import Caller, FetchedGroup, FetchGroup, TxnOffsetCommitRequest
     from klamm.protocol.messages.transactions import AddRequest, EndRequest, Pair, Place
     from klamm.testing.simulator.brokers.coordinator_engine import CoordinatedLife
     from klamm.testing.simulator.brokers.network import Reply
@@ -56,6 +62,14 @@ SETTINGS: Final = {
     "request.timeout.ms": "1000",
     "transaction.state.log.num.partitions": "2",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "300",
+    "transaction.state.log.load.buffer.size": str(PART_BYTES),
+    "offsets.load.buffer.size": str(PART_BYTES),
+    "offsets.topic.num.partitions": str(PARTITIONS),
+    "group.consumer.assignment.interval.ms": "200",
+    "group.consumer.heartbeat.interval.ms": str(HEARTBEAT_MS),
+    "group.consumer.min.heartbeat.interval.ms": str(HEARTBEAT_MS),
+    "group.consumer.session.timeout.ms": str(SESSION_MS),
+    "group.consumer.min.session.timeout.ms": str(SESSION_MS),
 }
 
 
@@ -75,6 +89,15 @@ class SimulatedTransactions(NodeTransactions):
 
     @property
     def runtime(self) -> CoordinatorRuntime[TransactionShard] | None:
+        """The coordinator's, once there is one."""
+        return self.coordinator.runtime if self._is_made else None
+
+
+class SimulatedGroups(NodeGroups):
+    """The groups of a node."""
+
+    @property
+    def runtime(self) -> CoordinatorRuntime[GroupShard] | None:
         """The coordinator's, once there is one."""
         return self.coordinator.runtime if self._is_made else None
 
@@ -105,12 +128,12 @@ class Coordinators:
             image,
             appends,
             producer_ids=self._producer_ids,
-            groups=lambda: self._groups.coordinator,
+            groups=lambda: self.groups.coordinator,
             conditions=None,
         )
         self.transactions.others = SimulatedOthers(self._scene, self._broker, image)
         self._share_states = NodeShareStates(config, engine, image, appends, create=lambda topic: None, conditions=None)
-        self._groups = NodeGroups(
+        self.groups = SimulatedGroups(
             config, engine, image, appends, verify=self.transactions.verify, share_states=self._share_states
         )
 
@@ -123,9 +146,9 @@ class Coordinators:
         while self._has_appended and self._broker.is_up:
             self._has_appended = False
             self._loop.run(pump)
-        runtime = self.transactions.runtime
-        if runtime is not None and runtime.counts.faults:
-            raise InvariantViolatedError(f"a coordinator of broker {self._broker.id} fails")
+        for runtime in (self.transactions.runtime, self.groups.runtime):
+            if runtime is not None and runtime.counts.faults:
+                raise InvariantViolatedError(f"a coordinator of broker {self._broker.id} fails")
         self._arm()
 
     def _arm(self) -> None:
@@ -152,11 +175,13 @@ class Coordinators:
 
     def start(self) -> None:
         """The broker serves."""
+        self.groups.start()
         self.transactions.start()
 
     def on_published(self, before: Image, image: Image) -> None:
         """A newer image is committed."""
         delta = image.delta_since(before)
+        self.groups.on_published(image, delta)
         self.transactions.on_published(image, delta)
 
     async def _allocate_producer_ids(self) -> Block:
@@ -191,6 +216,30 @@ class Coordinators:
         future: asyncio.Future[Pair] = asyncio.get_running_loop().create_future()
         self.transactions.coordinator.end(request, into(future))
         return await future
+
+    async def commit_offset(self, version: int, request: TxnOffsetCommitRequest) -> ErrorCode:
+        """TxnOffsetCommit of one partition."""
+        codes = await self.groups.coordinator.txn_offset_commit(version, request)
+        return ErrorCode(codes if isinstance(codes, int) else codes[0])
+
+    async def fetch_offsets(self, request: FetchGroup, *, require_stable: bool) -> FetchedGroup:
+        """OffsetFetch of one group."""
+        future: asyncio.Future[FetchedGroup] = asyncio.get_running_loop().create_future()
+        self.groups.coordinator.offset_fetch(request, into(future), require_stable=require_stable)
+        return await future
+
+    async def heartbeat(self, caller: Caller, request: ConsumerGroupHeartbeatRequest) -> Any:
+        """ConsumerGroupHeartbeat."""
+        future: asyncio.Future[ConsumerGroupHeartbeatResponse] = asyncio.get_running_loop().create_future()
+        self.groups.coordinator.consumer_group_heartbeat(caller, request, into(future))
+        return await future
+
+    async def commit(self, request: CommitRequest) -> ErrorCode:
+        """OffsetCommit of one partition."""
+        future: asyncio.Future[CommitAnswer] = asyncio.get_running_loop().create_future()
+        self.groups.coordinator.offset_commit(request, into(future))
+        codes = await future
+        return ErrorCode(codes if isinstance(codes, int) else codes[0])
 
     def verify(self, batch: TransactionalBatch, done: Callable[[int], None]) -> None:
         """Ask the transaction coordinator for a batch that begins a transaction here."""
@@ -236,7 +285,7 @@ class Coordinators:
         return self._broker.image.leader(topic, partition) is not None
 
     def _place_of_group(self, group_id: str) -> Place:
-        return self._groups.topic, self._groups.partition_for(group_id)
+        return self.groups.topic, self.groups.partition_for(group_id)
 
 
 async def _answered(handle: Callable[[RequestContext, int, bytes, Answer], None], version: int, body: bytes) -> bytes:

@@ -10,12 +10,15 @@ from klamm.coordinator.transactions.config import TransactionConfig
 from klamm.coordinator.transactions.shard import TransactionShard
 from klamm.coordinator.transactions.states import PREPARED, State
 from klamm.node.transactions import TRANSACTIONS_TOPIC
+from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.transactions import NO_EPOCH
-from klamm.testing.simulator.brokers.coordinator_engine import LoadedLog
 from klamm.testing.simulator.invariants import InvariantViolatedError
 
 if TYPE_CHECKING:
-    from klamm.coordinator.runtime.hosted_shard import HostedShard
+    from collections.abc import Iterator
+
+    from klamm.coordinator.runtime.driver import CoordinatorRuntime
+    from klamm.coordinator.runtime.hosted_shard import HostedShard, ShardT
     from klamm.coordinator.transactions.transaction import Transaction
     from klamm.testing.simulator.brokers.broker import Broker
     from klamm.testing.simulator.brokers.history import Key
@@ -27,7 +30,7 @@ EVERYTHING: Final[frozenset[Any]] = frozenset()
 
 def records_of(broker: Broker, key: Key) -> list[LoadedRecord]:
     """All records of a partition that the broker leads, as a coordinator loads them."""
-    load = LoadedLog(broker.engine, key)
+    load = broker.engine.load(key, WHOLE, WHOLE, False, _unreadable)
     found: list[LoadedRecord] = []
     while (part := load.read()) is not None:
         while rows := part.take(WHOLE):
@@ -37,22 +40,32 @@ def records_of(broker: Broker, key: Key) -> list[LoadedRecord]:
     return found
 
 
-def check_transaction_state(broker: Broker) -> None:
-    """Compare the shards of a broker that have no append in flight. Raises InvariantViolatedError.
+def _unreadable(code: int, message: str | None) -> Exception:
+    return InvariantViolatedError(f"a log cannot be read by its coordinator: {ErrorCode(code).name} {message or ''}")
+
+
+def idle_shards(
+    broker: Broker, runtime: CoordinatorRuntime[ShardT] | None, topic: str
+) -> Iterator[tuple[HostedShard[ShardT], Key]]:
+    """The loaded shards of a broker that have no append in flight, with their partitions.
 
     After a failure of a log directory an append that failed may be in the log: the broker leads there no longer soon.
     """
-    if broker.failed_dirs:
-        return
-    topic_id = broker.image.topic_id(TRANSACTIONS_TOPIC)
-    runtime = None if broker.coordinators is None else broker.coordinators.transactions.runtime
-    if topic_id is None or runtime is None:
+    topic_id = broker.image.topic_id(topic)
+    if topic_id is None or runtime is None or broker.failed_dirs:
         return
     for hosted in runtime.shards.all():
         partition = broker.image.partition(topic_id, hosted.partition)
         is_led = partition is not None and partition.leader_epoch == hosted.leader_epoch
         if is_led and hosted.state is LoadState.ACTIVE and hosted.shard.pipeline.is_idle:
-            _check_shard(f"partition {hosted.partition} of broker {broker.id}", hosted, broker, topic_id)
+            yield hosted, (topic_id, hosted.partition)
+
+
+def check_transaction_state(broker: Broker) -> None:
+    """Compare the transaction shards that have no append in flight. Raises InvariantViolatedError."""
+    runtime = None if broker.coordinators is None else broker.coordinators.transactions.runtime
+    for hosted, key in idle_shards(broker, runtime, TRANSACTIONS_TOPIC):
+        _check_shard(f"partition {hosted.partition} of broker {broker.id}", hosted, broker, key)
 
 
 def has_open_transactions(broker: Broker) -> bool:
@@ -65,9 +78,9 @@ def has_open_transactions(broker: Broker) -> bool:
     )
 
 
-def _check_shard(where: str, hosted: HostedShard[TransactionShard], broker: Broker, topic_id: bytes) -> None:
+def _check_shard(where: str, hosted: HostedShard[TransactionShard], broker: Broker, key: Key) -> None:
     folded = TransactionShard(TransactionConfig(), lambda: None, lambda: 0)
-    for record in records_of(broker, (topic_id, hosted.partition)):
+    for record in records_of(broker, key):
         folded.replay(record)
     kept, expected = _states(hosted.shard, hosted.shard), _states(folded, hosted.shard)
     if kept != expected:
@@ -87,6 +100,8 @@ def _states(shard: TransactionShard, live: TransactionShard) -> dict[str, tuple[
 def _state(transaction: Transaction) -> tuple[Any, ...]:
     return (
         transaction.state,
+        # Without an append in flight, only the end of a transaction is pending, which waits for its markers.
+        None if transaction.state in PREPARED else transaction.pending,
         transaction.producer_id,
         transaction.epoch,
         transaction.partitions,

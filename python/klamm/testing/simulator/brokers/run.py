@@ -24,6 +24,8 @@ QUORUM_EVERY: Final = 12
 TRANSACTIONS_SHARE: Final = 0.5
 COMPACTED_SHARE: Final = 0.2
 PAUSES_SHARE: Final = 0.3  # of the runs: controllers are paused
+OFFSETS_SHARE: Final = 0.4  # of the runs with transactions: they commit offsets
+MEMBERS_SHARE: Final = 0.2
 DAMAGED_SHARE: Final = 0.15
 MIN_REPLICAS: Final = 2  # one is damaged, and another has the same
 TRACE_LINES_SHOWN: Final = 60
@@ -70,6 +72,7 @@ def play(
     drawn = faults.draw(rng)
     drawn.transact_every_us, drawn.effect_crash_chance, version = _draw_transactions(seed)
     drawn.pause_controller_every_us = _draw_pauses(seed)
+    drawn.commit_offsets_chance, drawn.member_every_us = _draw_groups(seed)
     if directed is not None:
         drawn = replace(directed)
     plan = _draw_plan(rng)._replace(has_quorum=has_quorum(seed) and without is None and directed is None)
@@ -79,6 +82,9 @@ def play(
     plan = _draw_compaction(seed, plan, drawn, is_directed=directed is not None)
     if drawn.transact_every_us:
         plan = _with_transactions(plan, version)
+        plan = plan._replace(has_groups=drawn.commit_offsets_chance > 0)
+    if drawn.member_every_us:
+        plan = plan._replace(features={**plan.features, "group.version": 1}, has_groups=True, has_members=True)
     if plan.may_be_damaged:
         _allow_damage(drawn)
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
@@ -139,6 +145,15 @@ def _draw_pauses(seed: int) -> int:
 def _draw_session_slots(seed: int) -> str:
     """How many fetch sessions a leader has: too few in some of the runs, so that they are evicted or refused."""
     return random.Random(f"sessions {seed}").choice(["0", "1", "1", "2", "1000", "1000", "1000", "1000"])
+
+
+def _draw_groups(seed: int) -> tuple[float, int]:
+    """The chance that a step of a transaction commits offsets of a group, and how often members come and go (0: there
+    are none), by random numbers of their own.
+    """
+    rng = random.Random(f"groups {seed}")
+    chance = rng.choice([0.2, 0.5]) if rng.random() < OFFSETS_SHARE else 0.0
+    return chance, rng.randrange(100_000, 600_000) if rng.random() < MEMBERS_SHARE else 0
 
 
 def _with_transactions(plan: ClusterPlan, version: int) -> ClusterPlan:
@@ -216,6 +231,10 @@ def _settle(world: BrokerWorld) -> None:
         if not world.run(world.now_us + LIVENESS_US, transactions.is_over):
             raise InvariantViolatedError("a transaction does not end after all faults ended")
         transactions.check_closed()
+    membership = world.membership
+    if membership is not None:
+        world.run(world.now_us + LIVENESS_US, membership.is_over)
+        membership.check_over()
     if not world.run(world.now_us + LIVENESS_US, world.is_settled):
         raise InvariantViolatedError("the replicas do not become equal after all faults ended")
 

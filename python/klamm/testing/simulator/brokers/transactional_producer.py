@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from klamm._engine.records import encode_batch
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.group_messages import CommitPartition, TxnCommitTopic, TxnOffsetCommitRequest
 from klamm.protocol.messages.transactions import NO_EPOCH, NO_PRODUCER_ID, AddRequest, EndRequest, InitRequest, Pair
+from klamm.testing.simulator.brokers.group_places import place_of
 from klamm.testing.simulator.brokers.network import Node, Repeated, Reply, Request
 from klamm.testing.simulator.brokers.replication import TransactionalBatch
+from klamm.testing.simulator.brokers.transactional_offsets import PARTITION, group_of
 from klamm.testing.simulator.invariants import InvariantViolatedError
 
 if TYPE_CHECKING:
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from klamm.testing.simulator.brokers.coordinators import Coordinators
     from klamm.testing.simulator.brokers.history import Key
     from klamm.testing.simulator.brokers.scene import Scene
+    from klamm.testing.simulator.brokers.transactional_offsets import TransactionalOffsets
     from klamm.testing.simulator.brokers.verdicts import Transaction
 
 BATCHES_MAX: Final = 4
@@ -41,6 +45,8 @@ FATAL: Final = {
     ErrorCode.TRANSACTION_ABORTABLE,
 }
 VERSION_2: Final = 2
+COMMIT_VERSIONS: Final = {False: 5, True: 4}
+"""Of TxnOffsetCommit, by whether the producer adds partitions itself."""
 
 Work = Callable[["Coordinators"], Coroutine[Any, Any, Any]]
 
@@ -49,6 +55,7 @@ class Cluster(Node, Protocol):
     """What a producer knows of brokers, and reports to."""
 
     topic: str
+    offsets: TransactionalOffsets
 
     def begin_transaction(self, transactional_id: str) -> Transaction:
         """A producer begins a transaction, with a name of its own."""
@@ -108,6 +115,8 @@ class TransactionalProducer:
             self._begin()
         elif self._left == 0 or self._must_abort:
             self._end()
+        elif rng.random() < self._scene.faults.commit_offsets_chance:
+            self._begin_commit()
         else:
             self._write()
 
@@ -125,8 +134,10 @@ class TransactionalProducer:
         answered: Callable[[Any], None],
         gave_up: Callable[[], None],
         tries_left: int = TRIES_MAX,
+        *,
+        group_id: str | None = None,
     ) -> None:
-        """Ask the transaction coordinator until an answer is no error that passes."""
+        """Ask the transaction coordinator, or that of a group, until an answer is no error that passes."""
         self._is_busy = True
         self._attempt += 1
         attempt = self._attempt
@@ -135,7 +146,7 @@ class TransactionalProducer:
             if attempt != self._attempt:
                 return
             if tries_left:
-                self._scene.at(PAUSE_US, lambda: self._ask(work, answered, gave_up, tries_left - 1))
+                self._scene.at(PAUSE_US, lambda: self._ask(work, answered, gave_up, tries_left - 1, group_id=group_id))
             else:
                 self._is_busy = False
                 gave_up()
@@ -150,7 +161,10 @@ class TransactionalProducer:
                 self._is_busy = False
                 answered(answer)
 
-        broker = self._transactions.coordinator_of(self.transactional_id)
+        if group_id is None:
+            broker = self._transactions.coordinator_of(self.transactional_id)
+        else:
+            broker = self._transactions.offsets.coordinator_of(group_id)
         if broker is None:
             again()
             return
@@ -243,6 +257,41 @@ class TransactionalProducer:
             self._use(answer)
         elif not is_commit:  # the sequences are not known any more (KIP-360)
             self._initialize(pair.producer_id, pair.epoch)
+
+    # Offsets of a group
+
+    def _begin_commit(self) -> None:
+        group_id = group_of(self.transactional_id)
+        place = place_of(group_id)
+        if self._adds_itself and place not in self._added:
+            self._add(place, lambda: self._commit(group_id))  # AddOffsetsToTxn
+        else:
+            self._commit(group_id)
+
+    def _commit(self, group_id: str) -> None:
+        pair, transaction = self._pair, self._transaction
+        assert pair is not None, "it writes in a transaction"
+        assert transaction is not None, "it writes in a transaction"
+        version = COMMIT_VERSIONS[self._adds_itself]
+        offset = transaction.number
+        topic = TxnCommitTopic(self._transactions.topic, (CommitPartition(PARTITION, offset),))
+        request = TxnOffsetCommitRequest(self.transactional_id, group_id, pair.producer_id, pair.epoch, (topic,))
+        offsets = self._transactions.offsets
+        offsets.begin(group_id, offset, transaction)
+
+        async def work(coordinators: Coordinators) -> ErrorCode:
+            return await coordinators.commit_offset(version, request)
+
+        def answered(code: ErrorCode) -> None:
+            if code is ErrorCode.NONE:
+                offsets.on_acked(group_id, offset)
+                self._left -= 1
+            elif code in FENCED:
+                self._on_fenced()
+            else:
+                self._must_abort = True
+
+        self._ask(work, answered, self._start_over, group_id=group_id)
 
     # Records
 

@@ -20,9 +20,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from klamm._engine.records import record_batches
+from klamm.node.groups import GROUPS_TOPIC
 from klamm.node.transactions import TRANSACTIONS_TOPIC
 from klamm.testing.simulator.brokers.folding import check_transaction_state, has_open_transactions
+from klamm.testing.simulator.brokers.group_folding import check_group_state
 from klamm.testing.simulator.brokers.network import Reply, Request
+from klamm.testing.simulator.brokers.transactional_offsets import TransactionalOffsets, group_of
 from klamm.testing.simulator.brokers.transactional_producer import TIMEOUT_US, VERSION_2, TransactionalProducer
 from klamm.testing.simulator.brokers.verdicts import Verdicts, filtered, text_of
 from klamm.testing.simulator.invariants import InvariantViolatedError
@@ -64,13 +67,16 @@ class Transactions:
             name = f"x{number}"
             self._producers[name] = [self._new_producer(name, number)]
         self._verdicts = Verdicts()
+        self.offsets = TransactionalOffsets(
+            scene, topic, brokers, [*map(group_of, self._producers)], self._promises_offsets
+        )
         self._topic_ids: set[bytes | None] = set()
         """The first topics of their names."""
         self._counts = dict.fromkeys(self._producers, 0)
         self._newest: dict[tuple[str, int], int] = {}
         """The newest epoch of an answer, by transactional id and producer id."""
         self._stable: dict[tuple[int, int, int, Key], int] = {}
-        self._is_stopped = False
+        self._is_stopped = self._commits_offsets = False
         self._look_again_us = 0
 
     def _new_producer(self, name: str, number: int) -> TransactionalProducer:
@@ -85,9 +91,12 @@ class Transactions:
         """Let producers and consumers work from now on."""
         every_us = self._scene.faults.transact_every_us
         image = self._scene.controller.image
-        self._topic_ids = {image.topic_id(topic) for topic in (self.topic, TRANSACTIONS_TOPIC)}
+        self._topic_ids = {image.topic_id(topic) for topic in (self.topic, TRANSACTIONS_TOPIC, GROUPS_TOPIC)}
+        self._commits_offsets = self._scene.faults.commit_offsets_chance > 0
         self._scene.every(lambda: 0 if self._is_stopped else every_us // IDS, self._work)
         self._scene.every(lambda: 0 if self._is_stopped else 3 * every_us, self._consume)
+        if self._commits_offsets:
+            self._scene.every(lambda: 0 if self._is_stopped else 3 * every_us, lambda: self.offsets.fetch(self))
         self._scene.every(lambda: 0 if self._is_stopped else 10 * every_us, self._check_state)
         self._scene.every(lambda: 0 if self._is_stopped else 20 * every_us, self._replace)
 
@@ -181,6 +190,12 @@ class Transactions:
         topic_id = self._scene.controller.image.topic_id(topic)
         return any(history.may_lack_records for key, history in self._histories.items() if key[0] == topic_id)
 
+    def _promises_offsets(self) -> bool:
+        """Whether neither the offsets nor the coordinators' log may have lost records, and none were deleted."""
+        image = self._scene.controller.image
+        are_first = {image.topic_id(topic) for topic in (self.topic, GROUPS_TOPIC)} <= self._topic_ids
+        return are_first and not any(map(self._may_lack, (GROUPS_TOPIC, TRANSACTIONS_TOPIC)))
+
     def _check_consumed(self, broker: Broker, key: Key, offset: int) -> tuple[int, list[str]]:
         """Read once from a replica: the next offset, and what was received. Raises InvariantViolatedError."""
         code, stable, data, aborted = broker.engine.consume_committed(key, offset, broker.now_ms)
@@ -208,6 +223,8 @@ class Transactions:
         broker = self._scene.rng.choice(list(self._brokers.values()))
         if broker.is_serving and broker.is_up and not self._may_lack(TRANSACTIONS_TOPIC):
             check_transaction_state(broker)
+        if broker.is_serving and broker.is_up and not self._may_lack(GROUPS_TOPIC):
+            check_group_state(broker)
 
     # The end
 
@@ -220,6 +237,8 @@ class Transactions:
         if self._may_lack(TRANSACTIONS_TOPIC):
             return True
         if any(has_open_transactions(broker) for broker in self._brokers.values()):
+            return False
+        if self._commits_offsets and not self.offsets.is_over():
             return False
         led = [self._stable_and_end(key) for key in self._histories]
         return all(stable == end for stable, end in filter(None, led))
@@ -240,6 +259,10 @@ class Transactions:
         for broker in self._brokers.values():
             if not self._may_lack(TRANSACTIONS_TOPIC):
                 check_transaction_state(broker)
+            if not self._may_lack(GROUPS_TOPIC):
+                check_group_state(broker)
+        if self._commits_offsets:
+            self.offsets.check_all()
         for key in self._histories:
             found = self._stable_and_end(key)
             if found is None:

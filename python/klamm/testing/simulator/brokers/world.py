@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from klamm.node.groups import GROUPS_TOPIC
 from klamm.node.transactions import TRANSACTIONS_TOPIC
 from klamm.protocol.messages.topics import (
     CreatableReplicaAssignment,
@@ -23,6 +25,7 @@ from klamm.testing.simulator.brokers.controller import SimulatedController
 from klamm.testing.simulator.brokers.coordinators import node_config
 from klamm.testing.simulator.brokers.history import PartitionHistory, batches_of
 from klamm.testing.simulator.brokers.looks import Looks
+from klamm.testing.simulator.brokers.membership import Membership
 from klamm.testing.simulator.brokers.operator import Operator
 from klamm.testing.simulator.brokers.quorum import ControllerQuorum
 from klamm.testing.simulator.brokers.scene import Coordinating, Leader, Scene
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
     from klamm.testing.simulator.brokers.history import Key
 
 TOPIC: Final = "t"
-TOPICS: Final = (TOPIC, TRANSACTIONS_TOPIC)
+TOPICS: Final = (TOPIC, TRANSACTIONS_TOPIC, GROUPS_TOPIC)
 SERVING_US: Final = 60_000_000
 READ_EVERY_US: Final = 200_000
 
@@ -62,6 +65,10 @@ class ClusterPlan(NamedTuple):
     """With it, brokers have coordinators, and there are transactions."""
     compaction: CompactionPlan | None = None
     """With it, there is a compacted topic too."""
+    has_groups: bool = False
+    """Brokers have group coordinators."""
+    has_members: bool = False
+    """There are consumer groups with members."""
     has_quorum: bool = False
     """Three controllers that fail, instead of one that does not."""
     replicas: Sequence[int] = ()
@@ -90,6 +97,7 @@ class BrokerWorld(Scene):
         self.transactions: Transactions | None = None
         self.compaction = None if plan.compaction is None else Compaction(self, plan.compaction, self.brokers)
         self.looks.compaction = self.compaction
+        self.membership: Membership | None = None
 
     def begin(self) -> None:
         """Start controller and brokers, and create a topic."""
@@ -103,6 +111,8 @@ class BrokerWorld(Scene):
             self.transactions = Transactions(
                 self, TOPIC, self.brokers, self.looks.histories, version=self._plan.transaction_version
             )
+        if self._plan.has_members:
+            self.membership = Membership(self, TOPIC, self.brokers, self.looks.histories)
         for node_id in range(1, self._plan.broker_count + 1):
             folder = self._folder / str(node_id)
             plan = self._plan
@@ -130,7 +140,7 @@ class BrokerWorld(Scene):
 
     def _node_config(self, node_id: int) -> NodeConfig | None:
         plan = self._plan
-        if plan.transaction_version is None:
+        if plan.transaction_version is None and not plan.has_groups:
             return None
         replicas, min_isr = str(plan.replica_count), str(min(plan.min_insync_replicas, plan.replica_count))
         return node_config(
@@ -138,12 +148,20 @@ class BrokerWorld(Scene):
             {
                 "transaction.state.log.replication.factor": replicas,
                 "transaction.state.log.min.isr": min_isr,
+                "offsets.topic.replication.factor": replicas,
             },
         )
 
     def _other_topics(self) -> list[CreatableTopic]:
         coordinators = next(iter(self.brokers.values())).coordinators
-        topics = [] if coordinators is None else [coordinators.transactions.new_topic()]
+        topics: list[CreatableTopic] = []
+        if coordinators is not None and self._plan.transaction_version is not None:
+            topics.append(coordinators.transactions.new_topic())
+        if coordinators is not None and self._plan.has_groups:
+            topic = coordinators.groups.new_topic()
+            # An operator may set it; then appends of group coordinators are refused at times.
+            min_isr = CreatableTopicConfig("min.insync.replicas", str(self._plan.min_insync_replicas))
+            topics.append(replace(topic, configs=(*topic.configs, min_isr)))
         if self.compaction is not None:
             topics.append(self.compaction.topic(self._plan.replica_count, self._plan.min_insync_replicas))
         return topics
@@ -195,6 +213,8 @@ class BrokerWorld(Scene):
             self.transactions.begin()
         if self.compaction is not None:
             self.compaction.begin()
+        if self.membership is not None:
+            self.membership.begin()
         self.controller.begin_faults()
         faults = self.faults
         self.every(lambda: faults.partition_every_us, self._change_partition)

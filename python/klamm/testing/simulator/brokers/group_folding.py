@@ -1,0 +1,64 @@
+"""The state of a live group shard is what its log says (goals R8)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from klamm.coordinator.groups.records import OffsetAndMetadata
+from klamm.coordinator.groups.shard import GroupShard
+from klamm.node.groups import GROUPS_TOPIC
+from klamm.testing.simulator.brokers.folding import idle_shards, records_of
+from klamm.testing.simulator.invariants import InvariantViolatedError
+
+if TYPE_CHECKING:
+    from klamm.coordinator.groups.modern.registry import AnyModernGroup
+    from klamm.testing.simulator.brokers.broker import Broker
+
+SOFT: Final = {"hash_checked_epoch"}
+"""What a group knows besides its records."""
+
+
+def check_group_state(broker: Broker) -> None:
+    """Compare the group shards of a broker that have no append in flight. Raises InvariantViolatedError."""
+    coordinators = broker.coordinators
+    if coordinators is None:
+        return
+    for hosted, key in idle_shards(broker, coordinators.groups.runtime, GROUPS_TOPIC):
+        folded = GroupShard(coordinators.groups.config, str)
+        for record in records_of(broker, key):
+            folded.replay(record)
+        kept, expected = _state(hosted.shard), _state(folded)
+        if kept != expected:
+            where = f"partition {hosted.partition} of broker {broker.id}"
+            raise InvariantViolatedError(f"{where} has {_only(kept, expected)}, and its log {_only(expected, kept)}")
+
+
+def _state(shard: GroupShard) -> dict[str, Any]:
+    """Every group by its id."""
+    modern = {group_id: _fields(group) for group_id, group in shard.modern_groups.items()}
+    classic = {group_id: group.is_simple for group_id, group in shard.groups.items()}
+    offsets = {
+        group_id: {
+            (topic, partition): _value(commit)
+            for topic, partitions in shard.offsets_of(group_id).items()
+            for partition, commit in partitions.items()
+        }
+        for group_id in modern.keys() | classic.keys()
+    }
+    pending = {group_id: shard.pending_offsets(group_id) for group_id in offsets}
+    return {
+        group_id: (modern.get(group_id), classic.get(group_id), offsets[group_id], pending[group_id])
+        for group_id in sorted(offsets)
+    }
+
+
+def _fields(group: AnyModernGroup) -> dict[str, Any]:
+    return {name: value for name, value in vars(group).items() if name not in SOFT}
+
+
+def _value(commit: OffsetAndMetadata) -> OffsetAndMetadata:
+    return commit._replace(record_offset=-1)  # it only orders
+
+
+def _only(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    return {group_id: state for group_id, state in one.items() if other.get(group_id) != state}

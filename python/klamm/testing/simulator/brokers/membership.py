@@ -1,0 +1,229 @@
+"""Consumer groups whose members come and go, and the invariants of KIP-848.
+
+1. In one epoch a partition has one owner.
+2. A member does not get a partition that another one still uses, unless that one was removed from the group.
+3. No offset is accepted of a member whose partition another one has in a later epoch.
+4. Once faults stop, each group becomes stable: its members are those that live, and they use every partition of their
+   topics once.
+
+A coordinator that was replaced and does not know it yet answers from its old state, as in Apache Kafka: what a member
+learns there counts for nothing. Where the offsets topic may have lost records, nothing is promised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from klamm.coordinator.groups.consumer.group import STABLE, ConsumerGroup
+from klamm.node.groups import GROUPS_TOPIC
+from klamm.node.transactions import TRANSACTIONS_TOPIC
+from klamm.testing.simulator.brokers.group_folding import check_group_state
+from klamm.testing.simulator.brokers.group_member import GroupMember
+from klamm.testing.simulator.brokers.group_places import coordinator_of, newest_shard
+from klamm.testing.simulator.brokers.group_settings import HEARTBEAT_MS, SESSION_MS
+from klamm.testing.simulator.invariants import InvariantViolatedError
+
+if TYPE_CHECKING:
+    from klamm.testing.simulator.brokers.broker import Broker
+    from klamm.testing.simulator.brokers.coordinators import Coordinators
+    from klamm.testing.simulator.brokers.history import Key, PartitionHistory
+    from klamm.testing.simulator.brokers.scene import Scene
+
+CLIENT: Final = -3
+MEMBERS_MAX: Final = 4
+SILENCE_US_MAX: Final = 3_000 * SESSION_MS
+LOOK_US: Final = 100_000
+
+
+class MemberGroup:
+    """One group, as its members see it."""
+
+    id = CLIENT
+
+    def __init__(self, scene: Scene, brokers: dict[int, Broker], group_id: str, promises: Callable[[], bool]) -> None:
+        self._scene, self._brokers, self.group_id, self._promises = scene, brokers, group_id, promises
+        self.members: list[GroupMember] = []
+        self._count = self._offset = 0
+        self._owners: dict[tuple[Key, int], str] = {}
+        """The member that uses a partition in an epoch."""
+        self._begun: dict[Key, list[tuple[int, int, str]]] = {}
+        """Times, epochs and members, of a partition."""
+
+    def while_alive(self, act: Callable[[], None]) -> Callable[[], None]:
+        """Members tell by themselves whether they live."""
+        return act
+
+    # For members
+
+    def coordinator(self) -> Broker | None:
+        """The coordinator, as some broker knows it (FindCoordinator)."""
+        return coordinator_of(self._scene, self._brokers, self.group_id)
+
+    def is_newest(self, coordinators: Coordinators) -> bool:
+        """Whether these lead the group's partition by what is committed."""
+        hosted = newest_shard(self._scene, self._brokers, self.group_id)
+        runtime = coordinators.groups.runtime
+        return hosted is not None and runtime is not None and runtime.shards.get(hosted.partition) is hosted
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """The name of a topic."""
+        return self._scene.controller.image.topic_name(topic_id)
+
+    def on_owned(self, member: GroupMember) -> None:
+        """The member uses other partitions, or uses them in another epoch. Raises InvariantViolatedError."""
+        if member.is_misled or not member.owned:
+            return
+        for key in sorted(member.owned):
+            owner = self._owners.setdefault((key, member.epoch), member.id)
+            if owner != member.id and self._promises():
+                raise InvariantViolatedError(
+                    f"{member.id} and {owner} use {_text(key)} of {self.group_id} in epoch {member.epoch}"
+                )
+            begun = self._begun.setdefault(key, [])
+            if not begun or begun[-1][1:] != (member.epoch, member.id):
+                begun.append((self._scene.now_us, member.epoch, member.id))
+        for other in self.members:
+            shared = sorted(other.owned & member.owned) if other is not member else []
+            if shared and self._is_current(member) and self._is_current(other) and self._promises():
+                raise InvariantViolatedError(
+                    f"{member.id} (epoch {member.epoch}) uses {_text(shared[0])} of {self.group_id}, "
+                    f"and {other.id} (epoch {other.epoch}) does"
+                )
+
+    def _is_current(self, member: GroupMember) -> bool:
+        """Whether the coordinator has it as a member, in this epoch or in one whose response was lost."""
+        found = self._found()
+        known = None if found is None else found.members.get(member.id)
+        is_known = known is not None and member.epoch in (known.member_epoch, known.previous_member_epoch)
+        return is_known and not member.is_misled
+
+    def _found(self) -> ConsumerGroup | None:
+        hosted = newest_shard(self._scene, self._brokers, self.group_id)
+        group = None if hosted is None else hosted.shard.modern_groups.get(self.group_id)
+        return group if isinstance(group, ConsumerGroup) else None
+
+    def on_committed(self, member_id: str, key: Key, epoch: int, sent_us: int) -> None:
+        """The coordinator has accepted an offset. Raises InvariantViolatedError."""
+        for begun_us, later, other in self._begun.get(key, ()):
+            if begun_us < sent_us and later > epoch and other != member_id and self._promises():
+                raise InvariantViolatedError(
+                    f"{self.group_id} has an offset of {_text(key)} that {member_id} sent in epoch {epoch}, "
+                    f"and {other} uses it in epoch {later}"
+                )
+
+    # Life
+
+    def work(self) -> None:
+        """All members do what is due."""
+        for member in self.members:
+            member.work()
+
+    def befall(self, topics: tuple[str, ...]) -> None:
+        """A member joins, leaves, ends, stands still, or names other topics."""
+        rng = self._scene.rng
+        count = rng.randint(1, len(topics))
+        names = tuple(sorted(rng.sample(topics, count)))
+        if not self.members or (len(self.members) < MEMBERS_MAX and rng.random() < 0.5):
+            self._count += 1
+            self.members.append(GroupMember(self._scene, self, f"{self.group_id}-{self._count}", names))
+            return
+        member = rng.choice(self.members)
+        match rng.choice(["leave", "crash", "silence", "silence", "names"]):
+            case "leave":
+                member.leave()
+                self.members.remove(member)
+            case "crash":
+                member.crash()
+                self.members.remove(member)
+            case "silence":
+                member.silence(rng.randrange(SILENCE_US_MAX), self._next_offset())
+            case _:
+                member.names = names
+
+    def commit(self) -> None:
+        """A member commits an offset."""
+        if self.members:
+            self._scene.rng.choice(self.members).commit(self._next_offset())
+
+    def _next_offset(self) -> int:
+        self._offset += 1
+        return self._offset
+
+    # The end
+
+    def check_stable(self) -> str | None:
+        """What is not yet as it has to be; None if nothing is."""
+        group, image = self._found(), self._scene.controller.committed[1]
+        if not self.members:
+            return None
+        if group is None:
+            return "there is no such group"
+        if group.members.keys() != {member.id for member in self.members} or group.state != STABLE:
+            return f"it is {group.state} with {sorted(group.members)}"
+        used = [key for member in self.members for key in member.owned]
+        names = {name for member in self.members for name in member.names}
+        ids = [topic_id for name in names if (topic_id := image.topic_id(name)) is not None]
+        wanted = [(topic_id, one.index) for topic_id in ids for one in image.partitions(topic_id)]
+        if sorted(used) != sorted(wanted):
+            return f"{[*map(_text, sorted(used))]} are used"
+        for member in self.members:
+            owned = {(topic_id, at) for topic_id, epochs in group.members[member.id].assigned.items() for at in epochs}
+            named = {image.topic_id(name) for name in member.names}
+            if member.epoch != group.group_epoch or member.owned != owned or not {key[0] for key in owned} <= named:
+                return f"{member.id} uses {[*map(_text, sorted(member.owned))]} in epoch {member.epoch}"
+        return None
+
+
+class Membership:
+    """All consumer groups with members."""
+
+    def __init__(
+        self, scene: Scene, topic: str, brokers: dict[int, Broker], histories: dict[Key, PartitionHistory]
+    ) -> None:
+        self._scene, self._topic, self._brokers, self._histories = scene, topic, brokers, histories
+        self._groups = [MemberGroup(scene, brokers, f"m{number}", self._promises) for number in range(2)]
+        self._look_again_us = 0
+
+    def begin(self) -> None:
+        """Let members come and go from now on."""
+        faults = self._scene.faults
+        topics = (self._topic, GROUPS_TOPIC, TRANSACTIONS_TOPIC)
+        self._scene.every(lambda: faults.member_every_us, lambda: self._scene.rng.choice(self._groups).befall(topics))
+        self._scene.every(lambda: faults.member_every_us // 2, lambda: self._scene.rng.choice(self._groups).commit())
+        self._scene.every(lambda: 2 * faults.member_every_us, self._check_state)
+        self._scene.every(lambda: 250 * HEARTBEAT_MS, self._work)
+
+    def _work(self) -> None:
+        for group in self._groups:
+            group.work()
+
+    def _promises(self) -> bool:
+        topic_id = self._scene.controller.image.topic_id(GROUPS_TOPIC)
+        return not any(history.may_lack_records for key, history in self._histories.items() if key[0] == topic_id)
+
+    def _check_state(self) -> None:
+        broker = self._scene.rng.choice(list(self._brokers.values()))
+        if broker.is_serving and broker.is_up and self._promises():
+            check_group_state(broker)
+
+    def is_over(self) -> bool:
+        """Whether every group is stable, once faults have stopped."""
+        if self._scene.now_us < self._look_again_us:
+            return False
+        self._look_again_us = self._scene.now_us + LOOK_US
+        return not self._promises() or not any(group.check_stable() for group in self._groups)
+
+    def check_over(self) -> None:
+        """After all faults. Raises InvariantViolatedError."""
+        for group in self._groups:
+            found = group.check_stable()
+            if found is not None and self._promises():
+                raise InvariantViolatedError(f"group {group.group_id} does not become stable: {found}")
+        for broker in self._brokers.values():
+            if self._promises():
+                check_group_state(broker)
+
+
+def _text(key: Key) -> str:
+    return f"{key[0].hex()[-4:]}-{key[1]}"

@@ -159,6 +159,17 @@ async def test_altered_and_described_offsets(node: Node) -> None:
     assert (await node.starts())[0] == (0, -1, ErrorCode.LEADER_NOT_AVAILABLE)
 
 
+async def test_a_lag_that_overflows(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client wrote a start offset that no log has, by WriteShareGroupState."""
+    await node.alter()
+
+    async def summary(key: SharePartitionKey) -> PartitionSummary:
+        return PartitionSummary(key.partition, NONE, None, 1, 3, -(2**63), 1)
+
+    monkeypatch.setattr(node.states, "read_summary", summary)
+    assert (await node.starts())[0] == (-(2**63), 9 - 2**63, NONE)
+
+
 async def test_offsets_that_cannot_be_altered(node: Node) -> None:
     node.states.refusal = GONE
     assert await node.alter() == [GONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]

@@ -42,6 +42,7 @@ from klamm.protocol.messages.share_state import (
 )
 
 INVALID_GROUP_ID: Final = "The group id is invalid."
+_INT64_MIN: Final = -(2**63)
 Created = tuple[SharePartitionKey, InitializedPartition]
 
 
@@ -297,4 +298,6 @@ def _described_offset(summary: PartitionSummary, end: tuple[ErrorCode, int] | No
     if code is not ErrorCode.NONE:
         return DescribedShareOffset(summary.partition, error_code=code)
     lag = end_offset - summary.start_offset - summary.delivery_complete_count
+    # A client's WriteShareGroupState may have set any start offset: the lag overflows as in Apache Kafka.
+    lag = (lag - _INT64_MIN) % 2**64 + _INT64_MIN
     return DescribedShareOffset(summary.partition, summary.start_offset, summary.leader_epoch, lag)

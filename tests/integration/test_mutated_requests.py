@@ -154,6 +154,8 @@ class Mutator:
 
 @pytest.mark.timeout(3600)
 def test_no_bytes_disturb_a_node(node: NodeProcess) -> None:
+    values = f"KLAMM_MUTATIONS_SEED={SEED} KLAMM_MUTATIONS={CASES}"
+    print(f"replay with {values} python -m pytest tests/integration/test_mutated_requests.py")
     mutator = Mutator(node)
     before = rss_bytes(node)
     for _ in range(CASES):

@@ -90,7 +90,7 @@ class Broker:
 
     def verify(self, code: ErrorCode) -> VerifyEvent:
         question = self.question()
-        self.engine.on_verified(question.handle, [code])
+        self.engine.on_verified([(question.handle, [code])])
         return question
 
     def drain(self) -> None:
@@ -139,12 +139,12 @@ def test_case_42_a_marker_between_verification_and_append(broker: Broker) -> Non
     broker.send(11, 3, 0)
     question = broker.question()
     assert broker.end(3, commits=False, version=0) is NONE
-    broker.engine.on_verified(question.handle, [NONE])
+    broker.engine.on_verified([(question.handle, [NONE])])
     assert broker.answered().error_code is ErrorCode.INVALID_TXN_STATE
     broker.send(12, 3, 0)
     question = broker.question()
     assert broker.end(4, commits=False) is NONE
-    broker.engine.on_verified(question.handle, [NONE])
+    broker.engine.on_verified([(question.handle, [NONE])])
     assert broker.answered().error_code is ErrorCode.INVALID_PRODUCER_EPOCH
     _, rows = broker.engine.read_records(TOPIC, 0, 0, 1 << 20)
     assert [is_control for *_, is_control in rows] == [True, True], "nothing but the markers is written"

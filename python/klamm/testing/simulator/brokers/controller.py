@@ -119,7 +119,8 @@ class SimulatedController:
 
     def pause(self, duration_us: int) -> None:
         """Stop the process for a while."""
-        self.paused_until_us = self._timeline.now_us + duration_us
+        # A pause that begins in another one does not shorten it: what waits would be overtaken.
+        self.paused_until_us = max(self.paused_until_us, self._timeline.now_us + duration_us)
         self._timeline.say(f"the controller is paused until {self.paused_until_us / 1000:.3f} ms")
 
     def heal(self) -> None:

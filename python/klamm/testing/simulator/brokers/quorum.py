@@ -125,7 +125,7 @@ class RaftWorld(World):
 
     def pause(self, replica: SimulatedReplica, duration_us: int) -> None:
         """Stop the process of a replica for a while."""
-        self._paused_until_us[replica.id] = self.now_us + duration_us
+        self._paused_until_us[replica.id] = max(self._paused_until_us.get(replica.id, 0), self.now_us + duration_us)
         self.say(f"{replica.id} is paused for {duration_us / 1000:.3f} ms")
 
     def start_replica(self, replica: SimulatedReplica) -> None:

@@ -23,7 +23,7 @@ LIVENESS_US: Final = 60_000_000
 QUORUM_EVERY: Final = 12
 TRANSACTIONS_SHARE: Final = 0.5
 COMPACTED_SHARE: Final = 0.2
-PAUSES_SHARE: Final = 0.3  # of the runs: controllers are paused
+PAUSES_SHARE: Final = 0.0  # of the runs: controllers are paused; 0.3 when what it found is explained (decision 61)
 OFFSETS_SHARE: Final = 0.4  # of the runs with transactions: they commit offsets
 MEMBERS_SHARE: Final = 0.2
 DAMAGED_SHARE: Final = 0.15
@@ -83,6 +83,8 @@ def play(
     if drawn.transact_every_us:
         plan = _with_transactions(plan, version)
         plan = plan._replace(has_groups=drawn.commit_offsets_chance > 0)
+    # Members under three controllers found something that is not explained (docs/decisions/0061).
+    drawn.member_every_us *= not plan.has_quorum
     if drawn.member_every_us:
         plan = plan._replace(features={**plan.features, "group.version": 1}, has_groups=True, has_members=True)
     if plan.may_be_damaged:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from klamm.raft.driver import delivery, quorum_state
+from klamm.raft.driver import delivery, peer_messages, quorum_state
 from klamm.raft.driver import leased_fetches as answers
 from klamm.raft.driver import raft_driver as replica
 from klamm.raft.election.role_states import Leader
@@ -66,12 +66,12 @@ def nothing_waits_for_quorum_state(patch):
     def hasty(self):
         held, self._held = self._held, []
         for effect in held:
-            if isinstance(effect, replica.fx.SendRequest):
-                self._send(effect)
-            else:
+            if isinstance(effect, replica.fx.Reply):
                 self._reply(effect)
+            elif not self._take_over(effect):
+                self.send(effect)
 
-    patch.setattr(replica.RaftDriver, "_release_held", hasty)
+    patch.setattr(peer_messages.PeerMessages, "release", hasty)
 
 
 def a_proposal_is_acknowledged_when_it_is_flushed(patch):

@@ -21,6 +21,7 @@ from klamm.raft.driver.election_writer import ElectionWriter
 from klamm.raft.driver.fetch_streaming import FetchStreaming
 from klamm.raft.driver.flusher import Flusher
 from klamm.raft.driver.leased_fetches import LeasedFetches
+from klamm.raft.driver.peer_messages import PeerMessages
 from klamm.raft.driver.quorum_state import read_election
 from klamm.raft.driver.snapshots import SnapshotDriver
 from klamm.raft.election.role_states import NEVER_MS
@@ -81,9 +82,9 @@ class RaftDriver:
         """
         self._node, self._log, self._store = node, log, store
         self._delivery = Delivery(listener, self.resign, self.fail)
-        self._transport = transport
         self._streaming = FetchStreaming(open_streams, node.replica.requests.is_waited_for, self._on_engine_news)
         self._leased = LeasedFetches(open_answers, node.fetch_lease, node.counts, self._on_engine_news)
+        self._messages = PeerMessages(node, transport, self._streaming.take_over, self._on_answer)
         self._wall_clock_ms = wall_clock_ms
         self._on_leader_change = on_leader_change
         self._loop = asyncio.get_running_loop()
@@ -93,9 +94,6 @@ class RaftDriver:
         self._waiters = CommitWaiters()
         self._events: deque[Callable[[int], list[fx.Effect]]] = deque()
         self._is_stepping = False
-        self._replies: dict[int, ReplyTo] = {}
-        self._next_request_id = 0
-        self._held: list[fx.SendRequest | fx.Reply] = []  # until quorum-state is durable
         self._is_release_scheduled = False
         self._election_writer = ElectionWriter(store, self._clock, self._on_election_written, start_thread)
         self._flusher = Flusher(log, self._clock, self._on_flushed, never_votes=node.replica.config.never_votes)
@@ -211,9 +209,7 @@ class RaftDriver:
     def handle_request(self, request: Request, reply: ReplyTo) -> None:
         """Take a request of another replica; `reply` is called once, now or later, or never when the replica stops."""
         self._check_running()
-        self._next_request_id += 1
-        self._replies[self._next_request_id] = reply
-        self._step(self._node.on_request, self._next_request_id, request)
+        self._step(self._node.on_request, self._messages.register(reply), request)
         if isinstance(request, FetchRequest) and not self._is_stepping and not self._is_stopped:
             self._leased.on_fetch(request.replica)
 
@@ -287,8 +283,8 @@ class RaftDriver:
                 self._apply_all(self._events.popleft()(self._now_ms()))
                 self._tick()
             self._schedule_flush()  # first of all: it wakes other replicas, which also want the processor
-            if self._held and not self._is_release_scheduled:
-                self._release_held()
+            if not self._is_release_scheduled:
+                self._messages.release()
             self._let_go_on()
             self._leased.revoke_if_outdated()
             if not self._is_release_scheduled:
@@ -337,7 +333,7 @@ class RaftDriver:
             case fx.DropSnapshot():
                 self._snapshots.drop()
             case fx.SendRequest() | fx.Reply():
-                self._held.append(effect)
+                self._messages.hold(effect)
             case fx.VotersChanged(voters):
                 logger.info("kraft.version %d, voters %s", voters.kraft_version, list(voters.voters.ids))
             case fx.BecameLeader(epoch):
@@ -363,7 +359,7 @@ class RaftDriver:
         self._delivery.on_commit(offset)
         if self._waiters.complete_below(offset) and not self._is_release_scheduled:
             # Callers that waited for the commit run in the next turn of the loop, before later messages of the core.
-            self._release_held()
+            self._messages.release()
             self._is_release_scheduled = True
             self._loop.call_soon(self._release_later)
         if not self._delivery.is_behind:  # a snapshot holds all that is committed below its offset
@@ -392,39 +388,6 @@ class RaftDriver:
         self._step(lambda now_ms: [])
 
     # Peers
-
-    def _release_held(self) -> None:
-        """Let go what waits for no more than the election state that is durable."""
-        held, self._held = self._held, []
-        for waiting in held:
-            effect = self._node.settled(waiting)
-            if effect.after > self._node.replica.durable_ticket:
-                self._held.append(effect)
-            elif isinstance(effect, fx.SendRequest):
-                self._send(effect)
-            else:
-                self._reply(effect)
-
-    def _reply(self, effect: fx.Reply) -> None:
-        """An answer that cannot be given ends its request; the peer asks again."""
-        reply = self._replies.pop(effect.request_id)
-        try:
-            reply(effect.response, effect.read)
-        except Exception:  # one response that fails must not stop the replica
-            logger.exception("%s could not be answered", type(effect.response).__name__)
-
-    def _send(self, effect: fx.SendRequest) -> None:
-        if not self._streaming.take_over(effect):
-            self._send_alone(effect)
-
-    def _send_alone(self, effect: fx.SendRequest) -> None:
-        if self._transport is None:
-            raise RuntimeError(f"a request to replica {effect.to}, and no transport to send it")
-        try:
-            self._transport.send(effect, lambda response: self._on_answer(effect.correlation_id, response))
-        except Exception:  # it counts as unanswered, and the core repeats it
-            logger.exception("%s could not be sent to replica %d", type(effect.request).__name__, effect.to)
-            self._loop.call_soon(self._on_answer, effect.correlation_id, None)
 
     def _on_answer(self, correlation_id: int, response: Response | None) -> None:
         if response is None:
@@ -459,7 +422,7 @@ class RaftDriver:
             self._schedule_flush()  # for the records that it left unflushed
         alone = self._streaming.begin()
         if alone is not None:
-            self._send_alone(alone)
+            self._messages.send(alone)
 
     def _on_engine_news(self) -> None:
         self._step(lambda now_ms: [])

@@ -10,18 +10,17 @@ import logging
 import os
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
-from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar
+from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 from klamm._engine.metadata import Image
 from klamm.controller.operations.topics import CREATE_TOPICS
-from klamm.coordinator.runtime.driver import into
-from klamm.embedded.groups import GroupState, membership, state_of
-from klamm.embedded.members import Member, Members, lost_between, plan
+from klamm.embedded.cluster_reader import HEARD_POLL_S, ClusterReader
+from klamm.embedded.groups import GroupState, state_of
+from klamm.embedded.members import Members, lost_between, plan
 from klamm.embedded.nodes_thread import STOP_TIMEOUT_S, NodesThread
 from klamm.embedded.parts import (
     AdvancedTime,
@@ -33,32 +32,21 @@ from klamm.embedded.parts import (
     NetworkPartition,
     client_address,
 )
-from klamm.embedded.read_committed import Row, read_committed
-from klamm.node.groups import GROUPS_TOPIC
+from klamm.embedded.rows import read_committed, rows_below
+from klamm.embedded.transactions import TransactionState
 from klamm.node.node import Node, NodeFailedError
-from klamm.node.transactions import TRANSACTIONS_TOPIC
 from klamm.protocol.errors import ErrorCode, KafkaError
-from klamm.protocol.messages.group_messages import FetchGroup
 from klamm.protocol.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from klamm.protocol.messages.transactions import ListTransactionsRequest
 from klamm.protocol.topic_partition import TopicPartition
-
-if TYPE_CHECKING:
-    from klamm.protocol.membership import Membership
-    from klamm.protocol.messages.group_messages import FetchedGroup, FetchedTopic
-    from klamm.protocol.messages.topics import CreateTopicsRequest
 
 T = TypeVar("T")
 
 START_TIMEOUT_S = 30.0
-ELECTION_TIMEOUT_S = 10.0
-READ_BYTES = 4 << 20
-HEARD_POLL_S = 0.001
 
 # Without any handler Python prints warnings to stderr, which a guest does not do; its host may add handlers of its own.
 logging.getLogger("klamm").addHandler(logging.NullHandler())
@@ -71,31 +59,6 @@ class StoredRecord(NamedTuple):
     offset: int
     key: bytes | None
     value: bytes | None
-
-
-class TransactionState(NamedTuple):
-    """A transactional id; `state` is named as in DescribeTransactions, such as Ongoing.
-
-    `partitions` are those that its transaction has not ended yet.
-    """
-
-    transactional_id: str
-    state: str
-    producer_id: int
-    producer_epoch: int
-    partitions: tuple[TopicPartition, ...]
-
-
-async def _when_elected(ask: Callable[[], Awaitable[T]]) -> T:
-    """The answer, which is asked for again while an election is under way. Raises KafkaError."""
-    end = time.monotonic() + ELECTION_TIMEOUT_S
-    while True:
-        try:
-            return await ask()
-        except KafkaError as error:
-            if not error.code.is_retriable or time.monotonic() > end:
-                raise
-        await asyncio.sleep(HEARD_POLL_S)
 
 
 class Cluster:
@@ -156,34 +119,23 @@ class Cluster:
 
     @property
     def _node(self) -> Node:
-        """A broker that runs, is not cut off, and knows most; if none runs, the first one."""
-
-        def rank(member: Member) -> tuple[bool, bool, int, int]:
-            lost = len(self._members.lost_by(member.id))
-            return not member.is_running, member.is_paused, lost, -member.node.metadata.applied_offset
-
-        return min(self._broker_members, key=rank).node
+        return self._members.best_informed
 
     @property
-    def _broker_members(self) -> list[Member]:
-        return [member for member in self._members.all if member.config.is_broker]
-
-    def _node_of(self, broker_id: int) -> Node | None:
-        """The node of a broker, if it runs."""
-        running = (member.node for member in self._broker_members if member.is_running)
-        return next((node for node in running if node.config.node_id == broker_id), None)
+    def _reader(self) -> ClusterReader:
+        return ClusterReader(self._members)
 
     # Its properties
 
     @property
     def bootstrap_servers(self) -> str:
         """The brokers' addresses for clients: host:port, with commas between."""
-        return ",".join("{}:{}".format(*client_address(member.node)) for member in self._broker_members)
+        return ",".join("{}:{}".format(*client_address(member.node)) for member in self._members.brokers)
 
     @property
     def brokers(self) -> tuple[Broker, ...]:
         """The brokers, in the order of their ids."""
-        return tuple(Broker(self.run, member) for member in self._broker_members)
+        return tuple(Broker(self.run, member) for member in self._members.brokers)
 
     @property
     def controllers(self) -> tuple[Controller, ...]:
@@ -282,7 +234,7 @@ class Cluster:
         cut_off = self._members.lost_by(node.config.node_id)
         awaited = [
             member
-            for member in self._broker_members
+            for member in self._members.brokers
             if member.is_running and not member.is_paused and member.id not in cut_off
         ]
         while any(member.node.image.topic_id(result.name) != result.topic_id for member in awaited):
@@ -324,8 +276,8 @@ class Cluster:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
         indexes = range(count) if partition is None else [partition]
         with self._until_closed():
-            leaders = self.run(self._leaders_of(topic_id, indexes))
-            rows = [(index, self._rows_of(leader, topic_id, index, end)) for index, (leader, end) in leaders.items()]
+            leaders = self.run(self._reader.leaders_of(topic_id, indexes)).items()
+            rows = [(index, rows_below(leader, topic_id, index, end)) for index, (leader, end) in leaders]
             if isolation_level == "read_committed":
                 rows = [(index, iter(read_committed(found))) for index, found in rows]
             return [
@@ -335,126 +287,34 @@ class Cluster:
                 if not is_control
             ]
 
-    def _rows_of(self, leader: Node, topic_id: bytes, partition: int, end: int) -> Iterator[Row]:
-        offset = 0
-        while offset < end:
-            following, rows = leader.engine.read_records(topic_id, partition, offset, READ_BYTES)
-            if following == offset:
-                return
-            yield from (row for row in rows if row[0] < end)
-            offset = following
-
-    async def _leaders_of(self, topic_id: bytes, partitions: Sequence[int]) -> dict[int, tuple[Node, int]]:
-        """The leader of each partition, and the high watermark there."""
-
-        async def find(partition: int) -> tuple[Node, int]:
-            leader = self._leader_of(topic_id, partition)
-            return leader, leader.engine.high_watermark(topic_id, partition)
-
-        return {partition: await _when_elected(partial(find, partition)) for partition in partitions}
-
-    def _leader_of(self, topic_id: bytes, partition: int) -> Node:
-        """The node that leads a partition. Raises KafkaError."""
-        info = self._image().partition(topic_id, partition)
-        node = None if info is None else self._node_of(info.leader)
-        if node is None:
-            text = f"partition {partition} of '{self._image().topic_name(topic_id)}' has no leader now"
-            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, text)
-        return node
-
-    def _coordinator_of(self, group: str) -> Node | None:
-        """The node that coordinates a group; None while no group ever committed. Raises KafkaError."""
-        node = self._node
-        topic_id = node.image.topic_id(GROUPS_TOPIC)
-        return None if topic_id is None else self._leader_of(topic_id, node.groups.partition_for(group))
-
     def committed(self, group: str) -> dict[TopicPartition, int]:
         """The committed offsets of a group. Raises KafkaError.
 
         After a failure it waits until the next coordinator has loaded them.
         """
-        fetched = self.run(_when_elected(partial(self._offsets_of, group)))
-        return {
-            TopicPartition(topic.name, partition.partition_index): partition.committed_offset
-            for topic in fetched
-            for partition in topic.partitions
-        }
+        return self.run(self._reader.committed(group))
 
     def group(self, name: str) -> GroupState:
         """A group with its members, epochs, targets and lag. Raises KafkaError, also if there is no such group.
 
         After a failure it waits until the next coordinator has loaded it.
         """
-        members = self.run(_when_elected(partial(self._membership, name)))
+        members = self.run(self._reader.membership(name))
         committed = self.committed(name)
         read = committed.keys() | {partition for member in members.members for partition in member.assigned}
-        return state_of(members, committed, self.run(self._ends_of(sorted(read))))
-
-    async def _membership(self, name: str) -> Membership:
-        coordinator = self._coordinator_of(name)
-        if coordinator is None:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group '{name}'")
-        return await membership(coordinator, name)
-
-    async def _ends_of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The high watermark of those that exist."""
-        ends: dict[TopicPartition, int] = {}
-        for topic, partition in partitions:
-            topic_id = self._image().topic_id(topic)
-            if topic_id is not None:
-                found = await self._leaders_of(topic_id, [partition])
-                ends[TopicPartition(topic, partition)] = found[partition][1]
-        return ends
+        return state_of(members, committed, self.run(self._reader.ends_of(sorted(read))))
 
     def transactions(self) -> list[TransactionState]:
         """All transactional ids, sorted. Raises KafkaError.
 
         After a failure it waits until the next coordinators have loaded them.
         """
-        return self.run(_when_elected(self._transactions))
-
-    async def _transactions(self) -> list[TransactionState]:
-        topic_id = self._node.image.topic_id(TRANSACTIONS_TOPIC)
-        if topic_id is None:
-            return []
-        partitions = range(self._node.image.topic_partition_count(topic_id))
-        coordinators = {id(node): node for node in (self._leader_of(topic_id, one) for one in partitions)}
-        found: list[TransactionState] = []
-        for node in coordinators.values():
-            listed = await node.transactions.list_transactions(ListTransactionsRequest())
-            if listed.error_code is not ErrorCode.NONE:
-                raise KafkaError(listed.error_code, "the transactions cannot be read")
-            for one in listed.transaction_states:
-                described = node.transactions.describe(one.transactional_id)
-                places = (
-                    TopicPartition(topic.topic, index) for topic in described.topics for index in topic.partitions
-                )
-                found.append(
-                    TransactionState(
-                        one.transactional_id,
-                        described.transaction_state,
-                        described.producer_id,
-                        described.producer_epoch,
-                        tuple(sorted(places)),
-                    )
-                )
-        return sorted(found)
+        return self.run(self._reader.transactions())
 
     def counters(self) -> dict[str, int]:
         """The node's counters since its start, by name: records, bytes, flushes; see `klamm.node.counters`."""
         self._check_open()
         return self._node.counters()
-
-    async def _offsets_of(self, group: str) -> tuple[FetchedTopic, ...]:
-        coordinator = self._coordinator_of(group)
-        if coordinator is None:
-            return ()
-        fetched: asyncio.Future[FetchedGroup] = asyncio.get_running_loop().create_future()
-        coordinator.groups.offset_fetch(FetchGroup(group, None), into(fetched), require_stable=False)
-        answer = await fetched
-        if answer.error_code != ErrorCode.NONE:
-            raise KafkaError(ErrorCode(answer.error_code), f"the committed offsets of group '{group}' cannot be read")
-        return answer.topics
 
     def _image(self) -> Image:
         self._check_open()

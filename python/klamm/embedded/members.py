@@ -206,6 +206,26 @@ class Members:
         self.all = [Member(config, is_volatile=is_volatile) for config in configs]
         self._cuts: list[frozenset[Link]] = []
 
+    @property
+    def brokers(self) -> list[Member]:
+        """Those that are brokers."""
+        return [member for member in self.all if member.config.is_broker]
+
+    @property
+    def best_informed(self) -> Node:
+        """A broker that runs, is not cut off, and knows most; if none runs, the first one."""
+
+        def rank(member: Member) -> tuple[bool, bool, int, int]:
+            lost = len(self.lost_by(member.id))
+            return not member.is_running, member.is_paused, lost, -member.node.metadata.applied_offset
+
+        return min(self.brokers, key=rank).node
+
+    def running_broker(self, broker_id: int) -> Node | None:
+        """The node of a broker, if it runs."""
+        running = (member.node for member in self.brokers if member.is_running)
+        return next((node for node in running if node.config.node_id == broker_id), None)
+
     async def start(self) -> None:
         """Start all of them at once: a broker waits for controllers, and each of these for a majority."""
         untaken = dict(zip(self.all, self._boot(), strict=True))
@@ -260,7 +280,7 @@ class Members:
             member.conditions.slow_disk(0)
         self._cuts.clear()
         self._apply_cuts()
-        brokers = [member for member in self.all if member.config.is_broker]
+        brokers = self.brokers
         rest = [member for member in self.all if not member.config.is_broker]
         leave_s = timeout_s if (rest or len(brokers) == 1) and self._have_majority() else 0
         try:

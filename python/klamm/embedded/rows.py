@@ -1,14 +1,28 @@
-"""The records of a partition that a read_committed reader gets (KIP-98)."""
+"""The records of a partition as rows, and those of them that a read_committed reader gets (KIP-98)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
+
+from klamm.node.node import Node
 
 Row = tuple[int, bytes | None, bytes | None, int, bool]
 """Offset, key, value, producer id (-1 outside transactions), whether it is a control record, whose key is its type."""
 
 ABORT: Final = (0).to_bytes(2)
+READ_BYTES: Final = 4 << 20
+
+
+def rows_below(leader: Node, topic_id: bytes, partition: int, end: int) -> Iterator[Row]:
+    """The rows of a partition up to the offset `end`, from its leader."""
+    offset = 0
+    while offset < end:
+        following, rows = leader.engine.read_records(topic_id, partition, offset, READ_BYTES)
+        if following == offset:
+            return
+        yield from (row for row in rows if row[0] < end)
+        offset = following
 
 
 def read_committed(rows: Iterable[Row]) -> list[Row]:

@@ -34,14 +34,13 @@ from klamm.controller.operations import MODULES
 from klamm.coordinator.groups import driver as groups_driver
 from klamm.coordinator.runtime import driver as runtime_driver
 from klamm.embedded.cluster import Cluster
-from klamm.node import node as node_module
-from klamm.node import publishing
+from klamm.node import engine_events, publishing
 from klamm.node.controller import broker_probes
 from klamm.node.controller.broker_probes import BrokerProbes
 from klamm.node.controller.isr_updates import IsrUpdates
+from klamm.node.engine_events import EngineEvents
 from klamm.node.groups import GROUPS_TOPIC
 from klamm.node.metadata import Metadata
-from klamm.node.node import Node
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.raft.driver import peers
@@ -236,14 +235,14 @@ EVENTS: Final[dict[str, Reach]] = {
 
 
 def test_every_kind_of_event_is_listed() -> None:
-    kinds = set(re.findall(r"case (\w+)\(", inspect.getsource(Node._on_event)))
+    kinds = set(re.findall(r"case (\w+)\(", inspect.getsource(EngineEvents._on_event)))
     others = {"DirFailedEvent", "DirectoriesChangedEvent", "IsrChangedEvent", "LogEvent", "VerifyEvent"}
     assert kinds == EVENTS.keys() | others
 
 
 @pytest.mark.parametrize("kind", sorted(EVENTS))
 def test_an_event_of_the_engine(loaded: LoadedCluster, kind: str, caplog: pytest.LogCaptureFixture) -> None:
-    with injected_into(Node._on_event, lambda node, event: type(event).__name__ == kind) as raised:
+    with injected_into(EngineEvents._on_event, lambda events, event: type(event).__name__ == kind) as raised:
         assert_survives(loaded, raised, EVENTS[kind], caplog)
 
 
@@ -278,7 +277,7 @@ def test_an_event_that_fails_does_not_lose_those_after_it(loaded: LoadedCluster,
     """The engine delivers many events at once."""
     failing, taken = object(), list[object]()
 
-    def take(node: Node, event: object) -> None:
+    def take(events: EngineEvents, event: object) -> None:
         if event is failing:
             raise InjectedError(INJECTED)
         taken.append(event)
@@ -291,11 +290,11 @@ def test_an_event_that_fails_does_not_lose_those_after_it(loaded: LoadedCluster,
 
     async def drain() -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Node, "_running", lambda node: Drained())
-            patch.setattr(Node, "_on_event", take)
+            patch.setattr(loaded.nodes[0]._events, "_engine", Drained())
+            patch.setattr(EngineEvents, "_on_event", take)
             if when_lost:
-                patch.setattr(Node, "_release", take)
-            loaded.nodes[0]._on_events()
+                patch.setattr(EngineEvents, "_release", take)
+            loaded.nodes[0]._events.on_readable()
 
     loaded.cluster.run(drain())
     assert taken == [1, 2]
@@ -313,13 +312,13 @@ def test_a_turn_of_the_loop_ends_while_events_are_left(loaded: LoadedCluster, mo
 
     async def turn() -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Node, "_running", lambda node: Full())
-            patch.setattr(Node, "_on_event", lambda node, event: taken.append(event))
-            loaded.nodes[0]._on_events()
+            patch.setattr(loaded.nodes[0]._events, "_engine", Full())
+            patch.setattr(EngineEvents, "_on_event", lambda events, event: taken.append(event))
+            loaded.nodes[0]._events.on_readable()
 
-    monkeypatch.setattr(node_module, "TURN_NS", 0)
+    monkeypatch.setattr(engine_events, "TURN_NS", 0)
     loaded.cluster.run(turn())
-    assert taken == list(range(node_module.EVENTS_AT_ONCE))
+    assert taken == list(range(engine_events.EVENTS_AT_ONCE))
 
 
 # All other callbacks: the functions `on_…` of the parts of a node
@@ -386,7 +385,7 @@ NOT_UNDER_LOAD: Final[dict[str, str]] = {
     "ControllerDriver.on_broker_crashed": "test_a_crashed_broker_is_fenced_after_a_fault",
     "BrokerProbes._on_registration": "test_a_crashed_broker_is_fenced_after_a_fault",
     **dict.fromkeys(ON_LOG_DIR_FAILED, "test_a_failed_log_directory_is_reported_after_a_fault"),
-    "Node._on_lost_event": "comes after a fault: test_an_event_that_fails_does_not_lose_those_after_it",
+    "EngineEvents._on_lost_event": "comes after a fault: test_an_event_that_fails_does_not_lose_those_after_it",
     "TopicCoordinator._on_published": "each coordinator has its own",
     "OtherBrokers.on_published": "brokers that leave and return: integration/test_exactly_once.py",
     "Persister._on_outcome": "the coordinators of other brokers: unit/node/test_persister.py",
@@ -425,7 +424,7 @@ def test_a_failed_log_directory_is_reported_after_a_fault(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Otherwise clients would be sent to leaders in that directory forever."""
-    monkeypatch.setattr(node_module, "LOST_EVENT_PAUSE_MS", 10)
+    monkeypatch.setattr(engine_events, "LOST_EVENT_PAUSE_MS", 10)
     folders = [tmp_path / "one", tmp_path / "two"]
     with Cluster(config={"log.dirs": ",".join(map(str, folders))}) as cluster:
         cluster.create_topic("t", 2)
@@ -447,7 +446,7 @@ def test_a_failed_log_directory_is_reported_after_a_fault(
 CRASH: Final[dict[str, tuple[FunctionType, Callable[..., bool]]]] = {
     "the end of a session": (Controller.on_broker_crashed, lambda *_: True),
     "the next registration": (BrokerProbes._on_registration, lambda *_: True),
-    "an ISR": (Node._on_event, lambda node, event: type(event).__name__ == "IsrChangedEvent"),
+    "an ISR": (EngineEvents._on_event, lambda events, event: type(event).__name__ == "IsrChangedEvent"),
     "an answer to proposed ISRs": (IsrUpdates.send, lambda *_: True),
 }
 

@@ -11,26 +11,11 @@ import logging
 import os
 import time
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from klamm._engine.metadata import Delta, Image
-from klamm._engine.node import (
-    AckedEvent,
-    AutoCreateEvent,
-    CommitEvent,
-    ConnectionClosedEvent,
-    DirectoriesChangedEvent,
-    DirFailedEvent,
-    Engine,
-    IsrChangedEvent,
-    LogEvent,
-    RequestEvent,
-    ShareStateEvent,
-    VerifyEvent,
-)
+from klamm._engine.node import Engine
 from klamm.broker.authorization import AllowAll, Authorizer
-from klamm.broker.request import RequestContext, monotonic_ms
 from klamm.config.node_config import NodeConfig
 from klamm.driving.deadlines import Deadlines
 from klamm.formats.directories import metadata_directory_failed
@@ -38,21 +23,18 @@ from klamm.node.boot import Booted, Booting, known, supported_features
 from klamm.node.broker_part import BrokerPart
 from klamm.node.controller.controller_registration import ControllerRegistration
 from klamm.node.counters import counters
+from klamm.node.engine_events import EngineEvents
 from klamm.node.metadata import Metadata
 from klamm.node.publishing import Publisher
 from klamm.node.requests.dispatch import Dispatcher
 from klamm.node.requests.handlers import Handlers
-from klamm.protocol.api_key import ApiKey
-from klamm.protocol.errors import ErrorCode
 from klamm.protocol.features import SUPPORTED_FEATURES
 from klamm.protocol.messages.registration import ControllerRegistrationRequest, Listener, supported
-from klamm.protocol.principal import ANONYMOUS, Principal
 from klamm.raft.log.metadata_log import MetadataLogError
 from klamm.raft.ports import RaftStoppedError, StateFailedError
 
 if TYPE_CHECKING:
     from klamm._engine.client import Conditions
-    from klamm._engine.node import EngineEvent
     from klamm.controller.driver import ControllerDriver
     from klamm.coordinator.groups.driver import GroupCoordinator
     from klamm.coordinator.transactions.driver import TransactionCoordinator
@@ -62,20 +44,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("klamm.node")
 
-EVENTS_AT_ONCE: Final = 16
-TURN_NS: Final = 2_000_000
-"""How long a turn of the event loop processes events before timers and responses get theirs."""
-LOST_EVENT_PAUSE_MS: Final = 1_000
-"""The pause before a failed log directory is reported to the controller again."""
 SHUTDOWN_S: Final = 300.0
 DRAIN_S: Final = 5.0
 BROKER_RESOURCE: Final = 4
 NO_EPOCH: Final = -1
 REGISTRATION_DELAY_MS: Final = 500
 """The delay before a controller without brokers registers, so that it answers its first clients first."""
-AUTO_CREATE_VERSION: Final = 7
-"""Of CreateTopics."""
-LOG_LEVELS: Final = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
 class NodeFailedError(Exception):
@@ -162,9 +136,19 @@ class Node:
             )
         self._follow_image(engine)
         authorizer = AllowAll()
-        self._request_handlers = self._handlers(engine, authorizer)
-        self._dispatcher = Dispatcher(engine, self._request_handlers, authorizer)
-        asyncio.get_running_loop().add_reader(engine.event_fd, self._on_events)
+        handlers = self._handlers(engine, authorizer)
+        self._dispatcher = Dispatcher(engine, handlers, authorizer)
+        self._events = EngineEvents(
+            engine,
+            self._dispatcher,
+            self._deadlines,
+            broker=lambda: self.broker,
+            broker_probes=lambda: self._broker_probes,
+            create_topics=handlers.create_topics,
+            create_timeout_ms=config.integer("request.timeout.ms"),
+            on_log_dir_failed=self._on_log_dir_failed,
+        )
+        asyncio.get_running_loop().add_reader(engine.event_fd, self._events.on_readable)
         self.metadata.start()
         if self.metadata.is_alone:
             await self._or_fail(self.metadata.is_active.wait())
@@ -289,92 +273,7 @@ class Node:
             raise NodeFailedError("the node is not running")
         return self._engine
 
-    # Events
-
-    def _on_events(self) -> None:
-        engine, end_ns = self._running(), time.perf_counter_ns() + TURN_NS
-        while events := engine.drain(EVENTS_AT_ONCE):
-            for event in events:
-                try:
-                    self._on_event(event)
-                except Exception:  # an exception affects this event only
-                    log.exception("the node failed to process a %s of the engine", type(event).__name__)
-                    self._on_lost_event(event)
-            if len(events) < EVENTS_AT_ONCE or time.perf_counter_ns() >= end_ns:
-                return  # the descriptor stays readable while events are left
-
-    def _on_lost_event(self, event: EngineEvent) -> None:
-        """Release what waits for an event that failed. Never raises.
-
-        A client repeats the request for a topic that was not created.
-        """
-        try:
-            self._release(event)
-        except Exception:  # the events after it are processed all the same
-            log.exception("what waits for a %s of the engine could not be released", type(event).__name__)
-
-    def _release(self, event: EngineEvent) -> None:
-        match event:
-            case RequestEvent() | CommitEvent():
-                self._dispatcher.answer(event.handle, None)
-            case AckedEvent():
-                self.broker.appends.on_acked(event.token, None)
-            case VerifyEvent():
-                self._running().on_verified([(event.handle, [ErrorCode.COORDINATOR_NOT_AVAILABLE])])
-            case ShareStateEvent():
-                self._running().share_states_answered([(event.request_id, ErrorCode.COORDINATOR_NOT_AVAILABLE, b"")])
-            case DirFailedEvent():
-                self._deadlines.add(LOST_EVENT_PAUSE_MS, partial(self._on_log_dir_failed, event.directory_id))
-            case IsrChangedEvent():
-                self._deadlines.add(LOST_EVENT_PAUSE_MS, self.broker.isr_updates.send)
-            case DirectoriesChangedEvent():
-                self._deadlines.add(LOST_EVENT_PAUSE_MS, self.broker.report_directories)
-
-    def _on_event(self, event: EngineEvent) -> None:
-        match event:
-            case RequestEvent():
-                if event.on_controller and self._broker_probes is not None:
-                    self._broker_probes.on_request(event)
-                self._dispatcher.dispatch(event.handle, _context_of(event), event.body)
-            case CommitEvent():
-                self._dispatcher.commit(event.handle, event.address, event.request)
-            case AckedEvent():
-                self.broker.appends.on_acked(event.token, event.error_code)
-            case VerifyEvent():
-                self.broker.transactions.on_verify(event)
-            case ShareStateEvent():
-                self.broker.share_states.on_call(event)
-            case AutoCreateEvent():
-                self._auto_create(event)
-            case DirFailedEvent():
-                self._on_log_dir_failed(event.directory_id)
-            case IsrChangedEvent():
-                self.broker.isr_updates.send()
-            case DirectoriesChangedEvent():
-                self.broker.report_directories()
-            case ConnectionClosedEvent():
-                if self._broker_probes is not None:
-                    self._broker_probes.on_closed(event.connection_id)
-            case LogEvent():
-                log.log(LOG_LEVELS[event.level], event.message)
-
-    def _auto_create(self, event: AutoCreateEvent) -> None:
-        arrived_ms = monotonic_ms()
-        deadline_ms = arrived_ms + self.config.integer("request.timeout.ms")
-        for name, principal, client_id, address in event.topics:
-            context = RequestContext(
-                connection_id=0,
-                api_key=ApiKey.CREATE_TOPICS,
-                api_version=AUTO_CREATE_VERSION,
-                client_id=client_id,
-                listener="",
-                principal=_principal_of(principal),
-                address=address,
-                on_controller=False,
-                arrived_ms=arrived_ms,
-                deadline_ms=deadline_ms,
-            )
-            self.broker.auto_create(name, partial(self._request_handlers.create_topics, context))
+    # What the engine and the image report
 
     def _on_log_dir_failed(self, directory_id: bytes) -> None:
         """A log directory failed. As in Kafka, the node stops if it held the metadata log or was the last one."""
@@ -468,7 +367,7 @@ class Node:
             self._publisher.close()  # later commits are applied by the next start
             self._engine = None
             await asyncio.to_thread(engine.shutdown, broker_epoch)
-            _log_rest(engine)
+            self._events.log_rest()
             self.metadata.close()
         finally:
             self._publisher.close()
@@ -490,34 +389,6 @@ class Node:
             booted.log.close()
         # A clean shutdown found at the start is recorded again.
         engine.shutdown(engine.previous_broker_epoch)
-
-
-def _log_rest(engine: Engine) -> None:
-    """Log the remaining events of the engine when it stops. It can process no requests any more."""
-    while events := engine.drain(EVENTS_AT_ONCE):
-        for event in events:
-            if isinstance(event, LogEvent):
-                log.log(LOG_LEVELS[event.level], event.message)
-
-
-def _context_of(event: RequestEvent) -> RequestContext:
-    principal, arrived_ms = event.principal, monotonic_ms() - event.age_ms
-    return RequestContext(
-        event.connection_id,
-        event.api_key,
-        event.api_version,
-        event.client_id,
-        event.listener,
-        _principal_of(principal),
-        event.address,
-        event.on_controller,
-        arrived_ms,
-        arrived_ms + event.timeout_ms,
-    )
-
-
-def _principal_of(parts: tuple[str, str, bool] | None) -> Principal:
-    return ANONYMOUS if parts is None else Principal(*parts)
 
 
 def _reason(error: Exception) -> str:

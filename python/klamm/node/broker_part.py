@@ -87,22 +87,7 @@ class BrokerPart:
             share_states=self.share_states,
         )
         self._internal_topics = {one.topic: one for one in (self.groups, self.transactions, self.share_states)}
-        self._registration = Registration(
-            lifecycle(
-                config.integer("broker.heartbeat.interval.ms"),
-                config.integer("broker.session.timeout.ms"),
-                config.integer("initial.broker.registration.timeout.ms"),
-                config.integer("log.dir.failure.timeout.ms"),
-            ),
-            self._controller,
-            self._registration_request,
-            lambda: metadata.applied_offset,
-            on_fault,
-            ask_timeout_ms=config.integer("broker.heartbeat.interval.ms"),
-            foreign_cluster=metadata.foreign_cluster,
-            is_majority_down=metadata.raft.is_majority_down,
-            on_pause=self._on_pause,
-        )
+        self._registration = self._new_registration(metadata, on_fault)
         self._controller.follow_versions(self._on_controller_versions)
         self._assignments = Assignments(
             config.node_id,
@@ -111,6 +96,25 @@ class BrokerPart:
             booted.engine.on_directories_assigned,
         )
         self.isr_updates = IsrUpdates(booted.engine, self._controller, lambda: self.broker_epoch)
+
+    def _new_registration(self, metadata: Metadata, on_fault: Callable[[Exception], None]) -> Registration:
+        milliseconds = self._config.integer
+        return Registration(
+            lifecycle(
+                milliseconds("broker.heartbeat.interval.ms"),
+                milliseconds("broker.session.timeout.ms"),
+                milliseconds("initial.broker.registration.timeout.ms"),
+                milliseconds("log.dir.failure.timeout.ms"),
+            ),
+            self._controller,
+            self._registration_request,
+            lambda: metadata.applied_offset,
+            on_fault,
+            ask_timeout_ms=milliseconds("broker.heartbeat.interval.ms"),
+            foreign_cluster=metadata.foreign_cluster,
+            is_majority_down=metadata.raft.is_majority_down,
+            on_pause=self._on_pause,
+        )
 
     @property
     def broker_epoch(self) -> int:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from klamm.cli.main import run
-from klamm.cli.records.consume import _json_value, _text
 from klamm.cli.records.positions import Position, parse_position
+from klamm.cli.records.printer import _json_value, _text
 from klamm.cli.records.record_input import RecordInput
 from klamm.cli.terminal.output import print_table
 from klamm.client import ClientError

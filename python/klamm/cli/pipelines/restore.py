@@ -13,6 +13,29 @@ from klamm.cli.terminal.output import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, prin
 if TYPE_CHECKING:
     from klamm.pipelines.archive import Restored
 
+Rename = Annotated[
+    list[str] | None, Option(metavar="OLD=NEW", help="Restore a topic under another name. May be repeated.")
+]
+IntoExisting = Annotated[bool, Option("--into-existing", help="Allow topics that already have records.")]
+Configs = Annotated[
+    list[str] | None,
+    Option("--config", "-c", metavar="KEY=VALUE", help="A configuration of the created topics. May be repeated."),
+]
+Replicas = Annotated[
+    int | None,
+    Option(
+        "--replicas", "-r", min=1, help="The replication factor; the broker's default.replication.factor by default."
+    ),
+]
+Groups = Annotated[
+    bool, Option("--groups", help="Commit the archived offsets of groups, translated to the new offsets.")
+]
+Compare = Annotated[bool, Option("--compare", help="Read the restored records back and compare them with the archive.")]
+State = Annotated[
+    Path | None,
+    Option(metavar="DIR", help="Where to write the table of old and new offsets; the archive by default."),
+]
+
 
 def restore(
     folder: Annotated[Path, Argument(metavar="DIR", help="The directory of the archive.")],
@@ -21,33 +44,13 @@ def restore(
     ] = None,
     *,
     apply: Annotated[bool, Option("--apply", help="Apply the changes. Without it they are only shown.")] = False,
-    rename: Annotated[
-        list[str] | None, Option(metavar="OLD=NEW", help="Restore a topic under another name. May be repeated.")
-    ] = None,
-    into_existing: Annotated[bool, Option("--into-existing", help="Allow topics that already have records.")] = False,
-    config: Annotated[
-        list[str] | None,
-        Option("--config", "-c", metavar="KEY=VALUE", help="A configuration of the created topics. May be repeated."),
-    ] = None,
-    replicas: Annotated[
-        int | None,
-        Option(
-            "--replicas",
-            "-r",
-            min=1,
-            help="The replication factor; the broker's default.replication.factor by default.",
-        ),
-    ] = None,
-    groups: Annotated[
-        bool, Option("--groups", help="Commit the archived offsets of groups, translated to the new offsets.")
-    ] = False,
-    compare: Annotated[
-        bool, Option("--compare", help="Read the restored records back and compare them with the archive.")
-    ] = False,
-    state: Annotated[
-        Path | None,
-        Option(metavar="DIR", help="Where to write the table of old and new offsets; the archive by default."),
-    ] = None,
+    rename: Rename = None,
+    into_existing: IntoExisting = False,
+    config: Configs = None,
+    replicas: Replicas = None,
+    groups: Groups = False,
+    compare: Compare = False,
+    state: State = None,
     client: ClientKeys = None,
     master: Master = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-import base64
-import datetime
-import json
 import os
-import sys
 import time
 from types import TracebackType
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from klamm.admin.client import Client, is_outage
 from klamm.admin.topics import Topic, topics
 from klamm.cli.framework.command_config import CommandConfig, client_keys
-from klamm.cli.framework.options import Argument, Option
+from klamm.cli.framework.options import Argument
 from klamm.cli.membership.consumer_member import ConsumerMember
 from klamm.cli.membership.member import Member
+from klamm.cli.records.consume_options import (
+    Acknowledge,
+    Count,
+    Follow,
+    FromBeginning,
+    Group,
+    GroupProtocol,
+    Instance,
+    Offset,
+    Partitions,
+    Share,
+    ShowKey,
+    Start,
+)
 from klamm.cli.records.group_session import GroupSession
 from klamm.cli.records.positions import Position, parse_position
-from klamm.cli.records.reader import Reader, Received
+from klamm.cli.records.printer import Printer
+from klamm.cli.records.reader import Reader
 from klamm.cli.records.share_reader import ShareReader
 from klamm.cli.terminal.exits import BadParameter
 from klamm.cli.terminal.interrupts import ends_on_signals
@@ -36,57 +47,18 @@ OUTAGE_PAUSE_S: Final = 0.5
 def consume(
     topic: Annotated[str, Argument(help="The topic name.")],
     *,
-    start: Annotated[
-        str | None,
-        Option(
-            "--from",
-            metavar="POSITION",
-            help="Where to start: beginning (the default), end, an offset, -N from the end, or a time.",
-        ),
-    ] = None,
-    from_beginning: Annotated[bool, Option("--from-beginning", help="The same as --from beginning.")] = False,
-    offset: Annotated[
-        str | None,
-        Option("--offset", metavar="OFFSET", help="The start offset in --partition: earliest, latest or a number."),
-    ] = None,
-    count: Annotated[int | None, Option("--count", "-n", min=1, help="Stop after this number of records.")] = None,
-    follow: Annotated[bool, Option("--follow", "-f", help="Wait for new records at the end, until Ctrl-C.")] = False,
-    partition: Annotated[
-        list[int] | None, Option("--partition", min=0, help="Read only this partition. May be repeated.")
-    ] = None,
-    group: Annotated[
-        str | None,
-        Option("--group", "-g", help="Join this consumer group: read the assigned partitions and commit offsets."),
-    ] = None,
-    instance: Annotated[
-        str | None,
-        Option(
-            "--group-instance-id",
-            metavar="ID",
-            help="Join as a static member: keep the assignment when returning within the session timeout, 45 s.",
-        ),
-    ] = None,
-    group_protocol: Annotated[
-        str,
-        Option(
-            "--group-protocol",
-            metavar="NAME",
-            help="classic, or consumer: the coordinator assigns, and moves only what must move (KIP-848).",
-        ),
-    ] = CLASSIC,
-    share: Annotated[
-        bool,
-        Option("--share", help="Join --group as a share group: take single records, and acknowledge each (KIP-932)."),
-    ] = False,
-    acknowledge: Annotated[
-        str | None,
-        Option(
-            "--acknowledge",
-            metavar="TYPE",
-            help="With --share: accept each record (the default), release it for another delivery, or reject it.",
-        ),
-    ] = None,
-    show_key: Annotated[bool, Option("--key", "-k", help="Print each key before its value.")] = False,
+    start: Start = None,
+    from_beginning: FromBeginning = False,
+    offset: Offset = None,
+    count: Count = None,
+    follow: Follow = False,
+    partition: Partitions = None,
+    group: Group = None,
+    instance: Instance = None,
+    group_protocol: GroupProtocol = CLASSIC,
+    share: Share = False,
+    acknowledge: Acknowledge = None,
+    show_key: ShowKey = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
@@ -186,36 +158,6 @@ def _read_shared(reader: ShareReader, printer: Printer, outages: Outages) -> Non
                 printer.print_some(reader)
 
 
-class Printer:
-    """Prints records until `count` were printed, if it is a number."""
-
-    def __init__(self, count: int | None, *, show_key: bool, as_json: bool) -> None:
-        """Nothing was printed yet."""
-        self.left = count
-        """The number of records to be printed; None if there is no limit."""
-        self._show_key = show_key
-        self._as_json = as_json
-
-    @property
-    def is_done(self) -> bool:
-        """Whether `count` records were printed."""
-        return self.left == 0
-
-    def print_some(self, reader: Reader | ShareReader) -> None:
-        """Print the records of one fetch from each leader."""
-        try:
-            for received in reader.poll():
-                _print(received, show_key=self._show_key, as_json=self._as_json)
-                reader.advance(received.where, received.record.offset)
-                if self.left is not None:
-                    self.left -= 1
-                    if self.left == 0:
-                        return
-        finally:
-            # Records must have reached the reader of stdout before their offsets are committed.
-            sys.stdout.flush()
-
-
 class Outages:
     """Waits while a broker or a coordinator is not available; the caller tries again by entering the context again."""
 
@@ -261,53 +203,3 @@ def _chosen(topic: Topic, wanted: list[int] | None) -> list[TopicPartition]:
     if missing:
         raise ClientError(f"{topic.name} has no partition {missing[0]}, but 0 to {len(known) - 1}")
     return [TopicPartition(topic.name, index) for index in (wanted or known)]
-
-
-def _print(received: Received, *, show_key: bool, as_json: bool) -> None:
-    record = received.record
-    if as_json:
-        line = json.dumps(_as_json(received), ensure_ascii=False)
-    else:
-        key = f"{_text(record.key)}\t" if show_key else ""
-        line = key + _text(record.value)
-    print(line)
-
-
-def _as_json(received: Received) -> dict[str, Any]:
-    where, record, delivery_count = received
-    counted = {} if delivery_count is None else {"delivery_count": delivery_count}
-    return {
-        "topic": where.topic,
-        "partition": where.partition,
-        "offset": record.offset,
-        "timestamp_ms": record.timestamp_ms,
-        "time": _time(record.timestamp_ms),
-        "key": _json_value(record.key),
-        "value": _json_value(record.value),
-        "headers": {name: _json_value(value) for name, value in record.headers},
-        **counted,
-    }
-
-
-def _time(timestamp_ms: int) -> str | None:
-    if timestamp_ms < 0:
-        return None
-    try:
-        return datetime.datetime.fromtimestamp(timestamp_ms / 1000, datetime.UTC).isoformat(timespec="milliseconds")
-    except (OverflowError, ValueError):
-        return None
-
-
-def _text(data: bytes | None) -> str:
-    """The text, with invalid bytes as escapes; null as `null`."""
-    return "null" if data is None else data.decode(errors="backslashreplace")
-
-
-def _json_value(data: bytes | None) -> Any:
-    """Text, null, or the base64 of bytes that are not text."""
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}

@@ -66,7 +66,7 @@ SETTINGS = {
     "group.consumer.max.size": "3",
     "offsets.topic.num.partitions": "4",
 }
-ORDERS, PAYMENTS = b"orders", b"payments"
+ORDERS = b"orders"
 """Each peer puts its topic's id in place of the name."""
 
 pytestmark = pytest.mark.timeout(300)

@@ -55,7 +55,6 @@ SETTINGS = {
     "offsets.topic.num.partitions": "4",
     "offset.metadata.max.bytes": "20",
 }
-NEWEST = {8: 10, 9: 10, 10: 6, 11: 9, 12: 4, 13: 5, 14: 5, 15: 6, 16: 5, 42: 2, 47: 0}
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -27,7 +27,6 @@ from tests.support.node_process import NodeProcess
 pytestmark = pytest.mark.timeout(600)
 
 PARTITIONS: Final = ("topics", 0, "partitions")
-BATCH_PATH: Final = (*PARTITIONS, 0, "state_batches", 0)
 DIFFERENT: Final[dict[str, tuple[Path, ...]]] = {
     # klamm rejects a batch whose last offset is before its first.
     "a state": (

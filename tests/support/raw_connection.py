@@ -7,7 +7,7 @@ import struct
 from typing import Any
 
 from klamm.protocol.apis import APIS
-from klamm.protocol.wire.codec import build, decode_response, encode_request
+from klamm.protocol.wire.codec import build, decode_response, encode
 from klamm.protocol.wire.kio_classes import request_class
 
 from .frames import read_frame, send_frame
@@ -35,7 +35,7 @@ class RawConnection:
         header = struct.pack(">hhih", api_key, version, 7, -1)
         if request.__header_schema__.__version__ >= 2:
             header += b"\0"
-        send_frame(self._socket, header + encode_request(body))
+        send_frame(self._socket, header + encode(body))
         frame = read_frame(self._socket)
         assert frame[:4] == struct.pack(">i", 7), "the answer to this request"
         return decode_response(api_key, version, frame[5:] if request.__flexible__ else frame[4:])

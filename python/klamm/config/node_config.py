@@ -79,17 +79,9 @@ class NodeConfig(NamedTuple):
         """The value of an int, short or long that is not null."""
         return _expect(int, name, self.value(name))
 
-    def optional_integer(self, name: str) -> int | None:
-        """The value of an int, short or long, or None for null."""
-        return None if (value := self.value(name)) is None else _expect(int, name, value)
-
     def boolean(self, name: str) -> bool:
         """The value of a boolean."""
         return _expect(bool, name, self.value(name))
-
-    def double(self, name: str) -> float:
-        """The value of a double."""
-        return _expect(float, name, self.value(name))
 
     def text(self, name: str) -> str:
         """The value of a string or class that is not null."""

@@ -106,10 +106,6 @@ def draw_avro(rng: random.Random) -> dict[str, Any]:
     }
 
 
-def read_pair(pair: dict[str, Any]) -> dict[str, Any]:
-    return {"right": pair["right"], "left": pair["left"], "more": "m"}
-
-
 def in_columns(row: dict[str, Any]) -> dict[str, Any]:
     """The values read by fastavro, in the form of Spark's columns."""
     row = dict(row)

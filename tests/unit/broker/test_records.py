@@ -9,7 +9,7 @@ from tests.support.request_contexts import request_context
 from klamm.broker.handlers.records import RecordHandlers
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode, KafkaError
-from klamm.protocol.wire.codec import build, decode_response, encode_request
+from klamm.protocol.wire.codec import build, decode_response, encode
 from klamm.protocol.wire.kio_classes import request_class
 
 VERSION = 2
@@ -41,7 +41,7 @@ async def test_it_waits_for_the_other_replicas_and_says_when_the_time_was_over()
         timeout_ms=700,
     )
     context = request_context(ApiKey.DELETE_RECORDS, VERSION)
-    body = await handlers.delete_records(context, VERSION, encode_request(request))
+    body = await handlers.delete_records(context, VERSION, encode(request))
     [topic] = decode_response(ApiKey.DELETE_RECORDS, VERSION, body).topics
     assert [(one.low_watermark, one.error_code) for one in topic.partitions] == [
         (5, ErrorCode.NONE),

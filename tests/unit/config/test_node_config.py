@@ -52,10 +52,8 @@ def test_values_come_with_their_type_and_default() -> None:
     config = rules.checked(combined(num_partitions="3"))
     assert config.integer("num.partitions") == 3
     assert config.boolean("auto.create.topics.enable") is True
-    assert config.double("log.cleaner.min.cleanable.ratio") == 0.5
     assert config.text("klamm.flush.before.ack") == "all"
     assert config.optional_text("broker.rack") is None
-    assert config.optional_integer("log.retention.ms") is None
     assert config.entries("log.cleanup.policy") == ["delete"]
     with pytest.raises(TypeError, match=r"broker\.rack"):
         config.text("broker.rack")

@@ -82,10 +82,6 @@ ASKED: dict[type[Any], Request] = {
 }
 
 
-def without_directory(key: ReplicaKey | None) -> ReplicaKey | None:
-    return None if key is None else ReplicaKey(key.id)
-
-
 def as_said(request: Any, version: int) -> Any:
     """The part of a request that a version can express."""
     match request:

@@ -32,7 +32,7 @@ from klamm.protocol.topic_names import check_topic_name
 from klamm.protocol.wire.codec import (
     build,
     decode_request,
-    encode_response,
+    encode,
     read,
     write,
 )
@@ -116,11 +116,11 @@ class ConfigHandlers:
             wanted = set(request.resource_types) or {int(kind) for kind in self._listable()}
         answer = response_class(ApiKey.LIST_CONFIG_RESOURCES, version)
         if not wanted <= {int(kind) for kind in self._listable()}:
-            return encode_response(build(answer, error_code=ErrorCode.UNSUPPORTED_VERSION))
+            return encode(build(answer, error_code=ErrorCode.UNSUPPORTED_VERSION))
         found = [
             {"resource_name": name, "resource_type": kind} for kind in sorted(wanted) for name in self._names(kind)
         ]
-        return encode_response(build(answer, error_code=ErrorCode.NONE, config_resources=found))
+        return encode(build(answer, error_code=ErrorCode.NONE, config_resources=found))
 
     @staticmethod
     def _listable() -> tuple[ResourceType, ...]:

@@ -12,7 +12,7 @@ from klamm.protocol.value import Value
 from klamm.protocol.wire.codec import (
     build,
     decode_request,
-    encode_response,
+    encode,
 )
 from klamm.protocol.wire.kio_classes import response_class
 
@@ -66,7 +66,7 @@ class LogDirHandlers:
             results.setdefault(topic, []).append(row)
         response = response_class(ApiKey.ALTER_REPLICA_LOG_DIRS, version)
         rows = [{"topic_name": topic, "partitions": rows} for topic, rows in results.items()]
-        return encode_response(build(response, results=rows))
+        return encode(build(response, results=rows))
 
     async def _alter(self, path: str, topic: str, partition: int) -> ErrorCode:
         if len(f"{topic}-{partition}") + FUTURE_SUFFIX_BYTES > FOLDER_NAME_MAX:
@@ -83,7 +83,7 @@ class LogDirHandlers:
                 wanted.setdefault(item.topic, set()).update(item.partitions)
         results = [self._result(info, wanted) for info in self._dirs.describe()]
         answer = build(response_class(ApiKey.DESCRIBE_LOG_DIRS, version), error_code=ErrorCode.NONE, results=results)
-        return encode_response(answer)
+        return encode(answer)
 
     def _result(self, info: LogDirInfo, wanted: dict[str, set[int]] | None) -> dict[str, Any]:
         topics: dict[str, list[dict[str, Any]]] = {}

@@ -21,8 +21,6 @@ from klamm.protocol.topic_names import CLUSTER_METADATA_TOPIC
 from klamm.protocol.value import Value
 from klamm.protocol.wire.codec import read, write
 
-NODES_VERSION: Final = 2
-
 
 class QuorumState(Value):
     """The quorum as its leader knows it."""

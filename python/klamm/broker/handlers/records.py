@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from klamm.broker.request import RequestContext
 from klamm.protocol.api_key import ApiKey
@@ -13,12 +13,9 @@ from klamm.protocol.topic_names import check_topic_name
 from klamm.protocol.wire.codec import (
     build,
     decode_request,
-    encode_response,
+    encode,
 )
 from klamm.protocol.wire.kio_classes import response_class
-
-HIGH_WATERMARK: Final = -1
-"""The offset in a DeleteRecords that means: everything up to the high watermark."""
 
 
 class Partitions(Protocol):
@@ -56,7 +53,7 @@ class RecordHandlers:
                 continue
             work = (self._delete(name, partition, offset, timeout_ms) for partition, offset in partitions.items())
             topics.append({"name": name, "partitions": await asyncio.gather(*work)})
-        return encode_response(build(response_class(ApiKey.DELETE_RECORDS, version), topics=topics))
+        return encode(build(response_class(ApiKey.DELETE_RECORDS, version), topics=topics))
 
     async def _delete(self, topic: str, partition: int, offset: int, timeout_ms: int) -> dict[str, Any]:
         try:
@@ -76,7 +73,7 @@ class RecordHandlers:
             }
             for topic in request.topics
         ]
-        return encode_response(build(response_class(ApiKey.DESCRIBE_PRODUCERS, version), topics=topics))
+        return encode(build(response_class(ApiKey.DESCRIBE_PRODUCERS, version), topics=topics))
 
     async def _producers(self, topic: str, partition: int) -> dict[str, Any]:
         try:

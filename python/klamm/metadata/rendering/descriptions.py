@@ -23,7 +23,6 @@ _RESOURCES: Final = {
     ResourceType.CLIENT_METRICS: "client metrics",
     ResourceType.GROUP: "group",
 }
-_PROTOCOLS: Final = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 _MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 
 

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 VERSIONS: Final = (4, 5)
 VERSION_OF_ADDING: Final = 2
-VERSION_OF_VERIFYING: Final = 0
 
 Codes = Mapping[Place, ErrorCode]
 OnVerified = Callable[[Codes], None]

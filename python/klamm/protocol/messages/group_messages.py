@@ -6,7 +6,6 @@ the default that stands here. Times are ms, ids are 16 raw bytes, subscriptions 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from klamm.protocol.api_key import ApiKey
@@ -173,10 +172,6 @@ class CommitTopic(Value):
     name: str = ""
     topic_id: bytes = ZERO_ID
     partitions: tuple[CommitPartition, ...] = ()
-
-
-TopicCommits = tuple[str, bytes, Sequence[CommitPartition]]
-"""Name, id and offsets to commit of a topic that exists."""
 
 
 class OffsetCommitRequest(Value):

@@ -13,7 +13,6 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.value import Value
 
 ZERO_ID: Final = bytes(16)
-NO_LEADER: Final = -1
 AUTHORIZED_OPERATIONS_OMITTED: Final = -(2**31)
 
 

@@ -5,7 +5,7 @@ message classes are used. Its reader sets memory aside for as many array element
 aborts the process when there is not that much; its writer is Python. Ours are the engine's (`schemas`).
 
 There are two ways. `read` and `write` go between bytes and our own value types. `decode_request`, `build` and
-`encode_response` go between bytes and kio's classes, one a version, for handlers that need no types of their own.
+`encode` go between bytes and kio's classes, one a version, for handlers that need no types of their own.
 """
 
 from __future__ import annotations
@@ -60,10 +60,6 @@ def encode(entity: Entity) -> bytes:
     """The bytes of one of kio's messages, without header."""
     cls: MessageClass = type(entity)
     return schema_of(cls, cls).write(entity)
-
-
-encode_response = encode
-encode_request = encode
 
 
 def read(request: type[T], version: int, body: bytes) -> T:

@@ -14,7 +14,7 @@ from typing import Any, Final, get_args, get_origin
 
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.wire.codec import build, decode_request, encode_response
+from klamm.protocol.wire.codec import build, decode_request, encode
 from klamm.protocol.wire.kio_classes import MessageClass, request_class, response_class
 from klamm.protocol.wire.schemas import item_of, without_null
 
@@ -39,7 +39,7 @@ class NoErrorResponse(Exception):
 def error_response(api_key: int, version: int, body: bytes, code: ErrorCode) -> bytes:
     """The body of the response that says `code`. Raises MalformedRequest, NoErrorResponse or kio's KioIndexError."""
     make = _response_maker(api_key, version)
-    return encode_response(make(decode_request(api_key, version, body), code))
+    return encode(make(decode_request(api_key, version, body), code))
 
 
 @cache

@@ -59,7 +59,6 @@ class Consumer:
     owned: Owned = field(default_factory=dict)
     told: Owned | None = None
     """The assignment of the last response, if it had one."""
-    has_joined: bool = False
 
     def join(self, **fields: Any) -> ConsumerGroupHeartbeatResponse:
         """Join, or rejoin after an error, without partitions."""

@@ -47,7 +47,6 @@ class Subject(ABC):
     """Shards of one kind in a runtime with all partitions. A partition has a value, and can set a timer."""
 
     shard_class: ClassVar[type]
-    log_topic: ClassVar[str]
     request: ClassVar[str]
     """The shard's method that writes."""
 
@@ -161,7 +160,6 @@ class Counters(Subject):
     """Counters: without group logic, and with the log of another topic."""
 
     shard_class = CounterShard
-    log_topic = "__counters"
     request = "on_set"
 
     def __init__(self, log: MemoryLog) -> None:
@@ -202,7 +200,6 @@ class Groups(Subject):
     """Groups: the value is a committed offset, and the timer is the session of a group's only member."""
 
     shard_class = GroupShard
-    log_topic = "__consumer_offsets"
     request = "on_offset_commit"
 
     def __init__(self, log: MemoryLog) -> None:

@@ -16,7 +16,7 @@ from klamm.broker.request import Answer, Handler, InlineHandler, RequestContext
 from klamm.node.requests.dispatch import Dispatcher
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode, KafkaError, MalformedRequest
-from klamm.protocol.wire.codec import build, decode_response, encode_request
+from klamm.protocol.wire.codec import build, decode_response, encode
 from klamm.protocol.wire.kio_classes import request_class
 
 TASK, DIRECT, LATER, MALFORMED, BROKEN, BROKEN_WRITE, UNKNOWN = range(100, 107)
@@ -147,7 +147,7 @@ async def test_a_raising_handler_gets_an_error_response(caplog: pytest.LogCaptur
     bench = Bench()
     values: dict[int, dict[str, object]] = {ApiKey.DELETE_GROUPS: {"groups_names": ["g", "h"]}}
     request = build(request_class(api_key, 0), **values.get(api_key, {}))
-    bench.ask(1, api_key, body=encode_request(request))
+    bench.ask(1, api_key, body=encode(request))
     await bench.dispatcher.drain(30)
     answer = bench.engine.answers[1]
     assert answer is not None, "the connection stays open"
@@ -162,7 +162,7 @@ async def test_a_raising_handler_gets_an_error_response(caplog: pytest.LogCaptur
 
 async def test_a_kafka_error_is_answered_with_its_code(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
-    bench.ask(1, ApiKey.LIST_GROUPS, body=encode_request(build(request_class(ApiKey.LIST_GROUPS, 0))))
+    bench.ask(1, ApiKey.LIST_GROUPS, body=encode(build(request_class(ApiKey.LIST_GROUPS, 0))))
     await bench.dispatcher.drain(30)
     answer = decode_response(ApiKey.LIST_GROUPS, 0, bench.engine.answers[1] or b"")
     assert int(answer.error_code) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -175,7 +175,7 @@ async def test_an_unauthorized_request_does_not_reach_its_handler() -> None:
             return False
 
     bench = Bench(DenyAll())
-    body = encode_request(build(request_class(ApiKey.VOTE, 0), cluster_id="c", topics=()))
+    body = encode(build(request_class(ApiKey.VOTE, 0), cluster_id="c", topics=()))
     bench.ask(1, ApiKey.VOTE, on_controller=True, body=body)
     await bench.dispatcher.drain(30)
     answer = decode_response(ApiKey.VOTE, 0, bench.engine.answers[1] or b"")

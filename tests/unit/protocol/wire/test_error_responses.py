@@ -9,7 +9,7 @@ from tests.support.messages import codes, request_with_items
 
 from klamm.protocol.apis import APIS
 from klamm.protocol.errors import ErrorCode, MalformedRequest
-from klamm.protocol.wire.codec import build, decode_response, encode_request
+from klamm.protocol.wire.codec import build, decode_response, encode
 from klamm.protocol.wire.error_responses import NoErrorResponse, error_response
 from klamm.protocol.wire.kio_classes import request_class
 
@@ -26,7 +26,7 @@ EACH = [
 
 @pytest.mark.parametrize(("api_key", "version"), [each for each in EACH if each not in WITHOUT_A_CODE])
 def test_each_response_has_the_error(api_key: int, version: int) -> None:
-    body = encode_request(request_with_items(request_class(api_key, version)))
+    body = encode(request_with_items(request_class(api_key, version)))
     found = decode_response(api_key, version, error_response(api_key, version, body, FAILED))
     assert set(map(int, codes(found))) == {int(FAILED)}
 
@@ -34,13 +34,13 @@ def test_each_response_has_the_error(api_key: int, version: int) -> None:
 @pytest.mark.parametrize(("api_key", "version"), sorted(WITHOUT_A_CODE))
 def test_directories_without_an_error_field_are_an_empty_list(api_key: int, version: int) -> None:
     """`DescribeLogDirsRequest.getErrorResponse` of Apache Kafka: its admin client treats an empty list as an error."""
-    body = encode_request(request_with_items(request_class(api_key, version)))
+    body = encode(request_with_items(request_class(api_key, version)))
     assert decode_response(api_key, version, error_response(api_key, version, body, FAILED)).results == ()
 
 
 def test_a_response_without_an_error_field_is_not_created() -> None:
     """CreateAcls, which klamm does not serve yet."""
-    body = encode_request(request_with_items(request_class(30, 3)))
+    body = encode(request_with_items(request_class(30, 3)))
     with pytest.raises(NoErrorResponse):
         error_response(30, 3, body, FAILED)
 
@@ -51,7 +51,7 @@ def test_a_malformed_request_has_none() -> None:
 
 
 def answer_to(api_key: int, version: int, **values: object) -> Any:
-    body = encode_request(build(request_class(api_key, version), **values))
+    body = encode(build(request_class(api_key, version), **values))
     return decode_response(api_key, version, error_response(api_key, version, body, FAILED))
 
 

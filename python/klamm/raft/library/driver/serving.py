@@ -123,7 +123,7 @@ class ServerConnection(asyncio.Protocol):
         keys = [{"api_key": key, "min_version": low, "max_version": high} for key, (low, high) in APIS.items()]
         features = [{"name": "kraft.version", "min_version": KRAFT_VERSION_MIN, "max_version": KRAFT_VERSION_MAX}]
         answer = codec.build(cls, error_code=error, api_keys=keys, supported_features=features)
-        self._write(struct.pack(">i", correlation_id) + codec.encode_response(answer))
+        self._write(struct.pack(">i", correlation_id) + codec.encode(answer))
 
     def _give(self, head: bytes, body_of: Callable[[], bytes]) -> None:
         if self._transport is not None:

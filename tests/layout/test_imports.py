@@ -1,9 +1,8 @@
-"""What the import contract in pyproject.toml cannot check: importers of the native module, cycles, and timers."""
+"""What the import contract in pyproject.toml cannot check: importers of the native module, cycles, and cost."""
 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
@@ -13,7 +12,7 @@ from typing import NamedTuple
 
 from klamm import _engine
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 KLAMM = ROOT / "python" / "klamm"
 
 SEAM = KLAMM / "_engine"
@@ -39,10 +38,6 @@ ROOMS_THAT_KNOW_THE_ENGINE: dict[str, set[str]] = {
     "testing": {"groups", "metadata", "node", "records", "simulation"},
 }
 """Folders and files under klamm, and the submodules of klamm._engine that each imports. The core of `raft` has none."""
-
-ARMS_A_TIMER = re.compile(r"\.call_later\(|\.call_at\(|loop(\(\))?\.time\(")
-DRIVING, SIMULATOR = KLAMM / "driving", KLAMM / "testing" / "simulator"
-
 
 HEAVY = {
     *("asyncio", "concurrent", "dataclasses", "difflib", "http", "json", "kio", "logging", "py4j", "pyarrow"),
@@ -133,15 +128,6 @@ def defined(stub: ast.Module) -> Iterator[str]:
                 yield name
 
 
-def test_timers_are_armed_and_a_loops_clock_is_read_in_one_place() -> None:
-    found = {
-        str(file.relative_to(KLAMM))
-        for file in KLAMM.rglob("*.py")
-        if not {DRIVING, SIMULATOR} & set(file.parents) and ARMS_A_TIMER.search(file.read_text())
-    }
-    assert not found, "use LoopClock, DeadlineTimer or Deadlines of klamm.driving"
-
-
 def modules() -> dict[str, Path]:
     """Every file under klamm by the name of its module."""
     found = {}
@@ -216,17 +202,6 @@ def test_files_do_not_import_each_other_in_a_cycle() -> None:
                 at_run_time[name] |= found
     assert not cycle(at_run_time), "move the code that both need to another file"
     assert not cycle(with_types), "an annotation makes a cycle: define its type where it is used"
-
-
-def test_the_core_of_a_partition_has_no_clock_file_thread_or_lock() -> None:
-    # A reference count is not a lock.
-    modules = r"std::(time|fs|io|sync(?!::Arc;)|thread|cell)|klamm_log|parking_lot|arc_swap|tokio"
-    outside = re.compile(rf"\b({modules})\b")
-    cores = ROOT / "rust/replica/src/core", ROOT / "rust/share/src"
-    assert all(core.is_dir() for core in cores)
-    files = sorted(file for core in cores for file in core.glob("*.rs"))
-    used = [f"{file.name}: {match[0]}" for file in files for match in outside.finditer(file.read_text())]
-    assert not used, "pass what the core needs as an argument of the event"
 
 
 class Loading:

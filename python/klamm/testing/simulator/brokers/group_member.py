@@ -77,7 +77,7 @@ class GroupMember:
         self._target: AbstractSet[Key] | None = None
         self._sent_names: tuple[str, ...] | None = None
         self._sent_owned: AbstractSet[Key] | None = None
-        """What the coordinator has heard last; None: the next heartbeat is a full one."""
+        """What was reported last; None: the next heartbeat is a full one."""
         self._reconciling: AbstractSet[Key] | None = None
         """The target that it is about to have."""
         self._attempt = 0
@@ -108,7 +108,7 @@ class GroupMember:
         """Send a heartbeat if one is due."""
         if self.is_gone or self._is_busy or self.is_silent:
             return
-        has_news = self._sent_owned is not None and self._sent_owned != self.owned
+        has_news = self._sent_owned is not None and self._sent_owned != self._reported
         if self._scene.now_us >= self._next_us or has_news or self._sent_names not in (None, self.names):
             self._send()
 
@@ -127,9 +127,17 @@ class GroupMember:
 
     # Heartbeats
 
+    @property
+    def _reported(self) -> AbstractSet[Key]:
+        """All partitions that it may use before the response comes: the coordinator takes others for given up.
+
+        A known weakness of the Java client: after a failure it reports only what it uses, also during a reconciliation.
+        """
+        return self.owned if self._reconciling is None else self.owned | self._reconciling
+
     def _send(self) -> None:
         is_full = self._sent_owned is None
-        names, owned = self.names, self.owned
+        names, owned = self.names, self._reported
         says_owned = is_full or owned != self._sent_owned
         request = ConsumerGroupHeartbeatRequest(
             self._group.group_id,

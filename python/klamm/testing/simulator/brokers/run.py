@@ -83,8 +83,6 @@ def play(
     if drawn.transact_every_us:
         plan = _with_transactions(plan, version)
         plan = plan._replace(has_groups=drawn.commit_offsets_chance > 0)
-    # Members under three controllers found something that is not explained (docs/decisions/0061).
-    drawn.member_every_us *= not plan.has_quorum
     if drawn.member_every_us:
         plan = plan._replace(features={**plan.features, "group.version": 1}, has_groups=True, has_members=True)
     if plan.may_be_damaged:

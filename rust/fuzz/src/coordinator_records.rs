@@ -50,8 +50,8 @@ fn load(data: &[u8]) {
         let key = input.bytes(usize::from(lengths & 3));
         let value = (lengths & 0x80 == 0).then(|| input.bytes(usize::from(lengths >> 2 & 7)));
         match lengths & 0x60 {
-            0x60 => latest.keep(offset, key.len()),
-            _ => latest.add(offset, key, value),
+            0x60 => latest.keep(offset, offset, key.len()),
+            _ => latest.add(&[(offset, key, value)]),
         }
         let kept = (lengths & 0x60 == 0x60).then_some(offset);
         expected.retain(|_, (known, _, is_kept): &mut (&[u8], _, bool)| kept.is_some() || *is_kept || *known != key);
@@ -64,7 +64,7 @@ fn load(data: &[u8]) {
     let held: Vec<Entry<i64>> = latest.into_entries().collect();
     let wanted = expected.into_iter().map(|(offset, (key, value, is_kept))| match is_kept {
         true => Entry::Kept(offset),
-        false => Entry::Latest(LatestRecord { offset, key: key.into(), value }),
+        false => Entry::Latest(LatestRecord::new(offset, key, value.as_deref())),
     });
     assert_eq!(held, wanted.collect::<Vec<_>>());
 }

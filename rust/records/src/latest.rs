@@ -1,28 +1,73 @@
 //! Of records with equal keys the last one: what reading a compacted log needs of them.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hint::black_box;
 
 /// A record that none with the same key has followed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LatestRecord {
     pub offset: i64,
-    pub key: Arc<[u8]>,
-    /// `None` is a tombstone.
-    pub value: Option<Vec<u8>>,
+    /// Key and value: to replace the value of a key that was just compared needs no other memory.
+    bytes: Vec<u8>,
+    key_len: usize,
+    is_tombstone: bool,
 }
+
+impl LatestRecord {
+    pub fn new(offset: i64, key: &[u8], value: Option<&[u8]>) -> Self {
+        let mut bytes = Vec::with_capacity(key.len() + value.map_or(0, <[u8]>::len));
+        bytes.extend_from_slice(key);
+        let mut record = Self { offset, bytes, key_len: key.len(), is_tombstone: false };
+        record.replace(offset, value);
+        record
+    }
+
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        &self.bytes[..self.key_len]
+    }
+
+    /// `None` is a tombstone.
+    pub fn value(&self) -> Option<&[u8]> {
+        (!self.is_tombstone).then(|| &self.bytes[self.key_len..])
+    }
+
+    fn replace(&mut self, offset: i64, value: Option<&[u8]>) {
+        self.offset = offset;
+        self.is_tombstone = value.is_none();
+        self.bytes.truncate(self.key_len);
+        self.bytes.extend_from_slice(value.unwrap_or_default());
+    }
+}
+
+/// Offset, key and value of a record to add.
+pub type Keyed<'a> = (i64, &'a [u8], Option<&'a [u8]>);
 
 /// Records in offset order; a caller keeps other entries of type `T` unchanged.
 ///
 /// An earlier compaction would have left the same, so a reader that accepts compacted logs accepts this.
+///
+/// The keys of a log come in no order that a cache could use, and the time is that of the memory. So records are added
+/// in groups: the first pass over a group only reads what the second one needs, and its cache misses overlap.
 #[derive(Debug)]
 pub struct LatestRecords<T> {
-    /// In the order of offsets; `None` where a later record has the key.
-    entries: Vec<Option<Entry<T>>>,
-    /// The entry of each key.
-    places: HashMap<Arc<[u8]>, usize>,
-    replaced: usize,
+    /// One for each key, in the order in which the keys appeared.
+    latest: Vec<LatestRecord>,
+    /// A hash table with linear probing, at most half full; its length is a power of two.
+    slots: Vec<Slot>,
+    /// Clients choose the keys, so the hash has a secret.
+    hashes: RandomState,
+    /// With their offsets, which ascend.
+    kept: Vec<(i64, T)>,
     bytes: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    /// The upper half of the key's hash; the lower half gives the place of the slot.
+    tag: u32,
+    /// One more than the record's index; 0 if the slot is free.
+    number: u32,
 }
 
 /// A record, or an entry that the caller keeps unchanged.
@@ -32,61 +77,105 @@ pub enum Entry<T> {
     Kept(T),
 }
 
-/// Fewer replaced entries are not worth the time to remove them.
-const REPLACED_MIN: usize = 1024;
+const SLOTS_MIN: usize = 64;
+const GROUP: usize = 32;
 
 impl<T> Default for LatestRecords<T> {
     fn default() -> Self {
-        Self { entries: Vec::new(), places: HashMap::new(), replaced: 0, bytes: 0 }
+        Self {
+            latest: Vec::new(),
+            slots: vec![Slot::default(); SLOTS_MIN],
+            hashes: RandomState::new(),
+            kept: Vec::new(),
+            bytes: 0,
+        }
     }
 }
 
 impl<T> LatestRecords<T> {
-    /// Adds a record. An earlier one with its key is removed.
-    pub fn add(&mut self, offset: i64, key: &[u8], value: Option<&[u8]>) {
-        let length = value.map_or(0, <[u8]>::len);
-        if let Some(place) = self.places.get_mut(key) {
-            let Some(Entry::Latest(mut record)) = self.entries[*place].take() else {
-                unreachable!("the place of a key has a record");
-            };
-            self.bytes = self.bytes + length - record.value.as_ref().map_or(0, Vec::len);
-            record.offset = offset;
-            match (&mut record.value, value) {
-                (Some(before), Some(value)) => {
-                    before.clear();
-                    before.extend_from_slice(value);
-                }
-                (before, value) => *before = value.map(<[u8]>::to_vec),
+    /// Adds records, whose offsets are higher than all before. Each replaces an earlier one with its key.
+    pub fn add(&mut self, records: &[Keyed<'_>]) {
+        let mut hashes = [0; GROUP];
+        for group in records.chunks(GROUP) {
+            for (hash, (_, key, _)) in hashes.iter_mut().zip(group) {
+                *hash = self.hash(key);
             }
-            *place = self.entries.len();
-            self.entries.push(Some(Entry::Latest(record)));
-            self.replaced += 1;
-            self.remove_replaced();
-            return;
+            self.read_ahead(&hashes[..group.len()]);
+            for (hash, record) in hashes.iter().zip(group) {
+                self.add_hashed(*hash, *record);
+            }
         }
-        let key: Arc<[u8]> = key.into();
-        self.bytes += key.len() + length;
-        self.places.insert(key.clone(), self.entries.len());
-        self.entries.push(Some(Entry::Latest(LatestRecord { offset, key, value: value.map(<[u8]>::to_vec) })));
+    }
+
+    fn hash(&self, key: &[u8]) -> u64 {
+        let mut hasher = self.hashes.build_hasher();
+        hasher.write(key);
+        hasher.finish()
+    }
+
+    /// Brings the records that these hashes probably find into the cache.
+    fn read_ahead(&self, hashes: &[u64]) {
+        let mut numbers = [0; GROUP];
+        for (number, hash) in numbers.iter_mut().zip(hashes) {
+            *number = self.slots[self.place(*hash)].number;
+        }
+        for number in &numbers[..hashes.len()] {
+            let record = (*number as usize).checked_sub(1).map(|index| &self.latest[index]);
+            black_box(record.and_then(|record| record.bytes.first().copied()));
+        }
+    }
+
+    fn add_hashed(&mut self, hash: u64, (offset, key, value): Keyed<'_>) {
+        let mut place = self.place(hash);
+        while self.slots[place].number > 0 {
+            let Slot { tag, number } = self.slots[place];
+            if tag == tag_of(hash) {
+                let record = &mut self.latest[number as usize - 1];
+                if record.key() == key {
+                    self.bytes -= record.bytes.len();
+                    record.replace(offset, value);
+                    self.bytes += record.bytes.len();
+                    return;
+                }
+            }
+            place = self.after(place);
+        }
+        let record = LatestRecord::new(offset, key, value);
+        self.bytes += record.bytes.len();
+        self.latest.push(record);
+        let number = u32::try_from(self.latest.len()).expect("a part of a log has fewer records");
+        self.slots[place] = Slot { tag: tag_of(hash), number };
+        if 2 * self.latest.len() > self.slots.len() {
+            self.double_slots();
+        }
+    }
+
+    fn double_slots(&mut self) {
+        self.slots = vec![Slot::default(); 2 * self.slots.len()];
+        for (number, record) in (1..).zip(&self.latest) {
+            let hash = self.hash(record.key());
+            let mut place = self.place(hash);
+            while self.slots[place].number > 0 {
+                place = self.after(place);
+            }
+            self.slots[place] = Slot { tag: tag_of(hash), number };
+        }
+    }
+
+    #[inline]
+    fn place(&self, hash: u64) -> usize {
+        hash as usize & (self.slots.len() - 1)
+    }
+
+    #[inline]
+    fn after(&self, place: usize) -> usize {
+        (place + 1) & (self.slots.len() - 1)
     }
 
     /// Adds something of `bytes` bytes that no record replaces, and that replaces none.
-    pub fn keep(&mut self, kept: T, bytes: usize) {
+    pub fn keep(&mut self, offset: i64, kept: T, bytes: usize) {
         self.bytes += bytes;
-        self.entries.push(Some(Entry::Kept(kept)));
-    }
-
-    fn remove_replaced(&mut self) {
-        if self.replaced < REPLACED_MIN || self.replaced < self.entries.len() / 2 {
-            return;
-        }
-        self.entries.retain(Option::is_some);
-        self.replaced = 0;
-        for (place, entry) in self.entries.iter().enumerate() {
-            if let Some(Entry::Latest(record)) = entry {
-                *self.places.get_mut(&record.key).expect("each record has a place") = place;
-            }
-        }
+        self.kept.push((offset, kept));
     }
 
     /// Bytes of the keys and values that are held.
@@ -99,8 +188,20 @@ impl<T> LatestRecords<T> {
     where
         T: Send,
     {
-        self.entries.into_iter().flatten()
+        let mut latest = self.latest;
+        latest.sort_unstable_by_key(|record| record.offset);
+        let (mut latest, mut kept) = (latest.into_iter().peekable(), self.kept.into_iter().peekable());
+        std::iter::from_fn(move || match (latest.peek(), kept.peek()) {
+            (Some(record), Some((offset, _))) if record.offset < *offset => latest.next().map(Entry::Latest),
+            (Some(_), None) => latest.next().map(Entry::Latest),
+            _ => kept.next().map(|(_, kept)| Entry::Kept(kept)),
+        })
     }
+}
+
+#[inline]
+fn tag_of(hash: u64) -> u32 {
+    (hash >> 32) as u32
 }
 
 #[cfg(test)]
@@ -112,29 +213,37 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// The last record of each key and all unkeyed ones, by offset.
+        /// The last record of each key and all unkeyed ones, by offset, however the records are divided.
         #[test]
-        fn the_last_record_of_each_key_is_kept(records in prop::collection::vec(
-            (0u8..20, prop::option::of(0u8..4), prop::bool::weighted(0.1)), 0..5_000
-        )) {
+        fn the_last_record_of_each_key_is_kept(
+            records in prop::collection::vec((0u16..300, prop::option::of(0u8..4), prop::bool::weighted(0.1)), 0..5_000),
+            together in 1usize..100,
+        ) {
             let mut latest = LatestRecords::default();
             let (mut of_key, mut expected) = (BTreeMap::new(), BTreeMap::new());
-            for (offset, (key, value, is_kept)) in (0i64..).zip(records) {
-                let value = value.map(|length| vec![key; usize::from(length)]);
-                if is_kept {
-                    latest.keep(offset, 1);
+            let keys: Vec<_> = records.iter().map(|(key, ..)| vec![*key as u8; usize::from(*key / 64)]).collect();
+            let values: Vec<_> = records.iter().map(|(_, length, _)| length.map(|length| vec![1; length.into()])).collect();
+            let mut added: Vec<Keyed<'_>> = Vec::new();
+            for (offset, (_, _, is_kept)) in records.iter().enumerate() {
+                let (key, value, offset) = (&keys[offset], values[offset].as_deref(), offset as i64);
+                if *is_kept {
+                    latest.keep(offset, offset, 1);
                     expected.insert(offset, Entry::Kept(offset));
                     continue;
                 }
-                latest.add(offset, &[key], value.as_deref());
+                added.push((offset, key, value));
+                if added.len() == together {
+                    latest.add(&std::mem::take(&mut added));
+                }
                 if let Some(before) = of_key.insert(key, offset) {
                     expected.remove(&before);
                 }
-                expected.insert(offset, Entry::Latest(LatestRecord { offset, key: [key].into(), value }));
+                expected.insert(offset, Entry::Latest(LatestRecord::new(offset, key, value)));
             }
+            latest.add(&added);
             let bytes: usize = expected.values().map(|entry| match entry {
                 Entry::Kept(_) => 1,
-                Entry::Latest(record) => 1 + record.value.as_ref().map_or(0, Vec::len),
+                Entry::Latest(record) => record.key().len() + record.value().map_or(0, <[u8]>::len),
             }).sum();
             prop_assert_eq!(latest.bytes(), bytes);
             prop_assert_eq!(latest.into_entries().collect::<Vec<_>>(), expected.into_values().collect::<Vec<_>>());

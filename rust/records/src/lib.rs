@@ -26,6 +26,6 @@ pub use codec::{Codec, Compression};
 pub use error::{RecordFault, RecordsError, Refusal, RefusedRecord, RefusedRecords};
 pub use header::{HEADER_LEN, Header};
 pub use iterate::{Records, records};
-pub use latest::{Entry, LatestRecord, LatestRecords};
+pub use latest::{Entry, Keyed, LatestRecord, LatestRecords};
 pub use record::{Headers, Record, RecordHeader};
 pub use validate::{NO_TIMESTAMP, Origin, ProduceRules, Produced, TimestampType, validate_produced};

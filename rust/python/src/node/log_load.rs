@@ -90,6 +90,7 @@ impl LogLoad {
         latest: &mut LatestRecords<Kept>,
     ) -> Result<(), RecordsError> {
         let header = batch.header();
+        let mut keyed = Vec::new();
         for record in records(batch, buffer, DECOMPRESSED_BYTES_MAX)? {
             let record = record?;
             if record.offset < from {
@@ -97,7 +98,7 @@ impl LogLoad {
             }
             let is_plain = !header.is_transactional() && !header.is_control();
             if self.latest_only && is_plain && (is_first || stands_alone(record.key)) {
-                latest.add(record.offset, record.key.unwrap_or_default(), record.value);
+                keyed.push((record.offset, record.key.unwrap_or_default(), record.value));
                 continue;
             }
             let key = match header.is_control() {
@@ -107,9 +108,10 @@ impl LogLoad {
             let value = record.value.map(<[u8]>::to_vec);
             let bytes = key.as_ref().map_or(0, Vec::len) + value.as_ref().map_or(0, Vec::len);
             let producer_id = if header.is_transactional() { header.producer_id() } else { -1 };
-            latest
-                .keep(Kept { offset: record.offset, key, value, producer_id, is_control: header.is_control() }, bytes);
+            let kept = Kept { offset: record.offset, key, value, producer_id, is_control: header.is_control() };
+            latest.keep(record.offset, kept, bytes);
         }
+        latest.add(&keyed);
         Ok(())
     }
 }
@@ -149,9 +151,7 @@ impl LoadedPart {
 fn row(py: Python<'_>, entry: Entry<Kept>) -> RecordRow<'_> {
     let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
     match entry {
-        Entry::Latest(record) => {
-            (record.offset, Some(bytes(&record.key)), record.value.as_deref().map(bytes), -1, false)
-        }
+        Entry::Latest(record) => (record.offset, Some(bytes(record.key())), record.value().map(bytes), -1, false),
         Entry::Kept(kept) => (
             kept.offset,
             kept.key.as_deref().map(bytes),

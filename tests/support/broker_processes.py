@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from klamm.cli.cluster.cluster_folder import ClusterFolder, NodeFolder
@@ -31,7 +32,7 @@ class BrokerProcess(NodeProcess):
         first = self.data / "data"
         path.mkdir(parents=True, exist_ok=True)
         meta = meta_properties.parse((first / meta_properties.FILE_NAME).read_text())
-        another = meta._replace(directory_id=new_directory_id())
+        another = replace(meta, directory_id=new_directory_id())
         (path / meta_properties.FILE_NAME).write_text(another.render())
         with self.properties.open("a") as file:
             file.write(f"log.dirs={first},{path}\n")

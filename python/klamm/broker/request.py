@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 from klamm.protocol.principal import Principal
+from klamm.protocol.value import Value
 
 T = TypeVar("T")
 
@@ -70,7 +71,7 @@ class Answer(Protocol):
         ...
 
 
-class InlineHandler(NamedTuple):
+class InlineHandler(Value):
     """A handler of frequent requests, which runs without a task.
 
     It returns before or after it responds; it raises the errors of a `Handler`, and then does not respond.

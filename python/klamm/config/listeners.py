@@ -1,10 +1,14 @@
 """Listeners as server.properties writes them: `NAME://host:port,...`, each name with its security protocol."""
 
+from __future__ import annotations
+
 import errno
 import ipaddress
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+from klamm.protocol.value import Value
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 WILDCARDS: Final = ("", "0.0.0.0", "::")
@@ -17,7 +21,7 @@ class ListenerError(ValueError):
     """A listener that cannot be; says which and why, without the key it stands under."""
 
 
-class Listener(NamedTuple):
+class Listener(Value):
     """An address to bind or to advertise. An empty host means every interface, port 0 a free one."""
 
     name: str

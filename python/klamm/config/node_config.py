@@ -1,12 +1,15 @@
 """The configuration of one node: Apache Kafka's keys (its Broker Configs page), klamm's own, and derived values."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from klamm._engine.config import ConfigError, ConfigKey, config_keys, find_config_key, format_config, parse_config
 from klamm.config import listeners as listening
 from klamm.config.listeners import Listener, ListenerError
+from klamm.protocol.value import Value
 
 ConfigValue = bool | int | float | str | list[str] | None
 Address = tuple[str, int]
@@ -20,7 +23,7 @@ class NodeConfigError(ValueError):
     """A configuration that a node cannot run with. Names the key, the value and what is allowed."""
 
 
-class NodeConfig(NamedTuple):
+class NodeConfig(Value):
     """A node's configuration. Made by `rules.checked` from keys and values, by `sources.load` from a file and more."""
 
     given: Mapping[str, str]

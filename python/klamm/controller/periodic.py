@@ -1,8 +1,12 @@
 """The active controller's periodic tasks (`QuorumController`): a table of tasks, and when each is due."""
 
+from __future__ import annotations
+
 import enum
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
+
+from klamm.protocol.value import Value
 
 
 class PeriodicTask(enum.Enum):
@@ -14,7 +18,7 @@ class PeriodicTask(enum.Enum):
     ELECT_UNCLEAN = "electUnclean"
 
 
-class PeriodicSettings(NamedTuple):
+class PeriodicSettings(Value):
     """The keys that time the tasks, in ms."""
 
     max_idle_interval_ms: int = 500

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 from typing import Final
@@ -182,8 +183,8 @@ def _loop() -> NodesLoop:
 
 def _with_ports(config: NodeConfig, bound: Mapping[str, Address]) -> NodeConfig:
     """A node that starts again listens where the others know it."""
-    listeners = tuple(one._replace(port=bound[one.name][1]) for one in config.listeners)
-    return config._replace(listeners=listeners)
+    listeners = tuple(replace(one, port=bound[one.name][1]) for one in config.listeners)
+    return replace(config, listeners=listeners)
 
 
 Link = tuple[int, int]
@@ -267,7 +268,7 @@ class Members:
         }
         for member in self.all:
             if member.config.voters.keys() == voters.keys():
-                member.config = member.config._replace(voters=voters)
+                member.config = replace(member.config, voters=voters)
 
     async def stop(self, timeout_s: float) -> None:
         """Stop the brokers with a controlled shutdown, then the controllers, without handing over leadership.

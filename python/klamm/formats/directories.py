@@ -3,6 +3,8 @@
 The engine locks the log directories when it opens them. Only a separate metadata log directory has to be locked here.
 """
 
+from __future__ import annotations
+
 import errno
 import fcntl
 import os
@@ -11,7 +13,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 from klamm._engine.quorum import StorageError
 from klamm.config.listeners import check_ports
@@ -19,6 +21,7 @@ from klamm.config.node_config import NodeConfig
 from klamm.formats import meta_properties
 from klamm.formats.meta_properties import Ensemble, MetaProperties, is_reserved
 from klamm.protocol.uuids import uuid_text
+from klamm.protocol.value import Value
 
 LOCK_FILE: Final = ".lock"
 METADATA_FOLDER: Final = "__cluster_metadata-0"
@@ -115,7 +118,7 @@ def lock_holder(directory: Path) -> int | None:
     return None if found["type"] == fcntl.F_UNLCK else int(found["pid"])
 
 
-class OpenedDirectories(NamedTuple):
+class OpenedDirectories(Value):
     """The directories of a node that starts. `release` the locks when it has stopped."""
 
     cluster_id: str

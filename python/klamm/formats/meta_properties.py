@@ -1,13 +1,16 @@
 """`meta.properties`: the cluster and node that a directory belongs to (`MetaProperties`)."""
 
+from __future__ import annotations
+
 import errno
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from klamm._engine.quorum import StorageError
 from klamm.config import properties
 from klamm.protocol.uuids import parse_uuid, uuid_text
+from klamm.protocol.value import Value
 
 FILE_NAME: Final = "meta.properties"
 VERSION: Final = 1
@@ -15,7 +18,7 @@ VERSION: Final = 1
 _RESERVED_BELOW: Final = 100
 
 
-class MetaProperties(NamedTuple):
+class MetaProperties(Value):
     """One file. `directory_id` is None in directories older than Apache Kafka 3.7, which get one at start."""
 
     cluster_id: str
@@ -30,7 +33,7 @@ class MetaProperties(NamedTuple):
         return properties.render(written, comments)
 
 
-class Ensemble(NamedTuple):
+class Ensemble(Value):
     """The directories of a node by state: formatted, empty (no file), or failed, with the reason."""
 
     formatted: Mapping[Path, MetaProperties]

@@ -3,9 +3,10 @@
 This module imports little, so that `klamm start` imports the rest while the engine reads the log directories.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from klamm._engine.client import Conditions
 from klamm._engine.config import find_config_key
@@ -16,11 +17,12 @@ from klamm.config.listeners import Listener
 from klamm.config.node_config import NodeConfig
 from klamm.formats.directories import METADATA_FOLDER, DirectoryLocks, open_directories
 from klamm.protocol.features import SUPPORTED_FEATURES
+from klamm.protocol.value import Value
 
 ListenerRow = tuple[str, str, int, bool]
 
 
-class Booted(NamedTuple):
+class Booted(Value):
     """The result of a boot. Each image comes with the offset after its last record."""
 
     cluster_id: str

@@ -1,17 +1,20 @@
 """A value: behaves like a class with `@dataclass(frozen=True, slots=True)`, but is set up when it is first used.
 
 The decorator takes a third of a millisecond per class, klamm has hundreds of them, and a starting node uses a few
-(docs/decisions/0038). So the class statement only reserves the slots. The first object compiles `__init__`, and the
-first use of the fields makes `dataclasses` describe them.
+(docs/decisions/0038). So the class statement only reserves the slots, `__init__` is compiled once there are more than a
+few objects, and the first use of the fields makes `dataclasses` describe them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Final, dataclass_transform
 
 if TYPE_CHECKING:
     import dataclasses
+
+FEW: Final = 20
+"""Compiling `__init__` takes longer than creating this many objects without it."""
 
 
 class _Factory:
@@ -77,8 +80,17 @@ class Value(Slotted, metaclass=_Deferred):
         __dataclass_fields__ = _FieldsWhenAsked()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        _compile_init(type(self))
-        self.__init__(*args, **kwargs)  # type: ignore[misc]
+        cls = type(self)
+        names, count = cls.__slots__, _counts.get(cls, 0) + 1
+        values = {**cls._defaults, **dict(zip(names, args, strict=False)), **kwargs}
+        is_valid = len(args) <= len(names) and values.keys() == set(names) and not kwargs.keys() & names[: len(args)]
+        if count > FEW or not is_valid:
+            _compile_init(cls)
+            self.__init__(*args, **kwargs)  # type: ignore[misc]
+            return
+        _counts[cls] = count
+        for name, value in values.items():
+            object.__setattr__(self, name, value.make() if type(value) is _Factory else value)
 
     @classmethod
     def plain_defaults(cls, missing: object) -> dict[str, object]:
@@ -95,6 +107,10 @@ class Value(Slotted, metaclass=_Deferred):
         import dataclasses
 
         raise dataclasses.FrozenInstanceError(f"cannot delete field '{name}'")
+
+
+_counts: Final[dict[type, int]] = {}
+"""How many objects of a class exist or existed, while it has no compiled `__init__`."""
 
 
 def _compile_init(cls: Any) -> None:

@@ -1,11 +1,12 @@
 """A replica's identity and Kafka's quorum time-outs (`QuorumConfig`)."""
 
-from typing import NamedTuple
+from __future__ import annotations
 
+from klamm.protocol.value import Value
 from klamm.raft.voters.voter_set import Endpoint, ReplicaKey
 
 
-class RaftConfig(NamedTuple):
+class RaftConfig(Value):
     """Each field is named for its `controller.quorum.` key; those of fetch have none in Kafka 4.2 and before."""
 
     election_timeout_ms: int = 1000
@@ -24,7 +25,7 @@ class RaftConfig(NamedTuple):
     fetches_leased: bool = False  # the driver can answer plain fetches by itself: see `requests.FetchLease`
 
 
-class Identity(NamedTuple):
+class Identity(Value):
     """This replica: its key (with the directory id of its metadata directory), its cluster, where it listens."""
 
     key: ReplicaKey

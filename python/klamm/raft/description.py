@@ -1,14 +1,15 @@
 """The leader's description of its quorum: the content of a DescribeQuorum response (KIP-595)."""
 
-from typing import NamedTuple
+from __future__ import annotations
 
+from klamm.protocol.value import Value
 from klamm.raft.election.role_states import Leader, ReplicaProgress
 from klamm.raft.replica_state import Replica
 from klamm.raft.replication.leading import OBSERVER_SESSION_TIMEOUT_MS
 from klamm.raft.voters.voter_set import ReplicaKey, Voter
 
 
-class ReplicaDescription(NamedTuple):
+class ReplicaDescription(Value):
     """A replica as the leader sees it; offsets and times are -1 while unknown."""
 
     key: ReplicaKey
@@ -17,7 +18,7 @@ class ReplicaDescription(NamedTuple):
     last_caught_up_timestamp_ms: int
 
 
-class QuorumDescription(NamedTuple):
+class QuorumDescription(Value):
     """The quorum; `nodes` are the voters with their endpoints."""
 
     leader_id: int

@@ -1,8 +1,11 @@
 """The interfaces of a driver: the store of quorum-state, the network, and the node that listens."""
 
-from collections.abc import Awaitable, Callable
-from typing import NamedTuple, Protocol
+from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from klamm.protocol.value import Value
 from klamm.raft.effects import Read, SendRequest
 from klamm.raft.log.metadata_log import OffsetAndEpoch
 from klamm.raft.messages import Response
@@ -50,7 +53,7 @@ class FetchFailedError(Exception):
 FetchEnd = Response | FetchFailedError
 
 
-class StreamProgress(NamedTuple):
+class StreamProgress(Value):
     """The progress of a streamed fetch since the last `take`, and its end, if it has ended."""
 
     fetched: StreamedFetches | None  # None: nothing was sent

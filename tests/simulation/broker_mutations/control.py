@@ -1,5 +1,7 @@
 """Checks of the controller before it changes a partition or a broker."""
 
+from dataclasses import replace
+
 from klamm.controller.controller import Controller
 from klamm.controller.leadership import elections, isr_changes
 from klamm.controller.leadership.elections import BrokerEvent
@@ -66,7 +68,7 @@ def leaders_are_elected_from_all_replicas(patch):
     at = elections.ElectionManager.at
 
     def careless(self, state):
-        settings = self._settings._replace(unclean_leader_election_enable=True)
+        settings = replace(self._settings, unclean_leader_election_enable=True)
         return at(elections.ElectionManager(settings), state)
 
     patch.setattr(elections.ElectionManager, "at", careless)

@@ -1,5 +1,7 @@
 """What must be on disk before a message depends on it."""
 
+from dataclasses import replace
+
 from klamm.raft import node
 from klamm.raft import replica_state as replica
 from klamm.raft.effects import PersistElection, Reply, SendRequest
@@ -132,7 +134,7 @@ def a_restarted_leader_may_lead_the_same_epoch_again(patch):
 
     def forgetful(self, now_ms, stored):
         if stored.leader_id == self.replica.id:
-            stored = stored._replace(leader_id=None, voted=self.replica.key)
+            stored = replace(stored, leader_id=None, voted=self.replica.key)
         return initial_state(self, now_ms, stored)
 
     patch.setattr(node.RaftNode, "_initial_state", forgetful)

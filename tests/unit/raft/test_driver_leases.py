@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 
 import pytest
 from tests.unit.raft import test_driver_streams as streams
@@ -290,7 +291,7 @@ async def test_replicas_are_known_as_the_core_counts_them(rig: Rig) -> None:
 
 @pytest.mark.parametrize("opens", [True, False])
 async def test_no_lease_without_support_or_permission(opens: bool) -> None:
-    rig = await Rig(opens=opens, config=CONFIG._replace(fetches_leased=not opens)).lead()
+    rig = await Rig(opens=opens, config=replace(CONFIG, fetches_leased=not opens)).lead()
     rig.ask(rig.fetch(SECOND))
     assert rig.driver.high_watermark == rig.log.end_offset
     assert rig.driver.describe_quorum().high_watermark == rig.log.end_offset

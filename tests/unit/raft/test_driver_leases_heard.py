@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 
 import pytest
 from tests.unit.raft.test_driver_leases import ENDPOINTS, EPOCH, OBSERVER, SECOND, THIRD, Answers, Rig, rig, vote
@@ -323,7 +324,7 @@ async def test_changes_end_a_lease(alone: Alone, effect: fx.Effect, ends: bool) 
 async def test_it_ends_when_the_core_would_answer_otherwise(
     alone: Alone, changes: dict[str, object] | None, ends: bool
 ) -> None:
-    alone.by = None if changes is None else TERMS._replace(**changes)  # type: ignore[arg-type]
+    alone.by = None if changes is None else replace(TERMS, **changes)  # type: ignore[arg-type]
     alone.leased.revoke_if_outdated()
     assert alone.leased.is_on is not ends
     if alone.by is not None and ends:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -137,7 +138,7 @@ class Rig:
         self.on_commit_do: Callable[[], None] = lambda: None
         self.leaders = MemoryLog()
         voters = VotersInLog(VoterSet.of_ids([1, LEADER, OTHER]))
-        config = CONFIG._replace(never_votes=node_id == OBSERVER)
+        config = replace(CONFIG, never_votes=node_id == OBSERVER)
         self.node = Node(Identity(ReplicaKey(node_id), "c"), voters, config, self.log, 1)
         self.node.said = self.said
         self.driver = RaftDriver(

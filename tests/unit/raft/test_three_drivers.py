@@ -16,7 +16,7 @@ from klamm.testing.simulator.memory_log import MemoryLog
 CONFIG = RaftConfig(election_timeout_ms=50, fetch_timeout_ms=100, request_timeout_ms=100, fetch_max_wait_ms=20)
 
 # For tests in which no timeout may expire, however busy the machine is.
-PATIENT = CONFIG._replace(fetch_timeout_ms=10_000, request_timeout_ms=10_000)
+PATIENT = replace(CONFIG, fetch_timeout_ms=10_000, request_timeout_ms=10_000)
 
 
 class QuickLog(MemoryLog):
@@ -134,7 +134,7 @@ class Observer(Member):
     """A broker's replica: it never votes."""
 
     def __init__(self, node_id, switch):
-        super().__init__(node_id, switch, PATIENT._replace(never_votes=True))
+        super().__init__(node_id, switch, replace(PATIENT, never_votes=True))
         self.committed = asyncio.Event()
 
     def on_commit(self, high_watermark):

@@ -1,12 +1,13 @@
 """`klamm start`: read the configuration, prepare the folder, run the node. Imports only what serving needs."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import resource
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from klamm._engine.quorum import StorageError
 from klamm.cli.node import process
@@ -17,13 +18,14 @@ from klamm.config.node_config import NodeConfig, NodeConfigError
 from klamm.formats.directories import is_blank
 from klamm.formats.meta_properties import message_of
 from klamm.node.boot import Booting
+from klamm.protocol.value import Value
 
 
 class UsageError(ValueError):
     """A command line that `start` does not understand."""
 
 
-class StartOptions(NamedTuple):
+class StartOptions(Value):
     """The options of `klamm start`."""
 
     file: Path | None = None

@@ -1,14 +1,17 @@
 """The log levels of klamm: the keys `klamm.log.level` and `klamm.log.levels`."""
 
-from typing import Final, NamedTuple
+from __future__ import annotations
+
+from typing import Final
 
 from klamm.config.node_config import NodeConfig, NodeConfigError
+from klamm.protocol.value import Value
 
 # Python's numbers: `logging` itself is imported only by modules that log.
 LEVELS: Final = {"DEBUG": 10, "INFO": 20, "WARN": 30, "ERROR": 40}
 
 
-class LogLevels(NamedTuple):
+class LogLevels(Value):
     """The level of klamm, and of its parts by logger name."""
 
     whole: int

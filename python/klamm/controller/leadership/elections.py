@@ -3,13 +3,16 @@
 The engine runs the elections, for one partition or a hundred thousand; this module has the requests to it.
 """
 
+from __future__ import annotations
+
 import enum
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from klamm._engine.controller import Elections
 from klamm.controller.result import Result
 from klamm.controller.speculation import Speculation
+from klamm.protocol.value import Value
 
 MAX_ELECTIONS_PER_IMBALANCE: Final = 1_000
 """Elections that a periodic task does at once, before others get their turn."""
@@ -28,7 +31,7 @@ class BrokerEvent(enum.Enum):
     UNCLEAN_SHUTDOWN = "unclean_shutdown"
 
 
-class ElectionSettings(NamedTuple):
+class ElectionSettings(Value):
     """The values of the controller's own node that count where neither topic nor cluster sets any."""
 
     node_id: int

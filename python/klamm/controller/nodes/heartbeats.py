@@ -5,11 +5,14 @@ selects one of two next states (`BrokerHeartbeatManager.calculateNextBrokerState
 a new active controller starts again from the registrations.
 """
 
+from __future__ import annotations
+
 import enum
 from collections.abc import Mapping
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 from klamm.protocol.messages.registration import BrokerHeartbeatRequest
+from klamm.protocol.value import Value
 
 
 class BrokerControlState(enum.Enum):
@@ -44,7 +47,7 @@ class Guard(enum.Enum):
     MOVED_AWAY = "leads no partition, and every active broker has replayed the moves"
 
 
-class Row(NamedTuple):
+class Row(Value):
     """The next state when the guard holds, and the one when it does not."""
 
     guard: Guard

@@ -1,7 +1,8 @@
 """The checks on a broker registration, and its record (`ClusterControlManager.registerBroker`)."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from klamm._engine.metadata import BrokerInfo
 from klamm.controller.speculation import Speculation
@@ -9,9 +10,10 @@ from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.features import DIRECTORY_ASSIGNMENT_LEVEL, VersionRange
 from klamm.protocol.generated.metadata_records import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
 from klamm.protocol.messages.registration import BrokerRegistrationRequest, Listener
+from klamm.protocol.value import Value
 
 
-class BrokerSettings(NamedTuple):
+class BrokerSettings(Value):
     """The node's settings that the checks of a registration use."""
 
     cluster_id: str

@@ -7,8 +7,11 @@ met another campaign, retries after a short pause until the fetch timeout would 
 timeout counts.
 """
 
-from typing import Final, NamedTuple
+from __future__ import annotations
 
+from typing import Final
+
+from klamm.protocol.value import Value
 from klamm.raft.election.role_states import Follower, Prospective, Resigned
 from klamm.raft.replica_state import Replica
 from klamm.raft.voters.quorum import Tally, majority_size
@@ -17,7 +20,7 @@ RETRY_MIN_MS: Final = 10
 RETRY_MAX_MS: Final = 50
 
 
-class FailedLeader(NamedTuple):
+class FailedLeader(Value):
     """The leader of an epoch, and until when its detected crash counts."""
 
     node_id: int

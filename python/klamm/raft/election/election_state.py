@@ -1,9 +1,12 @@
 """The persistent election state (epoch, vote, leader) and its file format, quorum-state (`QuorumStateData`)."""
 
+from __future__ import annotations
+
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from typing import Any, NamedTuple
+from typing import Any
 
+from klamm.protocol.value import Value
 from klamm.raft.voters.voter_set import ReplicaKey
 
 NONE_ID = -1
@@ -11,7 +14,7 @@ _ZERO_DIRECTORY = bytes(16)
 _INT32_MAX = 2**31 - 1
 
 
-class ElectionState(NamedTuple):
+class ElectionState(Value):
     """The content of quorum-state. A leader and a vote may both be known for one epoch (since Kafka 4.0)."""
 
     epoch: int = 0

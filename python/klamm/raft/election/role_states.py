@@ -3,8 +3,11 @@
 Written out: a dataclass costs a millisecond each time a node starts.
 """
 
-from typing import ClassVar, Final, NamedTuple
+from __future__ import annotations
 
+from typing import ClassVar, Final
+
+from klamm.protocol.value import Value
 from klamm.raft.election.roles import Role
 from klamm.raft.log.metadata_log import OffsetAndEpoch
 from klamm.raft.messages import (
@@ -77,7 +80,7 @@ class ReplicaProgress:
         self.last_fetch_leader_end_offset = leader_end_offset
 
 
-class ParkedFetch(NamedTuple):
+class ParkedFetch(Value):
     """A fetch that found nothing new and waits for an append, a higher high watermark, or its time."""
 
     request_id: int

@@ -7,6 +7,8 @@ at once and durable when `flushed_offset` has passed it.
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
+from klamm.protocol.value import Value
+
 
 class OffsetAndEpoch(NamedTuple):
     """The end of a log or of a snapshot: the offset after its last record, and that record's epoch."""
@@ -23,7 +25,7 @@ class OffsetAndEpoch(NamedTuple):
 NOTHING = OffsetAndEpoch(0, 0)
 
 
-class SnapshotInfo(NamedTuple):
+class SnapshotInfo(Value):
     """A finished snapshot file: its id, bytes, and the append time of the last record it contains."""
 
     id: OffsetAndEpoch
@@ -195,17 +197,17 @@ class MetadataLog(LogView, Protocol):
         """Drop the received part of a snapshot that is not installed."""
 
 
-class Valid(NamedTuple):
+class Valid(Value):
     """The fetch position is a prefix of this log."""
 
 
-class Diverging(NamedTuple):
+class Diverging(Value):
     """The follower must truncate: the largest common epoch and where it ends here."""
 
     end: OffsetAndEpoch
 
 
-class NeedsSnapshot(NamedTuple):
+class NeedsSnapshot(Value):
     """The log does not reach back that far: fetch this snapshot first."""
 
     id: OffsetAndEpoch

@@ -1,12 +1,14 @@
 """When to write a snapshot, and which snapshots and how much of the log to clean (KIP-630, KIP-876)."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from __future__ import annotations
 
+from collections.abc import Sequence
+
+from klamm.protocol.value import Value
 from klamm.raft.log.metadata_log import OffsetAndEpoch, SnapshotInfo
 
 
-class SnapshotConfig(NamedTuple):
+class SnapshotConfig(Value):
     """Kafka's keys; a retention below 0 keeps everything, an interval of 0 disables snapshots by age."""
 
     record_bytes_between_snapshots_max: int = 20 << 20  # metadata.log.max.record.bytes.between.snapshots

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from klamm.protocol.value import Value
 from klamm.raft.config import RaftConfig
 from klamm.raft.messages import FetchRequest, Request
 from klamm.raft.voters.voter_set import Endpoint, ReplicaKey, VotersInLog
@@ -17,7 +18,7 @@ class InFlight(NamedTuple):
     may_stream: bool = False
 
 
-class StreamedFetches(NamedTuple):
+class StreamedFetches(Value):
     """The progress of a streamed fetch since the last report to the core; see `effects.SendRequest`."""
 
     sent_ms: int
@@ -35,7 +36,7 @@ class LeasedFetch(NamedTuple):
     leader_end_offset: int  # where the leader's log ended then
 
 
-class FetchLease(NamedTuple):
+class FetchLease(Value):
     """Lets the driver answer plain fetches without the core: those of this epoch, from a position within it.
 
     It notes them, finds the high watermark as the core does, and answers. `RaftNode.on_leased_fetches` notifies the

@@ -1,7 +1,10 @@
 """The leader's part in changes of the voter set: one at a time, in force when appended (KIP-853)."""
 
-from typing import Final, NamedTuple
+from __future__ import annotations
 
+from typing import Final
+
+from klamm.protocol.value import Value
 from klamm.raft.effects import AppendControl
 from klamm.raft.election.role_states import NEVER_MS, Leader, VoterChange
 from klamm.raft.log.control_records import KRAFT_VERSION, KRAFT_VOTERS, encode_kraft_version, encode_voters
@@ -26,7 +29,7 @@ CAUGHT_UP_MS_MAX: Final = 3_600_000
 _NO_ANSWER: Final = "the new voter did not answer in time: nothing was changed"
 
 
-class Refusal(NamedTuple):
+class Refusal(Value):
     """Why a change is rejected."""
 
     error: Error
@@ -47,7 +50,8 @@ class Reconfiguration:
         state = self._replica.state
         refusal = self._check_add(now_ms, request)
         if refusal is not None or not isinstance(state, Leader):
-            self._replica.reply(request_id, AddVoterResponse(*(refusal or Refusal(Error.NOT_LEADER_OR_FOLLOWER))))
+            refusal = refusal or Refusal(Error.NOT_LEADER_OR_FOLLOWER)
+            self._replica.reply(request_id, AddVoterResponse(refusal.error, refusal.message))
             return
         deadline_ms = now_ms + self._replica.config.request_timeout_ms
         state.change = VoterChange(request_id, request, deadline_ms)
@@ -58,7 +62,8 @@ class Reconfiguration:
         replica, state = self._replica, self._replica.state
         refusal = self._check_remove(now_ms, request)
         if refusal is not None or not isinstance(state, Leader):
-            replica.reply(request_id, RemoveVoterResponse(*(refusal or Refusal(Error.NOT_LEADER_OR_FOLLOWER))))
+            refusal = refusal or Refusal(Error.NOT_LEADER_OR_FOLLOWER)
+            replica.reply(request_id, RemoveVoterResponse(refusal.error, refusal.message))
             return
         state.change = VoterChange(request_id, request, now_ms + replica.config.request_timeout_ms)
         state.change.offset = self._append(replica.voters.without(request.voter.id))
@@ -82,7 +87,7 @@ class Reconfiguration:
         change, asked = asking
         refusal = self._check_new_voter(now_ms, state, asked.voter, response)
         if refusal is not None:
-            self._finish(state, *refusal)
+            self._finish(state, refusal.error, refusal.message)
             return
         low, high = response.kraft_versions or (0, 0)
         change.offset = self._append(self._replica.voters.with_voter(Voter(asked.voter, asked.endpoints, low, high)))

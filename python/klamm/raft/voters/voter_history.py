@@ -4,15 +4,17 @@
 Truncation undoes it; a snapshot contains the set in effect at its end.
 """
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from __future__ import annotations
 
+from collections.abc import Iterable
+
+from klamm.protocol.value import Value
 from klamm.raft.log.control_records import KRAFT_VERSION, KRAFT_VOTERS, decode_kraft_version, decode_voters
 from klamm.raft.log.metadata_log import ControlRecord, LogView
 from klamm.raft.voters.voter_set import VotersInLog
 
 
-class _Entry(NamedTuple):
+class _Entry(Value):
     offset: int  # of the record from which on it counts
     voters: VotersInLog
 
@@ -60,9 +62,9 @@ class VoterHistory:
         for record in records:
             known = self.newest
             if record.type == KRAFT_VERSION:
-                known = known._replace(kraft_version=decode_kraft_version(record.value))
+                known = VotersInLog(known.voters, known.offset, decode_kraft_version(record.value))
             elif record.type == KRAFT_VOTERS:
-                known = known._replace(voters=decode_voters(record.value), offset=record.offset)
+                known = VotersInLog(decode_voters(record.value), record.offset, known.kraft_version)
             else:
                 continue
             self._entries.append(_Entry(record.offset, known))

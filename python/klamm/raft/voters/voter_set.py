@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Final, NamedTuple, Self
 
+from klamm.protocol.value import Value
+
 # The kraft.versions that this code can.
 KRAFT_VERSION_MIN: Final = 0
 KRAFT_VERSION_MAX: Final = 1
@@ -111,7 +113,7 @@ class VoterSet:
 BOOTSTRAP_OFFSET = -1
 
 
-class VotersInLog(NamedTuple):
+class VotersInLog(Value):
     """The voter set in force, the offset of its record (None: from static configuration), and the kraft.version."""
 
     voters: VoterSet

@@ -1,7 +1,7 @@
 """The data of a simulated replica: a log and a quorum-state that can be lost, and a state machine."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -204,8 +204,8 @@ class ReplicaData:
     def fetch_as_much_as_possible(self) -> None:
         """Fetch as many bytes as Kafka does from now on."""
         usual = RaftConfig()
-        self.config = self.config._replace(
-            fetch_max_bytes=usual.fetch_max_bytes, fetch_snapshot_max_bytes=usual.fetch_snapshot_max_bytes
+        self.config = replace(
+            self.config, fetch_max_bytes=usual.fetch_max_bytes, fetch_snapshot_max_bytes=usual.fetch_snapshot_max_bytes
         )
         if self.core is not None:
             self.core.replica.config = self.config
@@ -225,9 +225,9 @@ class ReplicaData:
         known = VotersInLog(self.voters)
         for offset, kind, value in self.log.control_records():
             if kind == KRAFT_VERSION:
-                known = known._replace(kraft_version=decode_kraft_version(value))
+                known = replace(known, kraft_version=decode_kraft_version(value))
             elif kind == KRAFT_VOTERS:
-                known = known._replace(voters=_decode_voters(value), offset=offset)
+                known = replace(known, voters=_decode_voters(value), offset=offset)
         return known
 
     def begin_snapshot(self, filler: bytes) -> None:

@@ -76,7 +76,7 @@ def play(
         drawn.damage_every_us = damage_rng.choice([300_000, 1_000_000, 3_000_000])
     drawn, haste = (replace(directed), 1.0) if directed is not None else (drawn, _haste(config))
     drawn.hasten(haste)
-    config = config._replace(fetches_go_on=rng.random() < 0.5, fetches_leased=are_fetches_leased(seed))
+    config = replace(config, fetches_go_on=rng.random() < 0.5, fetches_leased=are_fetches_leased(seed))
     world = World(rng, voter_count, observer_count, drawn, config, haste=haste, connected=are_connected(seed))
     world.trace = trace
     if full_check:
@@ -103,7 +103,7 @@ def play_dynamic(
     voter_count, spare_count = rng.choice([1, 2, 3, 3, 3, 4]), rng.choice([0, 1, 2])
     count = voter_count + spare_count
     servers = tuple(Endpoint("CONTROLLER", f"node-{node_id}", 9093) for node_id in range(1, count + 1))
-    config = _draw_config(rng)._replace(auto_join=rng.random() < 0.5, bootstrap_servers=servers)
+    config = replace(_draw_config(rng), auto_join=rng.random() < 0.5, bootstrap_servers=servers)
     drawn, haste = faults.draw(rng, list(range(1, count + 1))), _haste(config)
     drawn.reconfigure_every_us = rng.choice([100_000, 500_000, 2_000_000])
     drawn.snapshot_every_us = rng.choice([50_000, 200_000, 1_000_000])
@@ -112,7 +112,7 @@ def play_dynamic(
     if directed is not None:
         drawn, haste = replace(directed), 1.0
     drawn.hasten(haste)
-    config = config._replace(fetches_go_on=rng.random() < 0.5, fetches_leased=are_fetches_leased(seed))
+    config = replace(config, fetches_go_on=rng.random() < 0.5, fetches_leased=are_fetches_leased(seed))
     world = World(
         rng,
         voter_count,

@@ -5,6 +5,7 @@ Invariants are checked after every event. `Faults` configures what goes wrong; `
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 from klamm.raft.config import RaftConfig
 from klamm.raft.effects import PersistElection
@@ -78,7 +79,7 @@ class World(Simulation):
             directory = "A" if dynamic else None
             clock = self._clock_of(node_id)
             never_votes = not dynamic and node_id > voter_count and rng.random() < 0.5
-            own_config = config._replace(never_votes=never_votes)
+            own_config = replace(config, never_votes=never_votes)
             replica = new_replica(
                 node_id,
                 voters,

@@ -62,6 +62,7 @@ DEFERRING = {
     "klamm.controller.settings": "the first request of a kind loads its manager",
     "klamm.node.boot": "the first answer comes before these imports",
     "klamm.node.broker_part": "the first topic that the broker creates",
+    "klamm.node.controller.isr_updates": "the first change of an ISR; a broker alone has none",
     "klamm.node.groups": "the first request about groups loads their coordinator",
     "klamm.node.metadata": "a quorum of one needs no peers",
     "klamm.node.node": "the first request loads its view",

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from klamm._engine.metadata import Image
 from klamm.controller.decisions import Decisions
 from klamm.controller.effects import Append, Effect, Reply, Ticket, UpgradeKraftVersion
-from klamm.controller.mutation_quotas import Requester
 from klamm.controller.operations.operation import PendingRequest
 from klamm.controller.periodic import PeriodicSchedule, PeriodicTask, stale_look_ms
 from klamm.controller.result import MAX_BATCH_SIZE, MAX_RECORDS_PER_BATCH, Result
@@ -25,6 +24,7 @@ from klamm.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from klamm.controller.operations.operation import Operation
+    from klamm.controller.requester import Requester
 
 log = logging.getLogger(__name__)
 

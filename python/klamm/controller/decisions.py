@@ -12,12 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from klamm._engine.metadata import Image
 from klamm.controller.activation import activation_records
-from klamm.controller.features import Supporters, changed_levels
 from klamm.controller.leadership.elections import BrokerEvent, ElectionManager
 from klamm.controller.leadership.moves import Moves, in_parts
-from klamm.controller.mutation_quotas import Charge, MutationQuota, MutationQuotas, Requester
 from klamm.controller.nodes.brokers import BrokerManager
-from klamm.controller.nodes.controllers import register_controller
 from klamm.controller.result import Result
 from klamm.controller.settings import ControllerSettings
 from klamm.controller.speculation import Speculation
@@ -29,11 +26,12 @@ from klamm.protocol.features import (
     VersionRange,
 )
 from klamm.protocol.generated.metadata_records import FeatureLevelRecord, NoOpRecord
-from klamm.protocol.messages.feature_updates import UpdatableFeatureResult, UpdateFeaturesResponse
 
 if TYPE_CHECKING:
     from klamm.controller.configs.configs import ConfigManager
     from klamm.controller.features import Supporters
+    from klamm.controller.mutation_quotas import Charge, MutationQuota, MutationQuotas
+    from klamm.controller.requester import Requester
     from klamm.controller.topics.topics import TopicManager
     from klamm.protocol.messages.client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
     from klamm.protocol.messages.configs import (
@@ -109,6 +107,8 @@ class Decisions:
 
     @cached_property
     def _mutation_quotas(self) -> MutationQuotas:
+        from klamm.controller.mutation_quotas import MutationQuotas
+
         return MutationQuotas(self._settings.mutation_quota_saved_s)
 
     @property
@@ -163,9 +163,10 @@ class Decisions:
 
     def mutation_quota(self, requester: Requester | None, now_ms: int, *, is_strict: bool) -> MutationQuota | None:
         """The quota that a request is charged to; None without a limit."""
-        if requester is None:
+        image = self._active().image
+        if requester is None or not image.has_quotas:
             return None
-        return self._mutation_quotas.of(self._active().image, requester, now_ms, is_strict=is_strict)
+        return self._mutation_quotas.of(image, requester, now_ms, is_strict=is_strict)
 
     def create_topics(
         self, request: CreateTopicsRequest, random_bytes: bytes, charge: Charge
@@ -255,6 +256,9 @@ class Decisions:
         return self._update_features(self._active(), request)
 
     def _update_features(self, state: Speculation, request: UpdateFeaturesRequest) -> Result[UpdateFeaturesResponse]:
+        from klamm.controller.features import changed_levels
+        from klamm.protocol.messages.feature_updates import UpdatableFeatureResult, UpdateFeaturesResponse
+
         finalized = {**state.image.features(), KRAFT_VERSION: self._kraft_version}
         try:
             changes = changed_levels(request.feature_updates, finalized, self._supporters(state))
@@ -277,6 +281,8 @@ class Decisions:
         return Result(answer, records, kraft_version=kraft_version)
 
     def _supporters(self, state: Speculation) -> Supporters:
+        from klamm.controller.features import Supporters
+
         image = state.image
         brokers = {each: image.broker(each) for each in image.broker_ids()}
         controllers = {each: image.controller(each) for each in image.controller_ids()}
@@ -313,6 +319,8 @@ class Decisions:
 
     def register_controller(self, request: ControllerRegistrationRequest) -> Result[ControllerRegistrationResponse]:
         """ControllerRegistration."""
+        from klamm.controller.nodes.controllers import register_controller
+
         return register_controller(self._active(), request)
 
     def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> Result[AllocateProducerIdsResponse]:

@@ -16,8 +16,8 @@ from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.raft.ports import NotLeaderError, RaftStoppedError
 
 if TYPE_CHECKING:
-    from klamm.controller.mutation_quotas import Requester
-from klamm.controller.operations.operation import Operation
+    from klamm.controller.operations.operation import Operation
+    from klamm.controller.requester import Requester
 
 log = logging.getLogger(__name__)
 

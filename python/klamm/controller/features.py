@@ -10,13 +10,13 @@ from klamm.protocol.features import (
     CONTROLLER_REGISTRATION_LEVEL,
     FEATURE_DEPENDENCIES,
     KRAFT_VERSION,
-    METADATA_LEVELS,
     METADATA_VERSION,
     NOT_SUPPORTED,
     SUPPORTED_FEATURES,
     VersionRange,
 )
 from klamm.protocol.messages.feature_updates import FeatureUpdateKey, UpgradeType
+from klamm.protocol.metadata_levels import METADATA_LEVELS
 from klamm.protocol.value import Value, field
 
 Ranges = Mapping[str, VersionRange]

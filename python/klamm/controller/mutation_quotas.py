@@ -7,9 +7,10 @@ overdrawn; for older versions of a request, whose clients do not know that error
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from klamm._engine.metadata import Image
+from klamm.controller.requester import Requester
 from klamm.protocol.client_quotas import CLIENT_ID, USER
 from klamm.protocol.errors import ErrorCode, KafkaError
 
@@ -18,13 +19,6 @@ Charge = Callable[[int], None]
 
 _KEY: Final = "controller_mutation_rate"
 _SWEPT_FROM: Final = 64
-
-
-class Requester(NamedTuple):
-    """Whose quota a request is charged to: the name of the principal, and the client id."""
-
-    user: str
-    client_id: str
 
 
 class TokenBucket:
@@ -75,8 +69,6 @@ class MutationQuotas:
 
     def of(self, image: Image, requester: Requester, now_ms: int, *, is_strict: bool) -> MutationQuota | None:
         """The quota of a request; None without a limit."""
-        if not image.has_quotas:
-            return None
         for entity, charged in _most_specific_first(requester):
             per_second = image.quota(entity).get(_KEY)
             if per_second is not None:
@@ -106,7 +98,7 @@ def _most_specific_first(requester: Requester) -> Iterator[tuple[dict[str, str |
 
     The quota of the default client id does not apply to a client without an id.
     """
-    user, client_id = requester
+    user, client_id = requester.user, requester.client_id
     clients = (client_id, None) if client_id else ()
     for of_user in (user, None):
         for client in clients:

@@ -25,12 +25,12 @@ from klamm.protocol.features import (
     DEFAULTS_OF_RELEASES,
     FEATURE_DEPENDENCIES,
     KRAFT_VERSION,
-    METADATA_LEVELS,
     METADATA_VERSION,
     SERVED_FEATURES,
     SUPPORTED_FEATURES,
 )
 from klamm.protocol.generated.metadata_records import FeatureLevelRecord, MetadataRecord, encode_at
+from klamm.protocol.metadata_levels import METADATA_LEVELS
 from klamm.protocol.uuids import parse_uuid, uuid_text
 from klamm.protocol.value import Value, field
 

@@ -10,9 +10,9 @@ from typing import Any, assert_never
 from klamm._engine.metadata import Image
 from klamm.controller.controller import Controller
 from klamm.controller.effects import Append, Effect, Reply, UpgradeKraftVersion
-from klamm.controller.mutation_quotas import Requester
 from klamm.controller.operations import MODULES, operations_in
 from klamm.controller.operations.operation import Operation
+from klamm.controller.requester import Requester
 from klamm.controller.settings import ControllerSettings
 from klamm.protocol.apis import APIS
 from klamm.protocol.errors import ErrorCode

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from tests.unit.controller.cluster import Cluster
 
-from klamm.controller.mutation_quotas import MutationQuotas, Requester
+from klamm.controller.mutation_quotas import MutationQuotas
+from klamm.controller.requester import Requester
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.client_quotas import (
     AlterClientQuotasEntry,

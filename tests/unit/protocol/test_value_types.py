@@ -10,7 +10,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 from kio.index import KioIndexError
 
-from klamm.protocol.features import METADATA_LEVELS, METADATA_VERSION, SUPPORTED_FEATURES
+from klamm.protocol.features import METADATA_VERSION, SUPPORTED_FEATURES
 from klamm.protocol.messages import (
     cluster,
     configs,
@@ -24,6 +24,7 @@ from klamm.protocol.messages import (
     streams_messages,
     topics,
 )
+from klamm.protocol.metadata_levels import METADATA_LEVELS
 from klamm.protocol.wire.codec import (
     build,
     encode,

@@ -14,8 +14,9 @@ from klamm.cli.terminal.exits import BadParameter
 from klamm.cli.terminal.output import AsJson, examples, print_json, print_table
 from klamm.config.node_config import NodeConfigError
 from klamm.formats.storage import level_of_release
-from klamm.protocol.features import METADATA_LEVELS, METADATA_VERSION
+from klamm.protocol.features import METADATA_VERSION, VersionRange
 from klamm.protocol.messages.feature_updates import UpgradeType
+from klamm.protocol.metadata_levels import METADATA_LEVELS
 
 group = Group(
     examples(
@@ -56,9 +57,11 @@ def describe(
     with connect(bootstrap_server, bootstrap_controller, command_config) as client:
         features = feature_admin.describe(client)
     if as_json:
-        print_json({one.name: {"supported": list(one.supported), "finalized": one.finalized} for one in features})
+        print_json({one.name: {"supported": _ends(one.supported), "finalized": one.finalized} for one in features})
         return
-    rows = [(one.name, *(_shown(one.name, level) for level in (*one.supported, one.finalized))) for one in features]
+    rows = [
+        (one.name, *(_shown(one.name, level) for level in (*_ends(one.supported), one.finalized))) for one in features
+    ]
     print_table(("FEATURE", "LOWEST", "HIGHEST", "FINALIZED"), rows)
 
 
@@ -158,6 +161,10 @@ def _level(name: str, text: str) -> int:
         return level_of_release(text)
     except NodeConfigError:
         raise BadParameter(f"'{text}' is not a level of {name}, nor a release like 4.3 or 4.3-IV0") from None
+
+
+def _ends(levels: VersionRange) -> list[int]:
+    return [levels.min_version, levels.max_version]
 
 
 def _shown(name: str, level: int) -> str:

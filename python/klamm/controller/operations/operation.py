@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from klamm.controller.mutation_quotas import Requester
+from klamm.controller.requester import Requester
 from klamm.controller.result import Result
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode, KafkaError
+from klamm.protocol.value import Value
 
 if TYPE_CHECKING:
     from klamm.controller.decisions import Decisions
@@ -31,7 +32,7 @@ class PendingRequest(NamedTuple, Generic[Q]):
     """The hosts of the request, as `Operation.hosts` names them, that have an address."""
 
 
-class Wire(NamedTuple):
+class Wire(Value):
     """The messages of an operation whose own types differ from the messages."""
 
     request: type[Any]
@@ -44,7 +45,7 @@ class Wire(NamedTuple):
     """Of the operation's request and its answer."""
 
 
-class Operation(NamedTuple, Generic[Q, A]):
+class Operation(Value, Generic[Q, A]):
     """One operation."""
 
     api_key: ApiKey

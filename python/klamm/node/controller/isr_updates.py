@@ -8,10 +8,8 @@ from collections.abc import Callable
 from typing import Final
 
 from klamm._engine.node import Engine
-from klamm.controller.operations.replicas import ALTER_PARTITION
 from klamm.node.controller.controller_channel import ControllerChannel
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.messages.partition_changes import AlterPartitionRequest
 
 log = logging.getLogger("klamm.node.isr_updates")
 
@@ -59,6 +57,8 @@ class IsrUpdates:
 
     async def _ask(self, body: bytes) -> bytes | None:
         """The body of the response; None if the request must be sent again."""
+        from klamm.controller.operations.replicas import ALTER_PARTITION
+        from klamm.protocol.messages.partition_changes import AlterPartitionRequest
         from klamm.protocol.wire import codec
 
         try:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from klamm.broker.request import Handler, RequestContext
-from klamm.controller.mutation_quotas import Requester
 from klamm.controller.operations.operation import Operation
+from klamm.controller.requester import Requester
 from klamm.protocol.wire.codec import read, write
 
 T = TypeVar("T")

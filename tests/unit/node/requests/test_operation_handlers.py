@@ -8,9 +8,9 @@ import pytest
 from tests.support.request_contexts import REQUEST_TIMEOUT_MS, request_context
 
 from klamm.broker.request import monotonic_ms
-from klamm.controller.mutation_quotas import Requester
 from klamm.controller.operations.operation import Operation
 from klamm.controller.operations.topics import CREATE_TOPICS as OPERATION
+from klamm.controller.requester import Requester
 from klamm.node.requests.operation_handlers import operation_handler
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.messages.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse

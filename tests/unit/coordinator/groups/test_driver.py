@@ -131,6 +131,7 @@ async def test_a_restart_finds_what_was_committed() -> None:
 async def test_sessions_expire() -> None:
     groups = await coordinator()
     joined = await groups.join_group(CALLER, join_request(session_timeout_ms=20))
+    assert joined.error_code is ErrorCode.NONE
     await groups.sync_group(SyncGroupRequest("g", 1, joined.member_id))
     await until(lambda: groups.describe_groups(6, ["g"])[0].group_state == "Empty")
 

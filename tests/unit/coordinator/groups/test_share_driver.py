@@ -145,7 +145,7 @@ async def test_states_that_cannot_be_created(node: Node) -> None:
     """Case 54."""
     node.states.refusal = GONE
     await node.beat()
-    await until(lambda: node.sets() == (0, 0, 0))
+    await until(lambda: len(node.states.initialized) == 2 and node.sets() == (0, 0, 0))
     node.states.refusal = NONE
     await node.beat(2)
     await until(lambda: node.sets() == (0, 1, 0))

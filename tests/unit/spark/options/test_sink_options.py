@@ -86,6 +86,8 @@ def test_columns_that_cannot_be_written(columns: dict[str, str], message: str) -
 
 
 def test_columns_of_other_names_are_ignored() -> None:
-    check_columns(
-        parse_sink(BOOTSTRAP | {"topic": "t"}, False, is_stream=False), {"value": "string", "id": "map<int,int>"}
-    )
+    options = parse_sink(BOOTSTRAP | {"topic": "t"}, False, is_stream=False)
+    columns = {"value": "string", "id": "map<int,int>"}
+    check_columns(options, columns)
+    with pytest.raises(OptionError, match="column 'key' is int"):
+        check_columns(options, columns | {"key": "int"})

@@ -109,7 +109,10 @@ def reports(*rows: Rows, there: Mapping[int, Rows]) -> list[Report]:
 
 
 def test_an_identical_replay_is_accepted() -> None:
-    check_replay(reports(ROWS, Rows(3, 4), there={0: ROWS}), [token(6, 5)])
+    identical = reports(ROWS, Rows(3, 4), there={0: ROWS})
+    check_replay(identical, [token(6, 5)])
+    with pytest.raises(DeliveryError, match="task 5"):
+        check_replay(identical, [token(7, 5)])
 
 
 @pytest.mark.parametrize(

@@ -112,9 +112,10 @@ def test_a_value_that_is_cut_off_cannot_be_read(seed: int, data: st.DataObject) 
 @given(st.sampled_from(sorted(TYPES.values())), st.binary(max_size=64))
 def test_hostile_values_are_refused_or_read(type_: RecordType, raw: bytes) -> None:
     try:
-        decode(record(None, type_).encoded()[0], b"\0\0" + raw)
+        found = decode(record(None, type_).encoded()[0], b"\0\0" + raw)
     except RecordError:
         return
+    assert decode(*found.encoded()) == found
 
 
 def test_tasks_without_epochs_have_the_epoch_of_the_member() -> None:

@@ -62,3 +62,12 @@ pub struct Changes {
     pub counters: ReplicaCounters,
     pub throttles: Throttles,
 }
+
+impl Changes {
+    /// Forgets the partitions that were not handled: each refers to these changes, and would never be freed.
+    pub(super) fn clear(&self) {
+        for partitions in [&self.roles, &self.isr, &self.moves, &self.damaged] {
+            partitions.take();
+        }
+    }
+}

@@ -634,6 +634,12 @@ impl Replicas {
     }
 }
 
+impl Drop for Replicas {
+    fn drop(&mut self) {
+        self.changes.clear();
+    }
+}
+
 fn assignment(record: &PartitionRecord) -> Assignment {
     Assignment {
         leader: record.leader(),

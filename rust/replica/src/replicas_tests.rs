@@ -101,6 +101,18 @@ fn a_partition_leads_again_when_a_new_image_says_so() {
 }
 
 #[test]
+fn partitions_are_freed_with_their_broker_while_their_changes_are_not_handled() {
+    let dir = tempdir().expect("a folder");
+    let replicas = leading(dir.path());
+    replicas.changes().roles.notify(|| {});
+    let partition = Arc::downgrade(&replicas.get(TOPIC, 0).expect("led"));
+    elect(&replicas, OTHER_NODE);
+    replicas.logs().abandon();
+    drop(replicas);
+    assert_eq!(partition.strong_count(), 0);
+}
+
+#[test]
 fn waiters_are_notified_when_leadership_ends() {
     let dir = tempdir().expect("a folder");
     let replicas = leading(dir.path());

@@ -78,7 +78,7 @@ verify-macos: .toolchain
 	@CC_aarch64_apple_darwin="$(CURDIR)/tools/cc-for-check" AR_aarch64_apple_darwin=ar PYO3_CROSS_PYTHON_VERSION=3.11 \
 		cargo check --locked --target aarch64-apple-darwin --workspace
 
-# `make test-rust`, `make test-python`: one half of the tests alone.
+## make test-rust, make test-python   one half of the tests alone; PYTEST_ARGS="tests/unit/raft": some Python tests
 .PHONY: test-rust test-python slow
 test-rust: .toolchain
 	$(SAY) "running the Rust tests (the first time compiles them: some minutes)"

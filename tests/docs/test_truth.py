@@ -15,8 +15,15 @@ from klamm.raft.election import roles
 from tests.docs.pages import ROOT, pages
 
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
+MAKEFILE = (ROOT / "Makefile").read_text()
 OF_THE_REPOSITORY = re.compile(r"`((?:rust|python|tests|docs|examples|benches|tools)/[\w./-]*\w/?)`")
 OF_THE_PACKAGE = re.compile(r"`(klamm(?:\.[a-z_]\w*)+)`")
+SHORT_PATH = re.compile(r"`([a-z]\w*/[\w./-]*)`")
+NAME_IN_CODE = re.compile(r"`(?:klamm_\w+::)?([A-Z][A-Za-z]+(?:(?:::|\.)\w+)?)`")
+DEFINED = re.compile(r"^[^/#\"\n]*?\b(?:class|struct|enum|trait|type|fn|def)\s+(\w+)|^    (\w+),?$", re.MULTILINE)
+OF_MAKE = re.compile(r"`make ([a-z-]+)|^make ([a-z-]+)", re.MULTILINE)
+MAPS = ("ARCHITECTURE.md", "CONTRIBUTING.md")
+KLAMM = ROOT / "python" / "klamm"
 
 
 @pytest.mark.parametrize("table", [roles.markdown_table, heartbeats.printed_table])
@@ -45,9 +52,43 @@ def test_named_files_and_modules_exist(page: str) -> None:
     assert not paths + modules, f"{page} names what does not exist"
 
 
-def _exists(path: str) -> bool:
-    place = ROOT / path
+def _exists(path: str, base: Path = ROOT) -> bool:
+    place = base / path
     return place.exists() or any(place.parent.glob(f"{place.name}.*"))
+
+
+@pytest.mark.parametrize("page", MAPS)
+def test_paths_within_crates_and_packages_exist(page: str) -> None:
+    """They begin with a crate, or are relative to its sources or to a package."""
+    bases = [*ROOT.glob("rust/*/src"), *(ROOT / base for base in ("rust", "python", "python/klamm/testing"))]
+
+    def exists(path: str) -> bool:
+        crate, _, rest = path.partition("/")
+        relative = any(_exists(path, base) for base in (ROOT, *bases, KLAMM))
+        return relative or _exists(rest, ROOT / "rust" / crate / "src")
+
+    missing = [path for path in SHORT_PATH.findall((ROOT / page).read_text()) if not exists(path)]
+    assert not missing, f"{page} names paths that do not exist"
+
+
+def test_named_types_and_functions_exist() -> None:
+    sources = [*ROOT.glob("rust/*/src/**/*.rs"), *KLAMM.glob("**/*.py"), *KLAMM.glob("**/*.pyi")]
+    defined = {name for file in sources for names in DEFINED.findall(file.read_text()) for name in names}
+    missing = [name for name in NAME_IN_CODE.findall(ARCHITECTURE) if not set(re.split(r"::|\.", name)) <= defined]
+    assert not missing, "ARCHITECTURE.md names what the code does not define"
+
+
+@pytest.mark.parametrize("page", pages())
+def test_named_targets_are_in_the_makefile(page: str) -> None:
+    targets = {target for line in re.findall(r"^\.PHONY: (.+)$", MAKEFILE, re.MULTILINE) for target in line.split()}
+    assert {one or other for one, other in OF_MAKE.findall((ROOT / page).read_text())} <= targets
+
+
+def test_make_lists_the_targets_for_contributors() -> None:
+    headings = re.findall(r"^## (make .*?)  ", MAKEFILE, re.MULTILINE)
+    listed = {target for heading in headings for target in re.findall(r"make ([a-z-]+)", heading)}
+    named = OF_MAKE.findall((ROOT / "CONTRIBUTING.md").read_text())
+    assert {one or other for one, other in named} <= listed
 
 
 def _is_of_klamm(name: str) -> bool:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from klamm.protocol.principal import Principal
 from klamm.protocol.value import Value
@@ -33,10 +33,6 @@ class RequestContext(NamedTuple):
     def time_left_ms(self) -> int:
         """Milliseconds until the deadline; negative after it."""
         return self.deadline_ms - monotonic_ms()
-
-    def with_timeout(self, timeout_ms: int) -> Self:
-        """The same with the deadline of a time-out that the request itself names."""
-        return self._replace(deadline_ms=self.arrived_ms + timeout_ms)
 
 
 def monotonic_ms() -> int:

@@ -139,31 +139,26 @@ class Controller:
             # request subtracts the time that the request has already waited.
             text = "The request's time was over before its turn came."
             return [Reply(ticket, operation.refuse(request, ErrorCode.REQUEST_TIMED_OUT, text))]
-        asked = partial(
-            PendingRequest,
-            request,
-            api_version,
-            random_bytes=self._random_bytes,
-            requester=requester,
-            resolved_hosts=resolved_hosts,
-        )
+
+        def decide(now_ms: int) -> Result[T]:
+            running_ms = partial(self._begin_turn, now_ms)
+            asked = PendingRequest(
+                request, api_version, running_ms, self._random_bytes, now_ms, requester, resolved_hosts
+            )
+            return operation.decided(self._decisions, asked)
+
         broker_id = operation.broker_id(request)
         if broker_id is not None and self._turns.must_wait(broker_id):
             self._unanswered[ticket] = partial(operation.refuse, request)
-            decide = partial(self._decide, operation, asked)
             self._turns.wait(Turn(decide, partial(self._reply, ticket), broker_id))
             return []
-        result = self._decide(operation, asked, now_ms)
+        result = decide(now_ms)
         if result.rest is None:
             effects = appends(result)
             effects.append(Reply(ticket, result.answer))
             return effects
         self._unanswered[ticket] = partial(operation.refuse, request)
         return self._begin(now_ms, result, partial(self._reply, ticket))
-
-    def _decide(self, operation: Operation[Q, T], asked: Callable[..., PendingRequest[Q]], now_ms: int) -> Result[T]:
-        """`asked` lacks the time at which the request has its turn."""
-        return operation.decided(self._decisions, asked(running_ms=partial(self._begin_turn, now_ms), now_ms=now_ms))
 
     def _reply(self, ticket: Ticket, now_ms: int, answer: Any) -> list[Effect]:
         del self._unanswered[ticket]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -74,12 +73,14 @@ class TopicManager:
         layers = self._configs.layers(state)
         if self._defaults.layers is not layers:
             self._defaults = DefaultEntries(layers)
-        counts = Counter(topic.name for topic in request.topics)
+        seen, repeated = set[str](), set[str]()
+        for topic in request.topics:
+            (repeated if topic.name in seen else seen).add(topic.name)
         results: dict[str, CreatableTopicResult] = {}
         records: list[bytes] = []
         for topic, start in zip(request.topics, range(0, len(random_bytes), RANDOM_BYTES_PER_TOPIC), strict=False):
             try:
-                _check_allowed(topic.name, counts[topic.name])
+                _check_allowed(topic.name, is_repeated=topic.name in repeated)
                 results[topic.name] = self._create_one(
                     state, topic, random_bytes[start : start + RANDOM_BYTES_PER_TOPIC], records, charge
                 )
@@ -153,8 +154,8 @@ class TopicManager:
             self._settings.policy(topic())
 
 
-def _check_allowed(name: str, count: int) -> None:
-    if count > 1:
+def _check_allowed(name: str, *, is_repeated: bool) -> None:
+    if is_repeated:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     if name == CLUSTER_METADATA_TOPIC:
         text = f"{CLUSTER_METADATA_TOPIC} is the cluster's own log and not for clients to create."

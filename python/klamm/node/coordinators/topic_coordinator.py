@@ -110,6 +110,9 @@ class TopicCoordinator(ABC, Generic[C]):
         """A newer image is committed."""
         if not self._is_following:
             return
+        # Few clusters use all of the internal topics, and a change may have thousands of others.
+        if not self._is_made and not self._led and image.topic_id(self.topic) is None:
+            return
         moved = any(name == self.topic for _, name, _ in delta.changed_topics)
         if moved or any(name == self.topic for _, name in delta.created_topics + delta.deleted_topics):
             self._follow(image)

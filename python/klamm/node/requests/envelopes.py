@@ -27,8 +27,8 @@ log = logging.getLogger("klamm.node.envelopes")
 class EnvelopeHandlers:
     """Decodes envelopes, and wraps the responses."""
 
-    def __init__(self, controller: ControllerDriver, handler_of: Callable[[int], Handler | None]) -> None:
-        """`handler_of` finds the handlers of a controller listener."""
+    def __init__(self, controller: ControllerDriver, handler_of: Callable[[RequestContext], Handler | None]) -> None:
+        """`handler_of` finds the controller's handler of a forwarded request."""
         self._controller: Final = controller
         self._handler_of = handler_of
 
@@ -46,18 +46,23 @@ class EnvelopeHandlers:
 
     async def _answer(self, context: RequestContext, request: Enveloped) -> bytes | None:
         key, version = request.api_key, request.api_version
-        api, handler = APIS.get(key), self._handler_of(key)
+        forwarded = RequestContext(
+            context.connection_id,
+            key,
+            version,
+            request.client_id,
+            context.listener,
+            request.principal,
+            request.address,
+            context.on_controller,
+            context.arrived_ms,
+            context.deadline_ms,
+        )
+        api, handler = APIS.get(key), self._handler_of(forwarded)
         if api is None or not api.is_forwarded or handler is None:
             raise EnvelopeError(ErrorCode.INVALID_REQUEST, f"API {key} cannot be forwarded")
         if not api.versions[0] <= version <= api.versions[1]:
             raise EnvelopeError(ErrorCode.UNSUPPORTED_VERSION, f"{api.name} is not served in version {version}")
-        forwarded = context._replace(
-            api_key=key,
-            api_version=version,
-            client_id=request.client_id,
-            principal=request.principal,
-            address=request.address,
-        )
         try:
             return await answer_while_active(self._controller, handler, forwarded, version, request.body)
         except MalformedRequest as error:

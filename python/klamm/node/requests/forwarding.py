@@ -28,8 +28,8 @@ QUORUM_APIS: Final = (ApiKey.DESCRIBE_QUORUM, ApiKey.ADD_RAFT_VOTER, ApiKey.REMO
 class Forwarder:
     """Passes clients' requests to the active controller, in this process or in another."""
 
-    def __init__(self, active: ActiveController, handler_here: Callable[[int], Handler | None]) -> None:
-        """`handler_here` finds the handler of an API while the controller of this process is active."""
+    def __init__(self, active: ActiveController, handler_here: Callable[[RequestContext], Handler | None]) -> None:
+        """`handler_here` finds the handler of a request while the controller of this process is active."""
         self._active, self._handler_here = active, handler_here
 
     def forward_inline(self, context: RequestContext, version: int, body: bytes, answer: Answer) -> None:
@@ -48,7 +48,7 @@ class Forwarder:
         """The response body, before the request's deadline. Raises MalformedRequest, which disconnects the client."""
 
         async def here(controller: ControllerDriver) -> bytes | None:
-            handler = self._handler_here(context.api_key)
+            handler = self._handler_here(context)
             assert handler is not None, f"API {context.api_key} is an API of the controller"
             return await answer_while_active(controller, handler, context, version, body)
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from klamm.node.requests.forwarding import Forwarder
     from klamm.node.views.cluster_view import ClusterView
     from klamm.node.views.quorum_view import QuorumView
+    from klamm.protocol.errors import ErrorCode
     from klamm.protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
     from klamm.raft.driver.serving import RaftRequests
 
@@ -83,18 +84,13 @@ class Handlers:
         assert self._controller_here is not None, "a node without a controller has no controller listener"
         return self._controller_here
 
-    def _handler_here(self, api_key: int) -> Handler | None:
+    def _handler_here(self, context: RequestContext) -> Handler | None:
         """The controller's handler of a forwarded request, which the listener has not authorized."""
-        found = self.find(api_key, on_controller=True)
-        return None if found is None or isinstance(found, InlineHandler) else partial(self._authorized, found)
-
-    async def _authorized(self, handler: Handler, context: RequestContext, version: int, body: bytes) -> bytes:
+        found = self.find(context.api_key, on_controller=True)
+        if found is None or isinstance(found, InlineHandler):
+            return None
         code = refusal(self._authorizer, context, on_controller=True)
-        if code is None:
-            return await handler(context, version, body)
-        from klamm.protocol.wire.error_responses import error_response
-
-        return error_response(context.api_key, version, body, code)
+        return found if code is None else partial(_refuse, code)
 
     @cached_property
     def _forwarder(self) -> Forwarder:
@@ -363,6 +359,12 @@ class Handlers:
 
 
 Family = Callable[[Handlers], dict[int, "Handler | InlineHandler"]]
+
+
+async def _refuse(code: ErrorCode, context: RequestContext, version: int, body: bytes) -> bytes:
+    from klamm.protocol.wire.error_responses import error_response
+
+    return error_response(context.api_key, version, body, code)
 
 
 def _by_key(families: Mapping[Family, tuple[int, ...]]) -> dict[int, Family]:

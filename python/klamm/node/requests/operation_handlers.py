@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
-from klamm.broker.request import Handler, RequestContext
+from klamm.broker.request import Handler, RequestContext, monotonic_ms
 from klamm.controller.operations.operation import Operation
 from klamm.controller.requester import Requester
 from klamm.protocol.wire.codec import read, write
@@ -40,5 +40,5 @@ def operation_handler(operation: Operation[Any, Any], run: Run) -> Handler:
 def _with_time_left(context: RequestContext, request: T) -> T:
     """As in Apache Kafka, a request whose timeout passed while it was queued is not started: its timeout becomes 0."""
     timeout_ms = getattr(request, "timeout_ms", 0)
-    is_over = timeout_ms > 0 and context.with_timeout(timeout_ms).time_left_ms() <= 0
+    is_over = timeout_ms > 0 and context.arrived_ms + timeout_ms <= monotonic_ms()
     return replace(request, timeout_ms=0) if is_over else request  # type: ignore[type-var]

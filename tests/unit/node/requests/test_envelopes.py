@@ -51,8 +51,9 @@ async def ask(
             raise answer
         return write(answer, version)
 
-    def find(api_key: int) -> Handler | None:
-        return handle if api_key in (ApiKey.CREATE_TOPICS, ApiKey.DESCRIBE_QUORUM, ApiKey.BROKER_REGISTRATION) else None
+    def find(context: RequestContext) -> Handler | None:
+        found = (ApiKey.CREATE_TOPICS, ApiKey.DESCRIBE_QUORUM, ApiKey.BROKER_REGISTRATION)
+        return handle if context.api_key in found else None
 
     handlers = EnvelopeHandlers(controller, find)
     body = await handlers.envelope(BROKER, 0, write_request(enclose(request), 0))

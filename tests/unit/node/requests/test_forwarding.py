@@ -75,7 +75,7 @@ class Bench:
         self.answers: dict[int, bytes | None] = {}
         self.is_answered = asyncio.Event()
         self.active: Any = Active(elsewhere)
-        handler = InlineHandler(Forwarder(self.active, lambda api_key: None).forward_inline)
+        handler = InlineHandler(Forwarder(self.active, lambda context: None).forward_inline)
         engine: Any = SimpleNamespace(answer=self._answer, is_request_time_limited=False, is_measuring_requests=False)
         handlers: Any = SimpleNamespace(find=lambda api_key, on_controller: handler)
         self.dispatcher = Dispatcher(engine, handlers, AllowAll())

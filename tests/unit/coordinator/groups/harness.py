@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from tests.unit.coordinator.hosting_room import HostingRoom
 from tests.unit.coordinator.memory_log import Entry, entries, loaded
 
 from klamm._engine.groups import CommitRequest
 from klamm.coordinator.groups.config import GroupConfig
 from klamm.coordinator.groups.counts import GroupCounts
 from klamm.coordinator.groups.effects import GroupEffect
-from klamm.coordinator.groups.shard import GroupShard, Replies
+from klamm.coordinator.groups.shard import GroupShard
 from klamm.coordinator.groups.verifications import Verification
-from klamm.coordinator.runtime.effects import Reply
-from klamm.coordinator.runtime.hosted_shard import HostedShard
 from klamm.coordinator.runtime.log import Marker, Producer
+from klamm.coordinator.runtime.pipeline import Write
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.group_messages import (
     ZERO_ID,
@@ -51,7 +51,7 @@ RANGE = JoinProtocol("range", subscription("topic"))
 STICKY = JoinProtocol("sticky", subscription("topic"))
 
 
-class Room:
+class Room(HostingRoom):
     """A shard, its log, a clock, and its responses by ticket."""
 
     def __init__(
@@ -60,21 +60,16 @@ class Room:
         self.config = config
         self.log: list[Entry] = list(log or ())
         self.now_ms = now_ms
-        self.answers: dict[Any, Any] = {}
-        self.appending: list[Entry] | None = None
-        self.holds_appends = False
         self.failed = False
         """Whether an append has failed: a live group may then be ahead of its record, as in Kafka."""
-        self._tickets = 0
         self._uuids = 0
         self.counts = GroupCounts()
         self.effects: list[GroupEffect] = []
         """The effects that the shard has returned."""
         self.shard = self._make_shard()
-        self.hosted = HostedShard(0, 0, self.shard)
         for record in loaded(self.log):
             self.shard.replay(record)
-        self.take(self.shard.on_loaded(self.now_ms))
+        self.host(self.shard)
 
     def _make_shard(self) -> GroupShard:
         return GroupShard(self.config, self._draw_uuid, self.counts)
@@ -83,50 +78,15 @@ class Room:
         self._uuids += 1
         return f"{self._uuids:04}"
 
-    def ticket(self) -> int:
-        self._tickets += 1
-        return self._tickets
+    def on_effect(self, effect: GroupEffect) -> None:
+        self.effects.append(effect)
 
-    def take(self, replies: Replies) -> None:
-        """Carry out the shard's effects."""
-        for reply in replies:
-            if not isinstance(reply, Reply):
-                self.effects.append(reply)
-                continue
-            assert reply.ticket not in self.answers, f"{reply.ticket} was answered twice"
-            self.answers[reply.ticket] = reply.response
-        appending = self.hosted.take_append()
-        if appending is not None:
-            assert self.appending is None, "a second append under way"
-            self.appending = entries(appending.records, appending.producer, appending.marker)
-        if self.appending is not None and not self.holds_appends:
-            self.commit()
+    def records_of(self, write: Write[Any]) -> list[Entry]:
+        return entries(write.records, write.producer, write.marker)
 
-    def commit(self) -> None:
-        """The pending append is committed."""
-        assert self.appending is not None
-        self.log += self.appending
-        self.appending = None
-        self.take(self.hosted.on_append_done(self.now_ms))
-
-    def commit_all(self) -> None:
-        while self.appending is not None:
-            self.commit()
-
-    def fail(self, error: ErrorCode) -> None:
-        """The pending append fails."""
-        assert self.appending is not None
-        self.appending = None
+    def fail(self, error: ErrorCode = ErrorCode.NOT_ENOUGH_REPLICAS) -> None:
         self.failed = True
-        self.take(self.hosted.on_append_done(self.now_ms, error))
-
-    def pass_time(self, for_ms: int) -> None:
-        """Let time pass, firing timers when they are due."""
-        end_ms = self.now_ms + for_ms
-        while (deadline_ms := self.hosted.deadline_ms) is not None and deadline_ms <= end_ms:
-            self.now_ms = max(self.now_ms, deadline_ms)
-            self.take(self.hosted.on_timer(self.now_ms))
-        self.now_ms = end_ms
+        super().fail(error)
 
     def reloaded(self) -> Room:
         """Another shard loaded from the same log."""

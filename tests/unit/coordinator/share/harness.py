@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from klamm.coordinator.runtime.effects import Reply
-from klamm.coordinator.runtime.hosted_shard import HostedShard
+from tests.unit.coordinator.hosting_room import HostingRoom
+
 from klamm.coordinator.runtime.log import LoadedRecord, LogRecord
 from klamm.coordinator.share.config import ShareConfig
 from klamm.coordinator.share.partition_state import ShareState
 from klamm.coordinator.share.records import SNAPSHOT, Snapshot, Update, decode_key, decode_snapshot, decode_update
 from klamm.coordinator.share.shard import Prune, ShareShard
-from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.share_state import (
     InitializedPartition,
     ReadPartition,
@@ -29,7 +28,7 @@ CONFIG = ShareConfig(updates_per_snapshot=3, prune_interval_ms=10_000, cold_snap
 
 
 @dataclass
-class Room:
+class Room(HostingRoom):
     """The shard and its effects. `log_start` is the offset of the first record of `log`."""
 
     log: list[LogRecord] = field(default_factory=list)
@@ -39,17 +38,12 @@ class Room:
     is_enabled: bool = True
 
     def __post_init__(self) -> None:
-        self.answers: dict[int, Any] = {}
         self.prunes: list[Prune] = []
         self.topics = {TOPIC_ID: 4}
-        self.holds_appends = False
-        self.appending: list[LogRecord] | None = None
-        self._tickets = 0
         self.shard = ShareShard(self.config, self._has_partition, lambda: self.is_enabled)
-        self.hosted = HostedShard(0, 0, self.shard)
         for offset, (key, value) in enumerate(self.log, self.log_start):
             self.shard.replay(LoadedRecord(offset, key, value))
-        self.take(self.shard.on_loaded(self.now_ms))
+        self.host(self.shard)
 
     def restarted(self) -> Room:
         """Another coordinator that loads the log."""
@@ -58,40 +52,8 @@ class Room:
     def _has_partition(self, topic_id: bytes, partition: int) -> bool:
         return partition < self.topics.get(topic_id, 0)
 
-    def take(self, effects: list[Any]) -> None:
-        for effect in effects:
-            if isinstance(effect, Reply):
-                assert effect.ticket not in self.answers, f"{effect.ticket} was answered twice"
-                self.answers[effect.ticket] = effect.response
-            else:
-                self.prunes.append(effect)
-        appending = self.hosted.take_append()
-        if appending is not None:
-            assert self.appending is None, "a second append under way"
-            self.appending = appending.records
-        if self.appending is not None and not self.holds_appends:
-            self.commit()
-
-    def commit(self) -> None:
-        """The pending append is committed."""
-        assert self.appending is not None
-        self.log += self.appending
-        self.appending = None
-        self.take(self.hosted.on_append_done(self.now_ms))
-
-    def fail(self, error: ErrorCode = ErrorCode.NOT_ENOUGH_REPLICAS) -> None:
-        """The pending append fails."""
-        assert self.appending is not None
-        self.appending = None
-        self.take(self.hosted.on_append_done(self.now_ms, error))
-
-    def pass_time(self, for_ms: int) -> None:
-        """Let time pass, firing timers when they are due."""
-        end_ms = self.now_ms + for_ms
-        while (deadline_ms := self.hosted.deadline_ms) is not None and deadline_ms <= end_ms:
-            self.now_ms = max(self.now_ms, deadline_ms)
-            self.take(self.hosted.on_timer(self.now_ms))
-        self.now_ms = end_ms
+    def on_effect(self, effect: Prune) -> None:
+        self.prunes.append(effect)
 
     def prune(self) -> None:
         """Execute the requested prunes, like the driver."""
@@ -106,10 +68,10 @@ class Room:
     # Requests. Each returns the response, or None while there is none.
 
     def initialize(self, state_epoch: int = 0, start_offset: int = -1, key: SharePartitionKey = KEY) -> Any:
-        return self._ask(self.shard.on_initialize, key, InitializedPartition(key.partition, state_epoch, start_offset))
+        return self.ask(self.shard.on_initialize, key, InitializedPartition(key.partition, state_epoch, start_offset))
 
     def read(self, leader_epoch: int = -1, key: SharePartitionKey = KEY) -> Any:
-        return self._ask(self.shard.on_read, key, ReadPartition(key.partition, leader_epoch))
+        return self.ask(self.shard.on_read, key, ReadPartition(key.partition, leader_epoch))
 
     def write(
         self,
@@ -122,26 +84,17 @@ class Room:
     ) -> Any:
         changed = batch_messages(tuple(StateBatch(*batch) for batch in batches))
         asked = WrittenPartition(key.partition, state_epoch, leader_epoch, start_offset, count, changed)
-        return self._ask(self.shard.on_write, key, asked)
+        return self.ask(self.shard.on_write, key, asked)
 
     def delete(self, key: SharePartitionKey = KEY) -> Any:
-        return self._ask(self.shard.on_delete, key)
+        return self.ask(self.shard.on_delete, key)
 
     def summary(self, key: SharePartitionKey = KEY) -> Any:
-        return self._ask(self.shard.on_summary, key)
+        return self.ask(self.shard.on_summary, key)
 
     def delete_topic(self, topic_id: bytes = TOPIC_ID) -> None:
         del self.topics[topic_id]
         self.take(self.shard.on_topics_deleted({topic_id}))
-
-    def _ask(self, event: Any, *args: Any) -> Any:
-        self._tickets += 1
-        ticket = self._tickets
-        self.take(event(self.now_ms, ticket, *args))
-        return self.answers.get(ticket)
-
-    def last_answer(self) -> Any:
-        return self.answers.get(self._tickets)
 
     @property
     def unanswered(self) -> set[int]:

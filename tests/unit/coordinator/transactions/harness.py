@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
-from klamm.coordinator.runtime.effects import Reply
-from klamm.coordinator.runtime.hosted_shard import HostedShard
+from tests.unit.coordinator.hosting_room import HostingRoom
+
 from klamm.coordinator.runtime.log import LoadedRecord, LogRecord
 from klamm.coordinator.transactions.config import TransactionConfig
 from klamm.coordinator.transactions.shard import (
@@ -26,7 +25,7 @@ A, B = ("a", 0), ("b", 1)
 
 
 @dataclass
-class Room:
+class Room(HostingRoom):
     """The shard and its effects."""
 
     log: list[LogRecord] = field(default_factory=list)
@@ -37,18 +36,13 @@ class Room:
 
     def __post_init__(self) -> None:
         self.now_ms = 1_000_000_000
-        self.answers: dict[int, Any] = {}
         self.markers: list[WriteMarkers] = []
-        self.holds_appends = False
         self.has_producer_ids = True
         self._producer_ids = iter(range(self.first_producer_id, 1 << 62))
-        self._appending: list[LogRecord] | None = None
-        self._tickets = 0
         self.shard = TransactionShard(self.config, self._take_producer_id, lambda: self.version)
-        self.hosted = HostedShard(0, 0, self.shard)
         for offset, (key, value) in enumerate(self.log):
             self.shard.replay(LoadedRecord(offset, key, value))
-        self.take(self.shard.on_loaded(self.now_ms))
+        self.host(self.shard)
 
     def restarted(self) -> Room:
         """Another coordinator that loads the log."""
@@ -57,52 +51,20 @@ class Room:
     def _take_producer_id(self) -> int | None:
         return next(self._producer_ids) if self.has_producer_ids else None
 
-    def take(self, effects: list[Any]) -> None:
-        for effect in effects:
-            if isinstance(effect, Reply):
-                assert effect.ticket not in self.answers, f"{effect.ticket} was answered twice"
-                self.answers[effect.ticket] = effect.response
-            else:
-                self.markers.append(effect)
-        appending = self.hosted.take_append()
-        if appending is not None:
-            assert self._appending is None, "a second append under way"
-            self._appending = appending.records
-        if self._appending is not None and not self.holds_appends:
-            self.commit()
-
-    def commit(self) -> None:
-        """The pending append is committed."""
-        assert self._appending is not None
-        self.log += self._appending
-        self._appending = None
-        self.take(self.hosted.on_append_done(self.now_ms))
-
-    def fail(self, error: ErrorCode = ErrorCode.NOT_ENOUGH_REPLICAS) -> None:
-        """The pending append fails."""
-        assert self._appending is not None
-        self._appending = None
-        self.take(self.hosted.on_append_done(self.now_ms, error))
-
-    def pass_time(self, for_ms: int) -> None:
-        """Let time pass, firing timers when they are due."""
-        end_ms = self.now_ms + for_ms
-        while (deadline_ms := self.hosted.deadline_ms) is not None and deadline_ms <= end_ms:
-            self.now_ms = max(self.now_ms, deadline_ms)
-            self.take(self.hosted.on_timer(self.now_ms))
-        self.now_ms = end_ms
+    def on_effect(self, effect: WriteMarkers) -> None:
+        self.markers.append(effect)
 
     # Requests. Each returns the response, or None while there is none.
 
     def init(self, pair: tuple[int, int] = (-1, -1), name: str = ID, timeout_ms: int = TIMEOUT_MS) -> Pair | None:
         request = InitRequest(name, timeout_ms, *pair)
-        return self._ask(self.shard.on_init_producer_id, request)
+        return self.ask(self.shard.on_init_producer_id, request)
 
     def add(
         self, pair: tuple[int, int], *places: Place, name: str = ID, version: int = 2, wait_ms: int | None = None
     ) -> ErrorCode | None:
         event = partial(self.shard.on_add_partitions, wait_ms=wait_ms)
-        return self._ask(event, AddRequest(name, *pair, frozenset(places or (A,)), version))
+        return self.ask(event, AddRequest(name, *pair, frozenset(places or (A,)), version))
 
     def add_in_vain(self, pair: tuple[int, int], *places: Place, version: int = 2) -> ErrorCode | None:
         """The response to a request that waits for its maximum time."""
@@ -114,19 +76,10 @@ class Room:
         return self.answers[ticket]
 
     def end(self, pair: tuple[int, int], *, commit: bool = True, name: str = ID, version: int = 2) -> Pair | None:
-        return self._ask(self.shard.on_end, EndRequest(name, *pair, commit, version))
+        return self.ask(self.shard.on_end, EndRequest(name, *pair, commit, version))
 
     def verify(self, pair: tuple[int, int], *places: Place, name: str = ID) -> dict[Place, ErrorCode]:
         return self.shard.verify(AddRequest(name, *pair, frozenset(places), 0))
-
-    def _ask(self, event: Any, request: Any) -> Any:
-        self._tickets += 1
-        ticket = self._tickets
-        self.take(event(self.now_ms, ticket, request))
-        return self.answers.get(ticket)
-
-    def last_answer(self) -> Any:
-        return self.answers.get(self._tickets)
 
     def write_markers(self) -> list[WriteMarkers]:
         """The requested markers are written."""

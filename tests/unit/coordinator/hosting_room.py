@@ -1,0 +1,88 @@
+"""A shard that a test hosts: with a log in memory that commits immediately, or when the test says so, and a clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from klamm.coordinator.runtime.effects import Reply
+from klamm.coordinator.runtime.hosted_shard import HostedShard
+from klamm.coordinator.runtime.pipeline import Write
+from klamm.protocol.errors import ErrorCode
+
+
+class HostingRoom:
+    """The shard's log, time and responses by ticket. A subclass has them before it calls `host`."""
+
+    log: list[Any]
+    now_ms: int
+
+    def host(self, shard: Any) -> None:
+        """Host a shard that has replayed the log."""
+        self.answers: dict[Any, Any] = {}
+        self.appending: list[Any] | None = None
+        self.holds_appends = False
+        self._tickets = 0
+        self.hosted = HostedShard(0, 0, shard)
+        self.take(shard.on_loaded(self.now_ms))
+
+    def on_effect(self, effect: Any) -> None:
+        """An effect that is no response."""
+        raise NotImplementedError
+
+    def records_of(self, write: Write[Any]) -> list[Any]:
+        """What the log holds of a write."""
+        return list(write.records)
+
+    def ticket(self) -> int:
+        self._tickets += 1
+        return self._tickets
+
+    def ask(self, event: Callable[..., list[Any]], *args: Any) -> Any:
+        """The response to a request, or None while there is none."""
+        ticket = self.ticket()
+        self.take(event(self.now_ms, ticket, *args))
+        return self.answers.get(ticket)
+
+    def last_answer(self) -> Any:
+        return self.answers.get(self._tickets)
+
+    def take(self, effects: list[Any]) -> None:
+        """Carry out the shard's effects."""
+        for effect in effects:
+            if not isinstance(effect, Reply):
+                self.on_effect(effect)
+                continue
+            assert effect.ticket not in self.answers, f"{effect.ticket} was answered twice"
+            self.answers[effect.ticket] = effect.response
+        write = self.hosted.take_append()
+        if write is not None:
+            assert self.appending is None, "a second append under way"
+            self.appending = self.records_of(write)
+        if self.appending is not None and not self.holds_appends:
+            self.commit()
+
+    def commit(self) -> None:
+        """The pending append is committed."""
+        assert self.appending is not None
+        self.log += self.appending
+        self.appending = None
+        self.take(self.hosted.on_append_done(self.now_ms))
+
+    def commit_all(self) -> None:
+        while self.appending is not None:
+            self.commit()
+
+    def fail(self, error: ErrorCode = ErrorCode.NOT_ENOUGH_REPLICAS) -> None:
+        """The pending append fails."""
+        assert self.appending is not None
+        self.appending = None
+        self.take(self.hosted.on_append_done(self.now_ms, error))
+
+    def pass_time(self, for_ms: int) -> None:
+        """Let time pass, firing timers when they are due."""
+        end_ms = self.now_ms + for_ms
+        while (deadline_ms := self.hosted.deadline_ms) is not None and deadline_ms <= end_ms:
+            self.now_ms = max(self.now_ms, deadline_ms)
+            self.take(self.hosted.on_timer(self.now_ms))
+        self.now_ms = end_ms

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import socket
 import struct
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from klamm.protocol.errors import ErrorCode
@@ -14,10 +17,25 @@ from klamm.protocol.wire.codec import (
     write_request,
 )
 from klamm.protocol.wire.kio_classes import request_class
+from tests.interop.apache_kafka import running
+from tests.support.foreign import require
 from tests.support.frames import read_frame, send_frame
+from tests.support.node_process import NodeProcess
 
 IGNORED = {"throttle_time_ms", "error_message"}
 CLIENT_ID = b"client"
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+
+
+@contextlib.contextmanager
+def both_running(folder: Path, settings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Apache Kafka and klamm with these settings; their bootstrap addresses."""
+    require("java", "mvn")
+    with (
+        running(folder / "kafka", CLUSTER_ID, settings) as kafka,
+        NodeProcess(folder / "klamm", overrides=settings) as klamm,
+    ):
+        yield kafka.bootstrap, klamm.bootstrap
 
 
 class Peer:

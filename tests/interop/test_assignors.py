@@ -23,7 +23,7 @@ from klamm.protocol.generated.metadata_records import (
     TopicRecord,
     encode_at,
 )
-from tests.interop.assignors import KafkaAssignors, kafka_assignors
+from tests.interop.java_program import JavaProgram, java_program
 from tests.support.foreign import require
 
 GROUPS_OF_A_KIND: Final = 400
@@ -37,10 +37,10 @@ Target = dict[int, list[int]]
 
 
 @pytest.fixture(scope="module")
-def kafka() -> Iterator[KafkaAssignors]:
+def kafka() -> Iterator[JavaProgram]:
     """Apache Kafka's assignors in a JVM."""
     require("java", "javac", "mvn")
-    with kafka_assignors() as running:
+    with java_program("Assignors.java") as running:
         yield running
 
 
@@ -168,7 +168,7 @@ def ours(group: Group, ids: Sequence[bytes]) -> list[Target]:
     return [{number[topic_id]: partitions for topic_id, partitions in target.items()} for target in found]
 
 
-def theirs(kafka: KafkaAssignors, group: Group, ids: Sequence[bytes]) -> list[Target]:
+def theirs(kafka: JavaProgram, group: Group, ids: Sequence[bytes]) -> list[Target]:
     """The new targets from Apache Kafka, without empty lists and without topics that have no subscriber."""
 
     def by_text(partitions: Mapping[int, Any]) -> dict[str, Any]:
@@ -218,7 +218,7 @@ def check_bounds(group: Group, targets: Sequence[Target]) -> None:
 
 @pytest.mark.parametrize("homogeneous", [True, False])
 @pytest.mark.parametrize("assignor", ["uniform", "range", "simple"])
-def test_assignments_are_those_of_apache_kafka(kafka: KafkaAssignors, assignor: str, homogeneous: bool) -> None:
+def test_assignments_are_those_of_apache_kafka(kafka: JavaProgram, assignor: str, homogeneous: bool) -> None:
     compared = 0
     for seed in range(GROUPS_OF_A_KIND):
         small = (
@@ -242,7 +242,7 @@ def test_assignments_are_those_of_apache_kafka(kafka: KafkaAssignors, assignor: 
     assert compared >= GROUPS_OF_A_KIND * (0.5 if assignor == "simple" else 1)
 
 
-def test_large_groups(kafka: KafkaAssignors) -> None:
+def test_large_groups(kafka: JavaProgram) -> None:
     for assignor, homogeneous in (("uniform", True), ("uniform", False), ("range", True), ("range", False)):
         draw = random.Random(f"{assignor} {homogeneous}")
         sizes = {"topics_max": 60, "partitions_max": 100, "members_max": 400}
@@ -283,7 +283,7 @@ def records_of_topics(draw: random.Random) -> list[MetadataRecord]:
     return records
 
 
-def test_hashes_are_those_of_apache_kafka(kafka: KafkaAssignors) -> None:
+def test_hashes_are_those_of_apache_kafka(kafka: JavaProgram) -> None:
     for seed in range(200):
         records = [encode_at(record, METADATA_VERSION) for record in records_of_topics(random.Random(seed))]
         image = Image().apply(records)
@@ -316,7 +316,7 @@ def matched_or_error(pattern: str) -> list[bool] | str:
     return [compiled.matches(name) for name in NAMES]
 
 
-def test_patterns_match_as_in_re2j(kafka: KafkaAssignors) -> None:
+def test_patterns_match_as_in_re2j(kafka: JavaProgram) -> None:
     draw = random.Random(7)
     refused = 0
     for number in range(6000):

@@ -49,11 +49,8 @@ from klamm.protocol.messages.group_messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from tests.interop.apache_kafka import running
-from tests.interop.group_peers import Pair, Peer
+from tests.interop.group_peers import Pair, Peer, both_running
 from tests.interop.test_group_answers import commit, fetch, join, prepare
-from tests.support.foreign import require
-from tests.support.node_process import NodeProcess
 from tests.support.waiting import wait_until
 
 SETTINGS = {
@@ -75,13 +72,8 @@ pytestmark = pytest.mark.timeout(300)
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """Bootstrap addresses of Apache Kafka and klamm."""
-    require("java", "mvn")
-    folder = tmp_path_factory.mktemp("consumers")
-    with (
-        running(folder / "kafka", "4L6g3nShT-eMCtK--X86sw", SETTINGS) as kafka,
-        NodeProcess(folder / "klamm", overrides=SETTINGS) as klamm,
-    ):
-        yield kafka.bootstrap, klamm.bootstrap
+    with both_running(tmp_path_factory.mktemp("consumers"), SETTINGS) as bootstraps:
+        yield bootstraps
 
 
 @pytest.fixture

@@ -42,10 +42,7 @@ from klamm.protocol.messages.group_messages import (
     SyncGroupResponse,
 )
 from klamm.protocol.messages.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from tests.interop.apache_kafka import running
-from tests.interop.group_peers import Pair, Peer
-from tests.support.foreign import require
-from tests.support.node_process import NodeProcess
+from tests.interop.group_peers import Pair, Peer, both_running
 from tests.support.waiting import wait_until
 
 SETTINGS = {
@@ -74,13 +71,8 @@ STICKY = JoinProtocol("sticky", subscription("orders"))
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """Bootstrap addresses of Apache Kafka and klamm, both with the topics `orders` and `payments`."""
-    require("java", "mvn")
-    folder = tmp_path_factory.mktemp("groups")
-    with (
-        running(folder / "kafka", "4L6g3nShT-eMCtK--X86sw", SETTINGS) as kafka,
-        NodeProcess(folder / "klamm", overrides=SETTINGS) as klamm,
-    ):
-        yield kafka.bootstrap, klamm.bootstrap
+    with both_running(tmp_path_factory.mktemp("groups"), SETTINGS) as bootstraps:
+        yield bootstraps
 
 
 @pytest.fixture

@@ -52,10 +52,7 @@ from klamm.protocol.messages.streams_messages import (
     Topology,
 )
 from klamm.protocol.messages.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from tests.interop.apache_kafka import running
-from tests.interop.group_peers import Pair, Peer
-from tests.support.foreign import require
-from tests.support.node_process import NodeProcess
+from tests.interop.group_peers import Pair, Peer, both_running
 from tests.support.waiting import wait_until
 
 SETTINGS = {
@@ -75,15 +72,10 @@ pytestmark = pytest.mark.timeout(300)
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """Bootstrap addresses of Apache Kafka and klamm, both with the topic `input` of four partitions."""
-    require("java", "mvn")
-    folder = tmp_path_factory.mktemp("streams")
-    with (
-        running(folder / "kafka", "4L6g3nShT-eMCtK--X86sw", SETTINGS) as kafka,
-        NodeProcess(folder / "klamm", overrides=SETTINGS) as klamm,
-    ):
-        for bootstrap in (kafka.bootstrap, klamm.bootstrap):
+    with both_running(tmp_path_factory.mktemp("streams"), SETTINGS) as bootstraps:
+        for bootstrap in bootstraps:
             prepare(Peer(bootstrap))
-        yield kafka.bootstrap, klamm.bootstrap
+        yield bootstraps
 
 
 def prepare(peer: Peer) -> None:

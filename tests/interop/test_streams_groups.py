@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import random
-import subprocess
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from klamm._engine.groups import assign_tasks
 from klamm.coordinator.groups.streams.records import record_value
-from tests.interop.apache_kafka import java
+from tests.interop.java_program import JavaProgram, java_program
 from tests.support.foreign import require
 from tests.support.streams_groups import NAMES, RandomValues, kafka_json
 
-PROGRAM = Path(__file__).with_name("StreamsGroups.java")
 GROUPS = 600
 ROUNDS = 5
 FIRST_PROCESS = 0x4000
@@ -27,36 +22,14 @@ FIRST_MEMBER = 0x5000
 pytestmark = pytest.mark.timeout(300)
 
 
-class KafkaStreamsGroups:
-    """The running program."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-
-    def ask(self, **request: Any) -> Any:
-        """The answer to a request; raises AssertionError when the program has ended."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
-        assert answer, f"the JVM ended at {request}"
-        return json.loads(answer)
-
-
 @pytest.fixture(scope="module")
-def kafka() -> Iterator[KafkaStreamsGroups]:
+def kafka() -> Iterator[JavaProgram]:
     require("java", "mvn")
-    command = java(str(PROGRAM))
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            yield KafkaStreamsGroups(process)
-        finally:
-            with contextlib.suppress(OSError):
-                process.kill()
+    with java_program("StreamsGroups.java") as running:
+        yield running
 
 
-def test_records_have_kafkas_bytes(kafka: KafkaStreamsGroups) -> None:
+def test_records_have_kafkas_bytes(kafka: JavaProgram) -> None:
     for seed in range(200):
         for value in RandomValues(seed).all():
             answer = kafka.ask(record=f"{NAMES[type(value)]}Value", value=kafka_json(value))
@@ -121,7 +94,7 @@ def by_engine(group: RandomGroup) -> dict[str, Any]:
     }
 
 
-def test_tasks_are_assigned_as_by_kafka(kafka: KafkaStreamsGroups) -> None:
+def test_tasks_are_assigned_as_by_kafka(kafka: JavaProgram) -> None:
     rng = random.Random(1071)
     for _ in range(GROUPS):
         group = RandomGroup(rng)

@@ -11,7 +11,8 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+
+from tests.support.finding import Finding
 
 
 class Anomaly(enum.Enum):
@@ -24,18 +25,6 @@ class Anomaly(enum.Enum):
     NON_MONOTONIC_POLL = "polled after a later offset"
     UNSEEN = "in the log, and polled by no consumer"
     UNKNOWN = "in the log or polled, and never sent"
-
-
-class Finding(NamedTuple):
-    """An anomaly and its place."""
-
-    anomaly: Anomaly
-    partition: int
-    offset: int
-    value: str
-
-    def __str__(self) -> str:
-        return f"{self.value} (partition {self.partition}, offset {self.offset}): {self.anomaly.value}"
 
 
 Place = tuple[int, int]

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple, Self
 
+from tests.support.finding import Finding
+
 Log = Mapping[int, Sequence[tuple[int, str]]]
 """By partition, the offsets and values that read_committed finds."""
 
@@ -75,18 +77,6 @@ class Anomaly(enum.Enum):
     REORDERED = "copied after a later record of its partition"
     OFFSET_BEHIND = "copied, and not before the committed offset"
     VANISHED = "read by a consumer, and not in the log"
-
-
-class Finding(NamedTuple):
-    """An anomaly and its place."""
-
-    anomaly: Anomaly
-    partition: int
-    offset: int
-    value: str
-
-    def __str__(self) -> str:
-        return f"{self.value} (partition {self.partition}, offset {self.offset}): {self.anomaly.value}"
 
 
 @dataclass

@@ -30,10 +30,11 @@ from klamm.protocol.messages.feature_updates import UpgradeType
 from tests.support import copier
 from tests.support.broker_processes import ProxiedBroker, created
 from tests.support.copier import CALL_S
+from tests.support.finding import Finding
 from tests.support.proxy import HOST
 from tests.support.topic_reading import read_topic
 from tests.support.transaction_clients import PARTITIONS, CopierProcess, Reader, Source
-from tests.support.transaction_history import Copied, CopyHistory, Finding, Outcome
+from tests.support.transaction_history import Copied, CopyHistory, Outcome
 from tests.support.waiting import wait_until
 
 NODES: Final = 3

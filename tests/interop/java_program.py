@@ -1,4 +1,4 @@
-"""Apache Kafka's assignors, metadata hashes and topic patterns, in one JVM that answers lines of JSON."""
+"""A Java program of a test, with Apache Kafka's classes: it answers lines of JSON."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from typing import Any
 
 from tests.interop.apache_kafka import java
 
-PROGRAM = Path(__file__).with_name("Assignors.java")
 
-
-class KafkaAssignors:
+class JavaProgram:
     """The running program."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
@@ -32,11 +30,11 @@ class KafkaAssignors:
 
 
 @contextlib.contextmanager
-def kafka_assignors() -> Iterator[KafkaAssignors]:
-    """Runs for one test."""
-    command = java(str(PROGRAM))
+def java_program(name: str) -> Iterator[JavaProgram]:
+    """The program in that file of this folder."""
+    command = java(str(Path(__file__).with_name(name)))
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
-            yield KafkaAssignors(process)
+            yield JavaProgram(process)
         finally:
             process.kill()

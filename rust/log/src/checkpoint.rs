@@ -97,11 +97,6 @@ pub fn read_offsets(path: &Path) -> Result<Offsets, LogError> {
     }
 }
 
-/// Replaces a checkpoint of offsets durably.
-pub fn write_offsets(cache: &Arc<FileCache>, path: &Path, offsets: &Offsets) -> Result<(), LogError> {
-    cache.replace(path, format_offsets(offsets).as_bytes(), true)
-}
-
 fn parse_epoch(line: &str) -> Option<(i32, i64)> {
     let (epoch, offset) = line.split_once(' ')?;
     Some((epoch.parse().ok()?, offset.parse().ok()?))

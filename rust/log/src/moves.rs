@@ -106,11 +106,6 @@ impl LogManager {
         self.online().flat_map(|(_, dir)| of(dir)).collect()
     }
 
-    /// The directory of a partition's copy, if there is one.
-    pub fn future_place_of(&self, topic: &str, partition: i32) -> Option<usize> {
-        self.future_places.lock().get(&(topic.to_owned(), partition)).copied()
-    }
-
     /// The owner of a partition's log, if it is open.
     pub fn owner_of(&self, topic: &str, partition: i32) -> Option<Arc<dyn LogOwner>> {
         let dir = self.place_of(topic, partition)?;

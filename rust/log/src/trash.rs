@@ -11,7 +11,6 @@ use super::files::{FileCache, LogFile};
 
 enum Item {
     Files(Vec<Arc<LogFile>>),
-    Path(PathBuf),
     Dir(PathBuf),
 }
 
@@ -26,26 +25,8 @@ impl Trash {
         self.items.lock().push((due_ms, Item::Files(files)));
     }
 
-    pub fn push_path(&self, due_ms: i64, path: PathBuf) {
-        self.items.lock().push((due_ms, Item::Path(path)));
-    }
-
     pub fn push_dir(&self, due_ms: i64, path: PathBuf) {
         self.items.lock().push((due_ms, Item::Dir(path)));
-    }
-
-    /// The number of items.
-    pub fn len(&self) -> usize {
-        self.items.lock().len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// When the next item is due.
-    pub fn next_due_ms(&self) -> Option<i64> {
-        self.items.lock().iter().map(|&(due_ms, _)| due_ms).min()
     }
 
     /// Removes what is due; returns the errors of what could not be removed.
@@ -58,7 +39,6 @@ impl Trash {
         for item in due {
             match item {
                 Item::Files(files) => errors.extend(files.iter().filter_map(|file| file.remove(cache).err())),
-                Item::Path(path) => errors.extend(cache.remove(&path).err()),
                 Item::Dir(path) => match cache.remove_dir(&path) {
                     // A user that started earlier, such as the cleaner, created a file there: retry later.
                     Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => self.push_dir(now_ms, path),

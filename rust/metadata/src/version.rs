@@ -50,11 +50,6 @@ impl MetadataVersion {
         self.0 >= 17
     }
 
-    /// Whether records can carry eligible leader replicas (KIP-966).
-    pub fn has_eligible_leader_replicas(self) -> bool {
-        self.0 >= 23
-    }
-
     /// Whether brokers report cordoned directories.
     pub fn has_cordoned_log_dirs(self) -> bool {
         self.0 >= 30

@@ -4,11 +4,6 @@
 //! read, as Apache Kafka reads them; one that is longer than that, or whose last byte holds bits that do not
 //! fit, is refused.
 
-/// Most bytes of a 32-bit varint.
-pub const VARINT_LEN_MAX: usize = 5;
-/// Most bytes of a 64-bit varint.
-pub const VARLONG_LEN_MAX: usize = 10;
-
 /// Why no varint could be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VarintFault {

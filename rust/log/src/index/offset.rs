@@ -124,11 +124,6 @@ impl OffsetIndex {
         self.store.truncate(cache, keep)
     }
 
-    /// Keeps the first `count` entries.
-    pub fn truncate_to_count(&mut self, cache: &Arc<FileCache>, count: u32) -> Result<(), LogError> {
-        self.store.truncate(cache, count)
-    }
-
     /// Recovers the entries below `offset` after a crash, and returns the last of them.
     pub fn restore(
         &mut self,

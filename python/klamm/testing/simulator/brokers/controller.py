@@ -205,5 +205,5 @@ class SimulatedController:
 
 def is_of_another_controller(answer: Any) -> bool:
     """Whether the answer says that its sender is not the active controller."""
-    found = (answer, *getattr(answer, "topics", ()))
+    found = (answer, *getattr(answer, "topics", ()), *getattr(answer, "responses", ()))
     return any(getattr(each, "error_code", None) is ErrorCode.NOT_CONTROLLER for each in found)

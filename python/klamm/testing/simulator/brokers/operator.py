@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from klamm.controller.operations.configs import INCREMENTAL_ALTER_CONFIGS
@@ -65,6 +65,16 @@ class Operator:
         resource = AlterConfigsResource(ResourceType.TOPIC, self._topic.name, (changed,))
         self._ask(Asked(INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest((resource,)), 1))
 
+    def configure_groups(self, configs: Mapping[str, Mapping[str, str]]) -> None:
+        """Set configs of groups."""
+        resources = tuple(
+            AlterConfigsResource(
+                ResourceType.GROUP, group_id, tuple(AlterableConfig(key, value) for key, value in values.items())
+            )
+            for group_id, values in configs.items()
+        )
+        self._ask(Asked(INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest(resources), 1))
+
     def elect(self, election: ElectionType) -> None:
         """Elect the preferred leaders of all partitions, or unclean leaders."""
         self._scene.say(f"an operator elects {election.name.lower()} leaders")
@@ -92,13 +102,17 @@ class Operator:
         controllers = self._scene.controller
         controller = controllers.chosen_by(self.id)
 
+        def give_up() -> None:
+            if controllers.chosen_by(self.id) is controller:  # another request has not done so yet
+                controllers.on_failed(self.id)
+
         def answered(answer: Any) -> None:
             if is_of_another_controller(answer):
-                controllers.on_failed(self.id)
+                give_up()
             then()
 
         def failed() -> None:
-            controllers.on_failed(self.id)
+            give_up()
             then()
 
         request = Request(lambda reply: controller.ask(asked, reply), answered, failed, TIMEOUT_US)

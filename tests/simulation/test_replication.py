@@ -46,7 +46,7 @@ def test_transactions_are_isolated_and_end(first):
         assert play(seed, directed=TRANSACTIONS).acknowledged_count >= 10
 
 
-@pytest.mark.parametrize("seed", [27, 83, QUORUM_EVERY])
+@pytest.mark.parametrize("seed", [27, 83, 133, QUORUM_EVERY])
 def test_a_seed_decides_everything_in_every_process(seed):
     command = [sys.executable, "-m", "klamm.testing.simulator", "--brokers", "--seed", str(seed), "--trace"]
     traces = [

@@ -9,7 +9,7 @@ import random
 from pathlib import Path
 
 import pytest
-from tests.simulation.broker_mutations import cleaning, control, coordinators, groups
+from tests.simulation.broker_mutations import cleaning, control, coordinators, groups, shares
 from tests.simulation.broker_mutations.guards import DIRECTED, FAULTS, SCENARIOS, SEEDS
 
 from klamm._engine.records import encode_batch
@@ -86,7 +86,7 @@ def test_a_batch_that_a_marker_overtakes_begins_no_transaction(without, tmp_path
 def test_every_mutation_is_played():
     written = {
         function
-        for module in (cleaning, control, coordinators, groups)
+        for module in (cleaning, control, coordinators, groups, shares)
         for name, function in inspect.getmembers(module, inspect.isfunction)
         if function.__module__ == module.__name__ and not name.startswith("_")
     }

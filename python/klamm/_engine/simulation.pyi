@@ -205,11 +205,37 @@ class SimulatedBroker:
     def answer_fetch(self, number: int, body: bytes, now_ms: int) -> bytes | None:
         """The body of the answer; None: the fetch waits under this number."""
 
+    def answer(
+        self, number: int, api_key: int, version: int, connection_id: int, body: bytes, now_ms: int
+    ) -> bytes | None:
+        """The same for a ShareFetch or a ShareAcknowledge of a client.
+
+        `max_wait_ms` in the body is real time, and must be long.
+        """
+
     def look_again(self, number: int, is_late: bool, now_ms: int) -> bytes | None:
         """The body of the answer; None: it waits on, or was answered. One that is late is answered in any case."""
 
     def leader_offsets(self, partition: Key, leader_epoch: int) -> tuple[int, int] | None:
         """Where this leader's log begins and ends; None: it does not lead in this epoch."""
+    # Share groups
+    def disconnect(self, connection_id: int, now_ms: int) -> None:
+        """A client's connection was closed: the share session that it opened ends."""
+
+    def expire_locks(self, now_ms: int) -> None:
+        """End the acquisition locks that are due."""
+
+    def take_share_calls(self) -> list[tuple[int, int, bytes]]:
+        """Request ids, API keys and bodies of the calls of share coordinators that are due."""
+
+    def share_state_answered(self, request_id: int, code: int, body: bytes, now_ms: int) -> None:
+        """A call has this result."""
+
+    def share_gauges(self, group: str, partition: Key) -> tuple[int, int, int, int] | None:
+        """Of a share partition: a number that another load of it has not, its leader epoch, start and next offset.
+
+        None: it is not loaded.
+        """
     # Checks
     def take_changed(self) -> list[tuple[Key, ReplicaGauges | None]]:
         """The replicas whose state has changed since the last call; None for one that is not open any more."""

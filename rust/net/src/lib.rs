@@ -57,4 +57,4 @@ pub use pipeline::{Distribution, Pipeline, Principal, Quotas, RequestDistributio
 pub use server::{ListenerOptions, Server, bind};
 pub use sessions::{DrawId, SessionOptions};
 pub use share::{Bounded, ShareConfig};
-pub use unconnected::{Looked, UnconnectedFetch, UnconnectedFetches};
+pub use unconnected::{Looked, ShareGauges, Unconnected, UnconnectedRequests, WaitingRequest};

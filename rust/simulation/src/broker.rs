@@ -13,7 +13,7 @@ use klamm_fetcher::{Assignments, FollowedPartitions};
 use klamm_log::crash::Rng;
 use klamm_log::{Claim, Event, LockedDir, LogManager, ManagerConfig, OneFlush, Origin};
 use klamm_metadata::MetadataImage;
-use klamm_net::{Backend, SessionOptions, UnconnectedFetch, UnconnectedFetches};
+use klamm_net::{Backend, SessionOptions, UnconnectedRequests, WaitingRequest};
 use klamm_records::control::end_transaction_marker;
 use klamm_records::header::{Header, compute_crc};
 use klamm_replica::{Appended, Durability, Partition, Refused, Replicas, ReplicasOptions, Unassigned};
@@ -60,7 +60,7 @@ pub struct Due {
     pub has_roles: bool,
     /// The leaders from which this broker fetches.
     pub leaders: Vec<i32>,
-    /// The waiting fetches that look again.
+    /// The waiting requests that look again.
     pub woken: Vec<u64>,
     /// The flushes that have begun.
     pub flushes: Vec<u64>,
@@ -144,8 +144,8 @@ pub(super) struct Life {
     acks: Arc<Mutex<Vec<(u64, ErrorCode)>>>,
     /// Of verified batches, by the ticket of their produce.
     verified: BTreeMap<u64, klamm_log::Guard>,
-    pub(super) fetches: UnconnectedFetches,
-    pub(super) waiting: BTreeMap<u64, UnconnectedFetch>,
+    pub(super) requests: UnconnectedRequests,
+    pub(super) waiting: BTreeMap<u64, WaitingRequest>,
     flushes: BTreeMap<u64, Flush>,
     /// Those whose damage was found.
     pub(super) damaged: BTreeMap<(Uuid, i32), Arc<Partition>>,
@@ -206,7 +206,7 @@ impl SimulatedBroker {
             clock: self.clock.clone(),
         };
         let replicas = Arc::new(Replicas::without(options, self.options.without.and_then(Guard::rule)));
-        let fetches = self.fetches(&replicas)?;
+        let requests = self.requests(&replicas)?;
         self.life = Some(Life {
             isr: IsrUpdates::new(replicas.clone()),
             replicas,
@@ -215,7 +215,7 @@ impl SimulatedBroker {
             has_roles: Arc::default(),
             acks: Arc::default(),
             verified: BTreeMap::new(),
-            fetches,
+            requests,
             waiting: BTreeMap::new(),
             flushes: BTreeMap::new(),
             damaged: BTreeMap::new(),
@@ -226,11 +226,11 @@ impl SimulatedBroker {
         Ok(previous_epoch)
     }
 
-    /// How a life answers fetches. The ids of its sessions are those of no other life.
-    fn fetches(&self, replicas: &Arc<Replicas>) -> Result<UnconnectedFetches, SimulationError> {
+    /// How a life answers requests. The ids of its fetch sessions are those of no other life.
+    fn requests(&self, replicas: &Arc<Replicas>) -> Result<UnconnectedRequests, SimulationError> {
         let without = self.options.without;
         let backend: Arc<dyn Backend> = match without {
-            Some(without @ (Guard::FetchEpoch | Guard::Divergence | Guard::FollowerEpoch)) => {
+            Some(without @ (Guard::FetchEpoch | Guard::Divergence | Guard::FollowerEpoch | Guard::ShareLimit)) => {
                 Arc::new(Lacking { replicas: replicas.clone(), without })
             }
             _ => replicas.clone(),
@@ -242,7 +242,7 @@ impl SimulatedBroker {
             eviction_age_ms: SESSION_EVICTION_AGE_MS,
             draw_id: Box::new(move || ids.below(u64::MAX)),
         };
-        Ok(UnconnectedFetches::new(backend, sessions)?)
+        Ok(UnconnectedRequests::new(backend, sessions, self.share_config())?)
     }
 
     /// The process ends: what it wrote stays.
@@ -297,7 +297,8 @@ impl SimulatedBroker {
     pub fn publish(&mut self, image: Arc<MetadataImage>, now_ms: i64) -> Result<Vec<Unassigned>, SimulationError> {
         self.clock.set(now_ms);
         let replicas = self.life()?.replicas.clone();
-        let published = replicas.publish(image);
+        let published = replicas.publish(image.clone());
+        self.life()?.requests.drop_stale_shares(&image);
         if published.has_to_open {
             replicas.open_followed();
         }
@@ -430,7 +431,7 @@ impl SimulatedBroker {
     /// Begins the flushes that are due, and returns what has become possible.
     pub fn take_due(&mut self, now_ms: i64) -> Result<Due, SimulationError> {
         self.clock.set(now_ms);
-        let woken = self.woken_fetches()?;
+        let woken = self.woken()?;
         let mut flushes = Vec::new();
         while let Some(flush) = self.begin_flush()? {
             flushes.push(flush);

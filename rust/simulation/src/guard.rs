@@ -27,13 +27,20 @@ pub enum Guard {
     VerifiedTransactions,
     /// A marker of transaction.version 2 does not end a transaction of its own epoch (KIP-1228).
     MarkerEpoch,
+    /// Share groups read up to the high watermark.
+    ShareLimit,
+    /// A record of a share group is delivered a limited number of times (KIP-932).
+    DeliveryLimit,
+    /// A member of a share group holds what it has acquired, until its lock ends (KIP-932).
+    HoldLocks,
+    ExpireLocks,
     /// Consumers of committed records read up to the last stable offset, and skip aborted transactions.
     StableOffset,
     AbortedTransactions,
 }
 
 /// All guards, by the names that a simulation uses.
-const GUARDS: [(&str, Guard); 34] = [
+const GUARDS: [(&str, Guard); 38] = [
     ("join-from-epoch-start", Guard::Core(Rule::JoinFromEpochStart)),
     ("count-maximal-isr", Guard::Core(Rule::CountMaximalIsr)),
     ("append-with-min-isr", Guard::Core(Rule::AppendWithMinIsr)),
@@ -68,6 +75,10 @@ const GUARDS: [(&str, Guard); 34] = [
     ("marker-epoch", Guard::MarkerEpoch),
     ("stable-offset", Guard::StableOffset),
     ("aborted-transactions", Guard::AbortedTransactions),
+    ("share-limit", Guard::ShareLimit),
+    ("delivery-limit", Guard::DeliveryLimit),
+    ("hold-locks", Guard::HoldLocks),
+    ("expire-locks", Guard::ExpireLocks),
 ];
 
 impl Guard {

@@ -7,7 +7,8 @@ use klamm_log::Claim;
 use klamm_metadata::MetadataImage;
 use klamm_net::{Backend, Partition};
 use klamm_replica::{
-    Appended, Awaits, FetchWaiter, Fetched, FoundOffset, OffsetQuery, PartitionFetch, Refused, Replicas, SessionEntry,
+    Appended, Awaits, CONSUMER, DEBUGGING, FetchWaiter, Fetched, FoundOffset, OffsetQuery, PartitionFetch, Refused,
+    Replicas, SessionEntry,
 };
 
 use super::guard::Guard;
@@ -75,6 +76,11 @@ impl Partition for LackingPartition {
             last_fetched_epoch: self.unless(Guard::Divergence, request.last_fetched_epoch, -1),
             replica_epoch: self.unless(Guard::FollowerEpoch, request.replica_epoch, -1),
             quiet: None,
+            replica_id: if request.replica_id == CONSUMER {
+                self.unless(Guard::ShareLimit, CONSUMER, DEBUGGING)
+            } else {
+                request.replica_id
+            },
             ..*request
         })
     }

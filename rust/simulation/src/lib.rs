@@ -13,6 +13,7 @@ mod fetching;
 mod guard;
 mod lacking;
 mod serving;
+mod sharing;
 
 pub use broker::{
     BrokerOptions, ChangedReplica, Due, Gauges, LedLog, Produced, SimulatedBroker, SimulationError, TransactionMarker,

@@ -1,10 +1,11 @@
-//! The fetches that a simulated broker answers: of followers and of consumers.
+//! The requests that a simulated broker answers: fetches of followers and of consumers, and those of share groups.
 
 use std::task::Waker;
 
 use klamm_base::{ErrorCode, Uuid};
-use klamm_net::Looked;
+use klamm_net::{Looked, Unconnected};
 use klamm_replica::{CONSUMER, DEBUGGING, Fetched, LATEST, OffsetQuery, PartitionFetch};
+use klamm_wire::api::FETCH;
 
 use super::broker::{SimulatedBroker, SimulationError};
 use super::fetching::FETCH_VERSION;
@@ -29,35 +30,46 @@ impl Consumed {
 }
 
 impl SimulatedBroker {
-    /// Answers a fetch, or lets it wait under this number.
+    /// Answers a follower's fetch, or lets it wait under this number.
     pub fn answer_fetch(&mut self, number: u64, body: &[u8], now_ms: i64) -> Result<Option<Vec<u8>>, SimulationError> {
+        let fetch = Unconnected { api_key: FETCH, version: FETCH_VERSION, connection_id: 0, body };
+        self.answer(number, fetch, now_ms)
+    }
+
+    /// Answers a request, or lets it wait under this number.
+    pub fn answer(
+        &mut self,
+        number: u64,
+        request: Unconnected<'_>,
+        now_ms: i64,
+    ) -> Result<Option<Vec<u8>>, SimulationError> {
         self.clock.set(now_ms);
-        let looked = self.life()?.fetches.take(FETCH_VERSION, body, Waker::noop())?;
+        let looked = self.life()?.requests.take(request, Waker::noop())?;
         self.answered_or_waits(number, looked)
     }
 
     fn answered_or_waits(&mut self, number: u64, looked: Looked) -> Result<Option<Vec<u8>>, SimulationError> {
         match looked {
             Looked::Answered(body) => Ok(Some(body)),
-            Looked::Waits(fetch) => {
-                self.life()?.waiting.insert(number, fetch);
+            Looked::Waits(request) => {
+                self.life()?.waiting.insert(number, request);
                 Ok(None)
             }
         }
     }
 
-    /// The fetches that were woken and look again.
-    pub(super) fn woken_fetches(&mut self) -> Result<Vec<u64>, SimulationError> {
+    /// The requests that were woken and look again.
+    pub(super) fn woken(&mut self) -> Result<Vec<u64>, SimulationError> {
         let waiting = self.life()?.waiting.iter();
-        Ok(waiting.filter(|(_, fetch)| fetch.is_woken()).map(|(number, _)| *number).collect())
+        Ok(waiting.filter(|(_, request)| request.is_woken()).map(|(number, _)| *number).collect())
     }
 
-    /// A fetch looks again; `is_late`: its time is over, so that it is answered in any case. `None` if it still waits, or was
+    /// A request looks again; `is_late`: its time is over, so that it is answered in any case. `None` if it still waits, or was
     /// answered already.
     pub fn look_again(&mut self, number: u64, is_late: bool, now_ms: i64) -> Result<Option<Vec<u8>>, SimulationError> {
         self.clock.set(now_ms);
-        let Some(fetch) = self.life()?.waiting.remove(&number) else { return Ok(None) };
-        let looked = self.life()?.fetches.look_again(fetch, Waker::noop(), is_late)?;
+        let Some(request) = self.life()?.waiting.remove(&number) else { return Ok(None) };
+        let looked = self.life()?.requests.look_again(request, Waker::noop(), is_late)?;
         self.answered_or_waits(number, looked)
     }
 

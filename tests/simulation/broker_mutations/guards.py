@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-from tests.simulation.broker_mutations import cleaning, control, coordinators, groups
+from tests.simulation.broker_mutations import cleaning, control, coordinators, groups, shares
 
 from klamm.testing.simulator.brokers.faults import BrokerFaults
 
 Mutation = Callable[[Any], None] | str
-"""A function of `control`, `coordinators`, `groups` or `cleaning`, or the name of a broker's guard."""
+"""A function of `control`, `coordinators`, `groups`, `shares` or `cleaning`, or the name of a broker's guard."""
 
 SEEDS = range(1, 201)
 
@@ -134,6 +134,37 @@ _MEMBERS_AND_FEW_REPLICAS = BrokerFaults(
     member_every_us=100_000,
 )
 _TOPICS = BrokerFaults(delay_us_max=5_000, recreate_every_us=2_000_000, member_every_us=500_000)
+_SHARES = BrokerFaults(
+    drop_chance=0.01,
+    delay_us_max=5_000,
+    slow_message_chance=0.05,
+    slow_flush_chance=0.1,
+    crash_every_us=1_000_000,
+    away_us_max=100_000,
+    elect_every_us=300_000,
+    share_every_us=300_000,
+    effect_crash_chance=0.005,
+)
+_SHARES_AND_STALLS = BrokerFaults(
+    delay_us_max=5_000,
+    stall_every_us=300_000,
+    reassign_every_us=300_000,
+    elect_every_us=500_000,
+    share_every_us=500_000,
+)
+_SHARES_AND_FEW_REPLICAS = BrokerFaults(
+    delay_us_max=5_000,
+    crash_every_us=700_000,
+    power_cut_share=0.0,
+    away_us_max=3_000_000,
+    share_every_us=300_000,
+)
+_SHARES_AND_CUTS = BrokerFaults(
+    delay_us_max=5_000,
+    partition_every_us=700_000,
+    elect_every_us=500_000,
+    share_every_us=300_000,
+)
 
 _CLEANING = BrokerFaults(
     drop_chance=0.05,
@@ -177,6 +208,13 @@ FAULTS: dict[Mutation, BrokerFaults] = {
     groups.an_abort_commits_offsets: _OFFSETS,
     groups.an_elected_coordinator_loads_nothing: _OFFSETS,
     groups.pending_offsets_are_visible: _OFFSETS,
+    shares.a_replaced_leader_writes_its_state: _SHARES_AND_STALLS,
+    shares.a_share_state_keeps_what_was_not_appended: _SHARES_AND_FEW_REPLICAS,
+    shares.an_acknowledgement_does_not_wait_for_its_record: _SHARES,
+    "delivery-limit": _SHARES,
+    "expire-locks": _SHARES,
+    "hold-locks": _SHARES,
+    "share-limit": _SHARES_AND_CUTS,
     "append-with-min-isr": _CUTS,
     "commit-with-min-isr": _CUTS,
     "consumer-limit": _CUTS,

@@ -143,13 +143,14 @@ class Persister:
         *,
         create_topic: Callable[[], None],
         backoff: ExponentialBackoff = BACKOFF,
+        draw: Callable[[], float] = random.random,
     ) -> None:
         """`broker_of` returns the broker that coordinates a share partition, if there is one that is alive.
 
-        `create_topic` asks for `__share_group_state`, unless it exists.
+        `create_topic` asks for `__share_group_state`, unless it exists. `draw` returns numbers in [0, 1).
         """
         self._node_id, self._broker_of, self._here, self._others = node_id, broker_of, here, others
-        self._create_topic, self._backoff = create_topic, backoff
+        self._create_topic, self._backoff, self._draw = create_topic, backoff, draw
         self._lines: dict[tuple[int, int, str], _Line] = {}
         self._retried: dict[SharePartitionKey, asyncio.Future[None]] = {}
         """The share partitions of which a call is tried again."""
@@ -251,7 +252,7 @@ class Persister:
 
     async def _retry(self, operation: Operation, key: SharePartitionKey, asked: Any, result: Any) -> Any:
         for failures in range(ATTEMPTS - 1):
-            await asyncio.sleep(self._backoff.time_ms(failures, random.random) / 1000)
+            await asyncio.sleep(self._backoff.time_ms(failures, self._draw) / 1000)
             result = await self._try(operation, key, asked)
             if result.error_code not in PASSING:
                 break

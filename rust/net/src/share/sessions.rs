@@ -68,6 +68,13 @@ impl Session {
             self.next_order += 1;
         }
     }
+
+    /// Its partitions in their order.
+    fn targets(&self) -> Vec<ShareTarget> {
+        let mut places: Vec<_> = self.partitions.iter().map(|(target, place)| (place.order, *target)).collect();
+        places.sort_unstable_by_key(|(order, _)| *order);
+        places.into_iter().map(|(_, target)| target).collect()
+    }
 }
 
 /// All share sessions of a node.
@@ -134,9 +141,7 @@ impl ShareSessions {
         for target in &subscription.forgotten {
             session.partitions.remove(target);
         }
-        let mut places: Vec<_> = session.partitions.iter().map(|(target, place)| (place.order, *target)).collect();
-        places.sort_unstable_by_key(|(order, _)| *order);
-        places.into_iter().map(|(_, target)| target).collect()
+        session.targets()
     }
 
     /// Whether no later request has used the session.
@@ -171,8 +176,7 @@ impl ShareSessions {
                 self.members.remove(&key.group);
             }
         }
-        let targets = session.partitions.into_keys().collect();
-        Some(Ended { key: key.clone(), targets })
+        Some(Ended { key: key.clone(), targets: session.targets() })
     }
 
     /// A connection was closed. Returns the group of the session that it opened last, and that session, if it is still open

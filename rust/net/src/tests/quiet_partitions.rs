@@ -23,12 +23,14 @@ use klamm_replica::{
     Appended, Awaits, Durability, FetchWaiter, Fetched, FetchedBatches, FoundOffset, OffsetQuery, PartitionFetch,
     Refused, Replicas, ReplicasOptions, SessionEntry, Standing,
 };
+use klamm_wire::api::FETCH;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
 use crate::backend::{Backend, Partition};
 use crate::sessions::SessionOptions;
-use crate::unconnected::{Looked, UnconnectedFetch, UnconnectedFetches};
+use crate::share::ShareConfig;
+use crate::unconnected::{Looked, Unconnected, UnconnectedRequests, WaitingRequest};
 
 const LEADER: i32 = 1;
 const BROKERS: [i32; 3] = [LEADER, 2, 3];
@@ -233,10 +235,10 @@ type ReplicaState = (Standing, Option<IsrProposal>, i64, i64);
 /// A broker with the fetch handler.
 struct Side {
     replicas: Arc<Replicas>,
-    fetches: UnconnectedFetches,
+    fetches: UnconnectedRequests,
     clock: Arc<SetClock>,
     sessions: BTreeMap<Who, (i32, i32)>,
-    waiting: BTreeMap<Who, UnconnectedFetch>,
+    waiting: BTreeMap<Who, WaitingRequest>,
     _dir: TempDir,
 }
 
@@ -268,7 +270,7 @@ impl Side {
         }));
         let backend: Arc<dyn Backend> =
             if visits_all { Arc::new(Visiting(replicas.clone())) } else { replicas.clone() };
-        let fetches = UnconnectedFetches::new(backend, SessionOptions::with_slots(1000));
+        let fetches = UnconnectedRequests::new(backend, SessionOptions::with_slots(1000), ShareConfig::default());
         Self {
             replicas,
             fetches: fetches.expect("an event queue"),
@@ -288,7 +290,8 @@ impl Side {
         // A reader has one request at a time.
         self.waiting.remove(&event.who);
         let body = self.body(topic, broker_epochs, event);
-        let looked = self.fetches.take(VERSION, &body, Waker::noop()).expect("well-formed");
+        let fetch = Unconnected { api_key: FETCH, version: VERSION, connection_id: 1, body: &body };
+        let looked = self.fetches.take(fetch, Waker::noop()).expect("well-formed");
         self.looked(event.who, looked)
     }
 

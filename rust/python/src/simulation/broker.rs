@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use klamm_base::{ErrorCode, Uuid};
 use klamm_config::Settings;
 use klamm_log::Claim;
+use klamm_net::Unconnected;
 use klamm_replica::Unassigned;
 use klamm_simulation::{BrokerOptions, Gauges, Guard, Lookup, Produced, SimulationError, TransactionMarker};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -23,6 +24,9 @@ type Due = (bool, Vec<i32>, Vec<u64>, Vec<u64>, Vec<(u64, i16)>);
 
 /// See `SimulatedBroker.consume_committed`.
 type ConsumedRow<'py> = (i16, i64, Bound<'py, PyBytes>, Vec<(i64, i64)>);
+
+/// See `SimulatedBroker.take_share_calls`.
+type ShareCall<'py> = (u64, i16, Bound<'py, PyBytes>);
 
 /// See `SimulatedBroker.damage`.
 type FoundDamage = (Key, Vec<(i64, i64)>, Vec<i32>);
@@ -351,6 +355,43 @@ impl SimulatedBroker {
         now_ms: i64,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         Ok(bytes(py, self.0.answer_fetch(number, body, now_ms).map_err(failed)?))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the seam has no struct for a request")]
+    fn answer<'py>(
+        &mut self,
+        py: Python<'py>,
+        number: u64,
+        api_key: i16,
+        version: i16,
+        connection_id: u64,
+        body: &[u8],
+        now_ms: i64,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let request = Unconnected { api_key, version, connection_id, body };
+        Ok(bytes(py, self.0.answer(number, request, now_ms).map_err(failed)?))
+    }
+
+    fn disconnect(&mut self, connection_id: u64, now_ms: i64) -> PyResult<()> {
+        self.0.disconnect(connection_id, now_ms).map_err(failed)
+    }
+
+    fn expire_locks(&mut self, now_ms: i64) -> PyResult<()> {
+        self.0.expire_locks(now_ms).map_err(failed)
+    }
+
+    fn take_share_calls<'py>(&mut self, py: Python<'py>) -> PyResult<Vec<ShareCall<'py>>> {
+        let calls = self.0.take_share_calls().map_err(failed)?.into_iter();
+        Ok(calls.map(|call| (call.request_id, call.api_key, PyBytes::new(py, &call.body))).collect())
+    }
+
+    fn share_state_answered(&mut self, request_id: u64, code: i16, body: &[u8], now_ms: i64) -> PyResult<()> {
+        self.0.share_state_answered(request_id, ErrorCode(code), body, now_ms).map_err(failed)
+    }
+
+    fn share_gauges(&mut self, group: &str, partition: Key) -> PyResult<Option<(u64, i32, i64, i64)>> {
+        let found = self.0.share_gauges(group, key(partition)).map_err(failed)?;
+        Ok(found.map(|it| (it.id, it.leader_epoch, it.start_offset, it.next_offset)))
     }
 
     fn look_again<'py>(

@@ -58,9 +58,10 @@ class Broker:
         dir_count: int = 1,
         may_be_damaged: bool = False,
         node_config: NodeConfig | None = None,
+        has_shares: bool = False,
     ) -> None:
-        """With a `node_config` it has coordinators."""
-        self._node_config = node_config
+        """With a `node_config` it has coordinators; `has_shares`: there are share groups."""
+        self._node_config, self._has_shares = node_config, has_shares
         self.coordinators: Coordinators | None = None
         self._scene, self._may_be_damaged = scene, may_be_damaged
         self.id = node_id
@@ -133,7 +134,7 @@ class Broker:
         self.replication = Replication(self._scene, self)
         self.directories = self._new_directories()
         if self._node_config is not None:
-            self.coordinators = Coordinators(self._scene, self, self._node_config)
+            self.coordinators = Coordinators(self._scene, self, self._node_config, has_shares=self._has_shares)
         self.failed_dirs = set()
         self._armed_ms = None
         self._previous_epoch = self.engine.start(self.now_ms)
@@ -375,6 +376,10 @@ class Broker:
         """A request of another broker's coordinators has arrived."""
         if self.coordinators is not None:
             self.coordinators.answer(api_key, version, body, reply)
+
+    def on_pruned(self, key: Key, offset: int) -> None:
+        """A coordinator has deleted the records below this offset."""
+        self._scene.on_deleting(self.id, key, offset)
 
     # Leading
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from klamm._engine.records import encode_batch
+from klamm._engine.records import encode_batch, record_batches
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.testing.simulator.brokers.replication import Life
 
@@ -29,13 +29,18 @@ class CoordinatedLife(Life, Protocol):
     image: Image
     replication: Replication
 
+    def on_pruned(self, key: Key, offset: int) -> None:
+        """A coordinator has deleted the records below this offset."""
+
 
 class CoordinatorEngine:
     """Appends and loads; `klamm._engine.node.Engine` as `EngineCoordinatorLog` and `MarkerWriter` see it."""
 
-    def __init__(self, broker: CoordinatedLife, appends: Appends, on_effect: Callable[[], None]) -> None:
-        """`on_effect` is called after each append, when the process may crash."""
-        self._broker, self._appends, self._on_effect = broker, appends, on_effect
+    def __init__(
+        self, broker: CoordinatedLife, appends: Appends, on_effect: Callable[[], None], on_change: Callable[[], None]
+    ) -> None:
+        """`on_effect` is called after each append, when the process may crash; `on_change` when more is possible."""
+        self._broker, self._appends, self._on_effect, self._on_change = broker, appends, on_effect, on_change
 
     def append(self, topic_id: bytes, batches: Sequence[tuple[Any, ...]], timestamp_ms: int, codec: int = 0) -> None:
         """See `Engine.append`."""
@@ -83,6 +88,31 @@ class CoordinatorEngine:
     def load(self, topic_id: bytes, partition: int, read_bytes: int, *, latest_only: bool) -> LogLoad:
         """See `Engine.load`."""
         return self._broker.engine.load((topic_id, partition), read_bytes, PART_BYTES, latest_only, _partition_error)
+
+    def read_records(
+        self, topic_id: bytes, partition: int, offset: int, max_bytes: int
+    ) -> tuple[int, list[tuple[int, bytes | None, bytes | None, int, bool]]]:
+        """See `Engine.read_records`; the batch with this offset."""
+        batch = next(iter(record_batches(self._broker.engine.batches((topic_id, partition), offset))), None)
+        if batch is None:
+            return offset, []
+        found = [(record.offset, record.key, record.value, batch.producer_id, False) for record in batch.records()]
+        return batch.last_offset + 1, found
+
+    def delete_records(self, topic_id: bytes, partition: int, offset: int) -> int:
+        """See `Engine.delete_records`."""
+        key = topic_id, partition
+        code, deleted_to = self._broker.engine.delete_records(key, offset, self._broker.now_ms)
+        if code != ErrorCode.NONE:
+            raise _partition_error(code, None)
+        self._broker.on_pruned(key, deleted_to)
+        return deleted_to
+
+    def share_states_answered(self, answers: Sequence[tuple[int, ErrorCode, bytes]]) -> None:
+        """See `Engine.share_states_answered`."""
+        for request_id, code, body in answers:
+            self._broker.engine.share_state_answered(request_id, code, body, self._broker.now_ms)
+        self._on_change()
 
 
 def _partition_error(code: int, message: str | None) -> Exception:

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
+from klamm.broker.handlers.share_state import ShareStateHandlers
 from klamm.broker.handlers.transactions import TransactionHandlers
 from klamm.broker.producer_ids import Block, ProducerIds
 from klamm.broker.request import Answer, Handler, RequestContext
@@ -16,10 +17,12 @@ from klamm.controller.operations.nodes import ALLOCATE_PRODUCER_IDS
 from klamm.coordinator.runtime.driver import into
 from klamm.coordinator.runtime.placement import partition_of
 from klamm.node.coordinators.appends import Appends
+from klamm.node.coordinators.persister import Persister
 from klamm.node.groups import NodeGroups
 from klamm.node.share_states import NodeShareStates
 from klamm.node.transactions import NodeTransactions
 from klamm.protocol.api_key import ApiKey
+from klamm.protocol.backoff import ExponentialBackoff
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.messages.registration import AllocateProducerIdsRequest
 from klamm.protocol.principal import ANONYMOUS
@@ -39,9 +42,11 @@ if TYPE_CHECKING:
     from klamm.coordinator.groups.commits import CommitAnswer
     from klamm.coordinator.groups.shard import GroupShard
     from klamm.coordinator.runtime.driver import CoordinatorRuntime
+    from klamm.coordinator.share.shard import ShareShard
     from klamm.coordinator.transactions.shard import TransactionShard
     from klamm.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
     from klamm.protocol.messages.group_messages import Caller, FetchedGroup, FetchGroup, TxnOffsetCommitRequest
+    from klamm.protocol.messages.share_groups import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
     from klamm.protocol.messages.transactions import AddRequest, EndRequest, Pair, Place
     from klamm.testing.simulator.brokers.coordinator_engine import CoordinatedLife
     from klamm.testing.simulator.brokers.network import Reply
@@ -70,7 +75,22 @@ SETTINGS: Final = {
     "group.consumer.min.heartbeat.interval.ms": str(HEARTBEAT_MS),
     "group.consumer.session.timeout.ms": str(SESSION_MS),
     "group.consumer.min.session.timeout.ms": str(SESSION_MS),
+    "group.share.assignment.interval.ms": "200",
+    "group.share.heartbeat.interval.ms": str(HEARTBEAT_MS),
+    "group.share.min.heartbeat.interval.ms": str(HEARTBEAT_MS),
+    "group.share.session.timeout.ms": str(SESSION_MS),
+    "group.share.min.session.timeout.ms": str(SESSION_MS),
+    "group.share.initialize.retry.interval.ms": "10000",  # after the attempts of the persister
+    "share.coordinator.state.topic.num.partitions": str(PARTITIONS),
+    "share.coordinator.snapshot.update.records.per.snapshot": "5",
+    "share.coordinator.state.topic.prune.interval.ms": "1000",
+    "share.coordinator.cold.partition.snapshot.interval.ms": "3000",
+    "share.coordinator.load.buffer.size": str(PART_BYTES),
 }
+STATE_BACKOFF: Final = ExponentialBackoff(50, 500)
+"""Of calls of share coordinators."""
+LOCKS_US: Final = 100_000
+"""Locks end at most so late."""
 
 
 def node_config(node_id: int, settings: Mapping[str, str]) -> NodeConfig:
@@ -102,17 +122,55 @@ class SimulatedGroups(NodeGroups):
         return self.coordinator.runtime if self._is_made else None
 
 
+class SimulatedShareStates(NodeShareStates):
+    """The share coordinator of a node, which reaches other brokers on the simulated network."""
+
+    others: SimulatedOthers
+    draw: Callable[[], float]
+
+    @cached_property
+    def _others(self) -> SimulatedOthers:
+        return self.others
+
+    @cached_property
+    def persister(self) -> Persister:
+        """See `NodeShareStates.persister`."""
+        return Persister(
+            self._config.node_id,
+            self._broker_of,
+            lambda: self.coordinator,
+            lambda: self._others,
+            create_topic=self._create_topic,
+            backoff=STATE_BACKOFF,
+            draw=self.draw,
+        )
+
+    @property
+    def runtime(self) -> CoordinatorRuntime[ShareShard] | None:
+        """The coordinator's, once there is one."""
+        return self.coordinator.runtime if self._is_made else None
+
+
+class ShareCall(NamedTuple):
+    """A share partition reads or writes its state; a `klamm._engine.node.ShareStateEvent`."""
+
+    request_id: int
+    api_key: int
+    body: bytes
+
+
 class Coordinators:
     """Of one life."""
 
-    def __init__(self, scene: Scene, broker: CoordinatedLife, config: NodeConfig) -> None:
-        self._scene, self._broker, self._config = scene, broker, config
+    def __init__(self, scene: Scene, broker: CoordinatedLife, config: NodeConfig, *, has_shares: bool = False) -> None:
+        """`has_shares`: there are share groups."""
+        self._scene, self._broker, self._config, self._has_shares = scene, broker, config, has_shares
         rng = scene.rng
         self._loop = new_loop(lambda: broker.now_ms, lambda: rng.randrange(THREAD_US_MAX) / 1e6)
         self._armed_ms = NEVER_MS
         self._appends = Appends()
-        self._has_appended = False
-        self._engine: Any = CoordinatorEngine(broker, self._appends, self._on_effect)
+        self._has_changed = False
+        self._engine: Any = CoordinatorEngine(broker, self._appends, self._on_effect, self._on_change)
         self._producer_ids = ProducerIds(self._allocate_producer_ids)
         self._loop.run(self._make)
 
@@ -132,21 +190,31 @@ class Coordinators:
             conditions=None,
         )
         self.transactions.others = SimulatedOthers(self._scene, self._broker, image)
-        self._share_states = NodeShareStates(config, engine, image, appends, create=lambda topic: None, conditions=None)
+        self.share_states = SimulatedShareStates(
+            config, engine, image, appends, create=lambda topic: None, conditions=None
+        )
+        self.share_states.others = SimulatedOthers(self._scene, self._broker, image)
+        self.share_states.draw = self._scene.rng.random
         self.groups = SimulatedGroups(
-            config, engine, image, appends, verify=self.transactions.verify, share_states=self._share_states
+            config, engine, image, appends, verify=self.transactions.verify, share_states=self.share_states
         )
 
     # The loop
 
     def run(self, act: Callable[[], None], pump: Callable[[], None]) -> None:
         """Take a step, and what becomes possible by it."""
+
+        def pump_and_pass() -> None:
+            pump()
+            if self._has_shares:
+                self._pass_calls()
+
         self._loop.run(act)
-        self._has_appended = True
-        while self._has_appended and self._broker.is_up:
-            self._has_appended = False
-            self._loop.run(pump)
-        for runtime in (self.transactions.runtime, self.groups.runtime):
+        self._has_changed = True
+        while self._has_changed and self._broker.is_up:
+            self._has_changed = False
+            self._loop.run(pump_and_pass)
+        for runtime in (self.transactions.runtime, self.groups.runtime, self.share_states.runtime):
             if runtime is not None and runtime.counts.faults:
                 raise InvariantViolatedError(f"a coordinator of broker {self._broker.id} fails")
         self._arm()
@@ -163,8 +231,17 @@ class Coordinators:
 
         self._broker.later(max(0, 1000 * due_ms - self._scene.now_us), wake)
 
+    def _pass_calls(self) -> None:
+        """Pass the calls of share partitions to their coordinators."""
+        for call in self._broker.engine.take_share_calls():
+            event: Any = ShareCall(*call)
+            self.share_states.on_call(event)
+
+    def _on_change(self) -> None:
+        self._has_changed = True
+
     def _on_effect(self) -> None:
-        self._has_appended = True
+        self._on_change()
         self._scene.on_coordinator_effect(self._broker.id)
 
     def forget(self) -> None:
@@ -177,12 +254,21 @@ class Coordinators:
         """The broker serves."""
         self.groups.start()
         self.transactions.start()
+        if self._has_shares:
+            self.share_states.start()
+            self._expire_locks()
+
+    def _expire_locks(self) -> None:
+        self._broker.engine.expire_locks(self._broker.now_ms)
+        self._broker.later(LOCKS_US, self._expire_locks)
 
     def on_published(self, before: Image, image: Image) -> None:
         """A newer image is committed."""
         delta = image.delta_since(before)
         self.groups.on_published(image, delta)
         self.transactions.on_published(image, delta)
+        if self._has_shares:
+            self.share_states.on_published(image, delta)
 
     async def _allocate_producer_ids(self) -> Block:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -234,6 +320,12 @@ class Coordinators:
         self.groups.coordinator.consumer_group_heartbeat(caller, request, into(future))
         return await future
 
+    async def share_heartbeat(self, caller: Caller, request: ShareGroupHeartbeatRequest) -> Any:
+        """ShareGroupHeartbeat."""
+        future: asyncio.Future[ShareGroupHeartbeatResponse] = asyncio.get_running_loop().create_future()
+        self.groups.coordinator.share.heartbeat(caller, request, into(future))
+        return await future
+
     async def commit(self, request: CommitRequest) -> ErrorCode:
         """OffsetCommit of one partition."""
         future: asyncio.Future[CommitAnswer] = asyncio.get_running_loop().create_future()
@@ -272,8 +364,17 @@ class Coordinators:
             ApiKey.ADD_PARTITIONS_TO_TXN: self._handlers.add_partitions_to_txn,
             ApiKey.WRITE_TXN_MARKERS: self._handlers.write_txn_markers,
         }
-        handler = handlers[ApiKey(api_key)]
-        self.do(lambda _: _answered(handler, version, body), reply)
+        if api_key in handlers:
+            handler = handlers[ApiKey(api_key)]
+            self.do(lambda _: _answered(handler, version, body), reply)
+            return
+        states = ShareStateHandlers(self.share_states.coordinator)
+        of_states = {
+            ApiKey.INITIALIZE_SHARE_GROUP_STATE: states.initialize,
+            ApiKey.READ_SHARE_GROUP_STATE: states.read,
+            ApiKey.WRITE_SHARE_GROUP_STATE: states.write,
+        }
+        self.do(lambda _: of_states[ApiKey(api_key)](CONTEXT, version, body), reply)
 
     @cached_property
     def _handlers(self) -> Handlers:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from klamm.coordinator.groups.modern.registry import AnyModernGroup
     from klamm.testing.simulator.brokers.broker import Broker
 
-SOFT: Final = {"hash_checked_epoch"}
+SOFT: Final = {"hash_checked_epoch", "states_written_ms"}
 """What a group knows besides its records."""
 
 

@@ -55,9 +55,13 @@ class SimulatedPeer:
 
 
 def _may_be_late(api_key: int, version: int, body: bytes) -> bool:
-    """A known weakness before transaction.version 2: a late marker ends the next transaction (KIP-890)."""
+    """Known weaknesses, as in Apache Kafka.
+
+    Before transaction.version 2 a late marker ends the next transaction (KIP-890). A late InitializeShareGroupState
+    begins a state again that is in use.
+    """
     if api_key != ApiKey.WRITE_TXN_MARKERS:
-        return True
+        return api_key != ApiKey.INITIALIZE_SHARE_GROUP_STATE
     request = codec.read(WriteTxnMarkersRequest, version, body)
     return all(marker.transaction_version >= VERSION_2 for marker in request.markers)
 

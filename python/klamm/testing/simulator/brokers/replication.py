@@ -56,6 +56,16 @@ class TransactionalBatch(NamedTuple):
     """Its leader adds the partition to the transaction."""
 
 
+class ShareRequest(NamedTuple):
+    """A request of a member of a share group, and how long it may wait."""
+
+    api_key: int
+    version: int
+    connection_id: int
+    body: bytes
+    wait_us: int
+
+
 class Replication:
     """What one life of a broker has in flight."""
 
@@ -201,6 +211,20 @@ class Replication:
             answer = self._engine.look_again(number, is_late, self._broker.now_ms)
             if answer is not None:
                 self._waiting.pop(number)(answer)
+
+    def on_share(self, request: ShareRequest, reply: Reply) -> None:
+        """A ShareFetch or ShareAcknowledge has arrived."""
+        if not self._broker.is_serving:
+            return
+        self._next_number += 1
+        number = self._next_number
+        api_key, version, connection_id, body, wait_us = request
+        answer = self._engine.answer(number, api_key, version, connection_id, body, self._broker.now_ms)
+        if answer is not None:
+            reply(answer)
+            return
+        self._waiting[number] = reply
+        self._broker.later(wait_us, lambda: self._look_again(number, is_late=True))
 
     def on_delete_records(self, key: Key, offset: int, reply: Reply) -> None:
         """A client's DeleteRecords has arrived: it is answered when all live replicas have deleted, or not at all."""

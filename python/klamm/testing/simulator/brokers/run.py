@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from klamm.testing.simulator.brokers import compaction, faults
+from klamm.testing.simulator.brokers.group_settings import LOCK_MS
 from klamm.testing.simulator.brokers.world import BrokerWorld, ClusterPlan
 from klamm.testing.simulator.invariants import InvariantViolatedError
 from klamm.testing.simulator.run import SimulationFailedError
@@ -23,9 +24,12 @@ LIVENESS_US: Final = 60_000_000
 QUORUM_EVERY: Final = 12
 TRANSACTIONS_SHARE: Final = 0.5
 COMPACTED_SHARE: Final = 0.2
+DELIVERY_LIMIT: Final = 3
+"""Of share groups in directed runs."""
 PAUSES_SHARE: Final = 0.0  # of the runs: controllers are paused; 0.3 when what it found is explained (decision 61)
 OFFSETS_SHARE: Final = 0.4  # of the runs with transactions: they commit offsets
 MEMBERS_SHARE: Final = 0.2
+SHARES_SHARE: Final = 0.08
 DAMAGED_SHARE: Final = 0.15
 MIN_REPLICAS: Final = 2  # one is damaged, and another has the same
 TRACE_LINES_SHOWN: Final = 60
@@ -85,6 +89,9 @@ def play(
         plan = plan._replace(has_groups=drawn.commit_offsets_chance > 0)
     if drawn.member_every_us:
         plan = plan._replace(features={**plan.features, "group.version": 1}, has_groups=True, has_members=True)
+    drawn.share_every_us, limit = (drawn.share_every_us, DELIVERY_LIMIT) if directed else _draw_shares(seed)
+    if drawn.share_every_us:
+        plan = _with_shares(plan, limit)
     if plan.may_be_damaged:
         _allow_damage(drawn)
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
@@ -154,6 +161,26 @@ def _draw_groups(seed: int) -> tuple[float, int]:
     rng = random.Random(f"groups {seed}")
     chance = rng.choice([0.2, 0.5]) if rng.random() < OFFSETS_SHARE else 0.0
     return chance, rng.randrange(100_000, 600_000) if rng.random() < MEMBERS_SHARE else 0
+
+
+def _draw_shares(seed: int) -> tuple[int, int]:
+    """How often members of share groups come and go (0: there are none), and how often a record is delivered at most,
+    by random numbers of their own.
+    """
+    rng = random.Random(f"shares {seed}")
+    every_us = rng.randrange(100_000, 1_000_000) if rng.random() < SHARES_SHARE else 0
+    return every_us, rng.choice([2, 3, 5])
+
+
+def _with_shares(plan: ClusterPlan, delivery_limit: int) -> ClusterPlan:
+    settings = {
+        "group.share.delivery.count.limit": str(delivery_limit),
+        "group.share.record.lock.duration.ms": str(LOCK_MS),
+        "group.share.partition.max.record.locks": "100",
+    }
+    features = {**plan.features, "group.version": 1, "share.version": 1}
+    plan = plan._replace(settings={**plan.settings, **settings}, features=features)
+    return plan._replace(has_groups=True, delivery_limit=delivery_limit)
 
 
 def _with_transactions(plan: ClusterPlan, version: int) -> ClusterPlan:
@@ -235,6 +262,11 @@ def _settle(world: BrokerWorld) -> None:
     if membership is not None:
         world.run(world.now_us + LIVENESS_US, membership.is_over)
         membership.check_over()
+    sharing = world.sharing
+    if sharing is not None:
+        sharing.settle()
+        world.run(world.now_us + LIVENESS_US, sharing.is_over)
+        sharing.check_over()
     if not world.run(world.now_us + LIVENESS_US, world.is_settled):
         raise InvariantViolatedError("the replicas do not become equal after all faults ended")
 

@@ -32,6 +32,7 @@ from klamm.testing.simulator.invariants import InvariantViolatedError
 
 if TYPE_CHECKING:
     from klamm._engine.metadata import PartitionInfo
+    from klamm._engine.records import RecordBatch
     from klamm.protocol.messages.transactions import Pair
     from klamm.testing.simulator.brokers.broker import Broker
     from klamm.testing.simulator.brokers.history import Key, PartitionHistory
@@ -216,6 +217,12 @@ class Transactions:
         for batch in skipped:
             self._verdicts.of(text_of(batch)).on_skipped(where, text_of(batch))
         return max((batch.last_offset + 1 for batch in batches), default=stable), texts
+
+    def on_shared(self, key: Key, batch: RecordBatch) -> None:
+        """A member of a share group that reads committed records receives a batch. Raises InvariantViolatedError."""
+        if batch.is_transactional and not batch.is_control and self._promises(key):
+            text = text_of(batch)
+            self._verdicts.of(text).on_received(f"partition {key[1]}", text)
 
     # Coordinators
 

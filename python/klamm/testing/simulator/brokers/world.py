@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klamm.node.groups import GROUPS_TOPIC
+from klamm.node.share_states import SHARE_STATES_TOPIC
 from klamm.node.transactions import TRANSACTIONS_TOPIC
 from klamm.protocol.messages.topics import (
     CreatableReplicaAssignment,
@@ -29,6 +30,7 @@ from klamm.testing.simulator.brokers.membership import Membership
 from klamm.testing.simulator.brokers.operator import Operator
 from klamm.testing.simulator.brokers.quorum import ControllerQuorum
 from klamm.testing.simulator.brokers.scene import Coordinating, Leader, Scene
+from klamm.testing.simulator.brokers.sharing import Sharing
 from klamm.testing.simulator.brokers.transactions import Transactions
 from klamm.testing.simulator.invariants import InvariantViolatedError
 
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from klamm.testing.simulator.brokers.history import Key
 
 TOPIC: Final = "t"
-TOPICS: Final = (TOPIC, TRANSACTIONS_TOPIC, GROUPS_TOPIC)
+TOPICS: Final = (TOPIC, TRANSACTIONS_TOPIC, GROUPS_TOPIC, SHARE_STATES_TOPIC)
 SERVING_US: Final = 60_000_000
 READ_EVERY_US: Final = 200_000
 
@@ -69,6 +71,8 @@ class ClusterPlan(NamedTuple):
     """Brokers have group coordinators."""
     has_members: bool = False
     """There are consumer groups with members."""
+    delivery_limit: int = 0
+    """With it, there are share groups, which deliver a record so often."""
     has_quorum: bool = False
     """Three controllers that fail, instead of one that does not."""
     replicas: Sequence[int] = ()
@@ -98,6 +102,7 @@ class BrokerWorld(Scene):
         self.compaction = None if plan.compaction is None else Compaction(self, plan.compaction, self.brokers)
         self.looks.compaction = self.compaction
         self.membership: Membership | None = None
+        self.sharing: Sharing | None = None
 
     def begin(self) -> None:
         """Start controller and brokers, and create a topic."""
@@ -113,6 +118,10 @@ class BrokerWorld(Scene):
             )
         if self._plan.has_members:
             self.membership = Membership(self, TOPIC, self.brokers, self.looks.histories)
+        if self._plan.delivery_limit:
+            limit = self._plan.delivery_limit
+            self.sharing = Sharing(self, TOPIC, self.brokers, self.looks.histories, delivery_limit=limit)
+            self.sharing.transactions = self.transactions
         for node_id in range(1, self._plan.broker_count + 1):
             folder = self._folder / str(node_id)
             plan = self._plan
@@ -125,6 +134,7 @@ class BrokerWorld(Scene):
                 dir_count=plan.dir_count,
                 may_be_damaged=plan.may_be_damaged,
                 node_config=self._node_config(node_id),
+                has_shares=self.sharing is not None,
             )
             self.brokers[node_id].start()
         if not self.run(SERVING_US, lambda: all(broker.is_serving for broker in self.brokers.values())):
@@ -136,6 +146,8 @@ class BrokerWorld(Scene):
         while any(self.controller.image.topic_id(topic.name) is None for topic in others):
             for topic in others:
                 self.operator.create(topic)
+            self.run(self.now_us + 1_000_000)
+        while self.sharing is not None and not self.sharing.configure(self.operator, self.controller.committed[1]):
             self.run(self.now_us + 1_000_000)
 
     def _node_config(self, node_id: int) -> NodeConfig | None:
@@ -149,6 +161,8 @@ class BrokerWorld(Scene):
                 "transaction.state.log.replication.factor": replicas,
                 "transaction.state.log.min.isr": min_isr,
                 "offsets.topic.replication.factor": replicas,
+                "share.coordinator.state.topic.replication.factor": replicas,
+                "share.coordinator.state.topic.min.isr": min_isr,
             },
         )
 
@@ -162,6 +176,8 @@ class BrokerWorld(Scene):
             # An operator may set it; then appends of group coordinators are refused at times.
             min_isr = CreatableTopicConfig("min.insync.replicas", str(self._plan.min_insync_replicas))
             topics.append(replace(topic, configs=(*topic.configs, min_isr)))
+        if coordinators is not None and self.sharing is not None:
+            topics.append(coordinators.share_states.new_topic())
         if self.compaction is not None:
             topics.append(self.compaction.topic(self._plan.replica_count, self._plan.min_insync_replicas))
         return topics
@@ -215,6 +231,8 @@ class BrokerWorld(Scene):
             self.compaction.begin()
         if self.membership is not None:
             self.membership.begin()
+        if self.sharing is not None:
+            self.sharing.begin()
         self.controller.begin_faults()
         faults = self.faults
         self.every(lambda: faults.partition_every_us, self._change_partition)

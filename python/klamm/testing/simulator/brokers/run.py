@@ -91,7 +91,7 @@ def play(
         plan = plan._replace(features={**plan.features, "group.version": 1}, has_groups=True, has_members=True)
     drawn.share_every_us, limit = (drawn.share_every_us, DELIVERY_LIMIT) if directed else _draw_shares(seed)
     if drawn.share_every_us:
-        plan = _with_shares(plan, limit)
+        plan = _with_shares(plan, drawn, limit)
     if plan.may_be_damaged:
         _allow_damage(drawn)
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
@@ -172,14 +172,17 @@ def _draw_shares(seed: int) -> tuple[int, int]:
     return every_us, rng.choice([2, 3, 5])
 
 
-def _with_shares(plan: ClusterPlan, delivery_limit: int) -> ClusterPlan:
+def _with_shares(plan: ClusterPlan, drawn: faults.BrokerFaults, delivery_limit: int) -> ClusterPlan:
+    """Nothing may be lost: otherwise little would be promised."""
+    drawn.unclean_share = 0.0
     settings = {
+        **{key: value for key, value in plan.settings.items() if key != "klamm.flush.before.ack"},
         "group.share.delivery.count.limit": str(delivery_limit),
         "group.share.record.lock.duration.ms": str(LOCK_MS),
         "group.share.partition.max.record.locks": "100",
     }
     features = {**plan.features, "group.version": 1, "share.version": 1}
-    plan = plan._replace(settings={**plan.settings, **settings}, features=features)
+    plan = plan._replace(settings=settings, features=features, elects_unclean=False)
     return plan._replace(has_groups=True, delivery_limit=delivery_limit)
 
 

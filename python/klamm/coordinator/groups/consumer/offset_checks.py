@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from klamm._engine.groups import CommitRequest
 from klamm.coordinator.groups.consumer.group import ConsumerGroup
 from klamm.coordinator.groups.consumer.member import ConsumerMember
+from klamm.coordinator.groups.modern.offset_checks import MEMBER_EPOCH_MIN_VERSION, check_transactional
 from klamm.coordinator.groups.topics import Topics
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.messages.group_messages import UNKNOWN_MEMBER_ID, ZERO_ID
-
-MEMBER_EPOCH_MIN_VERSION: Final = 9
-"""The first version of OffsetCommit with a member epoch."""
+from klamm.protocol.messages.group_messages import ZERO_ID
 
 
 def check_commit(group: ConsumerGroup, request: CommitRequest) -> ErrorCode:
@@ -32,16 +28,9 @@ def check_commit(group: ConsumerGroup, request: CommitRequest) -> ErrorCode:
 
 
 def check_transactional_commit(group: ConsumerGroup, request: CommitRequest, topics: Topics) -> ErrorCode:
-    """The error for a TxnOffsetCommit. Its clients do not know STALE_MEMBER_EPOCH."""
-    epoch, member_id = request.generation_id_or_member_epoch, request.member_id
-    is_anonymous = epoch == -1 and member_id == UNKNOWN_MEMBER_ID and request.group_instance_id is None
-    if is_anonymous or (epoch < 0 and group.is_empty):
-        return ErrorCode.NONE
-    member = group.members.get(member_id)
-    if member is None:
-        return ErrorCode.UNKNOWN_MEMBER_ID
-    code = _check_epoch(member, epoch, request, topics)
-    return ErrorCode.ILLEGAL_GENERATION if code is ErrorCode.STALE_MEMBER_EPOCH else code
+    """The error for a TxnOffsetCommit."""
+    epoch = request.generation_id_or_member_epoch
+    return check_transactional(group, request, lambda member: _check_epoch(member, epoch, request, topics))
 
 
 def _check_epoch(member: ConsumerMember, epoch: int, request: CommitRequest, topics: Topics | None) -> ErrorCode:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from klamm._engine.groups import CommitRequest
+from klamm.coordinator.groups.modern.offset_checks import MEMBER_EPOCH_MIN_VERSION, check_transactional
 from klamm.coordinator.groups.streams.group import StreamsGroup
 from klamm.coordinator.groups.streams.member import StreamsMember
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.messages.group_messages import UNKNOWN_MEMBER_ID
-
-MEMBER_EPOCH_MIN_VERSION: Final = 9
-"""The first version of OffsetCommit with a member epoch."""
 
 
 def check_commit(group: StreamsGroup, request: CommitRequest) -> ErrorCode:
@@ -30,16 +25,8 @@ def check_commit(group: StreamsGroup, request: CommitRequest) -> ErrorCode:
 
 
 def check_transactional_commit(group: StreamsGroup, request: CommitRequest) -> ErrorCode:
-    """The error for a TxnOffsetCommit. Its clients do not know STALE_MEMBER_EPOCH."""
-    epoch, member_id = request.generation_id_or_member_epoch, request.member_id
-    is_anonymous = epoch == -1 and member_id == UNKNOWN_MEMBER_ID and request.group_instance_id is None
-    if is_anonymous or (epoch < 0 and group.is_empty):
-        return ErrorCode.NONE
-    member = group.members.get(member_id)
-    if member is None:
-        return ErrorCode.UNKNOWN_MEMBER_ID
-    code = _check_epoch(group, member, request)
-    return ErrorCode.ILLEGAL_GENERATION if code is ErrorCode.STALE_MEMBER_EPOCH else code
+    """The error for a TxnOffsetCommit."""
+    return check_transactional(group, request, lambda member: _check_epoch(group, member, request))
 
 
 def _check_epoch(group: StreamsGroup, member: StreamsMember, request: CommitRequest) -> ErrorCode:

@@ -137,24 +137,3 @@ def _check_dependencies(name: str, level: int, proposed: Levels) -> None:
     for other, minimum in {**needed, **FEATURE_DEPENDENCIES.get((name, level), {})}.items():
         if proposed.get(other, 0) < minimum:
             raise _invalid(name, level, f"{name} could not be set to {level} because it depends on {other} {minimum}")
-
-
-def check_broker_features(requested: Ranges, finalized: Levels) -> None:
-    """Refuse a broker that cannot work at a finalized level (`ClusterControlManager.registerBroker`).
-
-    A feature that the broker does not list counts as 0..0. Raises UNSUPPORTED_VERSION or INVALID_REGISTRATION.
-    """
-    for name, found in requested.items():
-        _check_registration_range(name, found, finalized)
-    if METADATA_VERSION not in requested:
-        text = f"The registration does not say which {METADATA_VERSION} the broker works with."
-        raise KafkaError(ErrorCode.INVALID_REGISTRATION, text)
-    for name in finalized.keys() - requested.keys():
-        _check_registration_range(name, NOT_SUPPORTED, finalized)
-
-
-def _check_registration_range(name: str, found: VersionRange, finalized: Levels) -> None:
-    level = finalized.get(name, 0)
-    if level not in found:
-        text = f"The cluster is at {name} {level}. The broker works with {found}."
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)

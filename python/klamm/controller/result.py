@@ -1,7 +1,5 @@
 """The result of a controller operation: a response, and the records that it depends on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -25,7 +23,7 @@ class Result(NamedTuple, Generic[T_co]):
     is_atomic: bool = True
     kraft_version: int | None = None
     """A level that the quorum writes itself, before the records."""
-    rest: Callable[[], Result[T_co]] | None = None
+    rest: Callable[[], "Result[T_co]"] | None = None
     """The rest of the operation, to run after the records are replayed. Its response replaces this one."""
     broker_id: int | None = None
     """Whose coming or going it is that is not done yet: nothing else of that broker is begun before."""

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from klamm._engine.metadata import BrokerInfo
-from klamm.controller.features import check_broker_features
 from klamm.controller.leadership.elections import BrokerEvent, ElectionManager
 from klamm.controller.leadership.moves import Moves, in_parts
 from klamm.controller.nodes.heartbeats import BrokerControlState, BrokerHeartbeats
 from klamm.controller.nodes.registration import (
     BrokerSettings,
+    check_broker_features,
     check_identity,
     check_listeners,
     check_log_dirs,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from klamm._engine.metadata import BrokerInfo
 from klamm.controller.speculation import Speculation
 from klamm.protocol.errors import ErrorCode, KafkaError
-from klamm.protocol.features import DIRECTORY_ASSIGNMENT_LEVEL, VersionRange
+from klamm.protocol.features import DIRECTORY_ASSIGNMENT_LEVEL, METADATA_VERSION, NOT_SUPPORTED, VersionRange
 from klamm.protocol.generated.metadata_records import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
 from klamm.protocol.messages.registration import BrokerRegistrationRequest, Listener
 from klamm.protocol.value import Value
@@ -110,3 +110,24 @@ def registration_record(
         in_controlled_shutdown=False if amended is None else amended.in_controlled_shutdown,
         log_dirs=request.log_dirs if with_dirs else (),
     )
+
+
+def check_broker_features(requested: Mapping[str, VersionRange], finalized: Mapping[str, int]) -> None:
+    """Refuse a broker that cannot work at a finalized level (`ClusterControlManager.registerBroker`).
+
+    A feature that the broker does not list counts as 0..0. Raises UNSUPPORTED_VERSION or INVALID_REGISTRATION.
+    """
+    for name, found in requested.items():
+        _check_registration_range(name, found, finalized)
+    if METADATA_VERSION not in requested:
+        text = f"The registration does not say which {METADATA_VERSION} the broker works with."
+        raise KafkaError(ErrorCode.INVALID_REGISTRATION, text)
+    for name in finalized.keys() - requested.keys():
+        _check_registration_range(name, NOT_SUPPORTED, finalized)
+
+
+def _check_registration_range(name: str, found: VersionRange, finalized: Mapping[str, int]) -> None:
+    level = finalized.get(name, 0)
+    if level not in found:
+        text = f"The cluster is at {name} {level}. The broker works with {found}."
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)

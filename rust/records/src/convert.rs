@@ -35,6 +35,9 @@ pub fn rewrite_if_needed(
     target: Option<Compression>,
     rules: &ProduceRules,
 ) -> Result<Option<Vec<u8>>, RecordsError> {
+    if target.is_none() && produced.offsets_consecutive {
+        return Ok(None);
+    }
     let batch = produced.batch;
     let source = batch.codec()?;
     // Markers that were written uncompressed stay so, so that they can be read without a codec.

@@ -32,10 +32,9 @@ macro_rules! be {
         #[doc = $doc]
         #[inline]
         pub fn $name(&self) -> $ty {
-            const SIZE: usize = size_of::<$ty>();
-            let mut raw = [0u8; SIZE];
-            raw.copy_from_slice(&self.bytes[$at..$at + SIZE]);
-            <$ty>::from_be_bytes(raw)
+            // `copy_from_slice` would be a call.
+            let raw = self.bytes[$at..].first_chunk().expect("a field of the header");
+            <$ty>::from_be_bytes(*raw)
         }
     };
 }
@@ -120,8 +119,9 @@ impl<'a> Header<'a> {
 /// Sets the batch's position in the log. Both fields are outside the CRC.
 #[inline]
 pub fn set_position(batch: &mut [u8], base_offset: i64, leader_epoch: i32) {
-    batch[0..8].copy_from_slice(&base_offset.to_be_bytes());
-    batch[12..16].copy_from_slice(&leader_epoch.to_be_bytes());
+    let header: &mut [u8; HEADER_LEN] = batch.first_chunk_mut().expect("a batch holds a header");
+    *header[0..].first_chunk_mut().expect("a field of the header") = base_offset.to_be_bytes();
+    *header[12..].first_chunk_mut().expect("a field of the header") = leader_epoch.to_be_bytes();
 }
 
 /// The CRC-32C of the batch that is all of `batch`.

@@ -11,6 +11,8 @@ pub(crate) struct Layout {
     pub offset_delta: i32,
     pub key_at: usize,
     pub key_len: i64,
+    /// Where the length of the value is.
+    pub value_field: usize,
     pub value_at: usize,
     pub value_len: i64,
     pub headers_at: usize,
@@ -47,6 +49,7 @@ impl Layout {
             offset_delta,
             key_at,
             key_len,
+            value_field,
             value_at,
             value_len,
             headers_at,
@@ -77,7 +80,7 @@ pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 #[inline(always)]
-pub(crate) fn half_word(bytes: &[u8], at: usize) -> Option<u64> {
+fn half_word(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..)?.first_chunk().map(|chunk| u64::from(u32::from_le_bytes(*chunk)))
 }
 

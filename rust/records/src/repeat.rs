@@ -6,15 +6,15 @@
 //! never has to report a malformed record, and it accepts exactly what `Fields::parse` accepts of such records.
 
 use crate::error::RecordsError;
-use crate::layout::{Layout, half_word, word};
+use crate::layout::{Layout, word};
 use crate::walk::Shape;
 
-/// The shape of the last records.
+/// The shape of the last records. Its words are all within a record.
 pub(crate) struct Repeat {
     /// Bytes of the last record with its length field.
     size: usize,
-    /// Bytes that must be available for the comparison; more than any buffer has while no shape is known.
-    reach: usize,
+    /// Whether the fields below describe that record.
+    is_known: bool,
     /// The first word: the whole length, and where the varints of the deltas end.
     head: Known,
     timestamp: Varint,
@@ -62,7 +62,7 @@ impl Repeat {
     pub fn new() -> Self {
         Self {
             size: 0,
-            reach: usize::MAX,
+            is_known: false,
             head: Known::default(),
             timestamp: Varint::default(),
             offset: Varint::default(),
@@ -97,90 +97,88 @@ impl Repeat {
     /// The bits of the timestamp at `place`, if there is another record of the known shape.
     #[inline(always)]
     fn timestamp_of_like(&self, bytes: &[u8], place: &Place, count: i32) -> Option<u64> {
-        let record = bytes[place.at..].get(..self.reach)?;
-        (place.index < count && self.is_like(record)?).then_some(self.timestamp.bits_of(word(record, 0)?))
+        if !self.is_known || place.index >= count {
+            return None;
+        }
+        let record = bytes[place.at..].get(..self.size)?;
+        let head = word(record, 0)?;
+        self.is_like(self.head, head, record)?.then_some(self.timestamp.bits_of(head))
     }
 
-    /// Whether `record` begins with one of the known shape; `None` when there are fewer than [`Repeat::reach`] bytes.
+    /// Whether a record of the known size that begins with `word` has the known shape, with this head.
     #[inline(always)]
-    fn is_like(&self, record: &[u8]) -> Option<bool> {
-        let head = self.head.differs(word(record, 0)?);
-        let key = self.key.differs(half_word(record, self.key_at)?);
-        let value = self.value.differs(half_word(record, self.value_at)?);
-        let header_count = u64::from(*record.get(self.size - 1)?);
-        Some(head | key | value | header_count == 0)
+    fn is_like(&self, head: Known, first: u64, record: &[u8]) -> Option<bool> {
+        let key = self.key.differs(word(record, self.key_at)?);
+        let value = self.value.differs(word(record, self.value_at)?);
+        let header_count = u64::from(*record.last()?);
+        Some(head.differs(first) | key | value | header_count == 0)
     }
 
     /// Skips all records of the known shape with this timestamp.
     // In a function of its own, so that the loop's values stay in registers.
     #[inline(never)]
     fn pass_likes(&self, bytes: &[u8], mut place: Place, end: i32, timestamp: u64) -> Place {
+        let head = self.head.and(self.timestamp.known(timestamp));
+        let (most, mut passed) = ((end - place.index) as usize, 0);
+        let (mut consecutive, mut gaps) = (short_bits(place.index), 0);
         let mut rest = &bytes[place.at..];
-        while place.index < end
-            && let Some(record) = rest.get(..self.reach)
-            && self.is_like(record) == Some(true)
-            && let Some(head) = word(record, 0)
-            && self.timestamp.bits_of(head) == timestamp
+        while passed < most
+            && let Some((record, after)) = rest.split_at_checked(self.size)
+            && let Some(first) = word(record, 0)
+            && self.is_like(head, first, record) == Some(true)
         {
-            place.offsets_consecutive &= self.offset.bits_of(head) == short_bits(place.index);
-            place.index += 1;
-            rest = &rest[self.size..];
+            gaps |= self.offset.bits_of(first) ^ consecutive;
+            consecutive = next_bits(consecutive);
+            passed += 1;
+            rest = after;
         }
+        place.offsets_consecutive &= gaps == 0;
+        place.index += passed as i32;
         place.at = bytes.len() - rest.len();
         place
     }
 
     /// Learns from a valid record that was read field by field: two of equal size suggest that more follow.
     #[inline(always)]
-    pub fn note(&mut self, bytes: &[u8], at: usize, end: usize) {
-        let size = end - at;
-        if size == self.size {
-            self.learn(bytes, at);
-        } else {
-            (self.size, self.reach) = (size, usize::MAX);
+    pub fn note(&mut self, bytes: &[u8], at: usize, layout: &Layout) {
+        let size = layout.end - at;
+        if size != self.size {
+            (self.size, self.is_known) = (size, false);
+        } else if layout.header_count == 0 {
+            self.learn(&bytes[at..layout.end], layout.value_field - at, layout.key_len >= 0);
         }
     }
 
+    /// Learns the shape of a record without headers, unless a few words cannot describe it.
     #[inline(never)]
-    fn learn(&mut self, bytes: &[u8], at: usize) {
-        if let Some(repeat) = Layout::of_usual(bytes, at).and_then(|layout| Self::of(bytes, at, &layout)) {
-            *self = repeat;
-        }
-    }
-
-    /// The shape of a record; `None` when a few words cannot describe it.
-    fn of(bytes: &[u8], at: usize, layout: &Layout) -> Option<Self> {
-        let record = &bytes[at..layout.end];
-        let length_len = varint_len(record, 0);
+    fn learn(&mut self, record: &[u8], value_field: usize, has_key: bool) {
+        let Some(head) = word(record, 0) else { return };
+        let length_len = varint_len(head);
         let timestamp_at = length_len + 1;
-        let offset_at = timestamp_at + varint_len(record, timestamp_at);
-        let key_at = offset_at + varint_len(record, offset_at);
-        let value_at = layout.key_at - at + bytes_of(layout.key_len);
-        if key_at > size_of::<u64>() || layout.header_count > 0 {
-            return None;
+        let offset_at = timestamp_at + varint_len(head >> (8 * timestamp_at));
+        let key_field = offset_at + varint_len(head >> (8 * offset_at));
+        if key_field > size_of::<u64>() {
+            return;
         }
-        let head = word(bytes, at)?;
-        let mask = low_bytes(length_len) | ends_between(timestamp_at, key_at);
-        Some(Self {
-            size: record.len(),
-            reach: record.len().max(size_of::<u64>()).max(value_at + size_of::<u32>()),
-            head: Known { mask, bits: head & mask },
-            timestamp: Varint::new(timestamp_at, offset_at),
-            offset: Varint::new(offset_at, key_at),
-            key: Known::of(&record[key_at..layout.key_at - at]),
-            key_at,
-            value: Known::of(&record[value_at..layout.value_at - at]),
-            value_at,
-            has_key: layout.key_len >= 0,
-        })
+        self.head = Known::of(head, low_bytes(length_len) | ends_between(timestamp_at, key_field));
+        self.timestamp = Varint::new(timestamp_at, offset_at);
+        self.offset = Varint::new(offset_at, key_field);
+        (self.key_at, self.key) = varint_at(record, key_field);
+        (self.value_at, self.value) = varint_at(record, value_field);
+        (self.has_key, self.is_known) = (has_key, true);
     }
 }
 
 impl Known {
-    /// A varint of these at most three bytes.
-    fn of(bytes: &[u8]) -> Self {
-        let bits = bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
-        Self { mask: low_bytes(bytes.len()), bits }
+    #[inline]
+    fn of(word: u64, mask: u64) -> Self {
+        Self { mask, bits: word & mask }
+    }
+
+    /// Both of two that have no bits in common.
+    #[inline(always)]
+    fn and(self, other: Self) -> Self {
+        Self { mask: self.mask | other.mask, bits: self.bits | other.bits }
     }
 
     /// Nonzero if the word differs.
@@ -201,6 +199,20 @@ impl Varint {
     fn bits_of(self, word: u64) -> u64 {
         word >> self.shift & self.mask
     }
+
+    /// That it has these bits.
+    #[inline(always)]
+    fn known(self, bits: u64) -> Known {
+        Known { mask: self.mask << self.shift, bits: bits << self.shift }
+    }
+}
+
+/// The varint at `at` in a record of at least one word: a word of the record that contains it, and its bits there.
+#[inline(always)]
+fn varint_at(record: &[u8], at: usize) -> (usize, Known) {
+    let word_at = at.min(record.len() - size_of::<u64>());
+    let (word, shift) = (word(record, word_at).expect("a word before the end"), 8 * (at - word_at));
+    (word_at, Known::of(word, low_bytes(varint_len(word >> shift)) << shift))
 }
 
 /// The value whose bytes hold these bits.
@@ -216,22 +228,49 @@ fn short_bits(number: i32) -> u64 {
     raw & 0x7f | (raw & 0x3f80) << 1 | (raw & !0x3fff) << 2
 }
 
+/// The bits of the next number.
+#[inline(always)]
+fn next_bits(bits: u64) -> u64 {
+    const GAPS: u64 = 0x80_8080;
+    // Set bits between the groups pass the carry on.
+    ((bits | GAPS) + 2) & !GAPS
+}
+
 /// The lowest bytes of a word; at least one.
+#[inline]
 fn low_bytes(count: usize) -> u64 {
     u64::MAX >> (64 - 8 * count)
 }
 
-/// Within the bytes `[from, to)` of a word, the bits that show which byte ends a varint.
+/// The bits that show which byte ends a varint.
+const ENDS: u64 = 0x8080_8080_8080_8080;
+
+/// Those within the bytes `[from, to)` of a word.
+#[inline]
 fn ends_between(from: usize, to: usize) -> u64 {
-    (0x8080_8080_8080_8080 & low_bytes(to - from)) << (8 * from)
+    (ENDS & low_bytes(to - from)) << (8 * from)
 }
 
-/// Bytes of the varint at `at`.
-fn varint_len(bytes: &[u8], at: usize) -> usize {
-    1 + bytes[at..].iter().take_while(|byte| **byte >= 0x80).count()
+/// Bytes of the varint at the low end of `word`, at most three if it is a usual one.
+#[inline]
+fn varint_len(word: u64) -> usize {
+    1 + (!word & ENDS).trailing_zeros() as usize / 8
 }
 
-/// Bytes of a key or value; null has none.
-fn bytes_of(len: i64) -> usize {
-    usize::try_from(len).unwrap_or(0)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn consecutive_numbers_have_consecutive_bits() {
+        let mut bits = short_bits(0);
+        for number in 0..(1 << 20) + 1000 {
+            // Three bytes hold less than 2^20; no varint has the bits of a larger number.
+            assert_eq!(bits & 0x7f_7f7f == bits, number < 1 << 20);
+            if number < 1 << 20 {
+                assert_eq!(bits, short_bits(number));
+            }
+            bits = next_bits(bits);
+        }
+    }
 }

@@ -5,7 +5,7 @@ use crate::batch::Batch;
 use crate::codec::Codec;
 use crate::error::{RecordFault, RecordsError, Refusal, RefusedRecords};
 use crate::header::Header;
-use crate::walk::{Scratch, Shape, Walked, walk};
+use crate::walk::{Shape, Walked, walk};
 
 /// The timestamp of a record without one.
 pub const NO_TIMESTAMP: i64 = -1;
@@ -166,9 +166,7 @@ fn check_client_header(header: &Header<'_>) -> Result<(), RecordsError> {
 
 fn walk_produced<'a>(batch: Batch<'a>, rules: &ProduceRules) -> Result<Produced<'a>, RecordsError> {
     let mut check = RecordCheck::new(batch.header().base_timestamp(), rules);
-    let walked = Scratch::with(|scratch| {
-        walk(batch, rules.decompressed_bytes_max, scratch, |index, shape| check.on_record(index, shape))
-    })?;
+    let walked = walk(batch, rules.decompressed_bytes_max, |index, shape| check.on_record(index, shape))?;
     if check.refused.count > 0 {
         return Err(RecordsError::Refused(Box::new(check.refused)));
     }

@@ -67,14 +67,12 @@ pub(crate) struct Walked {
 pub(crate) fn walk(
     batch: Batch<'_>,
     decompressed_bytes_max: usize,
-    scratch: &mut Scratch,
     mut visit: impl FnMut(i32, Shape) -> Result<bool, RecordsError>,
 ) -> Result<Walked, RecordsError> {
     let count = batch.header().record_count();
     match batch.codec()? {
         Codec::None => walk_bytes(batch.payload(), count, visit),
-        codec => {
-            let Scratch { window, contexts } = scratch;
+        codec => Scratch::with(|Scratch { window, contexts }| {
             window.clear();
             let decompressor = Decompressor::new(codec, batch.payload(), decompressed_bytes_max, contexts);
             walk_window(
@@ -82,7 +80,7 @@ pub(crate) fn walk(
                 count,
                 &mut visit,
             )
-        }
+        }),
     }
 }
 
@@ -114,7 +112,7 @@ fn pass_record(bytes: &[u8], place: &mut Place, repeat: &mut Repeat) -> Result<S
     // Not through `Fields`: creating slices that are never read would cost a quarter of the walk.
     let (timestamp_delta, offset_delta, has_key, end) = match Layout::of_usual(bytes, at) {
         Some(layout) => {
-            repeat.note(bytes, at, layout.end);
+            repeat.note(bytes, at, &layout);
             (layout.timestamp_delta, layout.offset_delta, layout.key_len >= 0, layout.end)
         }
         None => {

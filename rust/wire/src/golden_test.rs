@@ -69,6 +69,37 @@ fn produce_requests() {
 }
 
 #[test]
+fn ascending_partitions_are_recognized() {
+    let topics: [(&[&[i32]], bool); 7] = [
+        (&[&[0, 1, 5]], true),
+        (&[&[i32::MIN, i32::MAX]], true),
+        (&[&[3], &[1, 2]], true),
+        (&[&[1, 1]], false),
+        (&[&[1, 0]], false),
+        (&[&[]], false),
+        (&[&[], &[3]], false),
+    ];
+    for (topics, expected) in topics {
+        let body = written(|writer| {
+            writer.nullable_string(None);
+            writer.i16(-1);
+            writer.i32(1500);
+            writer.array_len(topics.len());
+            for partitions in topics {
+                writer.string("topic");
+                writer.array_len(partitions.len());
+                partitions.iter().for_each(|&index| {
+                    writer.i32(index);
+                    writer.nullable_bytes(None);
+                });
+            }
+        });
+        let request = ProduceRequest::parse(&body, 3).expect("a request");
+        assert_eq!(request.has_ascending_partitions, expected, "{topics:?}");
+    }
+}
+
+#[test]
 fn produce_answers() {
     for (version, answer) in lines("ProduceResponse") {
         let good = ProduceResult {

@@ -18,6 +18,10 @@ const TOPIC_ID_VERSION: i16 = 13;
 /// First version that contains the current leader (KIP-951).
 const LEADER_VERSION: i16 = 10;
 
+/// Room for the name and the end of a topic, and for a partition without an error, in any version.
+const TOPIC_BYTES: usize = 64;
+const PARTITION_BYTES: usize = 40;
+
 /// A request that was parsed once to validate it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProduceRequest {
@@ -27,7 +31,10 @@ pub struct ProduceRequest {
     pub topic_count: usize,
     /// The number of partitions of all topics.
     pub partition_count: usize,
+    /// Whether each topic has partitions, in ascending order.
+    pub has_ascending_partitions: bool,
     version: i16,
+    is_flexible: bool,
     /// The position of the first topic in the body.
     topics_at: usize,
 }
@@ -51,39 +58,55 @@ pub enum ProduceItem<'a> {
 impl ProduceRequest {
     /// Parses all of `body` except the batches themselves.
     pub fn parse(body: &[u8], version: i16) -> Result<Self, WireError> {
-        let mut reader = VersionedReader::new(body, is_flexible(version));
+        let is_flexible = is_flexible(version);
+        let mut reader = VersionedReader::new(body, is_flexible);
         let is_with_transactional_id = reader.nullable_string()?.is_some();
         let (acks, timeout_ms) = (reader.i16()?, reader.i32()?);
         let topic_count = reader.array_len(3)?;
         let topics_at = reader.position_in(body);
-        let mut partition_count = 0;
+        let (mut partition_count, mut has_ascending_partitions) = (0, true);
         for _ in 0..topic_count {
             TopicRef::read(&mut reader, version >= TOPIC_ID_VERSION)?;
             let count = reader.array_len(5)?;
+            let mut before = i64::MIN;
             for _ in 0..count {
-                read_partition(&mut reader)?;
+                let index = i64::from(read_partition(&mut reader)?.0);
+                has_ascending_partitions &= index > before;
+                before = index;
             }
             reader.skip_tags()?;
+            has_ascending_partitions &= count > 0;
             partition_count += count;
         }
         reader.skip_tags()?;
-        Ok(Self { is_with_transactional_id, acks, timeout_ms, topic_count, partition_count, version, topics_at })
+        Ok(Self {
+            is_with_transactional_id,
+            acks,
+            timeout_ms,
+            topic_count,
+            partition_count,
+            has_ascending_partitions,
+            version,
+            is_flexible,
+            topics_at,
+        })
     }
 
     /// The transactional id in the request's body.
     pub fn transactional_id<'a>(&self, body: &'a [u8]) -> Option<Cow<'a, str>> {
-        let mut reader = VersionedReader::new(body, is_flexible(self.version));
+        let mut reader = VersionedReader::new(body, self.is_flexible);
         reader.nullable_string().expect("checked when the request was read")
     }
 
     /// Iterates over topics and partitions.
     pub fn walk(&self) -> ProduceWalk {
-        let Self { version, topic_count, topics_at, .. } = *self;
-        ProduceWalk { version, position: topics_at, topics_left: topic_count, partitions_left: None }
+        let Self { version, is_flexible, topic_count, topics_at, .. } = *self;
+        ProduceWalk { version, is_flexible, position: topics_at, topics_left: topic_count, partitions_left: None }
     }
 }
 
 /// Index and records.
+#[inline]
 fn read_partition<'a>(reader: &mut VersionedReader<'a>) -> Result<(i32, Option<&'a [u8]>), WireError> {
     let partition = (reader.i32()?, reader.nullable_bytes()?);
     reader.skip_tags()?;
@@ -93,6 +116,7 @@ fn read_partition<'a>(reader: &mut VersionedReader<'a>) -> Result<(i32, Option<&
 /// A position in a request. Only the batches of the body may change between two steps.
 pub struct ProduceWalk {
     version: i16,
+    is_flexible: bool,
     position: usize,
     topics_left: usize,
     /// The number of remaining partitions of the current topic.
@@ -102,7 +126,7 @@ pub struct ProduceWalk {
 impl ProduceWalk {
     /// The next item; `None` after the last topic.
     pub fn next<'a>(&mut self, body: &'a [u8]) -> Option<ProduceItem<'a>> {
-        let mut reader = VersionedReader::new(&body[self.position..], is_flexible(self.version));
+        let mut reader = VersionedReader::new(&body[self.position..], self.is_flexible);
         let item = self.read(&mut reader, body).expect("checked when the request was read");
         self.position = reader.position_in(body);
         item
@@ -190,6 +214,7 @@ impl<'a> ProduceResponseWriter<'a> {
     }
 
     pub fn begin_topic(&mut self, topic: &TopicRef<'_>, partitions: usize) {
+        self.out.writer.reserve(TOPIC_BYTES + partitions * PARTITION_BYTES);
         topic.write(&mut self.out);
         self.out.array_len(partitions);
     }
@@ -201,11 +226,8 @@ impl<'a> ProduceResponseWriter<'a> {
         out.i32(index);
         let code_position = out.writer.len();
         out.error_code(result.error);
-        out.i64(result.base_offset);
-        out.i64(result.log_append_time_ms);
-        if self.version >= 5 {
-            out.i64(result.log_start_offset);
-        }
+        let offsets = [result.base_offset, result.log_append_time_ms, result.log_start_offset].map(i64::to_be_bytes);
+        out.writer.slice(if self.version >= 5 { offsets.as_flattened() } else { offsets[..2].as_flattened() });
         if self.version >= 8 {
             write_record_errors(out, result);
         }

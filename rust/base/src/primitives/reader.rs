@@ -84,6 +84,10 @@ impl<'a> Reader<'a> {
                 self.left = left;
                 Ok(u32::from(*byte))
             }
+            [low, high @ 0..0x80, left @ ..] => {
+                self.left = left;
+                Ok(u32::from(*low & 0x7f) | u32::from(*high) << 7)
+            }
             _ => u32::try_from(self.long_varint(32)?).map_err(|_| WireError::VarintTooLong),
         }
     }
@@ -229,7 +233,14 @@ impl<'a> Reader<'a> {
     /// Skips the tagged fields of a version that defines none.
     #[inline]
     pub fn skip_tagged_fields(&mut self) -> Result<(), WireError> {
-        self.tagged_fields(|_, _| Ok(false))
+        match self.left {
+            // As in nearly all structures.
+            [0, left @ ..] => {
+                self.left = left;
+                Ok(())
+            }
+            _ => self.tagged_fields(|_, _| Ok(false)),
+        }
     }
 
     #[inline]

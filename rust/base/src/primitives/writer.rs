@@ -78,6 +78,11 @@ impl Writer {
         self.throttle_time_at = None;
     }
 
+    /// Makes room for this many more bytes.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.bytes.reserve(bytes);
+    }
+
     /// Counts the error codes that are written from now on.
     pub fn count_errors(&mut self) {
         self.errors = Some(Box::default());

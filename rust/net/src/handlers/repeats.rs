@@ -57,7 +57,7 @@ impl Repeats {
 /// Whether every topic appears once, with partitions that each appear once, as in nearly all requests. A request may
 /// contain a hundred partitions with a few records each, so nothing is hashed here.
 fn names_each_once(request: &ProduceRequest, body: &[u8]) -> bool {
-    if request.topic_count == 1 && request.partition_count == 1 {
+    if request.topic_count == 1 && request.has_ascending_partitions {
         return true;
     }
     let (mut walk, mut topics) = (request.walk(), Vec::new());

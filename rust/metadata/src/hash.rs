@@ -31,10 +31,13 @@ pub type ByIdAndIndex = BuildHasherDefault<IdHasher>;
 pub struct IdHasher(u64);
 
 impl Hasher for IdHasher {
+    #[inline]
     fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
+        let (words, rest) = bytes.as_chunks();
+        words.iter().for_each(|word| self.write_u64(u64::from_ne_bytes(*word)));
+        if !rest.is_empty() {
             let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
+            word[..rest.len()].copy_from_slice(rest);
             self.write_u64(u64::from_ne_bytes(word));
         }
     }

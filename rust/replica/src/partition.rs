@@ -84,7 +84,7 @@ const KEPT_MAX: usize = 1024;
 
 thread_local! {
     /// Of this thread's last event, so that notifying a waiting request allocates nothing.
-    static EFFECTS: Cell<Effects> = Cell::default();
+    static EFFECTS: Cell<Option<Box<Effects>>> = const { Cell::new(None) };
 }
 
 impl State {
@@ -242,12 +242,23 @@ impl Partition {
     }
 
     /// Room for the effects of an event.
-    pub(super) fn effects(&self) -> Effects {
-        EFFECTS.take()
+    pub(super) fn effects(&self) -> Box<Effects> {
+        EFFECTS.take().unwrap_or_default()
     }
 
     /// Notifies the requests that an event concerns, and the broker; call it without a partition's lock.
-    pub(super) fn carry_out(&self, mut effects: Effects) {
+    #[inline]
+    pub(super) fn carry_out(&self, mut effects: Box<Effects>) {
+        if !effects.is_empty() {
+            self.notify(&mut effects);
+        }
+        // A burst of requests must not keep its memory.
+        if effects.acks.capacity().max(effects.fetches.capacity()) <= KEPT_MAX {
+            EFFECTS.set(Some(effects));
+        }
+    }
+
+    fn notify(&self, effects: &mut Effects) {
         for (ack, code) in effects.acks.drain(..) {
             ack(code);
         }
@@ -259,10 +270,6 @@ impl Partition {
         }
         if effects.proposal.take().is_some() {
             self.changes.isr.push(self.arc());
-        }
-        // A burst of requests must not keep its memory.
-        if effects.acks.capacity().max(effects.fetches.capacity()) <= KEPT_MAX {
-            EFFECTS.set(effects);
         }
     }
 

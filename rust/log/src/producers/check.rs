@@ -81,6 +81,12 @@ pub struct Update {
 }
 
 impl Update {
+    /// Whether there is no batch of a producer.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
     pub(super) fn changes(&self) -> impl Iterator<Item = &Change> {
         self.first.iter().chain(&self.more)
     }

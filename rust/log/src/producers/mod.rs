@@ -107,7 +107,12 @@ impl Producers {
     }
 
     /// Applies the changes of a written append. Returns the entries for the index of aborted transactions.
+    #[inline]
     pub fn apply(&mut self, update: &Update) -> Vec<AbortedTxn> {
+        if update.is_empty() { Vec::new() } else { self.apply_changes(update) }
+    }
+
+    fn apply_changes(&mut self, update: &Update) -> Vec<AbortedTxn> {
         for change in update.changes() {
             let entry = self.entries.entry(change.producer_id).or_insert(Entry::UNKNOWN);
             entry.merge(&change.updated);

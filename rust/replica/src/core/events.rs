@@ -77,6 +77,14 @@ pub struct Effects<A, F> {
     pub role: Option<RoleChange>,
 }
 
+impl<A, F> Effects<A, F> {
+    /// Whether there is nothing to carry out.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.acks.is_empty() && self.fetches.is_empty() && self.proposal.is_none() && self.role.is_none()
+    }
+}
+
 impl<A, F> Default for Effects<A, F> {
     fn default() -> Self {
         Self { acks: Vec::new(), fetches: Vec::new(), proposal: None, role: None }

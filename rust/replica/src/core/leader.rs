@@ -78,6 +78,7 @@ impl<S: FollowerSession> Leader<S> {
     }
 
     /// The partition is not quiet any more: in the follower's session with this last fetch, or in any.
+    #[inline]
     pub(super) fn end_quiet(&mut self, session: Option<&S>) {
         let others = self.others.iter_mut();
         let others = others.filter(|progress| session.is_none_or(|session| progress.is_quiet_in(session)));

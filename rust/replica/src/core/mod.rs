@@ -546,6 +546,7 @@ impl<A, F: Waiter> PartitionCore<A, F> {
     }
 
     /// A fetch in whose session the partition is quiet is an event, too.
+    #[inline]
     fn pass_quiet_time(&mut self) {
         if let Role::Leader(leader) = &self.role
             && let Some(fetched_ms) = leader.quiet_fetch_ms()

@@ -75,7 +75,11 @@ impl<A, F: Waiter> Waiting<A, F> {
 
     /// Takes the fetches that a change concerns: a higher high watermark concerns all, a longer log only those that read
     /// up to its end.
+    #[inline]
     pub(super) fn wake_fetches(&mut self, changed: Awaits, effects: &mut Effects<A, F>) {
+        if self.fetches.is_empty() {
+            return;
+        }
         let woken = self.fetches.extract_if(.., |(awaits, _)| *awaits >= changed);
         effects.fetches.extend(woken.map(|(_, fetch)| fetch));
     }

@@ -4,7 +4,7 @@
 //! Where Apache Kafka has a metric, the name is that of its MBean, and the value is the bean's `Count` (of a rate) or
 //! total (of `-total`). Names of klamm's own begin with `klamm.`.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// A counter with its name.
@@ -48,9 +48,54 @@ impl Counter {
     }
 }
 
+/// A counter that every append updates. A few threads update different parts of it, so that no cache line passes between
+/// their processors each time.
+#[derive(Default)]
+pub struct BusyCounter([Part; BusyCounter::PARTS]);
+
+/// In a cache line of its own.
+#[derive(Default)]
+#[repr(align(64))]
+struct Part(Counter);
+
+impl BusyCounter {
+    const PARTS: usize = 8;
+
+    #[inline]
+    pub fn add(&self, count: u64) {
+        self.0[Self::part()].0.add(count);
+    }
+
+    pub fn get(&self) -> u64 {
+        self.0.iter().map(|part| part.0.get()).sum()
+    }
+
+    /// The part of this thread.
+    #[inline]
+    fn part() -> usize {
+        static THREADS: AtomicUsize = AtomicUsize::new(0);
+        thread_local! {
+            static PART: usize = THREADS.fetch_add(1, Ordering::Relaxed) % BusyCounter::PARTS;
+        }
+        PART.with(|part| *part)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_busy_counter_counts_what_more_threads_than_parts_add() {
+        let counter = BusyCounter::default();
+        std::thread::scope(|scope| {
+            for count in 1..=2 * BusyCounter::PARTS as u64 {
+                let counter = &counter;
+                scope.spawn(move || (0..100).for_each(|_| counter.add(count)));
+            }
+        });
+        assert_eq!(counter.get(), 100 * (1..=2 * BusyCounter::PARTS as u64).sum::<u64>());
+    }
 
     #[test]
     fn a_value_that_jmx_does_not_allow_is_quoted() {

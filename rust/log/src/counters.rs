@@ -1,14 +1,14 @@
 //! Counters of the logs: one set for all partitions of a node, one for its metadata log.
 
-use klamm_base::counters::{Counter, Named};
+use klamm_base::counters::{BusyCounter, Counter, Named};
 
 /// Counters of the logs that share a context.
 #[derive(Default)]
 pub struct LogCounters {
-    pub records: Counter,
-    pub bytes: Counter,
+    pub records: BusyCounter,
+    pub bytes: BusyCounter,
     /// Writes, each of one or more batches.
-    pub appends: Counter,
+    pub appends: BusyCounter,
     pub flushes: Counter,
     /// Duration of the flushes that requests waited for; one flush of many logs counts once.
     pub flush_us: Counter,
@@ -68,22 +68,21 @@ impl LogCounters {
     /// In the order of the names.
     fn values(&self) -> [u64; PARTITIONS.len()] {
         [
-            &self.records,
-            &self.bytes,
-            &self.appends,
-            &self.flushes,
-            &self.flush_us,
-            &self.rolls,
-            &self.deleted_segments,
-            &self.deleted_bytes,
-            &self.recoveries,
-            &self.recovered_bytes,
-            &self.truncated_bytes,
-            &self.cleanings,
-            &self.cleaner_read_bytes,
-            &self.cleaner_kept_bytes,
+            self.records.get(),
+            self.bytes.get(),
+            self.appends.get(),
+            self.flushes.get(),
+            self.flush_us.get(),
+            self.rolls.get(),
+            self.deleted_segments.get(),
+            self.deleted_bytes.get(),
+            self.recoveries.get(),
+            self.recovered_bytes.get(),
+            self.truncated_bytes.get(),
+            self.cleanings.get(),
+            self.cleaner_read_bytes.get(),
+            self.cleaner_kept_bytes.get(),
         ]
-        .map(Counter::get)
     }
 }
 

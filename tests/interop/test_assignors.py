@@ -165,7 +165,7 @@ def ours(group: Group, ids: Sequence[bytes]) -> list[Target]:
     counts = {ids[at]: group.counts[at] for at in group.subscribed}
     number = {topic_id: at for at, topic_id in enumerate(ids)}
     found = assign(group.assignor, members, counts, homogeneous=group.homogeneous, assignable=assignable)
-    return [{number[topic_id]: partitions for topic_id, partitions in target.items()} for target in found]
+    return [{number[topic_id]: list(partitions) for topic_id, partitions in target.items()} for target in found]
 
 
 def theirs(kafka: JavaProgram, group: Group, ids: Sequence[bytes]) -> list[Target]:

@@ -92,6 +92,12 @@ def offset_record_value(
 ) -> bytes:
     """The value of a committed offset: version 4, or version 1 with an expiry (-1: none). Raises OverflowError."""
 
+def group_record_key(record_type: int, *names: str) -> bytes:
+    """The key of a record of a group: its type and names. Raises OverflowError for long names."""
+
+def target_record_value(target: Mapping[bytes, Sequence[int]]) -> bytes:
+    """The value of a record with a member's target: partitions in ascending order by topic id."""
+
 def assign(
     assignor: str,
     members: Sequence[tuple[str, str | None, Sequence[bytes], Mapping[bytes, Sequence[int]]]],
@@ -99,14 +105,15 @@ def assign(
     *,
     homogeneous: bool,
     assignable: Mapping[bytes, Sequence[int]] | None = None,
-) -> list[dict[bytes, list[int]]]:
+) -> list[dict[bytes, tuple[int, ...]]]:
     """The new target of each member, by topic id, in the order of the members. Releases the GIL.
 
-    `assignor` is `uniform`, `range` or `simple`, which assign as Apache Kafka's assignors of these names. A member: id,
-    instance id, ids of subscribed topics, present target by topic id. `partitions`: the partition count of each
-    subscribed topic that exists; other topics are ignored. `homogeneous`: all members have the same subscription, which
-    is read from the first. `assignable`: the partitions that `simple` may assign; None: all. Raises ValueError for an
-    unknown assignor or a negative count.
+    Partitions are in ascending order; a topic without partitions is absent. `assignor` is `uniform`, `range` or
+    `simple`, which assign as Apache Kafka's assignors of these names. A member: id, instance id, ids of subscribed
+    topics, present target by topic id. `partitions`: the partition count of each subscribed topic that exists; other
+    topics are ignored. `homogeneous`: all members have the same subscription, which is read from the first.
+    `assignable`: the partitions that `simple` may assign; None: all. Raises ValueError for an unknown assignor or a
+    negative count.
     """
 
 def assign_tasks(

@@ -15,6 +15,7 @@ pub mod frame;
 mod golden_share_test;
 #[cfg(test)]
 mod golden_test;
+pub mod group_record;
 pub mod header;
 pub mod list_offsets;
 pub mod metadata;

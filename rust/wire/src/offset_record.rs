@@ -159,7 +159,7 @@ fn compact_string<'a>(reader: &mut Reader<'a>) -> Result<Cow<'a, str>, Unreadabl
     Ok(String::from_utf8_lossy(reader.slice(length as usize)?))
 }
 
-fn put_string(out: &mut Vec<u8>, text: &str) -> Result<(), TooLarge> {
+pub(crate) fn put_string(out: &mut Vec<u8>, text: &str) -> Result<(), TooLarge> {
     let len = i16::try_from(text.len()).map_err(|_| TooLarge(text.len()))?;
     out.extend_from_slice(&len.to_be_bytes());
     out.extend_from_slice(text.as_bytes());

@@ -7,7 +7,7 @@ use klamm_groups::assignment::{Assignment, Assignor, Group, Member, Topic};
 use klamm_groups::metadata_hash;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyMapping};
+use pyo3::types::{PyBytes, PyDict, PyList, PyMapping, PyTuple};
 
 use crate::id::Id;
 use crate::metadata::image::Image;
@@ -72,7 +72,7 @@ fn topics(partitions: &Bound<'_, PyMapping>, assignable: Option<&Bound<'_, PyMap
 }
 
 /// A mapping whose keys are ids of topics.
-fn by_id<'py, V>(mapping: &Bound<'py, PyMapping>) -> PyResult<BTreeMap<Uuid, V>>
+pub(super) fn by_id<'py, V>(mapping: &Bound<'py, PyMapping>) -> PyResult<BTreeMap<Uuid, V>>
 where
     V: for<'a> FromPyObject<'a, 'py, Error: Into<PyErr>>,
 {
@@ -93,7 +93,7 @@ fn by_topic<'py>(
     let partitions_of = PyDict::new(py);
     for of_topic in assignment.chunk_by(|(left, _), (right, _)| left == right) {
         let (topic, _) = of_topic[0];
-        partitions_of.set_item(&ids[topic], PyList::new(py, of_topic.iter().map(|(_, partition)| partition))?)?;
+        partitions_of.set_item(&ids[topic], PyTuple::new(py, of_topic.iter().map(|(_, partition)| partition))?)?;
     }
     Ok(partitions_of)
 }

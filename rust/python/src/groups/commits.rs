@@ -58,7 +58,7 @@ fn metadata_of<'py>(py: Python<'py>, at: &CommitPartition) -> Bound<'py, PyStrin
     if at.metadata.is_empty() { intern!(py, "").clone() } else { PyString::new(py, &at.metadata) }
 }
 
-fn too_large(error: TooLarge) -> PyErr {
+pub(super) fn too_large(error: TooLarge) -> PyErr {
     PyOverflowError::new_err(error.to_string())
 }
 

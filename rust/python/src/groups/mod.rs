@@ -3,6 +3,7 @@
 mod assignors;
 mod commits;
 mod patterns;
+mod records;
 mod tasks;
 
 pub use commits::CommitRequest;
@@ -13,5 +14,6 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     commits::register(module)?;
     assignors::register(module)?;
     patterns::register(module)?;
+    records::register(module)?;
     tasks::register(module)
 }

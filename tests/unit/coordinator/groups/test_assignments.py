@@ -28,19 +28,19 @@ Member = tuple[str, str | None, Sequence[bytes], Mapping[bytes, Sequence[int]]]
 def test_uniform_keeps_what_members_own() -> None:
     members: list[Member] = [("m1", None, [A, B], {A: [0, 1, 2], B: (0,)}), ("m2", None, [A, B], MappingProxyType({}))]
     found = assign("uniform", members, {A: 3, B: 1}, homogeneous=True)
-    assert found == [{A: [0, 1]}, {A: [2], B: [0]}]
+    assert found == [{A: (0, 1)}, {A: (2,), B: (0,)}]
 
 
 def test_range_starts_with_static_members_and_returns_targets_in_order() -> None:
     members: list[Member] = [("a", None, [A], {}), ("b", "z", [A, B], {}), ("c", "y", [A], {})]
     found = assign("range", members, {A: 4, B: 2}, homogeneous=False)
-    assert found == [{A: [3]}, {A: [2], B: [0, 1]}, {A: [0, 1]}]
+    assert found == [{A: (3,)}, {A: (2,), B: (0, 1)}, {A: (0, 1)}]
 
 
 def test_simple_shares_assignable_partitions() -> None:
     members: list[Member] = [(f"m{at}", None, [A], {}) for at in range(4)]
-    assert assign("simple", members, {A: 2}, homogeneous=True) == [{A: [0]}, {A: [0]}, {A: [1]}, {A: [1]}]
-    assert assign("simple", members, {A: 2}, homogeneous=True, assignable={A: [1]}) == [{A: [1]}] * 4
+    assert assign("simple", members, {A: 2}, homogeneous=True) == [{A: (0,)}, {A: (0,)}, {A: (1,)}, {A: (1,)}]
+    assert assign("simple", members, {A: 2}, homogeneous=True, assignable={A: [1]}) == [{A: (1,)}] * 4
     assert assign("simple", members, {A: 2}, homogeneous=True, assignable={}) == [{}] * 4
 
 
@@ -48,7 +48,7 @@ def test_simple_shares_assignable_partitions() -> None:
 @pytest.mark.parametrize("homogeneous", [True, False])
 def test_topics_that_do_not_exist_are_ignored(assignor: str, homogeneous: bool) -> None:
     member: Member = ("m", None, [A, B], {B: [0, 1], A: [7]})
-    assert assign(assignor, [member], {A: 1}, homogeneous=homogeneous) == [{A: [0]}]
+    assert assign(assignor, [member], {A: 1}, homogeneous=homogeneous) == [{A: (0,)}]
     assert assign(assignor, [member], {}, homogeneous=homogeneous) == [{}]
     assert assign(assignor, [], {A: 1}, homogeneous=homogeneous) == []
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from klamm._engine.groups import target_record_value
 from klamm.coordinator.groups.consumer.member import ClassicMember, ConsumerMember, MemberState
 from klamm.coordinator.groups.modern import wire
 from klamm.coordinator.groups.modern.wire import Owned, Target
@@ -96,7 +97,7 @@ class TargetRecord(Value):
     def encoded(self) -> LogRecord:
         """Key and value."""
         key = wire.key(RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER, self.group_id, self.member_id)
-        return key, None if self.value is None else wire.target_value(self.value)
+        return key, None if self.value is None else target_record_value(self.value)
 
 
 class CurrentAssignment(Value):

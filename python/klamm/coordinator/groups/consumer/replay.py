@@ -34,6 +34,8 @@ def apply(groups: ModernGroups, journal: Journal, record: ConsumerRecord) -> Non
         return
     group = found or groups.create(journal, ConsumerGroup(record.group_id))
     match record:
+        case TargetRecord(_, member_id, target):
+            group.set_target(journal, member_id, target)  # first: a new target has one for each member
         case GroupEpochRecord(_, None):
             group.check_removable()
             groups.remove(journal, group)
@@ -48,8 +50,6 @@ def apply(groups: ModernGroups, journal: Journal, record: ConsumerRecord) -> Non
             group.put_member(journal, with_metadata(known, metadata))
         case TargetEpochRecord(_, value):
             group.set_target_epoch(journal, value)
-        case TargetRecord(_, member_id, target):
-            group.set_target(journal, member_id, target)
         case CurrentAssignmentRecord(_, member_id, None):
             if member_id in group.members:
                 group.set_current(journal, member_id, GONE)

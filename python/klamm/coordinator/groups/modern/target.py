@@ -24,8 +24,8 @@ class Assign(Protocol):
         *,
         homogeneous: bool,
         assignable: Mapping[bytes, Sequence[int]] | None = None,
-    ) -> list[dict[bytes, list[int]]]:
-        """The partitions of each member by topic id, of those in `assignable` if that is given. Raises ValueError."""
+    ) -> Sequence[Target]:
+        """The target of each member, of the partitions in `assignable` if that is given. Raises ValueError."""
         ...
 
 
@@ -63,8 +63,4 @@ def compute(
             ids = ids_of[names] = tuple(info.topic_id for info in found)
         specs.append((one.member_id, one.instance_id, ids, one.target))
     assigned = assign(assignor, specs, partitions, homogeneous=homogeneous)
-    return {spec[0]: _target(given) for spec, given in zip(specs, assigned, strict=True)}
-
-
-def _target(given: Mapping[bytes, Sequence[int]]) -> Target:
-    return {topic_id: tuple(sorted(partitions)) for topic_id, partitions in given.items() if partitions}
+    return {spec[0]: target for spec, target in zip(specs, assigned, strict=True)}

@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable, Mapping
 from operator import itemgetter
 from typing import Final
 
-from klamm.coordinator.groups.record_parts import INT, LONG, SHORT, RecordType, string
+from klamm._engine.groups import group_record_key
+from klamm.coordinator.groups.record_parts import INT, LONG, RecordTooLarge, RecordType
 from klamm.coordinator.runtime.record_reader import RecordReader
 
 VERSION_0: Final = b"\0\0"
@@ -30,7 +31,10 @@ _BYTES: Final = tuple(bytes((value,)) for value in range(0x80))
 
 def key(type_: RecordType, *names: str) -> bytes:
     """A record key: group id, and perhaps member id or pattern. Raises RecordTooLarge."""
-    return SHORT.pack(type_) + b"".join(map(string, names))
+    try:
+        return group_record_key(type_, *names)
+    except OverflowError as error:
+        raise RecordTooLarge(str(error)) from None
 
 
 def uvarint(value: int) -> bytes:
@@ -74,12 +78,6 @@ def tags(fields: Mapping[int, bytes]) -> bytes:
 
 def _int32s(values: Collection[int]) -> bytes:
     return uvarint(len(values) + 1) + struct.pack(f">{len(values)}i", *values)
-
-
-def target_value(target: Target) -> bytes:
-    """The value of types 7 and 13."""
-    topics = compact_array(topic_id + _int32s(partitions) + NO_TAGS for topic_id, partitions in sorted(target.items()))
-    return VERSION_0 + topics + NO_TAGS
 
 
 def target_epoch_value(epoch: int, timestamp_ms: int) -> bytes:

@@ -247,10 +247,7 @@ class _Step:
             message = f"Failed to compute a new target assignment for epoch {self._group_epoch}: {error}"
             log.exception("group %s: %s", group.group_id, message)
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message) from error
-        return {
-            spec[0]: {topic_id: tuple(sorted(parts)) for topic_id, parts in one.items() if parts}
-            for spec, one in zip(specs, given, strict=True)
-        }
+        return {spec[0]: target for spec, target in zip(specs, given, strict=True)}
 
     def _ids(self, names: frozenset[str]) -> tuple[bytes, ...]:
         found = map(self._context.topics.find, sorted(names))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from klamm._engine.groups import target_record_value
 from klamm.coordinator.groups.modern import wire
 from klamm.coordinator.groups.modern.wire import Target
 from klamm.coordinator.groups.record_parts import INT, LONG, RecordType
@@ -73,7 +74,7 @@ class ShareTargetRecord(Value):
     def encoded(self) -> LogRecord:
         """Key and value."""
         key = wire.key(RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER, self.group_id, self.member_id)
-        return key, None if self.value is None else wire.target_value(self.value)
+        return key, None if self.value is None else target_record_value(self.value)
 
 
 class ShareCurrent(Value):
@@ -97,7 +98,7 @@ class ShareCurrentRecord(Value):
         if self.value is None:
             return key, None
         epochs = INT.pack(self.value.member_epoch) + INT.pack(self.value.previous_member_epoch)
-        topics = wire.target_value(self.value.assigned)[len(wire.VERSION_0) :]
+        topics = target_record_value(self.value.assigned)[len(wire.VERSION_0) :]
         return key, wire.VERSION_0 + epochs + _STABLE + topics
 
 

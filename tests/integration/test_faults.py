@@ -6,6 +6,7 @@ panics are injected into one cluster, so that a test detects damage from those b
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib
 import inspect
@@ -14,6 +15,7 @@ import pkgutil
 import re
 import threading
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, Final
@@ -302,23 +304,36 @@ def test_an_event_that_fails_does_not_lose_those_after_it(loaded: LoadedCluster,
 
 def test_a_turn_of_the_loop_ends_while_events_are_left(loaded: LoadedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise timers and responses would wait until clients send nothing more."""
-    taken = list[object]()
+    taken, turns = list[object](), list[int]()
 
     class Full:
         """Replaces the engine; it has more events than a turn can process."""
 
-        def drain(self, count: int) -> list[object]:
-            return list(range(count))
+        left = 3 * engine_events.EVENTS_AT_ONCE + 1
 
-    async def turn() -> None:
+        def drain(self, count: int) -> list[object]:
+            drained = list(range(self.left, max(self.left - count, 0), -1))
+            self.left -= len(drained)
+            return list(drained)
+
+    events, on_event, count = loaded.nodes[0]._events, EngineEvents._on_event, Full.left
+
+    def take(of: EngineEvents, event: Any) -> None:
+        taken.append(event) if of is events else on_event(of, event)
+
+    async def until_all_are_taken() -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(loaded.nodes[0]._events, "_engine", Full())
-            patch.setattr(EngineEvents, "_on_event", lambda events, event: taken.append(event))
-            loaded.nodes[0]._events.on_readable()
+            patch.setattr(events, "_engine", Full())
+            patch.setattr(EngineEvents, "_on_event", take)
+            while len(taken) < count:
+                events.on_readable()
+                turns.append(len(taken))
+                await asyncio.sleep(0)
 
     monkeypatch.setattr(engine_events, "TURN_NS", 0)
-    loaded.cluster.run(turn())
-    assert taken == list(range(engine_events.EVENTS_AT_ONCE))
+    loaded.cluster.run(until_all_are_taken())
+    assert taken == list(range(count, 0, -1))
+    assert {after - before for before, after in pairwise(turns)} == {1}, "each event ended a turn"
 
 
 # All other callbacks: the functions `on_…` of the parts of a node

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -69,26 +71,58 @@ class EngineEvents:
         self._broker, self._broker_probes = broker, broker_probes
         self._create_topics, self._create_timeout_ms = create_topics, create_timeout_ms
         self._on_log_dir_failed = on_log_dir_failed
+        self._drained: deque[EngineEvent] = deque()
+        """Events that the engine has passed on, and that had no time in the turn."""
+        self._next_turn: asyncio.Handle | None = None
+        """The continuation of a turn whose time was over."""
 
     def on_readable(self) -> None:
-        """Process the events that are due, for the time of a turn of the loop."""
-        end_ns = time.perf_counter_ns() + TURN_NS
-        while events := self._engine.drain(EVENTS_AT_ONCE):
-            for event in events:
-                try:
-                    self._on_event(event)
-                except Exception:  # an exception affects this event only
-                    log.exception("the node failed to process a %s of the engine", type(event).__name__)
-                    self._on_lost_event(event)
-            if len(events) < EVENTS_AT_ONCE or time.perf_counter_ns() >= end_ns:
-                return  # the descriptor stays readable while events are left
+        """Process the events that are due, unless the turn that has begun with others continues with them."""
+        if self._next_turn is None:
+            self._take_turn()
+
+    def _take_turn(self) -> None:
+        """Process events for the time of a turn of the loop. One event may take half of it: a new target of a group."""
+        end_ns, self._next_turn = time.perf_counter_ns() + TURN_NS, None
+        for event in self._due():
+            try:
+                self._on_event(event)
+            except Exception:  # an exception affects this event only
+                log.exception("the node failed to process a %s of the engine", type(event).__name__)
+                self._on_lost_event(event)
+            if time.perf_counter_ns() >= end_ns:
+                self._next_turn = asyncio.get_running_loop().call_soon(self._take_turn)
+                return
+
+    def _due(self) -> Iterator[EngineEvent]:
+        """The events that the last turn has left, and then those of the engine."""
+        drained, is_last = self._drained, False
+        while True:
+            while drained:
+                yield drained.popleft()
+            if is_last:
+                return  # the descriptor becomes readable with the next event
+            drained.extend(self._engine.drain(EVENTS_AT_ONCE))
+            is_last = len(drained) < EVENTS_AT_ONCE
+
+    def close(self) -> None:
+        """Process no more events, and release what waits for those that the engine has passed on."""
+        if self._next_turn is not None:
+            self._next_turn.cancel()
+        while self._drained:
+            event = self._drained.popleft()
+            self._log(event) if isinstance(event, LogEvent) else self._on_lost_event(event)
 
     def log_rest(self) -> None:
         """Log the remaining events of an engine that has stopped. It can process no requests any more."""
         while events := self._engine.drain(EVENTS_AT_ONCE):
             for event in events:
                 if isinstance(event, LogEvent):
-                    log.log(LOG_LEVELS[event.level], event.message)
+                    self._log(event)
+
+    @staticmethod
+    def _log(event: LogEvent) -> None:
+        log.log(LOG_LEVELS[event.level], event.message)
 
     def _on_lost_event(self, event: EngineEvent) -> None:
         """Release what waits for an event that failed. Never raises.
@@ -143,7 +177,7 @@ class EngineEvents:
                 if (probes := self._broker_probes()) is not None:
                     probes.on_closed(event.connection_id)
             case LogEvent():
-                log.log(LOG_LEVELS[event.level], event.message)
+                self._log(event)
 
     def _auto_create(self, event: AutoCreateEvent) -> None:
         arrived_ms = monotonic_ms()

@@ -364,6 +364,7 @@ class Node:
             await self.metadata.leave(hand_over=hand_over)
             self._dispatcher.refuse_replicas()
             asyncio.get_running_loop().remove_reader(engine.event_fd)
+            self._events.close()
             self._publisher.close()  # later commits are applied by the next start
             self._engine = None
             await asyncio.to_thread(engine.shutdown, broker_epoch)

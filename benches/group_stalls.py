@@ -2,7 +2,8 @@
 
 The groups (KIP-848) read one topic, whose number of partitions is doubled: each group then has a new metadata hash, and
 computes a new target. The node is configured like that of `klamm start`, durable, in this process; the members are in
-another process, and send a heartbeat every 5 seconds like Apache Kafka's consumer. Prints a JSON object.
+another process, and send a heartbeat every 5 seconds like Apache Kafka's consumer. Prints a JSON object, and before it
+progress on stderr.
 """
 
 from __future__ import annotations
@@ -35,13 +36,14 @@ STEADY_S: Final = 10
 
 
 def figures(name: str, samples: list[float], own: list[float]) -> dict[str, float]:
-    """p50, p99 and maximum of the delays in ms, and the maximum without waits for a core; clears the lists."""
-    ordered = sorted(samples)
+    """p50, p99 and maximum of the delays in ms, with and without waits for a core; clears the lists."""
+    ordered, ordered_own = sorted(samples), sorted(own)
     found = {
         f"{name}: stall p50 ms": ordered[len(ordered) // 2],
         f"{name}: stall p99 ms": ordered[len(ordered) * 99 // 100],
+        f"{name}: p99 of the loop's own ms": ordered_own[len(own) * 99 // 100],
         f"{name}: longest stall ms": ordered[-1],
-        f"{name}: longest of the loop's own ms": max(own),
+        f"{name}: longest of the loop's own ms": ordered_own[-1],
     }
     samples.clear()
     own.clear()
@@ -76,13 +78,14 @@ async def measure(folder: Path, members: int, groups: int) -> dict[str, float]:
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
     if not await process.stdout.readline():
-        raise SystemExit(f"klamm-members exited {await process.wait()}")
+        raise SystemExit(f"klamm-members exited {await process.wait()} before all members had joined")
     found = figures("all join", samples, own)
     await asyncio.sleep(STEADY_S)
     found |= figures("all is quiet", samples, own)
     grown = CreatePartitionsTopic("t", 2 * partitions)
     await controller.ask(CREATE_PARTITIONS, CreatePartitionsRequest((grown,), 30_000))
-    line = await process.stdout.readline()
+    if not (line := await process.stdout.readline()):
+        raise SystemExit(f"klamm-members exited {await process.wait()} before every group had its target")
     found |= figures("every group has a new target", samples, own)
     ticking.cancel()
     await process.wait()

@@ -6,18 +6,20 @@
 //! `klamm-members address=HOST:PORT group=NAME topic=NAME partitions=N members=N [more=N] [grow=N] [groups=N]
 //! [interval=MS] [threads=N]`. The members are spread over `groups` groups, NAME-0 and so on. A member with news sends
 //! its next heartbeat at once, any other one after the interval. A group is stable when all members have the same epoch,
-//! every partition has one owner that has reported it, and no member has two more than another.
+//! every partition has one owner that has reported it, and no member has two more than another. Progress goes to stderr.
 
 use std::collections::BTreeSet;
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use klamm_load::members::{FORGOTTEN, Member, NOT_READY, Partition};
 use klamm_load::{connect, read_frame, send};
 
-const STABLE_TIMEOUT: Duration = Duration::from_secs(240);
+/// After this time without a new assignment for any member, a group that is not stable is given up.
+const NEWS_TIMEOUT: Duration = Duration::from_secs(120);
+const REPORT: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(5);
 
 #[derive(Clone, Default)]
@@ -81,13 +83,15 @@ fn main() {
 /// Members that join and leave together.
 struct Party {
     boards: Vec<Arc<Board>>,
+    /// How many responses had a new assignment.
+    news: Arc<AtomicUsize>,
     is_over: Arc<AtomicBool>,
     threads: Vec<std::thread::JoinHandle<Vec<Duration>>>,
 }
 
 impl Party {
     fn start(options: &Options, name: &str, count: usize) -> Self {
-        let is_over = Arc::new(AtomicBool::new(false));
+        let (news, is_over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
         let (mut boards, mut connected) = (Vec::new(), Vec::new());
         for thread in 0..options.threads {
             let numbers = (thread..count).step_by(options.threads);
@@ -101,11 +105,11 @@ impl Party {
         let threads = connected
             .into_iter()
             .map(|(members, board)| {
-                let (options, is_over) = (options.clone(), is_over.clone());
-                std::thread::spawn(move || take_part(&options, members, &board, &is_over))
+                let (options, news, is_over) = (options.clone(), news.clone(), is_over.clone());
+                std::thread::spawn(move || take_part(&options, members, &board, &news, &is_over))
             })
             .collect();
-        Self { boards, is_over, threads }
+        Self { boards, news, is_over, threads }
     }
 
     /// Ends all members; returns how long each heartbeat took.
@@ -122,7 +126,13 @@ fn group_name(options: &Options, group: usize) -> String {
 /// A member, its connection, and when its next heartbeat is due.
 type Connected = (Member, TcpStream, Instant);
 
-fn take_part(options: &Options, mut members: Vec<Connected>, board: &Board, is_over: &AtomicBool) -> Vec<Duration> {
+fn take_part(
+    options: &Options,
+    mut members: Vec<Connected>,
+    board: &Board,
+    news: &AtomicUsize,
+    is_over: &AtomicBool,
+) -> Vec<Duration> {
     let groups: Vec<String> =
         board.lock().expect("no panic").iter().map(|(group, _)| group_name(options, *group)).collect();
     let (mut took, mut buffer) = (Vec::new(), Vec::new());
@@ -143,6 +153,7 @@ fn take_part(options: &Options, mut members: Vec<Connected>, board: &Board, is_o
             let is_passing = NOT_READY.contains(&error) || FORGOTTEN.contains(&error);
             assert!(error == 0 || is_passing, "{}: error {error}", member.id);
             took.push(sent.elapsed());
+            news.fetch_add(usize::from(member.has_news), Ordering::Relaxed);
             *next = if member.has_news { Instant::now() } else { sent + options.interval };
             if error != 0 {
                 *next = sent + Duration::from_millis(100);
@@ -164,30 +175,47 @@ fn take_part(options: &Options, mut members: Vec<Connected>, board: &Board, is_o
 /// Seconds until the group is stable.
 fn until_stable(options: &Options, parties: &[&Party]) -> f64 {
     let start = Instant::now();
+    let (mut last, mut reported) = ((0, start), start);
     loop {
-        if is_stable(options, parties) {
+        let stable = count_stable(options, parties);
+        if stable == options.groups {
             return start.elapsed().as_secs_f64();
+        }
+        let news = parties.iter().map(|party| party.news.load(Ordering::Relaxed)).sum();
+        if news != last.0 {
+            last = (news, Instant::now());
+        }
+        if reported.elapsed() > REPORT {
+            reported = Instant::now();
+            let seconds = start.elapsed().as_secs();
+            eprintln!("{seconds} s: {stable} of {} groups are stable, after {news} new assignments", options.groups);
         }
         let has_failed = parties.iter().flat_map(|party| &party.threads).any(|thread| thread.is_finished());
         assert!(!has_failed, "a member failed");
-        assert!(start.elapsed() < STABLE_TIMEOUT, "the group is not stable after {STABLE_TIMEOUT:?}");
+        assert!(last.1.elapsed() < NEWS_TIMEOUT, "{stable} groups are stable, and nothing is new for {NEWS_TIMEOUT:?}");
         std::thread::sleep(LOOK);
     }
 }
 
-fn is_stable(options: &Options, parties: &[&Party]) -> bool {
+fn count_stable(options: &Options, parties: &[&Party]) -> usize {
+    let boards: Vec<_> = parties.iter().flat_map(|party| &party.boards).collect();
     let mut groups = vec![Seen::default(); options.groups];
-    for board in parties.iter().flat_map(|party| &party.boards) {
+    for board in &boards {
         for (group, state) in board.lock().expect("no panic").iter() {
-            let Some((epoch, partitions)) = state else { return false };
-            let seen = &mut groups[*group];
-            seen.epochs.insert(*epoch);
-            seen.sizes.insert(partitions.len());
-            seen.count += partitions.len();
-            seen.owned.extend(partitions.iter().copied());
+            groups[*group].add(state.as_ref().map(|(epoch, partitions)| (*epoch, partitions.len())));
         }
     }
-    groups.iter().all(|seen| seen.is_stable(options.partitions))
+    let count = groups.iter().filter(|seen| seen.is_stable(options.partitions)).count();
+    if count < options.groups {
+        return count; // as nearly always: each partition of each member need not be looked at
+    }
+    let mut owned = vec![BTreeSet::new(); options.groups];
+    for board in &boards {
+        for (group, state) in board.lock().expect("no panic").iter() {
+            owned[*group].extend(state.iter().flat_map(|(_, partitions)| partitions.iter().copied()));
+        }
+    }
+    owned.iter().filter(|owned| owned.len() == options.partitions).count()
 }
 
 /// The state of a group's members.
@@ -195,14 +223,26 @@ fn is_stable(options: &Options, parties: &[&Party]) -> bool {
 struct Seen {
     epochs: BTreeSet<i32>,
     sizes: BTreeSet<usize>,
-    owned: BTreeSet<Partition>,
     count: usize,
+    has_news: bool,
 }
 
 impl Seen {
+    /// A member with its epoch and number of partitions; `None` if it has news.
+    fn add(&mut self, member: Option<(i32, usize)>) {
+        match member {
+            Some((epoch, size)) => {
+                self.epochs.insert(epoch);
+                self.sizes.insert(size);
+                self.count += size;
+            }
+            None => self.has_news = true,
+        }
+    }
+
     fn is_stable(&self, partitions: usize) -> bool {
         let spread = self.sizes.last().zip(self.sizes.first()).map(|(most, least)| most - least);
-        let is_whole = self.count == partitions && self.owned.len() == partitions;
-        self.epochs.len() == 1 && is_whole && spread.is_some_and(|spread| spread <= 1)
+        let is_agreed = !self.has_news && self.epochs.len() == 1 && self.count == partitions;
+        is_agreed && spread.is_some_and(|spread| spread <= 1)
     }
 }

@@ -11,7 +11,7 @@
 //! - `commit`: `connections` groups commit offsets for `seconds`, with `inflight` requests in flight each;
 //! - `create`: `connections` clients create topics of one partition for `seconds`, one per request;
 //! - `transactions`: `connections` producers commit transactions of `batches` requests of `records` records for
-//!   `seconds`; times of EndTxn and of whole transactions;
+//!   `seconds`, at `rate` per second or as fast as they can; times of EndTxn and of whole transactions;
 //! - `share`: `connections` members of a share group read `partitions` until `records` are accepted, or held;
 //! - `idle`: the cost of `connections` idle connections, in addition to the first hundred.
 

@@ -26,7 +26,10 @@ struct Plan {
     protocol: Protocol,
     batches: u64,
     payload: Vec<u8>,
+    began: Instant,
     until: Instant,
+    /// Between the transactions of one producer; zero: each begins after the one before.
+    interval: Duration,
 }
 
 #[derive(Default)]
@@ -39,23 +42,28 @@ struct Done {
 
 /// `connections` producers commit transactions of `batches` requests of `records` records each for `seconds`. Producer
 /// `p` writes to partition `p` modulo `partitions`, led at that address. `protocol` 1 is that of producers that add
-/// partitions themselves, 2 that of KIP-890. With `seconds=0` each producer only receives its id.
+/// partitions themselves, 2 that of KIP-890. With `seconds=0` each producer only receives its id. With `rate`, that many
+/// transactions a second begin at regular times, and a transaction counts from the time at which it was due.
 pub fn transactions(options: &Options) -> io::Result<String> {
     let (records, record) = (options.number("records", 100), options.number("record", 1024));
     let connections = options.number("connections", 1) as usize;
     let seconds = options.number("seconds", 10);
+    let rate = options.number("rate", 0);
     let protocol = match options.number("protocol", 2) {
         1 => Protocol::AddsPartitions,
         2 => Protocol::Implicit,
         _ => usage("protocol"),
     };
+    let began = Instant::now();
     let plan = Plan {
         topic: options.text("topic", "bench").to_owned(),
         bootstrap: options.address(0).to_owned(),
         protocol,
         batches: options.number("batches", 1),
         payload: batch(records as usize, record as usize, now_ms()),
-        until: Instant::now() + Duration::from_secs(seconds),
+        began,
+        until: began + Duration::from_secs(seconds),
+        interval: Duration::from_secs(connections as u64).checked_div(rate as u32).unwrap_or_default(),
     };
     let name = options.text("group", "bench");
     if seconds == 0 {
@@ -69,7 +77,8 @@ pub fn transactions(options: &Options) -> io::Result<String> {
         .map(|at| {
             let (plan, id, partition) = (plan.clone(), format!("{name}-{at}"), at % partitions);
             let leader = options.address(partition).to_owned();
-            std::thread::spawn(move || Producer::start(&plan, &id, partition as i32, &leader)?.run())
+            let first = plan.began + plan.interval.mul_f64(at as f64 / connections as f64);
+            std::thread::spawn(move || Producer::start(&plan, &id, partition as i32, &leader)?.run(first))
         })
         .collect();
     let mut all = Done::default();
@@ -128,10 +137,13 @@ impl<'a> Producer<'a> {
         }
     }
 
-    fn run(mut self) -> io::Result<Done> {
+    /// Commits one transaction after another. With an interval, the first is due at `due`.
+    fn run(mut self, mut due: Instant) -> io::Result<Done> {
         let mut done = Done::default();
-        while Instant::now() < self.plan.until {
-            let began = Instant::now();
+        while Instant::now().max(due) < self.plan.until {
+            let began = if self.plan.interval.is_zero() { Instant::now() } else { due };
+            std::thread::sleep(began.saturating_duration_since(Instant::now()));
+            due += self.plan.interval;
             if self.plan.protocol == Protocol::AddsPartitions {
                 let frame = add_partition_frame(&self.id, self.pair, &self.plan.topic, self.partition);
                 retry("AddPartitionsToTxn", RETRY, || self.coordinator.ask(&frame, added))?;

@@ -82,6 +82,11 @@ class PartitionHistory:
         return self.committed[-1].end_offset if self.committed else 0
 
     @property
+    def deleted_end(self) -> int:
+        """Up to where some leader has deleted: a power cut may bring records back."""
+        return self._deleted_end
+
+    @property
     def may_lack_records(self) -> bool:
         """Whether committed records may have been lost, by an unclean election or a power cut."""
         return self._unclean_epoch >= 0

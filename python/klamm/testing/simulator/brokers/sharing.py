@@ -220,13 +220,14 @@ class Sharing:
         gauges = None if partition is None else self._scene.gauges(partition.leader, key)
         if gauges is None:
             return
-        known = self.deliveries.of(group_id, key)
-        for committed in self._histories[key].committed:
+        known, history = self.deliveries.of(group_id, key), self._histories[key]
+        begin = max(gauges.log_start_offset, history.deleted_end)
+        for committed in history.committed:
             [batch] = record_batches(committed.content)
             is_hidden = batch.is_control or (batch.is_transactional and ISOLATION[group_id] == "read_committed")
             for offset in () if is_hidden else range(committed.base_offset, committed.end_offset):
                 is_finished = offset in known.ended or known.is_exhausted(offset)
-                if offset >= gauges.log_start_offset and not (offset in known.delivered and is_finished):
+                if offset >= begin and not (offset in known.delivered and is_finished):
                     raise InvariantViolatedError(
                         f"{known.name}: {offset} is finished, and was delivered {known.delivered.get(offset, 0)} times"
                     )

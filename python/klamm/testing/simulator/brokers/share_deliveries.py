@@ -128,13 +128,15 @@ class SharedPartition:
         load, start_offset = found
         asked = Asked(load, member_id, now_ms, [], [])
         for offset, kind in _each(batches):
+            if offset < start_offset:  # deleted meanwhile: the acknowledgement has no effect
+                continue
             hold = load.held.get(offset)
             if hold is not None and hold.member_id == member_id and hold.asked is None:
                 hold.asked = kind
                 asked.held.append((offset, kind, hold))
                 if kind in FINAL:
                     self.ended.add(offset)
-            elif offset >= start_offset:
+            else:
                 asked.strange.append(offset)
         return asked
 

@@ -121,7 +121,10 @@ impl SessionPartitions {
         let key = (wanted.topic.clone(), wanted.partition.index);
         if let Some(&number) = self.numbers.get(&key) {
             self.end_quiet(number);
-            self.cached(number).wanted.partition = wanted.partition;
+            let cached = self.cached(number);
+            // A follower names what it knows (KIP-1166), which is less if it could not use a response.
+            cached.high_watermark = cached.high_watermark.min(wanted.partition.high_watermark);
+            cached.wanted.partition = wanted.partition;
             return;
         }
         let number = self.next();
@@ -264,8 +267,10 @@ impl Cached {
     }
 
     fn record(&mut self, result: &FetchResult) {
-        // After an error the partition is included in the next response in any case.
-        self.high_watermark = if result.error.is_error() { -1 } else { result.high_watermark };
+        // After an error or a divergence, which leaves the follower's high watermark as it is, the partition is included in the
+        // next response in any case.
+        let is_used = !result.error.is_error() && result.diverging.is_none();
+        self.high_watermark = if is_used { result.high_watermark } else { -1 };
         self.log_start_offset = result.log_start_offset;
     }
 }
@@ -329,8 +334,27 @@ mod tests {
         step(FetchResult { log_start_offset: 2, ..result(6, 0, ErrorCode::NONE) }, true);
         step(FetchResult { log_start_offset: 2, ..result(6, 0, ErrorCode::NONE) }, false);
         step(FetchResult { diverging: Some((1, 2)), log_start_offset: 2, ..result(6, 0, ErrorCode::NONE) }, true);
+        step(FetchResult { log_start_offset: 2, ..result(6, 0, ErrorCode::NONE) }, true);
+        step(FetchResult { log_start_offset: 2, ..result(6, 0, ErrorCode::NONE) }, false);
         step(result(-1, 0, ErrorCode::NOT_LEADER_OR_FOLLOWER), true);
         step(result(6, 0, ErrorCode::NONE), true);
+    }
+
+    #[test]
+    fn a_follower_that_names_a_lower_high_watermark_is_sent_it_again() {
+        let mut partitions = SessionPartitions::default();
+        let named = |high_watermark| {
+            let mut wanted = wanted("t", 0, 0);
+            wanted.partition.high_watermark = high_watermark;
+            wanted
+        };
+        partitions.want(named(0));
+        let (number, same) = (partitions.due()[0], result(5, 0, ErrorCode::NONE));
+        partitions.record(number, &same);
+        for (high_watermark, expected) in [(5, false), (i64::MAX, false), (3, true)] {
+            partitions.want(named(high_watermark));
+            assert_eq!(partitions.visit(number).0.must_send(&same), expected, "{high_watermark}");
+        }
     }
 
     #[test]

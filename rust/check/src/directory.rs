@@ -59,7 +59,7 @@ fn list(path: &Path, is_deep: bool) -> (CheckedDirectory, Vec<LogToCheck>) {
         Ok(Folders::OneLog) => {
             let is_metadata = path.file_name().and_then(|name| name.to_str()).is_some_and(is_metadata_folder);
             // Nothing is known about the last stop: torn data may have been acknowledged.
-            let at = OpenAt { has_gaps: true, clean: true, ..OpenAt::default() };
+            let at = OpenAt { has_gaps: true, gaps_below: i64::MAX, clean: true, ..OpenAt::default() };
             return (directory, vec![LogToCheck { path: path.to_owned(), is_deep: true, is_metadata, at }]);
         }
         Ok(Folders::Directory { metadata }) => metadata,

@@ -8,6 +8,10 @@ use super::partition_log::Log;
 use super::producers::{Batch, Origin, Update};
 use super::segment::{RollCheck, Segment};
 
+/// So many offsets are not in the leader's compacted log that a segment that begins before them could not contain what
+/// follows them: the indexes have 32 bits.
+pub(super) const FAR: i64 = 1 << 30;
+
 /// The result of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
@@ -125,6 +129,7 @@ impl Log {
             active.write_back_mut().on_append(now_ms, end, self.config.segment_bytes);
         }
         self.log_end_offset = summary.last_offset + 1;
+        self.stored_end_offset = self.log_end_offset;
         for aborted in self.producers.apply(update) {
             // Recovery does not miss an index whose name was lost.
             self.dir_dirty |= !active.txns().has_file(&self.context.cache)?;
@@ -156,9 +161,18 @@ impl Log {
         let check = RollCheck { bytes, max_timestamp: summary.max_timestamp, last_offset: summary.last_offset, now_ms };
         let active = self.segments.last_mut().expect("at least one segment");
         if active.should_roll(&self.context.cache, &self.config, &check, jitter_ms)? {
-            self.roll(summary.first_offset, now_ms)?;
+            let base_offset = self.next_base_offset(summary);
+            self.roll(base_offset, now_ms)?;
         }
         Ok(())
+    }
+
+    /// Where the next segment begins: where the last batch ends, although a leader's compacted log may go on later. A gap
+    /// between segments then shows a recovery that records are missing (`recovery::lacks_records`).
+    fn next_base_offset(&self, summary: &Summary) -> i64 {
+        let end = self.stored_end_offset;
+        let is_far = summary.first_offset - end >= FAR || summary.last_offset - end > i64::from(i32::MAX);
+        if is_far { summary.first_offset } else { end }
     }
 
     /// A jitter of up to `segment.jitter.ms`, constant for each segment, so that not all logs roll at once.
@@ -172,11 +186,10 @@ impl Log {
         i64::from(seed) % most
     }
 
-    /// Starts a new segment at `next_offset`, or at the log's end if that is later.
-    pub fn roll(&mut self, next_offset: i64, now_ms: i64) -> Result<(), LogError> {
+    /// Starts a new segment at `base_offset`, below which all batches end.
+    pub fn roll(&mut self, base_offset: i64, now_ms: i64) -> Result<(), LogError> {
         self.sync_cut()?;
         let cache = self.context.cache.clone();
-        let base_offset = next_offset.max(self.log_end_offset);
         let active = self.segments.last_mut().expect("at least one segment");
         if active.base_offset() == base_offset {
             assert_eq!(active.size(), 0, "a segment with batches cannot begin where the next one does");
@@ -187,6 +200,7 @@ impl Log {
         self.producers.set_map_end_offset(base_offset);
         self.take_snapshot()?;
         self.segments.push(Segment::create(&cache, &self.dir, base_offset, &self.config, now_ms)?);
+        self.stored_end_offset = base_offset;
         self.dir_dirty = true;
         self.context.counters.rolls.add(1);
         Ok(())

@@ -23,7 +23,7 @@ use super::found::{Inventory, LogOnDisk};
 use super::listing::list_names;
 use super::names::{FileName, Kind, Stage};
 use super::producers::decode_snapshot;
-use super::recovery::{OpenAt, keeps};
+use super::recovery::{OpenAt, keeps, lacks_records};
 use super::scan::Headers;
 use super::stray_segment::find_strays;
 
@@ -333,7 +333,7 @@ impl Examination {
             end = walked.next_offset.max(base_offset);
             let file = self.file(base_offset, Kind::Log);
             self.note_damage(&file, walked, next_base);
-            if let Some(next_base) = next_base.filter(|&next_base| next_base != end && !self.at.has_gaps) {
+            if let Some(next_base) = next_base.filter(|&next| lacks_records(end, next, self.at.has_gaps, &self.at)) {
                 let stays = self.at.kept_power || end < self.at.proven_end || number < first_read;
                 let action = match stays {
                     true => "the existing records are served".to_owned(),

@@ -344,6 +344,8 @@ fn act_compacted(seed: u64, recorder: &Arc<Recorder>, root: &Path, settings: &Lo
                 let job = log.begin_clean(&plan, 0).expect("begin");
                 let mut map = OffsetMap::new(1 << 16, 0.9);
                 let end = job.map_keys(&mut map, &mut |_| true).expect("map");
+                recovery_point = log.recovery_point();
+                promises.push((recorder.len(), flushed.clone(), recovery_point));
                 let mut cleaning = job.cleaning(&map);
                 let mut groups = job.groups(end).into_iter();
                 while groups.len() > 0 {
@@ -371,13 +373,7 @@ fn a_power_cut_while_cleaning_loses_no_newest_record() {
             let target = tempdir().expect("temporary directory");
             disk.lose_power(dir.path(), target.path(), recorder.changes().get(cut), rng);
             let Some((_, newest, recovery_point)) = promises.iter().rfind(|promise| promise.0 <= cut) else { return };
-            let at = OpenAt {
-                recovery_point: *recovery_point,
-                log_start_offset: 0,
-                clean: false,
-                has_gaps: false,
-                ..OpenAt::default()
-            };
+            let at = OpenAt { recovery_point: *recovery_point, gaps_below: *recovery_point, ..OpenAt::default() };
             let (path, config) = (target.path().join("t-0"), Arc::new(settings.clone()));
             let (mut log, _) = Log::open(&path, "t", 0, config, &context(None), at, 0).expect("open");
             let all = read_all(&mut log, 0);

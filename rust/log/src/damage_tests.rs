@@ -360,6 +360,7 @@ fn every_other_file_may_be_damaged_without_a_loss() {
         ".kafka_cleanshutdown",
         CLEAN_STOP,
         "klamm-boot-id",
+        "klamm-sole-writer",
     ];
     let indexes = ["index", "timeindex", "snapshot"];
     let kinds = folder.iter().chain(&root).chain(&indexes);

@@ -16,6 +16,7 @@ use super::clean_stop::{CLEAN_STOP, CleanStop, ClosedLog};
 use super::files::FileCache;
 use super::names::{DirStage, parse_partition_dir};
 use super::recovery::OpenAt;
+use super::sole_writer;
 
 /// The topic of the metadata log, which the log manager does not manage.
 pub const METADATA_TOPIC: &str = "__cluster_metadata";
@@ -42,6 +43,8 @@ pub(super) struct Inventory {
     /// The machine did not reboot since klamm last used the directory: no write is torn.
     pub(super) kept_power: bool,
     is_boot_noted: bool,
+    /// Nothing but klamm has written to the logs since everything in them was flushed.
+    is_sole_writer: bool,
     /// The closed state of the logs that were not opened since; known after a clean stop of klamm.
     pub(super) closed: BTreeMap<(String, i32), Arc<ClosedLog>>,
     /// The broker epoch of the clean shutdown, -1 if there was none or it is not known.
@@ -67,6 +70,9 @@ impl Inventory {
             CleanStop::remove(cache, path)?;
             cache.sync_dir(path)?;
         }
+        if !inventory.is_sole_writer && (inventory.clean || inventory.is_empty()) {
+            sole_writer::note(cache, path)?;
+        }
         inventory.note_boot(cache, path)?;
         Ok(inventory)
     }
@@ -89,7 +95,10 @@ impl Inventory {
             inventory.take_clean_stop(path, mark.clean_stop)?;
         }
         inventory.kept_power = boot::is_kept(path);
+        inventory.is_sole_writer = sole_writer::is_noted(path, inventory.clean);
         inventory.recovery_points = inventory.offsets(path, RECOVERY_POINT)?;
+        // Without them nothing shows what may have been cleaned.
+        inventory.is_sole_writer &= inventory.warnings.is_empty();
         inventory.log_starts = inventory.offsets(path, LOG_START_OFFSET)?;
         inventory.high_watermarks = inventory.offsets(path, HIGH_WATERMARK)?;
         let warnings = inventory.warnings.len();
@@ -106,6 +115,10 @@ impl Inventory {
         inventory.futures = futures;
         useless.into_values().for_each(|found: LogOnDisk| inventory.drop_future(found.path));
         Ok(inventory)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.live.is_empty() && self.futures.is_empty()
     }
 
     /// Whether no log here without an owner needs recovery.
@@ -176,8 +189,12 @@ impl Inventory {
     /// The checkpointed state with which a partition's log is opened.
     pub(super) fn open_at(&self, topic: &str, partition: i32) -> OpenAt {
         let key = (topic.to_owned(), partition);
+        let recovery_point = self.recovery_points.get(&key).copied().unwrap_or(0);
+        // klamm cleans nothing above the recovery point.
+        let is_cleaned_below = self.cleaned.get(&key).is_none_or(|&cleaned| cleaned <= recovery_point);
         OpenAt {
-            recovery_point: self.recovery_points.get(&key).copied().unwrap_or(0),
+            recovery_point,
+            gaps_below: if self.is_sole_writer && is_cleaned_below { recovery_point } else { i64::MAX },
             log_start_offset: self.log_starts.get(&key).copied().unwrap_or(0),
             clean: self.clean,
             has_gaps: self.cleaned_unknown || self.cleaned.contains_key(&key),

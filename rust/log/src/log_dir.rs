@@ -273,6 +273,24 @@ impl LogDir {
         self.write_recovery_points(cache, Log::recovery_point)
     }
 
+    /// Makes the checkpoint state that a log was flushed up to `offset`; `false` if it was not. Acquires locks: must not be
+    /// called under the log's.
+    pub(super) fn ensure_recovery_point(
+        &self,
+        cache: &Arc<FileCache>,
+        key: &Key,
+        offset: i64,
+    ) -> Result<bool, LogError> {
+        let is_written = || {
+            let written = self.writing.lock();
+            written.recovery_points.as_ref().and_then(|points| points.get(key)).is_some_and(|&point| point >= offset)
+        };
+        if !is_written() {
+            self.checkpoint_recovery_points(cache)?;
+        }
+        Ok(is_written())
+    }
+
     fn write_recovery_points(&self, cache: &Arc<FileCache>, of: impl Fn(&Log) -> i64) -> Result<(), LogError> {
         let offsets = || {
             self.collect(
@@ -306,7 +324,7 @@ impl LogDir {
                 |inventory| inventory.high_watermarks.clone(),
                 |owner| {
                     let limit = with_log(owner, |log| {
-                        (!log.is_planned()).then_some(log.checkpoint_limit.min(log.flushed_offset()))
+                        (!log.is_planned()).then_some(log.checkpoint_limit.min(log.durable_end_offset()))
                     });
                     limit.map(|limit| owner.high_watermark().min(limit))
                 },
@@ -362,13 +380,13 @@ impl LogDir {
     /// state what the truncations removed. Each file is written once for all of them.
     pub(super) fn begin_truncation(&self, cache: &Arc<FileCache>, offsets: &[(Key, i64)]) -> Result<(), LogError> {
         let open = self.open_of(offsets);
-        for (_, offset, owner) in &open {
-            with_log(&**owner, |log| log.begin_truncation(*offset));
-        }
-        self.lower_cleaner_checkpoint(cache, open.iter().map(|&(key, offset, _)| (key, offset)))?;
+        let ends =
+            open.iter().map(|(key, offset, owner)| (*key, with_log(&**owner, |log| log.begin_truncation(*offset))));
+        let ends: Vec<_> = ends.collect();
+        self.lower_cleaner_checkpoint(cache, ends.iter().copied())?;
         let is_above = |stored: &Option<Offsets>| {
-            let Some(stored) = stored else { return !open.is_empty() };
-            open.iter().any(|(key, offset, _)| stored.get(*key).is_some_and(|stored| stored > offset))
+            let Some(stored) = stored else { return !ends.is_empty() };
+            ends.iter().any(|(key, end)| stored.get(*key).is_some_and(|stored| stored > end))
         };
         let above = {
             let written = self.writing.lock();

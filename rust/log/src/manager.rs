@@ -548,10 +548,11 @@ impl LogManager {
         self.dirs.iter().enumerate().filter(|(_, dir)| dir.offline_cause().is_none())
     }
 
-    /// Writes all checkpoints of all directories.
+    /// Writes all checkpoints of all directories, as the periodic tasks do.
     pub fn checkpoint(&self) {
         for (at, dir) in self.online() {
-            let _ = self.fail_dir_on_error(at, dir.checkpoint_all(&self.context.cache));
+            let marked = dir.mark();
+            let _ = self.fail_dir_on_error(at, marked.and_then(|()| dir.checkpoint_all(&self.context.cache)));
         }
     }
 

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use klamm_base::Uuid;
+use klamm_records::header::set_position;
 use klamm_records::{BatchBuilder, BatchFields, Compression};
 use parking_lot::Mutex;
 use tempfile::tempdir;
@@ -434,6 +435,86 @@ fn a_log_that_was_compacted_keeps_its_records_after_a_crash_whatever_its_policy_
             assert_eq!(&read_all(&mut log, 0), expected);
         }
     }
+}
+
+/// Replaces the logs of `path` by a compacted one that a crash left with a gap between two segments.
+fn leave_with_gap(path: &Path) {
+    let _ = fs::remove_dir_all(path.join("t-0"));
+    for name in ["recovery-point-offset-checkpoint", "replication-offset-checkpoint"] {
+        fs::write(path.join(name), "0\n0\n").expect("write");
+    }
+    let mut log =
+        super::testing::create(&path.join("t-0"), LogConfig { compact: true, segment_bytes: 1000, ..config() });
+    for base_offset in [0, 1, 2] {
+        let mut bytes = batch(&BatchSpec { value_bytes: 400, ..BatchSpec::default() });
+        set_position(&mut bytes, base_offset, 0);
+        log.append_as_follower(&bytes, 0, 0).expect("append");
+    }
+    drop(log);
+    let first = fs::OpenOptions::new().write(true).open(path.join("t-0/00000000000000000000.log")).expect("there");
+    first.set_len(first.metadata().expect("there").len() / 2).expect("cut");
+}
+
+#[test]
+fn gaps_that_apache_kafka_may_have_left_stay() {
+    let dir = tempdir().expect("temporary directory");
+    let open = || {
+        let (manager, _events) = start_with(&[dir.path()], ManagerConfig { intervals: None, ..cleaning() });
+        let compacted = Arc::new(LogConfig { compact: true, ..config() });
+        let (log, recovery) = manager.open(&manager.found()[0], compacted, 0).expect("open");
+        crash(manager);
+        (log.log_end_offset(), recovery.segments_dropped)
+    };
+    let stop = || {
+        let (manager, _events) = start(&[dir.path()]);
+        manager.recover_the_rest(|_| Arc::new(LogConfig { compact: true, ..config() }), 0);
+        manager.shutdown(1);
+        crash(manager);
+    };
+    let note = dir.path().join("klamm-sole-writer");
+    let forget_boot = || drop(fs::remove_file(dir.path().join("klamm-boot-id")));
+    // A directory that klamm has not stopped cleanly yet.
+    leave_with_gap(dir.path());
+    assert_eq!(open(), (3, 0));
+    assert!(!note.exists());
+    stop();
+    assert!(!note.exists());
+    stop();
+    assert!(note.exists());
+    // Apache Kafka starts, which removes the mark of the clean stop, and is killed.
+    fs::remove_file(dir.path().join(".kafka_cleanshutdown")).expect("there");
+    leave_with_gap(dir.path());
+    forget_boot();
+    assert_eq!(open(), (3, 0));
+    assert_eq!(open(), (3, 0));
+    // klamm starts after a clean stop, and loses power.
+    stop();
+    crash(start(&[dir.path()]).0);
+    leave_with_gap(dir.path());
+    forget_boot();
+    assert_eq!(open(), (1, 1));
+    // A checkpoint of the cleaner above the recovery point is not klamm's.
+    leave_with_gap(dir.path());
+    forget_boot();
+    fs::write(dir.path().join("cleaner-offset-checkpoint"), "0\n1\nt 0 2\n").expect("write");
+    assert_eq!(open(), (3, 0));
+    // Where the recovery points are damaged, nothing shows what may have been cleaned.
+    fs::write(dir.path().join("cleaner-offset-checkpoint"), "0\n0\n").expect("write");
+    leave_with_gap(dir.path());
+    fs::write(dir.path().join("recovery-point-offset-checkpoint"), "damaged").expect("write");
+    assert_eq!(open(), (3, 0));
+}
+
+#[test]
+fn a_new_directory_has_one_writer() {
+    let dir = tempdir().expect("temporary directory");
+    crash(start(&[dir.path()]).0);
+    leave_with_gap(dir.path());
+    let (manager, _events) = start(&[dir.path()]);
+    let (log, recovery) =
+        manager.open(&manager.found()[0], Arc::new(LogConfig { compact: true, ..config() }), 0).expect("open");
+    // The machine did not reboot, so it is damage.
+    assert_eq!((log.log_end_offset(), recovery.lost), (3, vec![(1, 2)]));
 }
 
 #[test]

@@ -276,6 +276,8 @@ impl LogManager {
             let limit = with_log(&**owner, |log| log.active_base_offset());
             let _ = self.fail_dir_on_error(to, self.dirs[to].expect_gaps(cache, key, cleaned.min(limit)));
         }
+        // A copy may continue after offsets that its log had lost.
+        let _ = self.fail_dir_on_error(to, self.dirs[to].checkpoint_recovery_points(cache));
         if self.dirs[to].check_online().is_err() {
             // It failed while the owner was in no directory.
             owner.go_offline();

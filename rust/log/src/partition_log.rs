@@ -80,6 +80,8 @@ pub struct Log {
     pub(super) producers: Producers,
     pub(super) log_start_offset: i64,
     pub(super) log_end_offset: i64,
+    /// Where the log ends on disk: below the log end offset after a truncation to an offset between two batches.
+    pub(super) stored_end_offset: i64,
     pub(super) flushed_offset: i64,
     pub(super) generation: u64,
     /// The active segment was truncated, and neither a flush nor an append has made that durable.
@@ -178,6 +180,7 @@ impl Log {
             producers,
             log_start_offset: start_offset,
             log_end_offset: start_offset,
+            stored_end_offset: start_offset,
             flushed_offset: start_offset,
             generation: 0,
             has_unsynced_cut: false,
@@ -260,6 +263,11 @@ impl Log {
         self.log_end_offset
     }
 
+    /// A recovery finds a log that ends here at least: no checkpoint may state more.
+    pub(super) fn durable_end_offset(&self) -> i64 {
+        self.flushed_offset.min(self.stored_end_offset)
+    }
+
     /// Everything below is durable.
     pub fn flushed_offset(&self) -> i64 {
         self.flushed_offset
@@ -287,7 +295,8 @@ impl Log {
     fn durable_offset(&self) -> i64 {
         let remade = self.remade.as_ref().map(|remade| remade.from);
         let unsynced = self.rolled_offset.into_iter().chain(self.syncing_rolled).chain(remade);
-        unsynced.min().map_or(self.flushed_offset, |offset| offset.min(self.flushed_offset))
+        let end = self.durable_end_offset();
+        unsynced.min().map_or(end, |offset| offset.min(end))
     }
 
     fn active_mark(&self, durable: i64) -> Option<i64> {
@@ -492,7 +501,7 @@ impl Log {
     pub fn closed(&self) -> Option<ClosedLog> {
         (!self.is_planned()).then(|| ClosedLog {
             log_start_offset: self.log_start_offset,
-            log_end_offset: self.log_end_offset,
+            log_end_offset: self.stored_end_offset,
             last_epoch: self.latest_epoch().unwrap_or(-1),
             segments: self.segments.iter().map(closed_segment).collect(),
         })

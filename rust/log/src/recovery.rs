@@ -12,6 +12,7 @@ use std::sync::Arc;
 use klamm_base::LogError;
 use klamm_records::header::Header;
 
+use super::append::FAR;
 use super::checkpoint::{LOG_START_OFFSET, PARTITION_METADATA};
 use super::clean_stop::ClosedLog;
 use super::config::LogConfig;
@@ -36,6 +37,8 @@ pub struct OpenAt {
     pub clean: bool,
     /// The log was compacted, or may have been, whatever its current policy: offsets may be missing.
     pub has_gaps: bool,
+    /// The offset below which a segment of such a log may end before the next one begins.
+    pub gaps_below: i64,
     /// Damage does not end the log if intact batches follow it, or acknowledged ones did.
     pub keeps_damage: bool,
     /// The log contained everything below this offset: the checkpointed high watermark.
@@ -108,6 +111,7 @@ impl Log {
             producers: Producers::new(snapshots),
             log_start_offset: at.log_start_offset,
             log_end_offset: at.log_start_offset,
+            stored_end_offset: at.log_start_offset,
             flushed_offset: 0,
             generation: 0,
             has_unsynced_cut: false,
@@ -165,7 +169,7 @@ impl Log {
             (None, true) => self.log_start_offset,
             (None, false) => self.check_unflushed(&at, now_ms, recovery)?,
         };
-        self.log_end_offset = end;
+        (self.log_end_offset, self.stored_end_offset) = (end, end);
         let next_offset = self.next_offset_after_loss(&at, recovery);
         if self.segments.is_empty() || next_offset < self.log_start_offset {
             self.start_again(at.log_start_offset.max(next_offset), now_ms)?;
@@ -324,9 +328,9 @@ impl Log {
             end = checked.next_offset.max(base_offset);
             at += 1;
             let Some(next_base) = self.segments.get(at).map(Segment::base_offset) else { break };
-            // A segment that lost its last bytes may still end with a complete batch. Only compaction leaves gaps.
-            let is_gap = next_base != end && !has_gaps;
-            if is_gap && !checked.cut && open_at.keeps_damage && (open_at.kept_power || end < open_at.proven_end) {
+            // A segment that lost its last bytes may still end with a complete batch.
+            let is_hole = lacks_records(end, next_base, has_gaps, open_at);
+            if is_hole && !checked.cut && open_at.keeps_damage && (open_at.kept_power || end < open_at.proven_end) {
                 let file = self.segments[at - 1].log_file().path();
                 recovery.lost.push((end, next_base));
                 recovery.warnings.push(format!(
@@ -338,7 +342,7 @@ impl Log {
                     file.display(),
                 ));
                 end = next_base;
-            } else if is_gap || checked.cut && next_base != end {
+            } else if is_hole || checked.cut && next_base != end {
                 recovery.warnings.push(format!(
                     "{}-{} ends at offset {end}: {} segments from offset {next_base} on are removed",
                     self.topic,
@@ -499,10 +503,18 @@ impl Log {
         self.epochs.clear();
         self.producers.truncate_fully(&cache, &self.dir, start_offset)?;
         self.log_start_offset = start_offset;
-        self.log_end_offset = start_offset;
+        (self.log_end_offset, self.stored_end_offset) = (start_offset, start_offset);
         self.dir_dirty = true;
         Ok(())
     }
+}
+
+/// Whether records are missing between a segment that ends at `end` and the next one. In a log with gaps, a segment that
+/// klamm has rolled ends where the next one begins, until the cleaner rewrites it; and the cleaner rewrites only what is below
+/// the recovery point (docs/decisions/0073).
+pub(super) fn lacks_records(end: i64, next_base: i64, has_gaps: bool, open_at: &OpenAt) -> bool {
+    let may_lack_offsets = has_gaps && (next_base <= open_at.gaps_below || next_base - end >= FAR);
+    next_base != end && !may_lack_offsets
 }
 
 struct Checked {

@@ -8,9 +8,17 @@ use super::recovery::Recovery;
 use super::segment::Segment;
 
 impl Log {
-    /// Announces that everything from `offset` on is about to be removed: no checkpoint may state more.
-    pub(super) fn begin_truncation(&mut self, offset: i64) {
+    /// Announces that everything from `offset` on is about to be removed. Returns where the log will end: no checkpoint may state
+    /// more.
+    pub(super) fn begin_truncation(&mut self, offset: i64) -> i64 {
+        let first = self.segments[0].base_offset();
         self.checkpoint_limit = offset;
+        if !self.is_planned() && (first..self.log_end_offset).contains(&offset) {
+            let at = self.floor_segment(offset);
+            let segment = &mut self.segments[at];
+            self.checkpoint_limit = segment.end_below(&self.context.cache, offset).unwrap_or(segment.base_offset());
+        }
+        self.checkpoint_limit
     }
 
     /// Ends the announcement.
@@ -39,6 +47,7 @@ impl Log {
         let files = self.segments[keep - 1].files();
         let opened = files.into_iter().map(|file| open_if_there(&self.context.cache, file));
         let _held: Vec<_> = opened.collect::<Result<_, _>>()?;
+        let stored_end_offset = self.segments[keep - 1].end_below(&self.context.cache, offset)?;
         if keep < self.segments.len() {
             self.drop_segments_from(keep, now_ms)?;
             self.sync_names()?;
@@ -51,6 +60,7 @@ impl Log {
         self.has_unsynced_cut = active.dirty || self.is_syncing_cut;
         self.epochs.truncate_from_end(offset);
         self.end_at(offset);
+        self.stored_end_offset = stored_end_offset;
         self.log_start_offset = self.log_start_offset.min(offset);
         self.load_producers(offset, now_ms, &mut Recovery::default())?;
         Ok(true)
@@ -91,7 +101,7 @@ impl Log {
     }
 
     fn end_at(&mut self, offset: i64) {
-        self.log_end_offset = offset;
+        (self.log_end_offset, self.stored_end_offset) = (offset, offset);
         self.flushed_offset = self.flushed_offset.min(offset);
         self.generation += 1;
         self.marks.retain(|&mark| mark <= offset);

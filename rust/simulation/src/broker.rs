@@ -180,6 +180,9 @@ impl SimulatedBroker {
                 report.lock().push(cause);
             }
         });
+        if self.options.without == Some(Guard::GapsAreLosses) {
+            self.disk.forget_sole_writer()?;
+        }
         let dirs = self.disk.dirs();
         let dirs = dirs.iter().zip(&self.options.directory_ids);
         let locked = dirs.map(|(path, id)| LockedDir::open(path, *id)).collect::<Result<Vec<_>, _>>()?;

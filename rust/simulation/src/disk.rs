@@ -8,7 +8,7 @@ use std::sync::Arc;
 use klamm_log::crash::{Disk, Rng};
 use klamm_log::files::FileCache;
 use klamm_log::recorder::{Change, Recorder};
-use klamm_log::{BOOT_ID, LogContext};
+use klamm_log::{BOOT_ID, LogContext, SOLE_WRITER};
 
 /// More than a simulated broker opens.
 const OPEN_FILES_MAX: usize = 256;
@@ -69,6 +69,11 @@ impl SimulatedDisk {
         Ok(partition)
     }
 
+    /// Removes the note that klamm alone has written to the log directories.
+    pub fn forget_sole_writer(&self) -> io::Result<()> {
+        self.dirs().iter().try_for_each(|dir| remove_if_there(&dir.join(SOLE_WRITER)))
+    }
+
     /// For the next life of the broker: every change to a file is recorded.
     pub fn context(&self) -> LogContext {
         LogContext::over(FileCache::with_recorder(OPEN_FILES_MAX, Some(self.recorder.clone())))
@@ -126,13 +131,17 @@ impl SimulatedDisk {
         self.root = target;
         for dir in self.dirs() {
             fs::create_dir_all(&dir)?;
-            match fs::remove_file(dir.join(BOOT_ID)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+            remove_if_there(&dir.join(BOOT_ID))?;
         }
         self.model = Disk::of(&self.root);
         Ok(())
+    }
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 

@@ -11,6 +11,8 @@ pub enum Guard {
     CleanCommitted,
     /// A cleaned segment is durable before it replaces others.
     SyncCleaned,
+    /// A gap in a compacted log that klamm alone has written is a loss, unless the cleaner left it.
+    GapsAreLosses,
     /// A leader compares the leader epoch of a fetch with its own (KIP-320).
     FetchEpoch,
     /// A leader refuses fetches of a follower's earlier life (KIP-903).
@@ -40,7 +42,7 @@ pub enum Guard {
 }
 
 /// All guards, by the names that a simulation uses.
-const GUARDS: [(&str, Guard); 38] = [
+const GUARDS: [(&str, Guard); 39] = [
     ("join-from-epoch-start", Guard::Core(Rule::JoinFromEpochStart)),
     ("count-maximal-isr", Guard::Core(Rule::CountMaximalIsr)),
     ("append-with-min-isr", Guard::Core(Rule::AppendWithMinIsr)),
@@ -65,6 +67,7 @@ const GUARDS: [(&str, Guard); 38] = [
     ("delete-everywhere", Guard::Core(Rule::DeleteEverywhere)),
     ("clean-committed", Guard::CleanCommitted),
     ("sync-cleaned", Guard::SyncCleaned),
+    ("gaps-are-losses", Guard::GapsAreLosses),
     ("fetch-epoch", Guard::FetchEpoch),
     ("follower-epoch", Guard::FollowerEpoch),
     ("divergence", Guard::Divergence),

@@ -177,6 +177,15 @@ _CLEANING = BrokerFaults(
     clean_crash_share=0.3,
 )
 
+_HOLES = BrokerFaults(
+    delay_us_max=20_000,
+    slow_flush_chance=0.5,
+    crash_every_us=300_000,
+    power_cut_share=1.0,
+    away_us_max=1_000_000,
+    clean_every_us=2_000_000,
+)
+
 FAULTS: dict[Mutation, BrokerFaults] = {
     control.an_isr_is_changed_by_epochs_of_before: _CUTS,
     control.an_inactive_broker_joins_an_isr: _STOPS,
@@ -194,6 +203,7 @@ FAULTS: dict[Mutation, BrokerFaults] = {
     cleaning.tombstones_are_removed_at_once: _CLEANING,
     "clean-committed": _CLEANING,
     "sync-cleaned": _CLEANING,
+    "gaps-are-losses": _HOLES,
     groups.a_failed_transition_stays_pending: _FEW_REPLICAS,
     groups.a_group_keeps_its_topics: _TOPICS,
     groups.a_group_keeps_what_was_not_appended: _MEMBERS_AND_FEW_REPLICAS,

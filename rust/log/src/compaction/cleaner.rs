@@ -300,6 +300,10 @@ fn clean(
     let job = CleanJob { buffer_bytes: config.buffer_bytes(), ..job };
     let mut map = OffsetMap::new(config.map_bytes(), config.load_factor);
     let end_offset = job.map_keys(&mut map, pace)?;
+    if !chosen.dir.ensure_recovery_point(cache, &chosen.key, job.end_offset)? {
+        // It is being truncated.
+        return Ok(Stats::default());
+    }
     let note = |offset| chosen.dir.set_cleaner_checkpoint(cache, &chosen.key, &chosen.owner, offset);
     let mut cleaning = job.cleaning(&map);
     if chosen.dir.cleaner_checkpoint(&chosen.key).is_none() {

@@ -21,6 +21,8 @@ pub use offset_map::OffsetMap;
 pub use plan::CleanPlan;
 
 #[cfg(test)]
+mod hole_tests;
+#[cfg(test)]
 mod swap_tests;
 #[cfg(test)]
 mod tests;

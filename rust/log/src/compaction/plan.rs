@@ -38,7 +38,9 @@ impl Log {
         let checkpoint = checkpoint.unwrap_or(self.log_start_offset);
         let reset_checkpoint = checkpoint < self.log_start_offset || checkpoint > self.log_end_offset;
         let first_dirty_offset = if reset_checkpoint { self.log_start_offset } else { checkpoint };
-        let mut uncleanable = self.last_stable_offset(high_watermark).min(self.active_base_offset());
+        // Above the recovery point, a recovery takes a gap between segments for a loss.
+        let cleanable = self.active_base_offset().min(self.recovery_point());
+        let mut uncleanable = self.last_stable_offset(high_watermark).min(cleanable);
         let lag_ms = self.config.min_compaction_lag_ms.max(0);
         if lag_ms > 0
             && let Some(young) = self.first_younger_segment(first_dirty_offset, now_ms.saturating_sub(lag_ms))?

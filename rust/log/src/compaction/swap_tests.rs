@@ -11,7 +11,7 @@ use klamm_records::{BatchBuilder, BatchFields, Compression, Header, batches, rec
 use tempfile::{TempDir, tempdir, tempdir_in};
 
 use super::*;
-use crate::checkpoint::{CLEANER_OFFSET, read_offsets};
+use crate::checkpoint::{CLEANER_OFFSET, RECOVERY_POINT, read_offsets};
 use crate::crash::{Disk, Rng};
 use crate::files::FileCache;
 use crate::manager_tests::{create_with, start_over};
@@ -166,7 +166,8 @@ fn rows(all: &[u8]) -> Vec<(i64, Vec<u8>, Option<Vec<u8>>)> {
 }
 
 fn open(scene: &Scene, root: &Path, recovery_point: i64, context: &LogContext) -> Log {
-    let at = OpenAt { recovery_point, log_start_offset: 0, clean: false, has_gaps: true, ..OpenAt::default() };
+    let gaps_below = read_offsets(&root.join(RECOVERY_POINT)).expect("whole").get(&key()).copied().unwrap_or(0);
+    let at = OpenAt { recovery_point, has_gaps: true, gaps_below, ..OpenAt::default() };
     let (log, recovery) = Log::open(&root.join("t-0"), "t", 0, Arc::new(settings()), context, at, 0).expect("open");
     assert_eq!((recovery.segments_dropped, recovery.bytes_truncated), (0, 0), "{:?}", recovery.warnings);
     assert_eq!(log.log_end_offset(), *scene.bounds.last().expect("an end"));
@@ -211,6 +212,11 @@ fn check_aborted(log: &mut Log, all: &[u8]) {
 
 /// Runs the round again, as the cleaner does at its next check.
 fn clean(log: &mut Log, checkpoint: Option<i64>) {
+    log.flush().expect("flush");
+    if let Some(job) = log.begin_mark().expect("mark") {
+        job.sync().expect("sync");
+        log.complete_mark(job.end()).expect("mark");
+    }
     let plan = log.clean_plan(checkpoint, log.log_end_offset(), 0).expect("plan");
     let job = log.begin_clean(&plan, 0).expect("begin");
     let mut map = OffsetMap::new(1 << 16, 0.9);
@@ -295,6 +301,7 @@ fn many_new_segments_are_synced_together() {
     for number in 0..200 {
         put(&mut log, BatchFields::default(), 0, &format!("key {number}"), Some("value"));
     }
+    log.flush().expect("flush");
     let plan = log.clean_plan(None, log.log_end_offset(), 0).expect("plan");
     let job = log.begin_clean(&plan, 0).expect("begin");
     let mut map = OffsetMap::new(1 << 16, 0.9);

@@ -10,7 +10,7 @@ use tempfile::tempdir;
 
 use super::*;
 use crate::testing::{config, create, open, read_all};
-use crate::{Log, LogConfig, Origin};
+use crate::{Log, LogConfig, LogContext, OpenAt, Origin};
 
 type Row = (i64, Vec<u8>, Option<Vec<u8>>);
 
@@ -51,6 +51,7 @@ fn rows(log: &mut Log) -> Vec<Row> {
 
 /// Runs a whole round; returns the offset up to which the log is clean.
 fn clean(log: &mut Log, checkpoint: i64, now_ms: i64) -> i64 {
+    log.flush().expect("flush");
     let end = log.log_end_offset();
     let plan = log.clean_plan(Some(checkpoint), end, now_ms).expect("plan");
     let job = log.begin_clean(&plan, now_ms).expect("begin");
@@ -120,7 +121,9 @@ proptest! {
         prop_assert_eq!(recovery.warnings, Vec::<String>::new());
         prop_assert_eq!(&rows(&mut log), &all);
         drop(log);
-        let (mut log, recovery) = open(&path, settings(), false, 0);
+        let at = OpenAt { gaps_below: checkpoint, ..OpenAt::default() };
+        let (mut log, recovery) =
+            Log::open(&path, "t", 0, settings().into(), &LogContext::new(64), at, 0).expect("open");
         prop_assert_eq!(recovery.warnings, Vec::<String>::new());
         prop_assert_eq!(&rows(&mut log), &all);
     }
@@ -202,12 +205,14 @@ fn case_60_nothing_of_an_open_transaction_is_cleaned() {
     put(&mut log, "a", Some("3"));
     let end = log.log_end_offset();
     log.roll(end, 0).expect("roll");
+    log.flush().expect("flush");
     let plan = log.clean_plan(None, end, 0).expect("plan");
     assert_eq!(plan.first_uncleanable_offset, 0, "whole segments are cleaned, and this one has an open transaction");
     let mut marker = end_transaction_marker(7, 0, 0, true, 0).expect("small");
     log.append_as_leader(&mut marker, 0, 0, Origin::Coordinator).expect("append");
     let end = log.log_end_offset();
     log.roll(end, 0).expect("roll");
+    log.flush().expect("flush");
     let plan = log.clean_plan(None, end - 1, 0).expect("plan");
     assert_eq!(plan.first_uncleanable_offset, 0, "the marker is not committed");
     clean(&mut log, 0, 0);
@@ -267,6 +272,8 @@ fn recent_and_undecided_records_are_not_cleaned() {
         log.roll(end, timestamp).expect("roll");
     }
     let bound = |log: &mut Log, hw, now_ms| log.clean_plan(None, hw, now_ms).expect("plan").first_uncleanable_offset;
+    assert_eq!(bound(&mut log, 3, 9999), 0, "nothing is flushed");
+    log.flush().expect("flush");
     assert_eq!(bound(&mut log, 3, 1500), 2);
     assert_eq!(bound(&mut log, 3, 1499), 1);
     assert_eq!(bound(&mut log, 3, 9999), 3);
@@ -284,6 +291,7 @@ fn begun(log: &mut Log) -> (CleanJob, OffsetMap, i64) {
     for _ in 0..50 {
         put(log, "a", Some("some value"));
     }
+    log.flush().expect("flush");
     let plan = log.clean_plan(None, 50, 0).expect("plan");
     let job = log.begin_clean(&plan, 0).expect("begin");
     let mut map = OffsetMap::new(1 << 20, 0.9);

@@ -2,15 +2,22 @@
 
 use klamm_base::Uuid;
 use klamm_records::header::set_position;
+use klamm_records::{BatchBuilder, BatchFields, Compression};
 
 use super::expected::{Expected, epoch_of, offsets_of};
-use super::history::{History, NOW_MS, TOPICS, config_of, flushed_offset};
+use super::history::{COMPACTED, History, NOW_MS, TOPICS, config_of, flushed_offset};
 use crate::crash::Rng;
 use crate::log_dir::Key;
 use crate::testing::{BatchSpec, batch};
-use crate::{LogOwner, Origin, with_log};
+use crate::{CleanerConfig, LogOwner, Origin, with_log};
 
 fn batch_for(key: &Key, rng: &mut Rng) -> Vec<u8> {
+    if key.0 == COMPACTED {
+        let (key, value) = ([rng.below(8) as u8], vec![b'v'; rng.below(600) as usize]);
+        let mut builder = BatchBuilder::new(BatchFields::default(), Compression::NONE);
+        builder.append(NOW_MS, Some(&key), Some(&value), &[]).expect("small");
+        return builder.finish().expect("small");
+    }
     let most = if key.0 == "prepared" { 30_000 } else { 600 };
     let value_bytes = rng.below(most) as usize;
     batch(&BatchSpec { records: 1 + rng.below(4) as i32, value_bytes: value_bytes / 4, ..BatchSpec::default() })
@@ -68,6 +75,9 @@ impl History {
                 epoch += 1;
             }
             let mut bytes = batch_for(key, rng);
+            if key.0 == COMPACTED && rng.one_in(3) {
+                next_offset += rng.below(20) as i64;
+            }
             set_position(&mut bytes, next_offset, epoch);
             next_offset = offsets_of(&bytes).1;
             fetched.push(bytes);
@@ -142,7 +152,28 @@ impl History {
         if places.is_empty() {
             return;
         }
-        self.truncate_to(key, places[rng.below(places.len() as u64) as usize]);
+        let mut to = places[rng.below(places.len() as u64) as usize];
+        if key.0 == COMPACTED {
+            // Where the leader's log diverges, it may have a gap.
+            let before = expected.batches.iter().map(|batch| offsets_of(batch).1).rfind(|&end| end <= to);
+            let before = before.unwrap_or(to).max(least);
+            to -= rng.below((to - before).max(0) as u64 + 1) as i64;
+        }
+        self.truncate_to(key, to);
+    }
+
+    /// A round of cleaning, if one is due.
+    pub fn clean(&mut self, key: &Key) {
+        let (owner, expected) = (self.owner(key), self.expected(key));
+        if key.0 != COMPACTED || expected.is_planned() {
+            return;
+        }
+        let high_watermark = expected.high_watermark;
+        expected.clean(high_watermark.min(with_log(&*owner, |log| log.active_base_offset())));
+        self.promise();
+        let config =
+            CleanerConfig { dedupe_buffer_bytes: 1 << 16, io_buffer_bytes: 1 << 16, ..CleanerConfig::default() };
+        self.node().manager.clone().clean_one(key, &config, high_watermark, NOW_MS).expect("clean");
     }
 
     /// Truncates to the batch of this number.

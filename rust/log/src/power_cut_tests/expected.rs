@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use klamm_base::Uuid;
-use klamm_records::Header;
+use klamm_records::{Header, records};
 
 use crate::log_dir::Key;
 
@@ -17,6 +17,18 @@ pub fn offsets_of(batch: &[u8]) -> (i64, i64) {
 
 pub fn epoch_of(batch: &[u8]) -> i32 {
     Header::at_start_of(batch).expect("a batch").leader_epoch()
+}
+
+pub fn count_of(batch: &[u8]) -> i32 {
+    Header::at_start_of(batch).expect("a batch").record_count()
+}
+
+/// The key of the only record of a batch.
+fn key_of(batch: &[u8]) -> Vec<u8> {
+    let batch = klamm_records::Batch::at_start_of(batch).expect("a batch");
+    let mut scratch = Vec::new();
+    let mut found = records(batch, &mut scratch, 1 << 20).expect("readable");
+    found.next().expect("a record").expect("whole").key.expect("a key").to_vec()
 }
 
 /// A log of one topic id.
@@ -43,6 +55,8 @@ pub struct Expected {
     /// Epochs of which the leader's log has no further records: this node led and wrote nothing, or its records were
     /// truncated.
     pub void: BTreeSet<i32>,
+    /// Batches that a round of cleaning may have removed.
+    pub removable: BTreeSet<Batch>,
 }
 
 impl Expected {
@@ -63,6 +77,7 @@ impl Expected {
             high_watermark,
             epoch,
             void: BTreeSet::new(),
+            removable: BTreeSet::new(),
         }
     }
 
@@ -73,11 +88,21 @@ impl Expected {
 
     pub fn append(&mut self, bytes: &[u8]) {
         let (base_offset, next_offset) = offsets_of(bytes);
-        assert_eq!(base_offset, self.end);
+        assert!(base_offset >= self.end);
         self.is_created = true;
         self.batches.push(bytes.into());
         self.end = next_offset;
         self.earlier.clear();
+    }
+
+    /// Of what is below `offset`, the newest record of each key stays.
+    pub fn clean(&mut self, offset: i64) {
+        let mut keys = BTreeSet::new();
+        for batch in self.batches.iter().rev().filter(|batch| offsets_of(batch).0 < offset) {
+            if !keys.insert(key_of(batch)) {
+                self.removable.insert(batch.clone());
+            }
+        }
     }
 
     /// Removes all batches from `to` on; until a flush or an append they may reappear.
@@ -107,7 +132,7 @@ impl Expected {
     pub fn promised(&self) -> impl Iterator<Item = &Batch> {
         self.batches.iter().filter(|batch| {
             let (_, next_offset) = offsets_of(batch);
-            next_offset > self.start && next_offset <= self.flushed
+            next_offset > self.start && next_offset <= self.flushed && !self.removable.contains(*batch)
         })
     }
 }

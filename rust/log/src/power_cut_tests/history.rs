@@ -50,11 +50,15 @@ pub fn config_of(key: &Key) -> Arc<LogConfig> {
         "prepared" => LogConfig { segment_bytes: 300_000, prepare_bytes: 200_000, ..small },
         "preallocated" => LogConfig { segment_bytes: 8000, preallocate: true, ..small },
         "limited" => LogConfig { retention_bytes: 9000, ..small },
+        COMPACTED => LogConfig { compact: true, delete: false, min_cleanable_dirty_ratio: 0.0, ..small },
         _ => small,
     })
 }
 
-pub const TOPICS: [&str; 5] = ["a", "b", "prepared", "preallocated", "limited"];
+/// A topic whose logs are cleaned, and whose leaders' logs have gaps.
+pub const COMPACTED: &str = "compacted";
+
+pub const TOPICS: [&str; 6] = ["a", "b", "prepared", "preallocated", "limited", COMPACTED];
 
 impl History {
     /// A node that starts for the first time.
@@ -119,7 +123,8 @@ impl History {
             90..92 => self.node().empty_trash(),
             92..95 => self.restart(false, rng),
             95 => self.restart(true, rng),
-            96..99 => self.advance_high_watermark(key, rng),
+            96..98 => self.advance_high_watermark(key, rng),
+            98 => self.clean(key),
             _ => with_log(&*self.owner(key), |log| log.cut_idle_tail()).expect("cut"),
         }
     }

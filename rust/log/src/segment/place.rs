@@ -138,6 +138,26 @@ impl Segment {
         Ok(next_offset)
     }
 
+    /// Where the last batch ends that ends at or below `offset`, which is not below the base offset; `offset` if damage hides
+    /// it.
+    pub(crate) fn end_below(&mut self, cache: &Arc<FileCache>, offset: i64) -> Result<i64, LogError> {
+        if !self.damage().is_empty() {
+            return Ok(offset);
+        }
+        let from = self.position_before(cache, self.base_offset.max(offset - 1))?;
+        let file = self.log.open(cache)?;
+        let mut headers = Headers::new(&file, from, self.size, self.base_offset);
+        let mut end = self.base_offset;
+        loop {
+            match headers.next() {
+                Ok(Some(batch)) if batch.header().next_offset() <= offset => end = batch.header().next_offset(),
+                Ok(_) => return Ok(end),
+                Err(LogError::Corrupt { .. }) => return Ok(offset),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     /// The position at which to start a search for `timestamp` among offsets from `from_offset` on.
     pub fn position_for_timestamp(
         &mut self,

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 TOPIC: Final = "compacted"
 CLIENT: Final = -3
-KEYS: Final = 5
 TOMBSTONE_SHARE: Final = 0.3
 PRODUCE_EVERY_US: Final = 40_000
 TIMEOUT_US: Final = 1_000_000
@@ -33,6 +32,8 @@ class CompactionPlan(NamedTuple):
     configs: Mapping[str, str]
     retention_ms: int
     """`delete.retention.ms`"""
+    key_count: int
+    """With many, the last record of a key stays the last one for a while."""
 
 
 def draw(rng: random.Random) -> CompactionPlan:
@@ -45,7 +46,7 @@ def draw(rng: random.Random) -> CompactionPlan:
         "min.cleanable.dirty.ratio": rng.choice(["0", "0.3"]),
         "min.compaction.lag.ms": rng.choice(["0", "0", "300"]),
     }
-    return CompactionPlan(configs, retention_ms)
+    return CompactionPlan(configs, retention_ms, key_count=rng.choice([5, 30]))
 
 
 class Compaction:
@@ -108,7 +109,7 @@ class Compaction:
         rng = self._scene.rng
         self._count += 1
         value = None if rng.random() < TOMBSTONE_SHARE else b"%d" % self._count
-        return b"k%d" % rng.randrange(KEYS), value
+        return b"k%d" % rng.randrange(self._plan.key_count), value
 
     def _consume(self) -> None:
         picked = self._pick()

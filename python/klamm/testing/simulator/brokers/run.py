@@ -228,8 +228,7 @@ def _draw_compaction(seed: int, plan: ClusterPlan, drawn: faults.BrokerFaults, *
     rng = random.Random(f"compaction {seed}")
     if not is_directed and rng.random() < COMPACTED_SHARE and not (plan.may_be_damaged or plan.elects_unclean):
         drawn.clean_every_us = rng.randrange(50_000, 500_000)
-        # A power cut may leave a hole in the unflushed part of a log whose offsets may have gaps (docs/decisions/0061).
-        drawn.unclean_share, drawn.min_isr_every_us, drawn.power_cut_share = 0.0, 0, 0.0
+        drawn.unclean_share, drawn.min_isr_every_us = 0.0, 0
     if not drawn.clean_every_us:
         return plan
     settings = {key: value for key, value in plan.settings.items() if key != "klamm.flush.before.ack"}

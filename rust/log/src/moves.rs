@@ -112,7 +112,14 @@ impl LogManager {
         self.dirs[dir].owner(&(topic.to_owned(), partition))
     }
 
-    /// Moves a log that is not on disk to another directory. [`LogManager::adopt`] follows.
+    /// Removes what the checkpoints of a directory may still contain of an earlier log with this name. Acquires locks: must not be
+    /// called under the log's.
+    pub fn forget_earlier(&self, dir: usize, topic: &str, partition: i32) -> Result<(), LogError> {
+        let key = (topic.to_owned(), partition);
+        self.fail_dir_on_error(dir, self.dirs[dir].forget_earlier(&self.context.cache, &key))
+    }
+
+    /// Moves a log that is not on disk to another directory, which has forgotten earlier ones. [`LogManager::adopt`] follows.
     pub fn replan(&self, dir: usize, log: &mut Log) {
         let name = partition_dir(&log.topic, log.partition, DirStage::Live, "");
         log.plan_at(&self.dirs[dir].partition_path(&name));

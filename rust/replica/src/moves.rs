@@ -72,7 +72,7 @@ impl Replicas {
             // A copy of an earlier move may be there.
             return Err(ErrorCode::KAFKA_STORAGE_ERROR);
         }
-        if self.replan(partition, dir) {
+        if self.replan(partition, dir)? {
             self.report_dir(image, partition, dir);
             return Ok(());
         }
@@ -94,8 +94,12 @@ impl Replicas {
     }
 
     /// Moves a partition that was never written; false if it has files.
-    fn replan(&self, partition: &Arc<Partition>, dir: usize) -> bool {
-        let before = partition.dir();
+    fn replan(&self, partition: &Arc<Partition>, dir: usize) -> Result<bool, ErrorCode> {
+        if !partition.with(|log| log.is_planned()) {
+            return Ok(false);
+        }
+        let (id, before) = (&partition.id, partition.dir());
+        self.logs().forget_earlier(dir, &id.topic, id.index).map_err(|error| error.code())?;
         let is_planned = partition.with(|log| {
             if log.is_planned() {
                 self.logs().replan(dir, log);
@@ -105,11 +109,10 @@ impl Replicas {
             false
         });
         if is_planned {
-            let id = &partition.id;
             self.logs().adopt(dir, &id.topic, id.index, partition.clone());
             self.logs().leave(before, &id.topic, id.index);
         }
-        is_planned
+        Ok(is_planned)
     }
 
     /// Ends a move and removes the copy. The directory of the log is reported to the controller if it may know of the move.

@@ -460,6 +460,20 @@ fn a_partition_without_files_moves_at_once() {
     assert_eq!(broker.folders(), [vec![], vec![], vec!["live"]]);
 }
 
+#[test]
+fn a_partition_without_files_moves_to_where_an_earlier_one_was() {
+    let mut broker = Broker { root: tempdir().expect("a folder"), replicas: None, image: image_of(NODE) };
+    fs::create_dir(broker.dir(2)).expect("a folder");
+    fs::write(broker.dir(2).join("recovery-point-offset-checkpoint"), "0\n1\nt 0 39\n").expect("written");
+    broker.start();
+    assert_eq!(broker.replicas().alter_dir("t", 0, 2), ErrorCode::NONE);
+    broker.answer();
+    append(&broker.partition(), 1);
+    broker.kill();
+    broker.start();
+    assert_eq!(broker.partition().with(|log| log.log_end_offset()), 1);
+}
+
 /// The partition gets these replicas, and the other broker leads.
 fn assigned<'a>(replicas: &'a [i32], directories: &'a [Uuid]) -> Record<'a> {
     Record::PartitionChange(PartitionChangeRecord {

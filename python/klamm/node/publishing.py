@@ -41,12 +41,14 @@ class Publisher:
 
     def publish(self, before: Image, image: Image) -> None:
         """Publish a newer committed image; `before` is the previous one. Never raises."""
-        self.image = image
+        # The image that followers took last is an object of ours: the caller's `before` is an equal, but another one.
+        newest, self.image = self.image, image
         delta = image.delta_since(before)
         for follower in list(self._followers.values()):
+            is_current = follower.taken is None or follower.taken is newest
             if follower.taken is None:
                 follower.taken = before
-            follower.call(delta if follower.taken is before else None)
+            follower.call(delta if is_current else None)
 
     def close(self) -> None:
         """Stop all calls."""

@@ -83,3 +83,13 @@ async def test_nothing_is_called_again_after_the_end() -> None:
     await asyncio.sleep(0)
     assert broken.took == []
     assert not [each for each in asyncio.all_tasks() if each is not asyncio.current_task()]
+
+
+async def test_followers_share_one_delta() -> None:
+    publisher, took = Publisher(), list[Delta]()
+    for number in range(3):
+        publisher.follow(f"{number}", lambda image, delta: took.append(delta))
+    for before, image in itertools.pairwise(images(3)):
+        publisher.publish(before.stable, image.stable)  # other objects each time, as those of a node
+    assert [len({id(delta) for delta in took[at : at + 3]}) for at in (0, 3, 6)] == [1, 1, 1]
+    publisher.close()

@@ -157,8 +157,11 @@ class SimulatedBroker:
     def fail_dir(self, dir: int) -> None:
         """A log directory fails, until the next life."""
 
-    def flip_bit(self, seed: int) -> str | None:
-        """While it is stopped: change a bit of a complete segment. The folder of its partition; None: there is none."""
+    def flip_bit(self, seed: int, ends: Mapping[str, int]) -> str | None:
+        """While it is stopped: change a bit in a batch of a complete segment.
+
+        `ends`: by partition ("t-0"), the offset at which that batch ends at most. The partition; None: there is none.
+        """
 
     def move_replica(self, topic: str, index: int, dir: int, now_ms: int) -> int:
         """Begin to move a replica to another log directory; the error code."""

@@ -1,5 +1,6 @@
 //! Log directories that fail, replicas that move between them, and damage that is repaired.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use klamm_base::{ErrorCode, LogError, Uuid};
@@ -28,10 +29,11 @@ impl SimulatedBroker {
         self.check(Vec::new())
     }
 
-    /// Changes a bit of a complete segment while the broker is stopped; `seed` decides which. Returns its partition.
-    pub fn flip_bit(&mut self, seed: u64) -> Result<Option<String>, SimulationError> {
+    /// Changes a bit in a batch of a complete segment while the broker is stopped; `seed` decides which. The batch ends at most at
+    /// the offset that its partition has in `ends`. Returns its partition.
+    pub fn flip_bit(&mut self, seed: u64, ends: &BTreeMap<String, i64>) -> Result<Option<String>, SimulationError> {
         assert!(self.life.is_none(), "broker {} runs", self.options.node_id);
-        Ok(self.disk.flip_bit(seed)?)
+        Ok(self.disk.flip_bit(seed, ends)?)
     }
 
     /// Begins to move a replica to another log directory.

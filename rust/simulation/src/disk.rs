@@ -1,5 +1,6 @@
 //! The log directories of a simulated broker: real files, and a record of what would survive a power cut.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use klamm_log::crash::{Disk, Rng};
 use klamm_log::files::FileCache;
 use klamm_log::recorder::{Change, Recorder};
 use klamm_log::{BOOT_ID, LogContext, SOLE_WRITER};
+use klamm_records::header::Header;
 
 /// More than a simulated broker opens.
 const OPEN_FILES_MAX: usize = 256;
@@ -40,33 +42,35 @@ impl SimulatedDisk {
         (0..self.dir_count).map(|dir| self.root.join(dir.to_string())).collect()
     }
 
-    /// Changes a bit of a segment that is complete; `seed` decides which. Returns the partition, `None` if there is no such
-    /// segment. No file of it may be in use.
-    pub fn flip_bit(&mut self, seed: u64) -> io::Result<Option<String>> {
+    /// Changes a bit of a batch in a segment that is complete; `seed` decides which. `ends` has the partitions to choose from, with
+    /// the offset at which the last such batch may end. Returns the partition, `None` if there is no such batch. No file of it may be
+    /// in use.
+    pub fn flip_bit(&mut self, seed: u64, ends: &BTreeMap<String, i64>) -> io::Result<Option<String>> {
         let mut rng = Rng::new(seed);
         let mut found = Vec::new();
         for dir in self.dirs() {
-            for folder in sorted(&dir)?.into_iter().filter(|path| path.is_dir() && is_partition(path)) {
+            for folder in sorted(&dir)?.into_iter().filter(|path| path.is_dir()) {
+                let name = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+                let Some(end_offset) = ends.get(&name) else { continue };
                 let mut segments = sorted(&folder)?;
                 segments.retain(|path| path.extension().is_some_and(|extension| extension == "log"));
                 segments.pop();
-                found.extend(segments);
+                for path in segments {
+                    let length = length_up_to(&fs::read(&path)?, *end_offset);
+                    found.extend((length > 0).then_some((name.clone(), path, length)));
+                }
             }
         }
         if found.is_empty() {
             return Ok(None);
         }
-        let path = &found[rng.below(found.len() as u64) as usize];
+        let (partition, path, length) = &found[rng.below(found.len() as u64) as usize];
         let mut bytes = fs::read(path)?;
-        if bytes.is_empty() {
-            return Ok(None);
-        }
-        let (position, mask) = (rng.below(bytes.len() as u64), 1 << rng.below(8));
+        let (position, mask) = (rng.below(*length as u64), 1 << rng.below(8));
         bytes[position as usize] ^= mask;
         fs::write(path, bytes)?;
         self.model.flip_bit(path, position, mask);
-        let partition = path.parent().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
-        Ok(partition)
+        Ok(Some(partition.clone()))
     }
 
     /// Removes the note that klamm alone has written to the log directories.
@@ -151,7 +155,14 @@ fn sorted(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Not a folder that is deleted, set aside, or a copy.
-fn is_partition(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| !name.to_string_lossy().contains('.'))
+/// The length of the batches at the begin of a segment that end at `end_offset` or below.
+fn length_up_to(segment: &[u8], end_offset: i64) -> usize {
+    let mut length = 0;
+    while let Some(header) = segment.get(length..).and_then(Header::at_start_of)
+        && let Some(size) = header.size()
+        && header.next_offset() <= end_offset
+    {
+        length += size;
+    }
+    length.min(segment.len())
 }

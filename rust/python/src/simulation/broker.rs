@@ -1,6 +1,6 @@
 //! `SimulatedBroker`: see `simulation.pyi`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
 use klamm_base::{ErrorCode, Uuid};
@@ -234,8 +234,8 @@ impl SimulatedBroker {
         self.0.fail_dir(dir).map_err(failed)
     }
 
-    fn flip_bit(&mut self, seed: u64) -> PyResult<Option<String>> {
-        self.0.flip_bit(seed).map_err(failed)
+    fn flip_bit(&mut self, seed: u64, ends: BTreeMap<String, i64>) -> PyResult<Option<String>> {
+        self.0.flip_bit(seed, &ends).map_err(failed)
     }
 
     fn move_replica(&mut self, topic: &str, index: i32, dir: usize, now_ms: i64) -> PyResult<i16> {

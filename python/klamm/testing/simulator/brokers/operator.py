@@ -59,9 +59,12 @@ class Operator:
 
     def change_min_isr(self) -> None:
         """Set another min.insync.replicas."""
-        value = str(self._scene.rng.randint(1, len(self._broker_ids)))
+        self.set_min_isr(self._scene.rng.randint(1, len(self._broker_ids)))
+
+    def set_min_isr(self, value: int) -> None:
+        """Set min.insync.replicas."""
         self._scene.say(f"an operator sets min.insync.replicas to {value}")
-        changed = AlterableConfig("min.insync.replicas", value)
+        changed = AlterableConfig("min.insync.replicas", str(value))
         resource = AlterConfigsResource(ResourceType.TOPIC, self._topic.name, (changed,))
         self._ask(Asked(INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest((resource,)), 1))
 

@@ -80,6 +80,7 @@ class BrokerCommands:
             "repeat-fetch": self._repeat_fetch,
             "elect": self._elect,
             "reassign": self._reassign,
+            "min-isr": self._min_isr,
             "show": self._show,
         }
         self._commands |= TransactionalCommands(lambda: self._world, self._note).commands
@@ -311,9 +312,13 @@ class BrokerCommands:
         self._broker(arguments).move_replica(TOPIC, 0, int(arguments[1]))
 
     def _flip_bit(self, arguments: list[str]) -> None:
-        """`flip-bit 3`: a bit changes in a complete segment of broker 3, which is down."""
+        """`flip-bit 3 [end=4]`: a bit changes in a complete segment of broker 3, which is down.
+
+        The batch is committed, or one up to that offset.
+        """
         broker = self._broker(arguments)
-        self._world.damage(broker)
+        options = dict(argument.split("=") for argument in arguments[1:])
+        self._world.damage(broker, {f"{TOPIC}-0": int(options["end"])} if "end" in options else None)
         self._lines.append(f"a bit of {self._world.damaged} has changed")
 
     # Metadata
@@ -378,6 +383,10 @@ class BrokerCommands:
         topic = ReassignableTopic(TOPIC, (ReassignablePartition(0, replicas),))
         request = AlterPartitionReassignmentsRequest((topic,))
         self._controller.ask(Asked(ALTER_PARTITION_REASSIGNMENTS, request, 1), answered)
+
+    def _min_isr(self, arguments: list[str]) -> None:
+        """`min-isr 1`."""
+        self._world.operator.set_min_isr(int(arguments[0]))
 
     # Output
 

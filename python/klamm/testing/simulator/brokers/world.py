@@ -307,17 +307,17 @@ class BrokerWorld(Scene):
         broker.fail_directory(self.rng.choice(online))
 
     def _maybe_damage(self, broker: Broker) -> None:
-        """A bit has changed on its disk, if another replica in sync has the same batches."""
-        if self.damaged is not None or self.rng.random() >= self.faults.damage_chance:
-            return
-        image = self.controller.committed[1]
-        partitions = [partition for key in self.keys if (partition := image.partition(*key)) is not None]
-        if all({*partition.isr} - {broker.id} for partition in partitions):
+        if self.damaged is None and self.rng.random() < self.faults.damage_chance:
             self.damage(broker)
 
-    def damage(self, broker: Broker) -> None:
-        """Change a bit in a complete segment of a broker that is down."""
-        self.damaged = broker.engine.flip_bit(self.rng.randrange(1 << 60))
+    def damage(self, broker: Broker, ends: Mapping[str, int] | None = None) -> None:
+        """Change a bit in a complete segment of a broker that is down.
+
+        The batch is committed, so that it is on two disks at least: what is on one only cannot be repaired.
+        Otherwise it ends at the offset that `ends` has for its partition, or below.
+        """
+        committed = {history.name: history.committed_end for history in self.looks.histories.values()}
+        self.damaged = broker.engine.flip_bit(self.rng.randrange(1 << 60), committed if ends is None else ends)
         self.say(f"a bit of {self.damaged} of broker {broker.id} has changed" if self.damaged is not None else "")
 
     def _stall(self) -> None:

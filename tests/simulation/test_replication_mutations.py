@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.simulation.broker_mutations import cleaning, control, coordinators, groups, shares
-from tests.simulation.broker_mutations.guards import DIRECTED, FAULTS, SCENARIOS, SEEDS
+from tests.simulation.broker_mutations.guards import DIRECTED, FAULTS, QUORUM_FAULTS, SCENARIOS, SEEDS
 
 from klamm._engine.records import encode_batch
 from klamm._engine.simulation import SimulatedBroker
@@ -55,9 +55,19 @@ def test_without_it_a_scenario_differs(mutation, monkeypatch):
 def test_without_it_a_seed_fails(mutation, monkeypatch):
     """Random seeds find what the scenarios lead to."""
     without = begin(mutation, monkeypatch)
+    play_until_noticed(mutation, directed=FAULTS[mutation], without=without)
+
+
+@pytest.mark.parametrize("mutation", QUORUM_FAULTS, ids=name_of)
+def test_without_it_a_seed_with_three_controllers_fails(mutation, monkeypatch):
+    without = begin(mutation, monkeypatch)
+    play_until_noticed(mutation, directed=QUORUM_FAULTS[mutation], without=without, quorum=True)
+
+
+def play_until_noticed(mutation, **how):
     for seed in SEEDS:
         try:
-            play(seed, directed=FAULTS[mutation], settings={"klamm.flush.before.ack": "all"}, without=without)
+            play(seed, settings={"klamm.flush.before.ack": "all"}, **how)
         except SimulationFailedError as error:
             print(f"noticed with {str(error).splitlines()[0]}")
             return

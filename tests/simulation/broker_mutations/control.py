@@ -126,3 +126,8 @@ def sessions_end_while_the_controller_is_paused(patch):
     """Heartbeats that came while the controller did not run are handled before sessions end."""
     patch.setattr(RunningTime, "on_turn", lambda self, now_ms, due_ms: now_ms)
     patch.setattr(Controller, "_waits_for_heartbeats", lambda self: False)
+
+
+def heartbeats_are_not_awaited_after_a_pause(patch):
+    """The first look after a pause comes before the heartbeats that wait: it fences nobody."""
+    patch.setattr(Controller, "_waits_for_heartbeats", lambda self: False)

@@ -186,7 +186,17 @@ _HOLES = BrokerFaults(
     clean_every_us=2_000_000,
 )
 
+_PAUSES = BrokerFaults(
+    delay_us_max=5_000,
+    pause_every_us=300_000,
+    pause_us_max=1_500_000,
+    pause_controller_every_us=1_500_000,
+    pause_controller_us_max=1_000_000,
+)
+
 FAULTS: dict[Mutation, BrokerFaults] = {
+    control.sessions_end_while_the_controller_is_paused: _PAUSES,
+    control.heartbeats_are_not_awaited_after_a_pause: _PAUSES,
     control.an_isr_is_changed_by_epochs_of_before: _CUTS,
     control.an_inactive_broker_joins_an_isr: _STOPS,
     control.a_heartbeat_of_an_earlier_life_counts: _CRASHES,
@@ -238,6 +248,11 @@ FAULTS: dict[Mutation, BrokerFaults] = {
     "marker-epoch": _REPEATS,
     "stable-offset": _TRANSACTIONS,
 }
+
+QUORUM_FAULTS: dict[Mutation, BrokerFaults] = {
+    control.sessions_end_while_the_controller_is_paused: _PAUSES,
+}
+"""Detected with three controllers, too."""
 
 DIRECTED: set[Mutation] = {"verified-transactions"}
 """Detected by a test of their own."""

@@ -246,8 +246,12 @@ class Broker:
         """Send a request to the controller."""
         controllers = self._scene.controller
         controller = controllers.chosen_by(self.id)
+        is_heartbeat = asked.operation is BROKER_HEARTBEAT
+        heartbeat = controller.id, self.id, self.epoch
 
         def ask(reply: Reply) -> None:
+            if is_heartbeat:
+                controllers.unread.on_read(*heartbeat)
             if not is_lost():
                 controller.ask(asked, reply)
 
@@ -262,7 +266,8 @@ class Broker:
 
         timeout_us = 1000 * self.number("broker.heartbeat.interval.ms")
         repeated = Repeated.PROPOSAL if asked.operation is ALTER_PARTITION else None
-        self._scene.network.call(self, controller, Request(ask, answered, failed, timeout_us, repeated))
+        arrived = controller.if_alive(lambda: controllers.unread.on_arrived(*heartbeat)) if is_heartbeat else None
+        self._scene.network.call(self, controller, Request(ask, answered, failed, timeout_us, repeated, arrived))
 
     def _register(self) -> None:
         lifecycle = self._lifecycle

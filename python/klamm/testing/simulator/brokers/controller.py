@@ -13,6 +13,7 @@ from klamm.controller.settings import ControllerSettings
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.generated.metadata_records import FeatureLevelRecord, decode, encode
 from klamm.testing.simulator.brokers.network import CONTROLLER, Node
+from klamm.testing.simulator.brokers.unread_heartbeats import UnreadHeartbeats
 
 if TYPE_CHECKING:
     from klamm.controller.operations.operation import Operation
@@ -37,6 +38,9 @@ class ControllerNode(Node, Protocol):
     def ask(self, asked: Asked, reply: Callable[[Any], None]) -> None:
         """Handle a request that has arrived."""
 
+    def if_alive(self, act: Callable[[], None]) -> Callable[[], None]:
+        """`act`, skipped if the process has ended by then; not later if it is paused."""
+
     @property
     def committed(self) -> tuple[int, Image]:
         """The newest image that it knows to be committed, and the offset after its last record."""
@@ -47,6 +51,7 @@ class Controllers(Protocol):
 
     on_committed: Callable[[], None]
     on_appended: Callable[[Image, Image], None]
+    unread: UnreadHeartbeats
 
     @property
     def ids(self) -> list[int]:
@@ -92,6 +97,7 @@ class SimulatedController:
         self.images: list[tuple[int, Image]] = [(0, Image())]  # end offset and image, for each batch
         self.committed_count = 1  # of these
         self.paused_until_us = 0
+        self.unread = UnreadHeartbeats()
         self.on_committed: Callable[[], None] = lambda: None
         self.on_appended: Callable[[Image, Image], None] = lambda before, after: None
         self._armed_ms: int | None = None
@@ -137,6 +143,10 @@ class SimulatedController:
                 act()
 
         return happen
+
+    def if_alive(self, act: Callable[[], None]) -> Callable[[], None]:
+        """`act`: it never ends."""
+        return act
 
     @property
     def now_ms(self) -> int:
@@ -197,7 +207,11 @@ class SimulatedController:
             if self._armed_ms != due_ms:
                 return
             self._armed_ms = None
-            self._carry_out(self.controller.on_timer(self.now_ms, is_followed=True))
+            effects = self.controller.on_timer(self.now_ms, is_followed=True)
+            for effect in effects:
+                if isinstance(effect, Append):
+                    self.unread.check(self.id, effect.records)
+            self._carry_out(effects)
             self._arm()
 
         self._timeline.at(max(0, 1000 * due_ms - self._timeline.now_us), self.while_alive(wake))

@@ -40,6 +40,8 @@ class Request(NamedTuple):
     timeout_us: int
     repeated: Repeated | None = None
     """It may arrive a second time, and late, like a repeated request, or one still in an earlier connection."""
+    on_arrival: Callable[[], None] | None = None
+    """It is at the target, whose process may be paused."""
 
 
 class Node(Protocol):
@@ -70,6 +72,13 @@ class Network:
         call = _Call(self, source, target, request)
         self._timeline.at(request.timeout_us, call.fail)
         arrive = target.while_alive(call.handle)
+        if (on_arrival := request.on_arrival) is not None:
+            handle = arrive
+
+            def arrive() -> None:
+                on_arrival()
+                handle()
+
         self.carry(source.id, target.id, arrive, call)
         if request.repeated is not None:
             self.on_repeatable(request.repeated, source.id, arrive)

@@ -6,8 +6,9 @@ The time, the random numbers and the cuts of the network are those of the broker
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from klamm._engine.metadata import Image
@@ -19,6 +20,7 @@ from klamm.protocol.generated.metadata_records import FeatureLevelRecord, encode
 from klamm.raft.config import RaftConfig
 from klamm.testing.simulator import faults as raft_faults
 from klamm.testing.simulator.brokers.controller import CLUSTER_ID, Asked
+from klamm.testing.simulator.brokers.unread_heartbeats import UnreadHeartbeats
 from klamm.testing.simulator.memory_log import DATA
 from klamm.testing.simulator.simulated_replica import SimulatedReplica
 from klamm.testing.simulator.world import World
@@ -37,8 +39,26 @@ HASTE: Final = 2.5
 class WatchedDriver(ControllerDriver):
     """Nothing excuses a failure of a controller."""
 
+    failures: list[AssertionError]
+    """Failed turns: the timer catches what they raise."""
+    check_timed: Callable[[Sequence[bytes]], None]
+    """Check what it decides because some time has passed."""
+    _is_timed = False
+
+    def _on_timer(self) -> None:
+        self._is_timed = True
+        super()._on_timer()
+        self._is_timed = False
+
+    def _append(self, records: Sequence[bytes]) -> None:
+        if self._is_timed:
+            self.check_timed(records)
+        super()._append(records)
+
     def _fail(self, operation: str) -> NoReturn:
-        raise AssertionError(f"{operation} failed") from sys.exception()
+        failure = AssertionError(f"{operation} failed: {sys.exception()!r}")
+        self.failures.append(failure)
+        raise failure from sys.exception()
 
 
 class ControllerReplica(SimulatedReplica):
@@ -50,6 +70,7 @@ class ControllerReplica(SimulatedReplica):
         """Start a life."""
         self.image = Image()
         self._controller: WatchedDriver | None = None
+        self.quorum.unread.on_started(FIRST_ID + self.id)
         super().start(seed)
 
     def on_commit(self, high_watermark: int) -> None:
@@ -62,6 +83,8 @@ class ControllerReplica(SimulatedReplica):
         super().on_leader(epoch)
         if self._controller is None:
             self._controller = WatchedDriver(self.quorum.new_controller(self.id), self._running_driver)
+            self._controller.failures = self.quorum.raft.failures
+            self._controller.check_timed = partial(self.quorum.unread.check, FIRST_ID + self.id)
         self._controller.on_leader(epoch, self.image, self.applied, self.quorum.bootstrap, kraft_version=0)
 
     def on_not_leader(self, epoch: int) -> None:
@@ -87,6 +110,7 @@ class RaftWorld(World):
     def __init__(self, scene: Scene, faults: raft_faults.Faults, config: RaftConfig) -> None:
         self._scene = scene
         self._paused_until_us: dict[int, int] = {}
+        self.failures: list[AssertionError] = []
         super().__init__(scene.rng, COUNT, 0, faults, config, new_replica=ControllerReplica)
 
     @property
@@ -120,8 +144,10 @@ class RaftWorld(World):
         left_us = self._paused_until_us.get(replica.id, 0) - self.now_us
         if left_us > 0 and replica.is_up:
             self.at(left_us, self.while_alive(replica, act))
-        else:
-            super().step(replica, act)
+            return
+        super().step(replica, act)
+        if self.failures:
+            raise self.failures[0]
 
     def pause(self, replica: SimulatedReplica, duration_us: int) -> None:
         """Stop the process of a replica for a while."""
@@ -154,6 +180,11 @@ class ControllerNode:
     def while_alive(self, act: Callable[[], None]) -> Callable[[], None]:
         """`act` as a step of the process, skipped if it has ended by then."""
         return self._raft.while_alive(self._replica, act)
+
+    def if_alive(self, act: Callable[[], None]) -> Callable[[], None]:
+        """`act`, skipped if the process has ended by then; not later if it is paused."""
+        life = self._replica.life
+        return lambda: act() if self._replica.is_up and self._replica.life == life else None
 
     def ask(self, asked: Asked, reply: Callable[[Any], None]) -> None:
         """Handle a request that has arrived."""
@@ -193,6 +224,7 @@ class ControllerQuorum:
         self._chosen: dict[int, int] = {}  # by asker, the number of the controller that it asks
         self.committed: tuple[int, Image] = (0, Image())
         self._images: dict[int, Image] = {0: Image()}  # by offset
+        self.unread = UnreadHeartbeats()
         self.on_committed: Callable[[], None] = lambda: None
         self.on_appended: Callable[[Image, Image], None] = lambda before, after: None
         self.raft.start_all()

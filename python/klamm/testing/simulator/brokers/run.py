@@ -26,7 +26,7 @@ TRANSACTIONS_SHARE: Final = 0.5
 COMPACTED_SHARE: Final = 0.2
 DELIVERY_LIMIT: Final = 3
 """Of share groups in directed runs."""
-PAUSES_SHARE: Final = 0.0  # of the runs: controllers are paused; 0.3 when what it found is explained (decision 61)
+PAUSES_SHARE: Final = 0.3  # of the runs: controllers are paused
 OFFSETS_SHARE: Final = 0.4  # of the runs with transactions: they commit offsets
 MEMBERS_SHARE: Final = 0.2
 SHARES_SHARE: Final = 0.08
@@ -66,11 +66,13 @@ def play(
     directed: faults.BrokerFaults | None = None,
     settings: Mapping[str, str] | None = None,
     without: str | None = None,
+    quorum: bool = False,
     trace: list[str] | None = None,
 ) -> BrokerOutcome:
     """Run a seed, with the faults that it draws or with `directed` ones. Raises SimulationFailedError.
 
     `settings` replace those of the brokers. `without` is the guard that they lack, of `SimulatedBroker.guards`.
+    With `quorum` there are three controllers, also with `directed` faults.
     """
     rng = random.Random(f"brokers {seed}")
     drawn = faults.draw(rng)
@@ -79,7 +81,7 @@ def play(
     drawn.commit_offsets_chance, drawn.member_every_us = _draw_groups(seed)
     if directed is not None:
         drawn = replace(directed)
-    plan = _draw_plan(rng)._replace(has_quorum=has_quorum(seed) and without is None and directed is None)
+    plan = _draw_plan(rng)._replace(has_quorum=quorum or (has_quorum(seed) and without is None and directed is None))
     plan = _draw_damage(rng, plan) if directed is None else plan
     slots = {"max.incremental.fetch.session.cache.slots": _draw_session_slots(seed)}
     plan = plan._replace(settings={**plan.settings, **slots, **(settings or {})}, without=without)

@@ -12,6 +12,8 @@ from klamm._engine.metadata import Image
 from klamm._engine.node import LogLoad
 
 Key = tuple[bytes, int]  # topic id and partition; in the stub only
+InSession = tuple[Key, int, int, int, int, int]
+"""A partition of a fetch session: leader epoch, fetch offset, last fetched epoch, log start, high watermark."""
 
 @final
 class ReplicaGauges:
@@ -137,7 +139,7 @@ class SimulatedBroker:
         """
 
     def follow_roles(self, now_ms: int) -> list[int]:
-        """Give partitions to the fetchers of their leaders; the leaders whose request in flight is given up."""
+        """Give partitions to the fetchers of their leaders; the leaders whose request in flight is to be given up."""
 
     def end_offset(self, partition: Key, leader_epoch: int, now_ms: int) -> tuple[int, int]:
         """Error code, and the end offset that consumers get."""
@@ -162,7 +164,6 @@ class SimulatedBroker:
 
         `ends`: by partition ("t-0"), the offset at which that batch ends at most. The partition; None: there is none.
         """
-
     def move_replica(self, topic: str, index: int, dir: int, now_ms: int) -> int:
         """Begin to move a replica to another log directory; the error code."""
 
@@ -193,6 +194,9 @@ class SimulatedBroker:
     def fetch_request(self, leader: int, now_ms: int) -> bytes | None:
         """The body of the next Fetch; None while a flush is awaited, or when nothing is to be fetched now."""
 
+    def in_session(self, leader: int) -> list[InSession]:
+        """What the leader's session is to contain after that request."""
+
     def fetch_due_ms(self, leader: int) -> int | None:
         """When a partition is due that was delayed after an error."""
 
@@ -205,8 +209,11 @@ class SimulatedBroker:
     def on_leader_offsets(self, leader: int, partition: Key, found: tuple[int, int] | None, now_ms: int) -> None:
         """Where the leader's log begins and ends; None: it did not say."""
     # Leading
-    def answer_fetch(self, number: int, body: bytes, now_ms: int) -> bytes | None:
-        """The body of the answer; None: the fetch waits under this number."""
+    def answer_fetch(self, number: int, body: bytes, now_ms: int) -> tuple[bytes | None, list[InSession] | None]:
+        """The body of the answer, and what the session of the fetch contains.
+
+        None: the fetch waits under this number; it uses no session, or was refused.
+        """
 
     def answer(
         self, number: int, api_key: int, version: int, connection_id: int, body: bytes, now_ms: int

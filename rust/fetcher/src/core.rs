@@ -46,6 +46,18 @@ pub enum Step {
     Stop,
 }
 
+/// What a fetcher keeps to in its session, so that the leader's session contains what this fetcher fetches. A simulation leaves one
+/// out, and must notice it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionRule {
+    /// A request without an answer is followed by a new session, because the leader may have handled it or not.
+    NewSession,
+    /// A request names the partitions that are not fetched any more.
+    NameForgotten,
+    /// A partition that left the session and joins it again in the same request is not forgotten.
+    KeepNamed,
+}
+
 /// The first pause after an error of a partition; it doubles up to `replica.fetch.backoff.ms`.
 const FIRST_PAUSE_MS: i64 = 20;
 const PAUSE_DOUBLINGS_MAX: u32 = 20;
@@ -63,6 +75,7 @@ struct Followed {
 /// The partitions of one leader.
 pub struct FetcherCore {
     backoff_ms: i64,
+    without: Option<SessionRule>,
     session_id: i32,
     session_epoch: i32,
     partitions: HashMap<Key, Followed>,
@@ -75,8 +88,14 @@ pub struct FetcherCore {
 impl FetcherCore {
     /// `backoff_ms`: the longest pause after an error of a partition (`replica.fetch.backoff.ms`).
     pub fn new(backoff_ms: i64) -> Self {
+        Self::without(backoff_ms, None)
+    }
+
+    /// The same without a rule.
+    pub fn without(backoff_ms: i64, rule: Option<SessionRule>) -> Self {
         Self {
             backoff_ms,
+            without: rule,
             session_id: 0,
             session_epoch: 0,
             partitions: HashMap::new(),
@@ -188,18 +207,32 @@ impl FetcherCore {
         for key in keys {
             let Some(followed) = self.partitions.get_mut(&key) else { continue };
             followed.is_in_session = true;
-            // It is wanted again, so that the session must not forget it.
-            self.forgotten.remove(&key);
+            if self.without != Some(SessionRule::KeepNamed) {
+                self.forgotten.remove(&key);
+            }
             wanted.push(Wanted { key, leader_epoch: followed.leader_epoch, position: followed.position });
         }
         // Partitions of a topic are adjacent in a request.
         wanted.sort_unstable_by_key(|wanted| wanted.key);
         let mut forgotten: Vec<Key> = self.forgotten.drain().collect();
         forgotten.sort_unstable();
-        if self.session_epoch == 0 {
+        if self.session_epoch == 0 || self.without == Some(SessionRule::NameForgotten) {
             forgotten.clear();
         }
         Some(Plan { session_id: self.session_id, session_epoch: self.session_epoch, wanted, forgotten })
+    }
+
+    /// The partitions that the leader's session contains after the request of the last plan, in order.
+    pub fn in_session(&self) -> Vec<Wanted> {
+        let in_session = self.partitions.iter().filter(|(_, followed)| followed.is_in_session);
+        let in_session = in_session.map(|(key, followed)| Wanted {
+            key: *key,
+            leader_epoch: followed.leader_epoch,
+            position: followed.position,
+        });
+        let mut in_session: Vec<_> = in_session.collect();
+        in_session.sort_unstable_by_key(|wanted| wanted.key);
+        in_session
     }
 
     /// The answer's session; false if its error ends the session, so that nothing else is in it.
@@ -229,6 +262,9 @@ impl FetcherCore {
 
     /// The request was not answered: the next one opens a new session, on a new connection.
     pub fn on_lost_connection(&mut self) {
+        if self.without == Some(SessionRule::NewSession) {
+            return;
+        }
         self.session_id = 0;
         self.session_epoch = 0;
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use klamm_base::ErrorCode;
 use klamm_replica::{Diverging, FetchedBatches, Fetching, Following, Partition, Position, Rule, truncate_diverging};
 
-use super::core::{FetcherCore, Key, Plan, Step, step};
+use super::core::{FetcherCore, Key, Plan, SessionRule, Step, Wanted, step};
 use super::messages::{FetchedPartition, ReplicaFetchAnswer};
 
 /// How long a throttled partition is not fetched before the rate is looked at again.
@@ -44,9 +44,14 @@ pub struct FollowedPartitions {
 impl FollowedPartitions {
     /// `backoff_ms`: the longest pause after an error of a partition (`replica.fetch.backoff.ms`).
     pub fn new(leader: i32, backoff_ms: i64) -> Self {
+        Self::without(leader, backoff_ms, None)
+    }
+
+    /// The same without a rule.
+    pub fn without(leader: i32, backoff_ms: i64, rule: Option<SessionRule>) -> Self {
         Self {
             leader,
-            core: FetcherCore::new(backoff_ms),
+            core: FetcherCore::without(backoff_ms, rule),
             partitions: HashMap::new(),
             unflushed: Vec::new(),
             appended: Vec::new(),
@@ -124,6 +129,11 @@ impl FollowedPartitions {
             partition.is_some()
         });
         self.core.next_plan(now_ms)
+    }
+
+    /// See [`FetcherCore::in_session`].
+    pub fn in_session(&self) -> Vec<Wanted> {
+        self.core.in_session()
     }
 
     /// No flush is awaited for a partition that has got another role, of which this fetcher will hear. Its leader of before may not

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::backend::Backend;
 use super::fetch_read::{PartitionResult, ReadBy};
 use super::session::{Session, SessionPartitions, TopicKey, Wanted, next_epoch};
-use super::sessions::Sessions;
+use super::sessions::{SessionRule, Sessions};
 
 /// Epoch of a request that opens a session.
 const INITIAL_EPOCH: i32 = 0;
@@ -64,8 +64,9 @@ impl Context {
         }
         let found = sessions.get(request.session_id).ok_or(ErrorCode::FETCH_SESSION_ID_NOT_FOUND)?;
         let mut session = found.lock();
-        session.check(request.session_epoch, uses_topic_ids)?;
-        change(&mut session.partitions, request);
+        let epoch = sessions.keeps(SessionRule::CheckEpoch).then_some(request.session_epoch);
+        session.check(epoch, uses_topic_ids)?;
+        change(&mut session.partitions, request, sessions.keeps(SessionRule::Forget));
         if session.partitions.is_empty() {
             drop(session);
             sessions.remove(request.session_id);
@@ -145,11 +146,11 @@ fn each_once(wanted: Vec<Wanted>) -> Vec<Wanted> {
     once
 }
 
-fn change(partitions: &mut SessionPartitions, request: &FetchRequest<'_>) {
+fn change(partitions: &mut SessionPartitions, request: &FetchRequest<'_>, forgets: bool) {
     for wanted in wanted(request) {
         partitions.want(wanted);
     }
-    for forgotten in request.forgotten.clone() {
+    for forgotten in request.forgotten.clone().filter(|_| forgets) {
         let key = TopicKey::of(&forgotten.topic);
         for index in forgotten.partitions {
             partitions.forget(&key, index);

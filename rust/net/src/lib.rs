@@ -55,6 +55,6 @@ pub use link::{Note, Reply};
 pub use os::block_broken_pipe_signal;
 pub use pipeline::{Distribution, Pipeline, Principal, Quotas, RequestDistribution, RequestMetrics};
 pub use server::{ListenerOptions, Server, bind};
-pub use sessions::{DrawId, SessionOptions};
+pub use sessions::{DrawId, SessionOptions, SessionRule};
 pub use share::{Bounded, ShareConfig};
 pub use unconnected::{Looked, ShareGauges, Unconnected, UnconnectedRequests, WaitingRequest};

@@ -98,9 +98,9 @@ impl Session {
         }
     }
 
-    /// Whether a request may use this session.
-    pub fn check(&self, epoch: i32, uses_topic_ids: bool) -> Result<(), ErrorCode> {
-        if epoch != self.epoch {
+    /// Whether a request may use this session. Without an `epoch` every epoch is accepted.
+    pub fn check(&self, epoch: Option<i32>, uses_topic_ids: bool) -> Result<(), ErrorCode> {
+        if epoch.is_some_and(|epoch| epoch != self.epoch) {
             Err(ErrorCode::INVALID_FETCH_SESSION_EPOCH)
         } else if uses_topic_ids != self.uses_topic_ids {
             Err(ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR)
@@ -164,6 +164,11 @@ impl SessionPartitions {
     /// The number of quiet partitions.
     pub fn quiet_len(&self) -> usize {
         self.by_number.len() - self.due.len()
+    }
+
+    /// All partitions with their parameters.
+    pub fn wanted(&self) -> impl Iterator<Item = &Wanted> {
+        self.by_number.values().map(|cached| &cached.wanted)
     }
 
     /// The numbers of the partitions to visit, in order.

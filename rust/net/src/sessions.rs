@@ -13,6 +13,15 @@ const EVICTION_AGE_MS: i64 = 120_000;
 /// Returns random numbers, for the ids of sessions.
 pub type DrawId = Box<dyn FnMut() -> u64 + Send>;
 
+/// What a leader checks in a session. A simulation leaves one out, and must notice it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionRule {
+    /// A request has the epoch that follows that of the last one: no other request was lost, or arrives again.
+    CheckEpoch,
+    /// The session forgets the partitions that a request names for it.
+    Forget,
+}
+
 /// What a cache of sessions is created with.
 pub struct SessionOptions {
     /// The largest number of sessions.
@@ -20,12 +29,14 @@ pub struct SessionOptions {
     /// A session that was unused for this long may be evicted for any other; one that has existed for longer, for a larger one.
     pub eviction_age_ms: i64,
     pub draw_id: DrawId,
+    pub without: Option<SessionRule>,
 }
 
 /// The session cache.
 pub struct Sessions {
     slots: usize,
     eviction_age_ms: i64,
+    without: Option<SessionRule>,
     inner: Mutex<Inner>,
 }
 
@@ -55,15 +66,20 @@ impl SessionOptions {
             drawn += 1;
             random.hash_one(drawn)
         };
-        Self { slots, eviction_age_ms: EVICTION_AGE_MS, draw_id: Box::new(draw_id) }
+        Self { slots, eviction_age_ms: EVICTION_AGE_MS, draw_id: Box::new(draw_id), without: None }
     }
 }
 
 impl Sessions {
     pub fn new(options: SessionOptions) -> Self {
-        let SessionOptions { slots, eviction_age_ms, draw_id } = options;
+        let SessionOptions { slots, eviction_age_ms, draw_id, without } = options;
         let inner = Inner { sessions: BTreeMap::new(), by_use: BTreeSet::new(), draw_id };
-        Self { slots, eviction_age_ms, inner: Mutex::new(inner) }
+        Self { slots, eviction_age_ms, without, inner: Mutex::new(inner) }
+    }
+
+    /// Whether the product's rule holds here.
+    pub fn keeps(&self, rule: SessionRule) -> bool {
+        self.without != Some(rule)
     }
 
     pub fn get(&self, id: i32) -> Option<Arc<Mutex<Session>>> {

@@ -10,6 +10,7 @@ use std::time::Instant;
 use klamm_base::{ErrorCode, Uuid};
 use klamm_metadata::MetadataImage;
 use klamm_wire::api::{Api, FETCH, ListenerKind, SHARE_ACKNOWLEDGE, SHARE_FETCH};
+use klamm_wire::fetch::FetchPartition;
 use klamm_wire::header::ResponseHeader;
 
 use super::answer::Answer;
@@ -23,6 +24,7 @@ use super::handlers::{Call, Outcome, fetch};
 use super::link::Link;
 use super::listener::Listener;
 use super::pipeline::{Pipeline, RequestContext};
+use super::session::TopicKey;
 use super::sessions::{SessionOptions, Sessions};
 use super::share::{Phase, ShareConfig, ShareKey};
 
@@ -133,6 +135,19 @@ impl UnconnectedRequests {
             true => Ok(Looked::Answered(whole(answer)?)),
             false => Ok(Looked::Waits(WaitingRequest { waiting, connection_id, is_late })),
         }
+    }
+
+    /// The partitions of a fetch session, by topic id, in order; none if it is not open.
+    pub fn in_session(&self, id: i32) -> Vec<(Uuid, FetchPartition)> {
+        let Some(session) = self.core.sessions.get(id) else { return Vec::new() };
+        let session = session.lock();
+        let with_id = session.partitions.wanted().filter_map(|wanted| match wanted.topic {
+            TopicKey::Id(topic_id) => Some((topic_id, wanted.partition)),
+            TopicKey::Name(_) => None,
+        });
+        let mut partitions: Vec<_> = with_id.collect();
+        partitions.sort_unstable_by_key(|(topic_id, partition)| (*topic_id, partition.index));
+        partitions
     }
 
     // Share groups

@@ -244,6 +244,7 @@ impl SimulatedBroker {
             slots: usize::try_from(slots).unwrap_or(0),
             eviction_age_ms: SESSION_EVICTION_AGE_MS,
             draw_id: Box::new(move || ids.below(u64::MAX)),
+            without: without.and_then(Guard::leader_session_rule),
         };
         Ok(UnconnectedRequests::new(backend, sessions, self.share_config())?)
     }

@@ -7,8 +7,10 @@ use klamm_base::clock::Clock;
 use klamm_base::primitives::Writer;
 use klamm_base::{ErrorCode, Uuid};
 use klamm_client::messages::Request;
+use klamm_fetcher::core::Wanted;
 use klamm_fetcher::{FollowedPartitions, ReplicaFetch, Times};
-use klamm_replica::{EARLIEST_LOCAL, LATEST, OffsetQuery, Partition};
+use klamm_replica::{EARLIEST_LOCAL, LATEST, OffsetQuery, Partition, Position};
+use klamm_wire::fetch::FetchPartition;
 use klamm_wire::versioned::VersionedWriter;
 
 use super::broker::{SimulatedBroker, SimulationError};
@@ -24,9 +26,42 @@ pub struct Lookup {
     pub leader_epoch: i32,
 }
 
+/// The parameters of a partition in a fetch session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InSession {
+    pub topic_id: Uuid,
+    pub index: i32,
+    pub leader_epoch: i32,
+    pub fetch_offset: i64,
+    pub last_fetched_epoch: i32,
+    pub log_start_offset: i64,
+    pub high_watermark: i64,
+}
+
+impl From<Wanted> for InSession {
+    fn from(Wanted { key: (topic_id, index), leader_epoch, position }: Wanted) -> Self {
+        let Position { fetch_offset, last_fetched_epoch, log_start_offset, high_watermark, .. } = position;
+        Self { topic_id, index, leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, high_watermark }
+    }
+}
+
+impl From<(Uuid, FetchPartition)> for InSession {
+    fn from((topic_id, partition): (Uuid, FetchPartition)) -> Self {
+        Self {
+            topic_id,
+            index: partition.index,
+            leader_epoch: partition.current_leader_epoch,
+            fetch_offset: partition.fetch_offset,
+            last_fetched_epoch: partition.last_fetched_epoch,
+            log_start_offset: partition.log_start_offset,
+            high_watermark: partition.high_watermark,
+        }
+    }
+}
+
 impl SimulatedBroker {
-    /// Moves partitions whose role has changed to the fetchers of their leaders. Returns the leaders whose fetchers have changed:
-    /// their requests in flight are given up.
+    /// Moves partitions whose role has changed to the fetchers of their leaders. Returns the leaders whose fetchers have changed: a
+    /// request in flight is given up ([`SimulatedBroker::on_fetch_failed`]).
     pub fn follow_roles(&mut self, now_ms: i64) -> Result<Vec<i32>, SimulationError> {
         self.clock.set(now_ms);
         let changed = self.life()?.replicas.changes().roles.take();
@@ -35,6 +70,7 @@ impl SimulatedBroker {
 
     pub(super) fn assign(&mut self, partitions: Vec<Arc<Partition>>) -> Result<Vec<i32>, SimulationError> {
         let now_ms = self.clock.wall_ms();
+        let without = self.options.without.and_then(Guard::follower_session_rule);
         let life = self.life()?;
         let backoff_ms = life.replicas.settings().number("replica.fetch.backoff.ms");
         let mut leaders = Vec::new();
@@ -45,9 +81,9 @@ impl SimulatedBroker {
                 life.followed.remove(&leader);
                 continue;
             }
-            let followed = life.followed.entry(leader).or_insert_with(|| FollowedPartitions::new(leader, backoff_ms));
+            let begin = || FollowedPartitions::without(leader, backoff_ms, without);
+            let followed = life.followed.entry(leader).or_insert_with(begin);
             changes.into_iter().for_each(|change| followed.change(change, now_ms));
-            followed.on_lost_connection();
         }
         Ok(leaders)
     }
@@ -64,6 +100,13 @@ impl SimulatedBroker {
         let mut writer = Writer::with_capacity(256);
         ReplicaFetch::of(&life.replicas, &plan).write(&mut VersionedWriter::new(&mut writer, true), FETCH_VERSION);
         Ok(Some(writer.into_bytes()))
+    }
+
+    /// What the leader's session contains after that request.
+    pub fn in_session(&mut self, leader: i32) -> Result<Vec<InSession>, SimulationError> {
+        let followed = self.life()?.followed.get(&leader);
+        let wanted = followed.map(FollowedPartitions::in_session).unwrap_or_default();
+        Ok(wanted.into_iter().map(InSession::from).collect())
     }
 
     /// When a partition is due that is delayed after an error.

@@ -1,5 +1,7 @@
 //! The guards that a simulated broker can lack, so that the simulator proves that it notices (goals R3).
 
+use klamm_fetcher::core::SessionRule as FollowerRule;
+use klamm_net::SessionRule as LeaderRule;
 use klamm_replica::Rule;
 
 /// What a broker does not do.
@@ -7,6 +9,9 @@ use klamm_replica::Rule;
 pub enum Guard {
     /// A rule of the replication state.
     Core(Rule),
+    /// A rule of fetch sessions, on the leader's side and on the follower's.
+    LeaderSession(LeaderRule),
+    FollowerSession(FollowerRule),
     /// Compaction ends at the high watermark.
     CleanCommitted,
     /// A cleaned segment is durable before it replaces others.
@@ -42,7 +47,7 @@ pub enum Guard {
 }
 
 /// All guards, by the names that a simulation uses.
-const GUARDS: [(&str, Guard); 39] = [
+const GUARDS: [(&str, Guard); 44] = [
     ("join-from-epoch-start", Guard::Core(Rule::JoinFromEpochStart)),
     ("count-maximal-isr", Guard::Core(Rule::CountMaximalIsr)),
     ("append-with-min-isr", Guard::Core(Rule::AppendWithMinIsr)),
@@ -65,6 +70,11 @@ const GUARDS: [(&str, Guard); 39] = [
     ("offset-not-available", Guard::Core(Rule::OffsetNotAvailable)),
     ("delete-committed", Guard::Core(Rule::DeleteCommitted)),
     ("delete-everywhere", Guard::Core(Rule::DeleteEverywhere)),
+    ("session-epoch", Guard::LeaderSession(LeaderRule::CheckEpoch)),
+    ("session-forget", Guard::LeaderSession(LeaderRule::Forget)),
+    ("new-session", Guard::FollowerSession(FollowerRule::NewSession)),
+    ("name-forgotten", Guard::FollowerSession(FollowerRule::NameForgotten)),
+    ("keep-named", Guard::FollowerSession(FollowerRule::KeepNamed)),
     ("clean-committed", Guard::CleanCommitted),
     ("sync-cleaned", Guard::SyncCleaned),
     ("gaps-are-losses", Guard::GapsAreLosses),
@@ -97,5 +107,13 @@ impl Guard {
 
     pub(super) fn rule(self) -> Option<Rule> {
         if let Self::Core(rule) = self { Some(rule) } else { None }
+    }
+
+    pub(super) fn leader_session_rule(self) -> Option<LeaderRule> {
+        if let Self::LeaderSession(rule) = self { Some(rule) } else { None }
+    }
+
+    pub(super) fn follower_session_rule(self) -> Option<FollowerRule> {
+        if let Self::FollowerSession(rule) = self { Some(rule) } else { None }
     }
 }

@@ -19,6 +19,6 @@ pub use broker::{
     BrokerOptions, ChangedReplica, Due, Gauges, LedLog, Produced, SimulatedBroker, SimulationError, TransactionMarker,
 };
 pub use directories::Damage;
-pub use fetching::Lookup;
+pub use fetching::{InSession, Lookup};
 pub use guard::Guard;
-pub use serving::Consumed;
+pub use serving::{AnsweredFetch, Consumed};

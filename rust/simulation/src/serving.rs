@@ -1,17 +1,27 @@
 //! The requests that a simulated broker answers: fetches of followers and of consumers, and those of share groups.
 
+use std::ops::Range;
 use std::task::Waker;
 
 use klamm_base::{ErrorCode, Uuid};
 use klamm_net::{Looked, Unconnected};
 use klamm_replica::{CONSUMER, DEBUGGING, Fetched, LATEST, OffsetQuery, PartitionFetch};
 use klamm_wire::api::FETCH;
+use klamm_wire::fetch::FetchRequest;
 
 use super::broker::{SimulatedBroker, SimulationError};
-use super::fetching::FETCH_VERSION;
+use super::fetching::{FETCH_VERSION, InSession};
 use super::guard::Guard;
 
 const CONSUMED_BYTES_MAX: usize = 1 << 16;
+
+/// What becomes of a follower's fetch.
+pub struct AnsweredFetch {
+    /// `None`: it waits.
+    pub body: Option<Vec<u8>>,
+    /// What its session contains now; `None`: it was refused, or it names all of its partitions.
+    pub in_session: Option<Vec<InSession>>,
+}
 
 /// What a consumer receives; offsets are -1 for most errors.
 pub struct Consumed {
@@ -31,9 +41,18 @@ impl Consumed {
 
 impl SimulatedBroker {
     /// Answers a follower's fetch, or lets it wait under this number.
-    pub fn answer_fetch(&mut self, number: u64, body: &[u8], now_ms: i64) -> Result<Option<Vec<u8>>, SimulationError> {
+    pub fn answer_fetch(&mut self, number: u64, body: &[u8], now_ms: i64) -> Result<AnsweredFetch, SimulationError> {
+        let request =
+            FetchRequest::parse(body, FETCH_VERSION).map_err(|error| SimulationError::Malformed(error.to_string()))?;
         let fetch = Unconnected { api_key: FETCH, version: FETCH_VERSION, connection_id: 0, body };
-        self.answer(number, fetch, now_ms)
+        let body = self.answer(number, fetch, now_ms)?;
+        let is_refused = body.as_deref().is_some_and(has_error);
+        let in_session = match request.session_epoch > 0 && !is_refused {
+            true => Some(self.life()?.requests.in_session(request.session_id)),
+            false => None,
+        };
+        let in_session = in_session.map(|found| found.into_iter().map(InSession::from).collect());
+        Ok(AnsweredFetch { body, in_session })
     }
 
     /// Answers a request, or lets it wait under this number.
@@ -146,6 +165,12 @@ impl SimulatedBroker {
     pub fn low_watermark(&mut self, (topic_id, index): (Uuid, i32)) -> Result<Result<i64, ErrorCode>, SimulationError> {
         Ok(self.partition(topic_id, index)?.and_then(|partition| partition.low_watermark()))
     }
+}
+
+/// Whether a response has an error besides those of partitions.
+fn has_error(body: &[u8]) -> bool {
+    const AFTER_THROTTLE_TIME: Range<usize> = 4..6;
+    body.get(AFTER_THROTTLE_TIME) != Some(&[0, 0])
 }
 
 fn records(fetched: &Fetched) -> Result<Vec<u8>, SimulationError> {

@@ -50,6 +50,7 @@ SCENARIOS: dict[Mutation, str] = {
     "newer-assignment": "old_image",
     "offset-not-available": "end_offset",
     "repeat-proposals": "repeated_proposal",
+    "session-epoch": "fetch_sessions",
     "shrink-isr": "repeated_proposal",
     "truncate-to-own-end": "truncation_to_own_end",
     "withdraw-ineligible": "ineligible_member",
@@ -193,10 +194,26 @@ _PAUSES = BrokerFaults(
     pause_controller_every_us=1_500_000,
     pause_controller_us_max=1_000_000,
 )
+_LOST_FETCHES = BrokerFaults(
+    drop_chance=0.05,
+    delay_us_max=5_000,
+    slow_flush_chance=0.2,
+    slow_flush_us_max=100_000,
+    crash_every_us=1_500_000,
+    away_us_max=300_000,
+    elect_every_us=200_000,
+    reassign_every_us=300_000,
+    role_delay_us_max=100_000,
+)
 
 FAULTS: dict[Mutation, BrokerFaults] = {
     control.sessions_end_while_the_controller_is_paused: _PAUSES,
     control.heartbeats_are_not_awaited_after_a_pause: _PAUSES,
+    "session-epoch": _REPEATS,
+    "session-forget": _LOST_FETCHES,
+    "new-session": _LOST_FETCHES,
+    "name-forgotten": _LOST_FETCHES,
+    "keep-named": _LOST_FETCHES,
     control.an_isr_is_changed_by_epochs_of_before: _CUTS,
     control.an_inactive_broker_joins_an_isr: _STOPS,
     control.a_heartbeat_of_an_earlier_life_counts: _CRASHES,

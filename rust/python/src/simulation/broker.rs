@@ -8,7 +8,7 @@ use klamm_config::Settings;
 use klamm_log::Claim;
 use klamm_net::Unconnected;
 use klamm_replica::Unassigned;
-use klamm_simulation::{BrokerOptions, Gauges, Guard, Lookup, Produced, SimulationError, TransactionMarker};
+use klamm_simulation::{BrokerOptions, Gauges, Guard, InSession, Lookup, Produced, SimulationError, TransactionMarker};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -21,6 +21,12 @@ type Key = (Id, i32);
 
 /// See `SimulatedBroker.take_due`.
 type Due = (bool, Vec<i32>, Vec<u64>, Vec<u64>, Vec<(u64, i16)>);
+
+/// See `SimulatedBroker.in_session`.
+type InSessionRow = (Key, i32, i64, i32, i64, i64);
+
+/// See `SimulatedBroker.answer_fetch`.
+type AnsweredFetch<'py> = (Option<Bound<'py, PyBytes>>, Option<Vec<InSessionRow>>);
 
 /// See `SimulatedBroker.consume_committed`.
 type ConsumedRow<'py> = (i16, i64, Bound<'py, PyBytes>, Vec<(i64, i64)>);
@@ -41,6 +47,11 @@ fn key((topic_id, index): Key) -> (Uuid, i32) {
 
 fn assignment(it: &Unassigned) -> (Id, Key) {
     (Id(it.directory_id), (Id(it.topic_id), it.partition))
+}
+
+fn in_session_row(it: &InSession) -> InSessionRow {
+    let key = (Id(it.topic_id), it.index);
+    (key, it.leader_epoch, it.fetch_offset, it.last_fetched_epoch, it.log_start_offset, it.high_watermark)
 }
 
 fn code_and_offset(result: Result<i64, ErrorCode>) -> (i16, i64) {
@@ -318,6 +329,10 @@ impl SimulatedBroker {
         Ok(bytes(py, self.0.fetch_request(leader, now_ms).map_err(failed)?))
     }
 
+    fn in_session(&mut self, leader: i32) -> PyResult<Vec<InSessionRow>> {
+        Ok(self.0.in_session(leader).map_err(failed)?.iter().map(in_session_row).collect())
+    }
+
     fn fetch_due_ms(&mut self, leader: i32) -> PyResult<Option<i64>> {
         self.0.fetch_due_ms(leader).map_err(failed)
     }
@@ -353,8 +368,10 @@ impl SimulatedBroker {
         number: u64,
         body: &[u8],
         now_ms: i64,
-    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        Ok(bytes(py, self.0.answer_fetch(number, body, now_ms).map_err(failed)?))
+    ) -> PyResult<AnsweredFetch<'py>> {
+        let answered = self.0.answer_fetch(number, body, now_ms).map_err(failed)?;
+        let in_session = answered.in_session.map(|found| found.iter().map(in_session_row).collect());
+        Ok((bytes(py, answered.body), in_session))
     }
 
     #[expect(clippy::too_many_arguments, reason = "the seam has no struct for a request")]

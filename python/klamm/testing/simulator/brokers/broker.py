@@ -37,6 +37,7 @@ from klamm.testing.simulator.brokers.replication import Replication, Transaction
 
 if TYPE_CHECKING:
     from klamm.config.node_config import NodeConfig
+    from klamm.testing.simulator.brokers.fetch_session import Fetch
     from klamm.testing.simulator.brokers.history import Key
     from klamm.testing.simulator.brokers.scene import Scene
 
@@ -388,9 +389,9 @@ class Broker:
 
     # Leading
 
-    def on_fetch(self, body: bytes, reply: Reply) -> None:
+    def on_fetch(self, fetch: Fetch, reply: Reply) -> None:
         """A follower's fetch has arrived."""
-        self.replication.on_fetch(body, reply)
+        self.replication.on_fetch(fetch, reply)
 
     def leader_offsets(self, key: Key, leader_epoch: int) -> tuple[int, int] | None:
         """A follower asks where this log begins and ends."""

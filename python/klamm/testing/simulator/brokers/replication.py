@@ -10,6 +10,7 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.partition_changes import AlterPartitionRequest, AlterPartitionResponse
 from klamm.protocol.wire import codec
 from klamm.testing.simulator.brokers.controller import Asked
+from klamm.testing.simulator.brokers.fetch_session import Fetch, check_session
 from klamm.testing.simulator.brokers.network import Process, Repeated, Reply, Request
 
 if TYPE_CHECKING:
@@ -130,7 +131,9 @@ class Replication:
 
     def _follow_roles(self) -> None:
         for leader in self._engine.follow_roles(self._broker.now_ms):
-            self._fetching.pop(leader, None)
+            # As in the product, only a request in flight ends the connection, and with it the session.
+            if self._fetching.pop(leader, None) is not None:
+                self._engine.on_fetch_failed(leader)
 
     def _fetch(self, leader: int) -> None:
         body = self._engine.fetch_request(leader, self._broker.now_ms)
@@ -139,6 +142,7 @@ class Replication:
             if due_ms is not None and due_ms > self._broker.now_ms:
                 self._broker.later(1000 * due_ms - self._scene.now_us, lambda: None)
             return
+        fetch = Fetch(body, self._engine.in_session(leader))
         request = object()
         self._fetching[leader] = request
 
@@ -150,7 +154,7 @@ class Replication:
             self._look_up(leader, request, lookups)
 
         target = self._scene.leader(leader)
-        self._ask_leader(leader, request, lambda reply: target.on_fetch(body, reply), answered)
+        self._ask_leader(leader, request, lambda reply: target.on_fetch(fetch, reply), answered)
 
     def _ask_leader(
         self, leader: int, request: object, handle: Callable[[Reply], None], answered: Callable[[Any], None]
@@ -192,13 +196,15 @@ class Replication:
         """A follower asks where this log begins and ends."""
         return self._engine.leader_offsets(key, leader_epoch) if self._broker.is_serving else None
 
-    def on_fetch(self, body: bytes, reply: Reply) -> None:
+    def on_fetch(self, fetch: Fetch, reply: Reply) -> None:
         """A follower's fetch has arrived. Before this broker serves, nothing listens."""
         if not self._broker.is_serving:
             return
         self._next_number += 1
         number = self._next_number
-        answer = self._engine.answer_fetch(number, body, self._broker.now_ms)
+        answer, in_session = self._engine.answer_fetch(number, fetch.body, self._broker.now_ms)
+        if in_session is not None:
+            check_session(self._broker.id, fetch, in_session)
         if answer is not None:
             reply(answer)
             return

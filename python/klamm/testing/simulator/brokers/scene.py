@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from klamm._engine.simulation import ReplicaGauges
     from klamm.testing.simulator.brokers.controller import Controllers
     from klamm.testing.simulator.brokers.faults import BrokerFaults
+    from klamm.testing.simulator.brokers.fetch_session import Fetch
     from klamm.testing.simulator.brokers.history import Key
 
 
 class Leader(Node, Protocol):
     """A broker as its followers see it."""
 
-    def on_fetch(self, body: bytes, reply: Reply) -> None:
+    def on_fetch(self, fetch: Fetch, reply: Reply) -> None:
         """A follower's fetch has arrived."""
 
     def leader_offsets(self, key: Key, leader_epoch: int) -> tuple[int, int] | None:

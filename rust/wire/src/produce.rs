@@ -226,7 +226,11 @@ impl<'a> ProduceResponseWriter<'a> {
         out.i32(index);
         let code_position = out.writer.len();
         out.error_code(result.error);
-        let offsets = [result.base_offset, result.log_append_time_ms, result.log_start_offset].map(i64::to_be_bytes);
+        let offsets = [
+            result.base_offset.to_be_bytes(),
+            result.log_append_time_ms.to_be_bytes(),
+            result.log_start_offset.to_be_bytes(),
+        ];
         out.writer.slice(if self.version >= 5 { offsets.as_flattened() } else { offsets[..2].as_flattened() });
         if self.version >= 8 {
             write_record_errors(out, result);

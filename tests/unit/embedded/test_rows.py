@@ -1,6 +1,6 @@
 """The records that a read_committed reader gets (KIP-98)."""
 
-from klamm.embedded.read_committed import ABORT, Row, read_committed
+from klamm.embedded.rows import ABORT, Row, read_committed
 
 COMMIT = b"\0\x01"
 

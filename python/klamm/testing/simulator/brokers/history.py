@@ -121,7 +121,10 @@ class PartitionHistory:
         """The batches of that broker's log from number `start` on are new, or equal to those elsewhere."""
         for at in range(start, len(chain)):
             batch, before = chain[at], (chain[at - 1].place if at else None)
-            if self._known.setdefault(batch.place, (batch, before)) != (batch, before):
+            known, known_before = self._known.setdefault(batch.place, (batch, before))
+            # A follower that ends where its leader begins keeps what it had before that. It begins there, too, but a
+            # power cut may bring those records back, also some that were never committed.
+            if known != batch or (known_before != before and batch.base_offset > self._deleted_end):
                 raise InvariantViolatedError(
                     f"{self.name}: broker {broker_id} has another batch at {batch.base_offset} of epoch {batch.epoch}"
                 )

@@ -43,7 +43,9 @@ def is_of_full_metadata_directory(message: str, directory: Path) -> bool:
 
 def create(node: NodeProcess, name: str, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 0})
-    admin.create_topics([NewTopic(name, partitions, 1)], operation_timeout=20)[name].result(30)
+    # A node that has ended since the last request does not answer.
+    created = admin.create_topics([NewTopic(name, partitions, 1)], operation_timeout=20, request_timeout=25)
+    created[name].result(30)
 
 
 def is_created(node: NodeProcess, name: str) -> bool:

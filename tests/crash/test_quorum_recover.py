@@ -17,7 +17,7 @@ from klamm._engine.quorum import StorageError
 from klamm.cli.main import run
 from klamm.formats.directories import METADATA_FOLDER, is_in_recovery
 from klamm.metadata import History
-from klamm.raft.election.election_state import decode
+from klamm.raft.election.election_state import ElectionState, decode
 from klamm.raft.log.control_records import KRAFT_VOTERS, encode_voters
 from klamm.raft.voters.voter_set import ReplicaKey, Voter, VoterSet
 from tests.support import dying
@@ -69,7 +69,9 @@ def check_whole(lost: Lost, longest: History, said: dict[str, Any], kept: dict[s
     for directory in lost.left:
         assert not is_in_recovery(directory)
         assert History(directory).state_at().image == longest.state_at().image
-        assert decode((directory / METADATA_FOLDER / "quorum-state").read_bytes()) == (said["epoch"], None, None)
+        assert decode((directory / METADATA_FOLDER / "quorum-state").read_bytes()) == ElectionState(
+            said["epoch"], None, None
+        )
     logs = [
         {path.name: data for path, data in contents([directory / METADATA_FOLDER]).items()} for directory in lost.left
     ]

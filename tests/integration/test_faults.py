@@ -292,6 +292,7 @@ def test_an_event_that_fails_does_not_lose_those_after_it(loaded: LoadedCluster,
 
     async def drain() -> None:
         with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(engine_events, "TURN_NS", 60 * 10**9)
             patch.setattr(loaded.nodes[0]._events, "_engine", Drained())
             patch.setattr(EngineEvents, "_on_event", take)
             if when_lost:

@@ -16,7 +16,7 @@ from klamm.cli.main import run
 from klamm.cli.recovery import execution as carry_out
 from klamm.formats.directories import METADATA_FOLDER
 from klamm.metadata import Entry, History
-from klamm.raft.election.election_state import decode
+from klamm.raft.election.election_state import ElectionState, decode
 from klamm.raft.log.control_records import KRAFT_VOTERS, decode_voters, encode_voters
 from klamm.raft.voters.voter_set import ReplicaKey, Voter, VoterSet
 from tests.support.lost_majority import TOPICS, contents, make_three, open_log
@@ -53,7 +53,7 @@ def test_one_of_three_continues_alone(tmp_path: Path, kraft_version: int, capsys
     assert after.image == before.image
     assert [voter.key.id for voter in after.quorum.voters] == ([1] if kraft_version else [1, 2, 3])
     election = decode((one / METADATA_FOLDER / "quorum-state").read_bytes())
-    assert election == (done["epoch"], None, None)
+    assert election == ElectionState(done["epoch"], None, None)
     assert done["epoch"] > before.epoch
     with klamm.Cluster(one) as cluster:
         assert cluster.topics() == sorted(TOPICS)

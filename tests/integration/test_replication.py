@@ -76,7 +76,7 @@ def described(cluster: Cluster, topic: str, partition: int) -> Any:
 
 def coordinator(cluster: Cluster, group: str) -> Broker:
     async def find() -> Node | None:
-        return cluster._coordinator_of(group)
+        return cluster._reader._coordinator_of(group)
 
     node = cluster.run(find())
     assert node is not None

@@ -134,7 +134,7 @@ def leave_hanging(cluster: Cluster, topic: str, producer_id: int) -> None:
     assert topic_id is not None
 
     async def append() -> None:
-        leader = cluster._leader_of(topic_id, 0)
+        leader = cluster._reader._leader_of(topic_id, 0)
         leader.engine.append(topic_id, [(0, 1 << 62, [(None, b"late")], (producer_id, 30_000))], 0)
 
     cluster.run(append())

@@ -129,5 +129,5 @@ def sessions_end_while_the_controller_is_paused(patch):
 
 
 def heartbeats_are_not_awaited_after_a_pause(patch):
-    """The first look after a pause comes before the heartbeats that wait: it fences nobody."""
+    """The first check of sessions after a pause waits until the heartbeats that have arrived are read."""
     patch.setattr(Controller, "_waits_for_heartbeats", lambda self: False)

@@ -27,8 +27,8 @@ class HostingRoom:
         self.take(shard.on_loaded(self.now_ms))
 
     def on_effect(self, effect: Any) -> None:
-        """An effect that is no response."""
-        raise NotImplementedError
+        """An effect that is no response: a shard with such effects has a subclass that handles them."""
+        raise AssertionError(f"unexpected effect {effect!r}")
 
     def records_of(self, write: Write[Any]) -> list[Any]:
         """What the log holds of a write."""

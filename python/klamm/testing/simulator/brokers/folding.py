@@ -15,7 +15,7 @@ from klamm.protocol.messages.transactions import NO_EPOCH
 from klamm.testing.simulator.invariants import InvariantViolatedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from klamm.coordinator.runtime.driver import CoordinatorRuntime
     from klamm.coordinator.runtime.hosted_shard import HostedShard, ShardT
@@ -28,7 +28,7 @@ OPEN: Final = {State.ONGOING, *PREPARED}
 EVERYTHING: Final[frozenset[Any]] = frozenset()
 
 
-def records_of(broker: Broker, key: Key) -> list[LoadedRecord]:
+def _records_of(broker: Broker, key: Key) -> list[LoadedRecord]:
     """All records of a partition that the broker leads, as a coordinator loads them."""
     load = broker.engine.load(key, WHOLE, WHOLE, False, _unreadable)
     found: list[LoadedRecord] = []
@@ -44,10 +44,10 @@ def _unreadable(code: int, message: str | None) -> Exception:
     return InvariantViolatedError(f"a log cannot be read by its coordinator: {ErrorCode(code).name} {message or ''}")
 
 
-def idle_shards(
-    broker: Broker, runtime: CoordinatorRuntime[ShardT] | None, topic: str
-) -> Iterator[tuple[HostedShard[ShardT], Key]]:
-    """The loaded shards of a broker that have no append in flight, with their partitions.
+def folded_shards(
+    broker: Broker, runtime: CoordinatorRuntime[ShardT] | None, topic: str, new_shard: Callable[[], ShardT]
+) -> Iterator[tuple[HostedShard[ShardT], ShardT]]:
+    """The loaded shards of a broker that have no append in flight, each with a new one that has replayed its log.
 
     After a failure of a log directory an append that failed may be in the log: the broker leads there no longer soon.
     """
@@ -58,14 +58,24 @@ def idle_shards(
         partition = broker.image.partition(topic_id, hosted.partition)
         is_led = partition is not None and partition.leader_epoch == hosted.leader_epoch
         if is_led and hosted.state is LoadState.ACTIVE and hosted.shard.pipeline.is_idle:
-            yield hosted, (topic_id, hosted.partition)
+            folded = new_shard()
+            for record in _records_of(broker, (topic_id, hosted.partition)):
+                folded.replay(record)
+            yield hosted, folded
 
 
 def check_transaction_state(broker: Broker) -> None:
     """Compare the transaction shards that have no append in flight. Raises InvariantViolatedError."""
     runtime = None if broker.coordinators is None else broker.coordinators.transactions.runtime
-    for hosted, key in idle_shards(broker, runtime, TRANSACTIONS_TOPIC):
-        _check_shard(f"partition {hosted.partition} of broker {broker.id}", hosted, broker, key)
+    for hosted, folded in folded_shards(broker, runtime, TRANSACTIONS_TOPIC, _new_shard):
+        kept, expected = _states(hosted.shard, hosted.shard), _states(folded, hosted.shard)
+        if kept != expected:
+            where = f"partition {hosted.partition} of {TRANSACTIONS_TOPIC} at broker {broker.id}"
+            raise InvariantViolatedError(f"{where} has {kept}, and its log {expected}")
+
+
+def _new_shard() -> TransactionShard:
+    return TransactionShard(TransactionConfig(), lambda: None, lambda: 0)
 
 
 def has_open_transactions(broker: Broker) -> bool:
@@ -76,15 +86,6 @@ def has_open_transactions(broker: Broker) -> bool:
         for hosted in ([] if runtime is None else runtime.shards.all())
         for each in hosted.shard.listed(0, EVERYTHING, EVERYTHING, -1)
     )
-
-
-def _check_shard(where: str, hosted: HostedShard[TransactionShard], broker: Broker, key: Key) -> None:
-    folded = TransactionShard(TransactionConfig(), lambda: None, lambda: 0)
-    for record in records_of(broker, key):
-        folded.replay(record)
-    kept, expected = _states(hosted.shard, hosted.shard), _states(folded, hosted.shard)
-    if kept != expected:
-        raise InvariantViolatedError(f"{where} has {kept}, and its log says {expected}")
 
 
 def _states(shard: TransactionShard, live: TransactionShard) -> dict[str, tuple[Any, ...]]:

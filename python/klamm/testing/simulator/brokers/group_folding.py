@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from klamm.coordinator.groups.records import OffsetAndMetadata
 from klamm.coordinator.groups.shard import GroupShard
 from klamm.node.groups import GROUPS_TOPIC
-from klamm.testing.simulator.brokers.folding import idle_shards, records_of
+from klamm.testing.simulator.brokers.folding import folded_shards
 from klamm.testing.simulator.invariants import InvariantViolatedError
 
 if TYPE_CHECKING:
@@ -23,10 +23,8 @@ def check_group_state(broker: Broker) -> None:
     coordinators = broker.coordinators
     if coordinators is None:
         return
-    for hosted, key in idle_shards(broker, coordinators.groups.runtime, GROUPS_TOPIC):
-        folded = GroupShard(coordinators.groups.config, str)
-        for record in records_of(broker, key):
-            folded.replay(record)
+    groups = coordinators.groups
+    for hosted, folded in folded_shards(broker, groups.runtime, GROUPS_TOPIC, lambda: GroupShard(groups.config, str)):
         kept, expected = _state(hosted.shard), _state(folded)
         if kept != expected:
             where = f"partition {hosted.partition} of broker {broker.id}"

@@ -1,7 +1,8 @@
 """What leaders deliver to the members of share groups, and the invariants of KIP-932.
 
-1. A record that a member has acquired is delivered to nobody else until its lock ends, or it is released, or the
-   session of the member ends. Locks are in a leader's memory: a share partition that is loaded again knows of none.
+1. Only one member at a time has acquired a record. Others may receive it after its lock has ended, after the member has
+   released it, or after the member's session has ended. Locks are in a leader's memory: a share partition that is
+   loaded again knows of none.
 2. A record whose acknowledgement or rejection was answered is not delivered again in that leader epoch or a later one.
    A leader that was replaced and does not know it yet delivers from its old state, as in Apache Kafka.
 3. The delivery count grows by one with each delivery, also across leaders from what was answered, up to the limit.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from klamm.coordinator.share.shard import ShareShard
 from klamm.node.share_states import SHARE_STATES_TOPIC
-from klamm.testing.simulator.brokers.folding import idle_shards, records_of
+from klamm.testing.simulator.brokers.folding import folded_shards
 from klamm.testing.simulator.invariants import InvariantViolatedError
 
 if TYPE_CHECKING:
@@ -22,10 +22,11 @@ def check_share_state(broker: Broker) -> None:
     if coordinators is None:
         return
     states = coordinators.share_states
-    for hosted, key in idle_shards(broker, states.runtime, SHARE_STATES_TOPIC):
-        folded = ShareShard(states.config, lambda topic_id, partition: True, lambda: True)
-        for record in records_of(broker, key):
-            folded.replay(record)
+
+    def new_shard() -> ShareShard:
+        return ShareShard(states.config, lambda topic_id, partition: True, lambda: True)
+
+    for hosted, folded in folded_shards(broker, states.runtime, SHARE_STATES_TOPIC, new_shard):
         kept, expected = _state(hosted.shard), _state(folded)
         if kept != expected:
             where = f"partition {hosted.partition} of {SHARE_STATES_TOPIC} at broker {broker.id}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 
 from hypothesis import HealthCheck, settings
 
@@ -11,3 +13,8 @@ settings.load_profile("klamm")
 
 # A shell starts `&` commands with SIGINT ignored, and commands that a test starts would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Container images often set this. Each of the thousands of processes of the tests would then compile what it imports,
+# which is half of the CPU time of a node that lives briefly.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False

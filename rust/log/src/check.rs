@@ -172,7 +172,11 @@ impl Examination {
     }
 
     fn check_small_files(&mut self) -> Result<(), LogError> {
-        let by_name = "the directory is taken for the topic of its name";
+        let is_left_out = self.at.may_be_unflushed() && self.check.bytes > 0;
+        let by_name = match is_left_out {
+            true => "it may be of an earlier topic of that name: the directory is set aside",
+            false => "the directory is taken for the topic of its name",
+        };
         match read_partition_metadata(&self.path) {
             Ok(Some(id)) => self.check.topic_id = Some(id),
             Ok(None) => {

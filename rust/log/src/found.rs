@@ -31,6 +31,21 @@ pub struct LogOnDisk {
     pub dir: usize,
 }
 
+impl LogOnDisk {
+    /// Whether a segment contains anything.
+    pub(super) fn has_records(&self) -> Result<bool, LogError> {
+        let failed = || LogError::io("cannot list", &self.path);
+        for entry in fs::read_dir(&self.path).map_err(failed())? {
+            let entry = entry.map_err(failed())?;
+            let is_segment = entry.path().extension().is_some_and(|extension| extension == "log");
+            if is_segment && entry.metadata().map_err(failed())?.len() > 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
 /// The contents of a log directory.
 #[derive(Default)]
 pub(super) struct Inventory {
@@ -201,6 +216,7 @@ impl Inventory {
             keeps_damage: true,
             proven_end: self.high_watermarks.get(&key).copied().unwrap_or(0),
             kept_power: self.kept_power,
+            has_sole_writer: self.is_sole_writer,
             closed: self.closed.get(&key).cloned(),
         }
     }

@@ -256,7 +256,8 @@ impl LogManager {
     }
 
     /// Explains why a partition's directory belongs to an earlier topic with the same name instead of `topic_id`;
-    /// `None` if it belongs to `topic_id`. If the directory contains no topic id, it is written.
+    /// `None` if it belongs to `topic_id`. If the directory contains no topic id, it is written, unless the records there
+    /// may be of another topic.
     ///
     /// `is_live`: whether another topic of the cluster has a given id.
     pub fn topic_mismatch(
@@ -267,6 +268,14 @@ impl LogManager {
     ) -> Result<Option<String>, LogError> {
         let Some(stored) = self.topic_id(found)? else {
             // The process that created the directory ended before the id was written, or durable.
+            if self.may_be_of_earlier_topic(found)? {
+                return Ok(Some(format!(
+                    "a power cut took its {PARTITION_METADATA} before the first flush of the log, and its records may be \
+                     of an earlier topic {0}. If they are of this one, stop the node, remove {0}-{1} if it exists, and \
+                     give the folder that name again with a {PARTITION_METADATA} that contains topic id {topic_id}",
+                    found.topic, found.partition
+                )));
+            }
             self.store_topic_id(found, topic_id)?;
             return Ok(None);
         };
@@ -298,6 +307,13 @@ impl LogManager {
              belongs to this topic nevertheless, stop the node, correct that file, and give the folder its name again",
             found.topic
         )))
+    }
+
+    /// Whether a directory without a topic id contains records that were never flushed. The first flush makes the id
+    /// durable, so that a power cut can leave the records without it, and the topic may have been created again since.
+    fn may_be_of_earlier_topic(&self, found: &LogOnDisk) -> Result<bool, LogError> {
+        let at = self.dirs[found.dir].with_inventory(|inventory| inventory.open_at(&found.topic, found.partition));
+        Ok(at.may_be_unflushed() && self.fail_dir_on_error(found.dir, found.has_records())?)
     }
 
     fn store_topic_id(&self, found: &LogOnDisk, topic_id: Uuid) -> Result<(), LogError> {

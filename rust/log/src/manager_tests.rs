@@ -506,6 +506,50 @@ fn gaps_that_apache_kafka_may_have_left_stay() {
 }
 
 #[test]
+fn records_without_a_topic_id_are_not_given_to_another_topic_after_a_power_cut() {
+    let dir = tempdir().expect("temporary directory");
+    let (file, boot) = (dir.path().join("a-0/partition.metadata"), dir.path().join("klamm-boot-id"));
+    let leave = |has_records: bool, checkpoint: &str| {
+        let (manager, _events) = start(&[dir.path()]);
+        manager.delete("a", 0, 0).expect("delete");
+        let (owner, _flushed) = create_with(&manager, 0, "a", LogConfig { flush_before_ack: false, ..config() });
+        owner.append();
+        crash(manager);
+        drop(owner);
+        if !has_records {
+            fs::write(dir.path().join(format!("a-0/{:020}.log", 0)), "").expect("write");
+        }
+        fs::write(&file, "").expect("write");
+        fs::write(dir.path().join("replication-offset-checkpoint"), checkpoint).expect("write");
+    };
+    let adopted = || {
+        let (manager, _events) = start(&[dir.path()]);
+        let found = manager.found().into_iter().find(|found| found.topic == "a").expect("there");
+        let mismatch = manager.topic_mismatch(&found, Uuid([8; 16]), |_| false).expect("readable");
+        crash(manager);
+        mismatch.is_none()
+    };
+    crash(start(&[dir.path()]).0);
+    leave(true, "0\n0\n");
+    assert!(adopted(), "the process was killed, so that the file was not written yet");
+    leave(true, "0\n0\n");
+    fs::remove_file(&boot).expect("there");
+    assert!(!adopted());
+    // It holds until the log is opened, whatever the boot.
+    assert!(!adopted());
+    leave(true, "0\n1\na 0 1\n");
+    drop(fs::remove_file(&boot));
+    assert!(adopted(), "it was flushed, so that the file is damaged");
+    leave(false, "0\n0\n");
+    drop(fs::remove_file(&boot));
+    assert!(adopted(), "it has no records");
+    leave(true, "0\n0\n");
+    drop(fs::remove_file(&boot));
+    fs::remove_file(dir.path().join("klamm-sole-writer")).expect("there");
+    assert!(adopted(), "Apache Kafka 2.7 and earlier wrote no such file");
+}
+
+#[test]
 fn a_new_directory_has_one_writer() {
     let dir = tempdir().expect("temporary directory");
     crash(start(&[dir.path()]).0);

@@ -45,8 +45,19 @@ pub struct OpenAt {
     pub proven_end: i64,
     /// No write is torn, because the machine did not reboot.
     pub kept_power: bool,
+    /// Nothing but klamm has written to the log since everything in it was flushed.
+    pub has_sole_writer: bool,
     /// The closed state of the log after a clean stop of klamm.
     pub closed: Option<Arc<ClosedLog>>,
+}
+
+impl OpenAt {
+    /// Whether the power was cut, and nothing shows that klamm had flushed the log once.
+    pub(super) fn may_be_unflushed(&self) -> bool {
+        let is_marked =
+            [self.recovery_point, self.log_start_offset, self.proven_end].into_iter().any(|offset| offset > 0);
+        !self.clean && !self.kept_power && self.has_sole_writer && !is_marked
+    }
 }
 
 /// The findings and actions of opening a log.

@@ -19,7 +19,7 @@ from klamm.coordinator.groups.effects import GroupEffect
 from klamm.coordinator.groups.kinds import ModernRecord
 from klamm.coordinator.groups.modern.journal import Journal
 from klamm.coordinator.groups.modern.registry import AnyModernGroup, ModernGroups
-from klamm.coordinator.groups.modern.target import Assign
+from klamm.coordinator.groups.modern.target import Assign, NewTargets
 from klamm.coordinator.groups.offsets import OffsetStore
 from klamm.coordinator.groups.overwritten import Overwritten
 from klamm.coordinator.groups.record_parts import RecordTooLarge
@@ -43,8 +43,8 @@ TimerKey = tuple[str, ...]
 EXPIRY_TIMER: Final[TimerKey] = ("expiry",)
 SHARE: Final = "share"
 
-Written = GroupRecord | ModernRecord
-"""A record that `ShardContext.write_records` writes and applies."""
+Written = GroupRecord | ModernRecord | NewTargets
+"""What `ShardContext.write_records` writes and applies."""
 
 
 def session_timer(group_id: str, member_id: str) -> TimerKey:
@@ -161,13 +161,19 @@ class ShardContext:
         """
         if not records:
             return Journal()
+        encoded: list[LogRecord] = []
         try:
-            overwritten = self.pipeline.write([record.encoded() for record in records])
+            for record in records:
+                if isinstance(record, NewTargets):
+                    encoded += record.encoded()
+                else:
+                    encoded.append(record.encoded())
         except RecordTooLarge as error:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
+        overwritten = self.pipeline.write(encoded)
         if overwritten is None:
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{len(records)} records do not fit into a batch")
-        self.next_record_offset += len(records)
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{len(encoded)} records do not fit into a batch")
+        self.next_record_offset += len(encoded)
         journal = Journal(overwritten.undo)
         for group_id in dict.fromkeys(record.group_id for record in records):
             self._note_listed(overwritten, group_id)

@@ -10,6 +10,7 @@ from klamm.coordinator.groups.consumer import replay as consumer_replay
 from klamm.coordinator.groups.consumer.records import ConsumerRecord
 from klamm.coordinator.groups.modern.journal import Journal
 from klamm.coordinator.groups.modern.registry import ModernGroups
+from klamm.coordinator.groups.modern.target import NewTargets, apply_targets
 from klamm.coordinator.groups.record_parts import RecordType
 from klamm.coordinator.groups.share import records as share_records
 from klamm.coordinator.groups.share import replay as share_replay
@@ -35,9 +36,10 @@ _APPLY: Final[dict[type, Callable[[ModernGroups, Journal, Any], None]]] = {
     **dict.fromkeys(get_args(ConsumerRecord), consumer_replay.apply),
     **dict.fromkeys(get_args(ShareRecord), share_replay.apply),
     StreamsRecord: streams_replay.apply,
+    NewTargets: apply_targets,
 }
 
 
-def apply(groups: ModernGroups, journal: Journal, record: ModernRecord) -> None:
-    """Apply a record, from the log or newly written. Raises RecordError if it does not fit the state."""
+def apply(groups: ModernGroups, journal: Journal, record: ModernRecord | NewTargets) -> None:
+    """Apply a record from the log, or what is newly written. Raises RecordError if it does not fit the state."""
     _APPLY[type(record)](groups, journal, record)

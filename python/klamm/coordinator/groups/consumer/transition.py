@@ -9,6 +9,7 @@ import enum
 from dataclasses import replace
 from typing import Final
 
+from klamm._engine.groups import target_record_value
 from klamm.coordinator.groups.consumer.group import ConsumerGroup
 from klamm.coordinator.groups.consumer.member import ConsumerMember
 from klamm.coordinator.groups.consumer.reconciliation import Reconciliation, Reported
@@ -26,8 +27,9 @@ from klamm.coordinator.groups.consumer.subscriptions import Subscriptions
 from klamm.coordinator.groups.context import ShardContext, Written, log
 from klamm.coordinator.groups.modern.group import NO_TARGET
 from klamm.coordinator.groups.modern.settings import MemberSettings
-from klamm.coordinator.groups.modern.target import Subscriber, compute, may_compute
+from klamm.coordinator.groups.modern.target import NewTargets, Subscriber, compute, may_compute
 from klamm.coordinator.groups.modern.wire import Target
+from klamm.coordinator.groups.record_parts import RecordType
 from klamm.protocol.errors import ErrorCode, KafkaError
 
 
@@ -129,9 +131,8 @@ class Transition:
             message = f"Failed to compute a new target assignment for epoch {self.group_epoch}: {error}"
             log.exception("group %s: %s", group.group_id, message)
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message) from error
-        for member_id, target in targets.items():
-            if target != group.targets.get(member_id):
-                self.records.append(TargetRecord(group.group_id, member_id, target))
+        type_ = RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER
+        self.records.append(NewTargets.of(group, targets, type_, target_record_value))
         self.records.append(TargetEpochRecord(group.group_id, (self.group_epoch, self._now_ms)))
         self.target_epoch = self.group_epoch
         self._target = targets.get(self.member.member_id, NO_TARGET)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
@@ -159,6 +159,10 @@ class FoldedGroup(ABC, Generic[M, T]):
             journal.remove(self.targets, member_id)
         else:
             journal.put(self.targets, member_id, target)
+
+    def set_targets(self, journal: Journal, targets: Mapping[str, T]) -> None:
+        """The targets of many members."""
+        journal.put_all(self.targets, targets)
 
     def check_removable(self) -> None:
         """The group's own record has a tombstone. Raises RecordError if more of it is left."""

@@ -34,6 +34,12 @@ class Journal:
             self._undo.append(partial(_restore, mapping, key, mapping.get(key, _ABSENT)))
         mapping[key] = value
 
+    def put_all(self, mapping: MutableMapping[K, V], items: Mapping[K, V]) -> None:
+        """`mapping.update(items)`, with one entry for all of them."""
+        if self._undo is not None:
+            self._undo.append(partial(_restore_all, mapping, {key: mapping.get(key, _ABSENT) for key in items}))
+        mapping.update(items)
+
     def remove(self, mapping: MutableMapping[K, V], key: K) -> V | None:
         """`mapping.pop(key, None)`."""
         if key not in mapping:
@@ -65,10 +71,21 @@ def _restore(mapping: MutableMapping[K, V], key: K, old: V) -> None:
         mapping[key] = old
 
 
+def _restore_all(mapping: MutableMapping[K, V], old: Mapping[K, V]) -> None:
+    for key, value in old.items():
+        _restore(mapping, key, value)
+
+
 def value_before(undo: Iterable[Callable[[], None]], mapping: Mapping[K, V], key: K) -> V | None:
     """`mapping.get(key)` before the changes of a journal that `undo` (oldest first) would revert."""
     for one in undo:
-        if isinstance(one, partial) and one.func is _restore and one.args[0] is mapping and one.args[1] == key:
+        if not isinstance(one, partial):
+            continue
+        if one.func is _restore and one.args[0] is mapping and one.args[1] == key:
             old: V = one.args[2]
-            return None if old is _ABSENT else old
+        elif one.func is _restore_all and one.args[0] is mapping and key in one.args[1]:
+            old = one.args[1][key]
+        else:
+            continue
+        return None if old is _ABSENT else old
     return mapping.get(key)

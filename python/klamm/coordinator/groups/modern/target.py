@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from klamm.coordinator.groups.modern import wire
 from klamm.coordinator.groups.modern.group import FoldedGroup
+from klamm.coordinator.groups.modern.journal import Journal
+from klamm.coordinator.groups.modern.registry import ModernGroups
 from klamm.coordinator.groups.modern.wire import Target
+from klamm.coordinator.groups.record_parts import RecordType
 from klamm.coordinator.groups.topics import Topics
+from klamm.coordinator.runtime.log import LogRecord
+from klamm.protocol.value import Value
 
 MemberSpec = tuple[str, str | None, Sequence[bytes], Mapping[bytes, Sequence[int]]]
 """Member id, instance id, subscribed topic ids, and the present target."""
@@ -36,6 +42,41 @@ class Subscriber(NamedTuple):
     instance_id: str | None
     topics: Collection[str]
     target: Target
+
+
+class NewTargets(Value):
+    """The targets that a computation changed: a record for each member, encoded and applied together.
+
+    A group may have thousands of members, and the event loop waits meanwhile.
+    """
+
+    group_id: str
+    targets: Mapping[str, Any]
+    """By member."""
+    record_type: RecordType
+    encoded_value: Callable[[Any], bytes]
+    """The value of the record of a target."""
+
+    def encoded(self) -> list[LogRecord]:
+        """Keys and values."""
+        group_id, type_, value = self.group_id, self.record_type, self.encoded_value
+        return [(wire.key(type_, group_id, member_id), value(target)) for member_id, target in self.targets.items()]
+
+    @staticmethod
+    def of(
+        group: FoldedGroup[Any, Any], targets: Mapping[str, Any], type_: RecordType, value: Callable[[Any], bytes]
+    ) -> NewTargets:
+        """Those of `targets` that are not the group's."""
+        known = group.targets.get
+        changed = {member_id: target for member_id, target in targets.items() if target != known(member_id)}
+        return NewTargets(group.group_id, changed, type_, value)
+
+
+def apply_targets(groups: ModernGroups, journal: Journal, new: NewTargets) -> None:
+    """Apply the records. Those of the group and of its members come before them."""
+    group = groups.get(new.group_id)
+    assert group is not None, new.group_id
+    group.set_targets(journal, new.targets)
 
 
 def may_compute(group: FoldedGroup[Any, Any], interval_ms: int, now_ms: int) -> bool:

@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from klamm._engine.groups import group_hash
+from klamm._engine.groups import group_hash, target_record_value
 from klamm.coordinator.groups.context import ShardContext, Written, log
 from klamm.coordinator.groups.effects import CreateStates
 from klamm.coordinator.groups.modern.group import NO_TARGET
 from klamm.coordinator.groups.modern.settings import MemberSettings
-from klamm.coordinator.groups.modern.target import may_compute
+from klamm.coordinator.groups.modern.target import NewTargets, may_compute
 from klamm.coordinator.groups.modern.wire import Target
+from klamm.coordinator.groups.record_parts import RecordType
 from klamm.coordinator.groups.share.group import ShareGroup
 from klamm.coordinator.groups.share.member import JOIN_EPOCH, ShareMember
 from klamm.coordinator.groups.share.records import (
@@ -24,7 +25,6 @@ from klamm.coordinator.groups.share.records import (
     ShareGroupEpochRecord,
     ShareMemberRecord,
     ShareTargetEpochRecord,
-    ShareTargetRecord,
     StatePartitionsRecord,
 )
 from klamm.coordinator.groups.share.state_partitions import NamedPartitions, StatePartitions, TopicPartitions, merged
@@ -220,9 +220,8 @@ class _Step:
         if group.assignment_epoch >= self._group_epoch or not may_compute(group, interval_ms, self._now_ms):
             return
         targets = self._compute()
-        for member_id, target in targets.items():
-            if target != group.targets.get(member_id):
-                self.records.append(ShareTargetRecord(group.group_id, member_id, target))
+        type_ = RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER
+        self.records.append(NewTargets.of(group, targets, type_, target_record_value))
         self.records.append(ShareTargetEpochRecord(group.group_id, (self._group_epoch, self._now_ms)))
         self._target_epoch = self._group_epoch
         self._target = targets.get(self.member.member_id, NO_TARGET)

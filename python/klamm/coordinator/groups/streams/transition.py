@@ -10,7 +10,7 @@ from typing import Final
 
 from klamm._engine.groups import group_hash
 from klamm.coordinator.groups.context import ShardContext, Written, log
-from klamm.coordinator.groups.modern.target import may_compute
+from klamm.coordinator.groups.modern.target import NewTargets, may_compute
 from klamm.coordinator.groups.record_parts import RecordType
 from klamm.coordinator.groups.streams.assignment import compute
 from klamm.coordinator.groups.streams.group import StreamsGroup
@@ -23,6 +23,7 @@ from klamm.coordinator.groups.streams.records import (
     StreamsRecord,
     StreamsValue,
     TargetMetadata,
+    record_value,
 )
 from klamm.coordinator.groups.streams.settings import StreamsSettings
 from klamm.coordinator.groups.streams.tasks import NO_TASKS, TaskSets
@@ -149,9 +150,8 @@ class Transition:
         except ValueError as error:
             detail = f"Failed to compute a new target assignment for epoch {self.group_epoch}: {error}"
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, detail) from None
-        for one, target in targets.items():
-            if group.targets.get(one) != target:
-                self._write(RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER, target, one)
+        type_ = RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER
+        self.records.append(NewTargets.of(group, targets, type_, record_value))
         self._write(RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA, TargetMetadata(self.group_epoch, self._now_ms))
         return self.group_epoch, targets.get(member_id, NO_TASKS)
 

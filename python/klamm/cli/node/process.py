@@ -31,11 +31,13 @@ LATER: Final = frozenset(
 """Modules that asyncio, logging, dataclasses and pathlib import for rare cases: loaded on first access."""
 
 
-COLLECTION_THRESHOLDS: Final = (5_000, 2, 66)
-"""Of the garbage collector's generations. The requests of one turn of the loop can reach Python's default of 700.
+COLLECTION_THRESHOLDS: Final = (500, 1, 1_000)
+"""Of the garbage collector's generations.
 
-A collection holds up the event loop in proportion to the objects that it visits, and nearly all of them stay: the first
-two generations are small. The last one is collected as often as it would be with (10_000, 10, 10)."""
+A collection holds up the event loop in proportion to the objects that it visits, and nearly all of them stay. Python
+counts allocations minus deallocations: while new values replace older ones, as the targets of a group, a generation has
+far more objects than its threshold says. So the first two are small; each object is visited once in either all the
+same. The last one is collected as often as it would be with (10_000, 10, 10)."""
 
 
 def begin() -> None:
@@ -60,7 +62,6 @@ def settle() -> None:
     if _LazyFinder in sys.meta_path:
         sys.meta_path.remove(_LazyFinder)
     gc.freeze()
-    # Hundreds of requests are in flight at a time, and hardly any of their objects are in reference cycles.
     gc.set_threshold(*COLLECTION_THRESHOLDS)
     gc.enable()
 

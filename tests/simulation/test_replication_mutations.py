@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.simulation.broker_mutations import cleaning, control, coordinators, groups, shares
 from tests.simulation.broker_mutations.guards import DIRECTED, FAULTS, QUORUM_FAULTS, SCENARIOS, SEEDS
+from tests.unit.coordinator.share.harness import Room
 
 from klamm._engine.records import encode_batch
 from klamm._engine.simulation import SimulatedBroker
@@ -91,6 +92,27 @@ def test_a_batch_that_a_marker_overtakes_begins_no_transaction(without, tmp_path
     code, _ = engine.produce(key, batch, -1, 1001, now_ms)
     assert code == (ErrorCode.INVALID_TXN_STATE if without is None else ErrorCode.NONE)
     engine.kill()
+
+
+EARLIER_EPOCH = {
+    shares.an_initialization_of_an_earlier_epoch_counts: lambda room: room.initialize(1, start_offset=0),
+    shares.a_write_of_an_earlier_state_epoch_counts: lambda room: room.write((9, 9, 2, 1), state_epoch=1),
+}
+
+
+@pytest.mark.parametrize("mutation", EARLIER_EPOCH, ids=name_of)
+def test_a_late_request_of_an_earlier_state_epoch_changes_no_share_state(mutation, monkeypatch):
+    """An operator has reset the group meanwhile (KIP-932), which no random run does."""
+    for is_guarded in (True, False):
+        room = Room()
+        room.initialize(1)
+        room.initialize(2, start_offset=5)
+        before = room.state()
+        if not is_guarded:
+            mutation(monkeypatch)
+        answer = EARLIER_EPOCH[mutation](room)
+        assert (room.state() == before) is is_guarded
+        assert (answer.error_code is ErrorCode.FENCED_STATE_EPOCH) is is_guarded
 
 
 def test_every_mutation_is_played():

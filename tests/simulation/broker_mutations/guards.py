@@ -166,7 +166,15 @@ _SHARES_AND_CUTS = BrokerFaults(
     elect_every_us=500_000,
     share_every_us=300_000,
 )
-
+_LATE_SHARE_STATES = BrokerFaults(
+    drop_chance=0.1,
+    delay_us_max=5_000,
+    slow_message_chance=0.1,
+    repeat_fetch_chance=0.5,
+    repeat_us_max=3_000_000,
+    elect_every_us=700_000,
+    share_every_us=150_000,
+)
 _CLEANING = BrokerFaults(
     drop_chance=0.05,
     delay_us_max=20_000,
@@ -245,6 +253,8 @@ FAULTS: dict[Mutation, BrokerFaults] = {
     groups.an_abort_commits_offsets: _OFFSETS,
     groups.an_elected_coordinator_loads_nothing: _OFFSETS,
     groups.pending_offsets_are_visible: _OFFSETS,
+    shares.a_late_write_moves_the_start_offset_back: _LATE_SHARE_STATES,
+    shares.a_repeated_initialization_begins_a_state_again: _LATE_SHARE_STATES,
     shares.a_replaced_leader_writes_its_state: _SHARES_AND_STALLS,
     shares.a_share_state_keeps_what_was_not_appended: _SHARES_AND_FEW_REPLICAS,
     shares.an_acknowledgement_does_not_wait_for_its_record: _SHARES,
@@ -271,5 +281,9 @@ QUORUM_FAULTS: dict[Mutation, BrokerFaults] = {
 }
 """Detected with three controllers, too."""
 
-DIRECTED: set[Mutation] = {"verified-transactions"}
+DIRECTED: set[Mutation] = {
+    "verified-transactions",
+    shares.an_initialization_of_an_earlier_epoch_counts,
+    shares.a_write_of_an_earlier_state_epoch_counts,
+}
 """Detected by a test of their own."""

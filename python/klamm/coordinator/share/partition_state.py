@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from klamm.coordinator.share.batches import combine
 from klamm.coordinator.share.records import Snapshot, Update
-from klamm.protocol.messages.share_state import NO_COUNT, NO_EPOCH, NO_START_OFFSET, InitializedPartition, StateBatch
+from klamm.protocol.messages.share_state import (
+    NO_COUNT,
+    NO_EPOCH,
+    NO_START_OFFSET,
+    InitializedPartition,
+    StateBatch,
+    WrittenPartition,
+)
 from klamm.protocol.value import Value
 
 _EPOCH_BEFORE_ANY: int = 0
@@ -63,6 +70,27 @@ def initialized(before: ShareState | None, asked: InitializedPartition, now_ms: 
     epoch = 0 if before is None else before.newest.snapshot_epoch + 1
     count = NO_COUNT if asked.start_offset == NO_START_OFFSET else 0
     return Snapshot(epoch, asked.state_epoch, _EPOCH_BEFORE_ANY, asked.start_offset, count, (), now_ms, now_ms)
+
+
+def is_repeated(state: ShareState, asked: InitializedPartition) -> bool:
+    """Whether the heartbeat that begins this state is repeated, or arrives late: the state may be in use.
+
+    An operator who sets a start offset may do so again in the same epoch.
+    """
+    is_of_heartbeat = asked.state_epoch != NO_EPOCH and asked.start_offset == NO_START_OFFSET
+    return is_of_heartbeat and asked.state_epoch == state.newest.state_epoch
+
+
+def not_before(state: ShareState, asked: WrittenPartition) -> tuple[int, int]:
+    """Start offset and delivery complete count after a write.
+
+    In one state epoch the start offset never falls: a lower one is of a write that arrives late. What such a write says
+    of later offsets does no harm: a merge prefers more deliveries, and final states.
+    """
+    newest = state.newest
+    if NO_START_OFFSET < asked.start_offset < newest.start_offset:
+        return newest.start_offset, newest.delivery_complete_count
+    return asked.start_offset, asked.delivery_complete_count
 
 
 def changed(

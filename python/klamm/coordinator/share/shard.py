@@ -22,6 +22,8 @@ from klamm.coordinator.share.partition_state import (
     cold_snapshot,
     initialized,
     is_cold,
+    is_repeated,
+    not_before,
 )
 from klamm.coordinator.share.records import (
     GROUP_ID_BYTES_MAX,
@@ -194,7 +196,7 @@ class ShareShard:
     def on_initialize(
         self, now_ms: int, ticket: Ticket, key: SharePartitionKey, asked: InitializedPartition
     ) -> ShareEffects:
-        """InitializeShareGroupState (83): a PartitionError."""
+        """InitializeShareGroupState (83): a PartitionError. A repeated one does not begin the state again."""
 
         def work() -> PartitionError:
             state = self._states.get(key)
@@ -203,7 +205,8 @@ class ShareShard:
             self._check_exists(key)
             if len(key.group_id.encode()) > GROUP_ID_BYTES_MAX:
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The group id is too long for a record.")
-            self._write(key, initialized(state, asked, now_ms))
+            if state is None or not is_repeated(state, asked):
+                self._write(key, initialized(state, asked, now_ms))
             return PartitionError(key.partition)
 
         return self._answer(now_ms, ticket, key, INITIALIZE, work)
@@ -240,7 +243,7 @@ class ShareShard:
         self._write(key, record)
 
     def on_write(self, now_ms: int, ticket: Ticket, key: SharePartitionKey, asked: WrittenPartition) -> ShareEffects:
-        """WriteShareGroupState (85): a PartitionError. The epochs stay as they are."""
+        """WriteShareGroupState (85): a PartitionError. The epochs stay as they are; the start offset never falls."""
 
         def work() -> PartitionError:
             state = self._states.get(key)
@@ -255,11 +258,12 @@ class ShareShard:
             # Kafka does not check this, and does not return from merging such a batch.
             if any(batch.last_offset < batch.first_offset for batch in batches):
                 raise _invalid(REVERSED_BATCH)
+            start_offset, count = not_before(state, asked)
             record = changed(
                 state,
                 leader_epoch=state.newest.leader_epoch,
-                start_offset=asked.start_offset,
-                delivery_complete_count=asked.delivery_complete_count,
+                start_offset=start_offset,
+                delivery_complete_count=count,
                 batches=batches,
                 updates_per_snapshot=self._config.updates_per_snapshot,
                 now_ms=now_ms,

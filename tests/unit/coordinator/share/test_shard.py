@@ -43,7 +43,7 @@ class TestSnapshots:
         room.initialize()
         room.write()
         room.write()
-        room.initialize()
+        room.initialize(1)
         room.write()
         room.write()
         kinds = [type(one) for one in room.written()]
@@ -276,3 +276,42 @@ def test_an_initial_start_offset_has_a_count_of_0(start_offset: int, count: int)
     room = Room()
     room.initialize(start_offset=start_offset)
     assert room.summary().delivery_complete_count == count
+
+
+class TestLateRequests:
+    """A request may arrive again after later ones were answered."""
+
+    def test_a_late_write_does_not_set_the_start_offset_back(self) -> None:
+        room = Room()
+        room.initialize(2)
+        first = {"leader_epoch": 1, "state_epoch": 2, "start_offset": 0, "count": 0}
+        room.read(leader_epoch=1)
+        room.write((0, 4, 2, 1), (8, 8, 0, 1), **first)
+        room.write((5, 7, 2, 1), (8, 8, 2, 2), leader_epoch=1, state_epoch=2, start_offset=5, count=3)
+        room.write(leader_epoch=1, state_epoch=2, start_offset=8, count=1)
+        assert room.write((0, 4, 2, 1), (8, 8, 0, 1), **first) == DONE
+        for each in (room, room.restarted()):
+            newest = each.state().newest
+            assert (newest.start_offset, newest.delivery_complete_count) == (8, 1)
+            assert newest.batches == (StateBatch(8, 8, 2, 2),)
+
+    @pytest.mark.parametrize("updates_per_snapshot", [0, 3])
+    def test_a_reset_sets_it_back(self, updates_per_snapshot: int) -> None:
+        room = Room(config=ShareConfig(updates_per_snapshot=updates_per_snapshot))
+        room.initialize(2)
+        room.write((8, 9, 2, 1), state_epoch=2, start_offset=8)
+        room.initialize(2, start_offset=3)
+        assert room.write((3, 3, 2, 1), state_epoch=2, start_offset=3) == DONE
+        assert room.state().newest.start_offset == 3
+
+    def test_a_repeated_initialization_keeps_the_state(self) -> None:
+        room = Room()
+        room.initialize(2)
+        room.read(leader_epoch=1)
+        room.write((3, 4, 2, 1), state_epoch=2, start_offset=3)
+        before, records = room.state(), len(room.log)
+        assert room.initialize(2) == DONE
+        assert room.state() == before
+        assert len(room.log) == records
+        assert room.initialize(3) == DONE
+        assert room.state().newest.start_offset == -1, "in a later epoch it begins again"

@@ -55,13 +55,11 @@ class SimulatedPeer:
 
 
 def _may_be_late(api_key: int, version: int, body: bytes) -> bool:
-    """Known weaknesses, as in Apache Kafka.
-
-    Before transaction.version 2 a late marker ends the next transaction (KIP-890). A late InitializeShareGroupState
-    begins a state again that is in use, and a late WriteShareGroupState sets its start offset back.
+    """A known weakness, as in Apache Kafka: before transaction.version 2 a late marker ends the next transaction
+    (KIP-890).
     """
     if api_key != ApiKey.WRITE_TXN_MARKERS:
-        return api_key not in (ApiKey.INITIALIZE_SHARE_GROUP_STATE, ApiKey.WRITE_SHARE_GROUP_STATE)
+        return True
     request = codec.read(WriteTxnMarkersRequest, version, body)
     return all(marker.transaction_version >= VERSION_2 for marker in request.markers)
 

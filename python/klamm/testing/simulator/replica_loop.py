@@ -74,11 +74,12 @@ class ReplicaLoop(asyncio.AbstractEventLoop):
         self._now_s = (self._now_ms() + 0.5) / 1000
         try:
             act()
-            self._run_ready()
+            self.run_ready()
         finally:
             events._set_running_loop(outer)
 
-    def _run_ready(self) -> None:
+    def run_ready(self) -> None:
+        """Call all timers that are due and ready callbacks, within `run`."""
         ready, timers = self._ready, self._timers
         now_s = self._now_s + 1e-6  # against rounding
         while timers and timers[0][0] <= now_s:

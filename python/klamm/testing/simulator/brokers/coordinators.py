@@ -204,16 +204,18 @@ class Coordinators:
     def run(self, act: Callable[[], None], pump: Callable[[], None]) -> None:
         """Take a step, and what becomes possible by it."""
 
-        def pump_and_pass() -> None:
-            pump()
-            if self._has_shares:
-                self._pass_calls()
+        def act_and_pump() -> None:
+            act()
+            self._loop.run_ready()
+            self._has_changed = True
+            while self._has_changed and self._broker.is_up:
+                self._has_changed = False
+                pump()
+                if self._has_shares:
+                    self._pass_calls()
+                self._loop.run_ready()
 
-        self._loop.run(act)
-        self._has_changed = True
-        while self._has_changed and self._broker.is_up:
-            self._has_changed = False
-            self._loop.run(pump_and_pass)
+        self._loop.run(act_and_pump)
         for runtime in (self.transactions.runtime, self.groups.runtime, self.share_states.runtime):
             if runtime is not None and runtime.counts.faults:
                 raise InvariantViolatedError(f"a coordinator of broker {self._broker.id} fails")

@@ -66,13 +66,16 @@ class Looks:
 
     def check(self, broker: Broker, committed_image: Image) -> None:
         """A broker took a step. Raises InvariantViolatedError."""
+        changed = broker.engine.take_changed()
+        if not changed and committed_image is self._committed_image:
+            return
         own = self._gauges.setdefault(broker.id, {})
         members_of: set[Key] = set()
         followers: list[tuple[PartitionHistory, ReplicaGauges, list[BatchAt]]] = []
         if committed_image is not self._committed_image:
             self._committed_image = committed_image
             members_of.update(self.histories)
-        for key, gauges in broker.engine.take_changed():
+        for key, gauges in changed:
             if self.compaction is not None:
                 self.compaction.check(broker, key, gauges)
             if gauges is None:

@@ -134,7 +134,7 @@ def _run(config: NodeConfig, booting: Booting, signals: process.StopSignals) -> 
     try:
         from klamm.node.start import run
 
-        return run(config, booting, signals, process.settle)
+        return run(config, booting, signals, process.serve)
     finally:
         booting.abandon()
 

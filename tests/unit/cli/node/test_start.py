@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import signal
 import subprocess
 import sys
+import weakref
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -14,6 +18,7 @@ from klamm.cli.node import process, start
 from klamm.cli.terminal import logs
 from klamm.config import sources
 from klamm.config.node_config import NodeConfigError
+from klamm.driving.deadlines import Deadlines
 
 
 def test_options() -> None:
@@ -145,6 +150,69 @@ assert textwrap.shorten("a b c", 5) == "a b c"
 def test_the_process_starts_without_garbage_collector_and_openssl() -> None:
     done = subprocess.run([sys.executable, "-c", OWN_PROCESS], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+class Loop:
+    """The deadlines of an event loop, for a test that says how much processor time the loop used until the next."""
+
+    def __init__(self) -> None:
+        self.processor_s = 100.0
+        self.callbacks: list[Callable[[], None]] = []
+
+    def add(self, after_ms: float, callback: Callable[[], None]) -> None:
+        assert after_ms == process.LOOK_MS
+        self.callbacks.append(callback)
+
+    def pass_time(self, used_s: float) -> None:
+        self.processor_s += used_s
+        self.callbacks.pop()()
+
+
+class Cyclic:
+    """Garbage that only a collection removes."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    """A loop whose full collections follow the collector of this process; only the test begins a collection."""
+    loop, callbacks = Loop(), list(gc.callbacks)
+    gc.disable()
+    gc.collect()
+    process.FullCollections(cast("Deadlines", loop), lambda: loop.processor_s).start()
+    yield loop
+    gc.callbacks[:] = callbacks
+    gc.unfreeze()
+    gc.enable()
+
+
+QUIET_S = 0.1
+BUSY_S = process.QUIET_SHARE * process.LOOK_MS / 1000
+
+
+@pytest.mark.parametrize(
+    ("used_s", "collections"),
+    [(QUIET_S, process.COLLECTIONS_BEFORE_FULL), (BUSY_S, process.COLLECTIONS_MAX)],
+    ids=["quiet", "busy"],
+)
+def test_old_garbage_is_collected_after_many_collections(loop: Loop, used_s: float, collections: int) -> None:
+    old = Cyclic()
+    gone = weakref.ref(old)
+    gc.collect(1)
+    del old
+    for _ in range(collections - 2):
+        gc.collect(1)
+    gc.collect()
+    assert gone() is not None, "it is frozen"
+    loop.pass_time(used_s)
+    assert gone() is not None, "it waits"
+    gc.collect(1)
+    loop.pass_time(used_s)
+    assert gone() is None
+    assert gc.get_freeze_count() > 0
+    loop.pass_time(used_s)
 
 
 def test_signals_during_the_start_are_kept_for_the_node() -> None:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from benches.servers import program
-from benches.stalls import lateness
-from klamm.cli.node.process import settle
+from benches.stalls import Delays
+from klamm.cli.node import process
 from klamm.config.rules import checked
 from klamm.config.sources import embedded_default
 from klamm.controller.operations.topics import CREATE_PARTITIONS, CREATE_TOPICS
@@ -35,19 +35,20 @@ INTERVAL_MS: Final = 5_000
 STEADY_S: Final = 10
 
 
-def figures(name: str, samples: list[float], own: list[float]) -> dict[str, float]:
-    """p50, p99 and maximum of the delays in ms, with and without waits for a core; clears the lists."""
-    ordered, ordered_own = sorted(samples), sorted(own)
-    found = {
-        f"{name}: stall p50 ms": ordered[len(ordered) // 2],
-        f"{name}: stall p99 ms": ordered[len(ordered) * 99 // 100],
-        f"{name}: p99 of the loop's own ms": ordered_own[len(own) * 99 // 100],
-        f"{name}: longest stall ms": ordered[-1],
-        f"{name}: longest of the loop's own ms": ordered_own[-1],
+def figures(name: str, delays: Delays) -> dict[str, float]:
+    """p50, p99 and maximum of the delays in ms, without waits for a core, and in processor time; forgets the delays."""
+    late, own, processor = sorted(delays.late), sorted(delays.own), sorted(delays.processor)
+    delays.clear()
+    at_p99 = len(late) * 99 // 100
+    return {
+        f"{name}: stall p50 ms": late[len(late) // 2],
+        f"{name}: stall p99 ms": late[at_p99],
+        f"{name}: p99 of the loop's own ms": own[at_p99],
+        f"{name}: p99 of processor time ms": processor[at_p99],
+        f"{name}: longest stall ms": late[-1],
+        f"{name}: longest of the loop's own ms": own[-1],
+        f"{name}: longest of processor time ms": processor[-1],
     }
-    samples.clear()
-    own.clear()
-    return found
 
 
 async def measure(folder: Path, members: int, groups: int) -> dict[str, float]:
@@ -56,7 +57,7 @@ async def measure(folder: Path, members: int, groups: int) -> dict[str, float]:
     format_blank(config)
     node = Node(config)
     await node.start()
-    settle()
+    process.serve()
     controller, partitions = node.metadata.active_controller, members // groups
     created = CreatableTopic("t", partitions, 1), CreatableTopic(GROUPS_TOPIC, 50, 1)
     await controller.ask(CREATE_TOPICS, CreateTopicsRequest(created, 30_000))
@@ -72,23 +73,22 @@ async def measure(folder: Path, members: int, groups: int) -> dict[str, float]:
         "interval": INTERVAL_MS,
     }
     command = [program("klamm-members"), *(f"{key}={value}" for key, value in words.items())]
-    samples: list[float] = []
-    own: list[float] = []
-    ticking = asyncio.ensure_future(lateness(samples, own))
-    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-    assert process.stdout is not None
-    if not await process.stdout.readline():
-        raise SystemExit(f"klamm-members exited {await process.wait()} before all members had joined")
-    found = figures("all join", samples, own)
+    delays = Delays()
+    ticking = asyncio.ensure_future(delays.measure())
+    load = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    assert load.stdout is not None
+    if not await load.stdout.readline():
+        raise SystemExit(f"klamm-members exited {await load.wait()} before all members had joined")
+    found = figures("all join", delays)
     await asyncio.sleep(STEADY_S)
-    found |= figures("all is quiet", samples, own)
+    found |= figures("all is quiet", delays)
     grown = CreatePartitionsTopic("t", 2 * partitions)
     await controller.ask(CREATE_PARTITIONS, CreatePartitionsRequest((grown,), 30_000))
-    if not (line := await process.stdout.readline()):
-        raise SystemExit(f"klamm-members exited {await process.wait()} before every group had its target")
-    found |= figures("every group has a new target", samples, own)
+    if not (line := await load.stdout.readline()):
+        raise SystemExit(f"klamm-members exited {await load.wait()} before every group had its target")
+    found |= figures("every group has a new target", delays)
     ticking.cancel()
-    await process.wait()
+    await load.wait()
     await node.stop()
     times = json.loads(line)
     return {**found, "all join, s": times["join_s"], "every group has its target, s": times["grow_s"]}

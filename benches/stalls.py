@@ -11,11 +11,12 @@ import json
 import os
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Final
 
 from benches.servers import program
-from klamm.cli.node.process import settle
+from klamm.cli.node import process
 from klamm.config.rules import checked
 from klamm.config.sources import embedded_default
 from klamm.controller.operations.topics import CREATE_TOPICS
@@ -35,24 +36,37 @@ def waited_for_core_ms() -> float:
         return 0.0
 
 
-async def lateness(samples: list[float], own: list[float]) -> None:
-    """How many milliseconds late each tick was; the timer has a resolution of a millisecond.
+class Delays:
+    """How many milliseconds late each tick was; the timer has a resolution of a millisecond."""
 
-    `own` excludes the time in which the thread had no core: it is the node's own effect on its loop.
-    """
-    loop = asyncio.get_running_loop()
-    while True:
-        due, waited = loop.time() + TICK_S, waited_for_core_ms()
-        await asyncio.sleep(TICK_S)
-        late = (loop.time() - due) * 1000
-        samples.append(late)
-        own.append(late - (waited_for_core_ms() - waited))
+    def __init__(self) -> None:
+        self.late: list[float] = []
+        self.own: list[float] = []
+        """Without the time in which the thread was ready to run and had no core."""
+        self.processor: list[float] = []
+        """The processor time that the thread used while the tick waited: what of its delay is not due to others."""
+
+    def clear(self) -> None:
+        """Forget all ticks."""
+        for ticks in (self.late, self.own, self.processor):
+            ticks.clear()
+
+    async def measure(self) -> None:
+        """Tick until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due, waited, used = loop.time() + TICK_S, waited_for_core_ms(), time.thread_time()
+            await asyncio.sleep(TICK_S)
+            late, used = (loop.time() - due) * 1000, (time.thread_time() - used) * 1000
+            self.late.append(late)
+            self.own.append(late - (waited_for_core_ms() - waited))
+            self.processor.append(used)
 
 
 async def _load(mode: str, *words: str) -> None:
     command = (program("klamm-load"), mode, "topic=t", *words)
-    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.DEVNULL)
-    code = await process.wait()
+    load = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.DEVNULL)
+    code = await load.wait()
     if code != 0:
         raise SystemExit(f"klamm-load {mode} exited {code}")
 
@@ -63,15 +77,14 @@ async def measure(folder: Path, size: int) -> dict[str, float]:
     format_blank(config)
     node = Node(config)
     await node.start()
-    settle()
+    process.serve()
     await node.metadata.active_controller.ask(
         CREATE_TOPICS, CreateTopicsRequest((CreatableTopic("t", PARTITIONS, 1),), 30_000)
     )
     clients = next(name for name in node.listeners if name not in config.controller_listener_names)
     address = "address={}:{}".format(*node.listeners[clients])
-    samples: list[float] = []
-    own: list[float] = []
-    ticking = asyncio.ensure_future(lateness(samples, own))
+    delays = Delays()
+    ticking = asyncio.ensure_future(delays.measure())
     connections = f"connections={PARTITIONS}"
     await _load("produce", address, f"bytes={size}", f"partitions={PARTITIONS}", connections, f"pid={os.getpid()}")
     await asyncio.gather(
@@ -80,12 +93,12 @@ async def measure(folder: Path, size: int) -> dict[str, float]:
     )
     ticking.cancel()
     await node.stop()
-    samples.sort()
+    samples = sorted(delays.late)
     return {
         "stall p50 ms": samples[len(samples) // 2],
         "stall p99 ms": samples[len(samples) * 99 // 100],
         "longest stall ms": samples[-1],
-        "longest of the loop's own ms": max(own, default=0.0),
+        "longest of the loop's own ms": max(delays.own),
     }
 
 

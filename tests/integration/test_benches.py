@@ -60,8 +60,10 @@ STALLS_OF_GROUPS = {
         "stall p50 ms",
         "stall p99 ms",
         "p99 of the loop's own ms",
+        "p99 of processor time ms",
         "longest stall ms",
         "longest of the loop's own ms",
+        "longest of processor time ms",
     )
 }
 CELLS: list[tuple[Cell, str, set[str]]] = [

@@ -40,5 +40,7 @@ class Appends:
             del self._waiting[token]
             done(None)
         else:
-            done(ErrorCode(code) if code else ErrorCode.NONE)
+            # With too few replicas in sync since, the append is committed all the same, and cannot be rolled back.
+            is_committed = code in (0, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+            done(ErrorCode.NONE if is_committed else ErrorCode(code))
             self._waiting.pop(token, None)

@@ -135,7 +135,7 @@ def leave_hanging(cluster: Cluster, topic: str, producer_id: int) -> None:
 
     async def append() -> None:
         leader = cluster._reader._leader_of(topic_id, 0)
-        leader.engine.append(topic_id, [(0, 1 << 62, [(None, b"late")], (producer_id, 30_000))], 0)
+        leader.engine.append(topic_id, [(0, 1 << 62, None, [(None, b"late")], (producer_id, 30_000))], 0)
 
     cluster.run(append())
     wait_until(lambda: any(one.value == b"late" for one in cluster.records(topic)), "it is written")

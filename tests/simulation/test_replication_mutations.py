@@ -9,6 +9,7 @@ import random
 from pathlib import Path
 
 import pytest
+from tests.simulation.appended_digits import appended_in_an_earlier_epoch, refused_in_flight
 from tests.simulation.broker_mutations import cleaning, control, coordinators, groups, shares
 from tests.simulation.broker_mutations.guards import DIRECTED, FAULTS, QUORUM_FAULTS, SCENARIOS, SEEDS
 from tests.unit.coordinator.share.harness import Room
@@ -88,7 +89,7 @@ def test_a_batch_that_a_marker_overtakes_begins_no_transaction(without, tmp_path
         [(now_ms, None, b"late")], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True
     )
     assert engine.begin_verification(key, (7, 0, 0), False, 1001, now_ms) == (ErrorCode.NONE, True)
-    assert engine.append_marker(key, (7, 0, False, 0, 0), True, 1002, now_ms)[0] == ErrorCode.NONE
+    assert engine.append_marker(key, (7, 0, False, 0, 0), True, None, 1002, now_ms)[0] == ErrorCode.NONE
     code, _ = engine.produce(key, batch, -1, 1001, now_ms)
     assert code == (ErrorCode.INVALID_TXN_STATE if without is None else ErrorCode.NONE)
     engine.kill()
@@ -113,6 +114,35 @@ def test_a_late_request_of_an_earlier_state_epoch_changes_no_share_state(mutatio
         answer = EARLIER_EPOCH[mutation](room)
         assert (room.state() == before) is is_guarded
         assert (answer.error_code is ErrorCode.FENCED_STATE_EPOCH) is is_guarded
+
+
+@pytest.mark.parametrize(
+    "mutation",
+    [
+        None,
+        "append-in-series",
+        coordinators.a_failed_append_ends_no_series,
+        coordinators.later_writes_stay_after_a_failed_one,
+        coordinators.the_newest_write_is_appended_first,
+    ],
+    ids=lambda mutation: mutation and name_of(mutation),
+)
+def test_a_failed_append_is_rolled_back_with_those_that_build_on_it(mutation, monkeypatch, tmp_path):
+    """Several appends of a shard are in flight, and the log refuses one of them: decision 75."""
+    none, not_available = ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE
+    answers = dict.fromkeys("1239", none) | {"4": ErrorCode.INVALID_PRODUCER_EPOCH}
+    expected = answers | dict.fromkeys("5678", not_available), ["1239", "1239"], 0
+    without = begin(mutation, monkeypatch) if mutation is not None else None
+    outcome = refused_in_flight(tmp_path, without)
+    assert (outcome == expected) is (mutation is None), outcome
+
+
+@pytest.mark.parametrize("without", [None, "append-in-epoch"])
+def test_a_shard_of_an_earlier_epoch_appends_nothing(without, tmp_path):
+    """It does not know what other leaders have appended since."""
+    outcome = appended_in_an_earlier_epoch(tmp_path, without)
+    expected = {"1": ErrorCode.NOT_LEADER_OR_FOLLOWER}, ""
+    assert (outcome == expected) is (without is None), outcome
 
 
 def test_every_mutation_is_played():

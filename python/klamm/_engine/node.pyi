@@ -315,28 +315,33 @@ class Engine:
         self,
         topic_id: bytes,
         batches: Sequence[
-            tuple[int, int, Sequence[tuple[bytes | None, bytes | None]]]
-            | tuple[int, int, Sequence[tuple[bytes | None, bytes | None]], tuple[int, int]]
+            tuple[int, int, tuple[int, int] | None, Sequence[tuple[bytes | None, bytes | None]]]
+            | tuple[int, int, tuple[int, int] | None, Sequence[tuple[bytes | None, bytes | None]], tuple[int, int]]
         ],
         timestamp_ms: int,
         codec: int = 0,
     ) -> None:
-        """Append batches with acks=all: partition, token, and (key, value) records. An "acked" event follows for each.
+        """Append batches with acks=all: partition, token, series, and (key, value) records.
+
+        They are appended in order, and an "acked" event follows for each. A series is a leader epoch, in which alone
+        its batches are appended, and a number. After one of its batches was refused, later ones are refused too, with
+        OPERATION_NOT_ATTEMPTED.
 
         With id and epoch of a producer a batch is part of its transaction; the sequence is not checked. `codec` is a
         compression's id in Kafka: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd. ValueError: another.
         """
     def append_markers(
         self,
-        markers: Sequence[tuple[bytes, int, int, int, int, bool, int, int]],
+        markers: Sequence[tuple[bytes, int, int, tuple[int, int] | None, int, int, bool, int, int]],
         timestamp_ms: int,
         *,
         needs_min_isr: bool = True,
     ) -> None:
         """Append transaction markers in order. An "acked" event follows for each, once all in-sync replicas have it.
 
-        A marker: topic id, partition, token, producer id and epoch, whether it commits, coordinator epoch, transaction
-        version. From version 2 on the epoch of an open transaction is refused: each transaction has its own.
+        A marker: topic id, partition, token, series, producer id and epoch, whether it commits, coordinator epoch,
+        transaction version. From version 2 on the epoch of an open transaction is refused: each transaction has its
+        own.
         """
     def read_records(
         self, topic_id: bytes, partition: int, offset: int, max_bytes: int

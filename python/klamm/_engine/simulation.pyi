@@ -101,6 +101,7 @@ class SimulatedBroker:
         partition: Key,
         marker: tuple[int, int, bool, int, int],
         needs_min_isr: bool,
+        series: tuple[int, int] | None,
         ticket: int,
         now_ms: int,
     ) -> tuple[int, int]:
@@ -110,7 +111,9 @@ class SimulatedBroker:
         needs no min ISR for it.
         """
     # Coordinators
-    def append_own(self, partition: Key, batch: bytes, ticket: int, now_ms: int) -> tuple[int, int]:
+    def append_own(
+        self, partition: Key, batch: bytes, series: tuple[int, int] | None, ticket: int, now_ms: int
+    ) -> tuple[int, int]:
         """A coordinator's batch: error code and end offset; the result follows as that of acks -1."""
 
     def load(

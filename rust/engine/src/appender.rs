@@ -11,7 +11,7 @@ use klamm_base::panics::contained;
 use klamm_base::{ErrorCode, Uuid};
 use klamm_log::Origin;
 use klamm_net::Server;
-use klamm_replica::{Partition, Replicas};
+use klamm_replica::{EndedSeries, Partition, Replicas, Series};
 use parking_lot::Mutex;
 
 /// A batch of a coordinator on this node.
@@ -19,10 +19,13 @@ pub struct OwnBatch {
     /// The partition to append to.
     pub topic: Uuid,
     pub index: i32,
-    pub batch: Vec<u8>,
+    /// Or why there is none: it ends its series as any refusal does.
+    pub batch: Result<Vec<u8>, ErrorCode>,
     pub origin: Origin,
     /// Whether it is refused below `min.insync.replicas`.
     pub needs_min_isr: bool,
+    /// That of a shard; a marker may belong to none.
+    pub series: Option<Series>,
     /// Identifies the batch in its acknowledgement.
     pub token: u64,
 }
@@ -49,11 +52,15 @@ enum Running {
 struct Place {
     replicas: Arc<Replicas>,
     server: Arc<Server>,
+    ended: Mutex<EndedSeries>,
 }
 
 impl Appender {
     pub fn new(replicas: Arc<Replicas>, server: Arc<Server>) -> Self {
-        Self { place: Arc::new(Place { replicas, server }), running: Mutex::new(Running::NotYet) }
+        Self {
+            place: Arc::new(Place { replicas, server, ended: Mutex::default() }),
+            running: Mutex::new(Running::NotYet),
+        }
     }
 
     /// Queues each batch for its partition. Each token is returned in an event when its batch is
@@ -117,27 +124,34 @@ impl Place {
     fn append(&self, batches: Vec<OwnBatch>) {
         let now_ms = self.replicas.wall_ms();
         let mut dirty = Vec::new();
-        for mut own in batches {
-            // Without this thread no coordinator of the node could write.
-            let appended = contained(|| self.append_one(&mut own, now_ms));
-            match appended.unwrap_or(Err(ErrorCode::UNKNOWN_SERVER_ERROR)) {
+        let mut ended = self.ended.lock();
+        for own in batches {
+            let (key, series, token) = ((own.topic, own.index), own.series, own.token);
+            let appended = ended.append(key, series, || {
+                // Without this thread no coordinator of the node could write.
+                let appended = contained(|| self.append_one(own, now_ms));
+                appended.unwrap_or(Err(ErrorCode::UNKNOWN_SERVER_ERROR))
+            });
+            match appended {
                 Ok(Some(partition)) => dirty.push(partition),
                 Ok(None) => {}
-                Err(code) => self.acknowledge(own.token, code),
+                Err(code) => self.acknowledge(token, code),
             }
         }
         self.replicas.mark_dirty(&dirty);
     }
 
     /// Appends one batch; returns the partition if its flusher must be notified.
-    fn append_one(&self, own: &mut OwnBatch, now_ms: i64) -> Result<Option<Arc<Partition>>, ErrorCode> {
+    fn append_one(&self, own: OwnBatch, now_ms: i64) -> Result<Option<Arc<Partition>>, ErrorCode> {
+        let mut batch = own.batch?;
         let partition = self.replicas.get(own.topic, own.index).map_err(|code| match code {
             // Coordinators know partitions by name, and so do their peers.
             ErrorCode::UNKNOWN_TOPIC_ID => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
             other => other,
         })?;
         let required_acks = if own.needs_min_isr { -1 } else { 1 };
-        let appended = partition.append_unmarked(&mut own.batch, required_acks, own.origin, now_ms);
+        let leader_epoch = own.series.map(|series| series.leader_epoch);
+        let appended = partition.append_own(&mut batch, required_acks, own.origin, leader_epoch, now_ms);
         let (appended, wants_flush) = appended.map_err(|refused| refused.code)?;
         let (server, token) = (self.server.clone(), own.token);
         let on_ack = Box::new(move |code| server.events().push_acked(token, code));

@@ -31,6 +31,7 @@ mod replicas;
 #[cfg(test)]
 mod replicas_tests;
 mod results;
+mod series;
 mod session_news;
 mod sizes;
 mod throttles;
@@ -55,5 +56,6 @@ pub use replicas::{Published, Replicas, ReplicasOptions};
 pub use results::{
     Appended, CONSUMER, DEBUGGING, Fetched, FoundOffset, OffsetQuery, PartitionFetch, Quiet, Refused, Standing,
 };
+pub use series::{EndedSeries, Series};
 pub use session_news::{Change, SessionEntry, SessionNews};
 pub use sizes::Size;

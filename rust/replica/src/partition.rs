@@ -228,7 +228,8 @@ impl Partition {
         partition
     }
 
-    pub(super) fn mark_dirty(&self) {
+    /// Notifies the flusher.
+    pub fn mark_dirty(&self) {
         let owner: Arc<dyn LogOwner> = self.arc();
         self.logs.dirs()[self.dir()].flusher().mark_dirty(&owner);
     }
@@ -456,7 +457,7 @@ impl Partition {
         origin: Origin,
         now_ms: i64,
     ) -> Result<Appended, Refused> {
-        let (appended, wants_flush) = self.append_validated(config, batches, required_acks, origin, now_ms)?;
+        let (appended, wants_flush) = self.append_validated(config, batches, required_acks, origin, None, now_ms)?;
         if wants_flush {
             self.mark_dirty();
         }
@@ -491,16 +492,17 @@ impl Partition {
         log.begin_verification(claim, is_adding, now_ms).map_err(|error| error.code())
     }
 
-    /// The same without notifying the flusher; the result says whether to call
-    /// [`Replicas::mark_dirty`](super::Replicas::mark_dirty).
-    pub fn append_unmarked(
+    /// Appends a batch of this node's own, without notifying the flusher; the result says whether to call
+    /// [`Replicas::mark_dirty`](super::Replicas::mark_dirty). With `leader_epoch` only in that one.
+    pub fn append_own(
         &self,
-        batches: &mut [u8],
+        batch: &mut [u8],
         required_acks: i16,
         origin: Origin,
+        leader_epoch: Option<i32>,
         now_ms: i64,
     ) -> Result<(Appended, bool), Refused> {
-        self.append_validated(&self.config.load(), batches, required_acks, origin, now_ms)
+        self.append_validated(&self.config.load(), batch, required_acks, origin, leader_epoch, now_ms)
     }
 
     fn append_validated(
@@ -509,6 +511,7 @@ impl Partition {
         batches: &mut [u8],
         required_acks: i16,
         origin: Origin,
+        leader_epoch: Option<i32>,
         now_ms: i64,
     ) -> Result<(Appended, bool), Refused> {
         let rules = config.produce_rules(origin, now_ms);
@@ -520,7 +523,7 @@ impl Partition {
         if stamp {
             convert::set_max_timestamp(batches, rules.timestamp_type, max_timestamp);
         }
-        self.append_checked(batches, required_acks, origin, &rules)
+        self.append_checked(batches, required_acks, origin, leader_epoch, &rules)
     }
 
     fn append_checked(
@@ -528,12 +531,16 @@ impl Partition {
         batches: &mut [u8],
         required_acks: i16,
         origin: Origin,
+        leader_epoch: Option<i32>,
         rules: &ProduceRules,
     ) -> Result<(Appended, bool), Refused> {
         let appended = self.event(|state, effects| {
             match required_acks {
                 -1 => state.core.check_min_isr().map_err(|code| Ok(refused(code)))?,
                 _ => state.core.check_leader().map_err(|code| Ok(refused(code)))?,
+            }
+            if leader_epoch.is_some_and(|epoch| epoch != state.core.leader_epoch()) {
+                return Err(Ok(refused(ErrorCode::NOT_LEADER_OR_FOLLOWER)));
             }
             let appended = state.log.append_as_leader(batches, state.core.leader_epoch(), rules.now_ms, origin);
             let appended = appended.map_err(|error| Err((error, state.log.log_start_offset())))?;

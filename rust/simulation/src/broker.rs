@@ -16,7 +16,9 @@ use klamm_metadata::MetadataImage;
 use klamm_net::{Backend, SessionOptions, UnconnectedRequests, WaitingRequest};
 use klamm_records::control::end_transaction_marker;
 use klamm_records::header::{Header, compute_crc};
-use klamm_replica::{Appended, Durability, Partition, Refused, Replicas, ReplicasOptions, Unassigned};
+use klamm_replica::{
+    Appended, Durability, EndedSeries, Partition, Refused, Replicas, ReplicasOptions, Series, Unassigned,
+};
 use parking_lot::Mutex;
 
 use super::clock::SetClock;
@@ -144,6 +146,7 @@ pub(super) struct Life {
     acks: Arc<Mutex<Vec<(u64, ErrorCode)>>>,
     /// Of verified batches, by the ticket of their produce.
     verified: BTreeMap<u64, klamm_log::Guard>,
+    ended_series: EndedSeries,
     pub(super) requests: UnconnectedRequests,
     pub(super) waiting: BTreeMap<u64, WaitingRequest>,
     flushes: BTreeMap<u64, Flush>,
@@ -218,6 +221,7 @@ impl SimulatedBroker {
             has_roles: Arc::default(),
             acks: Arc::default(),
             verified: BTreeMap::new(),
+            ended_series: EndedSeries::default(),
             requests,
             waiting: BTreeMap::new(),
             flushes: BTreeMap::new(),
@@ -353,12 +357,42 @@ impl SimulatedBroker {
         &mut self,
         key: (Uuid, i32),
         batch: &mut [u8],
+        series: Option<Series>,
         ticket: u64,
         now_ms: i64,
     ) -> Result<Produced, SimulationError> {
-        self.append(key, batch, -1, ticket, now_ms, |partition, batch| {
-            partition.append(batch, -1, Origin::Coordinator, now_ms)
-        })
+        self.append_in_series(key, batch, (-1, Origin::Coordinator), series, ticket, now_ms)
+    }
+
+    fn append_in_series(
+        &mut self,
+        key: (Uuid, i32),
+        batch: &mut [u8],
+        (required_acks, origin): (i16, Origin),
+        series: Option<Series>,
+        ticket: u64,
+        now_ms: i64,
+    ) -> Result<Produced, SimulationError> {
+        let without = self.options.without;
+        let leader_epoch = series.map(|series| series.leader_epoch).filter(|_| without != Some(Guard::AppendInEpoch));
+        let series = series.filter(|_| without != Some(Guard::AppendInSeries));
+        let mut ended = std::mem::take(&mut self.life()?.ended_series);
+        let produced = ended.append(key, series, || {
+            let produced = self.append(key, batch, -1, ticket, now_ms, |partition, batch| {
+                let (appended, wants_flush) =
+                    partition.append_own(batch, required_acks, origin, leader_epoch, now_ms)?;
+                if wants_flush {
+                    partition.mark_dirty();
+                }
+                Ok(appended)
+            });
+            match produced {
+                Ok(Produced::Refused(code)) => Err(code),
+                other => Ok(other),
+            }
+        });
+        self.life()?.ended_series = ended;
+        produced.unwrap_or_else(|code| Ok(Produced::Refused(code)))
     }
 
     /// Reads complete batches of a partition that this broker leads, for its coordinator. The reader outlives this life, in
@@ -374,6 +408,7 @@ impl SimulatedBroker {
         key: (Uuid, i32),
         marker: &TransactionMarker,
         needs_min_isr: bool,
+        series: Option<Series>,
         ticket: u64,
         now_ms: i64,
     ) -> Result<Produced, SimulationError> {
@@ -383,10 +418,9 @@ impl SimulatedBroker {
         let is_strict = self.options.without != Some(Guard::MarkerEpoch);
         let transaction_version = if is_strict { transaction_version } else { 0 };
         let mut batch = batch.map_err(|error| SimulationError::Malformed(error.to_string()))?;
-        self.append(key, &mut batch, -1, ticket, now_ms, |partition, batch| {
-            let required_acks = if needs_min_isr { -1 } else { 1 };
-            partition.append(batch, required_acks, Origin::Markers { transaction_version }, now_ms)
-        })
+        let required_acks = if needs_min_isr { -1 } else { 1 };
+        let origin = Origin::Markers { transaction_version };
+        self.append_in_series(key, &mut batch, (required_acks, origin), series, ticket, now_ms)
     }
 
     /// Appends batches of a client. The result of acks -1 is in [`SimulatedBroker::take_acks`], with this `ticket`.

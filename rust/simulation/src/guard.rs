@@ -34,6 +34,10 @@ pub enum Guard {
     VerifiedTransactions,
     /// A marker of transaction.version 2 does not end a transaction of its own epoch (KIP-1228).
     MarkerEpoch,
+    /// After a refused append of a coordinator's shard, none that builds on it is attempted.
+    AppendInSeries,
+    /// A coordinator's shard appends in the leader epoch in which it was loaded.
+    AppendInEpoch,
     /// Share groups read up to the high watermark.
     ShareLimit,
     /// A record of a share group is delivered a limited number of times (KIP-932).
@@ -47,7 +51,7 @@ pub enum Guard {
 }
 
 /// All guards, by the names that a simulation uses.
-const GUARDS: [(&str, Guard); 44] = [
+const GUARDS: [(&str, Guard); 46] = [
     ("join-from-epoch-start", Guard::Core(Rule::JoinFromEpochStart)),
     ("count-maximal-isr", Guard::Core(Rule::CountMaximalIsr)),
     ("append-with-min-isr", Guard::Core(Rule::AppendWithMinIsr)),
@@ -86,6 +90,8 @@ const GUARDS: [(&str, Guard); 44] = [
     ("consumer-limit", Guard::ConsumerLimit),
     ("verified-transactions", Guard::VerifiedTransactions),
     ("marker-epoch", Guard::MarkerEpoch),
+    ("append-in-series", Guard::AppendInSeries),
+    ("append-in-epoch", Guard::AppendInEpoch),
     ("stable-offset", Guard::StableOffset),
     ("aborted-transactions", Guard::AbortedTransactions),
     ("share-limit", Guard::ShareLimit),

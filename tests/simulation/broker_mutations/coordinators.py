@@ -1,6 +1,10 @@
 """Checks of the coordinators' cores, and what their runtime waits for."""
 
-from klamm.coordinator.runtime.pipeline import Pipeline
+from collections import deque
+
+from klamm.coordinator.runtime.hosted_shard import HostedShard
+from klamm.coordinator.runtime.log import Series
+from klamm.coordinator.runtime.pipeline import APPENDS_IN_FLIGHT_MAX, Pipeline
 from klamm.coordinator.transactions import markers
 from klamm.coordinator.transactions.markers import MarkerQueues
 from klamm.coordinator.transactions.shard import TransactionShard
@@ -15,6 +19,44 @@ def a_response_does_not_wait_for_its_record(patch):
         self.reply(ticket, response)
 
     patch.setattr(Pipeline, "reply_when_committed", careless)
+
+
+def later_writes_stay_after_a_failed_one(patch):
+    """A failed append rolls back all later writes, which build on it."""
+    take_failed = Pipeline.take_failed
+
+    def careless(self, write):
+        later = [each for each in self._in_flight if each is not write]
+        queued, self._queued = self._queued, deque()
+        self._in_flight = deque([write] if write in self._in_flight else [])
+        failed = take_failed(self, write)
+        self._in_flight.extend(later)
+        self._queued.extend(queued)
+        return failed
+
+    patch.setattr(Pipeline, "take_failed", careless)
+
+
+def a_failed_append_ends_no_series(patch):
+    """Appends after a rollback are another series: they do not build on the failed one."""
+    patch.setattr(HostedShard, "_begin_series", _begin_once)
+
+
+def _begin_once(self):
+    if not hasattr(self, "series"):
+        self.series = Series(self.leader_epoch, next(self.series_numbers))
+
+
+def the_newest_write_is_appended_first(patch):
+    """Records are appended in the order in which they were written."""
+
+    def careless(self):
+        if not self._queued or len(self._in_flight) >= APPENDS_IN_FLIGHT_MAX:
+            return None
+        self._in_flight.append(self._queued.pop())
+        return self._in_flight[-1]
+
+    patch.setattr(Pipeline, "take_append", careless)
 
 
 def markers_do_not_wait_for_the_decision(patch):

@@ -282,6 +282,11 @@ QUORUM_FAULTS: dict[Mutation, BrokerFaults] = {
 """Detected with three controllers, too."""
 
 DIRECTED: set[Mutation] = {
+    coordinators.a_failed_append_ends_no_series,
+    coordinators.later_writes_stay_after_a_failed_one,
+    coordinators.the_newest_write_is_appended_first,
+    "append-in-epoch",
+    "append-in-series",
     "verified-transactions",
     shares.an_initialization_of_an_earlier_epoch_counts,
     shares.a_write_of_an_earlier_state_epoch_counts,

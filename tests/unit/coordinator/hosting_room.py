@@ -21,6 +21,7 @@ class HostingRoom:
         """Host a shard that has replayed the log."""
         self.answers: dict[Any, Any] = {}
         self.appending: list[Any] | None = None
+        self._write: Write[Any] | None = None
         self.holds_appends = False
         self._tickets = 0
         self.hosted = HostedShard(0, 0, shard)
@@ -55,19 +56,20 @@ class HostingRoom:
                 continue
             assert effect.ticket not in self.answers, f"{effect.ticket} was answered twice"
             self.answers[effect.ticket] = effect.response
-        write = self.hosted.take_append()
-        if write is not None:
-            assert self.appending is None, "a second append under way"
-            self.appending = self.records_of(write)
+        if self.appending is None:
+            self._write = self.hosted.take_append()
+            if self._write is not None:
+                self.appending = self.records_of(self._write)
         if self.appending is not None and not self.holds_appends:
             self.commit()
 
     def commit(self) -> None:
         """The pending append is committed."""
         assert self.appending is not None
+        assert self._write is not None
         self.log += self.appending
         self.appending = None
-        self.take(self.hosted.on_append_done(self.now_ms))
+        self.take(self.hosted.on_append_done(self.now_ms, self._write))
 
     def commit_all(self) -> None:
         while self.appending is not None:
@@ -76,8 +78,9 @@ class HostingRoom:
     def fail(self, error: ErrorCode = ErrorCode.NOT_ENOUGH_REPLICAS) -> None:
         """The pending append fails."""
         assert self.appending is not None
+        assert self._write is not None
         self.appending = None
-        self.take(self.hosted.on_append_done(self.now_ms, error))
+        self.take(self.hosted.on_append_done(self.now_ms, self._write, error))
 
     def pass_time(self, for_ms: int) -> None:
         """Let time pass, firing timers when they are due."""

@@ -67,11 +67,17 @@ class MemoryLog:
         while self.waiting:
             self.finish()
 
-    def fail(self, code: ErrorCode) -> None:
-        """The oldest append fails: its records are removed from the log."""
-        batch = next(batch for call in self.calls for batch in call if batch.done == self.waiting[0])
-        del self.partitions[batch.partition][-len(entries(batch.records, batch.producer, batch.marker)) :]
-        self.finish(code)
+    def fail(self, code: ErrorCode, at: int = 0) -> None:
+        """A pending append fails, and with it those of its partition that follow: they are removed from the log."""
+        pending = {batch.done: batch for call in self.calls for batch in call}
+        partition = pending[self.waiting[at]].partition
+        failed = [done for done in self.waiting[at:] if pending[done].partition == partition]
+        for done in failed:
+            self.waiting.remove(done)
+            batch = pending[done]
+            del self.partitions[partition][-len(entries(batch.records, batch.producer, batch.marker)) :]
+        for done in failed:
+            done(code)
 
     async def open(self, partition: int) -> None:
         pass

@@ -97,7 +97,7 @@ async def test_case_35_each_partition_has_its_error(room: Room) -> None:
         7: {("t", 0): NONE, ("t", 1): ErrorCode.NOT_LEADER_OR_FOLLOWER, ("t", 9): unknown, ("gone", 0): unknown},
         8: {("t", 0): NONE},
     }
-    assert [(at[0], at[1], *at[3:]) for at in room.appended] == [
+    assert [(at[0], at[1], *at[4:]) for at in room.appended] == [
         (TOPIC_ID, 0, 7, 3, True, 5, 2),
         (TOPIC_ID, 1, 7, 3, True, 5, 2),
         (TOPIC_ID, 0, 8, 0, False, 6, 0),

@@ -102,7 +102,7 @@ class Broker:
 
     def end(self, epoch: int, *, commits: bool = True, version: int = 2) -> ErrorCode:
         token = next(self._tokens)
-        self.engine.append_markers([(TOPIC, 0, token, PRODUCER, epoch, commits, 0, version)], 2000)
+        self.engine.append_markers([(TOPIC, 0, token, None, PRODUCER, epoch, commits, 0, version)], 2000)
         wait_until(lambda: self.drain() or token in self._acks, "the marker is committed")
         return ErrorCode(self._acks[token])
 

@@ -12,6 +12,7 @@ from klamm.coordinator.runtime.counts import RuntimeCounts
 from klamm.coordinator.runtime.effects import Reply, Ticket
 from klamm.coordinator.runtime.hosted_shard import Effects, HostedShard, HostedShards, LoadState, Refuse, ShardT
 from klamm.coordinator.runtime.log import Batch, CoordinatorLog, RecordError
+from klamm.coordinator.runtime.pipeline import Write
 from klamm.driving.clock import DeadlineTimer, LoopClock
 from klamm.driving.running_time import RunningTime
 from klamm.protocol.errors import ErrorCode, KafkaError
@@ -288,41 +289,45 @@ class CoordinatorRuntime(Generic[ShardT]):
     def _settle(self) -> None:
         """Append the records of this turn's events, and arm the timers."""
         touched, self._touched = self._touched, []
-        batches: dict[HostedShard[ShardT], Batch] = {}
+        batches: dict[HostedShard[ShardT], list[Batch]] = {}
         for hosted in touched:
             hosted.is_touched = False
             if self.shards.get(hosted.partition) is not hosted:
                 continue  # unloading has answered its requests
             try:
-                write = hosted.take_append()
+                taken = [self._batch(hosted, write) for write in iter(hosted.take_append, None)]
                 self._timers[hosted.partition].arm(hosted.deadline_ms)
             except Exception as error:  # a bug of the shard reloads it and affects no other
                 self._fail(hosted, error)
                 continue
-            if write is not None:
-                done = partial(self._on_append_done, hosted)
-                batches[hosted] = Batch(hosted.partition, write.records, done, write.producer, write.marker)
-                self.counts.appended_records += 1 if write.marker else len(write.records)
+            if taken:
+                batches[hosted] = taken
         if batches:
             self._append(batches)
 
-    def _append(self, batches: dict[HostedShard[ShardT], Batch]) -> None:
+    def _batch(self, hosted: HostedShard[ShardT], write: Write[Any]) -> Batch:
+        self.counts.appended_records += 1 if write.marker else len(write.records)
+        done = partial(self._on_append_done, hosted, write)
+        return Batch(hosted.partition, hosted.series, write.records, done, write.producer, write.marker)
+
+    def _append(self, taken: dict[HostedShard[ShardT], list[Batch]]) -> None:
+        batches = [batch for each in taken.values() for batch in each]
         self.counts.appends += len(batches)
         try:
-            self._log.append(list(batches.values()), self._now_ms())
+            self._log.append(batches, self._now_ms())
         except Exception as error:  # any of the batches may be in the log
-            for hosted in batches:
+            for hosted in taken:
                 self._fail(hosted, error)
 
-    def _on_append_done(self, hosted: HostedShard[ShardT], error: ErrorCode | None) -> None:
-        if error is not ErrorCode.NONE:
+    def _on_append_done(self, hosted: HostedShard[ShardT], write: Write[Any], error: ErrorCode | None) -> None:
+        if error is not ErrorCode.NONE and not write.is_rolled_back:
             self.counts.append_failures += 1
         if self.shards.get(hosted.partition) is not hosted:
             return
         if error is None:
             self._fail(hosted, RuntimeError("the outcome of an append is unknown"))
         else:
-            self._feed(hosted, partial(hosted.on_append_done, error=error))
+            self._feed(hosted, partial(hosted.on_append_done, write=write, error=error))
 
     # Time
 

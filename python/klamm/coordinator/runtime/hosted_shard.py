@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import enum
+import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 from klamm.coordinator.runtime.effects import Ticket
+from klamm.coordinator.runtime.log import Series
 from klamm.coordinator.runtime.pipeline import Write
 from klamm.coordinator.runtime.shard import Shard
 from klamm.coordinator.runtime.timers import UNREAD_MS
@@ -38,6 +40,10 @@ class HostedShard(Generic[ShardT]):
     partition: int
     leader_epoch: int
     shard: ShardT
+    series_numbers: Iterator[int] = field(default_factory=itertools.count)
+    """Those of all shards of the topic, so that no series of the partition has the number of an earlier one."""
+    series: Series = field(init=False)
+    """Of the appends since the last failed one."""
     state: LoadState = LoadState.LOADING
     is_touched: bool = False
     """Whether the driver still has to append the shard's records."""
@@ -51,22 +57,35 @@ class HostedShard(Generic[ShardT]):
     deferred: list[Callable[[ShardT, int], Effects]] = field(default_factory=list)
     """Events that arrived during the load."""
 
+    def __post_init__(self) -> None:
+        self._begin_series()
+
+    def _begin_series(self) -> None:
+        self.series = Series(self.leader_epoch, next(self.series_numbers))
+
     def take_append(self) -> Write[Any] | None:
-        """A write to append, reported to `on_append_done` later; None while an append is in flight."""
+        """A write to append in `series`, reported to `on_append_done` later; None while enough are in flight."""
         return self.shard.pipeline.take_append()
 
-    def on_append_done(self, now_ms: int, error: ErrorCode = ErrorCode.NONE) -> Effects:
-        """The append in flight was committed, or failed; a failure rolls the state back to what is committed."""
+    def on_append_done(self, now_ms: int, write: Write[Any], error: ErrorCode = ErrorCode.NONE) -> Effects:
+        """An append was committed, or failed; a failure rolls back the write and all later ones."""
         pipeline = self.shard.pipeline
         if error is ErrorCode.NONE:
-            pipeline.on_committed(now_ms)
+            pipeline.on_committed(now_ms, write)
         else:
-            writes = pipeline.take_failed()
-            log.warning("an append failed: %s; %d writes are rolled back", error.name, len(writes))
-            for write in writes:
-                self.shard.rollback(write.snapshot)
-            pipeline.fail(now_ms, writes, error)
+            self._roll_back(now_ms, write, error)
         return pipeline.take_effects()
+
+    def _roll_back(self, now_ms: int, write: Write[Any], error: ErrorCode) -> None:
+        pipeline = self.shard.pipeline
+        failed = pipeline.take_failed(write)
+        if not failed:
+            return
+        log.warning("an append failed: %s; %d writes are rolled back", error.name, len(failed))
+        self._begin_series()
+        for each in failed:
+            self.shard.rollback(each.snapshot)
+        pipeline.fail(now_ms, failed, error)
 
     @property
     def deadline_ms(self) -> int | None:
@@ -94,7 +113,7 @@ class HostedShard(Generic[ShardT]):
         """The partition is no longer led here: requests that wait for a commit are answered with NOT_COORDINATOR."""
         effects: Effects = self.shard.on_unloaded(now_ms)
         pipeline = self.shard.pipeline
-        pipeline.fail(now_ms, pipeline.take_failed(), ErrorCode.NOT_COORDINATOR)
+        pipeline.fail(now_ms, pipeline.take_all(), ErrorCode.NOT_COORDINATOR)
         return effects + pipeline.take_effects()
 
 
@@ -104,10 +123,12 @@ class HostedShards(Generic[ShardT]):
     def __init__(self, make_shard: Callable[[], ShardT]) -> None:
         self._make_shard = make_shard
         self._by_partition: dict[int, HostedShard[ShardT]] = {}
+        self._series_numbers = itertools.count(1)
 
     def add(self, partition: int, leader_epoch: int) -> HostedShard[ShardT]:
         """Add a partition that this node leads; the caller loads it."""
-        hosted = self._by_partition[partition] = HostedShard(partition, leader_epoch, self._make_shard())
+        hosted = HostedShard(partition, leader_epoch, self._make_shard(), self._series_numbers)
+        self._by_partition[partition] = hosted
         return hosted
 
     def empty(self, hosted: HostedShard[ShardT]) -> None:

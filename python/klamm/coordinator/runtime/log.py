@@ -47,14 +47,27 @@ class Marker(NamedTuple):
     transaction_version: int
 
 
+class Series(NamedTuple):
+    """Appends of a shard, each of which builds on those before it.
+
+    The log appends a batch only in the leader epoch, and only if it has appended all earlier ones of the series. After
+    a failed append the shard begins another series.
+    """
+
+    leader_epoch: int
+    number: int
+    """Differs from those of all other series of the partition."""
+
+
 class Batch(NamedTuple):
     """Records to append as one batch, or the marker of a transaction."""
 
     partition: int
+    series: Series
     records: Sequence[LogRecord]
     done: Callable[[ErrorCode | None], None]
     """Called exactly once, at once or later. NONE: the high watermark has passed the batch. Another code: the batch
-    will never be committed. None: the outcome is unknown.
+    will never be committed, nor will any later one of the series. None: the outcome is unknown.
     """
     producer: Producer | None = None
     """The producer of a transactional batch."""
@@ -71,7 +84,7 @@ class CoordinatorLog(Protocol):
         ...
 
     def append(self, batches: Sequence[Batch], now_ms: int) -> None:
-        """Append batches, each to a different partition. Does not block."""
+        """Append batches in order. Does not block."""
         ...
 
     async def open(self, partition: int) -> None:

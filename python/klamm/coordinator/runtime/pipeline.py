@@ -1,14 +1,15 @@
 """Collects a shard's records into writes, and waiters responses until their records are committed.
 
-Operations change the shard's state at once. Their records are collected in a `Write` until the driver takes it, which
-happens after the previous write is committed; so all operations in between share one append. Each write has a snapshot,
-taken when it was created. Only one append is in flight, so the state without the changes of pending writes is the
-committed state: plain reads return it, and a failed append rolls back to it. An operation belongs to one write, so it
-is in the log completely or not at all.
+Operations change the shard's state at once. Their records are collected in a `Write` until the driver takes it, at the
+end of a turn of the loop. Several appends are in flight, so that a write does not wait for the replication of the one
+before; with `APPENDS_IN_FLIGHT_MAX` of them, all operations share the next one. Each write has a snapshot, taken when
+it was created. The state without the changes of pending writes is the committed state, which plain reads return. An
+operation belongs to one write, so it is in the log completely or not at all.
 
-A transactional batch and a marker are writes of their own, because the log checks their producer. If it refuses one,
-the writes queued after it are rolled back too, since their operations may depend on it. Their requests are answered
-with COORDINATOR_NOT_AVAILABLE, which clients retry.
+Writes are in the log in their order, so a committed write commits those before it, and a failed one is rolled back with
+all later ones, which build on it. A transactional batch and a marker are writes of their own, because the log checks
+their producer. If it refuses one, the requests of later writes are answered with COORDINATOR_NOT_AVAILABLE, which
+clients retry.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from klamm.protocol.errors import ErrorCode
 
 RECORD_OVERHEAD_BYTES_MAX: Final = 21
 BATCH_OVERHEAD_BYTES: Final = 61
+APPENDS_IN_FLIGHT_MAX: Final = 4
+"""More of them would hardly shorten the wait of a write, and make more and smaller batches of the same records."""
 REFUSALS: Final = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
 """The log did not accept this producer; it would accept the batch of another."""
 
@@ -58,7 +61,7 @@ class Write(Generic[S]):
     With `producer` it is one operation as a transactional batch; with `marker` it has no records.
     """
 
-    __slots__ = ("changes", "marker", "producer", "records", "size", "snapshot", "waiters")
+    __slots__ = ("changes", "is_rolled_back", "marker", "producer", "records", "size", "snapshot", "waiters")
 
     def __init__(self, snapshot: S, producer: Producer | None = None, marker: Marker | None = None) -> None:
         self.snapshot = snapshot
@@ -68,10 +71,11 @@ class Write(Generic[S]):
         self.size = BATCH_OVERHEAD_BYTES
         self.changes: list[Callable[[int], None]] = []
         self.waiters: list[Waiter] = []
+        self.is_rolled_back = False
 
 
 class Pipeline(Generic[S, E]):
-    """The writes of one shard in order, at most one in flight, and the shard's effects.
+    """The writes of one shard in order, first those in flight, and the shard's effects.
 
     `snapshot` is called when a write is created. It returns what `Shard.rollback` needs to restore the state of that
     moment: a copy, or a container to which the shard adds the values that later changes overwrite.
@@ -82,7 +86,7 @@ class Pipeline(Generic[S, E]):
         self._batch_bytes_max = batch_bytes_max
         self._snapshot = snapshot
         self._effects: list[Reply | E] = []
-        self._in_flight: Write[S] | None = None
+        self._in_flight: deque[Write[S]] = deque()
         self._queued: deque[Write[S]] = deque()
         self._waiting: list[tuple[int, int, Waiter]] = []
         """A heap: deadline, number, and a waiter that may have been released."""
@@ -92,13 +96,12 @@ class Pipeline(Generic[S, E]):
 
     def snapshots(self) -> list[S]:
         """The snapshots of all uncommitted writes, oldest first."""
-        queued = [write.snapshot for write in self._queued]
-        return queued if self._in_flight is None else [self._in_flight.snapshot, *queued]
+        return [write.snapshot for writes in (self._in_flight, self._queued) for write in writes]
 
     @property
     def is_idle(self) -> bool:
         """Whether the whole state is committed."""
-        return self._in_flight is None and not self._queued
+        return not self._in_flight and not self._queued
 
     def add(self, effect: E) -> None:
         """Add an effect that is specific to the shard."""
@@ -122,7 +125,7 @@ class Pipeline(Generic[S, E]):
 
         After `timeout_ms`, or the commit timeout of the pipeline, respond with REQUEST_TIMED_OUT.
         """
-        if self._in_flight is None and not self._queued:
+        if not self._in_flight and not self._queued:
             self._effects.append(Reply(ticket, response))
             return
         timeout_ms = self._commit_timeout_ms if timeout_ms is None else timeout_ms
@@ -141,8 +144,7 @@ class Pipeline(Generic[S, E]):
         self._queued[-1].changes.append(change)
 
     def _add_waiter(self, waiter: Waiter) -> None:
-        last = self._queued[-1] if self._queued else self._in_flight
-        assert last is not None, "a waiter needs a write to wait for"
+        last = (self._queued or self._in_flight)[-1]
         last.waiters.append(waiter)
         self._waiter_count += 1
         heapq.heappush(self._waiting, (waiter.deadline_ms, self._waiter_count, waiter))
@@ -186,33 +188,54 @@ class Pipeline(Generic[S, E]):
     # For the runtime
 
     def take_append(self) -> Write[S] | None:
-        """Start the next write and return it; None if a write is in flight or none is queued."""
-        if self._in_flight is not None or not self._queued:
+        """Start the next write and return it; None if enough are in flight or none is queued."""
+        if not self._queued or len(self._in_flight) >= APPENDS_IN_FLIGHT_MAX:
             return None
-        self._in_flight = self._queued.popleft()
-        return self._in_flight
+        write = self._queued.popleft()
+        self._in_flight.append(write)
+        return write
 
-    def on_committed(self, now_ms: int) -> None:
-        """The high watermark has passed the append in flight."""
-        write, self._in_flight = self._in_flight, None
-        assert write is not None, "no append is under way"
-        for change in write.changes:
-            change(now_ms)
-        for waiter in write.waiters:
-            self._release(now_ms, waiter, ErrorCode.NONE)
+    def on_committed(self, now_ms: int, write: Write[S]) -> None:
+        """The high watermark has passed `write`, and so all writes before it, whose results may follow."""
+        if write.is_rolled_back:
+            raise RuntimeError("an append that builds on a failed one was committed")
+        if write not in self._in_flight:
+            return
+        committed = None
+        while committed is not write:
+            committed = self._in_flight.popleft()
+            for change in committed.changes:
+                change(now_ms)
+            for waiter in committed.waiters:
+                self._release(now_ms, waiter, ErrorCode.NONE)
         self._remove_released()
 
-    def take_failed(self) -> list[Write[S]]:
-        """Remove and return all writes, newest first: the append in flight failed, and later writes depend on it.
+    def take_failed(self, write: Write[S]) -> list[Write[S]]:
+        """Remove and return `write`, which failed, and all later ones, newest first; nothing if it was rolled back.
 
         The caller rolls the shard back and then calls `fail`.
         """
-        writes = [*reversed(self._queued)]
-        if self._in_flight is not None:
-            writes.append(self._in_flight)
-        self._in_flight = None
-        self._queued.clear()
+        if write.is_rolled_back:
+            return []
+        failed = self._take_queued()
+        last = None
+        while last is not write:
+            last = self._in_flight.pop()
+            failed.append(last)
+        for each in failed:
+            each.is_rolled_back = True
+        return failed
+
+    def take_all(self) -> list[Write[S]]:
+        """Remove and return all writes, newest first."""
+        writes = [*self._take_queued(), *reversed(self._in_flight)]
+        self._in_flight.clear()
         return writes
+
+    def _take_queued(self) -> list[Write[S]]:
+        queued = [*reversed(self._queued)]
+        self._queued.clear()
+        return queued
 
     def fail(self, now_ms: int, writes: list[Write[S]], error: ErrorCode) -> None:
         """Notify the waiters of `writes` (newest first) that these failed."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 log: Final = logging.getLogger("klamm.node.transactions")
 
-EngineMarker = tuple[bytes, int, int, int, int, bool, int, int]
+EngineMarker = tuple[bytes, int, int, None, int, int, bool, int, int]
 OnWritten = Callable[[MarkerErrors], None]
 
 
@@ -174,6 +174,7 @@ def _of_engine(topic_id: bytes, place: Place, token: int, marker: Marker) -> Eng
         topic_id,
         place[1],
         token,
+        None,
         marker.producer_id,
         marker.epoch,
         marker.is_commit,

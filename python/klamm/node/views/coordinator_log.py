@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from itertools import groupby
 from typing import Any, Final
 
 from klamm._engine.node import Engine
@@ -50,33 +51,22 @@ class EngineCoordinatorLog:
         return topic_id
 
     def append(self, batches: Sequence[Batch], now_ms: int) -> None:
-        """Append batches, each to a different partition; `done` of each is called with the engine's result."""
+        """Append batches in order; `done` of each is called with the engine's result."""
         topic_id = self._topic_id()
         if topic_id is None:
             for batch in batches:
                 batch.done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
-        appends: list[Any] = []
-        markers: list[tuple[bytes, int, int, int, int, bool, int, int]] = []
-        tokens = []
-        for batch in batches:
-            token = self._appends.add(batch.done)
-            tokens.append(token)
-            if batch.marker is not None:
-                producer, commits, coordinator_epoch, version = batch.marker
-                markers.append((topic_id, batch.partition, token, *producer, commits, coordinator_epoch, version))
-            elif batch.producer is not None:
-                appends.append((batch.partition, token, batch.records, batch.producer))
-            else:
-                appends.append((batch.partition, token, batch.records))
+        added = [(self._appends.add(batch.done), batch) for batch in batches]
         try:
-            if appends:
-                self._engine.append(topic_id, appends, now_ms, self._codec)
-            if markers:
-                # As in Kafka, a group shard ends a transaction also below min.insync.replicas.
-                self._engine.append_markers(markers, now_ms, needs_min_isr=False)
+            for are_markers, run in groupby(added, lambda each: each[1].marker is not None):
+                if are_markers:
+                    # As in Kafka, a group shard ends a transaction also below min.insync.replicas.
+                    self._engine.append_markers([_marker(topic_id, *each) for each in run], now_ms, needs_min_isr=False)
+                else:
+                    self._engine.append(topic_id, [_batch(*each) for each in run], now_ms, self._codec)
         except Exception:  # the caller notifies the waiters and receives the exception
-            for token in tokens:
+            for token, _ in added:
                 self._appends.remove(token)
             raise
 
@@ -107,3 +97,15 @@ class EngineCoordinatorLog:
         if found != key:
             raise RecordError(f"partition {partition} of {self.topic} has another record at offset {offset}: {found!r}")
         self._engine.delete_records(topic_id, partition, offset)
+
+
+def _batch(token: int, batch: Batch) -> Any:
+    if batch.producer is None:
+        return batch.partition, token, batch.series, batch.records
+    return batch.partition, token, batch.series, batch.records, batch.producer
+
+
+def _marker(topic_id: bytes, token: int, batch: Batch) -> Any:
+    assert batch.marker is not None
+    producer, commits, coordinator_epoch, version = batch.marker
+    return topic_id, batch.partition, token, batch.series, *producer, commits, coordinator_epoch, version

@@ -14,7 +14,7 @@ use klamm_log::Origin;
 use klamm_net::{Event, ListenerLimits, Note, Reply, SupportedFeatures};
 use klamm_records::control::{control_kind, end_transaction_marker};
 use klamm_records::{BatchBuilder, BatchFields, Codec, Compression, RecordsError, batches, records};
-use klamm_replica::{OffsetQuery, Size, Unassigned};
+use klamm_replica::{OffsetQuery, Series, Size, Unassigned};
 use klamm_wire::api_versions::ApiRange;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -49,19 +49,26 @@ pub(super) type NullableBytes<'py> = Option<Bound<'py, PyBytes>>;
 /// Key and value of each record.
 type CoordinatorRecords<'py> = Vec<(NullableBytes<'py>, NullableBytes<'py>)>;
 
-/// Partition, token and records of a batch; id and epoch of the producer in whose transaction it is.
+/// Leader epoch and number of a series of appends.
+type SeriesRow = Option<(i32, u64)>;
+
+/// Partition, token, series and records of a batch; id and epoch of the producer in whose transaction it is.
 #[derive(FromPyObject)]
 enum CoordinatorBatch<'py> {
-    Plain(i32, u64, CoordinatorRecords<'py>),
-    InTransaction(i32, u64, CoordinatorRecords<'py>, (i64, i16)),
+    Plain(i32, u64, SeriesRow, CoordinatorRecords<'py>),
+    InTransaction(i32, u64, SeriesRow, CoordinatorRecords<'py>, (i64, i16)),
 }
 
-/// Topic id, partition, token, producer id and epoch, whether it commits, coordinator epoch, transaction version.
-type MarkerRow<'py> = (Bound<'py, PyAny>, i32, u64, i64, i16, bool, i32, i8);
+/// Topic id, partition, token, series, producer id and epoch, whether it commits, coordinator epoch, transaction version.
+type MarkerRow<'py> = (Bound<'py, PyAny>, i32, u64, SeriesRow, i64, i16, bool, i32, i8);
 type ProducerRow = (i64, i32, i32, i64, i32, i64);
 /// Path, directory id, why it is out of use, whether it is cordoned, and its partitions with their sizes.
 type DirRow = (PathBuf, Id, Option<String>, bool, Vec<Size>);
 pub(super) type RecordRow<'py> = (i64, NullableBytes<'py>, NullableBytes<'py>, i64, bool);
+
+fn series_of(row: SeriesRow) -> Option<Series> {
+    row.map(|(leader_epoch, number)| Series { leader_epoch, number })
+}
 
 fn build(
     records: &CoordinatorRecords<'_>,
@@ -222,9 +229,11 @@ impl Engine {
         let topic = extract_uuid(topic_id)?;
         let mut built = Vec::with_capacity(batches.len());
         for row in batches {
-            let (index, token, records, fields) = match row {
-                CoordinatorBatch::Plain(index, token, records) => (index, token, records, BatchFields::default()),
-                CoordinatorBatch::InTransaction(index, token, records, (producer_id, producer_epoch)) => {
+            let (index, token, series, records, fields) = match row {
+                CoordinatorBatch::Plain(index, token, series, records) => {
+                    (index, token, series, records, BatchFields::default())
+                }
+                CoordinatorBatch::InTransaction(index, token, series, records, (producer_id, producer_epoch)) => {
                     let fields = BatchFields {
                         producer_id,
                         producer_epoch,
@@ -232,16 +241,12 @@ impl Engine {
                         transactional: true,
                         ..BatchFields::default()
                     };
-                    (index, token, records, fields)
+                    (index, token, series, records, fields)
                 }
             };
-            match build(&records, fields, timestamp_ms, codec) {
-                Ok(batch) => {
-                    let origin = Origin::Coordinator;
-                    built.push(OwnBatch { topic, index, batch, origin, needs_min_isr: true, token });
-                }
-                Err(error) => self.engine.server().events().push_acked(token, ErrorCode(error.error_code())),
-            }
+            let batch = build(&records, fields, timestamp_ms, codec).map_err(|error| ErrorCode(error.error_code()));
+            let (origin, series) = (Origin::Coordinator, series_of(series));
+            built.push(OwnBatch { topic, index, batch, origin, needs_min_isr: true, series, token });
         }
         Ok(self.engine.append(built)?)
     }
@@ -250,14 +255,12 @@ impl Engine {
     fn append_markers(&self, markers: Vec<MarkerRow<'_>>, timestamp_ms: i64, needs_min_isr: bool) -> PyResult<()> {
         let mut built = Vec::with_capacity(markers.len());
         for row in markers {
-            let (topic, index, token, producer_id, producer_epoch, commits, coordinator_epoch, transaction_version) =
-                row;
+            let (topic, index, token, series, producer_id, producer_epoch, commits, coordinator_epoch, version) = row;
             let topic = extract_uuid(&topic)?;
-            let origin = Origin::Markers { transaction_version };
-            match end_transaction_marker(producer_id, producer_epoch, timestamp_ms, commits, coordinator_epoch) {
-                Ok(batch) => built.push(OwnBatch { topic, index, batch, origin, needs_min_isr, token }),
-                Err(error) => self.engine.server().events().push_acked(token, ErrorCode(error.error_code())),
-            }
+            let batch = end_transaction_marker(producer_id, producer_epoch, timestamp_ms, commits, coordinator_epoch)
+                .map_err(|error| ErrorCode(error.error_code()));
+            let (origin, series) = (Origin::Markers { transaction_version: version }, series_of(series));
+            built.push(OwnBatch { topic, index, batch, origin, needs_min_isr, series, token });
         }
         Ok(self.engine.append(built)?)
     }

@@ -7,7 +7,7 @@ use klamm_base::{ErrorCode, Uuid};
 use klamm_config::Settings;
 use klamm_log::Claim;
 use klamm_net::Unconnected;
-use klamm_replica::Unassigned;
+use klamm_replica::{Series, Unassigned};
 use klamm_simulation::{BrokerOptions, Gauges, Guard, InSession, Lookup, Produced, SimulationError, TransactionMarker};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -43,6 +43,10 @@ fn failed(error: SimulationError) -> PyErr {
 
 fn key((topic_id, index): Key) -> (Uuid, i32) {
     (topic_id.0, index)
+}
+
+fn series_of(row: Option<(i32, u64)>) -> Option<Series> {
+    row.map(|(leader_epoch, number)| Series { leader_epoch, number })
 }
 
 fn assignment(it: &Unassigned) -> (Id, Key) {
@@ -200,19 +204,31 @@ impl SimulatedBroker {
         partition: Key,
         marker: (i64, i16, bool, i32, i8),
         needs_min_isr: bool,
+        series: Option<(i32, u64)>,
         ticket: u64,
         now_ms: i64,
     ) -> PyResult<(i16, i64)> {
         let (producer_id, producer_epoch, commits, coordinator_epoch, transaction_version) = marker;
         let marker = TransactionMarker { producer_id, producer_epoch, commits, coordinator_epoch, transaction_version };
-        match self.0.append_marker(key(partition), &marker, needs_min_isr, ticket, now_ms).map_err(failed)? {
+        match self
+            .0
+            .append_marker(key(partition), &marker, needs_min_isr, series_of(series), ticket, now_ms)
+            .map_err(failed)?
+        {
             Produced::Appended(end_offset) => Ok((ErrorCode::NONE.0, end_offset)),
             Produced::Refused(code) => Ok((code.0, -1)),
         }
     }
 
-    fn append_own(&mut self, partition: Key, mut batch: Vec<u8>, ticket: u64, now_ms: i64) -> PyResult<(i16, i64)> {
-        match self.0.append_own(key(partition), &mut batch, ticket, now_ms).map_err(failed)? {
+    fn append_own(
+        &mut self,
+        partition: Key,
+        mut batch: Vec<u8>,
+        series: Option<(i32, u64)>,
+        ticket: u64,
+        now_ms: i64,
+    ) -> PyResult<(i16, i64)> {
+        match self.0.append_own(key(partition), &mut batch, series_of(series), ticket, now_ms).map_err(failed)? {
             Produced::Appended(end_offset) => Ok((ErrorCode::NONE.0, end_offset)),
             Produced::Refused(code) => Ok((code.0, -1)),
         }

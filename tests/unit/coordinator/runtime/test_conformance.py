@@ -13,6 +13,7 @@ from tests.unit.coordinator.memory_log import MemoryLog, appended
 import klamm.coordinator.runtime
 from klamm.coordinator.runtime.counts import RuntimeCounts
 from klamm.coordinator.runtime.hosted_shard import LoadState
+from klamm.coordinator.runtime.pipeline import APPENDS_IN_FLIGHT_MAX
 from klamm.protocol.errors import ErrorCode, KafkaError
 
 from .subjects import BATCH_BYTES_MAX, COMMIT_TIMEOUT_MS, PARTITIONS, Counters, Groups, Rang, Subject
@@ -185,21 +186,46 @@ async def test_writes_of_one_turn_are_appended_together(kind: type[Subject]) -> 
 
 @subjects
 @simulated
-async def test_writes_during_an_append_share_the_next_one(kind: type[Subject]) -> None:
+async def test_a_write_does_not_wait_for_the_append_before(kind: type[Subject]) -> None:
+    """With as many appends in flight as there may be, writes share the next one."""
     subject = await started(kind)
     subject.log.stopped = True
-    first = subject.write(1)
-    await appended(subject.log)
-    later = [subject.write(2), subject.write(3)]
+    answers = []
+    for value in range(1, APPENDS_IN_FLIGHT_MAX + 1):
+        answers.append(subject.write(value))
+        await appended(subject.log, value)
+    later = [subject.write(value) for value in (8, 9)]
     await asyncio.sleep(1)
-    assert len(subject.log.calls) == 1
+    assert len(subject.log.calls) == APPENDS_IN_FLIGHT_MAX
     subject.log.finish()
-    assert await first is NONE
-    await appended(subject.log)
+    assert await answers[0] is NONE
+    await appended(subject.log, APPENDS_IN_FLIGHT_MAX)
+    assert not any(answer.done() for answer in [*answers[1:], *later])
     assert await subject.value() == 1
     subject.log.finish_all()
-    assert await asyncio.gather(*later) == [NONE, NONE]
-    assert [len(batch.records) for call in subject.log.calls for batch in call] == [1, 2]
+    assert await asyncio.gather(*answers, *later) == [NONE] * (APPENDS_IN_FLIGHT_MAX + 2)
+    sizes = [len(batch.records) for call in subject.log.calls for batch in call]
+    assert sizes == [1] * APPENDS_IN_FLIGHT_MAX + [2]
+    assert await subject.value() == 9
+
+
+@subjects
+@simulated
+async def test_a_committed_append_commits_those_before_it(kind: type[Subject]) -> None:
+    """Two threads may report the high watermark in the reverse order."""
+    subject = await started(kind)
+    subject.log.stopped = True
+    answers = []
+    for value in (1, 2, 3):
+        answers.append(subject.write(value))
+        await appended(subject.log, value)
+    subject.log.waiting.pop(1)(NONE)
+    assert [answer.done() for answer in answers] == [True, True, False]
+    assert await subject.value() == 2
+    subject.log.finish()
+    assert await subject.value() == 2
+    subject.log.finish_all()
+    assert await asyncio.gather(*answers) == [NONE] * 3
     assert await subject.value() == 3
 
 
@@ -279,6 +305,68 @@ async def test_a_failed_append_fails_all_later_writes(kind: type[Subject], code:
     assert await subject.write(5) is NONE
     assert await (await reloaded(subject)).value() == 5
     assert subject.runtime.counts.append_failures == 1
+
+
+@subjects
+@simulated
+async def test_a_failed_append_leaves_those_before_it(kind: type[Subject]) -> None:
+    subject = await started(kind)
+    subject.log.stopped = True
+    answers = []
+    for value in (1, 2, 3):
+        answers.append(subject.write(value))
+        await appended(subject.log, value)
+    queued = [subject.write(4, padding=BATCH_BYTES_MAX // 2) for _ in range(APPENDS_IN_FLIGHT_MAX)]
+    subject.log.fail(ErrorCode.NOT_ENOUGH_REPLICAS, at=1)
+    not_available = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert await asyncio.gather(*answers[1:], *queued) == [not_available] * (2 + APPENDS_IN_FLIGHT_MAX)
+    assert not answers[0].done()
+    assert await subject.value() == 0
+    after = subject.write(5)
+    await appended(subject.log, 2)
+    assert await subject.value() == 0
+    subject.log.finish_all()
+    assert await asyncio.gather(answers[0], after) == [NONE, NONE]
+    assert await subject.value() == 5
+    assert await (await reloaded(subject)).value() == 5
+
+
+@subjects
+@simulated
+async def test_appends_after_a_failed_one_are_another_series(kind: type[Subject]) -> None:
+    """So the log knows which of those that it gets meanwhile build on the failed one."""
+    subject = await started(kind)
+    subject.log.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
+    padding = BATCH_BYTES_MAX // 2
+    assert await asyncio.gather(*(subject.write(1, padding=padding) for _ in range(2))) != [NONE, NONE]
+    subject.log.refusal = None
+    assert await asyncio.gather(subject.write(2), subject.write(2, 1)) == [NONE, NONE]
+    subject.runtime.on_elected(0, 2)
+    await subject.runtime.loaded()
+    assert await subject.write(3) is NONE
+    series = [batch.series for call in subject.log.calls for batch in call if batch.partition == 0]
+    assert series[0] == series[1]
+    assert [each.leader_epoch for each in series[1:]] == [1, 1, 2]
+    assert len({each.number for each in series[1:]}) == 3
+
+
+@subjects
+@simulated
+async def test_a_committed_append_that_was_rolled_back_reloads_the_shard(kind: type[Subject]) -> None:
+    """A log must not do that. The state is that of the log all the same."""
+    subject = await started(kind)
+    subject.log.stopped = True
+    answers = [subject.write(1)]
+    await appended(subject.log)
+    answers.append(subject.write(2))
+    await appended(subject.log, 2)
+    subject.log.partitions[0].pop(0)
+    subject.log.finish(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert await asyncio.gather(*answers) == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
+    subject.log.finish()
+    await subject.runtime.loaded()
+    assert await subject.value() == 2
+    assert subject.runtime.counts.faults == 1
 
 
 @subjects

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -91,6 +92,14 @@ STATE_BACKOFF: Final = ExponentialBackoff(50, 500)
 """Of calls of share coordinators."""
 LOCKS_US: Final = 100_000
 """Locks end at most so late."""
+WRITE_US_MAX: Final = 2_000
+BLOCKED_SHARE: Final = 0.1
+BLOCKED_US_MAX: Final = 50_000
+
+
+def _draw_write_us(rng: random.Random) -> int:
+    """Writes are sometimes blocked while the file system commits others."""
+    return rng.randrange(BLOCKED_US_MAX if rng.random() < BLOCKED_SHARE else WRITE_US_MAX)
 
 
 def node_config(node_id: int, settings: Mapping[str, str]) -> NodeConfig:
@@ -170,7 +179,9 @@ class Coordinators:
         self._armed_ms = NEVER_MS
         self._appends = Appends()
         self._has_changed = False
-        self._engine: Any = CoordinatorEngine(broker, self._appends, self._on_effect, self._on_change)
+        self._engine: Any = CoordinatorEngine(
+            broker, self._appends, self._on_effect, self._on_change, lambda: _draw_write_us(rng) / 1e6
+        )
         self._producer_ids = ProducerIds(self._allocate_producer_ids)
         self._loop.run(self._make)
 

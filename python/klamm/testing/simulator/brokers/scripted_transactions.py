@@ -78,7 +78,7 @@ class TransactionalCommands:
         key = self._world().keys[0]
 
         def append(ticket: int) -> tuple[int, int]:
-            return broker.engine.append_marker(key, marker, True, ticket, broker.now_ms)
+            return broker.engine.append_marker(key, marker, True, None, ticket, broker.now_ms)
 
         def done(code: int) -> None:
             self._note_answer("marker", code)

@@ -234,8 +234,9 @@ class _Step:
         counts = {info.topic_id: info.partition_count for info in named.values() if info is not None}
         states = group.states or NO_STATES
         assignable = {topic_id: sorted(one.partitions) for topic_id, one in states.initialized.items()}
+        ids = {names: self._ids(names) for names in {one.subscribed_topic_names for one in members.values()}}
         specs = [
-            (one.member_id, None, self._ids(one.subscribed_topic_names), group.target_of(one.member_id))
+            (one.member_id, None, ids[one.subscribed_topic_names], group.target_of(one.member_id))
             for one in members.values()
         ]
         is_homogeneous = all(count == len(members) for count in self._names.values())

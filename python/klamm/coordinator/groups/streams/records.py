@@ -29,6 +29,7 @@ Decoder = Callable[[RecordReader, RecordReader | None], "StreamsRecord"]
 
 NOT_VALIDATED: Final = -1
 NO_TIMESTAMP: Final = 0
+_NO_ITEMS: Final = wire.compact_array(())
 
 
 class StreamsMetadata(Value):
@@ -154,6 +155,8 @@ def _write_current(value: CurrentAssignment) -> bytes:
 
 
 def _write_tasks(tasks: Tasks) -> bytes:
+    if not tasks:
+        return _NO_ITEMS  # as two of the three lists of nearly every target
     return _array(
         sorted(tasks.items()), lambda item: wire.compact_string(item[0]) + _ints("i", sorted(item[1])) + wire.NO_TAGS
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import signal
 import sys
-import time
 from _thread import RLock
 from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
@@ -46,8 +45,11 @@ COLLECTIONS_BEFORE_FULL: Final = 100
 COLLECTIONS_MAX: Final = 3_000
 """Collections of the second generation before one of all objects."""
 LOOK_MS: Final = 10_000
-QUIET_SHARE: Final = 0.25
-"""The loop is quiet if it used less processor time. The heartbeats of 10,000 members take a tenth of a core."""
+QUIET_MAX: Final = 10
+"""Collections of the second generation within this time if the loop is quiet.
+
+20,000 heartbeats without news cause about that many, and a new target for 10,000 members of 100 groups five times as
+many. Processor time would say little: on a busy machine, a loop that has much to do gets little of it."""
 
 
 def begin() -> None:
@@ -92,34 +94,30 @@ class FullCollections:
     cycle.
     """
 
-    def __init__(self, deadlines: Deadlines, processor_s: Callable[[], float] = time.thread_time) -> None:
-        self._deadlines, self._processor_s = deadlines, processor_s
-        self._used_s = processor_s()
-        self._count = 0
-        """Collections of the second generation since the last one of all objects."""
+    def __init__(self, deadlines: Deadlines) -> None:
+        self._deadlines = deadlines
+        self._count = self._count_before = 0
+        """Collections of the second generation since the last one of all objects, now and at the last look."""
 
     def start(self) -> None:
         """Work as long as the loop runs."""
         gc.callbacks.append(self._on_collection)
-        self._look_later()
+        self._deadlines.add(LOOK_MS, self._look)
 
     def _on_collection(self, phase: str, info: Mapping[str, int]) -> None:
         if phase == "stop" and info["generation"] == 1:
             self._count += 1
             gc.freeze()
 
-    def _look_later(self) -> None:
-        self._used_s = self._processor_s()
-        self._deadlines.add(LOOK_MS, self._look)
-
     def _look(self) -> None:
-        is_quiet = self._processor_s() - self._used_s < QUIET_SHARE * LOOK_MS / 1000
+        is_quiet = self._count - self._count_before <= QUIET_MAX
         if self._count >= (COLLECTIONS_BEFORE_FULL if is_quiet else COLLECTIONS_MAX):
             gc.unfreeze()
             gc.collect()
             gc.freeze()
             self._count = 0
-        self._look_later()
+        self._count_before = self._count
+        self._deadlines.add(LOOK_MS, self._look)
 
 
 class _LazyFinder:

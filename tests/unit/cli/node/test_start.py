@@ -153,18 +153,16 @@ def test_the_process_starts_without_garbage_collector_and_openssl() -> None:
 
 
 class Loop:
-    """The deadlines of an event loop, for a test that says how much processor time the loop used until the next."""
+    """The deadlines of an event loop, which come when a test says so."""
 
     def __init__(self) -> None:
-        self.processor_s = 100.0
         self.callbacks: list[Callable[[], None]] = []
 
     def add(self, after_ms: float, callback: Callable[[], None]) -> None:
         assert after_ms == process.LOOK_MS
         self.callbacks.append(callback)
 
-    def pass_time(self, used_s: float) -> None:
-        self.processor_s += used_s
+    def look(self) -> None:
         self.callbacks.pop()()
 
 
@@ -181,38 +179,56 @@ def loop() -> Iterator[Loop]:
     loop, callbacks = Loop(), list(gc.callbacks)
     gc.disable()
     gc.collect()
-    process.FullCollections(cast("Deadlines", loop), lambda: loop.processor_s).start()
+    process.FullCollections(cast("Deadlines", loop)).start()
     yield loop
     gc.callbacks[:] = callbacks
     gc.unfreeze()
     gc.enable()
 
 
-QUIET_S = 0.1
-BUSY_S = process.QUIET_SHARE * process.LOOK_MS / 1000
+def collect(times: int) -> None:
+    """The collector's second generation becomes due that often."""
+    for _ in range(times):
+        gc.collect(1)
 
 
-@pytest.mark.parametrize(
-    ("used_s", "collections"),
-    [(QUIET_S, process.COLLECTIONS_BEFORE_FULL), (BUSY_S, process.COLLECTIONS_MAX)],
-    ids=["quiet", "busy"],
-)
-def test_old_garbage_is_collected_after_many_collections(loop: Loop, used_s: float, collections: int) -> None:
+def test_old_garbage_is_collected_while_the_loop_is_quiet(loop: Loop) -> None:
     old = Cyclic()
     gone = weakref.ref(old)
-    gc.collect(1)
+    collect(1)
     del old
-    for _ in range(collections - 2):
-        gc.collect(1)
     gc.collect()
     assert gone() is not None, "it is frozen"
-    loop.pass_time(used_s)
-    assert gone() is not None, "it waits"
-    gc.collect(1)
-    loop.pass_time(used_s)
+    collect(process.COLLECTIONS_BEFORE_FULL)
+    loop.look()
+    assert gone() is not None, "the loop has worked"
+    collect(process.QUIET_MAX)
+    loop.look()
     assert gone() is None
-    assert gc.get_freeze_count() > 0
-    loop.pass_time(used_s)
+    assert gc.get_freeze_count() > 0, "what is left is frozen again"
+
+
+def test_little_garbage_of_a_quiet_loop_stays(loop: Loop) -> None:
+    old = Cyclic()
+    gone = weakref.ref(old)
+    collect(process.QUIET_MAX)
+    del old
+    for _ in range(3):
+        loop.look()
+    assert gone() is not None
+
+
+def test_old_garbage_of_a_busy_loop_is_collected_in_the_end(loop: Loop) -> None:
+    old = Cyclic()
+    gone = weakref.ref(old)
+    collect(1)
+    del old
+    collect(process.COLLECTIONS_MAX - 2)
+    loop.look()
+    assert gone() is not None
+    collect(process.QUIET_MAX + 1)
+    loop.look()
+    assert gone() is None
 
 
 def test_signals_during_the_start_are_kept_for_the_node() -> None:

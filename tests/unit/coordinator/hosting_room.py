@@ -20,8 +20,9 @@ class HostingRoom:
     def host(self, shard: Any) -> None:
         """Host a shard that has replayed the log."""
         self.answers: dict[Any, Any] = {}
-        self.appending: list[Any] | None = None
-        self._write: Write[Any] | None = None
+        self.in_flight: list[tuple[Write[Any], list[Any]]] = []
+        """The appends that are pending, each with what the log will hold of it."""
+        self.in_flight_max = 1
         self.holds_appends = False
         self._tickets = 0
         self.hosted = HostedShard(0, 0, shard)
@@ -56,31 +57,37 @@ class HostingRoom:
                 continue
             assert effect.ticket not in self.answers, f"{effect.ticket} was answered twice"
             self.answers[effect.ticket] = effect.response
-        if self.appending is None:
-            self._write = self.hosted.take_append()
-            if self._write is not None:
-                self.appending = self.records_of(self._write)
-        if self.appending is not None and not self.holds_appends:
+        while len(self.in_flight) < self.in_flight_max and (write := self.hosted.take_append()) is not None:
+            self.in_flight.append((write, self.records_of(write)))
+        if self.in_flight and not self.holds_appends:
             self.commit()
+
+    @property
+    def appending(self) -> list[Any] | None:
+        """The records of the oldest pending append, or None."""
+        return self.in_flight[0][1] if self.in_flight else None
 
     def commit(self) -> None:
-        """The pending append is committed."""
-        assert self.appending is not None
-        assert self._write is not None
-        self.log += self.appending
-        self.appending = None
-        self.take(self.hosted.on_append_done(self.now_ms, self._write))
+        """The oldest pending append is committed."""
+        write, records = self.in_flight.pop(0)
+        self.log += records
+        self.take(self.hosted.on_append_done(self.now_ms, write))
 
     def commit_all(self) -> None:
-        while self.appending is not None:
+        while self.in_flight:
             self.commit()
 
-    def fail(self, error: ErrorCode = ErrorCode.NOT_ENOUGH_REPLICAS) -> None:
-        """The pending append fails."""
-        assert self.appending is not None
-        assert self._write is not None
-        self.appending = None
-        self.take(self.hosted.on_append_done(self.now_ms, self._write, error))
+    def fail(self, error: ErrorCode = ErrorCode.NOT_ENOUGH_REPLICAS, at: int = 0) -> None:
+        """A pending append fails; the later ones are not attempted."""
+        failed, self.in_flight = self.in_flight[at:], self.in_flight[:at]
+        for write, _ in failed:
+            self.take(self.hosted.on_append_done(self.now_ms, write, error))
+            error = ErrorCode.OPERATION_NOT_ATTEMPTED
+
+    def take_in_flight(self, count: int) -> list[Any]:
+        """No pending append will be answered; returns what the log holds if it has the first `count` of them."""
+        pending, self.in_flight = self.in_flight, []
+        return [record for _, records in pending[:count] for record in records]
 
     def pass_time(self, for_ms: int) -> None:
         """Let time pass, firing timers when they are due."""

@@ -84,9 +84,9 @@ class Room(HostingRoom):
     def records_of(self, write: Write[Any]) -> list[Entry]:
         return entries(write.records, write.producer, write.marker)
 
-    def fail(self, error: ErrorCode = ErrorCode.NOT_ENOUGH_REPLICAS) -> None:
+    def fail(self, error: ErrorCode = ErrorCode.NOT_ENOUGH_REPLICAS, at: int = 0) -> None:
         self.failed = True
-        super().fail(error)
+        super().fail(error, at)
 
     def reloaded(self) -> Room:
         """Another shard loaded from the same log."""

@@ -16,6 +16,7 @@ from random import Random
 from klamm.coordinator.groups.classic_group import ClassicGroup
 from klamm.coordinator.groups.config import GroupConfig
 from klamm.coordinator.groups.states import GroupState
+from klamm.coordinator.runtime.pipeline import APPENDS_IN_FLIGHT_MAX
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.group_messages import (
     Caller,
@@ -68,6 +69,7 @@ class Lives:
         self.random = Random(seed)
         self.may_fail = may_fail
         self.room = Room(CONFIG)
+        self.room.in_flight_max = APPENDS_IN_FLIGHT_MAX
         self.seen: Counter[str] = Counter()
         self.open_tickets: set[int] = set()
         self.generations: dict[str, tuple[ClassicGroup, int]] = {}
@@ -203,7 +205,7 @@ class Lives:
         if self.room.appending is None:
             return
         if self.may_fail and self.random.random() < 0.1:
-            self.room.fail(self.random.choice(FAILURES))
+            self.room.fail(self.random.choice(FAILURES), self.random.randrange(len(self.room.in_flight)))
         else:
             self.room.commit()
 
@@ -248,14 +250,15 @@ class Lives:
         self.seen["restart"] += 1
 
     def lose_leadership(self) -> None:
-        """The partition moves away while appends are pending, and returns with or without the first of them."""
-        appending, self.room.appending = self.room.appending, None
+        """The partition moves away while appends are pending, and returns with the first ones of them, or none."""
+        pending = len(self.room.in_flight)
+        appended = self.room.take_in_flight(self.random.randint(0, pending))
         self.reload()
-        if appending is not None and self.random.random() < 0.5:
-            self.room.log += appending
+        if appended:
+            self.room.log += appended
             self.reload()
         assert self.open_tickets <= self.room.answers.keys()
-        self.seen["lost with an append under way"] += appending is not None
+        self.seen["lost with an append under way"] += pending > 0
 
     def reload(self) -> None:
         for reply in self.room.hosted.on_unloaded(self.room.now_ms):
@@ -264,6 +267,7 @@ class Lives:
         again = Room(CONFIG, self.room.log)
         again.answers, again.now_ms = self.room.answers, self.room.now_ms
         again._tickets, again._uuids = self.room._tickets, self.room._uuids
+        again.in_flight_max = self.room.in_flight_max
         self.room = again
 
     def check(self) -> None:

@@ -368,6 +368,6 @@ def test_a_heartbeat_that_awaits_its_commit_fails_when_the_partition_moves() -> 
     joining = room.heartbeat_of_later(
         "m1", 0, subscribed_topic_names=("t",), rebalance_timeout_ms=1, topic_partitions=()
     )
-    room.appending = None
+    room.in_flight.clear()
     room.take(room.hosted.on_unloaded(room.now_ms))
     assert room.answers[joining].error_code is ErrorCode.NOT_COORDINATOR

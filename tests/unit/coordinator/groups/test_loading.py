@@ -164,7 +164,7 @@ def test_waiting_requests_fail_when_the_partition_moves() -> None:
     joining = room.join_later(first.member_id)
     room.holds_appends = True
     committing = room.commit_later({("topic", 0): 1}, generation_id=1, member_id=second.member_id)
-    room.appending = None
+    room.in_flight.clear()
     room.take(room.hosted.on_unloaded(room.now_ms))
     assert room.answers[joining].error_code is ErrorCode.NOT_COORDINATOR
     assert room.answers[committing] == ErrorCode.NOT_COORDINATOR
@@ -184,7 +184,7 @@ def test_a_first_join_that_awaits_its_record_fails_too() -> None:
     room = Room()
     room.holds_appends = True
     ticket = room.join_later(version=3)
-    room.appending = None
+    room.in_flight.clear()
     room.take(room.hosted.on_unloaded(room.now_ms))
     assert room.answers[ticket].error_code is ErrorCode.NOT_COORDINATOR
 

@@ -15,6 +15,7 @@ from tests.unit.coordinator.memory_log import Entry, loaded
 from klamm.coordinator.groups.config import GroupConfig
 from klamm.coordinator.groups.records import GroupRecord, OffsetCommit, decode
 from klamm.coordinator.runtime.log import NO_PRODUCER_ID, Producer
+from klamm.coordinator.runtime.pipeline import APPENDS_IN_FLIGHT_MAX
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.group_messages import DeletePartition, DeleteTopic, OffsetDeleteRequest
 
@@ -73,7 +74,7 @@ class Life:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.room = Room(CONFIG)
-        self.room.holds_appends = True
+        self.room.holds_appends, self.room.in_flight_max = True, APPENDS_IN_FLIGHT_MAX
         self.tickets: set[int] = set()
 
     def run(self) -> None:
@@ -107,7 +108,7 @@ class Life:
                 self.room.commit()
         elif choice < 0.97:
             if self.room.appending is not None:
-                self.room.fail(self.random.choice(FAILURES))
+                self.room.fail(self.random.choice(FAILURES), self.random.randrange(len(self.room.in_flight)))
         else:
             self.restart()
 
@@ -117,15 +118,14 @@ class Life:
         self.room.take(call(self.room.now_ms, ticket, request))  # type: ignore[operator]
 
     def restart(self) -> None:
-        """The pending append may be in the log."""
-        appending, self.room.appending = self.room.appending, None
+        """The first ones of the pending appends may be in the log."""
+        appended = self.room.take_in_flight(self.random.randint(0, len(self.room.in_flight)))
         for reply in self.room.hosted.on_unloaded(self.room.now_ms):
             assert reply.ticket not in self.room.answers
             self.room.answers[reply.ticket] = reply.response
-        was_appended = self.random.random() < 0.5
-        again = Room(CONFIG, [*self.room.log, *((appending or ()) if was_appended else ())])
+        again = Room(CONFIG, [*self.room.log, *appended])
         again.answers, again.now_ms, again._tickets = self.room.answers, self.room.now_ms, self.room._tickets
-        again.holds_appends = True
+        again.holds_appends, again.in_flight_max = True, APPENDS_IN_FLIGHT_MAX
         self.room = again
 
     def check(self) -> None:

@@ -2,10 +2,15 @@
 
 from klamm.coordinator.groups import commits
 from klamm.coordinator.groups.commits import Commits
+from klamm.coordinator.groups.consumer import consumer_groups, heartbeats
 from klamm.coordinator.groups.consumer.consumer_groups import ConsumerGroups
 from klamm.coordinator.groups.consumer.group import NOT_OWNED, ConsumerGroup
+from klamm.coordinator.groups.consumer.heartbeats import Heartbeats
+from klamm.coordinator.groups.consumer.member import JOIN_EPOCH, STATIC_LEAVE_EPOCH
+from klamm.coordinator.groups.consumer.patterns import Patterns
 from klamm.coordinator.groups.consumer.reconciliation import Reconciliation
 from klamm.coordinator.groups.consumer.timers import ConsumerTimers
+from klamm.coordinator.groups.modern.sessions import MEMBER_SESSION
 from klamm.coordinator.groups.offsets import OffsetStore
 from klamm.coordinator.groups.shard import GroupShard
 from klamm.coordinator.runtime.driver import CoordinatorRuntime
@@ -120,3 +125,48 @@ def a_group_keeps_its_topics(patch):
 def a_removed_member_commits(patch):
     """Only a member commits the offsets of its partitions (KIP-848)."""
     patch.setattr(commits, "check_commit", lambda group, request: ErrorCode.NONE)
+
+
+# Static members
+
+
+def an_instance_id_is_taken_from_a_live_member(patch):
+    """A process gets an instance id when the one before has left, or its session has ended (KIP-848)."""
+    static_member = Heartbeats._static_member
+
+    def careless(self, group, member_id, request, *rest):
+        holder = group.static_member(request.instance_id)
+        if request.member_epoch != JOIN_EPOCH or holder is None:
+            return static_member(self, group, member_id, request, *rest)
+        member, replacing = heartbeats.replacement(group, holder, member_id)
+        rest[-1].extend(replacing)
+        return member
+
+    patch.setattr(Heartbeats, "_static_member", careless)
+
+
+def a_replaced_process_goes_on(patch):
+    """Only the process that has an instance id now is a member (KIP-345)."""
+    for module in (consumer_groups, heartbeats):
+        patch.setattr(module, "check_holder", lambda holder, member_id, instance_id: holder)
+
+
+def a_static_member_that_left_stays(patch):
+    """The partitions of a static member that does not return are given to others after its session (KIP-848)."""
+    leave = ConsumerGroups._leave
+
+    def careless(self, now_ms, request):
+        response = leave(self, now_ms, request)
+        if request.member_epoch == STATIC_LEAVE_EPOCH:
+            self._context.timers.cancel((MEMBER_SESSION, request.group_id, request.member_id))
+        return response
+
+    patch.setattr(ConsumerGroups, "_leave", careless)
+
+
+# Regular expressions
+
+
+def a_regular_expression_finds_nothing(patch):
+    """The topics that a regular expression matches are assigned (KIP-848)."""
+    patch.setattr(Patterns, "on_resolved", lambda self, group_id, found: [])

@@ -127,6 +127,24 @@ _MEMBERS = BrokerFaults(
     elect_every_us=700_000,
     member_every_us=150_000,
 )
+_INSTANCES = BrokerFaults(
+    drop_chance=0.01,
+    delay_us_max=5_000,
+    slow_message_chance=0.02,
+    crash_every_us=3_000_000,
+    away_us_max=100_000,
+    elect_every_us=1_500_000,
+    member_every_us=150_000,
+    instance_share=1.0,
+)
+_PATTERNS = BrokerFaults(
+    drop_chance=0.01,
+    delay_us_max=5_000,
+    crash_every_us=2_000_000,
+    away_us_max=100_000,
+    member_every_us=400_000,
+    pattern_share=0.7,
+)
 _MEMBERS_AND_FEW_REPLICAS = BrokerFaults(
     delay_us_max=5_000,
     crash_every_us=700_000,
@@ -246,12 +264,16 @@ FAULTS: dict[Mutation, BrokerFaults] = {
     groups.a_marker_is_answered_before_it_is_committed: _OFFSETS,
     groups.a_member_gets_what_another_uses: _MEMBERS,
     groups.a_new_coordinator_awaits_no_member: _MEMBERS,
+    groups.a_regular_expression_finds_nothing: _PATTERNS,
     groups.a_removed_member_commits: _MEMBERS,
+    groups.a_replaced_process_goes_on: _INSTANCES,
     groups.a_revocation_is_not_awaited: _MEMBERS,
     groups.a_silent_member_stays: _MEMBERS,
     groups.a_slow_member_keeps_its_partitions: _MEMBERS,
+    groups.a_static_member_that_left_stays: _INSTANCES,
     groups.an_abort_commits_offsets: _OFFSETS,
     groups.an_elected_coordinator_loads_nothing: _OFFSETS,
+    groups.an_instance_id_is_taken_from_a_live_member: _INSTANCES,
     groups.pending_offsets_are_visible: _OFFSETS,
     shares.a_late_write_moves_the_start_offset_back: _LATE_SHARE_STATES,
     shares.a_repeated_initialization_begins_a_state_again: _LATE_SHARE_STATES,

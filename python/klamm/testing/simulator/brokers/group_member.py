@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from klamm._engine.groups import CommitRequest
-from klamm.coordinator.groups.consumer.member import JOIN_EPOCH, LEAVE_EPOCH
+from klamm.coordinator.groups.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.consumer_groups import (
     UNCHANGED_MS,
@@ -39,7 +39,18 @@ STUCK_CHANCE: Final = 0.3
 HEARTBEAT_VERSION: Final = 1
 COMMIT_VERSION: Final = 9
 FENCED: Final = {ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID}
+OF_ANOTHER: Final = {ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANCE_ID}
+"""Another process has the instance id."""
+LATE_US: Final = 100_000
 CALLER: Final = Caller(HEARTBEAT_VERSION, "simulated", "/127.0.0.1")
+
+
+class Subscription(NamedTuple):
+    """The topics that a member wants."""
+
+    names: tuple[str, ...]
+    pattern: str = ""
+    """A regular expression."""
 
 
 class Group(Node, Protocol):
@@ -62,20 +73,28 @@ class Group(Node, Protocol):
     def on_committed(self, member_id: str, key: Key, epoch: int, sent_us: int) -> None:
         """The coordinator has accepted an offset that the member sent then, in that epoch."""
 
+    def on_refused(self, member: GroupMember, code: ErrorCode) -> None:
+        """Another process has the member's instance id."""
+
 
 class GroupMember:
     """One member: a process with a member id of its own."""
 
-    def __init__(self, scene: Scene, group: Group, member_id: str, names: tuple[str, ...]) -> None:
+    def __init__(
+        self, scene: Scene, group: Group, member_id: str, wanted: Subscription, instance_id: str | None
+    ) -> None:
+        """`instance_id`: of a static member (KIP-345)."""
         self._scene, self._group = scene, group
-        self.id, self.names = member_id, names
+        self.id, self.wanted, self.instance_id = member_id, wanted, instance_id
         self.epoch = JOIN_EPOCH
         self.owned: AbstractSet[Key] = frozenset()
         self.is_misled = False
         """Its assignment comes from a coordinator that was replaced already, and did not know."""
         self.is_gone = False
         self._target: AbstractSet[Key] | None = None
-        self._sent_names: tuple[str, ...] | None = None
+        self.calm_since_us = scene.now_us
+        """Since then each heartbeat was answered at once, and partitions were given up in time."""
+        self._sent_wanted: Subscription | None = None
         self._sent_owned: AbstractSet[Key] | None = None
         """What was reported last; None: the next heartbeat is a full one."""
         self._reconciling: AbstractSet[Key] | None = None
@@ -88,6 +107,7 @@ class GroupMember:
     def silence(self, for_us: int, offset: int) -> None:
         """The process does not run for a while. Then it commits first, without knowing what happened meanwhile."""
         self._silent_until_us = self._scene.now_us + for_us
+        self._disturb(for_us)
         self._scene.at(for_us, lambda: self.commit(offset))
 
     def _when_it_runs(self, act: Callable[[], None]) -> Callable[[], None]:
@@ -99,6 +119,9 @@ class GroupMember:
 
         return happen
 
+    def _disturb(self, for_us: int) -> None:
+        self.calm_since_us = max(self.calm_since_us, self._scene.now_us + for_us)
+
     @property
     def is_silent(self) -> bool:
         """Whether it does not run at the moment."""
@@ -109,14 +132,20 @@ class GroupMember:
         if self.is_gone or self._is_busy or self.is_silent:
             return
         has_news = self._sent_owned is not None and self._sent_owned != self._reported
-        if self._scene.now_us >= self._next_us or has_news or self._sent_names not in (None, self.names):
+        if self._scene.now_us >= self._next_us or has_news or self._sent_wanted not in (None, self.wanted):
             self._send()
 
-    def leave(self) -> None:
-        """Give up everything, and tell the coordinator once."""
+    @property
+    def name(self) -> str:
+        """What a process that replaces this one has, too."""
+        return self.id if self.instance_id is None else self.instance_id
+
+    def leave(self, *, will_return: bool = False) -> None:
+        """Give up everything, and tell the coordinator once. `will_return`: its partitions are kept for a while."""
         self._abandon()
         self.is_gone = True
-        request = ConsumerGroupHeartbeatRequest(self._group.group_id, self.id, LEAVE_EPOCH)
+        epoch = STATIC_LEAVE_EPOCH if will_return else LEAVE_EPOCH
+        request = ConsumerGroupHeartbeatRequest(self._group.group_id, self.id, epoch, self.instance_id)
         self._ask(lambda coordinators: coordinators.heartbeat(CALLER, request), lambda answer, is_newest: None)
 
     def crash(self) -> None:
@@ -137,19 +166,22 @@ class GroupMember:
 
     def _send(self) -> None:
         is_full = self._sent_owned is None
-        names, owned = self.names, self._reported
+        wanted, owned = self.wanted, self._reported
+        says_wanted = is_full or wanted != self._sent_wanted
         says_owned = is_full or owned != self._sent_owned
         request = ConsumerGroupHeartbeatRequest(
             self._group.group_id,
             self.id,
             self.epoch,
+            self.instance_id,
             rebalance_timeout_ms=REBALANCE_MS if is_full else UNCHANGED_MS,
-            subscribed_topic_names=names if is_full or names != self._sent_names else None,
+            subscribed_topic_names=wanted.names if says_wanted else None,
+            subscribed_topic_regex=wanted.pattern if says_wanted else None,
             topic_partitions=_topics(owned) if says_owned else None,
         )
 
         def answered(answer: Any, is_newest: bool) -> None:
-            self._sent_names, self._sent_owned = names, owned if says_owned else self._sent_owned
+            self._sent_wanted, self._sent_owned = wanted, owned if says_owned else self._sent_owned
             self._on_answer(answer, is_newest)
 
         self._next_us = self._scene.now_us + 1000 * HEARTBEAT_MS
@@ -157,7 +189,7 @@ class GroupMember:
 
     def _ask(self, work: Work, answered: Callable[[Any, bool], None]) -> None:
         self._attempt += 1
-        attempt = self._attempt
+        attempt, sent_us = self._attempt, self._scene.now_us
         self._is_busy = True
 
         def failed() -> None:
@@ -165,6 +197,9 @@ class GroupMember:
                 self._retry()
 
         def take(answer: tuple[Any, bool]) -> None:
+            if not answer[1] or self._scene.now_us - sent_us > LATE_US:
+                self._disturb(0)
+
             def act() -> None:
                 if attempt == self._attempt:
                     self._is_busy = False
@@ -190,13 +225,17 @@ class GroupMember:
         """An error that passes: the next heartbeat is a full one."""
         self._is_busy = False
         self._sent_owned = None
+        self._disturb(0)
         self._next_us = self._scene.now_us + PAUSE_US
 
     def _on_answer(self, answer: ConsumerGroupHeartbeatResponse, is_newest: bool) -> None:
         code = answer.error_code
         if code is ErrorCode.UNKNOWN_SERVER_ERROR:
             raise InvariantViolatedError(f"a coordinator fails on a heartbeat of {self.id}: {answer.error_message}")
-        if code in FENCED:
+        if code in OF_ANOTHER:
+            self._group.on_refused(self, code)
+            self._retry()
+        elif code in FENCED:
             self._abandon()
         elif code is not ErrorCode.NONE:
             self._retry()
@@ -221,6 +260,7 @@ class GroupMember:
         self.owned, self._target = frozenset(), None
         self.epoch, self._sent_owned, self._next_us = JOIN_EPOCH, None, 0
         self.is_misled, self._reconciling = False, None
+        self._disturb(0)
 
     def _reconcile(self) -> None:
         """Give up what is not in the target, then begin with what is new there."""
@@ -238,6 +278,8 @@ class GroupMember:
                 self._reconcile()
                 self.work()
 
+        if is_slow:
+            self._disturb(REVOCATION_US_MAX)
         if is_slow and rng.random() < STUCK_CHANCE:
             return
         self._scene.at(1 + rng.randrange(REVOCATION_US_MAX if is_slow else PAUSE_US), self._when_it_runs(end))
@@ -259,6 +301,7 @@ class GroupMember:
             version=COMMIT_VERSION,
             generation_id_or_member_epoch=epoch,
             member_id=self.id,
+            group_instance_id=self.instance_id,
         )
 
         def handle(reply: Reply) -> None:

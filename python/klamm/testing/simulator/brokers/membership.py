@@ -2,8 +2,9 @@
 
 1. In one epoch a partition has one owner.
 2. A member does not get a partition that another one still uses, unless that one was removed from the group.
-3. No offset is accepted of a member whose partition another one has in a later epoch.
-4. Once faults stop, each group becomes stable: its members are those that live, and they use every partition of their
+3. No offset is accepted of a member whose partition another one has in a later epoch, or as its replacement.
+4. A process loses its instance id to another one only when its session has ended, or it was too slow (KIP-345).
+5. Once faults stop, each group becomes stable: its members are those that live, and they use every partition of their
    topics once.
 
 A coordinator that was replaced and does not know it yet answers from its old state, as in Apache Kafka: what a member
@@ -12,14 +13,16 @@ learns there counts for nothing. Where the offsets topic may have lost records, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from klamm.coordinator.groups.consumer.group import STABLE, ConsumerGroup
 from klamm.node.groups import GROUPS_TOPIC
 from klamm.node.transactions import TRANSACTIONS_TOPIC
+from klamm.protocol.errors import ErrorCode
 from klamm.testing.simulator.brokers.group_folding import check_group_state
-from klamm.testing.simulator.brokers.group_member import GroupMember
+from klamm.testing.simulator.brokers.group_member import REBALANCE_MS, GroupMember, Subscription
 from klamm.testing.simulator.brokers.group_places import coordinator_of, newest_shard
 from klamm.testing.simulator.brokers.group_settings import HEARTBEAT_MS, SESSION_MS
 from klamm.testing.simulator.invariants import InvariantViolatedError
@@ -34,6 +37,12 @@ CLIENT: Final = -3
 MEMBERS_MAX: Final = 4
 SILENCE_US_MAX: Final = 3_000 * SESSION_MS
 LOOK_US: Final = 100_000
+INSTANCES: Final = 3
+RETURN_CHANCE: Final = 0.7
+RETURN_US_MAX: Final = 2_000 * SESSION_MS
+PATTERNS: Final = ("t", "t|__consumer.*", "__[ct].*", "nothing")
+CALM_US: Final = 1_000 * (SESSION_MS + REBALANCE_MS)
+"""No session and no rebalance timeout that began before is left."""
 
 
 class MemberGroup:
@@ -75,10 +84,10 @@ class MemberGroup:
         if member.is_misled or not member.owned:
             return
         for key in sorted(member.owned):
-            owner = self._owners.setdefault((key, member.epoch), member.id)
-            if owner != member.id and self._promises():
+            owner = self._owners.setdefault((key, member.epoch), member.name)
+            if owner != member.name and self._promises():
                 raise InvariantViolatedError(
-                    f"{member.id} and {owner} use {_text(key)} of {self.group_id} in epoch {member.epoch}"
+                    f"{member.name} and {owner} use {_text(key)} of {self.group_id} in epoch {member.epoch}"
                 )
             begun = self._begun.setdefault(key, [])
             if not begun or begun[-1][1:] != (member.epoch, member.id):
@@ -105,41 +114,73 @@ class MemberGroup:
 
     def on_committed(self, member_id: str, key: Key, epoch: int, sent_us: int) -> None:
         """The coordinator has accepted an offset. Raises InvariantViolatedError."""
-        for begun_us, later, other in self._begun.get(key, ()):
-            if begun_us < sent_us and later > epoch and other != member_id and self._promises():
+        begun = self._begun.get(key, [])
+        own_us = max((begun_us for begun_us, _, other in begun if other == member_id), default=sent_us)
+        for begun_us, later, other in begun:
+            is_later = later > epoch or (later == epoch and begun_us > own_us)  # a process that has replaced this one
+            if begun_us < sent_us and is_later and other != member_id and self._promises():
                 raise InvariantViolatedError(
                     f"{self.group_id} has an offset of {_text(key)} that {member_id} sent in epoch {epoch}, "
                     f"and {other} uses it in epoch {later}"
                 )
 
+    def on_refused(self, member: GroupMember, code: ErrorCode) -> None:
+        """Another process has the member's instance id. Raises InvariantViolatedError."""
+        others = [other for other in self.members if other is not member and other.instance_id == member.instance_id]
+        if code is ErrorCode.FENCED_INSTANCE_ID:
+            if self._scene.now_us - member.calm_since_us > CALM_US and self._promises():
+                raise InvariantViolatedError(f"{member.id} of {self.group_id} is replaced while it is a member")
+        elif not others:
+            return  # that of an earlier process, whose session has not ended: this one tries again
+        member.crash()
+        if member in self.members:
+            self.members.remove(member)
+
     # Life
 
     def work(self) -> None:
         """All members do what is due."""
-        for member in self.members:
+        for member in [*self.members]:
             member.work()
 
     def befall(self, topics: tuple[str, ...]) -> None:
         """A member joins, leaves, ends, stands still, or names other topics."""
-        rng = self._scene.rng
+        rng, faults = self._scene.rng, self._scene.faults
         count = rng.randint(1, len(topics))
-        names = tuple(sorted(rng.sample(topics, count)))
+        wanted = Subscription(tuple(sorted(rng.sample(topics, count))))
+        if faults.pattern_share and rng.random() < faults.pattern_share:
+            wanted = Subscription(wanted.names if rng.random() < 0.5 else (), rng.choice(PATTERNS))
         if not self.members or (len(self.members) < MEMBERS_MAX and rng.random() < 0.5):
-            self._count += 1
-            self.members.append(GroupMember(self._scene, self, f"{self.group_id}-{self._count}", names))
+            is_static = faults.instance_share and rng.random() < faults.instance_share
+            self._join(wanted, f"{self.group_id}-i{rng.randrange(INSTANCES)}" if is_static else None)
             return
         member = rng.choice(self.members)
         match rng.choice(["leave", "crash", "silence", "silence", "names"]):
             case "leave":
-                member.leave()
-                self.members.remove(member)
+                self._end(member, wanted, has_left=True)
             case "crash":
-                member.crash()
-                self.members.remove(member)
+                self._end(member, wanted, has_left=False)
             case "silence":
                 member.silence(rng.randrange(SILENCE_US_MAX), self._next_offset())
             case _:
-                member.names = names
+                member.wanted = wanted
+
+    def _join(self, wanted: Subscription, instance_id: str | None) -> None:
+        self._count += 1
+        self.members.append(GroupMember(self._scene, self, f"{self.group_id}-{self._count}", wanted, instance_id))
+
+    def _end(self, member: GroupMember, wanted: Subscription, *, has_left: bool) -> None:
+        """A process ends. That of a static member may start again, with another member id."""
+        rng, instance_id = self._scene.rng, member.instance_id
+        will_return = instance_id is not None and rng.random() < RETURN_CHANCE
+        if has_left:
+            member.leave(will_return=will_return)
+        else:
+            member.crash()
+        self.members.remove(member)
+        if will_return:
+            wanted = member.wanted if rng.random() < 0.5 else wanted
+            self._scene.at(rng.randrange(RETURN_US_MAX), lambda: self._join(wanted, instance_id))
 
     def commit(self) -> None:
         """A member commits an offset."""
@@ -162,15 +203,16 @@ class MemberGroup:
         if group.members.keys() != {member.id for member in self.members} or group.state != STABLE:
             return f"it is {group.state} with {sorted(group.members)}"
         used = [key for member in self.members for key in member.owned]
-        names = {name for member in self.members for name in member.names}
-        ids = [topic_id for name in names if (topic_id := image.topic_id(name)) is not None]
+        topics = image.topic_names()
+        named = {member.id: _topics_of(member.wanted, topics) for member in self.members}
+        ids = {topic_id for name in set().union(*named.values()) if (topic_id := image.topic_id(name)) is not None}
         wanted = [(topic_id, one.index) for topic_id in ids for one in image.partitions(topic_id)]
         if sorted(used) != sorted(wanted):
             return f"{[*map(_text, sorted(used))]} are used"
         for member in self.members:
             owned = {(topic_id, at) for topic_id, epochs in group.members[member.id].assigned.items() for at in epochs}
-            named = {image.topic_id(name) for name in member.names}
-            if member.epoch != group.group_epoch or member.owned != owned or not {key[0] for key in owned} <= named:
+            has_only_wanted = {key[0] for key in owned} <= {image.topic_id(name) for name in named[member.id]}
+            if member.epoch != group.group_epoch or member.owned != owned or not has_only_wanted:
                 return f"{member.id} uses {[*map(_text, sorted(member.owned))]} in epoch {member.epoch}"
         return None
 
@@ -223,6 +265,11 @@ class Membership:
         for broker in self._brokers.values():
             if self._promises():
                 check_group_state(broker)
+
+
+def _topics_of(wanted: Subscription, topics: list[str]) -> set[str]:
+    """The topics that a member subscribes to."""
+    return {*wanted.names, *(topic for topic in topics if re.fullmatch(wanted.pattern, topic))}
 
 
 def _text(key: Key) -> str:

@@ -29,6 +29,7 @@ DELIVERY_LIMIT: Final = 3
 PAUSES_SHARE: Final = 0.3  # of the runs: controllers are paused
 OFFSETS_SHARE: Final = 0.4  # of the runs with transactions: they commit offsets
 MEMBERS_SHARE: Final = 0.2
+KINDS_SHARE: Final = 0.5  # of the runs with members: some are static or have regular expressions
 SHARES_SHARE: Final = 0.08
 DAMAGED_SHARE: Final = 0.15
 MIN_REPLICAS: Final = 2  # one is damaged, and another has the same
@@ -83,6 +84,8 @@ def play(
         drawn = replace(directed)
     plan = _draw_plan(rng)._replace(has_quorum=quorum or (has_quorum(seed) and without is None and directed is None))
     plan = _draw_damage(rng, plan) if directed is None else plan
+    if directed is None and not plan.elects_unclean:
+        drawn.instance_share, drawn.pattern_share = _draw_kinds_of_members(seed)
     slots = {"max.incremental.fetch.session.cache.slots": _draw_session_slots(seed)}
     plan = plan._replace(settings={**plan.settings, **slots, **(settings or {})}, without=without)
     plan = _draw_compaction(seed, plan, drawn, is_directed=directed is not None)
@@ -163,6 +166,13 @@ def _draw_groups(seed: int) -> tuple[float, int]:
     rng = random.Random(f"groups {seed}")
     chance = rng.choice([0.2, 0.5]) if rng.random() < OFFSETS_SHARE else 0.0
     return chance, rng.randrange(100_000, 600_000) if rng.random() < MEMBERS_SHARE else 0
+
+
+def _draw_kinds_of_members(seed: int) -> tuple[float, float]:
+    """How many members of consumer groups have instance ids or regular expressions, by random numbers of their own."""
+    rng = random.Random(f"kinds of members {seed}")
+    shares = rng.choice([0.0, 0.0, 0.4, 1.0]), rng.choice([0.0, 0.0, 0.0, 0.5])
+    return shares if rng.random() < KINDS_SHARE else (0.0, 0.0)
 
 
 def _draw_shares(seed: int) -> tuple[int, int]:

@@ -137,6 +137,7 @@ _INSTANCES = BrokerFaults(
     member_every_us=150_000,
     instance_share=1.0,
 )
+_STATIC_LEAVES = BrokerFaults(delay_us_max=5_000, member_every_us=300_000, instance_share=1.0)
 _PATTERNS = BrokerFaults(
     drop_chance=0.01,
     delay_us_max=5_000,
@@ -270,7 +271,7 @@ FAULTS: dict[Mutation, BrokerFaults] = {
     groups.a_revocation_is_not_awaited: _MEMBERS,
     groups.a_silent_member_stays: _MEMBERS,
     groups.a_slow_member_keeps_its_partitions: _MEMBERS,
-    groups.a_static_member_that_left_stays: _INSTANCES,
+    groups.a_static_member_that_left_stays: _STATIC_LEAVES,
     groups.an_abort_commits_offsets: _OFFSETS,
     groups.an_elected_coordinator_loads_nothing: _OFFSETS,
     groups.an_instance_id_is_taken_from_a_live_member: _INSTANCES,

@@ -172,13 +172,13 @@ class MemberGroup:
     def _end(self, member: GroupMember, wanted: Subscription, *, has_left: bool) -> None:
         """A process ends. That of a static member may start again, with another member id."""
         rng, instance_id = self._scene.rng, member.instance_id
-        will_return = instance_id is not None and rng.random() < RETURN_CHANCE
+        says_it_returns = instance_id is not None and rng.random() < RETURN_CHANCE
         if has_left:
-            member.leave(will_return=will_return)
+            member.leave(will_return=says_it_returns)
         else:
             member.crash()
         self.members.remove(member)
-        if will_return:
+        if says_it_returns and rng.random() < RETURN_CHANCE:
             wanted = member.wanted if rng.random() < 0.5 else wanted
             self._scene.at(rng.randrange(RETURN_US_MAX), lambda: self._join(wanted, instance_id))
 

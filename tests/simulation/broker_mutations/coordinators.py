@@ -4,7 +4,7 @@ from collections import deque
 
 from klamm.coordinator.runtime.hosted_shard import HostedShard
 from klamm.coordinator.runtime.log import Series
-from klamm.coordinator.runtime.pipeline import APPENDS_IN_FLIGHT_MAX, Pipeline
+from klamm.coordinator.runtime.pipeline import RECORDS_IN_FLIGHT_MAX, Pipeline
 from klamm.coordinator.transactions import markers
 from klamm.coordinator.transactions.markers import MarkerQueues
 from klamm.coordinator.transactions.shard import TransactionShard
@@ -51,7 +51,7 @@ def the_newest_write_is_appended_first(patch):
     """Records are appended in the order in which they were written."""
 
     def careless(self):
-        if not self._queued or len(self._in_flight) >= APPENDS_IN_FLIGHT_MAX:
+        if not self._queued or sum(write.count for write in self._in_flight) >= RECORDS_IN_FLIGHT_MAX:
             return None
         self._in_flight.append(self._queued.pop())
         return self._in_flight[-1]

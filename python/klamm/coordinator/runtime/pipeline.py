@@ -2,9 +2,9 @@
 
 Operations change the shard's state at once. Their records are collected in a `Write` until the driver takes it, at the
 end of a turn of the loop. Several appends are in flight, so that a write does not wait for the replication of the one
-before; with `APPENDS_IN_FLIGHT_MAX` of them, all operations share the next one. Each write has a snapshot, taken when
-it was created. The state without the changes of pending writes is the committed state, which plain reads return. An
-operation belongs to one write, so it is in the log completely or not at all.
+before. While `RECORDS_IN_FLIGHT_MAX` records are in flight, further operations share the next append. Each write has a
+snapshot, taken when it was created. The state without the changes of pending writes is the committed state, which plain
+reads return. An operation belongs to one write, so it is in the log completely or not at all.
 
 Writes are in the log in their order, so a committed write commits those before it, and a failed one is rolled back with
 all later ones, which build on it. A transactional batch and a marker are writes of their own, because the log checks
@@ -26,8 +26,8 @@ from klamm.protocol.errors import ErrorCode
 
 RECORD_OVERHEAD_BYTES_MAX: Final = 21
 BATCH_OVERHEAD_BYTES: Final = 61
-APPENDS_IN_FLIGHT_MAX: Final = 4
-"""More of them would hardly shorten the wait of a write, and make more and smaller batches of the same records."""
+RECORDS_IN_FLIGHT_MAX: Final = 4
+"""A busy shard always has more, and so one append in flight: more appends of fewer records cost processor time."""
 REFUSALS: Final = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
 """The log did not accept this producer; it would accept the batch of another."""
 
@@ -72,6 +72,11 @@ class Write(Generic[S]):
         self.changes: list[Callable[[int], None]] = []
         self.waiters: list[Waiter] = []
         self.is_rolled_back = False
+
+    @property
+    def count(self) -> int:
+        """How many records the log gets; a marker is one, too."""
+        return max(1, len(self.records))
 
 
 class Pipeline(Generic[S, E]):
@@ -189,7 +194,7 @@ class Pipeline(Generic[S, E]):
 
     def take_append(self) -> Write[S] | None:
         """Start the next write and return it; None if enough are in flight or none is queued."""
-        if not self._queued or len(self._in_flight) >= APPENDS_IN_FLIGHT_MAX:
+        if not self._queued or sum(write.count for write in self._in_flight) >= RECORDS_IN_FLIGHT_MAX:
             return None
         write = self._queued.popleft()
         self._in_flight.append(write)

@@ -16,7 +16,7 @@ from random import Random
 from klamm.coordinator.groups.classic_group import ClassicGroup
 from klamm.coordinator.groups.config import GroupConfig
 from klamm.coordinator.groups.states import GroupState
-from klamm.coordinator.runtime.pipeline import APPENDS_IN_FLIGHT_MAX
+from klamm.coordinator.runtime.pipeline import RECORDS_IN_FLIGHT_MAX
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.group_messages import (
     Caller,
@@ -69,7 +69,7 @@ class Lives:
         self.random = Random(seed)
         self.may_fail = may_fail
         self.room = Room(CONFIG)
-        self.room.in_flight_max = APPENDS_IN_FLIGHT_MAX
+        self.room.in_flight_max = RECORDS_IN_FLIGHT_MAX
         self.seen: Counter[str] = Counter()
         self.open_tickets: set[int] = set()
         self.generations: dict[str, tuple[ClassicGroup, int]] = {}

@@ -15,7 +15,7 @@ from tests.unit.coordinator.memory_log import Entry, loaded
 from klamm.coordinator.groups.config import GroupConfig
 from klamm.coordinator.groups.records import GroupRecord, OffsetCommit, decode
 from klamm.coordinator.runtime.log import NO_PRODUCER_ID, Producer
-from klamm.coordinator.runtime.pipeline import APPENDS_IN_FLIGHT_MAX
+from klamm.coordinator.runtime.pipeline import RECORDS_IN_FLIGHT_MAX
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.group_messages import DeletePartition, DeleteTopic, OffsetDeleteRequest
 
@@ -74,7 +74,7 @@ class Life:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.room = Room(CONFIG)
-        self.room.holds_appends, self.room.in_flight_max = True, APPENDS_IN_FLIGHT_MAX
+        self.room.holds_appends, self.room.in_flight_max = True, RECORDS_IN_FLIGHT_MAX
         self.tickets: set[int] = set()
 
     def run(self) -> None:
@@ -125,7 +125,7 @@ class Life:
             self.room.answers[reply.ticket] = reply.response
         again = Room(CONFIG, [*self.room.log, *appended])
         again.answers, again.now_ms, again._tickets = self.room.answers, self.room.now_ms, self.room._tickets
-        again.holds_appends, again.in_flight_max = True, APPENDS_IN_FLIGHT_MAX
+        again.holds_appends, again.in_flight_max = True, RECORDS_IN_FLIGHT_MAX
         self.room = again
 
     def check(self) -> None:

@@ -13,7 +13,7 @@ from tests.unit.coordinator.memory_log import MemoryLog, appended
 import klamm.coordinator.runtime
 from klamm.coordinator.runtime.counts import RuntimeCounts
 from klamm.coordinator.runtime.hosted_shard import LoadState
-from klamm.coordinator.runtime.pipeline import APPENDS_IN_FLIGHT_MAX
+from klamm.coordinator.runtime.pipeline import RECORDS_IN_FLIGHT_MAX
 from klamm.protocol.errors import ErrorCode, KafkaError
 
 from .subjects import BATCH_BYTES_MAX, COMMIT_TIMEOUT_MS, PARTITIONS, Counters, Groups, Rang, Subject
@@ -191,21 +191,21 @@ async def test_a_write_does_not_wait_for_the_append_before(kind: type[Subject]) 
     subject = await started(kind)
     subject.log.stopped = True
     answers = []
-    for value in range(1, APPENDS_IN_FLIGHT_MAX + 1):
+    for value in range(1, RECORDS_IN_FLIGHT_MAX + 1):
         answers.append(subject.write(value))
         await appended(subject.log, value)
     later = [subject.write(value) for value in (8, 9)]
     await asyncio.sleep(1)
-    assert len(subject.log.calls) == APPENDS_IN_FLIGHT_MAX
+    assert len(subject.log.calls) == RECORDS_IN_FLIGHT_MAX
     subject.log.finish()
     assert await answers[0] is NONE
-    await appended(subject.log, APPENDS_IN_FLIGHT_MAX)
+    await appended(subject.log, RECORDS_IN_FLIGHT_MAX)
     assert not any(answer.done() for answer in [*answers[1:], *later])
     assert await subject.value() == 1
     subject.log.finish_all()
-    assert await asyncio.gather(*answers, *later) == [NONE] * (APPENDS_IN_FLIGHT_MAX + 2)
+    assert await asyncio.gather(*answers, *later) == [NONE] * (RECORDS_IN_FLIGHT_MAX + 2)
     sizes = [len(batch.records) for call in subject.log.calls for batch in call]
-    assert sizes == [1] * APPENDS_IN_FLIGHT_MAX + [2]
+    assert sizes == [1] * RECORDS_IN_FLIGHT_MAX + [2]
     assert await subject.value() == 9
 
 
@@ -316,10 +316,10 @@ async def test_a_failed_append_leaves_those_before_it(kind: type[Subject]) -> No
     for value in (1, 2, 3):
         answers.append(subject.write(value))
         await appended(subject.log, value)
-    queued = [subject.write(4, padding=BATCH_BYTES_MAX // 2) for _ in range(APPENDS_IN_FLIGHT_MAX)]
+    queued = [subject.write(4, padding=BATCH_BYTES_MAX // 2) for _ in range(RECORDS_IN_FLIGHT_MAX)]
     subject.log.fail(ErrorCode.NOT_ENOUGH_REPLICAS, at=1)
     not_available = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert await asyncio.gather(*answers[1:], *queued) == [not_available] * (2 + APPENDS_IN_FLIGHT_MAX)
+    assert await asyncio.gather(*answers[1:], *queued) == [not_available] * (2 + RECORDS_IN_FLIGHT_MAX)
     assert not answers[0].done()
     assert await subject.value() == 0
     after = subject.write(5)

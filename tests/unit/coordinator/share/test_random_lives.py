@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.unit.coordinator.share.harness import CONFIG, TOPIC_ID, Room, decoded
 
 from klamm.coordinator.runtime.log import LogRecord
-from klamm.coordinator.runtime.pipeline import APPENDS_IN_FLIGHT_MAX
+from klamm.coordinator.runtime.pipeline import RECORDS_IN_FLIGHT_MAX
 from klamm.coordinator.share.records import Snapshot, Update, decode_key
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.share_state import SharePartitionKey
@@ -79,7 +79,7 @@ class Lives(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.room = Room()
-        self.room.in_flight_max = APPENDS_IN_FLIGHT_MAX
+        self.room.in_flight_max = RECORDS_IN_FLIGHT_MAX
         self.stale: list[Any] = []
 
     @rule(key=KEY, epoch=EPOCH, offset=OFFSET)
@@ -117,7 +117,7 @@ class Lives(RuleBasedStateMachine):
         self.room.commit()
 
     @precondition(lambda self: self.room.appending is not None)
-    @rule(error=FAILURES, at=st.integers(0, APPENDS_IN_FLIGHT_MAX - 1))
+    @rule(error=FAILURES, at=st.integers(0, RECORDS_IN_FLIGHT_MAX - 1))
     def fail(self, error: ErrorCode, at: int) -> None:
         self.room.fail(error, at % len(self.room.in_flight))
 
@@ -128,7 +128,7 @@ class Lives(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         again = self.room.restarted()
-        again.holds_appends, again.in_flight_max = self.room.holds_appends, APPENDS_IN_FLIGHT_MAX
+        again.holds_appends, again.in_flight_max = self.room.holds_appends, RECORDS_IN_FLIGHT_MAX
         self.room = again
 
     @invariant()

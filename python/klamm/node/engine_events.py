@@ -40,8 +40,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("klamm.node")
 
 EVENTS_AT_ONCE: Final = 16
-TURN_NS: Final = 2_000_000
-"""How long a turn of the event loop processes events before timers and responses get theirs."""
+TURN_NS: Final = 1_000_000
+"""How long a turn of the event loop processes events before timers and responses get theirs.
+
+A task that waited for a time runs in the second turn after that in which its time comes: it may be late by three."""
 LOST_EVENT_PAUSE_MS: Final = 1_000
 """The pause before a failed log directory is reported to the controller again."""
 AUTO_CREATE_VERSION: Final = 7
@@ -82,7 +84,7 @@ class EngineEvents:
             self._take_turn()
 
     def _take_turn(self) -> None:
-        """Process events for the time of a turn of the loop. One event may take half of it: a new target of a group."""
+        """Process events for the time of a turn of the loop. One event may take longer: a large group's target."""
         end_ns, self._next_turn = time.perf_counter_ns() + TURN_NS, None
         for event in self._due():
             try:

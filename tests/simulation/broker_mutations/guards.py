@@ -11,6 +11,14 @@ Mutation = Callable[[Any], None] | str
 """A function of `control`, `coordinators`, `groups`, `shares` or `cleaning`, or the name of a broker's guard."""
 
 SEEDS = range(1, 201)
+NOTICED_BY: dict[Mutation, int] = {
+    coordinators.every_partition_counts_as_added: 20,
+    shares.a_share_state_keeps_what_was_not_appended: 19,
+    "append-with-min-isr": 14,
+    "commit-with-min-isr": 61,
+    "gaps-are-losses": 28,
+}
+"""The first seed that notices a mutation, after many that do not: it is played before them, to save their time."""
 
 SCENARIOS: dict[Mutation, str] = {
     control.a_broker_that_stops_keeps_its_partitions: "resigned_leader",

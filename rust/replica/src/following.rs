@@ -157,14 +157,24 @@ impl Partition {
         Some(Following { leader, leader_epoch: state.core.leader_epoch() })
     }
 
-    /// Prepares to fetch in this leader epoch. A log without epochs is truncated to its high watermark, because the leader cannot
-    /// find where it diverges.
+    /// Prepares to fetch in this leader epoch. The leader cannot find where a log without epochs diverges:
+    ///
+    /// - its records above the high watermark are removed;
+    /// - without any record, after it began at the start of a leader's log, it begins at 0 and then where the present leader does. After
+    ///   an unclean election it would otherwise lack what that leader has below. In the ISR it stays where it is: its end offset says
+    ///   what is committed, and the elections since were clean.
     pub fn begin_following(&self, leader_epoch: i32, now_ms: i64) -> Result<Position, ErrorCode> {
         let position = self.truncate(leader_epoch, now_ms, |state| {
             let (log, high_watermark) = (&state.log, state.core.high_watermark());
-            let diverges = log.latest_epoch().is_none() && high_watermark < log.log_end_offset();
-            diverges.then(|| Truncation::To(high_watermark.max(log.log_start_offset())))
+            let (start, end) = (log.log_start_offset(), log.log_end_offset());
+            let begins_outside_isr = state.core.begins_outside_isr() && self.brokers.keeps(Rule::BeginOutsideIsr);
+            match log.latest_epoch() {
+                None if high_watermark < end => Some(Truncation::To(high_watermark.max(start))),
+                None if 0 < start && start == end && begins_outside_isr => Some(Truncation::StartAt(0)),
+                _ => None,
+            }
         });
+        self.state.lock().core.on_following_begun();
         self.note_fetching(Fetching::Begun);
         self.mark_dirty_unless_flushed(&position);
         position

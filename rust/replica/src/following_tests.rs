@@ -324,6 +324,25 @@ fn a_follower_begins_at_a_leaders_log_start_within_a_batch() {
     pair.end();
 }
 
+#[test]
+fn a_follower_without_records_begins_at_0_unless_it_is_in_the_isr() {
+    let mut pair = Pair::new();
+    let follower = pair.on(FOLLOWER);
+    follower.begin_following(0, 0).expect("it follows");
+    let moved = follower.move_into(0, 21, 21, 0).expect("it follows");
+    assert_eq!((moved.log_start_offset, moved.fetch_offset), (21, 21));
+    for (epoch, isr, expected) in [(1, &[LEADER, FOLLOWER][..], 21), (2, &[LEADER][..], 0)] {
+        pair.elect(LEADER, isr);
+        let position = follower.begin_following(epoch, 0).expect("it follows");
+        assert_eq!((position.log_start_offset, position.fetch_offset), (expected, expected));
+    }
+    // It may be in the ISR since it fetched, before its image shows that.
+    follower.move_into(2, 21, 21, 0).expect("it follows");
+    let position = follower.begin_following(2, 0).expect("it follows");
+    assert_eq!((position.log_start_offset, position.fetch_offset), (21, 21));
+    pair.end();
+}
+
 /// A batch of the leader.
 fn batch_at(base_offset: i64, epoch: i32, records: i32) -> Vec<u8> {
     let mut one = batch(&BatchSpec { records, ..BatchSpec::default() });

@@ -51,7 +51,7 @@ pub enum Guard {
 }
 
 /// All guards, by the names that a simulation uses.
-const GUARDS: [(&str, Guard); 46] = [
+const GUARDS: [(&str, Guard); 47] = [
     ("join-from-epoch-start", Guard::Core(Rule::JoinFromEpochStart)),
     ("count-maximal-isr", Guard::Core(Rule::CountMaximalIsr)),
     ("append-with-min-isr", Guard::Core(Rule::AppendWithMinIsr)),
@@ -70,6 +70,7 @@ const GUARDS: [(&str, Guard); 46] = [
     ("high-watermark-in-log", Guard::Core(Rule::HighWatermarkInLog)),
     ("truncate-to-own-end", Guard::Core(Rule::TruncateToOwnEnd)),
     ("begin-at-leader-start", Guard::Core(Rule::BeginAtLeaderStart)),
+    ("begin-outside-isr", Guard::Core(Rule::BeginOutsideIsr)),
     ("begin-inside-batch", Guard::Core(Rule::BeginInsideBatch)),
     ("offset-not-available", Guard::Core(Rule::OffsetNotAvailable)),
     ("delete-committed", Guard::Core(Rule::DeleteCommitted)),

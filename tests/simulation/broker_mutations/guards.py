@@ -37,6 +37,7 @@ SCENARIOS: dict[Mutation, str] = {
     "append-with-min-isr": "min_isr",
     "begin-at-leader-start": "below_the_log_start",
     "begin-inside-batch": "below_the_log_start",
+    "begin-outside-isr": "unclean_leader_that_begins_earlier",
     "commit-with-min-isr": "min_isr",
     "consumer-limit": "stale_leader",
     "count-maximal-isr": "maximal_isr",

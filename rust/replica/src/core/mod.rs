@@ -70,6 +70,7 @@ pub struct PartitionCore<A, F: Waiter> {
     partition_epoch: i32,
     replicas: Vec<i32>,
     role: Role<F::Session>,
+    begins_outside_isr: bool,
     high_watermark: i64,
     /// `min.insync.replicas`
     min_insync_replicas: usize,
@@ -88,6 +89,7 @@ impl<A, F: Waiter> PartitionCore<A, F> {
             partition_epoch: -1,
             replicas: Vec::new(),
             role: Role::Follower { leader: -1 },
+            begins_outside_isr: false,
             high_watermark,
             min_insync_replicas,
             waiting: Waiting::default(),
@@ -123,6 +125,16 @@ impl<A, F: Waiter> PartitionCore<A, F> {
             Role::Follower { leader } if leader >= 0 => Some(leader),
             _ => None,
         }
+    }
+
+    /// Whether this replica was not in the ISR when the leader epoch began, and does not fetch in it yet. Nothing of its log counts.
+    pub fn begins_outside_isr(&self) -> bool {
+        self.begins_outside_isr
+    }
+
+    /// This replica begins to fetch, which may bring it into the ISR.
+    pub fn on_following_begun(&mut self) {
+        self.begins_outside_isr = false;
     }
 
     /// `None` unless this broker leads.
@@ -212,6 +224,7 @@ impl<A, F: Waiter> PartitionCore<A, F> {
         self.leader_epoch = assignment.leader_epoch;
         self.partition_epoch = assignment.partition_epoch;
         self.replicas.clone_from(&assignment.replicas);
+        self.begins_outside_isr = !assignment.isr.contains(&self.node_id) && (self.begins_outside_isr || is_new_epoch);
         if leads {
             self.lead(assignment, is_new_epoch, offsets, brokers, effects);
         } else {

@@ -39,6 +39,8 @@ pub enum Rule {
     TruncateToOwnEnd,
     /// A follower whose log ends below its leader's log begins there.
     BeginAtLeaderStart,
+    /// A follower that has no record, and is not in the ISR, begins where its leader does.
+    BeginOutsideIsr,
     /// A follower's log may begin inside a batch, as its leader's does.
     BeginInsideBatch,
     /// No end offset is returned that is below what an earlier leader may have returned (KIP-207).

@@ -84,7 +84,7 @@ def play(
         drawn = replace(directed)
     plan = _draw_plan(rng)._replace(has_quorum=quorum or (has_quorum(seed) and without is None and directed is None))
     plan = _draw_damage(rng, plan) if directed is None else plan
-    if directed is None and not plan.elects_unclean:
+    if directed is None:
         drawn.instance_share, drawn.pattern_share = _draw_kinds_of_members(seed)
     slots = {"max.incremental.fetch.session.cache.slots": _draw_session_slots(seed)}
     plan = plan._replace(settings={**plan.settings, **slots, **(settings or {})}, without=without)

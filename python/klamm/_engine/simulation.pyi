@@ -177,10 +177,10 @@ class SimulatedBroker:
         """The controller has these directories of replicas."""
 
     def damage(self) -> list[tuple[Key, list[tuple[int, int]], list[int]]]:
-        """The damage that was found: first and next offset of each, and other replicas in sync, the leader first."""
+        """The damage that was found: where to fetch it, its end, and other replicas in sync, the leader first."""
 
-    def repair(self, partition: Key, first_offset: int, batches: bytes) -> bool:
-        """Replace damage by what another replica returned from its first offset on; False if it does not fit."""
+    def repair(self, partition: Key, fetch_offset: int, batches: bytes) -> bool:
+        """Replace damage by what another replica returned from that offset on; False if it does not fit."""
 
     def retain(self, now_ms: int) -> None:
         """Remove what retention allows."""

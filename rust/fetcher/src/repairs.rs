@@ -136,7 +136,7 @@ impl Repairs {
         let within = Duration::from_millis(within);
         let mut connection = self.environment.connect(broker, within).await?;
         let mut found = Vec::new();
-        let mut offset = range.first_offset;
+        let mut offset = range.fetch_offset;
         while offset < range.next_offset && (found.len() as u64) < range.bytes {
             let Some(bytes) = fetch_at(&mut connection, partition.key(), offset, range.bytes, within).await? else {
                 return Ok(None);

@@ -15,6 +15,8 @@ use super::partition_log::Log;
 pub struct DamagedRange {
     pub first_offset: i64,
     pub next_offset: i64,
+    /// Where a replica that has the batches can be asked for them: it begins inside the first one if this log does.
+    pub fetch_offset: i64,
     pub bytes: u64,
     pub file: PathBuf,
     position: u64,
@@ -44,19 +46,22 @@ impl DamagedRange {
 }
 
 impl Log {
-    /// The damage that was found so far, unless its offsets are unknown.
+    /// The damage that was found so far, unless its offsets are unknown, or below the log start.
     pub fn damaged(&self) -> Vec<DamagedRange> {
+        let log_start = self.log_start_offset();
         let of_segment = |segment: &super::segment::Segment| {
             let file = segment.log_file().clone();
             let range = move |damage: &super::damage::Damage| DamagedRange {
                 first_offset: damage.first_offset,
                 next_offset: damage.next_offset,
+                fetch_offset: damage.first_offset.max(log_start),
                 bytes: damage.end - damage.position,
                 file: file.path(),
                 position: damage.position,
                 segment: file.clone(),
             };
-            segment.damage().iter().filter(|damage| damage.next_offset > damage.first_offset).map(range).collect()
+            let is_read = |damage: &&super::damage::Damage| damage.next_offset > damage.first_offset.max(log_start);
+            segment.damage().iter().filter(is_read).map(range).collect()
         };
         self.segments.iter().flat_map(|segment| -> Vec<DamagedRange> { of_segment(segment) }).collect()
     }
@@ -146,6 +151,7 @@ mod tests {
         let range = |first_offset, next_offset| DamagedRange {
             first_offset,
             next_offset,
+            fetch_offset: first_offset,
             bytes: batches.len() as u64,
             file: path.clone(),
             position: 0,
@@ -183,6 +189,25 @@ mod tests {
         assert!(log.damaged().is_empty() && !log.repair(range, intact).expect("nothing to do"));
         assert_eq!(log.read(2, 100, 7, true).expect("readable").first_batch_offset, 1, "it is found where it is");
         assert!(read_all(&mut log, 0) == whole);
+    }
+
+    #[test]
+    fn damage_is_asked_for_from_the_log_start_on() {
+        let dir = tempdir().expect("a folder");
+        let path = dir.path().join("t-0");
+        let whole = write_log(&path);
+        let first = klamm_records::batches(&whole).next().expect("four").expect("whole").bytes().len();
+        flip(&path, first + 100);
+        let open = OpenAt { keeps_damage: true, proven_end: 7, kept_power: true, ..OpenAt::default() };
+        let (mut log, _) = Log::open(&path, "t", 0, config().into(), &LogContext::new(64), open, 0).expect("open");
+        let asked = |log: &Log| -> Vec<(i64, i64)> {
+            log.damaged().iter().map(|range| (range.fetch_offset, range.next_offset)).collect()
+        };
+        assert_eq!(asked(&log), [(1, 4)]);
+        log.advance_log_start(2);
+        assert_eq!(asked(&log), [(2, 4)], "another replica may have nothing below");
+        log.advance_log_start(4);
+        assert_eq!(asked(&log), []);
     }
 
     #[test]

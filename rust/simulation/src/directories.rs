@@ -16,7 +16,7 @@ const MOVED_BYTES_MAX: usize = 500;
 /// Damage of a replica's log.
 pub struct Damage {
     pub key: (Uuid, i32),
-    /// First and next offset of each.
+    /// Of each the offset from which to ask for it, and the next one after it.
     pub ranges: Vec<(i64, i64)>,
     /// Other replicas in sync, the leader first.
     pub others: Vec<i32>,
@@ -79,17 +79,17 @@ impl SimulatedBroker {
         life.damaged.retain(|_, partition| partition.is_serving() && !partition.damaged().is_empty());
         let of = |partition: &Arc<Partition>| Damage {
             key: partition.key(),
-            ranges: partition.damaged().iter().map(|range| (range.first_offset, range.next_offset)).collect(),
+            ranges: partition.damaged().iter().map(|range| (range.fetch_offset, range.next_offset)).collect(),
             others: partition.others_in_sync(),
         };
         Ok(life.damaged.values().map(of).collect())
     }
 
-    /// Replaces damage by what another replica returned from its first offset on; false if it does not fit.
-    pub fn repair(&mut self, key: (Uuid, i32), first_offset: i64, batches: &[u8]) -> Result<bool, SimulationError> {
+    /// Replaces damage by what another replica returned from the offset in [`Damage`] on; false if it does not fit.
+    pub fn repair(&mut self, key: (Uuid, i32), fetch_offset: i64, batches: &[u8]) -> Result<bool, SimulationError> {
         let Some(partition) = self.life()?.damaged.get(&key).cloned() else { return Ok(false) };
         let ranges = partition.damaged();
-        let Some(range) = ranges.iter().find(|range| range.first_offset == first_offset) else { return Ok(false) };
+        let Some(range) = ranges.iter().find(|range| range.fetch_offset == fetch_offset) else { return Ok(false) };
         let mut found = Vec::new();
         range.take(batches, &mut found);
         let is_repaired = partition.repair(range, &found);

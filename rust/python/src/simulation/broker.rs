@@ -288,8 +288,8 @@ impl SimulatedBroker {
         Ok(found.map(|damage| ((Id(damage.key.0), damage.key.1), damage.ranges, damage.others)).collect())
     }
 
-    fn repair(&mut self, partition: Key, first_offset: i64, batches: &[u8]) -> PyResult<bool> {
-        self.0.repair(key(partition), first_offset, batches).map_err(failed)
+    fn repair(&mut self, partition: Key, fetch_offset: i64, batches: &[u8]) -> PyResult<bool> {
+        self.0.repair(key(partition), fetch_offset, batches).map_err(failed)
     }
 
     fn follow_roles(&mut self, now_ms: i64) -> PyResult<Vec<i32>> {

@@ -8,7 +8,7 @@ from klamm.protocol.messages.consumer_groups import (
     HeartbeatAssignment,
     OwnedTopic,
 )
-from klamm.testing.simulator.brokers.group_member import GroupMember
+from klamm.testing.simulator.brokers.group_member import GroupMember, Subscription
 from klamm.testing.simulator.timeline import Timeline
 
 TOPIC = b"t" * 16
@@ -55,7 +55,7 @@ def test_a_member_reports_also_what_it_is_about_to_use():
     """Otherwise the coordinator would take it for given up, and give it to another member (seed 168)."""
     group, timeline = Group(), Timeline(random.Random(1))
     timeline.network = group.network
-    member = GroupMember(timeline, group, "m", ("t",))
+    member = GroupMember(timeline, group, "m", Subscription(("t",)), None)
     member.work()
     group.answer(answered(1, 0))
     member.work()

@@ -55,7 +55,8 @@ class TopicCoordinator(ABC, Generic[C]):
 
     def __init__(self, config: NodeConfig, engine: Engine, image: Callable[[], Image], appends: Appends) -> None:
         self._config, self._engine, self._image, self._appends = config, engine, image, appends
-        self._led: dict[int, int] = {}
+        self._led: dict[tuple[bytes, int], int] = {}
+        """The leader epochs of partitions; a topic that is created again has another id."""
         self._is_following = False
 
     @abstractmethod
@@ -124,22 +125,20 @@ class TopicCoordinator(ABC, Generic[C]):
 
     def _follow(self, image: Image) -> None:
         topic_id = image.topic_id(self.topic)
-        led: dict[int, int] = {}
+        led: dict[tuple[bytes, int], int] = {}
         if topic_id is not None:
             led = {
-                found.index: found.leader_epoch
+                (topic_id, found.index): found.leader_epoch
                 for found in image.partitions(topic_id)
                 if found.leader == self._config.node_id
             }
-            if self._is_made:
-                self.coordinator.use_partition_count(image.topic_partition_count(topic_id))
-        if led == self._led:
-            return
-        for partition in self._led.keys() - led.keys():
+        for _, partition in self._led.keys() - led.keys():
             self.coordinator.on_resigned(partition)
-        for partition, epoch in led.items():
-            if self._led.get(partition) != epoch:
-                self.coordinator.on_elected(partition, epoch)
+        if topic_id is not None and self._is_made:
+            self.coordinator.use_partition_count(image.topic_partition_count(topic_id))
+        for key, epoch in led.items():
+            if self._led.get(key) != epoch:
+                self.coordinator.on_elected(key[1], epoch)
         self._led = led
 
     def close(self) -> None:

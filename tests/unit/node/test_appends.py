@@ -15,6 +15,8 @@ from klamm.protocol.errors import ErrorCode
         (int(ErrorCode.NOT_LEADER_OR_FOLLOWER), ErrorCode.NOT_LEADER_OR_FOLLOWER),
         # The high watermark has passed it. The state of a shard must not be rolled back.
         (int(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND), ErrorCode.NONE),
+        # A panic of the append thread: the batch may be in the log.
+        (int(ErrorCode.UNKNOWN_SERVER_ERROR), None),
         (None, None),
     ],
 )

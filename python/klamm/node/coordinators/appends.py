@@ -36,7 +36,8 @@ class Appends:
         done = self._waiting.get(token)
         if done is None:
             return
-        if code is None:
+        # UNKNOWN_SERVER_ERROR is that of a panic, before or after the batch was appended.
+        if code is None or code == ErrorCode.UNKNOWN_SERVER_ERROR:
             del self._waiting[token]
             done(None)
         else:

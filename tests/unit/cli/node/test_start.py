@@ -138,12 +138,23 @@ assert "ssl" not in sys.modules, "asyncio is imported without ssl"
 assert "ast" not in sys.modules, "modules that are not used are not imported"
 process.settle()
 assert gc.isenabled()
+assert gc.get_threshold() == process.COLLECTION_THRESHOLDS
 assert inspect.getdoc(asyncio.run), "a lazy module is imported when it is used"
 import ssl, textwrap
 assert "ast" in sys.modules
 assert asyncio.base_events.ssl is None
 assert ssl.OPENSSL_VERSION, "other code can import ssl"
 assert textwrap.shorten("a b c", 5) == "a b c"
+
+async def serve():
+    process.serve()
+
+assert gc.callbacks == []
+asyncio.run(serve())
+frozen = gc.get_freeze_count()
+alive = [[] for _ in range(1_000)]
+gc.collect(1)
+assert gc.get_freeze_count() >= frozen + 1_000, "what a served node keeps is frozen"
 """
 
 
@@ -215,6 +226,18 @@ def test_little_garbage_of_a_quiet_loop_stays(loop: Loop) -> None:
     del old
     for _ in range(3):
         loop.look()
+    assert gone() is not None
+
+
+def test_after_a_full_collection_the_next_one_waits_as_long(loop: Loop) -> None:
+    collect(process.COLLECTIONS_BEFORE_FULL)
+    loop.look()
+    loop.look()
+    old = Cyclic()
+    gone = weakref.ref(old)
+    collect(process.QUIET_MAX)
+    del old
+    loop.look()
     assert gone() is not None
 
 

@@ -153,6 +153,20 @@ class TestPruning:
         assert not room.prunes
         assert room.shard.redundant_before == (0, share_key(SNAPSHOT, KEY))
 
+    @pytest.mark.parametrize("is_deleted", [False, True])
+    def test_a_failed_append_counts_no_offsets(self, is_deleted: bool) -> None:
+        room = Room()
+        room.initialize()
+        if is_deleted:
+            room.delete()
+        room.holds_appends = True
+        room.initialize(1, key=OTHER)
+        room.fail()
+        assert room.shard.redundant_before == room.restarted().shard.redundant_before
+        room.holds_appends = False
+        room.initialize(2)
+        assert room.shard.redundant_before == room.restarted().shard.redundant_before
+
 
 class TestWaiting:
     def test_a_response_waits_for_the_commit(self) -> None:
@@ -294,6 +308,23 @@ class TestLateRequests:
             newest = each.state().newest
             assert (newest.start_offset, newest.delivery_complete_count) == (8, 1)
             assert newest.batches == (StateBatch(8, 8, 2, 2),)
+
+    def test_what_a_late_write_says_of_later_offsets_counts(self) -> None:
+        """Writes have changes alone: no later one repeats them."""
+        room = Room()
+        room.initialize(2)
+        room.write((8, 8, 2, 1), state_epoch=2, start_offset=8)
+        room.write((5, 7, 2, 1), (20, 20, 4, 3), state_epoch=2, start_offset=5)
+        assert room.state().newest.batches == (StateBatch(8, 8, 2, 1), StateBatch(20, 20, 4, 3))
+
+    @pytest.mark.parametrize("start_offset", [8, -1])
+    def test_a_write_that_keeps_the_start_offset_has_a_count(self, start_offset: int) -> None:
+        room = Room()
+        room.initialize(2)
+        room.write((9, 9, 2, 1), state_epoch=2, start_offset=8, count=1)
+        room.write((10, 10, 2, 1), state_epoch=2, start_offset=start_offset, count=2)
+        newest = room.state().newest
+        assert (newest.start_offset, newest.delivery_complete_count) == (8, 2)
 
     @pytest.mark.parametrize("updates_per_snapshot", [0, 3])
     def test_a_reset_sets_it_back(self, updates_per_snapshot: int) -> None:

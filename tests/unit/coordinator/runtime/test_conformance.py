@@ -231,6 +231,31 @@ async def test_a_committed_append_commits_those_before_it(kind: type[Subject]) -
 
 @subjects
 @simulated
+async def test_reads_with_several_appends_in_flight_and_a_queued_write(kind: type[Subject]) -> None:
+    subject = await started(kind)
+    subject.log.stopped = True
+    answers = []
+    for value in range(1, RECORDS_IN_FLIGHT_MAX + 1):
+        answers.append(subject.write(value))
+        await appended(subject.log, value)
+    newest = [subject.read(newest=True)]
+    answers.append(subject.write(9))
+    newest.append(subject.read(newest=True))
+    await asyncio.sleep(1)
+    assert await subject.value() == 0
+    for value in range(1, RECORDS_IN_FLIGHT_MAX + 1):
+        assert not any(read.done() for read in newest)
+        subject.log.finish()
+        assert await subject.value() == value
+    assert await newest[0] == (NONE, RECORDS_IN_FLIGHT_MAX)
+    assert not newest[1].done()
+    subject.log.finish_all()
+    await asyncio.gather(*answers)
+    assert await newest[1] == (NONE, 9)
+
+
+@subjects
+@simulated
 async def test_writes_that_do_not_fit_a_batch_together_follow_each_other(kind: type[Subject]) -> None:
     subject = await started(kind)
     padding = BATCH_BYTES_MAX // 2
@@ -352,6 +377,32 @@ async def test_appends_after_a_failed_one_are_another_series(kind: type[Subject]
 
 @subjects
 @simulated
+async def test_late_results_of_a_failed_series_begin_no_other(kind: type[Subject]) -> None:
+    """Otherwise the log would append what builds on a refused batch of the present one."""
+    subject = await started(kind)
+    subject.log.stopped = True
+    answers = []
+    for value in (1, 2):
+        answers.append(subject.write(value))
+        await appended(subject.log, value)
+    [first, second], subject.log.waiting = subject.log.waiting, []
+    subject.log.partitions[0].clear()
+    first(ErrorCode.NOT_ENOUGH_REPLICAS)
+    answers.append(subject.write(3))
+    await appended(subject.log)
+    second(ErrorCode.OPERATION_NOT_ATTEMPTED)
+    answers.append(subject.write(4))
+    await appended(subject.log, 2)
+    subject.log.finish_all()
+    not_available = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert await asyncio.gather(*answers) == [not_available, not_available, NONE, NONE]
+    series = [batch.series for call in subject.log.calls for batch in call]
+    assert series[0] == series[1] != series[2] == series[3]
+    assert subject.runtime.counts.append_failures == 1
+
+
+@subjects
+@simulated
 async def test_a_committed_append_that_was_rolled_back_reloads_the_shard(kind: type[Subject]) -> None:
     """A log must not do that. The state is that of the log all the same."""
     subject = await started(kind)
@@ -396,6 +447,31 @@ async def test_an_append_whose_outcome_is_unknown_is_resolved_by_the_log(kind: t
     assert await answer is ErrorCode.NOT_COORDINATOR
     await subject.runtime.loaded()
     assert await subject.value() == (2 if survives else 1)
+
+
+@subjects
+@simulated
+async def test_an_unknown_outcome_of_one_of_several_appends_is_resolved_by_the_log(kind: type[Subject]) -> None:
+    subject = await started(kind)
+    subject.log.stopped = True
+    answers = []
+    for value in (1, 2, 3):
+        answers.append(subject.write(value))
+        await appended(subject.log, value)
+    first, second, third = subject.log.waiting
+    second(None)
+    assert await asyncio.gather(*answers) == [ErrorCode.NOT_COORDINATOR] * 3
+    subject.log.waiting = []
+    await subject.runtime.loaded()
+    later = subject.write(4)
+    await appended(subject.log)
+    first(NONE)
+    third(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert not later.done()
+    assert await subject.value() == 3
+    subject.log.finish_all()
+    assert await later is NONE
+    assert await subject.value() == 4
 
 
 # Leadership

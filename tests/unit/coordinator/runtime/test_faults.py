@@ -176,6 +176,20 @@ async def test_a_log_that_fails(
 
 @subjects
 @simulated
+async def test_an_append_of_several_shards_that_fails_reloads_all_of_them(
+    kind: type[Subject], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    subject = await started(kind)
+    fail_once(monkeypatch, MemoryLog, "append")
+    answers = [subject.write(2, partition) for partition in range(PARTITIONS)]
+    assert await asyncio.gather(*answers) == [ErrorCode.NOT_COORDINATOR] * PARTITIONS
+    await subject.runtime.loaded()
+    assert len(errors(caplog)) == PARTITIONS
+    await assert_it_serves(subject)
+
+
+@subjects
+@simulated
 async def test_an_event_for_all_that_fails_a_shard_reaches_it_again(
     kind: type[Subject], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -191,6 +205,26 @@ async def test_an_event_for_all_that_fails_a_shard_reaches_it_again(
     subject.runtime.feed_all(event)
     await assert_it_serves(subject)
     assert len(reached) == PARTITIONS + 1
+    assert len(errors(caplog)) == 1
+
+
+@subjects
+@simulated
+async def test_an_event_for_all_reaches_a_shard_that_failed_after_its_load(
+    kind: type[Subject], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    subject = await started(kind)
+    reached: list[object] = []
+
+    def event(shard: object, now_ms: int) -> list[object]:
+        reached.append(shard)
+        return []
+
+    subject.runtime.on_elected(0, 2)
+    fail_once(monkeypatch, subject.shard_class, "on_loaded")
+    subject.runtime.feed_all(event)
+    await assert_it_serves(subject)
+    assert len(reached) == PARTITIONS
     assert len(errors(caplog)) == 1
 
 

@@ -7,14 +7,34 @@ from collections.abc import Callable
 from types import ModuleType
 
 import pytest
-from tests.simulation.mutations import connections, driver, durability, elections, ends, replication, snapshots, voters
+from tests.simulation.mutations import (
+    connections,
+    driver,
+    durability,
+    elections,
+    encodings,
+    ends,
+    replication,
+    snapshots,
+    voters,
+)
 
 from klamm.testing.simulator.faults import Faults
 from klamm.testing.simulator.run import Outcome, play, play_dynamic
 
 Play = Callable[[int], Outcome]
 Mutation = Callable[[pytest.MonkeyPatch], None]
-MODULES: tuple[ModuleType, ...] = (elections, ends, durability, replication, snapshots, voters, driver, connections)
+MODULES: tuple[ModuleType, ...] = (
+    elections,
+    ends,
+    durability,
+    replication,
+    snapshots,
+    voters,
+    driver,
+    connections,
+    encodings,
+)
 
 # With these, an invariant is violated in the scenario, or a replica stops: committed records would be lost.
 BREAKS: dict[Mutation, str] = {
@@ -155,7 +175,7 @@ BY_DICE_DYNAMIC: dict[Mutation, Faults | None] = {
 # Processes that end while they write, and restart immediately.
 WRITES = Faults(crash_in_write_chance=0.05, power_cut_share=0.5, away_us_max=300_000, partition_every_us=1_000_000)
 
-# Mutations of the driver itself.
+# Mutations of the driver itself, and of the bytes that it writes and sends.
 DRIVER: dict[Mutation, Faults | None] = {
     driver.quorum_state_is_renamed_without_fsync: None,
     driver.the_directory_of_quorum_state_is_not_synced: None,
@@ -169,6 +189,9 @@ DRIVER: dict[Mutation, Faults | None] = {
     driver.a_flush_is_awaited_by_no_one: None,
     driver.a_stream_acknowledges_before_its_flush: None,
     driver.the_core_is_not_told_what_a_stream_fetched: None,
+    encodings.a_refused_vote_is_encoded_as_granted: None,
+    encodings.a_candidates_log_end_is_not_encoded: None,
+    encodings.quorum_state_does_not_name_the_vote: None,
 }
 
 # Mutations of the leader's responses without its core: detected only by seeds that use them, with static and with other

@@ -97,6 +97,19 @@ async def test_the_partition_count_is_fixed_by_the_first_election() -> None:
     await groups.loaded()
 
 
+async def test_a_shard_that_is_loaded_again_keeps_the_counts_of_its_groups() -> None:
+    log = MemoryLog()
+    groups = await coordinator(log)
+    assert await commit(groups) == ErrorCode.NONE
+    log.load_refusals = [ErrorCode.KAFKA_STORAGE_ERROR]
+    groups.on_elected(groups.partition_for("g"), 2)
+    await groups.loaded()
+    assert log.load_refusals == []
+    assert await commit(groups) == ErrorCode.NONE
+    assert groups.counts.offset_commits == 2
+    groups.close()
+
+
 async def test_a_group_from_join_to_leave() -> None:
     groups = await coordinator()
     joined = await groups.join_group(CALLER, join_request())

@@ -79,6 +79,7 @@ def assert_survives(
 
 
 def assert_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    wait_until(lambda: injected(caplog), "the fault is logged")
     [record] = injected(caplog)
     assert record.levelno >= logging.ERROR
 

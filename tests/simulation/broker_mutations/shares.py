@@ -8,6 +8,16 @@ from klamm.protocol.errors import KafkaError
 from klamm.protocol.messages.share_state import NO_EPOCH
 
 
+def _ignore(patch, handler, epoch):
+    """The handler takes a request whatever this epoch is."""
+    handle = getattr(ShareShard, handler)
+
+    def careless(self, now_ms, ticket, key, asked):
+        return handle(self, now_ms, ticket, key, replace(asked, **{epoch: NO_EPOCH}))
+
+    patch.setattr(ShareShard, handler, careless)
+
+
 def a_share_state_keeps_what_was_not_appended(patch):
     """After a failed append a state is as its log says."""
     patch.setattr(ShareShard, "rollback", lambda self, snapshot: None)
@@ -15,12 +25,7 @@ def a_share_state_keeps_what_was_not_appended(patch):
 
 def a_replaced_leader_writes_its_state(patch):
     """Writes of an earlier leader epoch are refused."""
-    on_write = ShareShard.on_write
-
-    def careless(self, now_ms, ticket, key, asked):
-        return on_write(self, now_ms, ticket, key, replace(asked, leader_epoch=NO_EPOCH))
-
-    patch.setattr(ShareShard, "on_write", careless)
+    _ignore(patch, "on_write", "leader_epoch")
 
 
 def a_late_write_moves_the_start_offset_back(patch):
@@ -35,22 +40,12 @@ def a_repeated_initialization_begins_a_state_again(patch):
 
 def an_initialization_of_an_earlier_epoch_counts(patch):
     """Initializations of an earlier state epoch are refused."""
-    on_initialize = ShareShard.on_initialize
-
-    def careless(self, now_ms, ticket, key, asked):
-        return on_initialize(self, now_ms, ticket, key, replace(asked, state_epoch=NO_EPOCH))
-
-    patch.setattr(ShareShard, "on_initialize", careless)
+    _ignore(patch, "on_initialize", "state_epoch")
 
 
 def a_write_of_an_earlier_state_epoch_counts(patch):
     """Writes of an earlier state epoch are refused."""
-    on_write = ShareShard.on_write
-
-    def careless(self, now_ms, ticket, key, asked):
-        return on_write(self, now_ms, ticket, key, replace(asked, state_epoch=NO_EPOCH))
-
-    patch.setattr(ShareShard, "on_write", careless)
+    _ignore(patch, "on_write", "state_epoch")
 
 
 def an_acknowledgement_does_not_wait_for_its_record(patch):

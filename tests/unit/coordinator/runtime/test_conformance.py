@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -154,6 +155,15 @@ async def test_an_event_for_all_shards_reaches_a_loading_one_after_its_load(kind
 # Writes
 
 
+async def in_flight(subject: Subject, values: Iterable[int]) -> list[asyncio.Future[ErrorCode]]:
+    """Write the values 1, 2, ... in appends of their own, which are not committed yet."""
+    answers = []
+    for value in values:
+        answers.append(subject.write(value))
+        await appended(subject.log, value)
+    return answers
+
+
 @subjects
 @simulated
 async def test_a_write_is_answered_when_it_is_committed_and_read_from_then_on(kind: type[Subject]) -> None:
@@ -190,10 +200,7 @@ async def test_a_write_does_not_wait_for_the_append_before(kind: type[Subject]) 
     """With as many appends in flight as there may be, writes share the next one."""
     subject = await started(kind)
     subject.log.stopped = True
-    answers = []
-    for value in range(1, RECORDS_IN_FLIGHT_MAX + 1):
-        answers.append(subject.write(value))
-        await appended(subject.log, value)
+    answers = await in_flight(subject, range(1, RECORDS_IN_FLIGHT_MAX + 1))
     later = [subject.write(value) for value in (8, 9)]
     await asyncio.sleep(1)
     assert len(subject.log.calls) == RECORDS_IN_FLIGHT_MAX
@@ -215,10 +222,7 @@ async def test_a_committed_append_commits_those_before_it(kind: type[Subject]) -
     """Two threads may report the high watermark in the reverse order."""
     subject = await started(kind)
     subject.log.stopped = True
-    answers = []
-    for value in (1, 2, 3):
-        answers.append(subject.write(value))
-        await appended(subject.log, value)
+    answers = await in_flight(subject, (1, 2, 3))
     subject.log.waiting.pop(1)(NONE)
     assert [answer.done() for answer in answers] == [True, True, False]
     assert await subject.value() == 2
@@ -234,10 +238,7 @@ async def test_a_committed_append_commits_those_before_it(kind: type[Subject]) -
 async def test_reads_with_several_appends_in_flight_and_a_queued_write(kind: type[Subject]) -> None:
     subject = await started(kind)
     subject.log.stopped = True
-    answers = []
-    for value in range(1, RECORDS_IN_FLIGHT_MAX + 1):
-        answers.append(subject.write(value))
-        await appended(subject.log, value)
+    answers = await in_flight(subject, range(1, RECORDS_IN_FLIGHT_MAX + 1))
     newest = [subject.read(newest=True)]
     answers.append(subject.write(9))
     newest.append(subject.read(newest=True))
@@ -337,10 +338,7 @@ async def test_a_failed_append_fails_all_later_writes(kind: type[Subject], code:
 async def test_a_failed_append_leaves_those_before_it(kind: type[Subject]) -> None:
     subject = await started(kind)
     subject.log.stopped = True
-    answers = []
-    for value in (1, 2, 3):
-        answers.append(subject.write(value))
-        await appended(subject.log, value)
+    answers = await in_flight(subject, (1, 2, 3))
     queued = [subject.write(4, padding=BATCH_BYTES_MAX // 2) for _ in range(RECORDS_IN_FLIGHT_MAX)]
     subject.log.fail(ErrorCode.NOT_ENOUGH_REPLICAS, at=1)
     not_available = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -381,10 +379,7 @@ async def test_late_results_of_a_failed_series_begin_no_other(kind: type[Subject
     """Otherwise the log would append what builds on a refused batch of the present one."""
     subject = await started(kind)
     subject.log.stopped = True
-    answers = []
-    for value in (1, 2):
-        answers.append(subject.write(value))
-        await appended(subject.log, value)
+    answers = await in_flight(subject, (1, 2))
     [first, second], subject.log.waiting = subject.log.waiting, []
     subject.log.partitions[0].clear()
     first(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -454,10 +449,7 @@ async def test_an_append_whose_outcome_is_unknown_is_resolved_by_the_log(kind: t
 async def test_an_unknown_outcome_of_one_of_several_appends_is_resolved_by_the_log(kind: type[Subject]) -> None:
     subject = await started(kind)
     subject.log.stopped = True
-    answers = []
-    for value in (1, 2, 3):
-        answers.append(subject.write(value))
-        await appended(subject.log, value)
+    answers = await in_flight(subject, (1, 2, 3))
     first, second, third = subject.log.waiting
     second(None)
     assert await asyncio.gather(*answers) == [ErrorCode.NOT_COORDINATOR] * 3

@@ -1,6 +1,7 @@
 """Quorums whose voters change, whose logs begin with snapshots and whose disks are lost, all together (goals R2).
 
-`make test` plays `SIMULATION_DYNAMIC_SEEDS=1000` of them; `python -m klamm.testing.simulator --dynamic` plays more.
+`make test` plays `SIMULATION_DYNAMIC_SEEDS=200` of them, CI 1,000. More:
+`python -m klamm.testing.simulator --dynamic`.
 """
 
 import os

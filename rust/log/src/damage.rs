@@ -269,10 +269,16 @@ impl Search<'_> {
         let header = self.header_at(position)?;
         let header = header.as_ref().and_then(|bytes| Header::at_start_of(bytes));
         let claimed_end = header.and_then(|header| header.size()).map(|size| position + size as u64);
+        let before_zeroes = match claimed_end {
+            Some(end) if end < self.end && !self.has_zero_sector(position, end)? && self.is_zero_from(end)? => {
+                Some(end)
+            }
+            _ => None,
+        };
         let end = match claimed_end {
             Some(end) if end == self.end || end < self.end && self.is_intact(end)? => end,
-            // Prepared zeroes follow.
-            Some(end) if end < self.end && !self.has_zero_sector(position, end)? && self.is_zero_from(end)? => end,
+            // Prepared zeroes follow, or the last ones of the batch.
+            _ if before_zeroes.is_some() => self.end,
             _ => self.next_intact(position + 1)?,
         };
         // A batch whose checksum proves where it ended is not torn, even if its length is wrong now.
@@ -280,7 +286,7 @@ impl Search<'_> {
         let is_whole = proven_end.is_some();
         let end = match proven_end {
             Some(proven) if self.is_zero_from(proven)? => proven,
-            _ => end,
+            _ => before_zeroes.unwrap_or(end),
         };
         let next_offset = match self.header_at(end)?.as_ref().and_then(|bytes| Header::at_start_of(bytes)) {
             Some(next) if end < self.end && next.length() > 0 => next.base_offset(),

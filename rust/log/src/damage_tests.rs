@@ -166,6 +166,11 @@ impl Opened {
 
 /// Examines the log before the start; changes nothing.
 fn examine(scene: &Scene) -> finding::LogCheck {
+    examine_to(scene, true)
+}
+
+/// The same, and without `deep` only what a start reads.
+fn examine_to(scene: &Scene, deep: bool) -> finding::LogCheck {
     let contents = || -> Vec<(PathBuf, Vec<u8>)> {
         let folders = [scene.root.clone(), scene.root.join("a-0")];
         let files = folders.iter().flat_map(|folder| fs::read_dir(folder).expect("list"));
@@ -175,7 +180,7 @@ fn examine(scene: &Scene) -> finding::LogCheck {
     let before = contents();
     let dir = check::DirCheck::read(&scene.root).expect("read");
     let found = dir.logs().find(|found| found.topic == "a").expect("there").clone();
-    let examination = check::Examination::new(&found.path, &dir.open_at(&found), true).expect("examine");
+    let examination = check::Examination::new(&found.path, &dir.open_at(&found), deep).expect("examine");
     let walk = |(base_offset, _)| (base_offset, examination.walk(base_offset, &mut |_, _| true).expect("walk"));
     let walked = examination.segments().map(walk).collect();
     let checked = examination.finish(walked);
@@ -183,12 +188,15 @@ fn examine(scene: &Scene) -> finding::LogCheck {
     checked
 }
 
-/// `damaged`: the batches that the damage touched, which may be lost.
-fn check(scene: &Scene, damaged: &[usize], file: &str, what: &str) {
+/// `damaged`: the batches that the damage touched, which may be lost. Returns the warnings.
+fn check(scene: &Scene, damaged: &[usize], file: &str, what: &str) -> Vec<String> {
     let checked = examine(scene);
+    let shallow_end = examine_to(scene, false).log_end_offset;
     let opened = scene.start();
-    assert_eq!(checked.log_end_offset, opened.log.lock().log_end_offset(), "{what}: {:?}", checked.findings);
     let warnings = opened.warnings();
+    let log_end_offset = opened.log.lock().log_end_offset();
+    assert_eq!(checked.log_end_offset, log_end_offset, "{what}: {:?} {warnings:?}", checked.findings);
+    assert_eq!(shallow_end, log_end_offset, "{what}: {warnings:?}");
     let found = opened.read(scene.end);
     for bytes in &found {
         assert!(scene.batches.contains(bytes), "{what}: wrong bytes are served: {warnings:?}");
@@ -206,6 +214,7 @@ fn check(scene: &Scene, damaged: &[usize], file: &str, what: &str) {
     let mut bytes = batch(&BatchSpec::default());
     let appended = opened.log.lock().append_as_leader(&mut bytes, 1, 0, Origin::Client).expect("append");
     assert!(appended.base_offset >= scene.end, "{what}: offset {} is used again: {warnings:?}", appended.base_offset);
+    warnings
 }
 
 /// The batches in segment file number `at`: number, position, size.
@@ -552,6 +561,30 @@ fn every_field_of_the_last_header_may_be_damaged_after_a_kill() {
                 fs::write(&file, &bytes).expect("write");
                 let what = format!("bit {bit} of byte {byte} of the last header, {zeroes} zeroes after it");
                 check(&scene, &[number], &name(&file), &what);
+            }
+        }
+    }
+}
+
+#[test]
+fn damage_to_the_last_batch_below_the_recovery_point_is_reported_once_and_cuts_nothing() {
+    for clean in stops() {
+        for byte in (0..27).chain([57, 60, 90]) {
+            for bit in [0, 6] {
+                let scene = Scene::new(clean);
+                let flushed = format!("0\n1\na 0 {}\n", scene.end);
+                fs::write(scene.root.join("recovery-point-offset-checkpoint"), flushed).expect("write");
+                let segment = scene.files("log").len() - 1;
+                let file = scene.files("log")[segment].clone();
+                let &(number, position, _) = placed(&scene, segment).last().expect("a batch");
+                let mut bytes = fs::read(&file).expect("read");
+                bytes[position + byte] ^= 1 << bit;
+                fs::write(&file, &bytes).expect("write");
+                let what = format!("bit {bit} of byte {byte} of the last batch, clean {clean}");
+                let warnings = check(&scene, &[number], &name(&file), &what);
+                assert_eq!(warnings.len(), 1, "{what}: {warnings:?}");
+                let kept = fs::read(&file).expect("read");
+                assert!(kept.starts_with(&bytes), "{what}: bytes are cut off: {warnings:?}");
             }
         }
     }

@@ -174,7 +174,7 @@ impl Log {
             self.restore_first_epochs()?;
         }
         let (at, is_as_closed) = self.compare(at, recovery);
-        let clean_end = if at.clean && is_as_closed { self.clean_end(&at, recovery)? } else { None };
+        let clean_end = if at.clean && is_as_closed { self.clean_end(&at)? } else { None };
         let end = match (clean_end, self.segments.is_empty()) {
             (Some(end), _) => end,
             (None, true) => self.log_start_offset,
@@ -291,26 +291,16 @@ impl Log {
         active.is_some_and(|segment| segment.damage().last().is_some_and(|damage| damage.end >= segment.size()))
     }
 
-    /// The log's end after a clean shutdown; `None` if the last segment does not end with a complete batch.
-    fn clean_end(&mut self, at: &OpenAt, recovery: &mut Recovery) -> Result<Option<i64>, LogError> {
+    /// The log's end after a clean shutdown; `None` if the last segment does not end where it did: the check then reports
+    /// what is damaged or lost.
+    fn clean_end(&mut self, at: &OpenAt) -> Result<Option<i64>, LogError> {
         let Some(active) = self.segments.last_mut() else { return Ok(None) };
         let closed_end = at.closed.as_ref().map(|closed| closed.log_end_offset);
         match active.next_offset(&self.context.cache) {
             Ok(end) if at.keeps_damage && (end < at.proven_end || closed_end.is_some_and(|closed| closed != end)) => {
-                recovery.warnings.push(format!(
-                    "{} ends at offset {end}, and at {} when the node stopped cleanly; it is checked completely",
-                    active.log_file().path().display(),
-                    closed_end.unwrap_or(at.proven_end),
-                ));
                 Ok(None)
             }
-            Err(LogError::Corrupt { path, position, reason }) => {
-                let path = path.display();
-                recovery.warnings.push(format!(
-                    "{path} is damaged at byte {position} ({reason}) although the last shutdown was clean; it is checked completely"
-                ));
-                Ok(None)
-            }
+            Err(LogError::Corrupt { .. }) => Ok(None),
             result => result.map(Some),
         }
     }
@@ -387,6 +377,10 @@ impl Log {
         if let Some(reason) = self.wrong_txn_index(at, open_at.recovery_point, open_at.closed.as_deref())? {
             // The whole segment is read then, and the index is rebuilt with it.
             recovery.warnings.push(self.txn_index_warning(at, &reason));
+            return Ok(None);
+        }
+        if open_at.clean {
+            // What was flushed is not as it was.
             return Ok(None);
         }
         let segment = &mut self.segments[at];

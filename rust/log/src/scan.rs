@@ -27,6 +27,13 @@ impl BatchAt {
     pub fn header(&self) -> Header<'_> {
         Header::at_start_of(&self.header).expect("a whole header")
     }
+
+    /// Whether its bytes match its checksum.
+    pub fn is_intact(&self, file: &OpenFile) -> Result<bool, LogError> {
+        let mut bytes = vec![0; self.size];
+        file.read_at(&mut bytes, self.position)?;
+        Ok(self.header().crc() == compute_crc(&bytes))
+    }
 }
 
 /// The error for bytes that are not a batch.

@@ -141,9 +141,7 @@ impl Segment {
         let mut headers =
             Headers::new(&file, last.map_or(0, |entry| u64::from(entry.position)), self.size, self.base_offset);
         let mut expected = last.map(|entry| entry.offset);
-        // The end of the previous batch: its next offset and its end position.
-        let mut reached = (self.base_offset, 0);
-        while reached.0 != offset {
+        loop {
             let batch = match headers.next() {
                 Err(LogError::Corrupt { .. }) | Ok(None) => return Ok(None),
                 result => result?.expect("matched above"),
@@ -151,10 +149,6 @@ impl Segment {
             let header = batch.header();
             if expected.take().is_some_and(|expected| header.last_offset() != expected) {
                 return Ok(None);
-            }
-            if header.base_offset() >= offset {
-                // Compaction left a gap there.
-                return Ok(Some(batch.position));
             }
             if header.last_offset() >= offset {
                 return Ok(None);
@@ -165,9 +159,11 @@ impl Segment {
                 self.max_timestamp = Some(TimestampOffset { timestamp, offset });
             }
             self.bytes_since_index += batch.size as u64;
-            reached = (header.next_offset(), batch.position + batch.size as u64);
+            if header.next_offset() == offset {
+                // Only the checksum shows whether it ends there: no batch may follow.
+                return Ok(batch.is_intact(&file)?.then_some(batch.position + batch.size as u64));
+            }
         }
-        Ok(Some(reached.1))
     }
 
     /// Writes the index entries that are only in memory; `last` adds the final entry of the time index.

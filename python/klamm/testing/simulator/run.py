@@ -135,7 +135,7 @@ def play_dynamic(
 
 def _play(seed: int, world: World, haste: float, how: str) -> Outcome:
     try:
-        with _collector_off(), _quiet():
+        with collector_off(), _quiet():
             world.begin(int(UPGRADE_US / haste) if world.must_be_upgraded else 0)
             world.run(int(SAFETY_US / haste))
             world.heal()
@@ -175,7 +175,7 @@ def _haste(config: RaftConfig) -> float:
 
 
 @contextmanager
-def _collector_off() -> Iterator[None]:
+def collector_off() -> Iterator[None]:
     """Disable the garbage collector: a run makes few cycles, and the collector would scan its world repeatedly."""
     was_on = gc.isenabled()
     gc.disable()

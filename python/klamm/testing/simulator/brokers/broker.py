@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
@@ -91,24 +92,22 @@ class Broker:
 
     def while_alive(self, act: Callable[[], None]) -> Callable[[], None]:
         """`act`, skipped if this life has ended by then, later if the process is paused then."""
-        life = self.life
+        return partial(self._step, self.life, act)
 
-        def happen() -> None:
-            if not self.is_up or self.life != life:
-                return
-            if self._scene.now_us < self.paused_until_us:
-                self._scene.at(self.paused_until_us - self._scene.now_us, happen)
-                return
-            if self.coordinators is not None:
-                self.coordinators.run(act, self.replication.pump)
-            else:
-                act()
-                if self.is_up and self.life == life:
-                    self.replication.pump()
+    def _step(self, life: int, act: Callable[[], None]) -> None:
+        if not self.is_up or self.life != life:
+            return
+        if self._scene.now_us < self.paused_until_us:
+            self._scene.at(self.paused_until_us - self._scene.now_us, partial(self._step, life, act))
+            return
+        if self.coordinators is not None:
+            self.coordinators.run(act, self.replication.pump)
+        else:
+            act()
             if self.is_up and self.life == life:
-                self._scene.check(self.id)
-
-        return happen
+                self.replication.pump()
+        if self.is_up and self.life == life:
+            self._scene.check(self.id)
 
     def later(self, delay_us: int, act: Callable[[], None]) -> None:
         """Schedule a step of this life."""

@@ -134,15 +134,14 @@ class SimulatedController:
 
     def while_alive(self, act: Callable[[], None]) -> Callable[[], None]:
         """`act`, later if the process is paused then."""
+        return partial(self._step, act)
 
-        def happen() -> None:
-            left_us = self.paused_until_us - self._timeline.now_us
-            if left_us > 0:
-                self._timeline.at(left_us, happen)
-            else:
-                act()
-
-        return happen
+    def _step(self, act: Callable[[], None]) -> None:
+        left_us = self.paused_until_us - self._timeline.now_us
+        if left_us > 0:
+            self._timeline.at(left_us, partial(self._step, act))
+        else:
+            act()
 
     def if_alive(self, act: Callable[[], None]) -> Callable[[], None]:
         """`act`: it never ends."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from klamm.testing.simulator.cuts import describe_cut, draw_cut
@@ -69,9 +70,13 @@ class Network:
 
     def call(self, source: Node, target: Node, request: Request) -> None:
         """Send a request."""
-        call = _Call(self, source, target, request)
-        self._timeline.at(request.timeout_us, call.fail)
-        arrive = target.while_alive(call.handle)
+        call = _Call(self, source.id, target.id, request)
+        # The call does not hold these, which hold it: so it is freed when it is over, without the garbage collector.
+        # A connection ends with the incarnation that opened it.
+        answered = source.while_alive(call.end_with_answer)
+        failed = source.while_alive(call.end_with_failure)
+        self._timeline.at(request.timeout_us, failed)
+        arrive = target.while_alive(partial(call.handle, answered, failed))
         if (on_arrival := request.on_arrival) is not None:
             handle = arrive
 
@@ -79,7 +84,7 @@ class Network:
                 on_arrival()
                 handle()
 
-        self.carry(source.id, target.id, arrive, call)
+        self.carry(source.id, target.id, arrive, failed)
         if request.repeated is not None:
             self.on_repeatable(request.repeated, source.id, arrive)
 
@@ -90,12 +95,12 @@ class Network:
         if rng.random() < chance:
             self._timeline.at(rng.randrange(faults.repeat_us_max), arrive)
 
-    def carry(self, source_id: int, target_id: int, arrive: Callable[[], None], call: _Call) -> None:
+    def carry(self, source_id: int, target_id: int, arrive: Callable[[], None], failed: Callable[[], None]) -> None:
         """Deliver a message after a while, or lose it."""
         if (source_id, target_id) in self.cut or self._timeline.rng.random() < self._faults.drop_chance:
             # The connection breaks, which the sender notices soon, or only by its timeout.
             if self._timeline.rng.random() < 0.5:
-                self._timeline.at(self.delay_us(), call.fail)
+                self._timeline.at(self.delay_us(), failed)
         else:
             self._timeline.at(self.delay_us(), arrive)
 
@@ -114,32 +119,31 @@ class Network:
 class _Call:
     """A request on its way, and its answer."""
 
-    __slots__ = ("_answer", "_deliver", "_is_done", "_network", "_request", "_source_id", "_target_id", "fail")
+    __slots__ = ("_answer", "_is_done", "_network", "_request", "_source_id", "_target_id")
 
-    def __init__(self, network: Network, source: Node, target: Node, request: Request) -> None:
+    def __init__(self, network: Network, source_id: int, target_id: int, request: Request) -> None:
         self._network, self._request = network, request
-        self._source_id, self._target_id = source.id, target.id
+        self._source_id, self._target_id = source_id, target_id
         self._is_done = False
         self._answer: Any = None
-        # A connection ends with the incarnation that opened it.
-        self._deliver = source.while_alive(self._end_with_answer)
-        self.fail = source.while_alive(self._end_with_failure)
 
-    def handle(self) -> None:
-        """The request has arrived."""
-        self._request.handle(self._reply)
+    def handle(self, answered: Callable[[], None], failed: Callable[[], None]) -> None:
+        """The request has arrived; `answered` and `failed` are what may follow at the sender."""
+        self._request.handle(partial(self._reply, answered, failed))
 
-    def _reply(self, answer: Any) -> None:
+    def _reply(self, answered: Callable[[], None], failed: Callable[[], None], answer: Any) -> None:
         if self._answer is None:  # of a request that arrived twice, the first answer counts
             self._answer = answer
-        self._network.carry(self._target_id, self._source_id, self._deliver, self)
+        self._network.carry(self._target_id, self._source_id, answered, failed)
 
-    def _end_with_answer(self) -> None:
+    def end_with_answer(self) -> None:
+        """The answer has arrived."""
         if not self._is_done:
             self._is_done = True
             self._request.on_answer(self._answer)
 
-    def _end_with_failure(self) -> None:
+    def end_with_failure(self) -> None:
+        """There will be no answer."""
         if not self._is_done:
             self._is_done = True
             self._request.on_failure()

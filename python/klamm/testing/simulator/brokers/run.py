@@ -17,7 +17,7 @@ from klamm.testing.simulator.brokers import compaction, faults
 from klamm.testing.simulator.brokers.group_settings import LOCK_MS
 from klamm.testing.simulator.brokers.world import BrokerWorld, ClusterPlan
 from klamm.testing.simulator.invariants import InvariantViolatedError
-from klamm.testing.simulator.run import SimulationFailedError
+from klamm.testing.simulator.run import SimulationFailedError, collector_off
 
 SAFETY_US: Final = 10_000_000
 LIVENESS_US: Final = 60_000_000
@@ -99,7 +99,7 @@ def play(
         plan = _with_shares(plan, drawn, limit)
     if plan.may_be_damaged:
         _allow_damage(drawn)
-    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
+    with collector_off(), tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
         world = BrokerWorld(rng, drawn, Path(folder), plan)
         world.trace = trace
         world.say(f"seed {seed}: {plan}, {drawn}")

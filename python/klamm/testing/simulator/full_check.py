@@ -49,6 +49,9 @@ def _check_derived(replica: SimulatedReplica) -> None:
     controls = [offset for offset, record in enumerate(log.records, log.start_offset) if record.type != DATA]
     if log.control_offsets != controls:
         raise InvariantViolatedError(f"the control records of {replica.id} are at {controls}")
+    size_bytes = sum(len(record.value) for record in log.records)
+    if log.size_bytes != size_bytes:
+        raise InvariantViolatedError(f"the records of {replica.id} have {size_bytes} bytes, not {log.size_bytes}")
     history = VoterHistory(VotersInLog(replica.voters))
     history.follow(log)
     if replica.known_voters() != history.newest:

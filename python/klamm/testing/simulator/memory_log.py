@@ -4,6 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import accumulate
 from operator import itemgetter
 from struct import Struct
 from typing import Final, NamedTuple
@@ -57,6 +58,7 @@ class MemoryLog:
     checks: list[tuple[ReceivedSnapshot, Callable[[str | None], None]]] = field(default_factory=list)
     control_offsets: list[int] = field(default_factory=list)  # of the control records among `records`
     proven_end: OffsetAndEpoch = NOTHING  # since it was last damaged
+    _sizes: list[int] = field(default_factory=lambda: [0])  # the values' bytes before each record, and before the end
     _encoded: dict[int, tuple[bytes, int]] = field(default_factory=dict)  # base offset -> batch as read, its end
 
     # LogView
@@ -130,6 +132,7 @@ class MemoryLog:
             self.epochs.append((epoch, offset))
         self.control_offsets += [at for at, record in enumerate(records, offset) if record.type != DATA]
         self.records.extend(records)
+        self._sizes += accumulate(map(len, map(_VALUE, records)), initial=self._sizes.pop())
         return self.end_offset - 1
 
     # Flushing, reading, truncating
@@ -208,6 +211,7 @@ class MemoryLog:
     def truncate_to(self, offset: int) -> None:
         """Drop records from `offset` on."""
         del self.records[max(offset - self.start_offset, 0) :]
+        del self._sizes[len(self.records) + 1 :]
         self.epochs = [entry for entry in self.epochs if entry[1] < offset]
         del self.control_offsets[bisect_left(self.control_offsets, offset) :]
         self._encoded = {base: batch for base, batch in self._encoded.items() if batch[1] <= offset}
@@ -223,7 +227,8 @@ class MemoryLog:
 
     def bytes_from(self, offset: int) -> int:
         """The values' bytes from `offset` on."""
-        return sum(map(len, map(_VALUE, self.records[max(offset - self.start_offset, 0) :])))
+        at = min(max(offset - self.start_offset, 0), len(self.records))
+        return self._sizes[-1] - self._sizes[at]
 
     @property
     def size_bytes(self) -> int:
@@ -257,6 +262,7 @@ class MemoryLog:
         if snapshot_id.offset <= self.start_offset or snapshot_id == NOTHING:
             return False
         del self.records[: snapshot_id.offset - self.start_offset]
+        del self._sizes[: -1 - len(self.records)]
         self.start_offset = snapshot_id.offset
         del self.control_offsets[: bisect_left(self.control_offsets, snapshot_id.offset)]
         # A leader's high watermark may be ahead of its own flushed offset; the snapshot is durable.
@@ -322,6 +328,7 @@ class MemoryLog:
     def begin_at(self, offset: int) -> None:
         """Drop all records; the next one gets that offset."""
         self.records, self.epochs, self.control_offsets, self._encoded = [], [], [], {}
+        self._sizes = [0]
         self.start_offset = self.flushed_offset = offset
 
     def drop_received_snapshot(self) -> None:

@@ -42,7 +42,7 @@ class EveryInvariant:
             for invariant in self._of_states:
                 invariant.check(replicas, touched)
             self._passed[touched.id] = (len(committed), look)
-        if touched.outbox or touched.sent:  # after the states: what is committed by this event is in the history
+        if touched.outbox or touched.handed_out:  # after the states: what is committed by this event is in the history
             for of_messages in self._of_messages:
                 of_messages.check_messages(touched)
 

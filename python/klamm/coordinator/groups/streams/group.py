@@ -31,8 +31,10 @@ class StreamsGroup(FoldedGroup[StreamsMember, TaskSets]):
 
     1. `owners` has the processes of every task that a member has assigned or pending revocation.
     2. The topology stays while the group exists, also without members.
+    3. `configured`, if known, was computed from the topology and the topics of `metadata_hash`.
 
-    Soft state, which neither a rollback nor a load restores: `configured`, `shutdown_member`, `endpoint_epoch`.
+    Soft state, which neither a rollback nor a load restores: `shutdown_member`, `endpoint_epoch`. `configured` is
+    restored by a rollback, and not by a load.
     """
 
     kind: ClassVar[str] = STREAMS
@@ -110,7 +112,7 @@ class StreamsGroup(FoldedGroup[StreamsMember, TaskSets]):
         journal.assign(self, "topology", topology)
         journal.assign(self, "required_topics", NO_TOPICS if topology is None else required_topics(topology))
         journal.assign(self, "subtopology_of", {} if topology is None else subtopologies_by_input(topology))
-        self.configured = None
+        journal.assign(self, "configured", None)
 
     def set_member(self, journal: Journal, member_id: str, metadata: MemberMetadata) -> None:
         """Record 19; an unknown member is created."""

@@ -64,11 +64,11 @@ class StreamsGroups:
 
     def _stay(self, now_ms: int, caller: Caller, request: StreamsGroupHeartbeatRequest) -> HeartbeatResult:
         decided = self._heartbeats.decide(now_ms, caller, request)
-        self._context.write_records(decided.records)
-        # What follows is soft state: a rollback leaves it.
+        journal = self._context.write_records(decided.records)
         group = self._context.modern.find(request.group_id, StreamsGroup)
         if group is not None:
-            group.configured = decided.configured
+            # A rollback restores it with the metadata hash that it belongs to; what follows is soft state.
+            journal.assign(group, "configured", decided.configured)
             group.hash_checked_epoch = decided.hash_checked_epoch
         self._renew_session(now_ms, request.group_id, decided.member.member_id)
         if decided.has_moved:

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.unit.coordinator.groups.streams.harness import AT_ONCE, GROUP, Metadata, StreamsRoom
 
+from klamm._engine.groups import group_hash
 from klamm.coordinator.groups.streams.group import StreamsGroup
 from klamm.coordinator.groups.streams.member import StreamsMember
+from klamm.coordinator.groups.streams.topology import configure, required_topics
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.streams_messages import (
     HeartbeatResult,
@@ -208,6 +210,15 @@ class Lives(RuleBasedStateMachine):
                 # Leaving UNREVOKED_TASKS for the same state may raise a member's epoch above the target's by one.
                 assert member.member_epoch <= group.group_epoch + 1
 
+    @invariant()
+    def the_configured_topology_belongs_to_the_metadata_hash(self) -> None:
+        counts, hash_of = self.room.metadata.counts, self.room.metadata.hash_of
+        hashes = [(name, value) for name in sorted(required_topics(TOPOLOGY)) if (value := hash_of(name)) is not None]
+        for group in self.room.shard.modern_groups.values():
+            assert isinstance(group, StreamsGroup)
+            if group.configured is not None and group.metadata_hash == group_hash(hashes):
+                assert group.configured == configure(TOPOLOGY, counts.get)
+
     def teardown(self) -> None:
         """Eventually the group becomes stable, and every task is active."""
         self.release()
@@ -227,3 +238,16 @@ class Lives(RuleBasedStateMachine):
 
 TestLives = Lives.TestCase
 TestLives.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+def test_a_topology_configured_by_a_failed_append_is_forgotten() -> None:
+    """The group keeps the one for its metadata hash: otherwise it would not be ready although all topics exist."""
+    lives = Lives()
+    lives.restart("a")
+    lives.add_partitions(5)
+    lives.heartbeat("a", reports=False)
+    lives.create_missing()
+    lives.hold()
+    lives.restart("a")
+    lives.fail()
+    lives.teardown()

@@ -125,6 +125,14 @@ def test_the_interval_of_a_group_may_be_0() -> None:
     assert room.joined("m2").epoch == 3
 
 
+def test_an_interval_of_0_does_not_wait_for_a_clock_that_was_set_back() -> None:
+    room = ConsumerRoom()
+    room.group_configs["consumer.assignment.interval.ms"] = "0"
+    room.joined("m1")
+    room.now_ms -= 60_000
+    assert room.joined("m2").epoch == 3
+
+
 @pytest.mark.parametrize("reports", [True, False])
 def test_case_6_a_member_that_has_not_revoked_keeps_its_epoch(*, reports: bool) -> None:
     room = ConsumerRoom()
@@ -195,6 +203,23 @@ def test_case_10_a_lost_response_is_repeated() -> None:
     first.epoch = 2
     assert first.beat(reports=False).error_code is FENCED
     assert first.beat(topic_partitions=room.owned_topics(ALL)).error_code is FENCED
+    first.epoch = 1
+    assert first.beat().error_code is FENCED, "only the last response may be lost"
+
+
+def test_a_heartbeat_of_a_static_member_that_left_is_not_a_repeated_one() -> None:
+    room = ConsumerRoom()
+    first = room.joined("m1", instance_id="i1")
+    room.pass_time(INTERVAL_MS)
+    room.joined("m2")
+    first.beat()
+    first.beat()
+    previous = room.consumers.members["m1"].previous_member_epoch
+    assert 0 < previous < first.epoch
+    assert first.leave(-2).error_code is ErrorCode.NONE
+    assert room.consumers.members["m1"].previous_member_epoch == previous
+    first.epoch = previous
+    assert first.beat(topic_partitions=()).error_code is FENCED
 
 
 def test_case_11_an_epoch_that_does_not_exist_yet_is_fenced_and_the_member_joins_again() -> None:

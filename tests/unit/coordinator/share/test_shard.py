@@ -346,3 +346,18 @@ class TestLateRequests:
         assert len(room.log) == records
         assert room.initialize(3) == DONE
         assert room.state().newest.start_offset == -1, "in a later epoch it begins again"
+
+    def test_an_initialization_at_an_offset_is_not_a_repeated_one(self) -> None:
+        """An operator may set the same offset again."""
+        room = Room()
+        room.initialize(2, start_offset=3)
+        room.write((3, 9, 2, 1), state_epoch=2, start_offset=8)
+        assert room.initialize(2, start_offset=3) == DONE
+        assert (room.state().newest.start_offset, room.state().newest.batches) == (3, ())
+
+    def test_an_initialization_without_an_epoch_is_not_a_repeated_one(self) -> None:
+        room = Room()
+        room.initialize(-1)
+        room.write((3, 9, 2, 1), start_offset=8)
+        assert room.initialize(-1) == DONE
+        assert (room.state().newest.start_offset, room.state().newest.batches) == (-1, ())

@@ -134,7 +134,7 @@ def unknown_member(group: ShareGroup, member_id: str) -> KafkaError:
 
 def _check_epoch(member: ShareMember, epoch: int) -> None:
     known = member.member_epoch
-    if epoch in (JOIN_EPOCH, known) or (epoch < known and epoch == member.previous_member_epoch):
+    if epoch in (JOIN_EPOCH, known, member.previous_member_epoch):
         return
     relation, rest = "greater", ""
     if epoch < known:

@@ -176,8 +176,7 @@ def _check_epoch(member: StreamsMember, request: StreamsGroupHeartbeatRequest) -
         return
     # The response with the newer epoch may be lost; then the member knows of nothing that this epoch brought.
     if (
-        epoch < member.member_epoch
-        and epoch == member.previous_member_epoch
+        epoch == member.previous_member_epoch
         and contains(assigned.active, request.active_tasks)
         and contains(assigned.standby, request.standby_tasks)
         and contains(assigned.warmup, request.warmup_tasks)

@@ -4,7 +4,7 @@ import random
 from functools import partial
 
 from klamm.coordinator.runtime.driver import CoordinatorRuntime
-from klamm.coordinator.runtime.log import Producer
+from klamm.coordinator.runtime.log import Marker, Producer
 from klamm.coordinator.runtime.pipeline import Pipeline
 from klamm.coordinator.runtime.timers import Timers
 from klamm.node.coordinators.appends import Appends
@@ -21,7 +21,7 @@ WRITE_S = 0.002
 
 
 class DigitsShard:
-    """The digits of its records, in the order of the log."""
+    """The digits of its records, in the order of the log; a marker is a dot."""
 
     def __init__(self):
         self.digits = ""
@@ -29,7 +29,7 @@ class DigitsShard:
         self.timers = Timers()
 
     def replay(self, record):
-        self.digits += record.value.decode()
+        self.digits += "." if record.is_control else record.value.decode()
 
     def rollback(self, snapshot):
         self.digits = snapshot
@@ -42,6 +42,14 @@ class DigitsShard:
     def on_digit(self, now_ms, ticket, digit, producer=None):
         self.pipeline.write([(digit.encode(), digit.encode())], producer=producer)
         self.digits += digit
+        return self._replied(now_ms, ticket)
+
+    def on_marker(self, now_ms, ticket, producer):
+        self.pipeline.write_marker(Marker(producer, True, 0, 2))
+        self.digits += "."
+        return self._replied(now_ms, ticket)
+
+    def _replied(self, now_ms, ticket):
         self.pipeline.reply_when_committed(now_ms, ticket, ErrorCode.NONE, None, lambda _, error: error)
         return self.pipeline.take_effects()
 
@@ -76,16 +84,19 @@ class AppendedDigits:
         self.pass_time()
 
     def write(self, *digits):
-        """Write digits in one turn of the loop; one with an epoch is a batch of a transaction."""
+        """Write digits in one turn of the loop; one with an epoch is a batch of a transaction, a dot its marker."""
         self._loop.run(lambda: [self._write(*digit) for digit in digits])
 
     def _write(self, digit, epoch=None):
         hosted = self.runtime.shards.active(self.partition)
         producer = None if epoch is None else Producer(7, epoch)
-        event = hosted.shard.on_digit
-        self.runtime.submit(
-            hosted, partial(self.answers.__setitem__, digit), lambda error: error, event, digit, producer
+        shard = hosted.shard
+        event = (
+            partial(shard.on_marker, producer=producer)
+            if digit == "."
+            else partial(shard.on_digit, digit=digit, producer=producer)
         )
+        self.runtime.submit(hosted, partial(self.answers.__setitem__, digit), lambda error: error, event)
 
     def pass_time(self, turns=300):
         for _ in range(turns):
@@ -108,7 +119,7 @@ def refused_in_flight(folder, without):
     played.load(played.leader_epoch)
     played.write(("1",), ("2", 1))
     played.pass_time()
-    played.write(("3",), ("4", 0), ("5",), ("6", 1), ("7",), ("8", 1))
+    played.write(("3",), ("4", 0), (".", 2), ("5",), ("6", 1), ("7",), ("8", 1))
     played.pass_time()
     played.write(("9",))
     played.pass_time()

@@ -16,6 +16,8 @@ from tests.unit.coordinator.share.harness import Room
 
 from klamm._engine.records import encode_batch
 from klamm._engine.simulation import SimulatedBroker
+from klamm.coordinator.transactions.markers import MarkerQueues
+from klamm.coordinator.transactions.shard import WriteMarkers
 from klamm.protocol.errors import ErrorCode
 from klamm.testing.simulator.brokers.faults import BrokerFaults
 from klamm.testing.simulator.brokers.run import SETTINGS, play
@@ -95,6 +97,60 @@ def test_a_batch_that_a_marker_overtakes_begins_no_transaction(without, tmp_path
     engine.kill()
 
 
+@pytest.mark.parametrize(
+    "mutation",
+    [None, coordinators.a_marker_overtakes_one_of_an_earlier_completion],
+    ids=lambda mutation: mutation and name_of(mutation),
+)
+def test_a_late_marker_ends_no_later_transaction(mutation, monkeypatch, tmp_path):
+    """The coordinator loads its shard again in the same leader epoch, before transaction.version 2."""
+    if mutation is not None:
+        mutation(monkeypatch)
+    world = BrokerWorld(
+        random.Random(1), BrokerFaults(), tmp_path, ClusterPlan(1, 1, 1, 1, False, SETTINGS, {"metadata.version": 30})
+    )
+    world.begin()
+    (key,), broker = world.keys, world.brokers[1]
+    world.run(world.now_us + 1_000_000)
+    engine, now_ms = broker.engine, broker.now_ms
+    queues, place = MarkerQueues(lambda place: 1), ("t", 0)
+
+    def begins(sequence):
+        code, is_asked = engine.begin_verification(key, (7, 0, sequence), False, 1001, now_ms)
+        assert code == ErrorCode.NONE
+        return is_asked
+
+    def produce(sequence):
+        batch = encode_batch(
+            [(now_ms, None, b"x")], producer_id=7, producer_epoch=0, base_sequence=sequence, transactional=True
+        )
+        assert begins(sequence)
+        assert engine.produce(key, batch, -1, 1001, now_ms)[0] == ErrorCode.NONE
+
+    def deliver(request):
+        for marker in request.markers:
+            fields = marker.producer_id, marker.epoch, marker.is_commit, marker.coordinator_epoch, marker.version
+            assert engine.append_marker(key, fields, True, None, 1002, now_ms)[0] == ErrorCode.NONE
+        queues.on_answer(request, {7: {place: ErrorCode.NONE}})
+
+    produce(0)
+    queues.add(0, 5, WriteMarkers("x", 1, 7, 0, True, frozenset({place}), 0))
+    [late], _ = queues.take_requests()
+    queues.add(0, 5, WriteMarkers("x", 1, 7, 0, True, frozenset({place}), 0))
+    for request in queues.take_requests()[0]:
+        deliver(request)
+    is_next_begun = not len(queues)
+    if is_next_begun:
+        produce(1)
+    deliver(late)
+    if not is_next_begun:
+        for request in queues.take_requests()[0]:
+            deliver(request)
+        produce(1)
+    assert begins(2) is (mutation is not None), "the transaction is open"
+    engine.kill()
+
+
 EARLIER_EPOCH = {
     shares.an_initialization_of_an_earlier_epoch_counts: lambda room: room.initialize(1, start_offset=0),
     shares.a_write_of_an_earlier_state_epoch_counts: lambda room: room.write((9, 9, 2, 1), state_epoch=1),
@@ -122,6 +178,7 @@ def test_a_late_request_of_an_earlier_state_epoch_changes_no_share_state(mutatio
         None,
         "append-in-series",
         coordinators.a_failed_append_ends_no_series,
+        coordinators.a_marker_belongs_to_the_following_series,
         coordinators.later_writes_stay_after_a_failed_one,
         coordinators.the_newest_write_is_appended_first,
     ],
@@ -131,7 +188,7 @@ def test_a_failed_append_is_rolled_back_with_those_that_build_on_it(mutation, mo
     """Several appends of a shard are in flight, and the log refuses one of them: decision 75."""
     none, not_available = ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE
     answers = dict.fromkeys("1239", none) | {"4": ErrorCode.INVALID_PRODUCER_EPOCH}
-    expected = answers | dict.fromkeys("5678", not_available), ["1239", "1239"], 0
+    expected = answers | dict.fromkeys(".5678", not_available), ["1239", "1239"], 0
     without = begin(mutation, monkeypatch) if mutation is not None else None
     outcome = refused_in_flight(tmp_path, without)
     assert (outcome == expected) is (mutation is None), outcome

@@ -6,9 +6,10 @@ from klamm.coordinator.runtime.hosted_shard import HostedShard
 from klamm.coordinator.runtime.log import Series
 from klamm.coordinator.runtime.pipeline import RECORDS_IN_FLIGHT_MAX, Pipeline
 from klamm.coordinator.transactions import markers
-from klamm.coordinator.transactions.markers import MarkerQueues
+from klamm.coordinator.transactions.markers import MarkerQueues, MarkerRequest
 from klamm.coordinator.transactions.shard import TransactionShard
 from klamm.coordinator.transactions.transaction import Transaction
+from klamm.node.views import coordinator_log
 from klamm.protocol.errors import ErrorCode
 
 
@@ -45,6 +46,17 @@ def a_failed_append_ends_no_series(patch):
 def _begin_once(self):
     if not hasattr(self, "series"):
         self.series = Series(self.leader_epoch, next(self.series_numbers))
+
+
+def a_marker_belongs_to_the_following_series(patch):
+    """A marker builds on the writes before it: it is in their series."""
+    marker_of = coordinator_log._marker
+
+    def careless(topic_id, token, batch):
+        later = batch.series._replace(number=batch.series.number + 1)
+        return marker_of(topic_id, token, batch._replace(series=later))
+
+    patch.setattr(coordinator_log, "_marker", careless)
 
 
 def the_newest_write_is_appended_first(patch):
@@ -112,4 +124,20 @@ def a_refused_marker_counts_as_written(patch):
 
 def a_lost_marker_is_not_sent_again(patch):
     """Markers are retried until they are written (KIP-98)."""
-    patch.setattr(MarkerQueues, "on_failure", lambda self, broker: self._in_flight.pop(broker, None))
+    patch.setattr(MarkerQueues, "on_failure", lambda self, request: list(self._take_sent(request)))
+
+
+def a_response_counts_for_the_oldest_request(patch):
+    """Requests overtake each other: a response is that of its own request."""
+    take_sent = MarkerQueues._take_sent
+
+    def careless(self, request):
+        number = min(self._in_flight[request.broker], default=request.number)
+        return take_sent(self, MarkerRequest(number, request.broker, request.markers))
+
+    patch.setattr(MarkerQueues, "_take_sent", careless)
+
+
+def a_marker_overtakes_one_of_an_earlier_completion(patch):
+    """A marker is not sent while the same broker may still get one of an earlier completion of the producer."""
+    patch.setattr(MarkerQueues, "_split", lambda self, queue, in_flight: (queue, {}))

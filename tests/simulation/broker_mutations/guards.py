@@ -258,6 +258,7 @@ FAULTS: dict[Mutation, BrokerFaults] = {
     coordinators.a_lost_marker_is_not_sent_again: _COORDINATORS,
     coordinators.a_new_coordinator_writes_no_markers: _COORDINATORS,
     coordinators.a_refused_marker_counts_as_written: _MOVES,
+    coordinators.a_response_counts_for_the_oldest_request: _COORDINATORS,
     coordinators.a_response_does_not_wait_for_its_record: _COORDINATORS,
     coordinators.a_silent_producer_keeps_its_transaction: _COORDINATORS,
     coordinators.a_transition_begins_during_another: _COORDINATORS,
@@ -315,6 +316,8 @@ QUORUM_FAULTS: dict[Mutation, BrokerFaults] = {
 
 DIRECTED: set[Mutation] = {
     coordinators.a_failed_append_ends_no_series,
+    coordinators.a_marker_belongs_to_the_following_series,
+    coordinators.a_marker_overtakes_one_of_an_earlier_completion,
     coordinators.later_writes_stay_after_a_failed_one,
     coordinators.the_newest_write_is_appended_first,
     "append-in-epoch",

@@ -1,4 +1,4 @@
-"""Verification of transactions at other brokers: one request in flight, and batching of the others."""
+"""Verification of transactions at other brokers: some requests in flight, and batching of the others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.waiting import until
 
 from klamm.client import ClientError, ConnectionLostError, UnsupportedVersionError
 from klamm.client.peer import Answer, OnDone
-from klamm.node.coordinators.verification import Verification
+from klamm.node.coordinators.verification import REQUESTS_MAX, Verification
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.transactions import AddRequest, read_add_partitions, write_add_partitions
 from klamm.protocol.wire import codec
@@ -36,15 +36,15 @@ class Others:
         assert (api_key, versions) == (24, (4, 5))
         self.sent.append((body_of(5), on_done))
 
-    def asked(self) -> list[tuple[str, int, bool, list[tuple[str, tuple[int, ...]]]]]:
-        """The entries of the oldest request."""
+    def asked(self, at: int = 0) -> list[tuple[str, int, bool, list[tuple[str, tuple[int, ...]]]]]:
+        """The entries of a request."""
         return [
             (one.transactional_id, one.producer_epoch, one.verify_only, [(t.name, t.partitions) for t in one.topics])
-            for one in read_add_partitions(5, self.sent[0][0])
+            for one in read_add_partitions(5, self.sent[at][0])
         ]
 
-    def answer(self, code: ErrorCode = NONE) -> None:
-        body, on_done = self.sent.pop(0)
+    def answer(self, code: ErrorCode = NONE, at: int = 0) -> None:
+        body, on_done = self.sent.pop(at)
         results = [
             (one, {(topic.name, index): code for topic in one.topics for index in topic.partitions})
             for one in read_add_partitions(5, body)
@@ -76,6 +76,11 @@ class Room:
         request = AddRequest(name, 7, epoch, frozenset(places), 2 if adds else 0)
         self.verification.ask(request, lambda codes: self.answers.update({label: dict(codes)}))
 
+    def fill(self) -> None:
+        """As many requests are in flight as may be."""
+        for at in range(REQUESTS_MAX):
+            self.ask(f"filling {at}", f"filling-{at}", A)
+
     def add_partitions(self, request: AddRequest, answer: Callable[[ErrorCode], None], *, wait_ms: int) -> None:
         self.waits_ms.append(wait_ms)
         answer(self.here.pop(0))
@@ -89,40 +94,50 @@ async def room() -> Room:
     return Room()
 
 
-async def test_one_request_is_in_flight_and_the_next_contains_all_waiting_ones(room: Room) -> None:
+async def test_requests_do_not_wait_for_each_other(room: Room) -> None:
     room.ask("x", "x", A)
     room.ask("y", "y", B, adds=False)
-    room.ask("z", "z", A, B)
     assert room.others.asked() == [("x", 0, False, [("t", (0,))])]
-    assert len(room.others.sent) == 1
-    room.others.answer()
-    assert room.answers == {"x": {A: NONE}}
-    assert room.others.asked() == [("y", 0, True, [("t", (1,))]), ("z", 0, False, [("t", (0, 1))])]
+    room.others.answer(at=1)
+    assert room.answers == {"y": {B: NONE}}
     room.others.answer(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    assert room.answers["z"] == dict.fromkeys((A, B), ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    assert room.answers["x"] == {A: ErrorCode.INVALID_PRODUCER_ID_MAPPING}
     assert not room.others.sent
 
 
+async def test_transactions_share_a_request_when_enough_are_in_flight(room: Room) -> None:
+    room.fill()
+    room.ask("y", "y", B, adds=False)
+    room.ask("z", "z", A, B)
+    assert len(room.others.sent) == REQUESTS_MAX
+    room.others.answer(at=3)
+    assert len(room.others.sent) == REQUESTS_MAX
+    assert room.others.asked(-1) == [("y", 0, True, [("t", (1,))]), ("z", 0, False, [("t", (0, 1))])]
+    room.others.answer(ErrorCode.INVALID_PRODUCER_ID_MAPPING, at=-1)
+    assert room.answers["z"] == dict.fromkeys((A, B), ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    assert len(room.others.sent) == REQUESTS_MAX - 1
+
+
 async def test_requests_of_one_producer_share_an_entry(room: Room) -> None:
-    room.ask("first", "x", A)
+    room.fill()
     room.ask("one", "x", A)
     room.ask("two", "x", B)
     room.others.answer()
-    assert room.others.asked() == [("x", 0, False, [("t", (0, 1))])]
-    room.others.answer()
+    assert room.others.asked(-1) == [("x", 0, False, [("t", (0, 1))])]
+    room.others.answer(at=-1)
     assert room.answers["one"][A] is NONE
     assert room.answers["two"][B] is NONE
 
 
 async def test_the_older_of_two_epochs_is_rejected(room: Room) -> None:
-    room.ask("first", "w", A)
+    room.fill()
     room.ask("old", "x", A, epoch=1)
     room.ask("new", "x", A, epoch=2)
     room.ask("older", "x", A, epoch=0)
     fenced = {A: ErrorCode.INVALID_PRODUCER_EPOCH}
     assert room.answers == {"old": fenced, "older": fenced}
     room.others.answer()
-    assert room.others.asked() == [("x", 2, False, [("t", (0,))])]
+    assert room.others.asked(-1) == [("x", 2, False, [("t", (0,))])]
 
 
 async def test_failures(room: Room) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -14,7 +14,7 @@ from klamm.coordinator.runtime.hosted_shard import HostedShard
 from klamm.coordinator.runtime.log import CoordinatorLog
 from klamm.coordinator.runtime.placement import partition_of
 from klamm.coordinator.transactions.config import TIMEOUT_OF_TWO_PHASES_MS, TransactionConfig
-from klamm.coordinator.transactions.markers import Finished, MarkerQueues
+from klamm.coordinator.transactions.markers import Finished, MarkerQueues, MarkerRequest
 from klamm.coordinator.transactions.shard import TransactionEffects, TransactionShard, WriteMarkers
 from klamm.coordinator.transactions.states import State
 from klamm.driving.deadlines import Deadlines
@@ -44,7 +44,7 @@ log: Final = logging.getLogger("klamm.coordinator")
 RETRY_MS: Final = 20
 """The pause before markers are retried whose leader rejected them or is unknown."""
 
-SendMarkers = Callable[[int, list[Marker], Callable[[MarkerErrors | None], None]], None]
+SendMarkers = Callable[[int, Sequence[Marker], Callable[[MarkerErrors | None], None]], None]
 """Sends markers to a broker, and calls back once with its answer, or None if there is none."""
 
 
@@ -252,19 +252,19 @@ class TransactionCoordinator:
             return
         requests, finished = self._queues.take_requests(again=again)
         self._finish(finished)
-        for broker, markers in requests.items():
+        for request in requests:
             try:
-                self._send_markers(broker, markers, partial(self._on_answer, broker))
+                self._send_markers(request.broker, request.markers, partial(self._on_answer, request))
             except Exception:  # of any kind: the markers must be sent
-                log.exception("markers for broker %d could not be sent, and are sent again", broker)
-                self._on_answer(broker, None)
+                log.exception("markers for broker %d could not be sent, and are sent again", request.broker)
+                self._on_answer(request, None)
         self._try_again()
 
-    def _on_answer(self, broker: int, errors: MarkerErrors | None) -> None:
+    def _on_answer(self, request: MarkerRequest, errors: MarkerErrors | None) -> None:
         if errors is None:
-            self._queues.on_failure(broker)
+            self._queues.on_failure(request)
         else:
-            finished, fenced = self._queues.on_answer(broker, errors)
+            finished, fenced = self._queues.on_answer(request, errors)
             self._finish(finished)
             for transactional_id, code in fenced:
                 log.info("another coordinator ends the transaction of %s: %s", transactional_id, code.name)

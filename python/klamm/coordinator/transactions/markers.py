@@ -1,13 +1,15 @@
 """Which markers to send to which broker (Kafka's `TransactionMarkerChannelManager`). No I/O.
 
 A completion is one transaction whose Prepare record is committed: each of its partitions gets a marker. Each broker has
-one request in flight, with everything that waited for it. A partition without a leader waits until it has one, as in
-Apache Kafka up to 4.2: 4.3 counts it as done and leaves its transaction open.
+up to `REQUESTS_MAX` requests in flight; what comes meanwhile shares the next one (docs/decisions/0076). A partition
+without a leader waits until it has one, as in Apache Kafka up to 4.2: 4.3 counts it as done and leaves its transaction
+open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +17,9 @@ from klamm.coordinator.transactions.shard import WriteMarkers
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.transactions import Marker, MarkerErrors, Place
 from klamm.protocol.value import Value
+
+REQUESTS_MAX: Final = 8
+"""Requests in flight to one broker."""
 
 NO_BROKER: Final = -1
 """The leader of a partition that exists and cannot be reached now."""
@@ -41,7 +46,16 @@ class _Completion:
     """The partitions whose marker is not known to be written."""
 
 
+class MarkerRequest(Value):
+    """A WriteTxnMarkers request. `number` distinguishes it from all others."""
+
+    number: int
+    broker: int
+    markers: tuple[Marker, ...]
+
+
 _Queue = dict[_Completion, list[Place]]
+_Sent = list[tuple[_Completion, Marker]]
 
 
 class MarkerQueues:
@@ -57,8 +71,10 @@ class MarkerQueues:
         self._again: _Queue = {}
         """Rejected and lost markers, and those of partitions without a leader."""
         self._queues: dict[int, _Queue] = {}
-        """What waits for the request in flight, by broker."""
-        self._in_flight: dict[int, list[tuple[_Completion, Marker]]] = {}
+        """What waits for a response, by broker."""
+        self._in_flight: dict[int, dict[int, _Sent]] = {}
+        """By broker and number of the request."""
+        self._numbers = itertools.count(1)
         self._finished: list[_Completion] = []
 
     def __len__(self) -> int:
@@ -70,7 +86,10 @@ class MarkerQueues:
         return bool(self._again)
 
     def add(self, partition: int, coordinator_epoch: int, markers: WriteMarkers) -> None:
-        """Begin a completion."""
+        """Begin a completion; again, if its shard was loaded again."""
+        earlier = self._completions.get((partition, markers.transactional_id))
+        if earlier is not None:
+            self._remove(earlier)
         completion = _Completion(partition, coordinator_epoch, markers, set(markers.partitions))
         self._completions[partition, markers.transactional_id] = completion
         self._new[completion] = sorted(markers.partitions)
@@ -85,8 +104,8 @@ class MarkerQueues:
         for queue in (self._new, self._again, *self._queues.values()):
             queue.pop(completion, None)
 
-    def take_requests(self, *, again: bool = True) -> tuple[dict[int, list[Marker]], list[Finished]]:
-        """The requests to send now, by broker, and the completions that ended because their partitions were deleted.
+    def take_requests(self, *, again: bool = True) -> tuple[list[MarkerRequest], list[Finished]]:
+        """The requests to send now, and the completions that ended because their partitions were deleted.
 
         With `again`, also rejected markers and those that had no leader. Leaders are looked up here.
         """
@@ -95,8 +114,7 @@ class MarkerQueues:
         if again:
             places, self._again = self._again, {}
             self._place(places)
-        free = [broker for broker in self._queues if broker not in self._in_flight]
-        requests = {broker: self._send(broker, queue) for broker in free if (queue := self._queues.pop(broker))}
+        requests = [request for broker in list(self._queues) if (request := self._next_request(broker)) is not None]
         return requests, self._take_finished()
 
     def _place(self, places: _Queue) -> None:
@@ -109,20 +127,43 @@ class MarkerQueues:
                     queue = self._again if broker == NO_BROKER else self._queues.setdefault(broker, {})
                     queue.setdefault(completion, []).append(place)
 
-    def _send(self, broker: int, queue: _Queue) -> list[Marker]:
-        sent = [(completion, _marker(completion, tuple(places))) for completion, places in queue.items()]
-        self._in_flight[broker] = sent
-        return [marker for _, marker in sent]
+    def _next_request(self, broker: int) -> MarkerRequest | None:
+        in_flight = self._in_flight.setdefault(broker, {})
+        if len(in_flight) >= REQUESTS_MAX:
+            return None
+        ready, held = self._split(self._queues.pop(broker), in_flight)
+        if held:
+            self._queues[broker] = held
+        if not ready:
+            return None
+        sent = [(completion, _marker(completion, tuple(places))) for completion, places in ready.items()]
+        request = MarkerRequest(next(self._numbers), broker, tuple(marker for _, marker in sent))
+        in_flight[request.number] = sent
+        return request
 
-    def on_answer(self, broker: int, errors: MarkerErrors) -> tuple[list[Finished], list[tuple[str, ErrorCode]]]:
+    def _split(self, queue: _Queue, in_flight: dict[int, _Sent]) -> tuple[_Queue, _Queue]:
+        """What may be sent, and what waits for the response to a marker that an earlier completion sent.
+
+        Before transaction.version 2 the earlier marker would end the next transaction if the later one overtook it.
+        """
+        earlier = {
+            _producer_id(completion)
+            for sent in in_flight.values()
+            for completion, _ in sent
+            if not self._is_current(completion)
+        }
+        held = {completion: queue.pop(completion) for completion in list(queue) if _producer_id(completion) in earlier}
+        return queue, held
+
+    def on_answer(
+        self, request: MarkerRequest, errors: MarkerErrors
+    ) -> tuple[list[Finished], list[tuple[str, ErrorCode]]]:
         """A broker has responded, with an error for each producer id and partition.
 
         Returns the completions that are finished, and the transactional ids whose markers another coordinator writes.
         """
         fenced = []
-        for completion, marker in self._in_flight.pop(broker, []):
-            if not self._is_current(completion):
-                continue
+        for completion, marker in self._take_sent(request):
             found = errors.get(marker.producer_id, {})
             codes = {place: found.get(place, ErrorCode.UNKNOWN_SERVER_ERROR) for place in marker.places}
             refused = next((code for code in codes.values() if code in FENCED), None)
@@ -137,11 +178,15 @@ class MarkerQueues:
                     self._again.setdefault(completion, []).append(place)
         return self._take_finished(), fenced
 
-    def on_failure(self, broker: int) -> None:
+    def on_failure(self, request: MarkerRequest) -> None:
         """The connection broke, or the broker did not answer in time."""
-        for completion, marker in self._in_flight.pop(broker, []):
-            if self._is_current(completion):
-                self._again.setdefault(completion, []).extend(marker.places)
+        for completion, marker in self._take_sent(request):
+            self._again.setdefault(completion, []).extend(marker.places)
+
+    def _take_sent(self, request: MarkerRequest) -> Iterator[tuple[_Completion, Marker]]:
+        """The markers of a request that is no longer in flight, except those of completions that ended meanwhile."""
+        sent = self._in_flight[request.broker].pop(request.number, [])
+        return (each for each in sent if self._is_current(each[0]))
 
     def _on_written(self, completion: _Completion, place: Place) -> None:
         completion.missing.discard(place)
@@ -163,6 +208,10 @@ class MarkerQueues:
         """Partitions that wait for a leader."""
         waiting = {place for places in self._again.values() for place in places}
         return {place for place in waiting if self._leader_of(place) == NO_BROKER}
+
+
+def _producer_id(completion: _Completion) -> int:
+    return completion.markers.producer_id
 
 
 def _marker(completion: _Completion, places: tuple[Place, ...]) -> Marker:

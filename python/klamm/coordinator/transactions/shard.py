@@ -35,7 +35,7 @@ COMPLETE_RETRY_MS: Final = 100
 ADD_WAIT_MS: Final = 100
 """How long AddPartitionsToTxn of a client waits for the end of a transition before CONCURRENT_TRANSACTIONS."""
 ADD_WAIT_OF_BROKERS_MS: Final = 20
-"""The same for another broker, whose request delays its other ones for this coordinator."""
+"""The same for another broker, whose request may contain other transactions."""
 
 
 class WriteMarkers(Value):

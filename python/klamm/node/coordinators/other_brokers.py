@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from klamm.client import ConnectError
 from klamm.client.peer import Peer, PeerConfig, Peers
@@ -16,9 +16,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+CONNECTIONS_MAX: Final = 16
+"""To one broker. It handles one request of a connection at a time, and a request may wait for an append."""
+
 
 class OtherBrokers:
-    """One connection to each broker that is sent something."""
+    """Connections to each broker that is sent something: as many as requests in flight, up to `CONNECTIONS_MAX`.
+
+    So requests overtake each other. A caller with requests in an order waits for each response.
+    """
 
     def __init__(self, config: NodeConfig, image: Callable[[], Image], conditions: Conditions | None) -> None:
         """`conditions`: those of the node of an embedded cluster."""
@@ -38,11 +44,11 @@ class OtherBrokers:
         return next(((one.host, one.port) for one in broker.endpoints if one.name == self._listener), None)
 
     def peer(self, broker_id: int) -> Peer:
-        """The connection to a broker. Raises ConnectError."""
+        """The connection to a broker for the next request. Raises ConnectError."""
         address = self._address(self._image().broker(broker_id))
         if address is None:
             raise ConnectError(f"broker {broker_id} has no listener {self._listener} that can be reached")
-        return self._peers.peer(address)
+        return self._peers.idlest_peer(address, CONNECTIONS_MAX)
 
     async def ask(self, broker_id: int, request: Any, answer: type[T], versions: tuple[int, int]) -> T:
         """The response to one of our request values, as an `answer`. Raises ClientError."""

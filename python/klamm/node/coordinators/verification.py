@@ -1,12 +1,13 @@
 """Whether partitions belong to a transaction: asked before its first records there are appended (KIP-890).
 
 Kafka's `AddPartitionsToTxnManager`. The coordinator of a transactional id may be this broker, or another one. That one
-has one request in flight, with everything that waited for it; transactions that meet there share the next one.
+has up to `REQUESTS_MAX` requests in flight; transactions that come meanwhile share the next one (docs/decisions/0076).
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 VERSIONS: Final = (4, 5)
 VERSION_OF_ADDING: Final = 2
+REQUESTS_MAX: Final = 8
+"""Requests in flight to one coordinator."""
 
 Codes = Mapping[Place, ErrorCode]
 OnVerified = Callable[[Codes], None]
@@ -81,7 +84,7 @@ class Verification:
         self._retry_ms, self._retries_for_ms = retry_ms, retries_for_ms
         self._clock, self._deadlines = LoopClock(), Deadlines()
         self._waiting: dict[int, dict[str, _Waiting]] = {}
-        self._in_flight: set[int] = set()
+        self._in_flight: Counter[int] = Counter()
         self.asked = 0
         """Verified transactions since the start."""
         self.failed = 0
@@ -150,11 +153,11 @@ class Verification:
         self._send(broker)
 
     def _send(self, broker: int) -> None:
-        if broker in self._in_flight or not self._waiting.get(broker):
+        if self._in_flight[broker] >= REQUESTS_MAX or not self._waiting.get(broker):
             return
         sent = self._waiting.pop(broker)
         message = AddPartitionsToTxnRequest(tuple(_message_of(each.request) for each in sent.values()))
-        self._in_flight.add(broker)
+        self._in_flight[broker] += 1
         try:
             peer = self._others().peer(broker)
         except ClientError as error:
@@ -168,7 +171,7 @@ class Verification:
         )
 
     def _on_outcome(self, broker: int, sent: dict[str, _Waiting], outcome: Outcome) -> None:
-        self._in_flight.discard(broker)
+        self._in_flight[broker] -= 1
         try:
             found = _codes_of(outcome)
             for name, each in sent.items():

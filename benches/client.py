@@ -23,14 +23,15 @@ from klamm.protocol.messages.partitions import (
 from klamm.protocol.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
+    CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
 
 PATIENCE_S: Final = 120.0
 POLL_S: Final = 0.001
-# The timestamp of the load that follows: a much older record would make it roll a segment.
-BATCH: Final = records.encode([(time.time_ns() // 1_000_000, None, b"x" * 100)])
+# The timestamp of the load that follows: a much older record would make it roll a segment. Compacted topics need a key.
+BATCH: Final = records.encode([(time.time_ns() // 1_000_000, b"key", b"x" * 100)])
 
 _numbers = itertools.count()
 
@@ -52,10 +53,13 @@ def create_when_ready(address: str, name: str, replicas: int = 1) -> None:
     _until(lambda: create_assigned(address, name, assignment))
 
 
-def create_assigned(address: str, name: str, assignment: Mapping[int, Sequence[int]]) -> None:
+def create_assigned(
+    address: str, name: str, assignment: Mapping[int, Sequence[int]], configs: Mapping[str, str] | None = None
+) -> None:
     """Create a topic whose partitions have these replicas, the leader first. Raises ClientError."""
     wanted = tuple(CreatableReplicaAssignment(partition, tuple(ids)) for partition, ids in assignment.items())
-    request = CreateTopicsRequest((CreatableTopic(name, -1, -1, wanted),), int(PATIENCE_S * 1000))
+    pairs = tuple(CreatableTopicConfig(key, value) for key, value in (configs or {}).items())
+    request = CreateTopicsRequest((CreatableTopic(name, -1, -1, wanted, pairs),), int(PATIENCE_S * 1000))
     with Client(address, PATIENCE_S) as client:
         [created] = client.any.ask(request, CreateTopicsResponse, topic_admin.CREATE_TOPICS_VERSION_MAX).topics
         check(created.error_code, f"topic {name}", created.error_message)

@@ -12,6 +12,7 @@ from benches.cells import (
     codec,
     data,
     departures,
+    endurance,
     groups,
     lives,
     loading,
@@ -58,7 +59,7 @@ def rows(*, quick: bool) -> list[Row]:
     """All rows, in the order of measurement."""
     shared = _data(quick) + _librdkafka(quick) + _control(quick)
     alone = _fresh_topics(quick) + _starts(quick) + _quorum(quick) + _replicated(quick) + _recoveries(quick)
-    alone += [*_transactions(quick), *_groups(quick), *_share_groups(quick), *_alone(quick)]
+    alone += [*_transactions(quick), *_groups(quick), *_share_groups(quick), *_alone(quick), _endurance(quick)]
     return shared + [replace(row, is_alone=True) for row in alone]
 
 
@@ -372,6 +373,18 @@ def _replicated(quick: bool) -> list[Row]:
             rounds_max=1,
         ),
     ]
+
+
+def _endurance(quick: bool) -> Row:
+    count, seconds, size = (3, 2, 50_000_000) if quick else (10, 50, 1_000_000_000)
+    return Row(
+        21,
+        f"three brokers, replication 3, {count} minutes with retention, compaction and a backlog, durable",
+        endurance.minutes(count, seconds, size),
+        ALONE,
+        (at_most("last minute's p99.9, times the first's", 1.2), at_most("loss of throughput, %", 3)),
+        rounds_max=1,
+    )
 
 
 def _transactions(quick: bool) -> list[Row]:

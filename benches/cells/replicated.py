@@ -150,11 +150,12 @@ def _until_in_sync(server: ClusterServer, topic: str) -> None:
         time.sleep(0.05)
 
 
-def new_topic(server: ClusterServer, partitions: int) -> str:
+def new_topic(server: ClusterServer, partitions: int, configs: Mapping[str, str] | None = None) -> str:
     """A new topic of three replicas. Partition `p` is led by the broker at `leaders[p % 3]`."""
     name = client.fresh_name("bench")
     rotated = [BROKERS[at:] + BROKERS[:at] for at in range(len(BROKERS))]
-    client.create_assigned(server.address, name, {at: rotated[at % len(BROKERS)] for at in range(partitions)})
+    assignment = {at: rotated[at % len(BROKERS)] for at in range(partitions)}
+    client.create_assigned(server.address, name, assignment, configs)
     for at, address in enumerate(server.leaders[:partitions]):
         client.until_acknowledged(address, name, range(at, partitions, len(BROKERS)))
     return name

@@ -14,6 +14,7 @@ from benches.cells import (
     codec,
     data,
     departures,
+    endurance,
     groups,
     lives,
     loading,
@@ -118,6 +119,20 @@ CELLS: list[tuple[Cell, str, set[str]]] = [
         replicated.resident(6),
         KLAMM_DURABLE,
         {"until all are written to s", "resident MB of all three, idle", "resident MB of all three"},
+    ),
+    (
+        endurance.minutes(2, 1, MB),
+        KLAMM_DURABLE,
+        {
+            "first minute, p99.9 us",
+            "last minute, p99.9 us",
+            "last minute's p99.9, times the first's",
+            "first minute, GB/s",
+            "last minute, GB/s",
+            "loss of throughput, %",
+            "deleted by retention, MB",
+            "removed by compaction, MB",
+        },
     ),
     *(
         (

@@ -477,6 +477,14 @@ def _recoveries(quick: bool) -> list[Row]:
             ),
             rounds_max=2,
         ),
+        Row(
+            18,
+            f"storage check --deep of {'1 GB' if quick else '4 GB'}",
+            lives.checked(1_000_000_000 if quick else 4_000_000_000),
+            ALONE,
+            (at_least("of the disk's rate", 0.8),),
+            rounds_max=2,
+        ),
     ]
 
 

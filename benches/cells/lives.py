@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from benches import client
-from benches.cells import BLOCK, GB, Cell, CellError, Figures, cool, load, load_command, run_json, settle
+from benches.cells import BLOCK, GB, Cell, CellError, Figures, cool, load, load_command, run_json, run_lines, settle
 from benches.servers import Bench, Server
 
 LOADED_S: Final = 60.0
@@ -150,6 +150,32 @@ def recovery(size: int, flushed: int) -> Cell:
                 "disk GB/s": disk / GB,
                 "of the disk's rate": size / seconds / disk,
                 "GB read a GB behind the recovery point": server.read_gb() * GB / size,
+            }
+
+    return cell
+
+
+def checked(size: int) -> Cell:
+    """`klamm storage check --deep` of a stopped node with `size` bytes, and a read of the same files; cache cold."""
+
+    def cell(bench: Bench, kind: str) -> Figures:
+        with bench.fresh(kind, {"log.segment.bytes": str(2**31 - 1)}) as server:
+            client.create(server.address, ["t"], 4)
+            client.until_acknowledged(server.address, "t", range(4))
+            load(server, "produce", topic="t", bytes=size, partitions=4)
+            server.process.stop()
+            logs = sum(path.stat().st_size for path in server.data.rglob("*.log"))
+            cool(server.data)
+            disk = _read_rate(server.data, logs)
+            cool(server.data)
+            began = time.perf_counter()
+            run_lines([*PYTHON, "klamm", "storage", "check", str(server.data), "--deep"], "klamm storage check")
+            seconds = time.perf_counter() - began
+            return {
+                "seconds": seconds,
+                "GB/s": logs / GB / seconds,
+                "disk GB/s": disk / GB,
+                "of the disk's rate": logs / seconds / disk,
             }
 
     return cell

@@ -212,6 +212,12 @@ def test_recovery_reads_the_log_after_the_recovery_point(bench: Bench) -> None:
     assert found["of the disk's rate"] == pytest.approx(found["GB/s"] / found["disk GB/s"])
 
 
+def test_a_check_reads_every_log(bench: Bench) -> None:
+    found = lives.checked(4 * MB)(bench, KLAMM_DURABLE)
+    assert found["GB/s"] * found["seconds"] * 1e9 >= 4 * MB
+    assert found["of the disk's rate"] == pytest.approx(found["GB/s"] / found["disk GB/s"])
+
+
 def test_idle_connections_are_counted(bench: Bench) -> None:
     found = lives.idle_connections(150, 1)(bench, KLAMM)
     assert set(found) == {"KiB each", "wake-ups/s", "wake-ups/s without them"}

@@ -29,6 +29,8 @@ from klamm.protocol.messages.topics import (
 )
 
 PATIENCE_S: Final = 120.0
+LOAD_PATIENCE_S: Final = 900.0
+"""A coordinator loads its log before it accepts a commit; Apache Kafka takes minutes for 1 GB on a busy machine."""
 POLL_S: Final = 0.001
 # The timestamp of the load that follows: a much older record would make it roll a segment. Compacted topics need a key.
 BATCH: Final = records.encode([(time.time_ns() // 1_000_000, b"key", b"x" * 100)])
@@ -103,17 +105,17 @@ def until_acknowledged(address: str, topic: str, partitions: Sequence[int] = (0,
 
 
 def until_committed(address: str, group: str, topic: str) -> None:
-    """Wait until the group's coordinator has accepted a commit. Raises ClientError after two minutes."""
+    """Wait until the group's coordinator has accepted a commit. Raises ClientError after a quarter of an hour."""
 
     def ask() -> None:
         with Client(address) as client:
             group_admin.commit(client, group, {(topic, 0): 1})
 
-    _until(ask)
+    _until(ask, LOAD_PATIENCE_S)
 
 
-def _until(ask: Callable[[], None]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+def _until(ask: Callable[[], None], patience_s: float = PATIENCE_S) -> None:
+    deadline = time.monotonic() + patience_s
     while True:
         try:
             return ask()

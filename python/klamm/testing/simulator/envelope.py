@@ -19,4 +19,5 @@ class Envelope(NamedTuple):
 
     def answered(self, response: Response) -> "Envelope":
         """The response to this request."""
-        return self._replace(source=self.target, target=self.source, response=response, port=None)
+        ids = self.correlation_id, self.life
+        return Envelope(self.target, self.source, *ids, self.request, response, connection=self.connection)

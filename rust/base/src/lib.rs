@@ -8,6 +8,7 @@ pub mod clock;
 pub mod conditions;
 pub mod counters;
 mod error_code;
+mod inbox;
 mod log_error;
 pub mod os;
 pub mod panics;
@@ -17,6 +18,7 @@ mod uuid;
 mod wake_up;
 
 pub use error_code::ErrorCode;
+pub use inbox::{Content, Inbox};
 pub use log_error::LogError;
 pub use uuid::{ParseUuidError, Uuid};
 pub use wake_up::WakeUp;

@@ -1,43 +1,37 @@
 //! The events of an event loop's channels; a descriptor becomes readable when there are some.
 
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::RawFd;
 
-use parking_lot::Mutex;
+use klamm_base::Inbox;
 
 use super::channel::ChannelEvent;
-use klamm_base::WakeUp;
 
 /// Events of any number of channels, each with the channel's id, in order.
 pub struct ChannelQueue {
-    events: Mutex<Vec<(u64, ChannelEvent)>>,
-    wake_up: WakeUp,
+    events: Inbox<Vec<(u64, ChannelEvent)>>,
+    fd: RawFd,
 }
 
 impl ChannelQueue {
     pub fn new() -> io::Result<Self> {
-        Ok(Self { events: Mutex::default(), wake_up: WakeUp::new()? })
+        let events = Inbox::new(Vec::new())?;
+        let fd = events.fd().expect("it is never closed");
+        Ok(Self { events, fd })
     }
 
     /// Readable while there are events.
     pub fn fd(&self) -> RawFd {
-        self.wake_up.as_raw_fd()
+        self.fd
     }
 
     /// The events since the last call.
     pub fn take(&self) -> Vec<(u64, ChannelEvent)> {
-        let mut events = self.events.lock();
-        self.wake_up.lower();
-        std::mem::take(&mut events)
+        self.events.take(std::mem::take)
     }
 
     pub(super) fn push(&self, channel: u64, event: ChannelEvent) {
-        let mut events = self.events.lock();
-        events.push((channel, event));
-        // One wake-up for all events before the loop takes them.
-        if events.len() == 1 {
-            self.wake_up.raise();
-        }
+        self.events.change(|events| events.push((channel, event)));
     }
 }
 

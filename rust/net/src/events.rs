@@ -7,15 +7,13 @@
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
 
-use klamm_base::WakeUp;
-use klamm_base::{ErrorCode, Uuid};
+use klamm_base::{Content, ErrorCode, Inbox, Uuid};
 use klamm_wire::api::{self, ListenerKind};
-use parking_lot::Mutex;
 
 use super::pipeline::{Principal, RequestContext};
 
@@ -183,14 +181,12 @@ impl Priority {
 
 /// The queue. Cheap to share; any thread pushes, one consumer drains.
 pub struct EventQueue {
-    inner: Mutex<Inner>,
+    inbox: Inbox<Inner>,
     requests_max: usize,
 }
 
 #[derive(Default)]
 struct Inner {
-    /// `None` after the consumer has stopped.
-    wake_up: Option<WakeUp>,
     high: VecDeque<Box<Request>>,
     normal: VecDeque<Box<Request>>,
     /// Events that must not be lost or wait for requests; each results from an earlier request.
@@ -201,7 +197,6 @@ struct Inner {
     log_dropped: u64,
     /// Connections that found a queue full.
     waiting: Vec<Waker>,
-    signalled: bool,
 }
 
 /// Limit on topics to create that are kept; a client whose topic is not kept will ask again.
@@ -212,38 +207,35 @@ const LOG_LINES_MAX: usize = 1_000;
 impl EventQueue {
     /// A queue for `requests_max` requests of each priority.
     pub fn new(requests_max: usize) -> io::Result<Self> {
-        let inner = Inner { wake_up: Some(WakeUp::new()?), ..Inner::default() };
-        Ok(Self { inner: Mutex::new(inner), requests_max: requests_max.max(1) })
+        Ok(Self { inbox: Inbox::new(Inner::default())?, requests_max: requests_max.max(1) })
     }
 
     /// Readable while there is something to drain; [`EventQueue::drain`] resets it. `None` after
     /// [`EventQueue::close`].
     pub fn fd(&self) -> Option<RawFd> {
-        self.inner.lock().wake_up.as_ref().map(AsRawFd::as_raw_fd)
+        self.inbox.fd()
     }
 
     /// Closes the queue: releases the descriptor and drops the waiting connections' wakers.
     pub fn close(&self) {
-        let mut inner = self.inner.lock();
-        let closed = (inner.wake_up.take(), std::mem::take(&mut inner.waiting));
-        drop(inner);
-        drop(closed);
+        self.inbox.close();
+        drop(self.inbox.change(|inner| std::mem::take(&mut inner.waiting)));
     }
 
     /// Adds a request. If its queue is full, returns the request and wakes `waker` when there is room.
     pub fn push_request(&self, request: Box<Request>, waker: &Waker) -> Result<(), Box<Request>> {
-        let mut inner = self.inner.lock();
-        let queue = match Priority::of(request.api_key) {
-            Priority::High => &mut inner.high,
-            Priority::Normal => &mut inner.normal,
-        };
-        if queue.len() >= self.requests_max {
-            inner.waiting.push(waker.clone());
-            return Err(request);
-        }
-        queue.push_back(request);
-        self.signal(&mut inner);
-        Ok(())
+        self.inbox.change(|inner| {
+            let queue = match Priority::of(request.api_key) {
+                Priority::High => &mut inner.high,
+                Priority::Normal => &mut inner.normal,
+            };
+            if queue.len() >= self.requests_max {
+                inner.waiting.push(waker.clone());
+                return Err(request);
+            }
+            queue.push_back(request);
+            Ok(())
+        })
     }
 
     /// Reports that a connection which had sent requests to Python was closed.
@@ -282,75 +274,52 @@ impl EventQueue {
     }
 
     fn push_news(&self, event: Event) {
-        let mut inner = self.inner.lock();
-        inner.news.push_back(event);
-        self.signal(&mut inner);
+        self.inbox.change(|inner| inner.news.push_back(event));
     }
 
     /// Requests the creation of topics for a client.
     pub fn push_auto_create<'a>(&self, context: &RequestContext<'_>, topics: impl Iterator<Item = &'a str>) {
-        let mut inner = self.inner.lock();
-        for topic in topics {
-            if inner.auto_create.len() < AUTO_CREATE_MAX && !inner.auto_create.contains_key(topic) {
-                inner.auto_create.insert(topic.to_owned(), Asker::of(context));
+        self.inbox.change(|inner| {
+            for topic in topics {
+                if inner.auto_create.len() < AUTO_CREATE_MAX && !inner.auto_create.contains_key(topic) {
+                    inner.auto_create.insert(topic.to_owned(), Asker::of(context));
+                }
             }
-        }
-        if !inner.auto_create.is_empty() {
-            self.signal(&mut inner);
-        }
+        });
     }
 
     /// Adds a log message.
     pub fn log(&self, level: LogLevel, message: String) {
-        let mut inner = self.inner.lock();
-        if inner.log.len() >= LOG_LINES_MAX {
-            inner.log_dropped += 1;
-            return;
-        }
-        inner.log.push_back((level, message));
-        self.signal(&mut inner);
+        self.inbox.change(|inner| {
+            if inner.log.len() >= LOG_LINES_MAX {
+                inner.log_dropped += 1;
+            } else {
+                inner.log.push_back((level, message));
+            }
+        });
     }
 
     /// The number of queued requests.
     pub fn request_count(&self) -> usize {
-        let inner = self.inner.lock();
-        inner.high.len() + inner.normal.len()
+        self.inbox.look(|inner| inner.high.len() + inner.normal.len())
     }
 
     /// Takes all queued requests, and leaves the other events.
     pub fn take_requests(&self) -> Vec<Box<Request>> {
-        let mut inner = self.inner.lock();
-        let (high, normal) = (std::mem::take(&mut inner.high), std::mem::take(&mut inner.normal));
-        let waiting = std::mem::take(&mut inner.waiting);
-        drop(inner);
+        let (high, normal, waiting) = self.inbox.change(|inner| {
+            let (high, normal) = (std::mem::take(&mut inner.high), std::mem::take(&mut inner.normal));
+            (high, normal, std::mem::take(&mut inner.waiting))
+        });
         waiting.into_iter().for_each(Waker::wake);
         high.into_iter().chain(normal).collect()
     }
 
-    fn signal(&self, inner: &mut Inner) {
-        if !inner.signalled {
-            inner.signalled = true;
-            inner.wake_up.iter().for_each(WakeUp::raise);
-        }
-    }
-
     /// Takes at most `max` events, urgent ones first. If more are left, the descriptor stays readable.
     pub fn drain(&self, max: usize) -> Vec<Event> {
-        let mut events = Vec::new();
-        let mut inner = self.inner.lock();
-        inner.wake_up.iter().for_each(WakeUp::lower);
-        inner.signalled = false;
-        while events.len() < max {
-            match inner.pop() {
-                Some(event) => events.push(event),
-                None => break,
-            }
-        }
-        if !inner.is_empty() {
-            self.signal(&mut inner);
-        }
-        let waiting = std::mem::take(&mut inner.waiting);
-        drop(inner);
+        let (events, waiting) = self.inbox.take(|inner| {
+            let events: Vec<_> = std::iter::from_fn(|| inner.pop()).take(max).collect();
+            (events, std::mem::take(&mut inner.waiting))
+        });
         waiting.into_iter().for_each(Waker::wake);
         events
     }
@@ -376,7 +345,9 @@ impl Inner {
         }
         self.normal.pop_front().map(Event::Request)
     }
+}
 
+impl Content for Inner {
     fn is_empty(&self) -> bool {
         self.high.is_empty()
             && self.normal.is_empty()

@@ -1,12 +1,10 @@
 //! `MetadataLog`: the log of the quorum, with its snapshots.
 
 use std::collections::HashMap;
-use std::os::fd::AsRawFd;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
-use klamm_base::LogError;
-use klamm_base::WakeUp;
+use klamm_base::{Inbox, LogError};
 use klamm_log::{AppendError, LogContext};
 use klamm_quorum::{Answering, OnLoss, QuorumLog, QuorumLogConfig, ReceiveError, ReplayFailed, SnapshotId};
 use pyo3::exceptions::PyValueError;
@@ -27,36 +25,11 @@ pub struct MetadataLog {
 
 /// What came of flushes and was not taken yet. The flusher's thread tells by a descriptor: for a call it would have to wait
 /// until Python's other threads let it.
-struct Flushes(Mutex<Ended>);
-
-struct Ended {
-    /// `None` once the log is closed.
-    wake_up: Option<WakeUp>,
-    results: Vec<Result<i64, LogError>>,
-}
-
-impl Flushes {
-    fn lock(&self) -> MutexGuard<'_, Ended> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn put(&self, result: Result<i64, LogError>) {
-        let mut ended = self.lock();
-        ended.results.push(result);
-        ended.wake_up.iter().for_each(WakeUp::raise);
-    }
-
-    fn take(&self) -> Vec<Result<i64, LogError>> {
-        let mut ended = self.lock();
-        ended.wake_up.iter().for_each(WakeUp::lower);
-        std::mem::take(&mut ended.results)
-    }
-}
+type Flushes = Inbox<Vec<Result<i64, LogError>>>;
 
 impl MetadataLog {
     pub fn over(log: Arc<QuorumLog>) -> std::io::Result<Self> {
-        let ended = Ended { wake_up: Some(WakeUp::new()?), results: Vec::new() };
-        Ok(Self { log, flushes: Arc::new(Flushes(Mutex::new(ended))), answering: Arc::default() })
+        Ok(Self { log, flushes: Arc::new(Inbox::new(Vec::new())?), answering: Arc::default() })
     }
 }
 
@@ -166,7 +139,7 @@ impl MetadataLog {
 
     #[getter]
     fn flush_fd(&self) -> i32 {
-        self.flushes.lock().wake_up.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+        self.flushes.fd().unwrap_or(-1)
     }
 
     fn start_flush(&self) {
@@ -175,12 +148,12 @@ impl MetadataLog {
             if let (Ok(offset), Some(answering)) = (&result, answering.get()) {
                 answering.flushed(*offset);
             }
-            flushes.put(result);
+            flushes.change(|results| results.push(result));
         }));
     }
 
     fn take_flushed(&self) -> Vec<(i64, Option<String>)> {
-        let ended = self.flushes.take().into_iter();
+        let ended = self.flushes.take(std::mem::take).into_iter();
         ended.map(|result| result.map_or_else(|error| (-1, Some(error.to_string())), |offset| (offset, None))).collect()
     }
 
@@ -285,7 +258,7 @@ impl MetadataLog {
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let closed = py.detach(|| self.log.close()).map_err(|error| storage_error(&error));
-        self.flushes.lock().wake_up = None;
+        self.flushes.close();
         closed
     }
 }

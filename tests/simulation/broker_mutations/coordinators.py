@@ -6,7 +6,7 @@ from klamm.coordinator.runtime.hosted_shard import HostedShard
 from klamm.coordinator.runtime.log import Series
 from klamm.coordinator.runtime.pipeline import RECORDS_IN_FLIGHT_MAX, Pipeline
 from klamm.coordinator.transactions import markers
-from klamm.coordinator.transactions.markers import MarkerQueues, MarkerRequest
+from klamm.coordinator.transactions.markers import MarkerQueues
 from klamm.coordinator.transactions.shard import TransactionShard
 from klamm.coordinator.transactions.transaction import Transaction
 from klamm.node.views import coordinator_log
@@ -125,17 +125,6 @@ def a_refused_marker_counts_as_written(patch):
 def a_lost_marker_is_not_sent_again(patch):
     """Markers are retried until they are written (KIP-98)."""
     patch.setattr(MarkerQueues, "on_failure", lambda self, request: list(self._take_sent(request)))
-
-
-def a_response_counts_for_the_oldest_request(patch):
-    """Requests overtake each other: a response is that of its own request."""
-    take_sent = MarkerQueues._take_sent
-
-    def careless(self, request):
-        number = min(self._in_flight[request.broker], default=request.number)
-        return take_sent(self, MarkerRequest(number, request.broker, request.markers))
-
-    patch.setattr(MarkerQueues, "_take_sent", careless)
 
 
 def a_marker_overtakes_one_of_an_earlier_completion(patch):

@@ -258,7 +258,6 @@ FAULTS: dict[Mutation, BrokerFaults] = {
     coordinators.a_lost_marker_is_not_sent_again: _COORDINATORS,
     coordinators.a_new_coordinator_writes_no_markers: _COORDINATORS,
     coordinators.a_refused_marker_counts_as_written: _MOVES,
-    coordinators.a_response_counts_for_the_oldest_request: _COORDINATORS,
     coordinators.a_response_does_not_wait_for_its_record: _COORDINATORS,
     coordinators.a_silent_producer_keeps_its_transaction: _COORDINATORS,
     coordinators.a_transition_begins_during_another: _COORDINATORS,

@@ -101,18 +101,16 @@ class Verification:
         if request.version < VERSION_OF_ADDING:
             self._ask_once(request, counted)
         else:
-            self._ask_while_busy(request, counted)
+            self._ask_while_busy(self._clock.now_ms() + self._retries_for_ms, request, counted)
 
-    def _ask_while_busy(self, request: AddRequest, answer: OnVerified) -> None:
-        until_ms = self._clock.now_ms() + self._retries_for_ms
+    def _ask_while_busy(self, until_ms: int, request: AddRequest, answer: OnVerified) -> None:
+        self._ask_once(request, partial(self._on_codes, until_ms, request, answer), until_ms)
 
-        def take(codes: Codes) -> None:
-            if ErrorCode.CONCURRENT_TRANSACTIONS in codes.values() and self._clock.now_ms() < until_ms:
-                self._deadlines.add(self._retry_ms, partial(self._ask_once, request, take, until_ms))
-            else:
-                answer(codes)
-
-        self._ask_once(request, take, until_ms)
+    def _on_codes(self, until_ms: int, request: AddRequest, answer: OnVerified, codes: Codes) -> None:
+        if ErrorCode.CONCURRENT_TRANSACTIONS in codes.values() and self._clock.now_ms() < until_ms:
+            self._deadlines.add(self._retry_ms, partial(self._ask_while_busy, until_ms, request, answer))
+        else:
+            answer(codes)
 
     def _ask_once(self, request: AddRequest, answer: OnVerified, until_ms: int = 0) -> None:
         broker = self._broker_of(request.transactional_id)

@@ -41,7 +41,11 @@ counts allocations minus deallocations: while new values replace older ones, as 
 far more objects than its threshold says. So the first two are small; each object is visited once in either all the
 same."""
 COLLECTIONS_BEFORE_FULL: Final = 100
-"""Collections of the second generation before one of all objects, if the loop is quiet."""
+"""Collections of the second generation before one of all objects, if the loop is quiet and the last one was worth it.
+"""
+WORTH_IT: Final = 10_000
+"""Garbage that a collection of all objects has to find, in objects. If it finds less, the next one waits for twice as many
+collections: it visits up to a million objects."""
 COLLECTIONS_MAX: Final = 3_000
 """Collections of the second generation before one of all objects."""
 LOOK_MS: Final = 10_000
@@ -98,6 +102,7 @@ class FullCollections:
         self._deadlines = deadlines
         self._count = self._count_before = 0
         """Collections of the second generation since the last one of all objects, now and at the last look."""
+        self._count_before_full = COLLECTIONS_BEFORE_FULL
 
     def start(self) -> None:
         """Work as long as the loop runs."""
@@ -111,13 +116,18 @@ class FullCollections:
 
     def _look(self) -> None:
         is_quiet = self._count - self._count_before <= QUIET_MAX
-        if self._count >= (COLLECTIONS_BEFORE_FULL if is_quiet else COLLECTIONS_MAX):
-            gc.unfreeze()
-            gc.collect()
-            gc.freeze()
-            self._count = 0
+        if self._count >= (self._count_before_full if is_quiet else COLLECTIONS_MAX):
+            self._collect()
         self._count_before = self._count
         self._deadlines.add(LOOK_MS, self._look)
+
+    def _collect(self) -> None:
+        gc.unfreeze()
+        found = gc.collect()
+        gc.freeze()
+        self._count = 0
+        rarer = min(2 * self._count_before_full, COLLECTIONS_MAX)
+        self._count_before_full = rarer if found < WORTH_IT else COLLECTIONS_BEFORE_FULL
 
 
 class _LazyFinder:

@@ -241,6 +241,21 @@ def test_after_a_full_collection_the_next_one_waits_as_long(loop: Loop) -> None:
     assert gone() is not None
 
 
+def test_full_collections_that_find_little_become_rare(loop: Loop) -> None:
+    def collects(garbage: int) -> bool:
+        """Whether a full collection follows as many collections as at first."""
+        old = [Cyclic() for _ in range(garbage)]
+        gone = weakref.ref(old[0])
+        collect(process.COLLECTIONS_BEFORE_FULL)
+        old.clear()
+        loop.look()
+        loop.look()
+        return gone() is None
+
+    assert [collects(1) for _ in range(7)] == [True, False, True, False, False, False, True]
+    assert [collects(process.WORTH_IT) for _ in range(10)] == [False] * 7 + [True] * 3
+
+
 def test_old_garbage_of_a_busy_loop_is_collected_in_the_end(loop: Loop) -> None:
     old = Cyclic()
     gone = weakref.ref(old)

@@ -44,8 +44,8 @@ COLLECTIONS_BEFORE_FULL: Final = 100
 """Collections of the second generation before one of all objects, if the loop is quiet and the last one was worth it.
 """
 WORTH_IT: Final = 10_000
-"""Garbage that a collection of all objects has to find, in objects. If it finds less, the next one waits for twice as many
-collections: it visits up to a million objects."""
+"""Garbage that a collection of all objects has to find, in objects. If it finds less, the next one waits for twice as
+many collections: it visits up to a million objects."""
 COLLECTIONS_MAX: Final = 3_000
 """Collections of the second generation before one of all objects."""
 LOOK_MS: Final = 10_000

@@ -226,22 +226,36 @@ class ActiveController:
 
         A former leader that is alive has `LAST_WORD_MS` to answer its requests. Call the result to stop watching.
         """
-        was_leading, token = self.address == address, -1
+        return _Watch(self, self._deadlines, address, on_new_leader).end
 
-        def check() -> None:
-            nonlocal was_leading, token
-            if not was_leading and self.address is not None:
-                log.info("node at %s:%d is no longer the leader and does not respond; using its successor", *address)
-                on_new_leader()
-                return
-            was_leading = self.address == address
-            token = self._deadlines.add(LAST_WORD_MS, check)
 
-        def end() -> None:
-            self._deadlines.remove(token)
+class _Watch:
+    """The function that `ActiveController.watch` returns, without a reference cycle: there is one for each request."""
 
-        token = self._deadlines.add(LAST_WORD_MS, check)
-        return end
+    __slots__ = ("_address", "_controller", "_deadlines", "_on_new_leader", "_token", "_was_leading")
+
+    def __init__(
+        self, controller: ActiveController, deadlines: Deadlines, address: Address, on_new_leader: Callable[[], None]
+    ) -> None:
+        self._controller, self._deadlines, self._address = controller, deadlines, address
+        self._on_new_leader: Callable[[], None] | None = on_new_leader
+        self._was_leading = controller.address == address
+        self._token = deadlines.add(LAST_WORD_MS, self._check)
+
+    def end(self) -> None:
+        """Stop watching."""
+        self._deadlines.remove(self._token)
+        self._on_new_leader = None
+
+    def _check(self) -> None:
+        assert self._on_new_leader is not None, "the deadline is removed when the watch ends"
+        leader = self._controller.address
+        if not self._was_leading and leader is not None:
+            log.info("node at %s:%d is no longer the leader and does not respond; using its successor", *self._address)
+            self._on_new_leader()
+            return
+        self._was_leading = leader == self._address
+        self._token = self._deadlines.add(LAST_WORD_MS, self._check)
 
 
 def _is_not_controller(answer: Any) -> bool:

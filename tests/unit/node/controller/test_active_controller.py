@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -176,3 +177,18 @@ async def test_versions_of_a_new_connection_are_reported_at_once() -> None:
     remote.versions = {}
     asking._report_versions()
     assert reported == [{19: (2, 5)}, {19: (2, 7)}, None]
+
+
+async def test_a_request_that_watched_the_leader_is_freed_without_the_garbage_collector() -> None:
+    class Waiting:
+        end: Callable[[], None]
+
+        def ask_again(self) -> None:
+            raise AssertionError("the leader stays")
+
+    waiting = Waiting()
+    waiting.end = controller(Quorum(3)).watch(("host", 9003), waiting.ask_again)
+    freed = weakref.ref(waiting)
+    waiting.end()
+    del waiting
+    assert freed() is None

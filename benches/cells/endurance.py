@@ -71,9 +71,9 @@ def minutes(count: int, seconds: int, size: int) -> Cell:
             "last minute's p99.9, times the first's": last_us / first_us,
             "first minute, GB/s": first_rate,
             "last minute, GB/s": last_rate,
-            "loss of throughput, %": (1 - last_rate / first_rate) * 100,
-            "deleted by retention, MB": removed[deleted] / MB,
-            "removed by compaction, MB": removed[compacted] / MB,
+            "last minute's GB/s, times the first's": last_rate / first_rate,
+            "deleted by retention, MB": max(removed[deleted], 0) / MB,
+            "removed by compaction, MB": max(removed[compacted], 0) / MB,
         }
 
     return cell

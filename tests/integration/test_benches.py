@@ -129,7 +129,7 @@ CELLS: list[tuple[Cell, str, set[str]]] = [
             "last minute's p99.9, times the first's",
             "first minute, GB/s",
             "last minute, GB/s",
-            "loss of throughput, %",
+            "last minute's GB/s, times the first's",
             "deleted by retention, MB",
             "removed by compaction, MB",
         },

@@ -414,6 +414,7 @@ NOT_UNDER_LOAD: Final[dict[str, str]] = {
     "OtherBrokers.on_published": "brokers that leave and return: integration/test_exactly_once.py",
     "Persister._on_outcome": "the coordinators of other brokers: unit/node/test_persister.py",
     "Verification._on_outcome": "the coordinators of other brokers: unit/node/test_verification.py",
+    "Verification._on_codes": "librdkafka adds partitions itself: unit/node/test_verification.py",
     "CoordinatorRuntime._on_load_failed": "comes after a fault: unit/coordinator/runtime/test_faults.py",
 }
 """Callbacks that the load does not reach, and why."""

@@ -51,7 +51,7 @@ pub enum Guard {
 }
 
 /// All guards, by the names that a simulation uses.
-const GUARDS: [(&str, Guard); 47] = [
+const GUARDS: [(&str, Guard); 48] = [
     ("join-from-epoch-start", Guard::Core(Rule::JoinFromEpochStart)),
     ("count-maximal-isr", Guard::Core(Rule::CountMaximalIsr)),
     ("append-with-min-isr", Guard::Core(Rule::AppendWithMinIsr)),
@@ -62,6 +62,7 @@ const GUARDS: [(&str, Guard); 47] = [
     ("withdraw-ineligible", Guard::Core(Rule::WithdrawIneligible)),
     ("repeat-proposals", Guard::Core(Rule::RepeatProposals)),
     ("join-from-high-watermark", Guard::Core(Rule::JoinFromHighWatermark)),
+    ("join-from-log-start", Guard::Core(Rule::JoinFromLogStart)),
     ("join-eligible", Guard::Core(Rule::JoinEligible)),
     ("shrink-isr", Guard::Core(Rule::ShrinkIsr)),
     ("forget-progress", Guard::Core(Rule::ForgetProgress)),

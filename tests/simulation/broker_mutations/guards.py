@@ -55,6 +55,7 @@ SCENARIOS: dict[Mutation, str] = {
     "high-watermark-in-log": "rolled_segments",
     "join-eligible": "old_proposals",
     "join-from-high-watermark": "join_from_high_watermark",
+    "join-from-log-start": "join_from_log_start",
     "keep-refused": "refused_proposal",
     "newer-assignment": "old_image",
     "offset-not-available": "end_offset",

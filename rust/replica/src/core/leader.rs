@@ -86,14 +86,15 @@ impl<S: FollowerSession> Leader<S> {
     }
 
     /// Whether a replica that fetched should join the ISR: it holds everything that is committed, and everything that
-    /// existed when this leader began.
-    pub(super) fn may_join(&self, id: i32, high_watermark: i64, context: Context<'_>) -> bool {
+    /// existed when this leader began, and nothing below the start of the leader's log, which could not be compared.
+    pub(super) fn may_join(&self, id: i32, high_watermark: i64, log_start: i64, context: Context<'_>) -> bool {
         let start_offset = if context.keeps(Rule::JoinFromEpochStart) { self.epoch_start_offset } else { 0 };
         let high_watermark = if context.keeps(Rule::JoinFromHighWatermark) { high_watermark } else { 0 };
         !self.isr.is_pending()
             && !self.isr.committed().contains(&id)
             && self.progress_of(id).is_some_and(|progress| {
                 progress.end_offset >= high_watermark.max(start_offset)
+                    && (progress.start_offset >= log_start || !context.keeps(Rule::JoinFromLogStart))
                     && (progress.is_eligible(context) || !context.keeps(Rule::JoinEligible))
             })
     }

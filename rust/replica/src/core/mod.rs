@@ -323,7 +323,7 @@ impl<A, F: Waiter> PartitionCore<A, F> {
         let leader = self.leader_mut()?;
         let end_before = leader.progress_of(fetch.replica_id).map_or(0, |progress| progress.end_offset);
         let has_moved = leader.on_fetch(fetch, context)?;
-        let may_join = leader.may_join(fetch.replica_id, high_watermark, context);
+        let may_join = leader.may_join(fetch.replica_id, high_watermark, offsets.start, context);
         if may_join {
             self.propose(|leader| leader.isr_with(fetch.replica_id), effects);
         }

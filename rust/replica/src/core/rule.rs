@@ -23,6 +23,8 @@ pub enum Rule {
     RepeatProposals,
     /// A follower joins the ISR with everything that is committed.
     JoinFromHighWatermark,
+    /// A follower joins the ISR with nothing below the start of the leader's log: the leader cannot tell where that diverges.
+    JoinFromLogStart,
     /// A fenced or restarted follower is not proposed (KIP-841, KIP-903).
     JoinEligible,
     /// Followers that lag are proposed to leave the ISR.

@@ -84,9 +84,12 @@ impl Rig {
     }
 
     fn fetch_of(&mut self, replica_id: i32, broker_epoch: i64, fetch_offset: i64) -> Result<(), ErrorCode> {
-        let leader_end_offset = self.offsets.end;
-        let fetch = FollowerFetch { replica_id, broker_epoch, fetch_offset, log_start_offset: 0, leader_end_offset };
-        self.core.on_follower_fetch(&fetch, &self.offsets, self.now_ms, &self.cluster, &mut self.effects)
+        let (log_start_offset, leader_end_offset) = (0, self.offsets.end);
+        self.take(&FollowerFetch { replica_id, broker_epoch, fetch_offset, log_start_offset, leader_end_offset })
+    }
+
+    fn take(&mut self, fetch: &FollowerFetch) -> Result<(), ErrorCode> {
+        self.core.on_follower_fetch(fetch, &self.offsets, self.now_ms, &self.cluster, &mut self.effects)
     }
 
     fn check_lag(&mut self) {
@@ -174,6 +177,24 @@ fn committed_records_are_not_enough_to_join() {
     rig.fetch(1, 9).expect("a replica");
     assert_eq!((rig.core.high_watermark(), rig.proposed()), (0, None), "a record of an earlier leader is missing");
     rig.fetch(1, 10).expect("a replica");
+    assert_eq!(rig.proposed(), Some(vec![0, 2, 1]));
+}
+
+#[test]
+fn a_follower_with_records_below_the_leaders_log_does_not_join() {
+    let mut rig = Rig::leading(&[0, 2]);
+    rig.append(10);
+    rig.offsets.start = 10;
+    let fetch = FollowerFetch {
+        replica_id: 1,
+        broker_epoch: 101,
+        fetch_offset: 10,
+        log_start_offset: 0,
+        leader_end_offset: 10,
+    };
+    rig.take(&fetch).expect("a replica");
+    assert_eq!(rig.proposed(), None, "they may be of an epoch that the leader's log no longer has");
+    rig.take(&FollowerFetch { log_start_offset: 10, ..fetch }).expect("a replica");
     assert_eq!(rig.proposed(), Some(vec![0, 2, 1]));
 }
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Final
 
 from benches import clusters
@@ -30,16 +30,6 @@ COMPACTED: Final = {
 }
 
 
-@dataclass
-class _Written:
-    """Bytes of acknowledged records by topic; a thread of the background writes while cells read."""
-
-    by_topic: dict[str, float] = field(default_factory=dict)
-
-    def add(self, topic: str, size: float) -> None:
-        self.by_topic[topic] = self.by_topic.get(topic, 0) + size
-
-
 def minutes(count: int, seconds: int, size: int) -> Cell:
     """`count` minutes of `seconds` seconds: records at 1,000/s, then `size` bytes at the maximum rate.
 
@@ -51,7 +41,7 @@ def minutes(count: int, seconds: int, size: int) -> Cell:
         with clusters.replicated(bench, kind, SETTINGS) as server:
             steady, backlog = new_topic(server, 1), new_topic(server, 1)
             deleted, compacted = (new_topic(server, len(BROKERS), configs) for configs in (DELETED, COMPACTED))
-            written = _Written()
+            written = Counter[str]()  # bytes of acknowledged records by topic
             load(server, "produce", topic=backlog, bytes=size)
             _full_rate(server, deleted, size, written)  # the first minute has something to delete, like the last one
             settle(bench)
@@ -63,7 +53,7 @@ def minutes(count: int, seconds: int, size: int) -> Cell:
                     if drained is not None:
                         drained.result()
                 measured.append((found["p999_us"], _full_rate(server, deleted, size, written)))
-            removed = {topic: written.by_topic[topic] - _on_disk(server, topic) for topic in (deleted, compacted)}
+            removed = {topic: written[topic] - _on_disk(server, topic) for topic in (deleted, compacted)}
         (first_us, first_rate), (last_us, last_rate) = measured[0], measured[-1]
         return {
             "first minute, p99.9 us": first_us,
@@ -79,16 +69,16 @@ def minutes(count: int, seconds: int, size: int) -> Cell:
     return cell
 
 
-def _full_rate(server: ClusterServer, topic: str, size: int, written: _Written) -> float:
+def _full_rate(server: ClusterServer, topic: str, size: int, written: Counter[str]) -> float:
     """GB/s of one topic that all three brokers lead."""
     address, count = ",".join(server.leaders), len(BROKERS)
     found = load(server, "produce", address=address, topic=topic, bytes=size, connections=count, partitions=count)
-    written.add(topic, found["bytes"])
+    written[topic] += int(found["bytes"])
     return found["bytes"] / GB / found["seconds"]
 
 
 @contextmanager
-def _background(server: ClusterServer, deleted: str, compacted: str, written: _Written) -> Iterator[None]:
+def _background(server: ClusterServer, deleted: str, compacted: str, written: Counter[str]) -> Iterator[None]:
     """Write to both topics until the context ends. Raises CellError there if it could not."""
     ended, failures = threading.Event(), list[CellError]()
 
@@ -100,9 +90,9 @@ def _background(server: ClusterServer, deleted: str, compacted: str, written: _W
             while not ended.wait(max(due - time.monotonic(), 0)):
                 due += BACKGROUND_S
                 found = load(server, "produce", topic=deleted, bytes=10 * MB, batch=100_000, **options)
-                written.add(deleted, found["bytes"])
+                written[deleted] += int(found["bytes"])
                 found = load(server, "keyed", topic=compacted, bytes=2 * MB, spread=1, **options)
-                written.add(compacted, found["bytes"])
+                written[compacted] += int(found["bytes"])
         except CellError as error:
             failures.append(error)
 

@@ -230,7 +230,7 @@ class ActiveController:
 
 
 class _Watch:
-    """The function that `ActiveController.watch` returns, without a reference cycle: there is one for each request."""
+    """What `ActiveController.watch` begins, for each request. Once it has ended, it refers to no request any more."""
 
     __slots__ = ("_address", "_controller", "_deadlines", "_on_new_leader", "_token", "_was_leading")
 

@@ -75,10 +75,8 @@ impl ShareGroups {
         });
         if taken.is_none() {
             // Its requests would wait forever.
-            self.drop_partition(
-                &live,
-                report(core, &live, "the answer of the share coordinator could not be processed"),
-            );
+            self.drop_partition(&live, ErrorCode::UNKNOWN_SERVER_ERROR);
+            report(core, &live, "the answer of the share coordinator could not be processed");
         }
     }
 

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use klamm_base::ErrorCode;
 use klamm_base::panics::contained;
 use tokio::sync::Notify;
 
@@ -40,7 +41,8 @@ impl ShareGroups {
         for live in due {
             if contained(|| self.expire_one(core, &live, now_ms)).is_none() {
                 // What it holds is unknown. Its next fetch loads its state again.
-                self.drop_partition(&live, report(core, &live, "its locks could not be ended"));
+                self.drop_partition(&live, ErrorCode::UNKNOWN_SERVER_ERROR);
+                report(core, &live, "its locks could not be ended");
             }
         }
     }

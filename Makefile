@@ -22,9 +22,9 @@ DIST ?= dist
 SMOKE_CASES ?= 2000
 # Simulated runs that `make test` plays, of quorums with static voters, of those with voters that change, and of brokers (CI
 # plays 2000, 1000 and 2000), and those of each kind that `make simulate` plays.
-SIMULATION_SEEDS ?= 400
-SIMULATION_DYNAMIC_SEEDS ?= 200
-SIMULATION_BROKER_SEEDS ?= 400
+SIMULATION_SEEDS ?= 200
+SIMULATION_DYNAMIC_SEEDS ?= 100
+SIMULATION_BROKER_SEEDS ?= 200
 SEEDS ?= 2000
 FIRST_SEED ?= 1
 # Processes that `make kills` kills; `make slow` has a share of them.

@@ -1,6 +1,6 @@
 """Seeds of simulated brokers, with all invariants after each step, then liveness (goals R1, R2).
 
-`make test` plays `SIMULATION_BROKER_SEEDS=400` of them, CI 2,000. More: `python -m klamm.testing.simulator --brokers`.
+`make test` plays `SIMULATION_BROKER_SEEDS=200` of them, CI 2,000. More: `python -m klamm.testing.simulator --brokers`.
 """
 
 import os

@@ -26,6 +26,8 @@ from .waiting import wait_until
 NUMBERS = itertools.count()
 TOPIC = "load"
 PAUSE_S = 1.5
+# Each client waits so long after a round, so that the cores are free for what the tests do.
+PACE_S = 0.01
 CONFIG = {
     "group.initial.rebalance.delay.ms": "0",
     # A pause is detected by a timer that is a second late.
@@ -64,6 +66,7 @@ class Load:
         while not self._is_over.is_set():
             producer.produce(TOPIC, b"x" * 100, on_delivery=self._note)
             producer.flush(10)
+            self._is_over.wait(PACE_S)
 
     def _note(self, error: object, message: object) -> None:
         self.acknowledged += error is None
@@ -89,6 +92,7 @@ class Load:
             producer.produce(TOPIC, b"x" * 100)
             producer.commit_transaction(60)
             self.transactions += 1
+            self._is_over.wait(PACE_S)
 
     def _share(self) -> None:
         while not self._is_over.is_set():

@@ -12,9 +12,15 @@ Mutation = Callable[[Any], None] | str
 
 SEEDS = range(1, 201)
 NOTICED_BY: dict[Mutation, int] = {
+    control.an_inactive_broker_joins_an_isr: 13,
     coordinators.every_partition_counts_as_added: 20,
+    groups.a_slow_member_keeps_its_partitions: 14,
+    groups.an_instance_id_is_taken_from_a_live_member: 8,
+    shares.a_late_write_moves_the_start_offset_back: 6,
+    shares.a_repeated_initialization_begins_a_state_again: 47,
     shares.a_share_state_keeps_what_was_not_appended: 19,
     "append-with-min-isr": 14,
+    "clean-committed": 10,
     "commit-with-min-isr": 61,
     "gaps-are-losses": 28,
 }

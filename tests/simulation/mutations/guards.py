@@ -146,8 +146,13 @@ SNAPSHOTS = Faults(
 SEEDS = range(1, 41)
 # The first seed that notices a mutation, after many that do not: it is played before them, to save their time.
 NOTICED_BY: dict[Mutation, int] = {
+    connections.a_lost_connection_is_used_on: 9,
+    connections.a_moved_peer_is_asked_at_its_old_address: 19,
+    connections.a_peer_that_refused_is_never_connected_again: 3,
+    driver.answers_go_on_without_the_leadership: 19,
     driver.quorum_state_is_believed_as_it_is_read: 17,
     driver.the_core_is_not_told_what_a_stream_fetched: 11,
+    replication.leader_takes_every_fetch_position: 3,
 }
 BY_DICE: dict[Mutation, Faults | None] = {
     elections.half_is_a_majority: None,

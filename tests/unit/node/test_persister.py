@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -285,3 +287,17 @@ class TestForTheEngine:
         assert codec.read_response(WriteStateResponse, 1, body).results == (
             TopicErrors(TOPIC_ID, (PartitionError(0),)),
         )
+
+    async def test_a_call_that_has_not_begun_ends_with_the_node(self, room: Room) -> None:
+        body = codec.write_request(ReadStateRequest("g", (ReadTopic(TOPIC_ID, (ReadPartition(0, 5),)),)), 0)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            asked = asyncio.ensure_future(room.answer(84, body))
+            await asyncio.sleep(0)
+            room.persister.close()
+            for _ in range(3):
+                await asyncio.sleep(0)
+            gc.collect()
+        assert not caught, "a coroutine was never awaited"
+        assert not room.others.sent
+        asked.cancel()

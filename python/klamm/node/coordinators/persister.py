@@ -154,7 +154,7 @@ class Persister:
         self._lines: dict[tuple[int, int, str], _Line] = {}
         self._retried: dict[SharePartitionKey, asyncio.Future[None]] = {}
         """The share partitions of which a call is tried again."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     async def initialize(self, key: SharePartitionKey, asked: InitializedPartition) -> PartitionError:
         """Begin the state of a share partition, or begin it again at an offset (InitializeShareGroupState)."""
@@ -208,18 +208,20 @@ class Persister:
             (here.submit_read if operation is READ else here.submit_write)(key, asked, take_first)
 
     def _in_background(self, call: Coroutine[Any, Any, Any], take: Callable[[Any], None], answer: OnAnswer) -> None:
-        async def work() -> None:
-            try:
-                result = await call
-            except Exception:  # the share partition must not wait forever
-                log.exception("the state of a share partition could not be read or written")
-                answer(ErrorCode.UNKNOWN_SERVER_ERROR, b"")
-            else:
-                take(result)
+        def on_done(done: asyncio.Task[Any]) -> None:
+            self._tasks.discard(done)
+            if done.cancelled():
+                return
+            if (error := done.exception()) is None:
+                take(done.result())
+                return
+            # The share partition must not wait forever.
+            log.error("the state of a share partition could not be read or written", exc_info=error)
+            answer(ErrorCode.UNKNOWN_SERVER_ERROR, b"")
 
-        task = asyncio.get_running_loop().create_task(work())
+        task = asyncio.get_running_loop().create_task(call)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(on_done)
 
     def close(self) -> None:
         """Answer nothing more."""

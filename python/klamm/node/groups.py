@@ -77,12 +77,19 @@ class NodeGroups(TopicCoordinator["GroupCoordinator"]):
             self.config,
             log,
             self.config.offsets_topic_num_partitions,
+            draw_uuid=self._draw_uuid,
             verify=self._verify,
             topics=self._topics,
             group_configs=group_configs(self._image),
             persister=self._share_states.persister,
             end_offsets=self._share_states.end_offsets,
         )
+
+    @property
+    def _draw_uuid(self) -> Callable[[], str]:
+        from klamm.coordinator.groups.driver import draw_uuid
+
+        return draw_uuid
 
     @cached_property
     def _topics(self) -> GroupTopics:

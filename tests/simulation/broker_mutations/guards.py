@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-from tests.simulation.broker_mutations import cleaning, control, coordinators, groups, shares
+from tests.simulation.broker_mutations import cleaning, control, coordinators, groups, migrations, shares
 
 from klamm.testing.simulator.brokers.faults import BrokerFaults
 
 Mutation = Callable[[Any], None] | str
-"""A function of `control`, `coordinators`, `groups`, `shares` or `cleaning`, or the name of a broker's guard."""
+"""A function of one of the modules that `broker_mutations` lists, or the name of a broker's guard."""
 
 SEEDS = range(1, 201)
 NOTICED_BY: dict[Mutation, int] = {
@@ -16,6 +16,7 @@ NOTICED_BY: dict[Mutation, int] = {
     coordinators.every_partition_counts_as_added: 20,
     groups.a_slow_member_keeps_its_partitions: 14,
     groups.an_instance_id_is_taken_from_a_live_member: 8,
+    migrations.a_silent_member_of_a_classic_group_stays: 27,
     shares.a_late_write_moves_the_start_offset_back: 6,
     shares.a_repeated_initialization_begins_a_state_again: 47,
     shares.a_share_state_keeps_what_was_not_appended: 19,
@@ -169,6 +170,31 @@ _MEMBERS_AND_FEW_REPLICAS = BrokerFaults(
     away_us_max=3_000_000,
     member_every_us=100_000,
 )
+_MIGRATIONS = BrokerFaults(
+    drop_chance=0.01,
+    delay_us_max=5_000,
+    slow_message_chance=0.02,
+    crash_every_us=2_000_000,
+    away_us_max=100_000,
+    elect_every_us=1_000_000,
+    member_every_us=150_000,
+    classic_share=0.5,
+)
+_CLASSIC_INSTANCES = BrokerFaults(
+    delay_us_max=5_000,
+    member_every_us=100_000,
+    instance_share=1.0,
+    classic_share=1.0,
+)
+_CLASSIC_MEMBERS = BrokerFaults(
+    delay_us_max=5_000,
+    crash_every_us=1_000_000,
+    away_us_max=100_000,
+    elect_every_us=200_000,
+    effect_crash_chance=0.02,
+    member_every_us=150_000,
+    classic_share=1.0,
+)
 _TOPICS = BrokerFaults(delay_us_max=5_000, recreate_every_us=2_000_000, member_every_us=500_000)
 _SHARES = BrokerFaults(
     drop_chance=0.01,
@@ -292,6 +318,15 @@ FAULTS: dict[Mutation, BrokerFaults] = {
     groups.an_elected_coordinator_loads_nothing: _OFFSETS,
     groups.an_instance_id_is_taken_from_a_live_member: _INSTANCES,
     groups.pending_offsets_are_visible: _OFFSETS,
+    migrations.a_classic_member_is_not_asked_to_join: _MIGRATIONS,
+    migrations.a_downgraded_group_counts_from_the_start: _MIGRATIONS,
+    migrations.a_group_of_classic_members_stays_a_consumer_group: _MIGRATIONS,
+    migrations.a_member_of_an_earlier_generation_commits: _CLASSIC_INSTANCES,
+    migrations.a_silent_classic_member_stays: _MIGRATIONS,
+    migrations.a_silent_member_of_a_classic_group_stays: _CLASSIC_MEMBERS,
+    migrations.a_slow_classic_member_keeps_its_partitions: _MIGRATIONS,
+    migrations.an_assignment_is_given_before_it_is_committed: _CLASSIC_MEMBERS,
+    migrations.an_upgraded_group_forgets_what_members_use: _MIGRATIONS,
     shares.a_late_write_moves_the_start_offset_back: _LATE_SHARE_STATES,
     shares.a_repeated_initialization_begins_a_state_again: _LATE_SHARE_STATES,
     shares.a_replaced_leader_writes_its_state: _SHARES_AND_STALLS,

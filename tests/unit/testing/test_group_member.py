@@ -8,7 +8,8 @@ from klamm.protocol.messages.consumer_groups import (
     HeartbeatAssignment,
     OwnedTopic,
 )
-from klamm.testing.simulator.brokers.group_member import GroupMember, Subscription
+from klamm.testing.simulator.brokers.group_member import GroupMember
+from klamm.testing.simulator.brokers.member_process import Subscription
 from klamm.testing.simulator.timeline import Timeline
 
 TOPIC = b"t" * 16
@@ -24,7 +25,7 @@ class Coordinators:
 class Group:
     """A group whose coordinator answers when the test does."""
 
-    group_id, sent = "g", None
+    group_id, sent, life = "g", None, 1
 
     def __init__(self):
         self.network = SimpleNamespace(call=self.call)
@@ -35,15 +36,18 @@ class Group:
     def is_newest(self, coordinators):
         return True
 
+    def watched(self, work):
+        return work
+
     def on_owned(self, member):
         """Nothing is checked."""
 
     def call(self, source, target, request):
         def take(found):
-            self.sent, _ = found
+            self.sent, *_ = found
 
         request.handle(take)
-        self.answer = lambda response: request.on_answer((response, True))
+        self.answer = lambda response: request.on_answer((response, True, 1))
 
 
 def answered(epoch, *partitions):

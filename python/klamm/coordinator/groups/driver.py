@@ -94,6 +94,11 @@ async def _unavailable(
     return [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(partitions)
 
 
+def draw_uuid() -> str:
+    """The random part of a member id."""
+    return str(uuid.uuid4())
+
+
 class GroupCoordinator:
     """Answers the group APIs for the partitions of `__consumer_offsets` that this node leads.
 
@@ -108,7 +113,7 @@ class GroupCoordinator:
         offsets_log: CoordinatorLog,
         partition_count: int,
         *,
-        draw_uuid: Callable[[], str] = lambda: str(uuid.uuid4()),
+        draw_uuid: Callable[[], str] = draw_uuid,
         verify: VerifyTransaction = _unavailable,
         topics: Topics | None = None,
         group_configs: GroupConfigs = no_group_configs,

@@ -46,7 +46,19 @@ if TYPE_CHECKING:
     from klamm.coordinator.share.shard import ShareShard
     from klamm.coordinator.transactions.shard import TransactionShard
     from klamm.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
-    from klamm.protocol.messages.group_messages import Caller, FetchedGroup, FetchGroup, TxnOffsetCommitRequest
+    from klamm.protocol.messages.group_messages import (
+        Caller,
+        FetchedGroup,
+        FetchGroup,
+        HeartbeatRequest,
+        JoinGroupRequest,
+        JoinGroupResponse,
+        LeaveGroupRequest,
+        LeaveGroupResponse,
+        SyncGroupRequest,
+        SyncGroupResponse,
+        TxnOffsetCommitRequest,
+    )
     from klamm.protocol.messages.share_groups import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
     from klamm.protocol.messages.transactions import AddRequest, EndRequest, Pair, Place
     from klamm.testing.simulator.brokers.coordinator_engine import CoordinatedLife
@@ -71,6 +83,8 @@ SETTINGS: Final = {
     "transaction.state.log.load.buffer.size": str(PART_BYTES),
     "offsets.load.buffer.size": str(PART_BYTES),
     "offsets.topic.num.partitions": str(PARTITIONS),
+    "group.initial.rebalance.delay.ms": "100",
+    "group.min.session.timeout.ms": str(SESSION_MS),
     "group.consumer.assignment.interval.ms": "200",
     "group.consumer.heartbeat.interval.ms": str(HEARTBEAT_MS),
     "group.consumer.min.heartbeat.interval.ms": str(HEARTBEAT_MS),
@@ -123,7 +137,13 @@ class SimulatedTransactions(NodeTransactions):
 
 
 class SimulatedGroups(NodeGroups):
-    """The groups of a node."""
+    """The groups of a node, whose member ids are as the seed says."""
+
+    draw_id: Callable[[], str]
+
+    @property
+    def _draw_uuid(self) -> Callable[[], str]:
+        return self.draw_id
 
     @property
     def runtime(self) -> CoordinatorRuntime[GroupShard] | None:
@@ -209,6 +229,7 @@ class Coordinators:
         self.groups = SimulatedGroups(
             config, engine, image, appends, verify=self.transactions.verify, share_states=self.share_states
         )
+        self.groups.draw_id = lambda: f"{self._scene.rng.getrandbits(64):016x}"
 
     # The loop
 
@@ -331,6 +352,24 @@ class Coordinators:
         """ConsumerGroupHeartbeat."""
         future: asyncio.Future[ConsumerGroupHeartbeatResponse] = asyncio.get_running_loop().create_future()
         self.groups.coordinator.consumer_group_heartbeat(caller, request, into(future))
+        return await future
+
+    async def join(self, caller: Caller, request: JoinGroupRequest) -> JoinGroupResponse:
+        """JoinGroup."""
+        return await self.groups.coordinator.join_group(caller, request)
+
+    async def sync(self, request: SyncGroupRequest) -> SyncGroupResponse:
+        """SyncGroup."""
+        return await self.groups.coordinator.sync_group(request)
+
+    async def leave(self, request: LeaveGroupRequest) -> LeaveGroupResponse:
+        """LeaveGroup."""
+        return await self.groups.coordinator.leave_group(request)
+
+    async def classic_heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
+        """Heartbeat."""
+        future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        self.groups.coordinator.heartbeat(request, into(future))
         return await future
 
     async def share_heartbeat(self, caller: Caller, request: ShareGroupHeartbeatRequest) -> Any:

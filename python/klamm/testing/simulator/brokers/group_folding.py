@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from klamm.coordinator.groups.records import OffsetAndMetadata
 from klamm.coordinator.groups.shard import GroupShard
+from klamm.coordinator.groups.states import GroupState
 from klamm.node.groups import GROUPS_TOPIC
 from klamm.testing.simulator.brokers.folding import folded_shards
 from klamm.testing.simulator.invariants import InvariantViolatedError
 
 if TYPE_CHECKING:
+    from klamm.coordinator.groups.classic_group import ClassicGroup
     from klamm.coordinator.groups.modern.registry import AnyModernGroup
     from klamm.testing.simulator.brokers.broker import Broker
 
@@ -25,16 +27,16 @@ def check_group_state(broker: Broker) -> None:
         return
     groups = coordinators.groups
     for hosted, folded in folded_shards(broker, groups.runtime, GROUPS_TOPIC, lambda: GroupShard(groups.config, str)):
-        kept, expected = _state(hosted.shard), _state(folded)
+        kept, expected = _state(hosted.shard, hosted.shard), _state(folded, hosted.shard)
         if kept != expected:
             where = f"partition {hosted.partition} of broker {broker.id}"
             raise InvariantViolatedError(f"{where} has {_only(kept, expected)}, and its log {_only(expected, kept)}")
 
 
-def _state(shard: GroupShard) -> dict[str, Any]:
-    """Every group by its id."""
+def _state(shard: GroupShard, live: GroupShard) -> dict[str, Any]:
+    """Every group by its id, as far as the log has what the live shard knows."""
     modern = {group_id: _fields(group) for group_id, group in shard.modern_groups.items()}
-    classic = {group_id: group.is_simple for group_id, group in shard.groups.items()}
+    classic = {group_id: _classic(group, live.groups.get(group_id)) for group_id, group in shard.groups.items()}
     offsets = {
         group_id: {
             (topic, partition): _value(commit)
@@ -52,6 +54,18 @@ def _state(shard: GroupShard) -> dict[str, Any]:
 
 def _fields(group: AnyModernGroup) -> dict[str, Any]:
     return {name: value for name, value in vars(group).items() if name not in SOFT}
+
+
+def _classic(group: ClassicGroup, live: ClassicGroup | None) -> Any:
+    """A generation is in the log once the group is stable."""
+    if live is not None and live.state is GroupState.STABLE:
+        members = {
+            member.member_id: (member.group_instance_id, member.metadata(group.protocol_name or ""), member.assignment)
+            for member in group.members.values()
+        }
+        return group.state, group.generation_id, group.protocol_name, group.leader_id, members
+    is_unused = live is not None and live.is_empty and not (live.generation_id or live.pending_joins)
+    return group.is_simple if is_unused else None
 
 
 def _value(commit: OffsetAndMetadata) -> OffsetAndMetadata:

@@ -1,11 +1,13 @@
 """Consumer groups whose members come and go, and the invariants of KIP-848.
 
-1. In one epoch a partition has one owner.
+1. In one epoch a partition has one owner, of either protocol.
 2. A member does not get a partition that another one still uses, unless that one was removed from the group.
 3. No offset is accepted of a member whose partition another one has in a later epoch, or as its replacement.
 4. A process loses its instance id to another one only when its session has ended, or it was too slow (KIP-345).
 5. Once faults stop, each group becomes stable: its members are those that live, and they use every partition of their
-   topics once.
+   topics once. It is a classic group if all of them use the classic protocol.
+
+`group_lives` has those of migrations between the protocols.
 
 A coordinator that was replaced and does not know it yet answers from its old state, as in Apache Kafka: what a member
 learns there counts for nothing. Where the offsets topic may have lost records, nothing is promised.
@@ -15,16 +17,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from klamm.coordinator.groups.classic_group import ClassicGroup
 from klamm.coordinator.groups.consumer.group import STABLE, ConsumerGroup
 from klamm.node.groups import GROUPS_TOPIC
 from klamm.node.transactions import TRANSACTIONS_TOPIC
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.consumer_protocol import decode_assignment
+from klamm.testing.simulator.brokers.classic_member import ClassicGroupMember
 from klamm.testing.simulator.brokers.group_folding import check_group_state
-from klamm.testing.simulator.brokers.group_member import REBALANCE_MS, GroupMember, Subscription
+from klamm.testing.simulator.brokers.group_lives import CLASSIC, GroupLives, GroupView, Watched, view_of
+from klamm.testing.simulator.brokers.group_member import GroupMember
 from klamm.testing.simulator.brokers.group_places import coordinator_of, newest_shard
 from klamm.testing.simulator.brokers.group_settings import HEARTBEAT_MS, SESSION_MS
+from klamm.testing.simulator.brokers.member_process import REBALANCE_MS, MemberProcess, Subscription
 from klamm.testing.simulator.invariants import InvariantViolatedError
 
 if TYPE_CHECKING:
@@ -32,6 +39,7 @@ if TYPE_CHECKING:
     from klamm.testing.simulator.brokers.coordinators import Coordinators
     from klamm.testing.simulator.brokers.history import Key, PartitionHistory
     from klamm.testing.simulator.brokers.scene import Scene
+    from klamm.testing.simulator.brokers.transactional_producer import Work
 
 CLIENT: Final = -3
 MEMBERS_MAX: Final = 4
@@ -52,11 +60,17 @@ class MemberGroup:
 
     def __init__(self, scene: Scene, brokers: dict[int, Broker], group_id: str, promises: Callable[[], bool]) -> None:
         self._scene, self._brokers, self.group_id, self._promises = scene, brokers, group_id, promises
-        self.members: list[GroupMember] = []
+        self.members: list[MemberProcess] = []
+        self.lives = GroupLives(group_id)
+        self._classic_instances: dict[str, Subscription] = {}
+        """The instance ids that members of the classic protocol had: they take them from live members.
+
+        As in Apache Kafka, a process that returns with other topics begins no rebalance of a classic group.
+        """
         self._count = self._offset = 0
-        self._owners: dict[tuple[Key, int], str] = {}
+        self._owners: dict[tuple[Key, tuple[int, int]], str] = {}
         """The member that uses a partition in an epoch."""
-        self._begun: dict[Key, list[tuple[int, int, str]]] = {}
+        self._begun: dict[Key, list[tuple[int, tuple[int, int], str]]] = {}
         """Times, epochs and members, of a partition."""
 
     def while_alive(self, act: Callable[[], None]) -> Callable[[], None]:
@@ -75,23 +89,58 @@ class MemberGroup:
         runtime = coordinators.groups.runtime
         return hosted is not None and runtime is not None and runtime.shards.get(hosted.partition) is hosted
 
+    def watched(self, work: Work) -> Work:
+        """The request, with a look at the group before and after it is handled."""
+        if not self._scene.faults.classic_share and not self.lives.count:
+            return work
+
+        async def watch(coordinators: Coordinators) -> Any:
+            is_newest = self.is_newest(coordinators)
+            compare = self.lives.on_handled if is_newest and self._promises() else lambda before, after: None
+            return await Watched(work(coordinators), self._view, compare)
+
+        return watch
+
+    def _view(self) -> GroupView | None:
+        hosted = newest_shard(self._scene, self._brokers, self.group_id)
+        return None if hosted is None else view_of(hosted.shard, self.group_id)
+
+    def knows(self, member_id: str) -> bool:
+        """Whether the newest coordinator has this member, as far as can be seen."""
+        view = self._view()
+        return view is None or member_id in view.members
+
+    @property
+    def life(self) -> int:
+        """How often the group has begun, with epochs of its own."""
+        return self.lives.count
+
+    def topic_id(self, name: str) -> bytes | None:
+        """The id of a topic."""
+        return self._scene.controller.image.topic_id(name)
+
+    def partitions_of(self, name: str) -> list[int]:
+        """The partitions of a topic."""
+        image, topic_id = self._scene.controller.image, self.topic_id(name)
+        return [] if topic_id is None else [partition.index for partition in image.partitions(topic_id)]
+
     def name_of(self, topic_id: bytes) -> str | None:
         """The name of a topic."""
         return self._scene.controller.image.topic_name(topic_id)
 
-    def on_owned(self, member: GroupMember) -> None:
+    def on_owned(self, member: MemberProcess) -> None:
         """The member uses other partitions, or uses them in another epoch. Raises InvariantViolatedError."""
         if member.is_misled or not member.owned:
             return
         for key in sorted(member.owned):
-            owner = self._owners.setdefault((key, member.epoch), member.name)
+            owner = self._owners.setdefault((key, member.when), member.name)
             if owner != member.name and self._promises():
                 raise InvariantViolatedError(
                     f"{member.name} and {owner} use {_text(key)} of {self.group_id} in epoch {member.epoch}"
                 )
             begun = self._begun.setdefault(key, [])
-            if not begun or begun[-1][1:] != (member.epoch, member.id):
-                begun.append((self._scene.now_us, member.epoch, member.id))
+            if not begun or begun[-1][1:] != (member.when, member.id):
+                begun.append((self._scene.now_us, member.when, member.id))
         for other in self.members:
             shared = sorted(other.owned & member.owned) if other is not member else []
             if shared and self._is_current(member) and self._is_current(other) and self._promises():
@@ -100,35 +149,43 @@ class MemberGroup:
                     f"and {other.id} (epoch {other.epoch}) does"
                 )
 
-    def _is_current(self, member: GroupMember) -> bool:
+    def _is_current(self, member: MemberProcess) -> bool:
         """Whether the coordinator has it as a member, in this epoch or in one whose response was lost."""
         found = self._found()
-        known = None if found is None else found.members.get(member.id)
-        is_known = known is not None and member.epoch in (known.member_epoch, known.previous_member_epoch)
-        return is_known and not member.is_misled
+        if isinstance(found, ClassicGroup):
+            # What a member of the generation before uses was known to the leader of this one. A static member may not
+            # have joined this one.
+            is_known = member.id in found.members and found.generation_id - member.epoch <= int(not member.instance_id)
+        else:
+            known = None if found is None else found.members.get(member.id)
+            is_known = known is not None and member.epoch in (known.member_epoch, known.previous_member_epoch)
+        return is_known and not member.is_misled and member.life == self.life
 
-    def _found(self) -> ConsumerGroup | None:
+    def _found(self) -> ClassicGroup | ConsumerGroup | None:
         hosted = newest_shard(self._scene, self._brokers, self.group_id)
-        group = None if hosted is None else hosted.shard.modern_groups.get(self.group_id)
-        return group if isinstance(group, ConsumerGroup) else None
+        if hosted is None:
+            return None
+        group = hosted.shard.modern_groups.get(self.group_id)
+        return group if isinstance(group, ConsumerGroup) else hosted.shard.groups.get(self.group_id)
 
-    def on_committed(self, member_id: str, key: Key, epoch: int, sent_us: int) -> None:
+    def on_committed(self, member_id: str, key: Key, when: tuple[int, int], sent_us: int) -> None:
         """The coordinator has accepted an offset. Raises InvariantViolatedError."""
         begun = self._begun.get(key, [])
         own_us = max((begun_us for begun_us, _, other in begun if other == member_id), default=sent_us)
         for begun_us, later, other in begun:
-            is_later = later > epoch or (later == epoch and begun_us > own_us)  # a process that has replaced this one
+            is_later = later > when or (later == when and begun_us > own_us)  # a process that has replaced this one
             if begun_us < sent_us and is_later and other != member_id and self._promises():
                 raise InvariantViolatedError(
-                    f"{self.group_id} has an offset of {_text(key)} that {member_id} sent in epoch {epoch}, "
-                    f"and {other} uses it in epoch {later}"
+                    f"{self.group_id} has an offset of {_text(key)} that {member_id} sent in epoch {when[1]}, "
+                    f"and {other} uses it in epoch {later[1]}"
                 )
 
-    def on_refused(self, member: GroupMember, code: ErrorCode) -> None:
+    def on_refused(self, member: MemberProcess, code: ErrorCode) -> None:
         """Another process has the member's instance id. Raises InvariantViolatedError."""
         others = [other for other in self.members if other is not member and other.instance_id == member.instance_id]
         if code is ErrorCode.FENCED_INSTANCE_ID:
-            if self._scene.now_us - member.calm_since_us > CALM_US and self._promises():
+            is_taken = member.instance_id in self._classic_instances
+            if self._scene.now_us - member.calm_since_us > CALM_US and not is_taken and self._promises():
                 raise InvariantViolatedError(f"{member.id} of {self.group_id} is replaced while it is a member")
         elif not others:
             return  # that of an earlier process, whose session has not ended: this one tries again
@@ -163,13 +220,30 @@ class MemberGroup:
             case "silence":
                 member.silence(rng.randrange(SILENCE_US_MAX), self._next_offset())
             case _:
-                member.wanted = wanted
+                self._rename(member, wanted)
 
     def _join(self, wanted: Subscription, instance_id: str | None) -> None:
         self._count += 1
-        self.members.append(GroupMember(self._scene, self, f"{self.group_id}-{self._count}", wanted, instance_id))
+        rng, share, process = self._scene.rng, self._scene.faults.classic_share, f"{self.group_id}-{self._count}"
+        if wanted.names and share and rng.random() < share:
+            wanted = Subscription(wanted.names)
+            is_cooperative = rng.random() < 0.5
+            if instance_id is not None:
+                wanted = self._classic_instances.setdefault(instance_id, wanted)
+            self.members.append(
+                ClassicGroupMember(self._scene, self, process, wanted, instance_id, is_cooperative=is_cooperative)
+            )
+        else:
+            self.members.append(GroupMember(self._scene, self, process, wanted, instance_id))
 
-    def _end(self, member: GroupMember, wanted: Subscription, *, has_left: bool) -> None:
+    def _rename(self, member: MemberProcess, wanted: Subscription) -> None:
+        """Classic members have no regular expressions that the coordinator knows."""
+        if not isinstance(member, ClassicGroupMember):
+            member.wanted = wanted
+        elif wanted.names and member.instance_id is None:
+            member.wanted = Subscription(wanted.names)
+
+    def _end(self, member: MemberProcess, wanted: Subscription, *, has_left: bool) -> None:
         """A process ends. That of a static member may start again, with another member id."""
         rng, instance_id = self._scene.rng, member.instance_id
         says_it_returns = instance_id is not None and rng.random() < RETURN_CHANCE
@@ -200,8 +274,12 @@ class MemberGroup:
             return None
         if group is None:
             return "there is no such group"
-        if group.members.keys() != {member.id for member in self.members} or group.state != STABLE:
-            return f"it is {group.state} with {sorted(group.members)}"
+        is_classic = all(isinstance(member, ClassicGroupMember) for member in self.members)
+        if isinstance(group, ClassicGroup) is not is_classic:
+            return f"it is a {CLASSIC if isinstance(group, ClassicGroup) else group.kind} group"
+        state = group.state.value if isinstance(group, ClassicGroup) else group.state
+        if group.members.keys() != {member.id for member in self.members} or state != STABLE:
+            return f"it is {state} with {sorted(group.members)}"
         used = [key for member in self.members for key in member.owned]
         topics = image.topic_names()
         named = {member.id: _topics_of(member.wanted, topics) for member in self.members}
@@ -210,11 +288,21 @@ class MemberGroup:
         if sorted(used) != sorted(wanted):
             return f"{[*map(_text, sorted(used))]} are used"
         for member in self.members:
-            owned = {(topic_id, at) for topic_id, epochs in group.members[member.id].assigned.items() for at in epochs}
+            owned, epoch = self._assigned(group, member.id)
             has_only_wanted = {key[0] for key in owned} <= {image.topic_id(name) for name in named[member.id]}
-            if member.epoch != group.group_epoch or member.owned != owned or not has_only_wanted:
+            if member.epoch != epoch or member.owned != owned or not has_only_wanted:
                 return f"{member.id} uses {[*map(_text, sorted(member.owned))]} in epoch {member.epoch}"
         return None
+
+    def _assigned(
+        self, group: ClassicGroup | ConsumerGroup, member_id: str
+    ) -> tuple[set[tuple[bytes | None, int]], int]:
+        """What the coordinator has as a member's partitions, and the group's epoch."""
+        if isinstance(group, ConsumerGroup):
+            assigned = group.members[member_id].assigned
+            return {(topic_id, at) for topic_id, epochs in assigned.items() for at in epochs}, group.group_epoch
+        listed = decode_assignment(group.members[member_id].assignment).assigned_partitions
+        return {(self.topic_id(one.topic), at) for one in listed for at in one.partitions}, group.generation_id
 
 
 class Membership:

@@ -29,6 +29,7 @@ DELIVERY_LIMIT: Final = 3
 PAUSES_SHARE: Final = 0.3  # of the runs: controllers are paused
 OFFSETS_SHARE: Final = 0.4  # of the runs with transactions: they commit offsets
 MEMBERS_SHARE: Final = 0.2
+CLASSIC_SHARE: Final = 0.4  # of the runs with members: some use the classic protocol
 KINDS_SHARE: Final = 0.5  # of the runs with members: some are static or have regular expressions
 SHARES_SHARE: Final = 0.08
 DAMAGED_SHARE: Final = 0.15
@@ -86,6 +87,8 @@ def play(
     plan = _draw_damage(rng, plan) if directed is None else plan
     if directed is None:
         drawn.instance_share, drawn.pattern_share = _draw_kinds_of_members(seed)
+        # The classic protocol names topics, so that one that was created again is taken for the one before.
+        drawn.classic_share = 0.0 if drawn.recreate_every_us else _draw_classic_members(seed)
     slots = {"max.incremental.fetch.session.cache.slots": _draw_session_slots(seed)}
     plan = plan._replace(settings={**plan.settings, **slots, **(settings or {})}, without=without)
     plan = _draw_compaction(seed, plan, drawn, is_directed=directed is not None)
@@ -173,6 +176,12 @@ def _draw_kinds_of_members(seed: int) -> tuple[float, float]:
     rng = random.Random(f"kinds of members {seed}")
     shares = rng.choice([0.0, 0.0, 0.4, 1.0]), rng.choice([0.0, 0.0, 0.0, 0.5])
     return shares if rng.random() < KINDS_SHARE else (0.0, 0.0)
+
+
+def _draw_classic_members(seed: int) -> float:
+    """How many members of consumer groups use the classic protocol, by random numbers of their own."""
+    rng = random.Random(f"classic members {seed}")
+    return rng.choice([0.3, 0.5, 0.7, 1.0]) if rng.random() < CLASSIC_SHARE else 0.0
 
 
 def _draw_shares(seed: int) -> tuple[int, int]:

@@ -36,7 +36,7 @@ pub struct FollowedPartitions {
     /// Partitions whose log must be flushed before the next request.
     unflushed: Vec<Arc<Partition>>,
     /// Those among them since the last request.
-    appended: Vec<Arc<Partition>>,
+    appended: Vec<Key>,
     /// Partitions that are throttled and not in sync.
     throttled: BTreeSet<Key>,
 }
@@ -102,7 +102,7 @@ impl FollowedPartitions {
     fn note_unflushed(&mut self, partition: &Arc<Partition>, position: Position) {
         if !position.is_flushed {
             self.unflushed.push(partition.clone());
-            self.appended.push(partition.clone());
+            self.appended.push(partition.key());
         }
     }
 
@@ -137,12 +137,13 @@ impl FollowedPartitions {
     }
 
     /// No flush is awaited for a partition that has got another role, of which this fetcher will hear. Its leader of before may not
-    /// know either, and would count what is not flushed.
+    /// know either, and would count what is not flushed. A replica that was removed and added again is another one, with a log of
+    /// its own.
     fn drop_if_not_followed(&mut self) {
-        for partition in std::mem::take(&mut self.appended) {
-            let (key, leader) = (partition.key(), self.leader);
-            let expected = self.core.leader_epoch(key).map(|leader_epoch| Following { leader, leader_epoch });
-            if partition.following() != expected && partition.keeps(Rule::FetchInRole) {
+        for key in std::mem::take(&mut self.appended) {
+            let Some((partition, leader_epoch)) = self.followed(key) else { continue };
+            let expected = Following { leader: self.leader, leader_epoch };
+            if partition.following() != Some(expected) && partition.keeps(Rule::FetchInRole) {
                 self.remove(key);
             }
         }

@@ -119,6 +119,18 @@ impl Follower {
         assert!(self.replicas.publish(changed(&self.replicas.image(), &records)).errors.is_empty());
     }
 
+    /// A reassignment of the only partition, which the leader stays in sync for.
+    fn assign(&self, replicas: &[i32]) {
+        let record = Record::PartitionChange(PartitionChangeRecord {
+            topic_id: TOPIC,
+            partition_id: 0,
+            isr: Some((&[LEADER][..]).into()),
+            replicas: Some(replicas.into()),
+            ..Default::default()
+        });
+        assert!(self.replicas.publish(changed(&self.replicas.image(), &[record])).errors.is_empty());
+    }
+
     fn wait_for_flushes(&mut self) {
         let deadline = Instant::now() + TIMEOUT;
         while !self.followed.is_flushed() {
@@ -191,6 +203,26 @@ fn a_partition_with_another_role_is_not_fetched_after_its_append() {
     follower.elect(NODE);
     follower.wait_for_flushes();
     assert_eq!(follower.followed.next_plan(0), None, "the leader of before would count what is not flushed");
+    follower.replicas.shutdown(1);
+}
+
+#[test]
+fn a_replica_that_was_removed_and_added_again_is_fetched() {
+    let mut follower = Follower::new(1);
+    let mut records = batch(&BatchSpec { records: 1, ..BatchSpec::default() });
+    set_position(&mut records, 2, 1);
+    follower.answer(records);
+    // This fetcher is notified of both together, before the next request.
+    follower.replicas.begin_opening();
+    follower.assign(&[LEADER]);
+    follower.assign(&[NODE, LEADER]);
+    let added = follower.replicas.get(TOPIC, 0).expect("a replica");
+    follower.followed.change(Change::Remove((TOPIC, 0)), 0);
+    follower.followed.change(Change::Add(added), 0);
+    follower.wait_for_flushes();
+    let plan = follower.followed.next_plan(0).expect("a partition to fetch");
+    let wanted: Vec<_> = plan.wanted.iter().map(|wanted| (wanted.key, wanted.position.fetch_offset)).collect();
+    assert_eq!(wanted, [((TOPIC, 0), 0)]);
     follower.replicas.shutdown(1);
 }
 

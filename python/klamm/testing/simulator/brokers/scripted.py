@@ -39,7 +39,7 @@ class ScenarioError(Exception):
 
 
 class BrokerCommands:
-    """The commands of scenarios of brokers, by the first word of a line. Partition 0 of one topic is all there is."""
+    """The commands of scenarios of brokers, by the first word of a line. They concern partition 0 of the only topic."""
 
     def __init__(self, without: str | None = None) -> None:
         self._without = without
@@ -125,7 +125,7 @@ class BrokerCommands:
         """`cluster 3 [replicas=1,2,3] [min-isr=2] [elr=yes] [unclean=yes] [flush=none] [segment=300] [dirs=2] ...`.
 
         A new cluster with a topic. `segment`: bytes of a segment. `dirs`: directories of a broker. `damage`: repair it.
-        `sessions`: how many fetch sessions a leader has.
+        `sessions`: how many fetch sessions a leader has. `partitions`: of the topic, with the same replicas.
         """
         self._end()
         options = dict(argument.split("=") for argument in arguments[1:])
@@ -138,7 +138,7 @@ class BrokerCommands:
             settings["max.incremental.fetch.session.cache.slots"] = options["sessions"]
         plan = ClusterPlan(
             broker_count=count,
-            partition_count=1,
+            partition_count=int(options.get("partitions", 1)),
             replica_count=len(replicas),
             min_insync_replicas=int(options.get("min-isr", 1)),
             elects_unclean="unclean" in options,
@@ -201,7 +201,7 @@ class BrokerCommands:
     # Clients
 
     def _produce(self, arguments: list[str]) -> None:
-        """`produce 1 [count=3] [acks=1]`: to broker 1, in one batch."""
+        """`produce 1 [count=3] [acks=1] [partition=1]`: to broker 1, in one batch."""
         options = dict(argument.split("=") for argument in arguments[1:])
         broker, world = self._broker(arguments), self._world
         self._produced += 1
@@ -213,8 +213,9 @@ class BrokerCommands:
             result = f"acknowledged, up to {end_offset}" if code == 0 else ErrorCode(code).name
             self._lines.append(f"batch {number}: {result}")
 
+        key = self._world.keys[int(options.get("partition", 0))]
         acks, batch = int(options.get("acks", -1)), encode_batch(rows)
-        broker.while_alive(lambda: broker.replication.on_produce(self._key, batch, acks, reply))()
+        broker.while_alive(lambda: broker.replication.on_produce(key, batch, acks, reply))()
 
     def _consume(self, arguments: list[str]) -> None:
         """`consume 1 [from=0]`: from broker 1, as a consumer in its rack."""

@@ -76,7 +76,7 @@ class ClusterPlan(NamedTuple):
     has_quorum: bool = False
     """Three controllers that fail, instead of one that does not."""
     replicas: Sequence[int] = ()
-    """Of the only partition, the preferred leader first; otherwise the controller places them."""
+    """Of each partition, the preferred leader first; otherwise the controller places them."""
 
 
 class BrokerWorld(Scene):
@@ -191,8 +191,9 @@ class BrokerWorld(Scene):
         values |= self._plan.topic_configs
         configs = tuple(CreatableTopicConfig(key, value) for key, value in values.items())
         if self._plan.replicas:
-            assignment = CreatableReplicaAssignment(0, tuple(self._plan.replicas))
-            return CreatableTopic(TOPIC, -1, -1, (assignment,), configs)
+            replicas = tuple(self._plan.replicas)
+            assignments = (CreatableReplicaAssignment(index, replicas) for index in range(self._plan.partition_count))
+            return CreatableTopic(TOPIC, -1, -1, tuple(assignments), configs)
         return CreatableTopic(TOPIC, self._plan.partition_count, self._plan.replica_count, configs=configs)
 
     def _on_appended(self, before: Image, after: Image) -> None:

@@ -12,6 +12,7 @@ mod pipeline;
 mod producing;
 mod quiet_partitions;
 mod replica_fetches;
+mod role_changes;
 mod sharing;
 mod transactions;
 mod transports;

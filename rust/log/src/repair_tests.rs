@@ -183,6 +183,30 @@ fn a_later_marker_does_not_decide_a_transaction_whose_marker_is_damaged() {
 }
 
 #[test]
+fn a_start_that_reads_only_headers_knows_a_damaged_marker() {
+    for segment_bytes in SIZES {
+        let (scene, intact) = Scene::new(segment_bytes);
+        scene.damage(ABORT_1);
+        // While transaction 1 is in doubt, no snapshot is written.
+        scene.open(0, false).close().expect("close");
+        for clean in [false, true] {
+            let mut log = scene.open(BATCHES as i64, clean);
+            let ranges: Vec<_> = log.damaged().iter().map(|range| (range.first_offset, range.next_offset)).collect();
+            assert_eq!(
+                ranges,
+                [(ABORT_1 as i64, ABORT_1 as i64 + 1)],
+                "segments of {segment_bytes} bytes, clean {clean}"
+            );
+            assert_eq!(log.last_stable_offset(BATCHES as i64), BEGIN_1 as i64);
+            if clean {
+                scene.repair(&mut log, ABORT_1);
+                assert_eq!(known(&mut log), intact);
+            }
+        }
+    }
+}
+
+#[test]
 fn a_leader_with_a_repaired_batch_rejects_contradicting_appends() {
     let (scene, _) = Scene::new(SIZES[0]);
     scene.damage(BATCHES - 2);

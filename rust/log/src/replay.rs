@@ -137,17 +137,17 @@ fn replay_segment(
         if segment.damage_of(header.base_offset()).is_some() {
             continue;
         }
-        pass_damage(segment, producers, next_offset..header.base_offset());
-        next_offset = header.next_offset();
         body.clear();
         if header.is_control() {
             body.resize(batch.size, 0);
             file.read_at(&mut body, batch.position)?;
             if header.crc() != compute_crc(&body) {
-                producers.pass_damage(next_offset);
+                headers.skip_damaged(&batch, next_offset.min(header.base_offset()))?;
                 continue;
             }
         }
+        pass_damage(segment, producers, next_offset..header.base_offset());
+        next_offset = header.next_offset();
         aborted.extend(producers.replay(&body, &header));
     }
     segment.note_damage(headers.take_damage());

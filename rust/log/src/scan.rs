@@ -152,12 +152,23 @@ impl<'a> Headers<'a> {
                 }
                 _ => (before, reason),
             };
-            self.passed = None;
-            let damage = self.search(before.1 + 1, limit).damage_at(before.0, reason)?;
-            (self.position, self.after) = (damage.end, damage.next_offset - 1);
-            self.want = HEADER_LEN;
-            self.found.push(damage);
+            self.skip(before.0, before.1 + 1, limit, reason)?;
         }
+    }
+
+    /// Skips the batch that was returned last, whose checksum is wrong; the one before it ended at `first_offset`.
+    pub fn skip_damaged(&mut self, batch: &BatchAt, first_offset: i64) -> Result<(), LogError> {
+        let reason = format!("checksum {:#010x} is wrong", batch.header().crc());
+        self.skip(batch.position, first_offset, self.limit.unwrap_or(i64::MAX), reason)
+    }
+
+    fn skip(&mut self, position: u64, first_offset: i64, limit: i64, reason: String) -> Result<(), LogError> {
+        self.passed = None;
+        let damage = self.search(first_offset, limit).damage_at(position, reason)?;
+        (self.position, self.after) = (damage.end, damage.next_offset - 1);
+        self.want = HEADER_LEN;
+        self.found.push(damage);
+        Ok(())
     }
 
     fn search(&self, next_offset: i64, limit: i64) -> Search<'a> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use klamm_base::LogError;
 use klamm_log::check::DirCheck;
-use klamm_log::checkpoint::{CLEANER_OFFSET, HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT};
+use klamm_log::checkpoint::{CLEANER_OFFSET, HIGH_WATERMARK, LOG_START_OFFSET, PROVEN_END, RECOVERY_POINT};
 use klamm_log::clean_stop::CLEAN_STOP;
 use klamm_log::names::{DirStage, FileName, Kind as FileKind, parse_partition_dir};
 use klamm_log::{METADATA_TOPIC, OpenAt};
@@ -133,6 +133,7 @@ fn without(name: &str) -> &'static str {
         RECOVERY_POINT => "it counts as empty: after a crash a start reads every log whole",
         LOG_START_OFFSET => "it counts as empty: without the clean-stop record, logs start with their first segment",
         HIGH_WATERMARK => "it counts as empty: a start takes the high watermark from the log",
+        PROVEN_END => "it counts as empty: after a power cut a log may end where it is damaged",
         CLEANER_OFFSET => "it counts as empty: compaction begins at the start of each log",
         _ => "the logs are compared with the checkpoints only",
     }

@@ -1,9 +1,12 @@
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
-use klamm_log::OpenAt;
+use klamm_base::Uuid;
+use klamm_log::checkpoint::PROVEN_END;
 use klamm_log::names::{FileName, Kind as FileKind};
 use klamm_log::testing::{BatchSpec, batch};
+use klamm_log::{LockedDir, LogContext, LogManager, ManagerConfig, OpenAt, SOLE_WRITER};
 use klamm_records::header::{Header, set_position};
 use proptest::prelude::*;
 use tempfile::tempdir;
@@ -127,4 +130,48 @@ fn a_long_segment_is_checked_to_its_end() {
     progress.cancel();
     check_logs(&[log], 2, &progress);
     assert_eq!(progress.bytes().1, bytes.len() as u64, "a check that is cancelled ends");
+}
+
+/// A directory after a power cut: a sector of the second batch of `a-0` is erased, and klamm had known that.
+fn directory_with_damage(proven_ends: Option<&str>) -> tempfile::TempDir {
+    let dir = tempdir().expect("temporary directory");
+    let mut bytes = Vec::new();
+    for offset in 0..3 {
+        let mut one = batch(&BatchSpec { value_bytes: 2000, ..BatchSpec::default() });
+        set_position(&mut one, offset, 0);
+        bytes.extend(one);
+    }
+    bytes[3072..3584].fill(0);
+    let log = dir.path().join("a-0");
+    fs::create_dir(&log).expect("create");
+    write(&log, 0, &bytes);
+    fs::write(dir.path().join(SOLE_WRITER), "").expect("write");
+    if let Some(proven_ends) = proven_ends {
+        fs::write(dir.path().join(PROVEN_END), proven_ends).expect("write");
+    }
+    dir
+}
+
+#[test]
+fn damage_below_the_proven_end_stays_as_a_start_leaves_it() {
+    for (proven_ends, end, damaged_files) in
+        [(Some("0\n1\na 0 3\n"), 3, 0), (None, 1, 0), (Some("0\n1\nb 0 3\n"), 1, 0), (Some("0\n1\na 0"), 1, 1)]
+    {
+        let dir = directory_with_damage(proven_ends);
+        let checked = check_directories(&[dir.path().to_owned()], true, 1, &Progress::default()).remove(0);
+        let [log] = &checked.logs[..] else { panic!("one log") };
+        assert_eq!(log.log_end_offset, end, "{proven_ends:?}");
+        let [damage] = &log.findings.iter().filter(|one| one.offsets == Some((1, 2))).collect::<Vec<_>>()[..] else {
+            panic!("one damaged batch: {:?}", log.findings)
+        };
+        assert_eq!(damage.kind, if end == 3 { Kind::Damaged } else { Kind::Note });
+        let file = dir.path().join(PROVEN_END);
+        assert_eq!(checked.findings.iter().filter(|one| one.file == file).count(), damaged_files, "{proven_ends:?}");
+
+        let locked = LockedDir::open(dir.path(), Uuid([1; 16])).expect("free");
+        let config = ManagerConfig { intervals: None, cleaner: None, ..ManagerConfig::default() };
+        let manager = LogManager::start(vec![locked], config, LogContext::new(16), 0, Arc::new(|_| {})).expect("start");
+        let opened = manager.open(&manager.found()[0], Arc::default(), 0).expect("open").0;
+        assert_eq!(opened.log_end_offset(), end, "{proven_ends:?}");
+    }
 }

@@ -19,6 +19,8 @@ pub const RECOVERY_POINT: &str = "recovery-point-offset-checkpoint";
 pub const LOG_START_OFFSET: &str = "log-start-offset-checkpoint";
 pub const HIGH_WATERMARK: &str = "replication-offset-checkpoint";
 pub const CLEANER_OFFSET: &str = "cleaner-offset-checkpoint";
+/// How far each damaged log was flushed. klamm's own file, which Apache Kafka ignores.
+pub const PROVEN_END: &str = "klamm-proven-end-checkpoint";
 pub const LEADER_EPOCH: &str = "leader-epoch-checkpoint";
 pub const PARTITION_METADATA: &str = "partition.metadata";
 pub const CLEAN_SHUTDOWN: &str = ".kafka_cleanshutdown";

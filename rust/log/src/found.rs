@@ -9,8 +9,8 @@ use klamm_base::LogError;
 
 use super::boot;
 use super::checkpoint::{
-    CLEAN_SHUTDOWN, CLEANER_OFFSET, HIGH_WATERMARK, LOG_START_OFFSET, Offsets, RECOVERY_POINT, read_clean_shutdown,
-    read_offsets,
+    CLEAN_SHUTDOWN, CLEANER_OFFSET, HIGH_WATERMARK, LOG_START_OFFSET, Offsets, PROVEN_END, RECOVERY_POINT,
+    read_clean_shutdown, read_offsets,
 };
 use super::clean_stop::{CLEAN_STOP, CleanStop, ClosedLog};
 use super::files::FileCache;
@@ -67,6 +67,8 @@ pub(super) struct Inventory {
     pub(super) recovery_points: Offsets,
     pub(super) log_starts: Offsets,
     pub(super) high_watermarks: Offsets,
+    /// How far each log was flushed in which damage is known.
+    pub(super) proven_ends: Offsets,
     /// The offset up to which each compacted log is clean; updated by the cleaner.
     pub(super) cleaned: Offsets,
     /// It is not known which logs were compacted.
@@ -116,6 +118,11 @@ impl Inventory {
         inventory.is_sole_writer &= inventory.warnings.is_empty();
         inventory.log_starts = inventory.offsets(path, LOG_START_OFFSET)?;
         inventory.high_watermarks = inventory.offsets(path, HIGH_WATERMARK)?;
+        let proven_ends = inventory.offsets(path, PROVEN_END)?;
+        if inventory.is_sole_writer {
+            // Apache Kafka truncates logs without lowering these.
+            inventory.proven_ends = proven_ends;
+        }
         let warnings = inventory.warnings.len();
         inventory.cleaned = inventory.offsets(path, CLEANER_OFFSET)?;
         inventory.cleaned_unknown = inventory.warnings.len() > warnings;
@@ -205,6 +212,7 @@ impl Inventory {
     pub(super) fn open_at(&self, topic: &str, partition: i32) -> OpenAt {
         let key = (topic.to_owned(), partition);
         let recovery_point = self.recovery_points.get(&key).copied().unwrap_or(0);
+        let proven_ends = [&self.high_watermarks, &self.proven_ends].map(|ends| ends.get(&key).copied().unwrap_or(0));
         // klamm cleans nothing above the recovery point.
         let is_cleaned_below = self.cleaned.get(&key).is_none_or(|&cleaned| cleaned <= recovery_point);
         OpenAt {
@@ -214,7 +222,7 @@ impl Inventory {
             clean: self.clean,
             has_gaps: self.cleaned_unknown || self.cleaned.contains_key(&key),
             keeps_damage: true,
-            proven_end: self.high_watermarks.get(&key).copied().unwrap_or(0),
+            proven_end: proven_ends[0].max(proven_ends[1]),
             kept_power: self.kept_power,
             has_sole_writer: self.is_sole_writer,
             closed: self.closed.get(&key).cloned(),

@@ -68,6 +68,8 @@ mod model_tests;
 #[cfg(test)]
 mod power_cut_tests;
 #[cfg(test)]
+mod proven_end_tests;
+#[cfg(test)]
 mod repair_tests;
 #[cfg(test)]
 mod seeds;

@@ -8,7 +8,9 @@ use klamm_base::LogError;
 use klamm_base::Uuid;
 use parking_lot::Mutex;
 
-use super::checkpoint::{CLEANER_OFFSET, HIGH_WATERMARK, LOG_START_OFFSET, Offsets, RECOVERY_POINT, format_offsets};
+use super::checkpoint::{
+    CLEANER_OFFSET, HIGH_WATERMARK, LOG_START_OFFSET, Offsets, PROVEN_END, RECOVERY_POINT, format_offsets,
+};
 use super::clean_stop::{CleanStop, ClosedLog};
 use super::dirs::LockedDir;
 use super::files::FileCache;
@@ -21,7 +23,7 @@ use super::partition_log::Log;
 const TOGETHER_FILES_MIN: usize = 8 * TOGETHER_MIN;
 
 /// The checkpoints that limit a log's range.
-const CHECKPOINTS: [&str; 3] = [RECOVERY_POINT, LOG_START_OFFSET, HIGH_WATERMARK];
+const CHECKPOINTS: [&str; 4] = [RECOVERY_POINT, LOG_START_OFFSET, HIGH_WATERMARK, PROVEN_END];
 
 fn bit_of(checkpoint: &str) -> u8 {
     CHECKPOINTS.iter().position(|&name| name == checkpoint).map_or(0, |at| 1 << at)
@@ -55,6 +57,7 @@ struct Written {
     recovery_points: Option<Offsets>,
     log_starts: Option<Offsets>,
     high_watermarks: Option<Offsets>,
+    proven_ends: Option<Offsets>,
     cleaner: Option<Offsets>,
 }
 
@@ -63,7 +66,10 @@ impl LogDir {
         let (owners, gone, has_moved) = (BTreeMap::new(), HashMap::new(), false);
         let state = Mutex::new(State { inventory, owners, gone, has_moved });
         let (cause, flusher) = (OnceLock::new(), OnceLock::new());
-        Self { locked, cause, flusher, state, writing: Mutex::default() }
+        // Most directories never have this file.
+        let proven_ends = (!locked.path().join(PROVEN_END).exists()).then(Offsets::new);
+        let writing = Mutex::new(Written { proven_ends, ..Written::default() });
+        Self { locked, cause, flusher, state, writing }
     }
 
     pub fn path(&self) -> &Path {
@@ -142,6 +148,7 @@ impl LogDir {
         inventory.recovery_points.remove(&key);
         inventory.log_starts.remove(&key);
         inventory.high_watermarks.remove(&key);
+        inventory.proven_ends.remove(&key);
         inventory.closed.remove(&key);
         state.owners.insert(key, owner);
     }
@@ -169,6 +176,7 @@ impl LogDir {
         inventory.recovery_points.remove(key);
         inventory.log_starts.remove(key);
         inventory.high_watermarks.remove(key);
+        inventory.proven_ends.remove(key);
         inventory.closed.remove(key);
         state.has_moved = true;
         state.gone.insert(key.clone(), CHECKPOINTS.iter().fold(0, |bits, name| bits | bit_of(name)));
@@ -180,7 +188,12 @@ impl LogDir {
         let was_known = {
             let mut state = self.state.lock();
             let inventory = &mut state.inventory;
-            let offsets = [&mut inventory.recovery_points, &mut inventory.log_starts, &mut inventory.high_watermarks];
+            let offsets = [
+                &mut inventory.recovery_points,
+                &mut inventory.log_starts,
+                &mut inventory.high_watermarks,
+                &mut inventory.proven_ends,
+            ];
             let named = offsets.into_iter().filter_map(|offsets| offsets.remove(key)).count();
             named > 0 || state.gone.contains_key(key)
         };
@@ -333,6 +346,21 @@ impl LogDir {
         self.write(cache, HIGH_WATERMARK, offsets, |written| &mut written.high_watermarks)
     }
 
+    /// Writes how far each log is flushed in which damage is known: a recovery must not take the damage for a torn write
+    /// (docs/decisions/0003).
+    pub fn checkpoint_proven_ends(&self, cache: &Arc<FileCache>) -> Result<(), LogError> {
+        let offsets = || {
+            self.collect(
+                |inventory| inventory.proven_ends.clone(),
+                |owner| {
+                    let end = |log: &mut Log| log.checkpoint_limit.min(log.durable_end_offset());
+                    with_log(owner, |log| log.is_damaged().then(|| end(log)))
+                },
+            )
+        };
+        self.write(cache, PROVEN_END, offsets, |written| &mut written.proven_ends)
+    }
+
     /// The first dirty offset of a log according to the cleaner's checkpoint.
     pub fn cleaner_checkpoint(&self, key: &Key) -> Option<i64> {
         self.state.lock().inventory.cleaned.get(key).copied()
@@ -390,7 +418,8 @@ impl LogDir {
         };
         let above = {
             let written = self.writing.lock();
-            [&written.recovery_points, &written.log_starts, &written.high_watermarks].map(is_above)
+            [&written.recovery_points, &written.log_starts, &written.high_watermarks, &written.proven_ends]
+                .map(is_above)
         };
         if above[0] {
             self.checkpoint_recovery_points(cache)?;
@@ -400,6 +429,9 @@ impl LogDir {
         }
         if above[2] {
             self.checkpoint_high_watermarks(cache)?;
+        }
+        if above[3] {
+            self.checkpoint_proven_ends(cache)?;
         }
         Ok(())
     }
@@ -446,11 +478,12 @@ impl LogDir {
         self.write(cache, CLEANER_OFFSET, offsets, |written| &mut written.cleaner)
     }
 
-    /// Writes all three.
+    /// Writes all four.
     pub fn checkpoint_all(&self, cache: &Arc<FileCache>) -> Result<(), LogError> {
         self.checkpoint_recovery_points(cache)?;
         self.checkpoint_log_starts(cache)?;
-        self.checkpoint_high_watermarks(cache)
+        self.checkpoint_high_watermarks(cache)?;
+        self.checkpoint_proven_ends(cache)
     }
 
     fn write(

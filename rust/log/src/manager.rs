@@ -545,6 +545,12 @@ impl LogManager {
         self.fail_dir_on_error(dir, self.dirs[dir].begin_truncation(&self.context.cache, offsets))
     }
 
+    /// Makes what was flushed of damaged logs survive a power cut that makes the damage look like a torn write. Acquires locks: must
+    /// not be called under a log's.
+    pub fn checkpoint_proven_ends(&self, dir: usize) -> Result<(), LogError> {
+        self.fail_dir_on_error(dir, self.dirs[dir].checkpoint_proven_ends(&self.context.cache))
+    }
+
     /// Ends truncations, whether the logs were truncated or not; a log may be in another directory by now.
     pub fn end_truncation(&self, offsets: &[(Key, i64)]) -> Result<(), LogError> {
         let mut by_dir: BTreeMap<usize, Vec<(Key, i64)>> = BTreeMap::new();

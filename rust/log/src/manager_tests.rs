@@ -25,7 +25,7 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    fn new(log: Log) -> (Arc<Self>, Receiver<i64>) {
+    pub(super) fn new(log: Log) -> (Arc<Self>, Receiver<i64>) {
         let (sender, flushed) = channel();
         (
             Arc::new(Self {
@@ -90,7 +90,7 @@ pub(super) fn start_over(
 
 /// Ends the manager without a clean stop. Its threads end first: one of them may hold the manager for a checkpoint, and
 /// would release the directories only after the next start.
-fn crash(manager: Arc<LogManager>) {
+pub(super) fn crash(manager: Arc<LogManager>) {
     manager.stop_threads();
     drop(manager);
 }

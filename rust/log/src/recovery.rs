@@ -41,7 +41,8 @@ pub struct OpenAt {
     pub gaps_below: i64,
     /// Damage does not end the log if intact batches follow it, or acknowledged ones did.
     pub keeps_damage: bool,
-    /// The log contained everything below this offset: the checkpointed high watermark.
+    /// The log contained everything below this offset: the checkpointed high watermark, or how far it was flushed when damage was
+    /// known in it.
     pub proven_end: i64,
     /// No write is torn, because the machine did not reboot.
     pub kept_power: bool,

@@ -66,6 +66,11 @@ impl Log {
         self.segments.iter().flat_map(|segment| -> Vec<DamagedRange> { of_segment(segment) }).collect()
     }
 
+    /// Whether damage is known.
+    pub(super) fn is_damaged(&self) -> bool {
+        self.segments.iter().any(|segment| !segment.damage().is_empty())
+    }
+
     /// Overwrites damage by intact batches, durably; false if they are not exactly what was there, or if the damage is
     /// known no longer. The producers and the indexes of aborted transactions then contain what the batches say of them.
     pub fn repair(&mut self, range: &DamagedRange, batches: &[u8]) -> Result<bool, LogError> {

@@ -318,6 +318,7 @@ impl Replicas {
         }
         if !partition.damaged().is_empty() {
             self.changes.damaged.push(partition.clone());
+            self.logs.checkpoint_proven_ends(dir)?;
         }
         Ok(partition)
     }

@@ -186,6 +186,9 @@ impl SimulatedBroker {
         if self.options.without == Some(Guard::GapsAreLosses) {
             self.disk.forget_sole_writer()?;
         }
+        if self.options.without == Some(Guard::ProvenEnds) {
+            self.disk.forget_proven_ends()?;
+        }
         let dirs = self.disk.dirs();
         let dirs = dirs.iter().zip(&self.options.directory_ids);
         let locked = dirs.map(|(path, id)| LockedDir::open(path, *id)).collect::<Result<Vec<_>, _>>()?;

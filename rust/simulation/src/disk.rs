@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use klamm_log::checkpoint::PROVEN_END;
 use klamm_log::crash::{Disk, Rng};
 use klamm_log::files::FileCache;
 use klamm_log::recorder::{Change, Recorder};
@@ -75,7 +76,16 @@ impl SimulatedDisk {
 
     /// Removes the note that klamm alone has written to the log directories.
     pub fn forget_sole_writer(&self) -> io::Result<()> {
-        self.dirs().iter().try_for_each(|dir| remove_if_there(&dir.join(SOLE_WRITER)))
+        self.forget(SOLE_WRITER)
+    }
+
+    /// Removes what is known of how far damaged logs were flushed.
+    pub fn forget_proven_ends(&self) -> io::Result<()> {
+        self.forget(PROVEN_END)
+    }
+
+    fn forget(&self, name: &str) -> io::Result<()> {
+        self.dirs().iter().try_for_each(|dir| remove_if_there(&dir.join(name)))
     }
 
     /// For the next life of the broker: every change to a file is recorded.

@@ -18,6 +18,8 @@ pub enum Guard {
     SyncCleaned,
     /// A gap in a compacted log that klamm alone has written is a loss, unless the cleaner left it.
     GapsAreLosses,
+    /// A start knows how far a damaged log was flushed.
+    ProvenEnds,
     /// A leader compares the leader epoch of a fetch with its own (KIP-320).
     FetchEpoch,
     /// A leader refuses fetches of a follower's earlier life (KIP-903).
@@ -51,7 +53,7 @@ pub enum Guard {
 }
 
 /// All guards, by the names that a simulation uses.
-const GUARDS: [(&str, Guard); 48] = [
+const GUARDS: [(&str, Guard); 49] = [
     ("join-from-epoch-start", Guard::Core(Rule::JoinFromEpochStart)),
     ("count-maximal-isr", Guard::Core(Rule::CountMaximalIsr)),
     ("append-with-min-isr", Guard::Core(Rule::AppendWithMinIsr)),
@@ -84,6 +86,7 @@ const GUARDS: [(&str, Guard); 48] = [
     ("clean-committed", Guard::CleanCommitted),
     ("sync-cleaned", Guard::SyncCleaned),
     ("gaps-are-losses", Guard::GapsAreLosses),
+    ("proven-ends", Guard::ProvenEnds),
     ("fetch-epoch", Guard::FetchEpoch),
     ("follower-epoch", Guard::FollowerEpoch),
     ("divergence", Guard::Divergence),

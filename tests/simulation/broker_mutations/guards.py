@@ -66,6 +66,7 @@ SCENARIOS: dict[Mutation, str] = {
     "keep-refused": "refused_proposal",
     "newer-assignment": "old_image",
     "offset-not-available": "end_offset",
+    "proven-ends": "damage_before_a_power_cut",
     "repeat-proposals": "repeated_proposal",
     "session-epoch": "fetch_sessions",
     "shrink-isr": "repeated_proposal",

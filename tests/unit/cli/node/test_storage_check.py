@@ -191,6 +191,42 @@ def test_a_flipped_bit_in_a_closed_segment_is_one_batch(
     assert "1 damaged" in said.err
 
 
+def test_known_damage_is_not_a_torn_write(
+    folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "data"
+    shutil.copytree(folders["klamm"], folder)
+    # As a power cut leaves it, above all checkpoints.
+    for name in (
+        ".kafka_cleanshutdown",
+        "klamm-clean-stop",
+        "klamm-boot-id",
+        "recovery-point-offset-checkpoint",
+        "replication-offset-checkpoint",
+    ):
+        (folder / name).unlink()
+    segment = sorted(folder.glob("orders-0/*.log"))[1]
+    data = bytearray(segment.read_bytes())
+    data[512 * 100 : 512 * 101] = bytes(512)
+    segment.write_bytes(data)
+    ends = folder / "klamm-proven-end-checkpoint"
+
+    def damage() -> dict[str, Any]:
+        found = examined(capsys, folder)[1]
+        (one,) = [one for one in found["findings"] if one["file"] == str(segment) and "checksum" in one["reason"]]
+        return dict(one)
+
+    torn = damage()
+    assert (torn["kind"], "the log is cut here" in torn["action"]) == ("note", True)
+    ends.write_text(f"0\n1\norders 0 {RECORDS}\n")
+    known = damage()
+    assert (known["kind"], known["first_offset"]) == ("damaged", torn["first_offset"])
+    assert "CORRUPT_MESSAGE" in known["action"]
+    ends.write_text("0\n1\norders 0\n")
+    assert damage() == torn
+    assert str(ends) in {one["file"] for one in wrong(examined(capsys, folder)[1])}
+
+
 @pytest.mark.parametrize("options", [[], ["--deep"]])
 def test_a_killed_node_left_nothing_damaged(
     options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]

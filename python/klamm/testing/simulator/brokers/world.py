@@ -95,7 +95,6 @@ class BrokerWorld(Scene):
         self.brokers: dict[int, Broker] = {}
         self.looks = Looks(self.brokers, keeps_chains=plan.may_be_damaged)
         self.damaged: str | None = None  # the partition of which a replica is damaged
-        self._damaged_broker = -1
         self._reads_again_us = 0
         self.acknowledged_count = 0
         self._are_faults_over = False
@@ -268,19 +267,11 @@ class BrokerWorld(Scene):
             self._crash(broker)
 
     def _crash(self, broker: Broker) -> None:
-        if self.rng.random() < self.faults.power_cut_share and not self._is_alone_with_damage(broker):
+        if self.rng.random() < self.faults.power_cut_share:
             broker.cut_power()
         else:
             broker.kill()
         self._restart_later(broker)
-
-    def _is_alone_with_damage(self, broker: Broker) -> bool:
-        """Whether the only replica in sync of a partition was damaged: what follows could be lost by a power cut."""
-        if broker.id != self._damaged_broker:
-            return False
-        image = self.controller.committed[1]
-        partitions = (image.partition(*key) for key in self.all_keys if self.looks.histories[key].name == self.damaged)
-        return any(partition is not None and partition.isr == [broker.id] for partition in partitions)
 
     def _restart_later(self, broker: Broker) -> None:
         away_us = 1 + (0 if self._are_faults_over else self.rng.randrange(max(1, self.faults.away_us_max)))
@@ -328,7 +319,6 @@ class BrokerWorld(Scene):
         """
         committed = {history.name: history.committed_end for history in self.looks.histories.values()}
         self.damaged = broker.engine.flip_bit(self.rng.randrange(1 << 60), committed if ends is None else ends)
-        self._damaged_broker = broker.id
         self.say(f"a bit of {self.damaged} of broker {broker.id} has changed" if self.damaged is not None else "")
 
     def _stall(self) -> None:

@@ -5,7 +5,7 @@ from collections import deque
 from klamm.coordinator.runtime.hosted_shard import HostedShard
 from klamm.coordinator.runtime.log import Series
 from klamm.coordinator.runtime.pipeline import RECORDS_IN_FLIGHT_MAX, Pipeline
-from klamm.coordinator.transactions import markers
+from klamm.coordinator.transactions import markers, transaction
 from klamm.coordinator.transactions.markers import MarkerQueues
 from klamm.coordinator.transactions.shard import TransactionShard
 from klamm.coordinator.transactions.transaction import Transaction
@@ -76,11 +76,12 @@ def markers_do_not_wait_for_the_decision(patch):
     write_markers = TransactionShard._write_markers
     write = TransactionShard._write
 
-    def careless(self, now_ms, transaction, new, cancel=None):
-        write(self, now_ms, transaction, new, cancel)
+    def careless(self, now_ms, changed, new, cancel=None):
+        write(self, now_ms, changed, new, cancel)
         if new.state.name.startswith("PREPARE"):
-            transaction.apply(new)
-            write_markers(self, now_ms, transaction)
+            changed.apply(new)
+            changed.uncommitted.append(new)
+            write_markers(self, now_ms, changed)
 
     patch.setattr(TransactionShard, "_write", careless)
 
@@ -104,7 +105,7 @@ def a_silent_producer_keeps_its_transaction(patch):
 
 def a_fenced_producer_goes_on(patch):
     """A request must have the current producer id and epoch (KIP-98)."""
-    patch.setattr(Transaction, "check_producer", lambda self, producer_id, epoch: None)
+    patch.setattr(transaction, "check_current", lambda known, producer_id, epoch: None)
 
 
 def a_transition_begins_during_another(patch):

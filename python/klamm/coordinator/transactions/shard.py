@@ -195,7 +195,8 @@ class TransactionShard:
     ) -> TransactionEffects:
         """AddPartitionsToTxn (24) and AddOffsetsToTxn (25): answers with an error code.
 
-        While a transition is pending the request waits for a short time (docs/decisions/0067), or for `wait_ms`.
+        While a transition is pending the request waits for a short time (docs/decisions/0067), or for `wait_ms`. Where
+        only the commit of a record is pending that leaves the transaction open or complete, its own record follows.
         """
         if wait_ms is None:
             wait_ms = ADD_WAIT_OF_BROKERS_MS if request.version >= 2 else ADD_WAIT_MS
@@ -206,12 +207,8 @@ class TransactionShard:
         ticket, request = waiting.ticket, waiting.request
         try:
             transaction = self._known(request.transactional_id)
-            transaction.check_idle()
-            transaction.check_producer(request.producer_id, request.epoch)
-            if transaction.state in PREPARED:
-                raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
-            is_known = transaction.state is State.ONGOING and request.partitions <= transaction.partitions
-            if is_known:
+            transaction.check_addable(request.producer_id, request.epoch)
+            if transaction.has(request.partitions):
                 self.pipeline.reply(ticket, ErrorCode.NONE)
             else:
                 new = transaction.prepare_add(now_ms, request.partitions, request.version)
@@ -363,7 +360,7 @@ class TransactionShard:
         version = 1 if self._transaction_version() >= 1 else 0
         undo = self.pipeline.write([(key, transaction_value(new.stored(), version=version))])
         if undo is None:
-            transaction.pending = None
+            transaction.cancel()
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The record of the transaction is too large.")
         undo.actions.append(transaction.cancel if cancel is None else cancel)
         self.pipeline.apply_when_committed(lambda at_ms: self._apply(at_ms, transaction, new))
@@ -399,10 +396,12 @@ class TransactionShard:
         new = transaction.prepare_complete(now_ms)
 
         def try_again() -> None:
+            transaction.cancel_complete()
             self._retried += 1
             self.timers.schedule(("complete", transaction.transactional_id), now_ms + COMPLETE_RETRY_MS)
 
         self._write(now_ms, transaction, new, try_again)
+        self._try_adds(now_ms, transaction.transactional_id)
 
     def _abort(self, now_ms: int, transaction: Transaction) -> None:
         """Abort an open transaction on the coordinator's own account, and fence its producer."""
@@ -429,7 +428,7 @@ class TransactionShard:
         if undo is None:
             return
         transaction.pending = State.DEAD
-        undo.actions.append(transaction.cancel)
+        undo.actions.append(transaction.keep)
         self.pipeline.apply_when_committed(lambda _: self._transactions.__delitem__(transaction.transactional_id))
 
     def _reply_when_committed(self, now_ms: int, ticket: Ticket, pair: Pair, timeout_ms: int) -> None:

@@ -1,7 +1,8 @@
 """A transactional id and the transitions of its state, without a log or a clock (Kafka's `TransactionMetadata`).
 
 `prepare_*` returns the transition that a request asks for and marks it as pending. The caller writes its record, and
-applies the transition when the record is committed. Requests meanwhile are refused with CONCURRENT_TRANSACTIONS.
+applies the transition when the record is committed. Requests meanwhile are refused with CONCURRENT_TRANSACTIONS, except
+those that add partitions to what an uncommitted record leaves: an open or a complete transaction.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ EPOCH_MAX: Final = 32767
 LAST_EPOCH: Final = EPOCH_MAX - 1
 """A producer with this epoch gets another producer id; 32767 occurs only in its last marker."""
 NO_PLACES: Final[frozenset[Place]] = frozenset()
+ADDABLE: Final = COMPLETE | {State.ONGOING}
+"""The states to which partitions can be added before their record is committed."""
 
 
 class InvalidTransitionError(Exception):
@@ -73,6 +76,9 @@ class Transaction:
     start_ms: int = NO_TIMESTAMP
     client_version: int = 0
     pending: State | None = None
+    """The state after all pending transitions, the last of which may wait for markers."""
+    uncommitted: list[Transition] = field(default_factory=list)
+    """The transitions whose records are written and not yet committed, in order."""
     has_failed_fence: bool = False
     """Whether the epoch was already raised by a fencing whose record could not be written."""
 
@@ -130,13 +136,14 @@ class Transaction:
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
 
     def prepare_add(self, now_ms: int, partitions: frozenset[Place], client_version: int) -> Transition:
-        """Partitions are added; the first ones begin the transaction."""
-        is_open = self.state is State.ONGOING
+        """Partitions are added; the first ones begin the transaction. The caller has called `check_addable`."""
+        latest = self.latest
+        is_open = latest.state is State.ONGOING
         return self._begin(
             State.ONGOING,
             now_ms,
-            partitions=self.partitions | partitions if is_open else partitions,
-            start_ms=self.start_ms if is_open else now_ms,
+            partitions=latest.partitions | partitions if is_open else partitions,
+            start_ms=latest.start_ms if is_open else now_ms,
             client_version=client_version,
         )
 
@@ -198,51 +205,55 @@ class Transaction:
         next_producer_id: int = NO_PRODUCER_ID,
         client_version: int | None = None,
     ) -> Transition:
-        if self.pending is not None:
+        latest = self.latest
+        if self.pending is not None and latest is self:
             raise InvalidTransitionError(f"{self.transactional_id} has a pending transition to {self.pending.shown}")
-        if state not in TRANSITIONS[self.state]:
-            raise InvalidTransitionError(f"{self.transactional_id}: {self.state.shown} to {state.shown}")
+        if state not in TRANSITIONS[latest.state]:
+            raise InvalidTransitionError(f"{self.transactional_id}: {latest.state.shown} to {state.shown}")
         transition = Transition(
             state,
-            self.producer_id if producer_id is None else producer_id,
-            self.producer_id,
+            latest.producer_id if producer_id is None else producer_id,
+            latest.producer_id,
             next_producer_id,
-            self.epoch if epoch is None else epoch,
-            self.last_epoch if last_epoch is None else last_epoch,
-            self.timeout_ms if timeout_ms is None else timeout_ms,
+            latest.epoch if epoch is None else epoch,
+            latest.last_epoch if last_epoch is None else last_epoch,
+            latest.timeout_ms if timeout_ms is None else timeout_ms,
             partitions,
             start_ms,
             now_ms,
-            self.client_version if client_version is None else client_version,
+            latest.client_version if client_version is None else client_version,
         )
-        self._check(transition)
+        if not _is_valid(latest, transition):
+            raise InvalidTransitionError(f"{self.transactional_id}: {latest!r} cannot become {transition!r}")
         self.pending = state
+        self.uncommitted.append(transition)
         return transition
 
-    def _check(self, new: Transition) -> None:
-        match new.state:
-            case State.EMPTY:
-                is_next = new.epoch in (self.epoch, self.epoch + 1)
-                is_valid = new.start_ms == NO_TIMESTAMP and not new.partitions
-                is_valid &= is_next if new.producer_id == self.producer_id else new.epoch == 0
-            case State.ONGOING:
-                before = self.partitions if self.state is State.ONGOING else NO_PLACES
-                is_valid = before <= new.partitions and new.timeout_ms == self.timeout_ms
-            case State.PREPARE_COMMIT | State.PREPARE_ABORT:
-                before = self.partitions if self.state is State.ONGOING else NO_PLACES
-                is_valid = new.partitions == before and new.timeout_ms == self.timeout_ms
-            case _:
-                is_valid = new.start_ms != NO_TIMESTAMP
-        if not is_valid:
-            raise InvalidTransitionError(f"{self.transactional_id}: {self!r} cannot become {new!r}")
+    @property
+    def latest(self) -> Transaction | Transition:
+        """What partitions are added to: what the last written record leaves, if its transaction is open or complete."""
+        if self.uncommitted and self.pending in ADDABLE:
+            return self.uncommitted[-1]
+        return self
 
     def cancel(self) -> None:
-        """The record of the pending transition will not be committed."""
+        """The record of the last transition will not be committed."""
+        self.uncommitted.pop()
+        self.pending = self.uncommitted[-1].state if self.uncommitted else None
+
+    def keep(self) -> None:
+        """The tombstone of the id will not be committed."""
         self.pending = None
 
+    def cancel_complete(self) -> None:
+        """The same for a Complete record. It stays pending, because it will be written again."""
+        self.uncommitted.pop()
+
     def apply(self, new: Transition) -> None:
-        """The record of the pending transition is committed."""
-        self.pending = None
+        """The record of the first uncommitted transition is committed."""
+        self.uncommitted.pop(0)
+        if not self.uncommitted:
+            self.pending = None
         self.state = new.state
         self.producer_id, self.epoch = new.producer_id, new.epoch
         self.previous_producer_id, self.next_producer_id = new.previous_producer_id, new.next_producer_id
@@ -262,10 +273,20 @@ class Transaction:
 
     def check_producer(self, producer_id: int, epoch: int) -> None:
         """Raises INVALID_PRODUCER_ID_MAPPING or PRODUCER_FENCED."""
-        if producer_id != self.producer_id:
-            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        if epoch != self.epoch:
-            raise KafkaError(ErrorCode.PRODUCER_FENCED)
+        check_current(self, producer_id, epoch)
+
+    def has(self, partitions: frozenset[Place]) -> bool:
+        """Whether the open transaction has all of these partitions, by committed records."""
+        return self.state is State.ONGOING and partitions <= self.partitions
+
+    def check_addable(self, producer_id: int, epoch: int) -> None:
+        """Whether partitions may be added. Raises CONCURRENT_TRANSACTIONS and as `check_producer`."""
+        latest = self.latest
+        if latest is self:
+            self.check_idle()
+        check_current(latest, producer_id, epoch)
+        if latest.state in PREPARED:
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
 
     def check_idle(self) -> None:
         """Raises CONCURRENT_TRANSACTIONS while a transition is pending."""
@@ -292,3 +313,25 @@ class Transaction:
     def is_prepared(self) -> bool:
         """Whether markers are to be written."""
         return self.state in PREPARED
+
+
+def check_current(known: Transaction | Transition, producer_id: int, epoch: int) -> None:
+    """Raises INVALID_PRODUCER_ID_MAPPING or PRODUCER_FENCED for another producer id or epoch than the known ones."""
+    if producer_id != known.producer_id:
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if epoch != known.epoch:
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)
+
+
+def _is_valid(old: Transaction | Transition, new: Transition) -> bool:
+    before = old.partitions if old.state is State.ONGOING else NO_PLACES
+    match new.state:
+        case State.EMPTY:
+            is_next = new.epoch in (old.epoch, old.epoch + 1)
+            is_valid = new.start_ms == NO_TIMESTAMP and not new.partitions
+            return is_valid and (is_next if new.producer_id == old.producer_id else new.epoch == 0)
+        case State.ONGOING:
+            return before <= new.partitions and new.timeout_ms == old.timeout_ms
+        case State.PREPARE_COMMIT | State.PREPARE_ABORT:
+            return new.partitions == before and new.timeout_ms == old.timeout_ms
+    return new.start_ms != NO_TIMESTAMP

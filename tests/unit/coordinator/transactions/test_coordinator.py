@@ -219,7 +219,6 @@ class TestAddingPartitions:
         room.holds_appends = True
         assert room.add(pair, B) is None
         assert room.verify(pair, A, B) == {A: NONE, B: ErrorCode.TRANSACTION_ABORTABLE}
-        assert room.add_in_vain(pair, B) is CT
 
     def test_verification_after_the_transaction(self) -> None:
         """Conformance case 15."""
@@ -249,11 +248,80 @@ class TestAddingWhileATransitionIsPending:
         room.holds_appends = True
         places = [("a", partition) for partition in range(5)]
         assert [room.add(pair, place) for place in places] == [None] * 5
-        while None in (answers := [room.answers.get(ticket) for ticket in range(2, 7)]):
-            before = answers.count(NONE)
-            room.commit()
-            assert [room.answers.get(ticket) for ticket in range(2, 7)].count(NONE) == before + 1
+        room.commit()
+        assert [room.answers.get(ticket) for ticket in range(2, 7)] == [NONE, None, None, None, None]
+        assert room.transaction().partitions == {places[0]}
+        assert room.appending is not None
+        assert len(room.appending) == 4, "one append for the others"
+        room.commit()
+        assert [room.answers[ticket] for ticket in range(2, 7)] == [NONE] * 5
         assert room.transaction().partitions == set(places)
+
+    def test_the_next_transaction_follows_an_uncommitted_complete_record(self) -> None:
+        room = Room()
+        pair = pair_of(room.end(room.begun()))
+        room.holds_appends = True
+        assert room.add(pair, B) is None
+        room.write_markers()
+        assert room.add(pair, A) is None
+        assert room.transaction().state is State.PREPARE_COMMIT
+        with pytest.raises(KafkaError, match="CONCURRENT_TRANSACTIONS"):
+            room.verify(pair, B)
+        room.commit()
+        assert room.transaction().partitions == {B}, "one append for both records"
+        assert error_of(room.end(pair)) is CT, "an addition is not committed"
+        room.commit_all()
+        assert room.transaction().partitions == {A, B}
+        assert [decode_value(value).state for _, value in room.log[-3:]] == [  # type: ignore[arg-type, union-attr]
+            State.COMPLETE_COMMIT,
+            State.ONGOING,
+            State.ONGOING,
+        ]
+
+    def test_a_rotated_producer_id_begins_on_an_uncommitted_complete_record(self) -> None:
+        room = Room()
+        pair = room.at_epoch(32766)
+        room.add(pair)
+        after = pair_of(room.end(pair))
+        room.holds_appends = True
+        room.write_markers()
+        assert room.add(pair) is IPM
+        assert room.add(after) is None
+        room.commit_all()
+        assert (room.transaction().producer_id, room.transaction().epoch) == after
+        assert room.transaction().state is State.ONGOING
+
+    def test_what_follows_a_failed_complete_record_fails_too(self) -> None:
+        room = Room()
+        pair = pair_of(room.end(room.begun()))
+        room.holds_appends = True
+        room.write_markers()
+        assert room.add(pair, B) is None
+        room.fail()
+        assert room.last_answer() is CNA
+        assert room.transaction().state is State.PREPARE_COMMIT
+        assert room.add_in_vain(pair, B) is CT
+        room.holds_appends = False
+        room.pass_time(1000)
+        assert room.transaction().state is State.COMPLETE_COMMIT
+        assert room.add(pair, B) is NONE
+        assert room.transaction().partitions == {B}
+
+    def test_a_failed_addition_takes_back_nothing_else(self) -> None:
+        room = Room()
+        pair = pair_of(room.end(room.begun()))
+        room.holds_appends = True
+        room.in_flight_max = 3
+        room.write_markers()
+        assert [room.add(pair, place) for place in (A, B)] == [None, None]
+        room.fail(at=2)
+        assert room.last_answer() is CNA
+        room.commit()
+        assert room.transaction().state is State.COMPLETE_COMMIT
+        assert room.add(pair, B) is None
+        room.commit_all()
+        assert room.last_answer() is NONE
+        assert room.transaction().partitions == {A, B}
 
     @pytest.mark.parametrize("version", [0, 2])
     def test_a_wait_that_ends(self, version: int) -> None:

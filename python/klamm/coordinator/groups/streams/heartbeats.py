@@ -12,7 +12,7 @@ from klamm.coordinator.groups.streams.records import MemberMetadata
 from klamm.coordinator.groups.streams.request_checks import JOIN_EPOCH
 from klamm.coordinator.groups.streams.settings import StreamsSettings
 from klamm.coordinator.groups.streams.takeover import find_group, find_or_make_group, member_of
-from klamm.coordinator.groups.streams.tasks import TaskSets, contains, task_ids, tasks_of
+from klamm.coordinator.groups.streams.tasks import AssignedTasks, TaskSets, contains, task_ids, tasks_of
 from klamm.coordinator.groups.streams.timers import initial_delay_timer
 from klamm.coordinator.groups.streams.topology import ConfiguredTopology
 from klamm.coordinator.groups.streams.transition import Transition, check_tasks
@@ -104,8 +104,10 @@ class Heartbeats:
         step: Transition,
     ) -> StreamsGroupHeartbeatResponse:
         group = step.group
-        has_tasks = request.member_epoch == JOIN_EPOCH or before.assigned != member.assigned
-        if has_tasks and member.metadata.user_endpoint is not None:
+        has_changed = request.member_epoch == JOIN_EPOCH or before.assigned != member.assigned
+        # Apache Kafka leaves a task unused whose response was lost, until the next rebalance.
+        has_tasks = has_changed or _lacks_tasks(_owned(request), member.assigned)
+        if has_changed and member.metadata.user_endpoint is not None:
             group.endpoint_epoch += 1
         by_endpoint = None
         if group.endpoint_epoch != request.endpoint_information_epoch:
@@ -135,6 +137,16 @@ def _statuses(group: StreamsGroup, configured: ConfiguredTopology) -> list[Statu
         )
         statuses.append(Status(SHUTDOWN_APPLICATION, detail))
     return statuses
+
+
+def _lacks_tasks(owned: TaskSets | None, assigned: AssignedTasks) -> bool:
+    """Whether a member reports fewer tasks than it has been assigned."""
+    if owned is None:
+        return False
+    roles = ((owned.active, assigned.active), (owned.standby, assigned.standby), (owned.warmup, assigned.warmup))
+    return any(
+        not has.get(key, frozenset()).issuperset(tasks) for has, wanted in roles for key, tasks in wanted.items()
+    )
 
 
 def _owned(request: StreamsGroupHeartbeatRequest) -> TaskSets | None:

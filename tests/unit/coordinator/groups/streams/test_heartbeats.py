@@ -337,6 +337,14 @@ class TestMemberEpochs:
         assert room.owning("m", epoch, 0, 1).member_epoch == epoch + 1
         assert room.owning("m", epoch - 1, 0).error_code is ErrorCode.FENCED_MEMBER_EPOCH
 
+    def test_a_member_that_reports_too_few_tasks_gets_them_again(self) -> None:
+        """The response that had them was lost."""
+        room = StreamsRoom()
+        epoch = room.beat("m", 0).member_epoch
+        assert room.beat("m", epoch).active_tasks is None
+        assert room.owning("m", epoch, 0, 1, 2, 3).active_tasks is None
+        assert active(room.owning("m", epoch, 0, 1)) == [0, 1, 2, 3]
+
     def test_a_full_group(self) -> None:
         room = StreamsRoom(replace(AT_ONCE, group_streams_max_size=1))
         epoch = room.beat("m", 0).member_epoch

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.simulation.appended_digits import appended_in_an_earlier_epoch, refused_in_flight
-from tests.simulation.broker_mutations import cleaning, control, coordinators, groups, migrations, shares
+from tests.simulation.broker_mutations import cleaning, control, coordinators, groups, migrations, shares, streams
 from tests.simulation.broker_mutations.guards import DIRECTED, FAULTS, NOTICED_BY, QUORUM_FAULTS, SCENARIOS, SEEDS
 from tests.unit.coordinator.share.harness import Room
 
@@ -205,7 +205,7 @@ def test_a_shard_of_an_earlier_epoch_appends_nothing(without, tmp_path):
 def test_every_mutation_is_played():
     written = {
         function
-        for module in (cleaning, control, coordinators, groups, migrations, shares)
+        for module in (cleaning, control, coordinators, groups, migrations, shares, streams)
         for name, function in inspect.getmembers(module, inspect.isfunction)
         if function.__module__ == module.__name__ and not name.startswith("_")
     }

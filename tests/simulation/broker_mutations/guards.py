@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from tests.simulation.broker_mutations import cleaning, control, coordinators, groups, migrations, shares
+from tests.simulation.broker_mutations import cleaning, control, coordinators, groups, migrations, shares, streams
 
 from klamm.testing.simulator.brokers.faults import BrokerFaults
 
@@ -196,6 +196,17 @@ _CLASSIC_MEMBERS = BrokerFaults(
     member_every_us=150_000,
     classic_share=1.0,
 )
+_STREAMS = BrokerFaults(
+    drop_chance=0.01,
+    delay_us_max=5_000,
+    slow_message_chance=0.02,
+    crash_every_us=1_500_000,
+    away_us_max=100_000,
+    elect_every_us=700_000,
+    member_every_us=50_000,
+    streams_groups=1,
+)
+_LOST_TASKS = BrokerFaults(drop_chance=0.25, delay_us_max=5_000, member_every_us=900_000, streams_groups=1)
 _TOPICS = BrokerFaults(delay_us_max=5_000, recreate_every_us=2_000_000, member_every_us=500_000)
 _SHARES = BrokerFaults(
     drop_chance=0.01,
@@ -333,6 +344,13 @@ FAULTS: dict[Mutation, BrokerFaults] = {
     shares.a_replaced_leader_writes_its_state: _SHARES_AND_STALLS,
     shares.a_share_state_keeps_what_was_not_appended: _SHARES_AND_FEW_REPLICAS,
     shares.an_acknowledgement_does_not_wait_for_its_record: _SHARES,
+    streams.a_lost_assignment_is_not_sent_again: _LOST_TASKS,
+    streams.a_member_gets_a_task_that_another_has: _STREAMS,
+    streams.a_new_coordinator_awaits_no_streams_member: _STREAMS,
+    streams.a_removed_streams_member_commits: _STREAMS,
+    streams.a_revocation_of_tasks_is_not_awaited: _STREAMS,
+    streams.a_silent_streams_member_stays: _STREAMS,
+    streams.a_slow_streams_member_keeps_its_tasks: _STREAMS,
     "delivery-limit": _SHARES,
     "expire-locks": _SHARES,
     "hold-locks": _SHARES,

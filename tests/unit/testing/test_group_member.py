@@ -3,6 +3,8 @@
 import random
 from types import SimpleNamespace
 
+import pytest
+
 from klamm.protocol.messages.consumer_groups import (
     ConsumerGroupHeartbeatResponse,
     HeartbeatAssignment,
@@ -18,8 +20,14 @@ TOPIC = b"t" * 16
 class Coordinators:
     """Takes heartbeats."""
 
-    def heartbeat(self, caller, request):
+    async def heartbeat(self, caller, request):
         return request
+
+
+def result(coroutine):
+    with pytest.raises(StopIteration) as end:
+        coroutine.send(None)
+    return end.value.value
 
 
 class Group:
@@ -31,7 +39,7 @@ class Group:
         self.network = SimpleNamespace(call=self.call)
 
     def coordinator(self):
-        return SimpleNamespace(coordinators=SimpleNamespace(do=lambda work, reply: reply(work(Coordinators()))))
+        return SimpleNamespace(coordinators=SimpleNamespace(do=lambda work, reply: reply(result(work(Coordinators())))))
 
     def is_newest(self, coordinators):
         return True

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         TxnOffsetCommitRequest,
     )
     from klamm.protocol.messages.share_groups import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+    from klamm.protocol.messages.streams_messages import HeartbeatResult, StreamsGroupHeartbeatRequest
     from klamm.protocol.messages.transactions import AddRequest, EndRequest, Pair, Place
     from klamm.testing.simulator.brokers.coordinator_engine import CoordinatedLife
     from klamm.testing.simulator.brokers.network import Reply
@@ -90,6 +91,12 @@ SETTINGS: Final = {
     "group.consumer.min.heartbeat.interval.ms": str(HEARTBEAT_MS),
     "group.consumer.session.timeout.ms": str(SESSION_MS),
     "group.consumer.min.session.timeout.ms": str(SESSION_MS),
+    "group.streams.assignment.interval.ms": "200",
+    "group.streams.heartbeat.interval.ms": str(HEARTBEAT_MS),
+    "group.streams.initial.rebalance.delay.ms": "100",
+    "group.streams.min.heartbeat.interval.ms": str(HEARTBEAT_MS),
+    "group.streams.min.session.timeout.ms": str(SESSION_MS),
+    "group.streams.session.timeout.ms": str(SESSION_MS),
     "group.share.assignment.interval.ms": "200",
     "group.share.heartbeat.interval.ms": str(HEARTBEAT_MS),
     "group.share.min.heartbeat.interval.ms": str(HEARTBEAT_MS),
@@ -370,6 +377,12 @@ class Coordinators:
         """Heartbeat."""
         future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         self.groups.coordinator.heartbeat(request, into(future))
+        return await future
+
+    async def streams_heartbeat(self, caller: Caller, request: StreamsGroupHeartbeatRequest) -> HeartbeatResult:
+        """StreamsGroupHeartbeat."""
+        future: asyncio.Future[HeartbeatResult] = asyncio.get_running_loop().create_future()
+        self.groups.coordinator.streams.heartbeat(caller, request, into(future))
         return await future
 
     async def share_heartbeat(self, caller: Caller, request: ShareGroupHeartbeatRequest) -> Any:

@@ -41,6 +41,7 @@ class BrokerFaults:
     instance_share: float = 0.0  # no fault: of these members: they have an instance id
     pattern_share: float = 0.0  # no fault: of these members: they subscribe by a regular expression
     classic_share: float = 0.0  # no fault: of these members: they use the classic protocol
+    streams_groups: int = 0  # no fault: with these members there are so many streams groups
     share_every_us: int = 0  # no fault: a member of a share group joins, leaves, ends, or stands still
     effect_crash_chance: float = 0.0  # of an append of a coordinator: its broker crashes at once
     pause_controller_every_us: int = 0  # a controller does not run for a while

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from klamm.coordinator.groups.records import OffsetAndMetadata
 from klamm.coordinator.groups.shard import GroupShard
 from klamm.coordinator.groups.states import GroupState
+from klamm.coordinator.groups.streams.task_owners import TaskOwners
 from klamm.node.groups import GROUPS_TOPIC
 from klamm.testing.simulator.brokers.folding import folded_shards
 from klamm.testing.simulator.invariants import InvariantViolatedError
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from klamm.coordinator.groups.modern.registry import AnyModernGroup
     from klamm.testing.simulator.brokers.broker import Broker
 
-SOFT: Final = {"hash_checked_epoch", "states_written_ms"}
+SOFT: Final = {"configured", "endpoint_epoch", "hash_checked_epoch", "shutdown_member", "states_written_ms"}
 """What a group knows besides its records."""
 
 
@@ -53,7 +54,9 @@ def _state(shard: GroupShard, live: GroupShard) -> dict[str, Any]:
 
 
 def _fields(group: AnyModernGroup) -> dict[str, Any]:
-    return {name: value for name, value in vars(group).items() if name not in SOFT}
+    found = {name: value for name, value in vars(group).items() if name not in SOFT}
+    owners = found.get("owners")
+    return found | {"owners": vars(owners)} if isinstance(owners, TaskOwners) else found
 
 
 def _classic(group: ClassicGroup, live: ClassicGroup | None) -> Any:

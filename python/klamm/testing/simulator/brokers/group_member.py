@@ -9,7 +9,6 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.consumer_groups import (
     UNCHANGED_MS,
     ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
     OwnedTopic,
 )
 from klamm.protocol.messages.group_messages import Caller
@@ -26,6 +25,7 @@ from klamm.testing.simulator.invariants import InvariantViolatedError
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
+    from klamm.testing.simulator.brokers.coordinators import Coordinators
     from klamm.testing.simulator.brokers.history import Key
     from klamm.testing.simulator.brokers.scene import Scene
 
@@ -62,9 +62,8 @@ class GroupMember(MemberProcess):
         """Give up everything, and tell the coordinator once. `will_return`: its partitions are kept for a while."""
         self._abandon()
         self.is_gone = True
-        epoch = STATIC_LEAVE_EPOCH if will_return else LEAVE_EPOCH
-        request = ConsumerGroupHeartbeatRequest(self._group.group_id, self.id, epoch, self.instance_id)
-        self._ask(lambda coordinators: coordinators.heartbeat(CALLER, request), lambda answer, is_newest: None)
+        request = self._departure(will_return=will_return)
+        self._ask(lambda coordinators: self._handled(coordinators, request), lambda answer, is_newest: None)
 
     # Heartbeats
 
@@ -81,23 +80,44 @@ class GroupMember(MemberProcess):
         wanted, owned = self.wanted, self._reported
         says_wanted = is_full or wanted != self._sent_wanted
         says_owned = is_full or owned != self._sent_owned
-        request = ConsumerGroupHeartbeatRequest(
-            self._group.group_id,
-            self.id,
-            self.epoch,
-            self.instance_id,
-            rebalance_timeout_ms=REBALANCE_MS if is_full else UNCHANGED_MS,
-            subscribed_topic_names=wanted.names if says_wanted else None,
-            subscribed_topic_regex=wanted.pattern if says_wanted else None,
-            topic_partitions=_topics(owned) if says_owned else None,
-        )
+        request = self._heartbeat(says_wanted=says_wanted, says_owned=says_owned, is_full=is_full)
 
         def answered(answer: Any, is_newest: bool) -> None:
             self._sent_wanted, self._sent_owned = wanted, owned if says_owned else self._sent_owned
             self._on_answer(answer, is_newest)
 
         self._next_us = self._scene.now_us + 1000 * HEARTBEAT_MS
-        self._ask(lambda coordinators: coordinators.heartbeat(CALLER, request), answered)
+        self._ask(lambda coordinators: self._handled(coordinators, request), answered)
+
+    # What members of streams groups do otherwise
+
+    def _heartbeat(self, *, says_wanted: bool, says_owned: bool, is_full: bool) -> Any:
+        return ConsumerGroupHeartbeatRequest(
+            self._group.group_id,
+            self.id,
+            self.epoch,
+            self.instance_id,
+            rebalance_timeout_ms=REBALANCE_MS if is_full else UNCHANGED_MS,
+            subscribed_topic_names=self.wanted.names if says_wanted else None,
+            subscribed_topic_regex=self.wanted.pattern if says_wanted else None,
+            topic_partitions=_topics(self._reported) if says_owned else None,
+        )
+
+    def _departure(self, *, will_return: bool) -> Any:
+        epoch = STATIC_LEAVE_EPOCH if will_return else LEAVE_EPOCH
+        return ConsumerGroupHeartbeatRequest(self._group.group_id, self.id, epoch, self.instance_id)
+
+    async def _handled(self, coordinators: Coordinators, request: Any) -> Any:
+        return await coordinators.heartbeat(CALLER, request)
+
+    def _assigned(self, answer: Any) -> AbstractSet[Key] | None:
+        """The assignment in an answer, if there is one."""
+        if answer.assignment is None:
+            return None
+        topics = answer.assignment.topic_partitions
+        return frozenset((topic.topic_id, index) for topic in topics for index in topic.partitions)
+
+    # Answers
 
     def _retry(self) -> None:
         """An error that passes: the next heartbeat is a full one."""
@@ -106,7 +126,7 @@ class GroupMember(MemberProcess):
         self._disturb(0)
         self._next_us = self._scene.now_us + PAUSE_US
 
-    def _on_answer(self, answer: ConsumerGroupHeartbeatResponse, is_newest: bool) -> None:
+    def _on_answer(self, answer: Any, is_newest: bool) -> None:
         code = answer.error_code
         if code is ErrorCode.UNKNOWN_SERVER_ERROR:
             raise InvariantViolatedError(f"a coordinator fails on a heartbeat of {self.id}: {answer.error_message}")
@@ -120,14 +140,14 @@ class GroupMember(MemberProcess):
         else:
             self._adopt(answer, is_newest)
 
-    def _adopt(self, answer: ConsumerGroupHeartbeatResponse, is_newest: bool) -> None:
+    def _adopt(self, answer: Any, is_newest: bool) -> None:
         self.epoch, self.life = answer.member_epoch, self._answered_life
         if not is_newest:
             self.is_misled = True
-        if answer.assignment is not None:
+        assigned = self._assigned(answer)
+        if assigned is not None:
             self.is_misled = not is_newest
-            topics = answer.assignment.topic_partitions
-            self._target = frozenset((topic.topic_id, index) for topic in topics for index in topic.partitions)
+            self._target = assigned
             if self.owned <= self._target:  # it has nothing to give up any more
                 self._reconciling = None
         self._group.on_owned(self)

@@ -220,18 +220,23 @@ class MemberProcess(ABC):
         """Whether it uses partitions in an epoch that it knows."""
         return bool(self.owned) and not self.is_gone and self.epoch != NO_EPOCH and not self.is_silent
 
+    def _topic_of(self, key: Key) -> tuple[str, bytes] | None:
+        """The topic of a partition, with its id."""
+        name = self._group.name_of(key[0])
+        return None if name is None else (name, key[0])
+
     def commit(self, offset: int) -> None:
         """Commit the offset of a partition that it uses."""
         if not self.may_commit:
             return
         key = self._scene.rng.choice(sorted(self.owned))
-        name, broker = self._group.name_of(key[0]), self._group.coordinator()
-        if name is None or broker is None:
+        topic, broker = self._topic_of(key), self._group.coordinator()
+        if topic is None or broker is None:
             return
         member_id, when, sent_us = self.id, self.when, self._scene.now_us
         request = CommitRequest(
             self._group.group_id,
-            [(name, key[0], [(key[1], offset, -1, None)])],
+            [(*topic, [(key[1], offset, -1, None)])],
             version=COMMIT_VERSION,
             generation_id_or_member_epoch=self.epoch,
             member_id=member_id,

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from klamm.coordinator.groups.classic_group import ClassicGroup
 from klamm.coordinator.groups.consumer.group import STABLE, ConsumerGroup
+from klamm.coordinator.groups.streams.group import StreamsGroup
 from klamm.node.groups import GROUPS_TOPIC
 from klamm.node.transactions import TRANSACTIONS_TOPIC
 from klamm.protocol.errors import ErrorCode
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from klamm.testing.simulator.brokers.history import Key, PartitionHistory
     from klamm.testing.simulator.brokers.scene import Scene
     from klamm.testing.simulator.brokers.transactional_producer import Work
+
+AnyGroup = ClassicGroup | ConsumerGroup | StreamsGroup
 
 CLIENT: Final = -3
 MEMBERS_MAX: Final = 4
@@ -157,11 +160,11 @@ class MemberGroup:
             # have joined this one.
             is_known = member.id in found.members and found.generation_id - member.epoch <= int(not member.instance_id)
         else:
-            known = None if found is None else found.members.get(member.id)
+            known: Any = None if found is None else found.members.get(member.id)
             is_known = known is not None and member.epoch in (known.member_epoch, known.previous_member_epoch)
         return is_known and not member.is_misled and member.life == self.life
 
-    def _found(self) -> ClassicGroup | ConsumerGroup | None:
+    def _found(self) -> AnyGroup | None:
         hosted = newest_shard(self._scene, self._brokers, self.group_id)
         if hosted is None:
             return None
@@ -272,7 +275,7 @@ class MemberGroup:
         group, image = self._found(), self._scene.controller.committed[1]
         if not self.members:
             return None
-        if group is None:
+        if group is None or isinstance(group, StreamsGroup):
             return "there is no such group"
         is_classic = all(isinstance(member, ClassicGroupMember) for member in self.members)
         if isinstance(group, ClassicGroup) is not is_classic:
@@ -306,13 +309,22 @@ class MemberGroup:
 
 
 class Membership:
-    """All consumer groups with members."""
+    """All consumer groups and streams groups with members."""
 
     def __init__(
-        self, scene: Scene, topic: str, brokers: dict[int, Broker], histories: dict[Key, PartitionHistory]
+        self,
+        scene: Scene,
+        topic: str,
+        brokers: dict[int, Broker],
+        histories: dict[Key, PartitionHistory],
+        make: type[MemberGroup],
     ) -> None:
+        """`make` makes streams groups."""
         self._scene, self._topic, self._brokers, self._histories = scene, topic, brokers, histories
         self._groups = [MemberGroup(scene, brokers, f"m{number}", self._promises) for number in range(2)]
+        self._groups += [
+            make(scene, brokers, f"s{number}", self._promises) for number in range(scene.faults.streams_groups)
+        ]
         self._look_again_us = 0
 
     def begin(self) -> None:

@@ -30,6 +30,7 @@ PAUSES_SHARE: Final = 0.3  # of the runs: controllers are paused
 OFFSETS_SHARE: Final = 0.4  # of the runs with transactions: they commit offsets
 MEMBERS_SHARE: Final = 0.2
 CLASSIC_SHARE: Final = 0.4  # of the runs with members: some use the classic protocol
+STREAMS_SHARE: Final = 0.25  # of the runs with members: there is a streams group, too
 KINDS_SHARE: Final = 0.5  # of the runs with members: some are static or have regular expressions
 SHARES_SHARE: Final = 0.08
 DAMAGED_SHARE: Final = 0.15
@@ -88,6 +89,7 @@ def play(
     if directed is None:
         drawn.instance_share, drawn.pattern_share = _draw_kinds_of_members(seed)
         # The classic protocol names topics, so that one that was created again is taken for the one before.
+        drawn.streams_groups = int(random.Random(f"streams groups {seed}").random() < STREAMS_SHARE)
         drawn.classic_share = 0.0 if drawn.recreate_every_us else _draw_classic_members(seed)
     slots = {"max.incremental.fetch.session.cache.slots": _draw_session_slots(seed)}
     plan = plan._replace(settings={**plan.settings, **slots, **(settings or {})}, without=without)

@@ -31,6 +31,7 @@ from klamm.testing.simulator.brokers.operator import Operator
 from klamm.testing.simulator.brokers.quorum import ControllerQuorum
 from klamm.testing.simulator.brokers.scene import Coordinating, Leader, Scene
 from klamm.testing.simulator.brokers.sharing import Sharing
+from klamm.testing.simulator.brokers.streams_group import StreamsMemberGroup
 from klamm.testing.simulator.brokers.transactions import Transactions
 from klamm.testing.simulator.invariants import InvariantViolatedError
 
@@ -117,7 +118,7 @@ class BrokerWorld(Scene):
                 self, TOPIC, self.brokers, self.looks.histories, version=self._plan.transaction_version
             )
         if self._plan.has_members:
-            self.membership = Membership(self, TOPIC, self.brokers, self.looks.histories)
+            self.membership = Membership(self, TOPIC, self.brokers, self.looks.histories, StreamsMemberGroup)
         if self._plan.delivery_limit:
             limit = self._plan.delivery_limit
             self.sharing = Sharing(self, TOPIC, self.brokers, self.looks.histories, delivery_limit=limit)

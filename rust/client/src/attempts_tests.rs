@@ -1,9 +1,11 @@
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
 use klamm_base::{ErrorCode, Uuid};
 
 use super::attempts::{Attempts, Fault, GiveUpReason, Known, Next, Remedy, RetryPolicy};
+use super::config::ClientConfig;
 use super::link_error::LinkError;
 
 const POLICY: RetryPolicy =
@@ -35,6 +37,14 @@ fn the_number_of_retries_is_limited_too() {
     let mut attempts = Attempts::new(RetryPolicy { retries: 1, ..POLICY }, 0);
     assert!(matches!(attempts.on_fault(0, &broken(), NOTHING), Next::Retry { .. }));
     assert_eq!(attempts.on_fault(0, &broken(), NOTHING), Next::GiveUp(GiveUpReason::TimedOut));
+}
+
+#[test]
+fn only_the_sends_of_a_batch_are_limited_for_a_producer() {
+    let given = BTreeMap::from([("retries".to_owned(), "0".to_owned())]);
+    let config = ClientConfig::new("localhost:9092", &given).expect("valid");
+    assert_eq!(config.producer.retry_policy(&config).retries, 0);
+    assert_eq!(config.producer.retry_policy_of_calls(&config).retries, u32::MAX, "a broker that starts has no ids yet");
 }
 
 #[test]

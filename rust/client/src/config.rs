@@ -127,9 +127,9 @@ impl ProducerConfig {
         RetryPolicy { timeout_ms: self.delivery_timeout_ms, ..config.retry_policy() }
     }
 
-    /// For the calls before and after the batches.
+    /// For the calls before and after the batches. Apache Kafka's `retries` limits only how often a batch is sent.
     pub fn retry_policy_of_calls(&self, config: &ClientConfig) -> RetryPolicy {
-        RetryPolicy { timeout_ms: self.block_ms, ..config.retry_policy() }
+        RetryPolicy { timeout_ms: self.block_ms, retries: u32::MAX, ..config.retry_policy() }
     }
 }
 

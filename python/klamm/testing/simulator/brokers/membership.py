@@ -323,7 +323,7 @@ class Membership:
         self._scene, self._topic, self._brokers, self._histories = scene, topic, brokers, histories
         self._groups = [MemberGroup(scene, brokers, f"m{number}", self._promises) for number in range(2)]
         self._groups += [
-            make(scene, brokers, f"s{number}", self._promises) for number in range(scene.faults.streams_groups)
+            make(scene, brokers, f"streams{number}", self._promises) for number in range(scene.faults.streams_groups)
         ]
         self._look_again_us = 0
 

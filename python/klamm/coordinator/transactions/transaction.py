@@ -241,13 +241,13 @@ class Transaction:
         self.uncommitted.pop()
         self.pending = self.uncommitted[-1].state if self.uncommitted else None
 
-    def keep(self) -> None:
-        """The tombstone of the id will not be committed."""
-        self.pending = None
-
     def cancel_complete(self) -> None:
         """The same for a Complete record. It stays pending, because it will be written again."""
         self.uncommitted.pop()
+
+    def keep(self) -> None:
+        """The tombstone of the id will not be committed."""
+        self.pending = None
 
     def apply(self, new: Transition) -> None:
         """The record of the first uncommitted transition is committed."""

@@ -192,10 +192,12 @@ class Registration:
         try:
             effects = await exchange()
         except Exception as error:  # the registration and its heartbeats must continue
-            if repr(error) != self._last_error:  # log each cause once
+            if repr(error) != self._last_error:  # it is logged once while it is the same
                 self._last_error = repr(error)
                 log.error("the exchange with the controller failed, and is retried: %r", error, exc_info=error)
             effects = self._lifecycle.on_failure(self._now_ms())
+        else:
+            self._last_error = ""
         self._carry_out(effects)
 
     async def _register(self) -> list[Effect]:

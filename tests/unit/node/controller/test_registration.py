@@ -141,3 +141,39 @@ def test_a_late_heartbeat_detects_a_pause() -> None:
     assert simulated_time.run(pauses_of(1)) == []
     [late_ms] = simulated_time.run(pauses_of(10))
     assert 9_000 <= late_ms <= 10_000
+
+
+class Failing(Leaving):
+    """A controller channel with a bug, which the heartbeats with these numbers meet."""
+
+    def __init__(self, *numbers: int) -> None:
+        self._numbers, self._count = numbers, 0
+        self.sixth = asyncio.Event()
+
+    async def broker_heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+        self._count += 1
+        if self._count == 6:
+            self.sixth.set()
+        if self._count in self._numbers:
+            raise RuntimeError("injected")
+        return await super().broker_heartbeat(request)
+
+
+def test_an_exception_is_logged_again_after_an_exchange_succeeded(caplog: pytest.LogCaptureFixture) -> None:
+    async def beat() -> None:
+        channel = Failing(1, 2, 4)
+        registration = Registration(
+            lifecycle(2_000, 9_000, 60_000, 30_000),
+            channel,
+            lambda: REQUEST,
+            lambda: 5,
+            lambda error: pytest.fail(str(error)),
+            ask_timeout_ms=2000,
+        )
+        registration.start()
+        registration.ready()
+        await channel.sixth.wait()
+        registration.stop()
+
+    simulated_time.run(beat())
+    assert [record.exc_info is not None for record in caplog.records if record.levelname == "ERROR"] == [True, True]

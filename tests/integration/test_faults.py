@@ -52,7 +52,7 @@ from klamm.raft.ports import Listener
 from tests.support.injection import INJECTED, InjectedError, injected, injected_into
 from tests.support.loaded_cluster import CONFIG, TOPIC, LoadedCluster, commit_in_a_new_group
 from tests.support.messages import codes
-from tests.support.waiting import wait_until
+from tests.support.waiting import until, wait_until
 
 CONTROLLERS: Final = {"one node": None, "a quorum": 3}
 
@@ -298,6 +298,8 @@ def test_an_event_that_fails_does_not_lose_those_after_it(loaded: LoadedCluster,
             return [1, failing, 2]
 
     async def drain() -> None:
+        # A turn that has begun with other events would go on with these later.
+        await until(lambda: loaded.nodes[0]._events._next_turn is None)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(engine_events, "TURN_NS", 60 * 10**9)
             patch.setattr(loaded.nodes[0]._events, "_engine", Drained())

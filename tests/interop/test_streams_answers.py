@@ -357,7 +357,7 @@ def test_tasks_move_between_members(pair: Pair) -> None:
     group.describe()
     assert group.beat("m", 9)["error_code"] == "FENCED_MEMBER_EPOCH"
     assert group.beat("m", 2)["error_code"] == "FENCED_MEMBER_EPOCH"
-    # Apache Kafka does not repeat tasks whose response was lost, so that nobody has them until the next rebalance.
+    # Apache Kafka does not send tasks again after their response was lost.
     owned = {"active_tasks": ids(0), "standby_tasks": (), "warmup_tasks": ()}
     kafka, klamm = group._until("m", 4, lambda answer: True, **owned)
     assert kafka["active_tasks"] is kafka["standby_tasks"] is kafka["warmup_tasks"] is None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 COOPERATIVE: Final = "cooperative-sticky"
 EAGER: Final = "range"
-"""In this simulation it assigns in the same way, but whoever supports it gives up everything before it joins."""
+"""In this simulation it assigns in the same way, but a member that supports it gives up everything before it joins."""
 
 Place = tuple[str, int]
 """A topic and a partition."""

@@ -244,4 +244,4 @@ class ClassicGroupMember(MemberProcess):
         self._group.on_owned(self)
         if revoked:
             self._must_join = True
-            self._revoke(revoked, may_stick=False)  # nobody waits for it
+            self._revoke(revoked, may_stick=False)  # no member waits for it

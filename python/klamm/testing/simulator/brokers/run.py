@@ -125,6 +125,10 @@ def play(
             for broker in world.brokers.values():
                 if broker.is_up:
                     broker.engine.kill()
+    return _outcome(seed, plan, world)
+
+
+def _outcome(seed: int, plan: ClusterPlan, world: BrokerWorld) -> BrokerOutcome:
     image = world.controller.image
     partitions = [partition for key in world.keys if (partition := image.partition(*key)) is not None]
     return BrokerOutcome(

@@ -79,7 +79,7 @@ def is_done(cluster: Cluster) -> bool:
     return sum(committed.values()) == RECORDS
 
 
-def test_case_68_pending_offsets_survive_restarts() -> None:
+def test_pending_offsets_survive_restarts() -> None:
     """A transaction continues after all brokers were killed, and its marker is replayed after they are killed again."""
     place = TopicPartition("input", 0, 5)
     with Cluster(brokers=3, config=CONFIG) as cluster:

@@ -108,7 +108,7 @@ def test_unknown_transactions_and_topics(cluster: Cluster, name: str, klamm: Kla
     assert klamm("transactions", "find-hanging", name) == []
 
 
-def test_case_72_a_hanging_transaction_is_listed_and_aborted(cluster: Cluster, name: str, klamm: Klamm) -> None:
+def test_a_hanging_transaction_is_listed_and_aborted(cluster: Cluster, name: str, klamm: Klamm) -> None:
     """It is open in a partition, but the coordinator considers it ended."""
     cluster.create_topic(name)
     producer = begin(cluster, name)

@@ -191,7 +191,7 @@ async def test_aiokafka(cluster: Cluster, topic: str) -> None:
 
 
 def test_a_transaction_that_times_out_is_aborted(cluster: Cluster, topic: str) -> None:
-    """Conformance case 23: its producer is fenced."""
+    """The coordinator also fences its producer."""
     producer = producer_of(cluster, topic, **{"transaction.timeout.ms": 5_000})
     producer.begin_transaction()
     send(producer, topic, b"late")
@@ -214,7 +214,7 @@ def read_uncommitted(cluster: Cluster, topic: str) -> list[bytes | None]:
 
 @pytest.mark.parametrize("cluster", [3], indirect=True)
 def test_a_killed_coordinator_leaves_the_transaction_to_its_successor(topic: str, cluster: Cluster) -> None:
-    """Conformance case 24, while the leader of a partition is also killed."""
+    """The leader of a partition is killed at the same time."""
     producer = producer_of(cluster, topic)
     for number in range(9):
         producer.begin_transaction()

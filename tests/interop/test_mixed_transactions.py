@@ -1,7 +1,5 @@
 """Transactions on brokers of klamm and Apache Kafka 4.3.1, which coordinate and lead side by side, while some are
 killed.
-
-Conformance case 78.
 """
 
 from __future__ import annotations

@@ -120,7 +120,6 @@ def errors(answer: Answer) -> tuple[ErrorCode, list[ErrorCode]]:
 
 class TestSessions:
     async def test_epochs(self, group: Group) -> None:
-        """Conformance case 58."""
         group.produce(10)
         member = group.member()
         assert errors(member.fetch(epoch=1)) == (ErrorCode.SHARE_SESSION_NOT_FOUND, [])
@@ -135,7 +134,6 @@ class TestSessions:
         assert errors(member.fetch(epoch=-1)) == (ErrorCode.SHARE_SESSION_NOT_FOUND, [])
 
     async def test_member_and_group_ids(self, group: Group) -> None:
-        """Conformance case 55."""
         for member, name in (("x" * 37, ""), ("", ""), (None, ""), ("m", None)):
             asked = group.member(member, group=name)
             assert errors(asked.fetch({0: ()})) == (INVALID_REQUEST, [])
@@ -162,7 +160,6 @@ class TestSessions:
             assert errors(member.fetch(epoch=-1)) == (NONE, [])
 
     async def test_the_end_of_a_session_releases_records(self, group: Group) -> None:
-        """Conformance case 67."""
         group.produce(10)
         member, answer = opened(group)
         assert (answer.acquired(), answer.lock_ms, answer.part().offsets()) == ([(0, 9, 1)], 30_000, [0])
@@ -192,7 +189,6 @@ class TestSessions:
 class TestAcquiring:
     @pytest.mark.parametrize(("mode", "expected"), [(0, [[(0, 9, 1)], []]), (1, [[(0, 4, 1)], [(5, 9, 1)]])])
     async def test_the_acquire_mode(self, group: Group, mode: int, expected: list[list[tuple[int, ...]]]) -> None:
-        """Conformance case 59."""
         group.produce(10)
         member, first = opened(group, mode=mode, max_records=5)
         second = member.fetch(mode=mode, max_records=5, max_wait_ms=0)
@@ -227,7 +223,6 @@ class TestAcquiring:
         assert answer.acquired() == [(0, 9, 1), (10, 19, 1), (20, 24, 1)]
 
     async def test_released_records_come_first(self, group: Group) -> None:
-        """Conformance case 61."""
         group.produce(10)
         member, _ = opened(group)
         group.produce(5)
@@ -238,7 +233,7 @@ class TestAcquiring:
         assert found == [(3, 3, 2), (10, 14, 1)]
 
     async def test_a_delivery_limit(self, group: Group) -> None:
-        """Conformance case 62, with releases."""
+        """Released records reach it."""
         group.produce(1)
         member, answer = opened(group)
         for count in range(1, 6):
@@ -250,7 +245,6 @@ class TestAcquiring:
         assert member.fetch().acquired() == [(1, 1, 1)]
 
     async def test_records_near_the_limit_come_in_parts(self, group: Group) -> None:
-        """Conformance case 73."""
         group.produce(100)
         member, answer = opened(group)
         for _ in range(2):
@@ -263,7 +257,6 @@ class TestAcquiring:
         assert member.fetch().acquired() == [(0, 0, 5)]
 
     async def test_the_limit_of_records_in_flight(self, group: Group) -> None:
-        """Conformance case 72."""
         group.configure(share_partition_max_record_locks="100")
         group.produce(60, 60, 60)
         member, answer = opened(group)
@@ -273,7 +266,6 @@ class TestAcquiring:
         assert member.fetch().acquired() == [(10, 19, 2)]
 
     async def test_aborted_records(self, group: Group) -> None:
-        """Conformance case 74."""
         group.configure(share_isolation_level="read_committed")
         group.produce(5)
         group.produce(5, transactional_id=group.name, aborts=True)
@@ -286,7 +278,6 @@ class TestAcquiring:
         assert offsets == {*range(5), *range(10, 16)}
 
     async def test_a_log_that_begins_later(self, group: Group) -> None:
-        """Conformance case 71."""
         group.produce(10, 10)
         member, answer = opened(group)
         assert answer.acquired() == [(0, 19, 1)]
@@ -322,7 +313,7 @@ class TestAcknowledging:
     async def test_types_and_offsets(
         self, group: Group, acks: Acks, version: int, is_renew: bool, expected: ErrorCode
     ) -> None:
-        """Conformance cases 63 to 65: all of a partition, or nothing."""
+        """Acknowledgements of a partition are accepted or refused as a whole."""
         group.produce(10)
         member, _ = opened(group)
         answer = member.acknowledge({0: acks}, version=version, is_renew=is_renew)
@@ -331,7 +322,6 @@ class TestAcknowledging:
             assert errors(member.acknowledge({0: [(0, 9, [ACCEPT])]})) == (NONE, [NONE])
 
     async def test_twice_and_by_another(self, group: Group) -> None:
-        """Conformance case 63."""
         group.produce(10)
         member, _ = opened(group)
         other, answer = opened(group, "other", max_wait_ms=0)
@@ -349,7 +339,6 @@ class TestAcknowledging:
         assert errors(member.acknowledge({0: (), 9: [(0, 0, [1])]})) == (NONE, [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
 
     async def test_renewals_by_fetch(self, group: Group) -> None:
-        """Conformance case 66."""
         group.produce(10)
         member, _ = opened(group)
         renewal: dict[int, Acks] = {0: [(0, 9, [RENEW])]}
@@ -363,7 +352,6 @@ class TestAcknowledging:
         wait_until(lambda: member.acknowledge(renewal, is_renew=True).part().error is INVALID_STATE)
 
     async def test_the_state_that_is_written(self, group: Group) -> None:
-        """Conformance case 60."""
         group.produce(10)
         member, _ = opened(group)
         assert errors(member.acknowledge({0: [(0, 4, [ACCEPT]), (7, 7, [REJECT])]})) == (NONE, [NONE])
@@ -380,7 +368,6 @@ class TestAcknowledging:
 
 
 async def test_a_lock_ends(group: Group) -> None:
-    """Conformance case 62."""
     group.configure(share_record_lock_duration_ms="1000")
     group.produce(10)
     member, answer = opened(group)

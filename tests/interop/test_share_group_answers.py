@@ -64,11 +64,9 @@ class TestHeartbeats:
         ],
     )
     async def test_invalid_requests(self, node: Node, fields: dict[str, Any], message: str | None) -> None:
-        """Case 55."""
         assert await node.beat("m", 0, [node.name], **fields) == (ErrorCode.INVALID_REQUEST, message, 0, None)
 
     async def test_a_group_from_its_first_heartbeat_to_its_end(self, node: Node) -> None:
-        """Case 52."""
         absent = f"Share group {node.name} not found."
         assert await node.beat("a", 2) == (NOT_FOUND, absent, 0, None)
         assert await node.beat("a", -1) == (NOT_FOUND, f"Group {node.name} not found.", 0, None)
@@ -106,7 +104,6 @@ class TestHeartbeats:
         assert starts.keys() == {(node.name, 0), (node.name, 1), (node.name, 2), (node.other, 0)}
 
     async def test_members_share_partitions(self, node: Node) -> None:
-        """Case 53."""
         await node.beat("a", 0, [node.other])
         await node.beats_until("a", 2, {node.other: [0]})
         _, _, epoch, _ = await node.beat("b", 0, [node.other])
@@ -140,7 +137,6 @@ class TestReads:
 
 class TestOffsets:
     async def test_altered_described_and_deleted(self, node: Node) -> None:
-        """Cases 56 and 57."""
         producer = Producer({"bootstrap.servers": node.bootstrap})
         for _ in range(10):
             producer.produce(node.name, b"x", partition=0)
@@ -198,7 +194,6 @@ class TestOffsets:
 
 
 async def test_other_apis_on_the_id_of_a_share_group(node: Node) -> None:
-    """Case 51."""
     assert (await node.alter({node.name: {0: 4}})).error_code is NONE
     found = await node.described()
     assert (found.group_state, found.group_epoch, found.assignment_epoch) == ("Empty", 1, 1)

@@ -55,13 +55,11 @@ SOME_ID = "A" * 22
 
 class TestWithoutState:
     async def test_a_summary_and_a_delete_of_nothing(self, broker: Broker) -> None:
-        """Conformance case 77."""
         assert await broker.summary() == (NONE, None, 0, 0, -1, -1)
         assert await broker.summary(version=0) == (NONE, None, 0, 0, -1)
         assert await broker.delete() == DONE
 
     async def test_a_read_and_a_write_of_nothing(self, broker: Broker) -> None:
-        """Conformance case 77."""
         message = "Read operation on uninitialized share partition not allowed."
         assert await broker.read(0) == (INVALID, message, 0, 0, [])
         message = "Write operation on uninitialized share partition not allowed."
@@ -106,7 +104,6 @@ class TestEpochs:
         assert await broker.write(0, -1) == DONE
 
     async def test_only_reading_sets_the_leader_epoch(self, broker: Broker) -> None:
-        """Conformance case 69."""
         await broker.initialize(2, 7)
         assert await broker.read(5) == (NONE, None, 2, 7, [])
         assert await broker.summary() == (NONE, None, 2, 5, 7, 0)
@@ -141,14 +138,13 @@ class TestEpochs:
 
 class TestBatches:
     async def test_overlapping_batches(self, broker: Broker) -> None:
-        """Conformance case 76."""
         await broker.initialize(2, 0)
         await broker.write(0, 2, (0, 9, 0, 1))
         await broker.write(0, 2, (5, 14, 0, 2))
         assert (await broker.read(0))[3:] == (0, [(0, 4, 0, 1), (5, 14, 0, 2)])
 
     async def test_updates_and_snapshots_mean_the_same(self, broker: Broker) -> None:
-        """Conformance case 75, with a limit of 3."""
+        """A snapshot follows three updates."""
         await broker.initialize(2, 7)
         await broker.write(9, 2, (7, 16, 0, 1), count=3)
         await broker.write(-1, -1, (12, 20, 2, 2), start_offset=9, count=4)

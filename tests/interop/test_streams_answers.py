@@ -1,7 +1,4 @@
-"""Requests of streams groups to Apache Kafka 4.3.1 and to klamm, byte by byte over TCP: the same responses (KIP-1071).
-
-The numbers in test names are those of the conformance cases.
-"""
+"""Requests of streams groups to Apache Kafka 4.3.1 and to klamm over TCP get the same responses (KIP-1071)."""
 
 from __future__ import annotations
 
@@ -196,7 +193,7 @@ def has_no_status(answer: dict[str, Any]) -> bool:
     return not answer["status"]
 
 
-def test_78_a_missing_source_topic(pair: Pair) -> None:
+def test_a_missing_source_topic(pair: Pair) -> None:
     group = Group(pair, "g78", Topology(0, (Subtopology("0", ("source78", "input")),)))
     assert statuses(group.beat("m", 0)) == [1]
     assert group.describe()["group_state"] == "NotReady"
@@ -205,7 +202,7 @@ def test_78_a_missing_source_topic(pair: Pair) -> None:
     assert group.describe()["group_state"] == "Stable"
 
 
-def test_79_internal_topics_are_created(pair: Pair) -> None:
+def test_internal_topics_are_created(pair: Pair) -> None:
     log = InternalTopic("store79-changelog", topic_configs=(KeyValue("cleanup.policy", "compact"),))
     subtopologies = (
         Subtopology("0", ("input",), repartition_sink_topics=("by79-repartition",)),
@@ -227,7 +224,7 @@ def test_79_internal_topics_are_created(pair: Pair) -> None:
     assert counts == [4, 4]
 
 
-def test_80_wrong_requests(pair: Pair) -> None:
+def test_wrong_requests(pair: Pair) -> None:
     group = Group(pair, "g80")
     wrong: list[dict[str, Any]] = [
         {"instance_id": "i"},
@@ -255,7 +252,7 @@ def test_80_wrong_requests(pair: Pair) -> None:
         assert group.beat("m", 2, **fields)["error_code"] == "INVALID_REQUEST"
 
 
-def test_81_topologies(pair: Pair) -> None:
+def test_topologies(pair: Pair) -> None:
     group = Group(pair, "g81", Topology(3, STATELESS.subtopologies))
     group.beat("m", 0)
     other = (Subtopology("0", ("input", "more")),)
@@ -264,7 +261,7 @@ def test_81_topologies(pair: Pair) -> None:
     assert statuses(group.beat("n", 0, topology=Topology(2, other))) == [0]
 
 
-def test_82_the_first_target_is_delayed(pair: Pair) -> None:
+def test_the_first_target_is_delayed(pair: Pair) -> None:
     group = Group(pair, "g82")
     group.set_config("streams.initial.rebalance.delay.ms", "3000")
     for peer in (pair.kafka, pair.klamm):
@@ -285,14 +282,14 @@ def test_82_the_first_target_is_delayed(pair: Pair) -> None:
     assert (after["member_epoch"], active(after)) == (2, [0, 1, 2, 3])
 
 
-def test_83_unknown_tasks(pair: Pair) -> None:
+def test_unknown_tasks(pair: Pair) -> None:
     group = Group(pair, "g83")
     group.beat("m", 0)
     for tasks in (ids(0, subtopology="9"), ids(4), ids(-1)):
         assert group.owning("m", 2, tasks)["error_code"] == "INVALID_REQUEST"
 
 
-def test_84_shutdown(pair: Pair) -> None:
+def test_shutdown(pair: Pair) -> None:
     group = Group(pair, "g84")
     group.beat("m", 0)
     group.beat("n", 0)
@@ -304,7 +301,7 @@ def test_84_shutdown(pair: Pair) -> None:
     assert statuses(group.beat("o", 0)) == []
 
 
-def test_85_standbys(pair: Pair) -> None:
+def test_standbys(pair: Pair) -> None:
     log = InternalTopic("store85-changelog")
     group = Group(pair, "g85", Topology(0, (Subtopology("0", ("input",), state_changelog_topics=(log,)),)))
     create_topic(pair, "store85-changelog", 4)

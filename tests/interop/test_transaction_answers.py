@@ -1,7 +1,4 @@
-"""The transaction APIs request by request: Apache Kafka 4.3.1 and klamm give the same responses.
-
-The numbers in test names are those of the conformance cases.
-"""
+"""The transaction APIs request by request: Apache Kafka 4.3.1 and klamm give the same responses."""
 
 from __future__ import annotations
 
@@ -278,7 +275,7 @@ async def broker(bootstrap: str, request: pytest.FixtureRequest) -> Any:
     made.close()
 
 
-async def test_1_2_3_pairs(broker: Broker) -> None:
+async def test_pairs(broker: Broker) -> None:
     code, producer_id, epoch = await broker.init()
     assert (code, epoch) == (NONE, 0)
     assert await broker.init() == (NONE, producer_id, 1)
@@ -289,7 +286,7 @@ async def test_1_2_3_pairs(broker: Broker) -> None:
     assert await broker.init(producer_id=producer_id + 999, producer_epoch=2) == (FENCED, -1, -1)
 
 
-async def test_5_6_bad_requests(broker: Broker) -> None:
+async def test_bad_requests(broker: Broker) -> None:
     for fields in ({"producer_id": 7}, {"producer_epoch": 7}, {"transactional_id": ""}):
         assert await broker.init(**fields) == (ErrorCode.INVALID_REQUEST, -1, -1), fields
     for timeout_ms in (0, -1, 900_001):
@@ -301,7 +298,7 @@ async def test_5_6_bad_requests(broker: Broker) -> None:
     assert refused == (ErrorCode.INVALID_REQUEST, -1, -1)
 
 
-async def test_7_an_open_transaction_is_aborted(broker: Broker) -> None:
+async def test_an_open_transaction_is_aborted(broker: Broker) -> None:
     pair = await broker.begin()
     assert await broker.add(3, pair, broker.here) == [NONE]
     assert await broker.produce(9, pair, broker.here, 0) is NONE
@@ -312,7 +309,7 @@ async def test_7_an_open_transaction_is_aborted(broker: Broker) -> None:
     assert (await broker.end_once(1, pair))[0] is OLD_EPOCH
 
 
-async def test_11_unknown_ids(broker: Broker) -> None:
+async def test_unknown_ids(broker: Broker) -> None:
     assert await broker.add(3, (1, 0), broker.here) == [NO_MAPPING]
     assert await broker.add(4, (1, 0), broker.here, verify_only=True) == [NO_MAPPING]
     assert (await broker.end_once(4, (1, 0)))[0] is NO_MAPPING
@@ -322,7 +319,7 @@ async def test_11_unknown_ids(broker: Broker) -> None:
     assert (await broker.described()).error_code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 
 
-async def test_12_13_partitions(broker: Broker) -> None:
+async def test_partitions(broker: Broker) -> None:
     pair = await broker.begin()
     unknown, skipped = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
     for version in (0, 3, 4, 5):
@@ -342,7 +339,7 @@ async def test_12_13_partitions(broker: Broker) -> None:
     assert [(one.topic, sorted(one.partitions)) for one in after.topics] == [(broker.name, [0, 1])]
 
 
-async def test_15_16_verification(broker: Broker) -> None:
+async def test_verification(broker: Broker) -> None:
     pair = await broker.begin()
     assert await broker.add(4, pair, broker.here, verify_only=True) == [ABORTABLE]
     assert await broker.add(3, pair, broker.here) == [NONE]
@@ -353,7 +350,7 @@ async def test_15_16_verification(broker: Broker) -> None:
     assert await broker.add(4, pair, broker.here, verify_only=True) == [ABORTABLE]
 
 
-async def test_17_18_22_ends_of_version_1(broker: Broker) -> None:
+async def test_ends_of_version_1(broker: Broker) -> None:
     pair = await broker.begin()
     assert (await broker.end_once(4, pair))[0] is BAD_STATE
     assert await broker.add(3, pair, broker.here) == [NONE]
@@ -367,7 +364,7 @@ async def test_17_18_22_ends_of_version_1(broker: Broker) -> None:
     assert (await broker.end(4, pair, commit=False))[0] is BAD_STATE
 
 
-async def test_18_19_21_ends_of_version_2(broker: Broker) -> None:
+async def test_ends_of_version_2(broker: Broker) -> None:
     producer_id, epoch = await broker.begin()
     assert await broker.end_once(5, (producer_id, epoch)) == (BAD_STATE, -1, -1)
     assert await broker.end(5, (producer_id, epoch), commit=False) == (NONE, producer_id, epoch + 1)
@@ -384,7 +381,7 @@ async def test_18_19_21_ends_of_version_2(broker: Broker) -> None:
     assert (await broker.end(5, (producer_id, epoch + 3)))[0] is BAD_STATE
 
 
-async def test_23_a_transaction_that_times_out(broker: Broker) -> None:
+async def test_a_transaction_that_times_out(broker: Broker) -> None:
     code, producer_id, epoch = await broker.init(transaction_timeout_ms=500)
     assert code is NONE
     pair = (producer_id, epoch)
@@ -396,7 +393,7 @@ async def test_23_a_transaction_that_times_out(broker: Broker) -> None:
     assert await broker.end_once(5, pair, commit=False) == (NONE, producer_id, epoch + 1)
 
 
-async def test_39_41_44_a_partition_that_was_not_added(broker: Broker) -> None:
+async def test_a_partition_that_was_not_added(broker: Broker) -> None:
     pair = await broker.begin()
     assert await broker.produce(10, pair, broker.here, 0) is BAD_STATE
     assert await broker.produce(11, pair, broker.here, 0) is ABORTABLE
@@ -409,7 +406,7 @@ async def test_39_41_44_a_partition_that_was_not_added(broker: Broker) -> None:
     assert await broker.produce(12, pair, broker.here, 2) is OLD_EPOCH
 
 
-async def test_45_46_sequences_of_version_2(broker: Broker) -> None:
+async def test_sequences_of_version_2(broker: Broker) -> None:
     pair = await broker.begin()
     gap = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert await broker.produce(12, pair, broker.here, 5) is gap
@@ -423,7 +420,7 @@ async def test_45_46_sequences_of_version_2(broker: Broker) -> None:
     assert await broker.stable_offset(broker.here) == 2
 
 
-async def test_45_46_sequences_of_version_1(broker: Broker) -> None:
+async def test_sequences_of_version_1(broker: Broker) -> None:
     pair = await broker.begin()
     assert await broker.add(3, pair, broker.here) == [NONE]
     assert await broker.produce(11, pair, broker.here, 5) is NONE
@@ -439,7 +436,7 @@ async def test_45_46_sequences_of_version_1(broker: Broker) -> None:
     assert await broker.produce(11, pair, broker.here, 7) is gap, "43: sequence 0 was verified and is still to come"
 
 
-async def test_47_48_batches_that_do_not_belong_there(broker: Broker) -> None:
+async def test_batches_that_do_not_belong_there(broker: Broker) -> None:
     pair = await broker.begin()
     assert await broker.add(3, pair, broker.here) == [NONE]
     assert await broker.produce(11, pair, broker.here, 0) is NONE
@@ -450,7 +447,7 @@ async def test_47_48_batches_that_do_not_belong_there(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("commits", [True, False])
-async def test_63_offsets_in_a_transaction(broker: Broker, commits: bool) -> None:
+async def test_offsets_in_a_transaction(broker: Broker, commits: bool) -> None:
     await broker.group_is_ready()
     pair = await broker.begin()
     assert await broker.commit_offsets(3, pair, 7) is BAD_STATE, "69"
@@ -466,7 +463,7 @@ async def test_63_offsets_in_a_transaction(broker: Broker, commits: bool) -> Non
     assert await broker.offset() == (NONE, 7 if commits else -1)
 
 
-async def test_33_34_37_markers(broker: Broker, unverified: None) -> None:
+async def test_markers(broker: Broker, unverified: None) -> None:
     pair = (777_777, 5)
     assert await broker.mark(pair, broker.here, epoch=3) == [NONE], "of an unknown producer"
     assert await broker.mark(pair, broker.here, epoch=3, version=1) == [NONE]
@@ -484,14 +481,14 @@ async def test_33_34_37_markers(broker: Broker, unverified: None) -> None:
     assert found.current_txn_start_offset == -1
 
 
-async def test_35_a_partition_that_is_not_here(broker: Broker) -> None:
+async def test_a_partition_that_is_not_here(broker: Broker) -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     places = (broker.here, (broker.name, 9), ("gone", 0))
     assert await broker.mark((888_888, 0), *places) == [NONE, unknown, unknown]
     assert (await broker.ask(ApiKey.WRITE_TXN_MARKERS, 2, markers=[])).markers == ()
 
 
-async def test_71_lists(broker: Broker) -> None:
+async def test_lists(broker: Broker) -> None:
     await broker.begin()
     producer_id, epoch = await broker.begin()
     assert await broker.add(3, (producer_id, epoch), broker.here) == [NONE]
@@ -514,7 +511,7 @@ async def test_71_lists(broker: Broker) -> None:
     assert await listed(transactional_id_pattern="(") == (ErrorCode.INVALID_REGULAR_EXPRESSION, [], ())
 
 
-async def test_72_a_hanging_transaction_is_aborted(broker: Broker, unverified: None) -> None:
+async def test_a_hanging_transaction_is_aborted(broker: Broker, unverified: None) -> None:
     assert await broker.produce(9, (999_999, 0), broker.there, 0) is NONE
     assert await broker.stable_offset(broker.there) == 0
     [found] = await broker.producers(broker.there)
@@ -527,7 +524,7 @@ async def test_72_a_hanging_transaction_is_aborted(broker: Broker, unverified: N
     assert (found.current_txn_start_offset, found.coordinator_epoch) == (-1, 0)
 
 
-async def test_74_an_admin_ends_the_transaction_of_an_id(broker: Broker) -> None:
+async def test_an_admin_ends_the_transaction_of_an_id(broker: Broker) -> None:
     pair = await broker.begin()
     assert await broker.add(3, pair, broker.here) == [NONE]
     at = ("--bootstrap-server", broker.bootstrap)

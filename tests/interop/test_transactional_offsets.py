@@ -1,4 +1,4 @@
-"""Transactional offsets, the same requests to Apache Kafka 4.3.1 and to klamm: facts 13.14, cases 63 to 70."""
+"""Transactional offsets, the same requests to Apache Kafka 4.3.1 and to klamm."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def group() -> str:
 
 @pytest.mark.parametrize("version", [TV1, TV2])
 @pytest.mark.parametrize("commits", [True, False])
-def test_case_63(broker: Broker, group: str, version: int, commits: bool) -> None:
+def test_a_pending_offset_is_unstable(broker: Broker, group: str, version: int, commits: bool) -> None:
     producer = Producer(broker, group)
     assert broker.commit(group, 1) is NONE
     if version == TV1:
@@ -231,7 +231,7 @@ def test_a_partition_that_is_only_pending_is_not_listed(broker: Broker, group: s
     assert broker.listed(group) == ["orders"]
 
 
-def test_case_64(broker: Broker, group: str) -> None:
+def test_a_plain_commit_during_a_transaction_stays(broker: Broker, group: str) -> None:
     producer = Producer(broker, group)
     producer.commit_now(5)
     assert broker.commit(group, 2) is NONE
@@ -240,7 +240,7 @@ def test_case_64(broker: Broker, group: str) -> None:
     assert broker.fetch(group) == (2, NONE)
 
 
-def test_case_65(broker: Broker, group: str) -> None:
+def test_the_member_is_checked(broker: Broker, group: str) -> None:
     producer = Producer(broker, group)
     join = JoinGroupRequest(group, 30_000, "", "consumer", (JoinProtocol("range", b""),), 30_000)
     member = broker.ask(join, JoinGroupResponse, 3).member_id
@@ -256,7 +256,7 @@ def test_case_65(broker: Broker, group: str) -> None:
     producer.end(commits=True)
 
 
-def test_case_65_without_a_group(broker: Broker, group: str) -> None:
+def test_without_a_group(broker: Broker, group: str) -> None:
     producer = Producer(broker, group)
     assert producer.commit(1, member_id="m", generation_id=1) == [ErrorCode.ILLEGAL_GENERATION]
     assert producer.commit(1, member_id="m") == [NONE]
@@ -264,7 +264,7 @@ def test_case_65_without_a_group(broker: Broker, group: str) -> None:
     assert broker.fetch(group) == (1, NONE)
 
 
-def test_case_66(broker: Broker, group: str) -> None:
+def test_two_producers_are_pending_on_one_partition(broker: Broker, group: str) -> None:
     one, other = Producer(broker, group, "1"), Producer(broker, group, "2")
     one.commit_now(5)
     other.commit_now(6)
@@ -276,7 +276,7 @@ def test_case_66(broker: Broker, group: str) -> None:
 
 
 @pytest.mark.parametrize("only_the_offset", [True, False])
-def test_case_67(broker: Broker, group: str, only_the_offset: bool) -> None:
+def test_a_deleted_offset_is_not_created_again(broker: Broker, group: str, only_the_offset: bool) -> None:
     producer = Producer(broker, group)
     producer.commit_now(5)
     if only_the_offset:
@@ -294,27 +294,27 @@ def test_case_67(broker: Broker, group: str, only_the_offset: bool) -> None:
     ("version", "refusal"),
     [(0, "INVALID_TXN_STATE"), (3, "INVALID_TXN_STATE"), (4, "TRANSACTION_ABORTABLE")],
 )
-def test_case_69_offsets_that_were_not_added(broker: Broker, group: str, version: int, refusal: str) -> None:
+def test_offsets_that_were_not_added(broker: Broker, group: str, version: int, refusal: str) -> None:
     producer = Producer(broker, group)
     assert producer.commit(5, version=version) == [ErrorCode[refusal]]
     assert producer.state() == ("Empty", [])
     assert broker.fetch(group) == (-1, NONE)
 
 
-def test_case_69_version_5_adds_them(broker: Broker, group: str) -> None:
+def test_version_5_adds_them(broker: Broker, group: str) -> None:
     producer = Producer(broker, group)
     producer.commit_now(5)
     assert producer.state() == ("Ongoing", ["__consumer_offsets"])
     producer.end(commits=True)
 
 
-def test_case_69_a_refused_member_leaves_the_offsets_added(broker: Broker, group: str) -> None:
+def test_a_refused_member_leaves_the_offsets_added(broker: Broker, group: str) -> None:
     producer = Producer(broker, group)
     assert producer.commit(5, member_id="m", generation_id=1) == [ErrorCode.ILLEGAL_GENERATION]
     assert producer.state() == ("Ongoing", ["__consumer_offsets"])
 
 
-def test_case_70(broker: Broker, group: str) -> None:
+def test_long_metadata_is_refused(broker: Broker, group: str) -> None:
     producer = Producer(broker, group)
     assert producer.commit(5, metadata="m" * 5_000) == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
     assert broker.fetch(group) == (-1, NONE)
@@ -346,7 +346,7 @@ LONG_MS = 900_000
 
 
 @pytest.mark.parametrize("crashes", [True, False])
-def test_case_68_pending_offsets_survive_both_takeovers(tmp_path: Path, crashes: bool) -> None:
+def test_pending_offsets_survive_both_takeovers(tmp_path: Path, crashes: bool) -> None:
     """Open transactions survive a change of the system, in both directions, like a restart of the same broker."""
     require("java", "mvn")
     data = tmp_path / "data"

@@ -1,4 +1,4 @@
-"""The transaction APIs in all versions, with the real coordinator. The numbers are those of conformance cases."""
+"""The transaction APIs in all versions, with the real coordinator."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ async def test_the_error_of_a_fenced_producer_depends_on_the_version(broker: Bro
         assert await broker.init(version, **pair) == (expected, -1, -1), "3"
 
 
-async def test_case_5_and_6_bad_and_plain_producers(broker: Broker) -> None:
+async def test_and_6_bad_and_plain_producers(broker: Broker) -> None:
     refused = (ErrorCode.INVALID_REQUEST, -1, -1)
     assert await broker.init(producer_id=7) == refused
     assert await broker.init(producer_epoch=7) == refused
@@ -189,14 +189,14 @@ async def test_case_5_and_6_bad_and_plain_producers(broker: Broker) -> None:
     assert await broker.init(transactional_id=None, transaction_timeout_ms=0) == (NONE, 1000, 0)
 
 
-async def test_case_10_two_phase_commit_is_off(broker: Broker) -> None:
+async def test_two_phase_commit_is_off(broker: Broker) -> None:
     refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert (await broker.init(6, enable2_pc=True))[0] is refused
     assert (await broker.init(6, keep_prepared_txn=True))[0] is ErrorCode.UNSUPPORTED_VERSION
     assert await broker.init(6) == (NONE, 1000, 0)
 
 
-async def test_case_11_unknown_ids(broker: Broker) -> None:
+async def test_unknown_ids(broker: Broker) -> None:
     unknown = ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert await broker.add(3, (1, 0), ("t", 0)) == {("t", 0): unknown}
     assert await broker.end(4, (1, 0)) is unknown
@@ -208,7 +208,7 @@ async def test_case_11_unknown_ids(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("version", [3, 5])
-async def test_case_12_no_partition_is_added_if_one_is_unknown(broker: Broker, version: int) -> None:
+async def test_no_partition_is_added_if_one_is_unknown(broker: Broker, version: int) -> None:
     await broker.init()
     unknown, skipped = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
     found = await broker.add(version, (1000, 0), ("t", 0), ("t", 9), ("gone", 0))
@@ -219,7 +219,7 @@ async def test_case_12_no_partition_is_added_if_one_is_unknown(broker: Broker, v
     assert await broker.add(version, (1000, 0), offsets) == of_internal
 
 
-async def test_case_15_and_16_verification(broker: Broker) -> None:
+async def test_and_16_verification(broker: Broker) -> None:
     await broker.init()
     await broker.add(3, (1000, 0), ("t", 0))
     verify = {"verify_only": True}
@@ -258,7 +258,7 @@ async def test_a_repeated_partition_has_repeated_results(broker: Broker, version
     assert results == [("t", 0)] * 3
 
 
-async def test_case_18_and_19_an_end_in_version_5(broker: Broker) -> None:
+async def test_and_19_an_end_in_version_5(broker: Broker) -> None:
     await broker.init()
     assert await broker.end(4, (1000, 0)) is ErrorCode.INVALID_TXN_STATE
     assert await broker.end(5, (1000, 0)) is ErrorCode.INVALID_TXN_STATE
@@ -302,7 +302,7 @@ async def test_markers_of_another_coordinator(broker: Broker, version: int) -> N
     assert (await broker.ask(ApiKey.WRITE_TXN_MARKERS, version, markers=[])).markers == ()
 
 
-async def test_case_71_lists(broker: Broker) -> None:
+async def test_lists(broker: Broker) -> None:
     for name in ("t", "t1"):
         await broker.init(transactional_id=name)
     await broker.init()
@@ -334,7 +334,7 @@ async def test_descriptions(broker: Broker) -> None:
     assert [(one.topic, one.partitions) for one in found.topics] == [("t", (0, 1)), ("u", (0,))]
 
 
-async def test_case_26_partitions_that_load_or_are_led_elsewhere(broker: Broker) -> None:
+async def test_partitions_that_load_or_are_led_elsewhere(broker: Broker) -> None:
     await broker.init()
     broker.log.load_refusals = [ErrorCode.KAFKA_STORAGE_ERROR]
     broker.coordinator.on_elected(0, 2)

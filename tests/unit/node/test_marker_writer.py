@@ -88,7 +88,7 @@ async def room() -> Room:
     return Room()
 
 
-async def test_case_35_each_partition_has_its_error(room: Room) -> None:
+async def test_each_partition_has_its_error(room: Room) -> None:
     room.codes[1] = ErrorCode.NOT_LEADER_OR_FOLLOWER
     one = Marker(7, 3, True, 5, 2, (("t", 0), ("t", 1), ("t", 9), ("gone", 0)))
     other = Marker(8, 0, False, 6, 0, (("t", 0),))
@@ -105,7 +105,7 @@ async def test_case_35_each_partition_has_its_error(room: Room) -> None:
     assert await room.write() == {}
 
 
-async def test_case_36_the_group_coordinator_writes_markers_of_groups(room: Room) -> None:
+async def test_the_group_coordinator_writes_markers_of_groups(room: Room) -> None:
     room.code_of_group = ErrorCode.NOT_LEADER_OR_FOLLOWER
     marker = Marker(7, 3, True, 5, 2, (OFFSETS, ("t", 0)))
     assert await room.write(marker) == {7: {OFFSETS: ErrorCode.NOT_LEADER_OR_FOLLOWER, ("t", 0): NONE}}

@@ -1,7 +1,4 @@
-"""Clients' transactional batches at the engine of a leader: verification, appends and markers.
-
-Case numbers are those of the list of transaction cases.
-"""
+"""Clients' transactional batches at the engine of a leader: verification, appends and markers."""
 
 from __future__ import annotations
 
@@ -114,28 +111,28 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 
 @pytest.mark.parametrize("version", [9, 10, 11, 12, 13])
-def test_case_39_a_transaction_from_its_first_batch_to_its_marker(broker: Broker, version: int) -> None:
+def test_a_transaction_from_its_first_batch_to_its_marker(broker: Broker, version: int) -> None:
     is_adding = version >= 12
     broker.send(version, 3, 0)
     question = broker.verify(NONE)
     assert (question.transactional_id, question.producer_id, question.producer_epoch) == ("x", PRODUCER, 3)
     assert (question.is_adding, question.version, question.partitions) == (is_adding, version, [("t", 0)])
     assert broker.answered().error_code is NONE
-    assert broker.produce(version, 3, 1) == (NONE, 1), "case 41: nothing is asked"
+    assert broker.produce(version, 3, 1) == (NONE, 1), "an added partition is not verified again"
     next_epoch = 4 if is_adding else 3
     assert broker.end(next_epoch, version=2 if is_adding else 0) is NONE
     assert broker.engine.producers(TOPIC, 0)[0][:2] == (PRODUCER, next_epoch)
     sequence = 0 if is_adding else 2
-    assert broker.produce(version, next_epoch, sequence, NONE) == (NONE, 3), "case 46"
+    assert broker.produce(version, next_epoch, sequence, NONE) == (NONE, 3)
 
 
-def test_case_39_a_partition_that_was_not_added(broker: Broker) -> None:
+def test_a_partition_that_was_not_added(broker: Broker) -> None:
     abortable = ErrorCode.TRANSACTION_ABORTABLE
     assert broker.produce(10, 3, 0, abortable) == (ErrorCode.INVALID_TXN_STATE, -1)
     assert broker.produce(11, 3, 0, abortable) == (abortable, -1)
 
 
-def test_case_42_a_marker_between_verification_and_append(broker: Broker) -> None:
+def test_a_marker_between_verification_and_append(broker: Broker) -> None:
     broker.send(11, 3, 0)
     question = broker.question()
     assert broker.end(3, commits=False, version=0) is NONE
@@ -150,42 +147,42 @@ def test_case_42_a_marker_between_verification_and_append(broker: Broker) -> Non
     assert [is_control for *_, is_control in rows] == [True, True], "nothing but the markers is written"
 
 
-def test_case_43_a_later_batch_after_one_that_failed(broker: Broker) -> None:
+def test_a_later_batch_after_one_that_failed(broker: Broker) -> None:
     assert broker.produce(11, 3, 0, ErrorCode.NOT_COORDINATOR) == (ErrorCode.NOT_ENOUGH_REPLICAS, -1)
     assert broker.produce(11, 3, 1, NONE) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
     assert broker.produce(11, 3, 0, NONE) == (NONE, 0)
     assert broker.produce(11, 3, 1) == (NONE, 1)
 
 
-def test_case_44_a_fenced_epoch_is_not_verified(broker: Broker) -> None:
+def test_a_fenced_epoch_is_not_verified(broker: Broker) -> None:
     assert broker.end(5) is NONE
     assert broker.produce(12, 4, 0) == (ErrorCode.INVALID_PRODUCER_EPOCH, -1)
 
 
 @pytest.mark.parametrize(("version", "code"), [(12, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), (11, NONE)])
-def test_case_45_the_first_sequence_of_an_unknown_producer(broker: Broker, version: int, code: ErrorCode) -> None:
+def test_the_first_sequence_of_an_unknown_producer(broker: Broker, version: int, code: ErrorCode) -> None:
     assert broker.produce(version, 3, 5, NONE)[0] is code
 
 
-def test_case_47_a_batch_outside_of_the_open_transaction(broker: Broker) -> None:
+def test_a_batch_outside_of_the_open_transaction(broker: Broker) -> None:
     assert broker.produce(12, 3, 0, NONE) == (NONE, 0)
     broker.send(12, 3, 1, transactional=False)
     assert broker.answered().error_code is ErrorCode.INVALID_TXN_STATE
 
 
-def test_case_48_a_transactional_batch_needs_an_id(broker: Broker) -> None:
+def test_a_transactional_batch_needs_an_id(broker: Broker) -> None:
     broker.send(12, 3, 0, transactional_id=None)
     assert broker.answered().error_code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
-def test_case_49_a_batch_that_is_sent_again(broker: Broker) -> None:
+def test_a_batch_that_is_sent_again(broker: Broker) -> None:
     assert broker.produce(12, 3, 0, NONE) == (NONE, 0)
     assert broker.produce(12, 3, 0) == (NONE, 0)
     assert broker.end(4) is NONE
     assert broker.produce(12, 3, 0) == (ErrorCode.INVALID_PRODUCER_EPOCH, -1)
 
 
-def test_case_49_a_batch_that_is_sent_again_after_the_marker_of_its_own_epoch(broker: Broker) -> None:
+def test_a_batch_that_is_sent_again_after_the_marker_of_its_own_epoch(broker: Broker) -> None:
     assert broker.produce(11, 3, 0, NONE) == (NONE, 0)
     assert broker.end(3, version=0) is NONE
     abortable = ErrorCode.TRANSACTION_ABORTABLE
@@ -193,7 +190,7 @@ def test_case_49_a_batch_that_is_sent_again_after_the_marker_of_its_own_epoch(br
     assert broker.produce(10, 3, 0, abortable) == (ErrorCode.INVALID_TXN_STATE, -1)
 
 
-def test_case_50_without_verification(tmp_path: Path) -> None:
+def test_without_verification(tmp_path: Path) -> None:
     with lone_engine(tmp_path, {"transaction.partition.verification.enable": "false"}) as engine:
         broker = Broker(engine)
         assert broker.produce(11, 3, 0) == (NONE, 0)
@@ -202,7 +199,7 @@ def test_case_50_without_verification(tmp_path: Path) -> None:
         assert broker.produce(12, 3, 1, NONE) == (NONE, 2)
 
 
-def test_case_77_pipelined_batches_keep_their_order(broker: Broker) -> None:
+def test_pipelined_batches_keep_their_order(broker: Broker) -> None:
     for sequence in range(3):
         broker.send(12, 3, sequence)
     broker.verify(NONE)

@@ -208,7 +208,6 @@ mod tests {
 
     #[test]
     fn epochs_follow_each_other() {
-        // Case 58.
         let mut sessions = ShareSessions::default();
         assert_eq!(sessions.advance(&key("a"), 1), Err(ErrorCode::SHARE_SESSION_NOT_FOUND));
         sessions.open(&key("a"), 7, &[target(0)], 10).expect("room");

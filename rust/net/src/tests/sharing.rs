@@ -1,5 +1,4 @@
-//! Share groups over sockets: sessions, acknowledgements, waiting, and calls of the share coordinator. A number in a
-//! comment is that of a case in the list of conformance cases.
+//! Share groups over sockets: sessions, acknowledgements, waiting, and calls of the share coordinator.
 
 use klamm_base::ErrorCode;
 use klamm_wire::api::{PRODUCE, READ_SHARE_GROUP_STATE, SHARE_FETCH};
@@ -84,7 +83,6 @@ fn a_start_offset_below_the_log_start_is_raised() {
 
 #[test]
 fn epochs_of_sessions_follow_each_other() {
-    // Case 58.
     let (fixture, mut client) = with_ten();
     let continued = |epoch| ShareFetchSpec { epoch, partitions: &[], ..ShareFetchSpec::default() };
     assert_eq!(client.share_fetch(continued(1)).0, ErrorCode::SHARE_SESSION_NOT_FOUND.0);
@@ -102,7 +100,6 @@ fn epochs_of_sessions_follow_each_other() {
 
 #[test]
 fn the_length_of_a_member_id_is_limited() {
-    // Case 55.
     let (_fixture, mut client) = with_ten();
     let long = "x".repeat(37);
     for member in [&*long, ""] {
@@ -113,7 +110,6 @@ fn the_length_of_a_member_id_is_limited() {
 
 #[test]
 fn records_are_limited_only_in_their_mode() {
-    // Case 59.
     for (acquire_mode, expected) in [(0, vec![(0, 9, 1)]), (1, vec![(0, 4, 1)])] {
         let (fixture, mut client) = with_ten();
         let few = ShareFetchSpec { max_wait_ms: 60_000, max_records: 5, acquire_mode, ..ShareFetchSpec::default() };
@@ -127,7 +123,6 @@ fn records_are_limited_only_in_their_mode() {
 
 #[test]
 fn an_acknowledgement_is_answered_when_it_is_written() {
-    // Case 60.
     let (fixture, mut client) = with_ten();
     acquire_ten(&fixture, &mut client);
     client.send_share_acknowledge(1, false, &[(0, &[(0, 4, &[1])])]);
@@ -147,7 +142,6 @@ fn an_acknowledgement_is_answered_when_it_is_written() {
 
 #[test]
 fn a_failed_write_leaves_records_acquired() {
-    // Cases 68 and 69.
     let (fixture, mut client) = with_ten();
     acquire_ten(&fixture, &mut client);
     client.send_share_acknowledge(1, false, &[(0, &[(0, 9, &[1])])]);
@@ -165,7 +159,6 @@ fn a_failed_write_leaves_records_acquired() {
 
 #[test]
 fn acknowledgements_are_checked() {
-    // Cases 63 to 66.
     let (fixture, mut client) = with_ten();
     acquire_ten(&fixture, &mut client);
     let mut epoch = 0;
@@ -199,7 +192,6 @@ fn acknowledgements_are_checked() {
 
 #[test]
 fn the_end_of_a_session_releases_its_records() {
-    // Case 67.
     let (fixture, mut client) = with_ten();
     acquire_ten(&fixture, &mut client);
     client.send_share_fetch(ShareFetchSpec {
@@ -249,7 +241,6 @@ fn without_sessions_a_group_is_forgotten_once_everything_is_written() {
 
 #[test]
 fn locks_end_and_waiting_fetches_are_woken() {
-    // Case 62.
     let (fixture, mut client) = with_ten();
     acquire_ten(&fixture, &mut client);
     let mut other = fixture.client();
@@ -312,7 +303,6 @@ fn a_panic_at_an_answer_of_the_share_coordinator_gives_up_one_share_partition() 
 
 #[test]
 fn a_higher_log_start_moves_the_group() {
-    // Case 71.
     let (fixture, mut client) = with_ten();
     append(&mut fixture.client(), 0, 10);
     client.send_share_fetch(ShareFetchSpec { max_wait_ms: 60_000, ..ShareFetchSpec::default() });

@@ -17,7 +17,6 @@ fn is_request<T>(result: Result<T, AckError>) -> bool {
 
 #[test]
 fn the_start_offset_moves_over_finished_records() {
-    // Case 60.
     let mut partition = acquired(&[batch(0, 9)]);
     accept(&mut partition, "a", 0, 4);
     assert_eq!((partition.start_offset(), partition.in_flight_count()), (5, 5));
@@ -44,7 +43,6 @@ fn each_offset_may_have_its_own_type() {
 
 #[test]
 fn only_the_owner_acknowledges_and_only_once() {
-    // Case 63.
     let mut partition = acquired(&[batch(0, 9)]);
     assert!(is_record_state(acknowledge(&mut partition, "b", 0, 9, &[1])));
     acknowledge(&mut partition, "a", 0, 3, &[1]).expect("its own");
@@ -61,7 +59,6 @@ fn only_the_owner_acknowledges_and_only_once() {
 
 #[test]
 fn one_invalid_batch_rejects_all_of_a_partition() {
-    // Case 65.
     let mut partition = acquired(&[batch(0, 9)]);
     let good = AckBatch { first: 0, last: 4, types: &[1] };
     let bad = AckBatch { first: 5, last: 12, types: &[1] };
@@ -76,7 +73,6 @@ fn one_invalid_batch_rejects_all_of_a_partition() {
 
 #[test]
 fn a_request_is_validated_without_state() {
-    // Case 64.
     type Batch<'a> = (i64, i64, &'a [u8]);
     let check = |batches: &[Batch<'_>], type_max, is_renew| {
         let batches: Vec<_> = batches.iter().map(|&(first, last, types)| AckBatch { first, last, types }).collect();
@@ -101,7 +97,6 @@ fn a_request_is_validated_without_state() {
 
 #[test]
 fn a_renewed_lock_ends_later() {
-    // Case 66.
     let mut partition = acquired(&[batch(0, 9)]);
     let later = NOW + 20_000;
     let renewal = [AckBatch { first: 2, last: 3, types: &[4] }];
@@ -117,7 +112,6 @@ fn a_renewed_lock_ends_later() {
 
 #[test]
 fn a_released_member_keeps_delivery_counts() {
-    // Case 67.
     let mut partition = acquired(&[batch(0, 9)]);
     accept(&mut partition, "a", 0, 2);
     acknowledge(&mut partition, "a", 5, 5, &[1]).expect("its own").expect("written");
@@ -135,7 +129,6 @@ fn a_released_member_keeps_delivery_counts() {
 
 #[test]
 fn locks_end_and_records_are_archived_at_the_delivery_limit() {
-    // Case 62.
     let mut partition = fresh();
     let log = [batch(0, 0)];
     for count in 1..=5 {

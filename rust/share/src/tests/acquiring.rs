@@ -2,7 +2,6 @@ use super::*;
 
 #[test]
 fn a_whole_log_batch_is_acquired_unless_records_are_limited() {
-    // Case 59.
     let mut partition = fresh();
     let few = Fetching { records_max: 5, ..by("a") };
     assert_eq!(few.fetch(&mut partition, &[batch(0, 9)]), [(0, 9, 1)]);
@@ -41,7 +40,6 @@ fn a_fetch_inside_a_log_batch_begins_at_the_start_offset() {
 
 #[test]
 fn at_the_limit_only_records_in_flight_are_acquired() {
-    // Case 72.
     let mut partition = fresh();
     let limits = Limits { record_locks_max: 20, ..LIMITS };
     let limited = Fetching { limits, ..by("a") };
@@ -61,7 +59,6 @@ fn at_the_limit_only_records_in_flight_are_acquired() {
 
 #[test]
 fn released_records_come_before_new_ones() {
-    // Case 61.
     let mut partition = fresh();
     let log = [batch(0, 9), batch(10, 19)];
     by("a").fetch(&mut partition, &log[..1]);
@@ -72,7 +69,6 @@ fn released_records_come_before_new_ones() {
 
 #[test]
 fn records_of_aborted_transactions_are_not_delivered() {
-    // Case 74.
     let mut partition = fresh();
     let log = [batch(0, 4), batch(5, 9), batch(10, 10), batch(11, 14)];
     let committed = Fetching { aborted: &[batch(5, 9)], ..by("a") };
@@ -107,7 +103,6 @@ fn offsets_that_compaction_removed_are_finished_when_a_fetch_skips_them() {
 
 #[test]
 fn a_log_start_above_the_start_offset_moves_it() {
-    // Case 71.
     let mut partition = fresh();
     let log = [batch(0, 9), batch(10, 19), batch(20, 29)];
     by("a").fetch(&mut partition, &log[..1]);

@@ -3,7 +3,7 @@ use crate::LoadError;
 
 #[test]
 fn finished_records_are_not_delivered_again_after_a_move() {
-    // Case 70: 0-9 were acquired, 10-19 acknowledged.
+    // 0-9 were acquired, 10-19 acknowledged.
     let batches = [state(10, 19, RecordState::Acknowledged, 1)];
     let mut partition = SharePartition::load(4, 1, 0, &batches).expect("in order");
     partition.check_invariants();

@@ -1,4 +1,4 @@
-//! Tests of the core. A number in a name's comment is that of a case in the list of conformance cases.
+//! Tests of the core.
 
 mod acknowledging;
 mod acquiring;

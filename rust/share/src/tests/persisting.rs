@@ -20,7 +20,6 @@ fn a_write_has_epochs_start_offset_changes_and_the_complete_count() {
 
 #[test]
 fn after_a_failed_write_records_stay_acquired() {
-    // Case 68.
     let mut partition = acquired();
     acknowledge(&mut partition, "a", 0, 9, &[1]).expect("acquired");
     let write = partition.take_write().expect("an acknowledgement");

@@ -2,7 +2,6 @@ use super::*;
 
 #[test]
 fn records_near_the_delivery_limit_come_in_smaller_parts() {
-    // Case 73.
     let log = [batch(0, 499), batch(500, 509)];
     let mut partition = fresh();
     deliver_without_acknowledgement(&mut partition, &log[..1], 3, LIMITS);

@@ -1,7 +1,4 @@
-"""Consumer groups by the conformance cases 17 to 39 of facts 14.9.
-
-Metadata changes, leaving members, static members, assignors, and regular expressions.
-"""
+"""Consumer groups: changes of metadata, leaving members, static members, assignors, and regular expressions."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ def settle(room: ConsumerRoom, *consumers: Consumer) -> None:
     raise AssertionError(room.described())
 
 
-def test_case_17_metadata_changes_give_a_new_target_at_the_next_heartbeat() -> None:
+def test_metadata_changes_give_a_new_target_at_the_next_heartbeat() -> None:
     room = ConsumerRoom(T)
     first = room.joined("m1", subscribed_topic_names=("t", "later"))
     room.pass_time(INTERVAL_MS)
@@ -61,7 +58,7 @@ def test_changes_of_other_topics_are_ignored() -> None:
     assert len(room.log) == written
 
 
-def test_case_18_a_change_of_racks_alone_raises_the_epoch() -> None:
+def test_a_change_of_racks_alone_raises_the_epoch() -> None:
     room = ConsumerRoom(T)
     room.register_brokers(a=0, b=1)
     first = room.joined("m1")
@@ -72,7 +69,7 @@ def test_case_18_a_change_of_racks_alone_raises_the_epoch() -> None:
     assert first.owned == ALL
 
 
-def test_case_19_a_member_leaves() -> None:
+def test_a_member_leaves() -> None:
     room = ConsumerRoom()
     first, second = room.joined("m1"), room.joined("m2")
     written, epoch = len(room.log), room.consumers.group_epoch
@@ -85,7 +82,7 @@ def test_case_19_a_member_leaves() -> None:
     assert first.owned == ALL
 
 
-def test_case_20_an_empty_group_with_offsets_is_kept_and_otherwise_removed() -> None:
+def test_an_empty_group_with_offsets_is_kept_and_otherwise_removed() -> None:
     room = ConsumerRoom(config=GroupConfig(offsets_retention_minutes=10, offsets_retention_check_interval_ms=60_000))
     first = room.joined("m1")
     assert room.commit_offset(5, topic="t", group_id=GROUP, generation_id=2, member_id="m1") is NONE
@@ -99,7 +96,7 @@ def test_case_20_an_empty_group_with_offsets_is_kept_and_otherwise_removed() -> 
     assert not room.reloaded().shard.modern_groups
 
 
-def test_case_21_a_static_member_rejoins_with_another_id() -> None:
+def test_a_static_member_rejoins_with_another_id() -> None:
     room = ConsumerRoom()
     first = room.joined("m1", instance_id="i")
     written = len(room.log)
@@ -112,7 +109,7 @@ def test_case_21_a_static_member_rejoins_with_another_id() -> None:
     assert list(room.consumers.members) == ["m2"]
 
 
-def test_case_21_a_static_member_that_does_not_rejoin_is_removed() -> None:
+def test_a_static_member_that_does_not_rejoin_is_removed() -> None:
     room = ConsumerRoom()
     first, other = room.joined("m1", instance_id="i"), room.joined("m2")
     settle(room, first, other)
@@ -125,7 +122,7 @@ def test_case_21_a_static_member_that_does_not_rejoin_is_removed() -> None:
     assert room.consumers.group_epoch == epoch + 1
 
 
-def test_case_22_an_instance_id_that_is_in_use_is_not_released() -> None:
+def test_an_instance_id_that_is_in_use_is_not_released() -> None:
     room = ConsumerRoom()
     room.joined("m1", instance_id="i")
     for member_id in ("m2", "m1"):
@@ -133,7 +130,7 @@ def test_case_22_an_instance_id_that_is_in_use_is_not_released() -> None:
         assert answer.error_code is ErrorCode.UNRELEASED_INSTANCE_ID
 
 
-def test_case_23_heartbeats_of_instances() -> None:
+def test_heartbeats_of_instances() -> None:
     room = ConsumerRoom()
     first = room.joined("m1", instance_id="i")
     other = room.consumer("m2", instance_id="i")
@@ -145,7 +142,7 @@ def test_case_23_heartbeats_of_instances() -> None:
         check_heartbeat(ConsumerGroupHeartbeatRequest(GROUP, "m1", -2), 1, ())
 
 
-def test_case_24_a_static_member_rejoins_with_other_topics() -> None:
+def test_a_static_member_rejoins_with_other_topics() -> None:
     room = ConsumerRoom(T, U)
     room.joined("m1", instance_id="i").leave(-2)
     room.pass_time(INTERVAL_MS)
@@ -154,7 +151,7 @@ def test_case_24_a_static_member_rejoins_with_other_topics() -> None:
     assert again.owned == {"u": (0, 1, 2)}
 
 
-def test_case_25_a_full_group() -> None:
+def test_a_full_group() -> None:
     room = ConsumerRoom(config=GroupConfig(group_consumer_max_size=1))
     first = room.joined("m1", instance_id="i")
     full = ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -171,13 +168,13 @@ def by_range(room: ConsumerRoom, **members: dict[str, Any]) -> dict[str, dict[st
     return {consumer.member_id: consumer.owned for consumer in consumers}
 
 
-def test_case_26_range_of_two_topics() -> None:
+def test_range_of_two_topics() -> None:
     room = ConsumerRoom(TopicInfo("t1", b"1" * 16, 3), TopicInfo("t2", b"2" * 16, 3))
     names = {"subscribed_topic_names": ("t1", "t2")}
     assert by_range(room, a=names, b=names) == {"a": {"t1": (0, 1), "t2": (0, 1)}, "b": {"t1": (2,), "t2": (2,)}}
 
 
-def test_case_27_range_of_different_subscriptions() -> None:
+def test_range_of_different_subscriptions() -> None:
     sizes = (("t1", 3), ("t2", 3), ("t3", 2))
     room = ConsumerRoom(*(TopicInfo(name, name.encode() * 8, size) for name, size in sizes))
     members = {"a": ("t1", "t2"), "b": ("t3",), "c": ("t2", "t3")}
@@ -188,12 +185,12 @@ def test_case_27_range_of_different_subscriptions() -> None:
     }
 
 
-def test_case_28_range_puts_static_members_first() -> None:
+def test_range_puts_static_members_first() -> None:
     room = ConsumerRoom(TopicInfo("t", b"t" * 16, 3))
     assert by_range(room, a={}, z={"instance_id": "1"}) == {"a": {"t": (2,)}, "z": {"t": (0, 1)}}
 
 
-def test_case_29_uniform_keeps_owned_partitions() -> None:
+def test_uniform_keeps_owned_partitions() -> None:
     room = ConsumerRoom(TopicInfo("t", b"t" * 16, 10))
     consumers = [room.joined(name) for name in ("m1", "m2", "m3")]
     settle(room, *consumers)
@@ -207,7 +204,7 @@ def test_case_29_uniform_keeps_owned_partitions() -> None:
     assert all(old <= new for old, new in zip(before, after, strict=True))
 
 
-def test_case_30_a_balanced_target_is_not_written_again() -> None:
+def test_a_balanced_target_is_not_written_again() -> None:
     room = ConsumerRoom(T, U)
     first, second = room.joined("m1"), room.joined("m2")
     settle(room, first, second)
@@ -219,14 +216,14 @@ def test_case_30_a_balanced_target_is_not_written_again() -> None:
     assert 7 not in room.types(written)
 
 
-def test_case_31_more_members_than_partitions() -> None:
+def test_more_members_than_partitions() -> None:
     room = ConsumerRoom(TopicInfo("t", b"t" * 16, 2))
     consumers = [room.joined(name) for name in ("m1", "m2", "m3")]
     settle(room, *consumers)
     assert sorted(len(one.owned.get("t", ())) for one in consumers) == [0, 1, 1]
 
 
-def test_case_32_a_single_vote_determines_the_assignor() -> None:
+def test_a_single_vote_determines_the_assignor() -> None:
     room = ConsumerRoom()
     first = room.joined("m1")
     for name in ("m2", "m3"):
@@ -238,7 +235,7 @@ def test_case_32_a_single_vote_determines_the_assignor() -> None:
         check_heartbeat(ConsumerGroupHeartbeatRequest(GROUP, "m1", 1, server_assignor="mine"), 1, ("uniform", "range"))
 
 
-def test_case_33_an_assignor_that_fails_writes_nothing() -> None:
+def test_an_assignor_that_fails_writes_nothing() -> None:
     room = ConsumerRoom(config=GroupConfig(group_consumer_assignors=("unheard of",)))
     assert room.consumer("m1").join().error_code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert not room.log
@@ -250,7 +247,7 @@ def test_case_33_an_assignor_that_fails_writes_nothing() -> None:
 FOO = TopicInfo("foo-1", b"f" * 16, 2)
 
 
-def test_case_34_a_regular_expression_is_resolved_after_the_heartbeat() -> None:
+def test_a_regular_expression_is_resolved_after_the_heartbeat() -> None:
     room = ConsumerRoom(T, FOO)
     first = room.consumer("m1", subscribed_topic_regex="foo.*")
     assert first.join().member_epoch == 1
@@ -263,7 +260,7 @@ def test_case_34_a_regular_expression_is_resolved_after_the_heartbeat() -> None:
     assert room.reloaded().described() == room.described()
 
 
-def test_case_35_a_regular_expression_that_is_not_valid() -> None:
+def test_a_regular_expression_that_is_not_valid() -> None:
     room = ConsumerRoom()
     answer = room.consumer("m1", subscribed_topic_regex="[").join()
     assert answer.error_code is ErrorCode.INVALID_REGULAR_EXPRESSION
@@ -271,7 +268,7 @@ def test_case_35_a_regular_expression_that_is_not_valid() -> None:
     assert not room.log
 
 
-def test_case_36_a_second_member_of_a_resolved_regular_expression_raises_the_epoch_at_once() -> None:
+def test_a_second_member_of_a_resolved_regular_expression_raises_the_epoch_at_once() -> None:
     room = ConsumerRoom(FOO)
     first = room.joined("m1", subscribed_topic_regex="foo.*")
     room.resolve()
@@ -282,7 +279,7 @@ def test_case_36_a_second_member_of_a_resolved_regular_expression_raises_the_epo
     assert sorted((first.owned["foo-1"], second.owned["foo-1"])) == [(0,), (1,)]
 
 
-def test_case_37_without_its_regular_expression_topics_are_removed() -> None:
+def test_without_its_regular_expression_topics_are_removed() -> None:
     room = ConsumerRoom(FOO)
     first = room.joined("m1", subscribed_topic_regex="foo.*")
     room.resolve()
@@ -296,7 +293,7 @@ def test_case_37_without_its_regular_expression_topics_are_removed() -> None:
     assert not room.consumers.resolved
 
 
-def test_case_38_new_topics_are_matched_after_ten_seconds() -> None:
+def test_new_topics_are_matched_after_ten_seconds() -> None:
     room = ConsumerRoom(FOO)
     first = room.joined("m1", subscribed_topic_regex="foo.*")
     room.resolve()

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat by the conformance cases 1 to 16 of facts 14.9: joins, epochs, reconciliation."""
+"""ConsumerGroupHeartbeat (KIP-848): joins, epochs, reconciliation."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def state_of(room: ConsumerRoom, consumer: Consumer) -> MemberState:
     return room.consumers.members[consumer.member_id].state
 
 
-def test_case_1_the_first_member_gets_all_partitions_at_epoch_2() -> None:
+def test_the_first_member_gets_all_partitions_at_epoch_2() -> None:
     room = ConsumerRoom()
     first = room.consumer("m1")
     answer = first.join()
@@ -67,7 +67,7 @@ def test_case_1_the_first_member_gets_all_partitions_at_epoch_2() -> None:
         {"member_epoch": -3},
     ],
 )
-def test_case_2_a_join_without_required_fields(fields: dict[str, Any]) -> None:
+def test_a_join_without_required_fields(fields: dict[str, Any]) -> None:
     whole = {
         "group_id": GROUP,
         "member_id": "m1",
@@ -81,7 +81,7 @@ def test_case_2_a_join_without_required_fields(fields: dict[str, Any]) -> None:
     assert refused.value.code is ErrorCode.INVALID_REQUEST
 
 
-def test_case_3_a_first_member_that_subscribes_to_nothing_stays_at_epoch_1() -> None:
+def test_a_first_member_that_subscribes_to_nothing_stays_at_epoch_1() -> None:
     room = ConsumerRoom()
     first = room.consumer("m1", subscribed_topic_names=())
     assert first.join().member_epoch == 1
@@ -89,7 +89,7 @@ def test_case_3_a_first_member_that_subscribes_to_nothing_stays_at_epoch_1() -> 
     assert room.types() == [5, 8]
 
 
-def test_case_4_partitions_move_when_their_owner_reports_the_revocation() -> None:
+def test_partitions_move_when_their_owner_reports_the_revocation() -> None:
     room = ConsumerRoom()
     first, second = two(room)
     assert (second.epoch, second.told) == (3, {})
@@ -104,7 +104,7 @@ def test_case_4_partitions_move_when_their_owner_reports_the_revocation() -> Non
     assert room.consumers.state == "Stable"
 
 
-def test_case_5_a_join_within_the_assignment_interval_waits_for_the_next_target() -> None:
+def test_a_join_within_the_assignment_interval_waits_for_the_next_target() -> None:
     room = ConsumerRoom()
     first = room.joined("m1")
     second = room.joined("m2")
@@ -134,7 +134,7 @@ def test_an_interval_of_0_does_not_wait_for_a_clock_that_was_set_back() -> None:
 
 
 @pytest.mark.parametrize("reports", [True, False])
-def test_case_6_a_member_that_has_not_revoked_keeps_its_epoch(*, reports: bool) -> None:
+def test_a_member_that_has_not_revoked_keeps_its_epoch(*, reports: bool) -> None:
     room = ConsumerRoom()
     first, _ = two(room)
     first.beat()
@@ -145,7 +145,7 @@ def test_case_6_a_member_that_has_not_revoked_keeps_its_epoch(*, reports: bool) 
     assert len(room.log) == written
 
 
-def test_case_7_a_member_that_does_not_revoke_in_time_is_removed() -> None:
+def test_a_member_that_does_not_revoke_in_time_is_removed() -> None:
     room = ConsumerRoom()
     first, second = two(room, rebalance_timeout_ms=10_000)
     first.beat()
@@ -170,7 +170,7 @@ def test_a_member_that_reached_the_epoch_is_not_removed_by_the_old_timer() -> No
     assert set(room.consumers.members) == {"m1", "m2"}
 
 
-def test_case_8_another_target_revokes_more_at_the_same_epoch() -> None:
+def test_another_target_revokes_more_at_the_same_epoch() -> None:
     room = ConsumerRoom()
     first, _ = two(room)
     first.beat()
@@ -181,7 +181,7 @@ def test_case_8_another_target_revokes_more_at_the_same_epoch() -> None:
     assert state_of(room, first) is MemberState.UNREVOKED_PARTITIONS
 
 
-def test_case_9_a_partition_pending_revocation_may_be_assigned_again() -> None:
+def test_a_partition_pending_revocation_may_be_assigned_again() -> None:
     room = ConsumerRoom()
     first, second = two(room)
     first.beat()
@@ -192,7 +192,7 @@ def test_case_9_a_partition_pending_revocation_may_be_assigned_again() -> None:
     assert state_of(room, first) is MemberState.STABLE
 
 
-def test_case_10_a_lost_response_is_repeated() -> None:
+def test_a_lost_response_is_repeated() -> None:
     room = ConsumerRoom()
     first, _ = halved(room)
     assert first.epoch == 3
@@ -222,7 +222,7 @@ def test_a_heartbeat_of_a_static_member_that_left_is_not_a_repeated_one() -> Non
     assert first.beat(topic_partitions=()).error_code is FENCED
 
 
-def test_case_11_an_epoch_that_does_not_exist_yet_is_fenced_and_the_member_joins_again() -> None:
+def test_an_epoch_that_does_not_exist_yet_is_fenced_and_the_member_joins_again() -> None:
     room = ConsumerRoom()
     first = room.joined("m1")
     first.epoch = 3
@@ -232,7 +232,7 @@ def test_case_11_an_epoch_that_does_not_exist_yet_is_fenced_and_the_member_joins
     assert room.consumers.group_epoch == 2
 
 
-def test_case_12_heartbeats_of_unknown_groups_and_members() -> None:
+def test_heartbeats_of_unknown_groups_and_members() -> None:
     room = ConsumerRoom()
     stranger = room.consumer("m1")
     stranger.epoch = 5
@@ -242,7 +242,7 @@ def test_case_12_heartbeats_of_unknown_groups_and_members() -> None:
     assert stranger.leave().error_code is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_case_13_the_same_full_heartbeat_gets_the_same_answer_and_writes_nothing() -> None:
+def test_the_same_full_heartbeat_gets_the_same_answer_and_writes_nothing() -> None:
     room = ConsumerRoom()
     first = room.joined("m1")
     written = len(room.log)
@@ -252,7 +252,7 @@ def test_case_13_the_same_full_heartbeat_gets_the_same_answer_and_writes_nothing
     assert len(room.log) == written
 
 
-def test_case_14_a_topic_that_is_no_longer_subscribed_to_is_revoked_at_once() -> None:
+def test_a_topic_that_is_no_longer_subscribed_to_is_revoked_at_once() -> None:
     room = ConsumerRoom(T, U)
     first = room.joined("m1", subscribed_topic_names=("t", "u"))
     assert first.told == {**ALL, "u": (0, 1, 2)}
@@ -264,7 +264,7 @@ def test_case_14_a_topic_that_is_no_longer_subscribed_to_is_revoked_at_once() ->
 @pytest.mark.parametrize(
     "change", [{"rack_id": "r"}, {"client_id": "other"}, {"rebalance_timeout_ms": 1}, {"server_assignor": "range"}]
 )
-def test_case_15_changes_without_effect_on_the_assignment_keep_the_epoch(change: dict[str, Any]) -> None:
+def test_changes_without_effect_on_the_assignment_keep_the_epoch(change: dict[str, Any]) -> None:
     room = ConsumerRoom()
     first = room.joined("m1")
     written = len(room.log)
@@ -273,7 +273,7 @@ def test_case_15_changes_without_effect_on_the_assignment_keep_the_epoch(change:
     assert room.consumers.group_epoch == 2
 
 
-def test_case_16_the_order_of_names_does_not_matter() -> None:
+def test_the_order_of_names_does_not_matter() -> None:
     room = ConsumerRoom(T, U)
     first = room.joined("m1", subscribed_topic_names=("t", "u"))
     written = len(room.log)

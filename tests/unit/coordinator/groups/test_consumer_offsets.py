@@ -1,4 +1,4 @@
-"""Offsets, listing, deletion and loading of consumer groups by the conformance cases 40 to 51 of facts 14.9."""
+"""Offsets, listing, deletion and loading of consumer groups (KIP-848)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def commit(room: ConsumerRoom, member_id: str, epoch: int, *partitions: int, ver
     return ErrorCode(room.answers[ticket])
 
 
-def test_case_40_a_commit_at_the_epoch_of_the_member() -> None:
+def test_a_commit_at_the_epoch_of_the_member() -> None:
     room = ConsumerRoom()
     first = room.joined("m1")
     assert commit(room, "m1", first.epoch) is NONE
@@ -39,7 +39,7 @@ def test_case_40_a_commit_at_the_epoch_of_the_member() -> None:
     assert commit(room, "stranger", first.epoch) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_case_41_a_commit_at_an_older_epoch_in_which_the_member_had_the_partition() -> None:
+def test_a_commit_at_an_older_epoch_in_which_the_member_had_the_partition() -> None:
     room = ConsumerRoom()
     first, second = halved(room)
     assert (first.epoch, second.epoch) == (3, 3)
@@ -59,7 +59,7 @@ def test_a_partition_pending_revocation_may_be_committed() -> None:
     assert commit(room, "m1", 2, 5) is NONE
 
 
-def test_case_42_a_fetch_at_a_stale_epoch() -> None:
+def test_a_fetch_at_a_stale_epoch() -> None:
     room = ConsumerRoom()
     first = room.joined("m1")
     commit(room, "m1", first.epoch)
@@ -129,7 +129,7 @@ def test_a_fetch_of_a_group_that_is_not_committed_yet_has_no_offsets() -> None:
     assert room.answers[fetch].topics[0].partitions[0].committed_offset == -1
 
 
-def test_case_42_a_recreated_topic_has_no_offset() -> None:
+def test_a_recreated_topic_has_no_offset() -> None:
     room = ConsumerRoom()
     first = room.joined("m1")
     commit(room, "m1", first.epoch)
@@ -137,7 +137,7 @@ def test_case_42_a_recreated_topic_has_no_offset() -> None:
     assert room.answers[fetch].topics[0].partitions[0].committed_offset == -1
 
 
-def test_case_43_a_commit_without_a_member() -> None:
+def test_a_commit_without_a_member() -> None:
     room = ConsumerRoom()
     first = room.joined("m1")
     assert commit(room, "", -1) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -165,7 +165,7 @@ def test_transactional_commits_of_members() -> None:
     assert in_transaction(2, "m3") is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_case_44_offsets_of_subscribed_topics_are_not_deleted() -> None:
+def test_offsets_of_subscribed_topics_are_not_deleted() -> None:
     room = ConsumerRoom(T, U)
     first = room.joined("m1")
     commit(room, "m1", first.epoch)
@@ -183,7 +183,7 @@ def listed(room: ConsumerRoom, *, types: tuple[str, ...] = (), states: tuple[str
     return [(group.group_id, group.group_state) for group in groups]
 
 
-def test_case_48_groups_are_listed_by_type_and_state() -> None:
+def test_groups_are_listed_by_type_and_state() -> None:
     room = ConsumerRoom()
     room.joined("m1")
     room.commit_offset(group_id="simple")
@@ -213,7 +213,7 @@ def test_a_list_shows_the_committed_state() -> None:
     assert listed(room) == [(GROUP, "Empty")]
 
 
-def test_case_49_a_reload_keeps_ids_epochs_and_targets() -> None:
+def test_a_reload_keeps_ids_epochs_and_targets() -> None:
     room = ConsumerRoom()
     first, second = halved(room)
     again = room.reloaded()
@@ -227,7 +227,7 @@ def test_case_49_a_reload_keeps_ids_epochs_and_targets() -> None:
     assert list(again.consumers.members) == ["m1"], "the session of m2 began with the load"
 
 
-def test_case_49_the_first_heartbeat_after_a_load_checks_the_metadata() -> None:
+def test_the_first_heartbeat_after_a_load_checks_the_metadata() -> None:
     room = ConsumerRoom()
     first = room.joined("m1")
     image = room.image
@@ -255,7 +255,7 @@ def load(*records: LogRecord) -> GroupShard:
     return shard
 
 
-def test_case_50_compaction_may_hide_a_revocation() -> None:
+def test_compaction_may_hide_a_revocation() -> None:
     shard = load(current("m1", 5, 0), current("m2", 7, 0), current("m1", 8))
     group = shard.modern_groups[GROUP]
     assert {member_id: member.assigned for member_id, member in group.members.items()} == {
@@ -266,7 +266,7 @@ def test_case_50_compaction_may_hide_a_revocation() -> None:
         load(current("m1", 7, 0), current("m2", 7, 0))
 
 
-def test_case_50_tombstones_out_of_order_fail_the_load() -> None:
+def test_tombstones_out_of_order_fail_the_load() -> None:
     member = MemberRecord(GROUP, "m1", None).encoded()
     with pytest.raises(RecordError, match="member m1 is removed before its assignment"):
         load(current("m1", 5, 0), member)
@@ -274,7 +274,7 @@ def test_case_50_tombstones_out_of_order_fail_the_load() -> None:
     assert not load(member).modern_groups, "a tombstone of something absent has no effect"
 
 
-def test_case_51_ids_of_other_kinds_are_rejected() -> None:
+def test_ids_of_other_kinds_are_rejected() -> None:
     streams = StreamsRecord(RecordType.STREAMS_GROUP_METADATA, GROUP, StreamsMetadata(1))
     room = ConsumerRoom(log=[streams.encoded()])
     for epoch in (0, 1, -1):

@@ -290,7 +290,7 @@ async def unstable(groups: GroupCoordinator) -> ErrorCode:
 
 
 @pytest.mark.parametrize("version", range(6))
-async def test_case_69_a_transactional_commit_is_verified(version: int) -> None:
+async def test_a_transactional_commit_is_verified(version: int) -> None:
     verify, log = FakeCoordinator(), MemoryLog()
     groups = await transactional(verify, log)
     assert await groups.txn_offset_commit(version, TXN_COMMIT) == ErrorCode.NONE
@@ -372,7 +372,7 @@ async def test_the_group_is_checked_before_the_transaction() -> None:
     assert not verify.asked
 
 
-async def test_case_36_a_marker_for_a_partition_that_is_not_served() -> None:
+async def test_a_marker_for_a_partition_that_is_not_served() -> None:
     groups = GroupCoordinator(CONFIG, MemoryLog(), 4)
     assert await end(groups) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     groups.on_elected(groups.partition_for("g"), 1)

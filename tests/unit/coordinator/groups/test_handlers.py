@@ -431,7 +431,7 @@ async def test_a_transaction_whose_coordinator_is_unavailable(broker: Broker, ve
     assert codes(answer) == {("orders", 0): int(error), ("orders", 1): int(error)}
 
 
-async def test_case_70_long_metadata_of_a_transaction(broker: Broker) -> None:
+async def test_long_metadata_of_a_transaction(broker: Broker) -> None:
     topics = [txn_commit_of("orders", 0), txn_commit_of("payments", 0, metadata="m" * 5_000)]
     answer = await broker.ask(ApiKey.TXN_OFFSET_COMMIT, 5, **TXN, topics=topics)
     assert codes(answer) == {("orders", 0): 0, ("payments", 0): int(ErrorCode.OFFSET_METADATA_TOO_LARGE)}

@@ -1,4 +1,4 @@
-"""Groups with members of both protocols: conformance cases 45 to 47 of facts 14.9, upgrade and downgrade."""
+"""Groups with members of both protocols: upgrade and downgrade (KIP-848)."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def upgraded(room: ConsumerRoom, **fields: Any) -> tuple[Classic, Classic, Consu
     return first, second, room.joined("c")
 
 
-def test_case_45_a_live_classic_group_is_upgraded_when_a_consumer_joins() -> None:
+def test_a_live_classic_group_is_upgraded_when_a_consumer_joins() -> None:
     room = ConsumerRoom()
     first, second = classic_group(room)
     written = len(room.log)
@@ -159,7 +159,7 @@ def test_waiting_joins_of_the_classic_group_have_to_be_repeated() -> None:
 
 
 @pytest.mark.parametrize("policy", ["disabled", "downgrade"])
-def test_case_46_the_policy_may_forbid_an_upgrade(policy: str) -> None:
+def test_the_policy_may_forbid_an_upgrade(policy: str) -> None:
     room = ConsumerRoom(config=GroupConfig(group_consumer_migration_policy=policy))
     classic_group(room)
     answer = room.consumer("c").join()
@@ -167,7 +167,7 @@ def test_case_46_the_policy_may_forbid_an_upgrade(policy: str) -> None:
     assert (answer.error_message or "").endswith("because online upgrade is disabled.")
 
 
-def test_case_46_user_data_of_an_assignor_would_be_lost() -> None:
+def test_user_data_of_an_assignor_would_be_lost() -> None:
     room = ConsumerRoom()
     first, _ = classic_group(room, user_data=b"mine")
     written = len(room.log)
@@ -208,7 +208,7 @@ def classic_of(room: ConsumerRoom) -> ClassicGroup:
 
 
 @pytest.mark.parametrize("way", ["leave", "time out", "LeaveGroup"])
-def test_case_47_the_group_is_classic_again_after_the_last_consumer_left(way: str) -> None:
+def test_the_group_is_classic_again_after_the_last_consumer_left(way: str) -> None:
     room = ConsumerRoom()
     first, second, consumer = upgraded(room, session_timeout_ms=100_000)
     for classic in (first, second):

@@ -142,7 +142,6 @@ async def test_states_are_created_for_members(node: Node) -> None:
 
 
 async def test_states_that_cannot_be_created(node: Node) -> None:
-    """Case 54."""
     node.states.refusal = GONE
     await node.beat()
     await until(lambda: len(node.states.initialized) == 2 and node.sets() == (0, 0, 0))

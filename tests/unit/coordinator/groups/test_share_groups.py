@@ -1,4 +1,4 @@
-"""Share groups in the group coordinator (KIP-932). The numbers are those of conformance cases."""
+"""Share groups in the group coordinator (KIP-932)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ def code_of(found: object) -> ErrorCode:
 
 class TestFirstHeartbeats:
     def test_a_new_group_gets_its_partitions_with_a_later_heartbeat(self, room: ShareRoom) -> None:
-        """Case 52."""
         answer = room.join("a")
         assert (answer.error_code, answer.member_epoch) == (NONE, 2)
         assert answer.assignment is not None
@@ -77,7 +76,6 @@ class TestFirstHeartbeats:
         assert not room.shard.modern_groups
 
     def test_states_that_cannot_be_created_are_tried_again(self, room: ShareRoom) -> None:
-        """Case 54."""
         room.join("a")
         room.create_states(is_done=False)
         assert room.states()["initializing"] == {}
@@ -98,7 +96,6 @@ class TestFirstHeartbeats:
         assert len(room.create_states()) == 3
 
     def test_partitions_are_shared(self) -> None:
-        """Case 53."""
         alone = ShareRoom(T._replace(partition_count=1))
         for member_id in "abc":
             alone.join(member_id)
@@ -125,7 +122,6 @@ class TestRefusals:
         ],
     )
     def test_invalid_requests(self, fields: dict[str, object], message: str | None) -> None:
-        """Case 55."""
         valid = {"group_id": "g", "member_id": "m", "member_epoch": 0, "subscribed_topic_names": ("t",)}
         check_heartbeat(ShareGroupHeartbeatRequest(**valid))  # type: ignore[arg-type]
         with pytest.raises(KafkaError) as raised:
@@ -157,7 +153,7 @@ class TestRefusals:
         assert room.join("a").error_code is NONE
 
     def test_ids_of_other_groups(self, room: ShareRoom) -> None:
-        """Case 51, and which kinds of groups may reuse an id."""
+        """Which kinds of groups may reuse an id."""
         room.joined("m")
         assert room.beat("a", 0, group_id="consumers", subscribed_topic_names=("t",)).error_code is NOT_FOUND
         room.commit_offset(5)
@@ -229,7 +225,6 @@ class TestChanges:
 
 class TestOffsets:
     def test_altered_on_a_free_id(self, room: ShareRoom) -> None:
-        """Case 56."""
         begun = room.alter("t", p0=7, p1=9, p5=1)
         assert isinstance(begun, Alteration)
         assert [(key.partition, asked.state_epoch, asked.start_offset) for key, asked in begun.created] == [
@@ -244,7 +239,6 @@ class TestOffsets:
         assert room.reloaded().states() == room.states()
 
     def test_altered_with_members(self, room: ShareRoom) -> None:
-        """Case 56."""
         room.join("a")
         assert code_of(room.alter("t", p0=7)) is ErrorCode.NON_EMPTY_GROUP
 
@@ -256,7 +250,6 @@ class TestOffsets:
         assert not room.log
 
     def test_deleted(self, room: ShareRoom) -> None:
-        """Case 57."""
         assert code_of(room.delete_offsets("t")) is NOT_FOUND
         room.join("a")
         assert code_of(room.delete_offsets("t")) is ErrorCode.NON_EMPTY_GROUP

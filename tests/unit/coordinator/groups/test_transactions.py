@@ -1,4 +1,4 @@
-"""Transactional offsets in a shard: pending, committed and aborted. The cases are those of facts 13.14."""
+"""Transactional offsets in a shard: pending, committed and aborted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def plain(room: Room) -> int:
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_case_63_a_pending_offset_is_unstable_until_the_marker(commits: bool) -> None:
+def test_a_pending_offset_is_unstable_until_the_marker(commits: bool) -> None:
     room = Room()
     room.commit_offset(1)
     assert room.commit_in_transaction(5, P) is NONE
@@ -53,7 +53,7 @@ def test_a_partition_that_is_only_pending_is_not_listed() -> None:
     assert room.fetch(None, stable=True) == {PLACE: 5}
 
 
-def test_case_64_a_plain_commit_between_stays() -> None:
+def test_a_plain_commit_between_stays() -> None:
     room = Room()
     room.commit_in_transaction(5, P)
     room.commit_offset(2)
@@ -80,7 +80,7 @@ def test_the_last_offset_of_a_transaction_counts() -> None:
     assert stable(room) == (3, NONE)
 
 
-def test_case_65_the_member_is_checked() -> None:
+def test_the_member_is_checked() -> None:
     room = Room()
     (joined,) = room.make_stable()
     member = joined.member_id
@@ -93,7 +93,7 @@ def test_case_65_the_member_is_checked() -> None:
     assert room.commit_in_transaction(1, P, member_id=member, **instance) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_case_65_members_commit_during_a_rebalance() -> None:
+def test_members_commit_during_a_rebalance() -> None:
     room = Room()
     first, second = room.begin(count=2)
     assert room.group.state is GroupState.COMPLETING_REBALANCE
@@ -105,7 +105,7 @@ def test_case_65_members_commit_during_a_rebalance() -> None:
     assert room.commit_in_transaction(1, P, member_id=second.member_id, generation_id=1) is NONE
 
 
-def test_case_65_a_commit_renews_no_session() -> None:
+def test_a_commit_renews_no_session() -> None:
     room = Room()
     (joined,) = room.make_stable()
     room.pass_time(9_000)
@@ -122,7 +122,7 @@ def test_without_a_group_only_a_generation_is_refused() -> None:
     assert room.shard.groups[GROUP].is_empty
 
 
-def test_case_66_two_producers_are_pending_on_one_partition() -> None:
+def test_two_producers_are_pending_on_one_partition() -> None:
     room = Room()
     room.commit_in_transaction(5, P)
     room.commit_in_transaction(6, Q)
@@ -150,7 +150,7 @@ def delete_group(room: Room) -> ErrorCode:
     return ErrorCode(deleted.error_code)
 
 
-def test_case_67_a_deleted_group_is_not_created_again() -> None:
+def test_a_deleted_group_is_not_created_again() -> None:
     room = Room()
     room.commit_in_transaction(5, P)
     assert delete_group(room) is NONE
@@ -160,7 +160,7 @@ def test_case_67_a_deleted_group_is_not_created_again() -> None:
     assert_same(room, room.reloaded())
 
 
-def test_case_67_a_deleted_offset_is_not_created_again() -> None:
+def test_a_deleted_offset_is_not_created_again() -> None:
     room = Room()
     room.commit_in_transaction(5, P)
     ticket = room.ticket()
@@ -180,7 +180,7 @@ def test_offsets_of_a_deleted_topic_are_removed() -> None:
     assert stable(room) == (-1, NONE)
 
 
-def test_case_68_pending_offsets_survive_a_restart() -> None:
+def test_pending_offsets_survive_a_restart() -> None:
     room = Room()
     room.commit_offset(1)
     room.commit_in_transaction(5, P)
@@ -191,7 +191,7 @@ def test_case_68_pending_offsets_survive_a_restart() -> None:
     assert stable(room.reloaded()) == (5, NONE)
 
 
-def test_case_70_long_metadata_is_refused_for_its_partition() -> None:
+def test_long_metadata_is_refused_for_its_partition() -> None:
     room = Room()
     assert room.commit_in_transaction(5, P, metadata="m" * 5_000) is ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert GROUP not in room.shard.groups
@@ -321,7 +321,7 @@ def test_a_failed_commit_keeps_earlier_pending_offsets(before: int | None) -> No
     assert plain(room) == (before or -1)
 
 
-def test_case_38_a_rejected_producer_fails_others_only_temporarily() -> None:
+def test_a_rejected_producer_fails_others_only_temporarily() -> None:
     """Requests whose writes were queued after the rejected batch get a retriable error."""
     room = Room()
     room.commit_offset(1)
@@ -368,7 +368,7 @@ def test_failed_deletions_restore_pending_offsets() -> None:
         (True, 3, NONE),
     ],
 )
-def test_case_42_a_marker_during_the_verification(is_adding: bool, marker_epoch: int, error: ErrorCode) -> None:
+def test_a_marker_during_the_verification(is_adding: bool, marker_epoch: int, error: ErrorCode) -> None:
     """Only a commit of the next transaction succeeds, whose epoch the marker has (transaction version 2)."""
     room = Room()
     verification = room.shard.begin_verification(P, is_adding=is_adding)

@@ -69,7 +69,6 @@ def test_the_order_of_batches_does_not_matter(
 
 
 def test_overlap_with_a_higher_count() -> None:
-    """Conformance case 76."""
     assert combine([batch(0, 9, 1)], [batch(5, 14, 2)], -1) == (batch(0, 4, 1), batch(5, 14, 2))
 
 

@@ -19,7 +19,6 @@ PASSING = CONFIG.cold_snapshot_interval_ms
 
 class TestSnapshots:
     def test_one_after_a_number_of_updates(self) -> None:
-        """Conformance case 75."""
         room = Room(config=ShareConfig())
         room.initialize()
         for number in range(501):

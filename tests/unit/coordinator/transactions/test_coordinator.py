@@ -33,13 +33,11 @@ def error_of(answer: Pair | None) -> ErrorCode:
 
 class TestInitProducerId:
     def test_a_new_id_begins_with_epoch_0(self) -> None:
-        """Conformance case 1."""
         room = Room()
         assert pair_of(room.init()) == (1000, 0)
         assert pair_of(room.init()) == (1000, 1)
 
     def test_a_repeated_request_gets_the_same_pair_until_a_restart(self) -> None:
-        """Conformance case 2."""
         room = Room()
         producer_id, _ = room.ready()
         assert pair_of(room.init((producer_id, 0))) == (producer_id, 1)
@@ -47,14 +45,12 @@ class TestInitProducerId:
         assert error_of(room.restarted().init((producer_id, 0))) is PF
 
     def test_another_pair_is_fenced(self) -> None:
-        """Conformance case 3."""
         room = Room()
         producer_id, epoch = room.at_epoch(5)
         assert error_of(room.init((producer_id, 3))) is PF
         assert error_of(room.init((producer_id + 1, epoch))) is PF
 
     def test_an_exhausted_epoch_gets_another_producer_id(self) -> None:
-        """Conformance case 4."""
         room = Room()
         pair = room.at_epoch(32766)
         producer_id, epoch = pair_of(room.init(pair))
@@ -73,7 +69,6 @@ class TestInitProducerId:
 
     @pytest.mark.parametrize("version", [1, 2])
     def test_an_open_transaction_is_aborted_first(self, version: int) -> None:
-        """Conformance case 7."""
         room = Room(version=version)
         producer_id, epoch = room.begun(version)
         assert error_of(room.init()) is CT
@@ -84,7 +79,6 @@ class TestInitProducerId:
         assert pair_of(room.init()) == (producer_id, epoch + 2)
 
     def test_an_open_transaction_at_the_last_epoch(self) -> None:
-        """Conformance case 8."""
         room = Room()
         producer_id, _ = pair = room.at_epoch(32766)
         assert room.add(pair) is NONE
@@ -94,7 +88,6 @@ class TestInitProducerId:
         assert pair_of(room.init()) == (1001, 1)
 
     def test_a_failed_fencing_raises_the_epoch_once(self) -> None:
-        """Conformance case 9."""
         room = Room(version=1)
         producer_id, epoch = room.begun(version=0)
         room.holds_appends = True
@@ -141,7 +134,6 @@ class TestInitProducerId:
         assert pair_of(room.init(pair)) == (1001, 0)
 
     def test_an_id_whose_record_cannot_be_written_begins_with_epoch_0_again(self) -> None:
-        """Conformance case 29."""
         room = Room()
         room.holds_appends = True
         assert room.init() is None
@@ -152,7 +144,6 @@ class TestInitProducerId:
         assert pair_of(room.init((77, 3)))[1] == 0, "any pair passes"
 
     def test_an_id_that_was_never_written_expires(self) -> None:
-        """Conformance case 29."""
         room = Room()
         room.holds_appends = True
         room.init()
@@ -170,14 +161,12 @@ class TestInitProducerId:
 
 class TestAddingPartitions:
     def test_an_unknown_id(self) -> None:
-        """Conformance case 11."""
         room = Room()
         assert room.add((1, 0)) is IPM
         assert error_of(room.end((1, 0))) is IPM
         assert room.shard.describe(ID) is None
 
     def test_known_partitions_write_nothing(self) -> None:
-        """Conformance case 13."""
         room = Room()
         pair = room.begun()
         assert room.add(pair, B) is NONE
@@ -203,7 +192,6 @@ class TestAddingPartitions:
         assert room.add((producer_id, epoch - 1)) is PF
 
     def test_while_the_transaction_is_being_ended(self) -> None:
-        """Conformance case 14."""
         room = Room()
         pair = room.begun(version=0)
         assert error_of(room.end(pair, version=0)) is NONE
@@ -213,7 +201,6 @@ class TestAddingPartitions:
         assert refused.value.code is CT
 
     def test_verification_ignores_what_is_pending(self) -> None:
-        """Conformance case 14."""
         room = Room()
         pair = room.begun()
         room.holds_appends = True
@@ -221,7 +208,6 @@ class TestAddingPartitions:
         assert room.verify(pair, A, B) == {A: NONE, B: ErrorCode.TRANSACTION_ABORTABLE}
 
     def test_verification_after_the_transaction(self) -> None:
-        """Conformance case 15."""
         room = Room()
         pair = room.begun(version=0)
         room.end(pair, version=0)
@@ -368,7 +354,6 @@ class TestAddingWhileATransitionIsPending:
 
 class TestEndOfVersion0:
     def test_a_repeated_commit_and_another_result(self) -> None:
-        """Conformance case 17."""
         room = Room()
         pair = room.begun(version=0)
         assert pair_of(room.end(pair, version=0)) == pair
@@ -379,7 +364,6 @@ class TestEndOfVersion0:
         assert error_of(room.end(pair, commit=False, version=0)) is ITS
 
     def test_nothing_to_end(self) -> None:
-        """Conformance case 18."""
         room = Room()
         pair = room.ready()
         assert error_of(room.end(pair, version=0)) is ITS
@@ -403,7 +387,6 @@ class TestEndOfVersion0:
 
 class TestEndOfVersion2:
     def test_the_epoch_rises(self) -> None:
-        """Conformance case 19."""
         room = Room()
         producer_id, epoch = pair = room.begun()
         assert pair_of(room.end(pair)) == (producer_id, epoch + 1)
@@ -451,7 +434,6 @@ class TestEndOfVersion2:
         assert room.transaction().state is State.COMPLETE_ABORT
 
     def test_an_exhausted_epoch(self) -> None:
-        """Conformance case 20."""
         room = Room()
         pair = room.at_epoch(32766)
         assert room.add(pair) is NONE
@@ -464,7 +446,6 @@ class TestEndOfVersion2:
         assert room.add(after) is NONE
 
     def test_a_next_transaction_without_anything(self) -> None:
-        """Conformance case 21."""
         room = Room()
         producer_id, epoch = pair = room.begun()
         after = pair_of(room.end(pair))
@@ -473,7 +454,6 @@ class TestEndOfVersion2:
         assert pair_of(room.end(after, commit=False)) == (producer_id, epoch + 2)
 
     def test_other_epochs_of_an_open_transaction(self) -> None:
-        """Conformance case 22."""
         room = Room()
         room.at_epoch(7)
         producer_id = room.transaction().producer_id
@@ -494,7 +474,6 @@ class TestEndOfVersion2:
 
 class TestTimeouts:
     def test_a_transaction_of_version_2(self) -> None:
-        """Conformance case 23."""
         room = Room()
         producer_id, epoch = pair = room.begun()
         room.pass_time(TIMEOUT_MS + room.config.timeout_check_interval_ms)
@@ -527,7 +506,6 @@ class TestTimeouts:
 
 class TestExpiry:
     def test_an_unused_id_is_forgotten(self) -> None:
-        """Conformance case 27."""
         room = Room()
         pair = room.ready()
         room.pass_time(room.config.id_expiration_ms + room.config.expiry_check_interval_ms)
@@ -536,7 +514,6 @@ class TestExpiry:
         assert room.add(pair) is IPM
 
     def test_an_open_transaction_stays(self) -> None:
-        """Conformance case 27."""
         room = Room()
         pair = pair_of(room.init(timeout_ms=2**31 - 1))
         room.add(pair)
@@ -544,7 +521,6 @@ class TestExpiry:
         assert room.transaction().state is State.ONGOING
 
     def test_a_tombstone_that_cannot_be_written(self) -> None:
-        """Conformance case 27."""
         room = Room()
         pair = room.ready()
         room.holds_appends = True
@@ -557,7 +533,6 @@ class TestExpiry:
 
 class TestMoves:
     def test_markers_are_written_by_the_next_coordinator(self) -> None:
-        """Conformance case 24."""
         room = Room()
         pair = room.begun()
         room.end(pair)
@@ -568,7 +543,6 @@ class TestMoves:
         assert other.transaction().state is State.COMPLETE_COMMIT
 
     def test_a_rotation_survives(self) -> None:
-        """Conformance case 25."""
         room = Room()
         pair = room.at_epoch(32766)
         room.add(pair)
@@ -619,7 +593,7 @@ class TestMoves:
 
 @pytest.mark.parametrize("level", [0, 1])
 def test_the_level_changes_at_run_time(level: int) -> None:
-    """Conformance case 76: a running transaction keeps its version, and the next one has a bumped epoch."""
+    """A running transaction keeps its version, and the next one has a bumped epoch."""
     room = Room()
     producer_id, epoch = room.begun()
     room.version = level

@@ -102,7 +102,7 @@ def test_markers_share_a_request_when_enough_are_in_flight() -> None:
     ],
 )
 def test_a_marker_goes_to_the_next_leader(code: ErrorCode | None) -> None:
-    """Conformance case 30. None: the connection was closed."""
+    """`None`: the connection was closed."""
     room = Room()
     room.add("x", A, B)
     requests = room.send()
@@ -120,7 +120,6 @@ def test_a_marker_goes_to_the_next_leader(code: ErrorCode | None) -> None:
 
 
 def test_a_deleted_partition_is_done() -> None:
-    """Conformance case 31."""
     room = Room()
     room.add("x", A, B)
     del room.leaders[B]
@@ -133,7 +132,6 @@ def test_a_deleted_partition_is_done() -> None:
 
 
 def test_a_partition_without_a_leader_waits_for_one() -> None:
-    """Conformance case 32."""
     room = Room()
     room.leaders[A] = NO_BROKER
     room.add("x", A)

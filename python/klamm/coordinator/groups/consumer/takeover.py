@@ -1,4 +1,4 @@
-"""Which group a heartbeat belongs to, and what becomes of another group with the same id (facts 14.1)."""
+"""Which group a heartbeat belongs to, and what happens to a group of another kind with the same id."""
 
 from __future__ import annotations
 

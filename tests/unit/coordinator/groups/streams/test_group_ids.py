@@ -1,4 +1,4 @@
-"""Streams groups together with groups of other kinds: reuse of ids, offsets, listing, deletion (facts 14.1)."""
+"""Streams groups together with groups of other kinds: reuse of ids, offsets, listing, deletion (KIP-1071)."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_the_id_of_a_live_group_cannot_be_reused() -> None:
     assert room.shard.describe(6, GROUP).error_code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_51_a_consumer_group_takes_no_streams_id() -> None:
+def test_a_consumer_group_takes_no_streams_id() -> None:
     for room in (StreamsRoom(), empty_group()):
         room.beat("m", 0)
         ticket = room.ticket()

@@ -1,4 +1,4 @@
-"""StreamsGroupHeartbeat: the conformance cases 78 to 85 of streams groups (KIP-1071), and related ones."""
+"""StreamsGroupHeartbeat (KIP-1071)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def stateful_room(config: GroupConfig = AT_ONCE, **group_configs: str) -> Stream
 class TestTopics:
     """Existing topics determine the tasks."""
 
-    def test_78_a_missing_source_topic(self) -> None:
+    def test_a_missing_source_topic(self) -> None:
         room = StreamsRoom(metadata=Metadata())
         joined = room.beat("m", 0)
         assert (joined.error_code, active(joined)) == (ErrorCode.NONE, [])
@@ -61,7 +61,7 @@ class TestTopics:
         assert active(room.beat("m", joined.member_epoch)) == [0, 1]
         assert room.describe().group_state == "Stable"
 
-    def test_79_a_missing_changelog(self) -> None:
+    def test_a_missing_changelog(self) -> None:
         room = StreamsRoom()
         result = room.result("m", 0, topology=STATEFUL)
         assert statuses(result.response) == [MISSING_INTERNAL_TOPICS]
@@ -128,7 +128,7 @@ class TestRequests:
             {"rack_id": " "},
         ],
     )
-    def test_80_a_wrong_join(self, fields: dict[str, Any]) -> None:
+    def test_a_wrong_join(self, fields: dict[str, Any]) -> None:
         room = StreamsRoom()
         assert room.error("m", 0, **fields) is ErrorCode.INVALID_REQUEST
         assert not room.log
@@ -142,7 +142,7 @@ class TestRequests:
             {"active_tasks": ()},
         ],
     )
-    def test_80_a_wrong_heartbeat(self, fields: dict[str, Any]) -> None:
+    def test_a_wrong_heartbeat(self, fields: dict[str, Any]) -> None:
         room = StreamsRoom()
         epoch = room.beat("m", 0).member_epoch
         assert room.error("m", epoch, **fields) is ErrorCode.INVALID_REQUEST
@@ -165,7 +165,7 @@ class TestRequests:
         assert not room.log
 
     @pytest.mark.parametrize("tasks", [(TaskIds("9", (0,)),), (TaskIds("0", (4,)),), (TaskIds("0", (-1,)),)])
-    def test_83_tasks_that_the_topology_does_not_have(self, tasks: tuple[TaskIds, ...]) -> None:
+    def test_tasks_that_the_topology_does_not_have(self, tasks: tuple[TaskIds, ...]) -> None:
         room = StreamsRoom()
         epoch = room.beat("m", 0).member_epoch
         fields: dict[str, Any] = {"active_tasks": tasks, "standby_tasks": (), "warmup_tasks": ()}
@@ -175,13 +175,13 @@ class TestRequests:
 class TestTopologies:
     """The first topology stays until the group is deleted."""
 
-    def test_81_another_topology(self) -> None:
+    def test_another_topology(self) -> None:
         room = StreamsRoom()
         room.beat("m", 0)
         assert room.error("n", 0, topology=STATEFUL) is ErrorCode.INVALID_REQUEST
         assert room.error("n", 0, topology=replace(STATELESS, epoch=1)) is ErrorCode.INVALID_REQUEST
 
-    def test_81_an_older_epoch(self) -> None:
+    def test_an_older_epoch(self) -> None:
         room = StreamsRoom()
         room.beat("m", 0, topology=replace(STATELESS, epoch=3))
         old = room.beat("n", 0, topology=STATEFUL)
@@ -207,7 +207,7 @@ class TestTopologies:
 class TestEpochs:
     """Group epoch, assignment epoch and member epochs."""
 
-    def test_82_the_first_target_waits_for_more_members(self) -> None:
+    def test_the_first_target_waits_for_more_members(self) -> None:
         room = StreamsRoom(DEFAULTS)
         joined = room.beat("m", 0)
         assert (joined.member_epoch, statuses(joined), active(joined)) == (1, [ASSIGNMENT_DELAYED], [])
@@ -278,7 +278,7 @@ class TestEpochs:
         assert room.beat("m", epoch, client_tags=tags).error_code is ErrorCode.UNKNOWN_SERVER_ERROR
         assert len(room.log) == written
 
-    def test_85_another_number_of_standbys(self) -> None:
+    def test_another_number_of_standbys(self) -> None:
         room = stateful_room()
         room.beat("m", 0, topology=STATEFUL)
         room.beat("n", 0, topology=STATEFUL)
@@ -295,12 +295,12 @@ class TestEpochs:
         assert m.standby == {"0": frozenset(n.active["0"])}
         assert n.standby == {"0": frozenset(m.active["0"])}
 
-    def test_85_the_broker_bounds_the_standbys(self) -> None:
+    def test_the_broker_bounds_the_standbys(self) -> None:
         room = stateful_room(num_standby_replicas="9")
         room.beat("m", 0, topology=STATEFUL)
         assert room.streams_group.assignment_configs == {"num.standby.replicas": "2"}
 
-    def test_85_no_standby_in_the_process_of_the_active_task(self) -> None:
+    def test_no_standby_in_the_process_of_the_active_task(self) -> None:
         room = stateful_room(num_standby_replicas="1")
         room.beat("m", 0, topology=STATEFUL, process_id="p")
         joined = room.beat("n", 0, topology=STATEFUL, process_id="p")
@@ -439,7 +439,7 @@ class TestReconciliation:
 class TestShutdown:
     """A member requests the end of the application."""
 
-    def test_84_every_member_is_notified_until_the_group_is_empty(self) -> None:
+    def test_every_member_is_notified_until_the_group_is_empty(self) -> None:
         room = StreamsRoom()
         room.beat("m", 0)
         room.beat("n", 0)
@@ -450,7 +450,7 @@ class TestShutdown:
         room.beat("n", -1)
         assert statuses(room.beat("o", 0)) == []
 
-    def test_84_with_the_leave(self) -> None:
+    def test_with_the_leave(self) -> None:
         room = StreamsRoom()
         room.beat("m", 0)
         room.beat("n", 0)

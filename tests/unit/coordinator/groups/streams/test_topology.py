@@ -1,4 +1,4 @@
-"""From a topology to tasks and internal topics (facts 14.6, Kafka's `streams.topics`)."""
+"""From a topology to tasks and internal topics (Kafka's `streams.topics`)."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Self, final
 
 class ClientError(Exception):
-    """A call to a cluster that failed; the text says what, where, why and how to go on."""
+    """A call to a cluster failed; the message says what failed, where, why, and what to do."""
 
     topic: str | None
     partition: int | None
@@ -12,54 +12,54 @@ class ClientError(Exception):
     """The error code (Kafka's `Errors`) if a broker sent one."""
 
 class UnreachableError(ClientError):
-    """No answer: the broker has not started, has stopped, or did not answer in time. Another try may help."""
+    """No response: the broker has not started, has stopped, or did not respond in time. A retry may succeed."""
 
 class ConnectError(UnreachableError):
-    """There is no connection, and nothing was sent."""
+    """No connection could be established, and nothing was sent."""
 
 class ConnectRefusedError(ConnectError):
-    """The host is there, and nothing listens at that port: the process is not running."""
+    """The host is up, but nothing listens on that port: the process is not running."""
 
 class ConnectionLostError(UnreachableError):
-    """The connection was lost; what was sent may have been carried out or not."""
+    """The connection was lost; a request that was sent may or may not have taken effect."""
 
 class ClientTimeoutError(UnreachableError):
-    """Nothing helped within the time-out: brokers that do not answer, partitions without a leader."""
+    """No attempt succeeded within the timeout: brokers do not respond, or partitions have no leader."""
 
 class UnsupportedVersionError(ClientError):
-    """No version of an API is known to both sides; nothing was sent."""
+    """The two sides have no version of an API in common; nothing was sent."""
 
 class BrokerError(ClientError):
-    """A broker answered with an error code, which is `error_code`."""
+    """A broker responded with an error, `error_code`."""
 
     error_code: int
 
 class SecurityError(ClientError):
-    """Client and broker do not trust each other: TLS or SASL failed, and would again with the same keys."""
+    """TLS or SASL failed, and would fail again with the same configuration."""
 
 class OffsetOutOfRangeError(ClientError):
-    """An offset that the partition does not hold; it holds [earliest, latest)."""
+    """The offset is outside the range of the partition, [earliest, latest)."""
 
     offset: int
     earliest: int
     latest: int
 
 class TopicRecreatedError(ClientError):
-    """The topic that was to be read was deleted, and another one has its name."""
+    """The topic was deleted and created again: its name belongs to another topic id."""
 
 class NotDeliveredError(ClientError):
-    """Records that are not known to be in the log: `topic` and `partition` of the first, and how many."""
+    """Records may not be in the log: how many, and `topic` and `partition` of the first one."""
 
     records: int
 
 class ProducerFencedError(ClientError):
-    """A newer producer has the same `transactional.id`: only that one may go on."""
+    """A newer producer with the same `transactional.id` has fenced this one."""
 
 class NoTransactionsError(ClientError):
-    """The brokers have no transactions, and no other try will help."""
+    """The brokers do not support transactions; a retry would not help."""
 
 class DamagedBatchError(ClientError):
-    """A fetched batch that cannot be read: its checksum, its compression, its records, or it is too large unpacked."""
+    """A fetched batch cannot be read: wrong checksum, compression or records, or it is too large when decompressed."""
 
     offset: int
 
@@ -67,40 +67,40 @@ class DamagedBatchError(ClientError):
 class FetchedSlice:
     """Records of a partition as Arrow columns: `pyarrow.record_batch(slice)` takes them over without a copy.
 
-    There are the columns that were asked for, in that order: `key`, `value` (binary or null), `topic` (utf8),
+    The columns are those that were requested, in that order: `key`, `value` (binary or null), `topic` (utf8),
     `partition` (int32), `offset` (int64), `timestamp` (us since 1970, UTC), `timestampType` (int32: 0 CreateTime,
     1 LogAppendTime), `headers` (list of structs of `key`, utf8, and `value`, binary or null; null where there is none).
     """
 
     @property
     def next_offset(self) -> int:
-        """Where to read on: every record before it was given out, or is no data. It moves without records, too."""
+        """The offset to continue at. It advances past control and aborted records, also if the slice is empty."""
     @property
     def high_watermark(self) -> int:
-        """Of the partition, when the leader answered; so are the next two."""
+        """The partition's high watermark in the leader's response; the next two are from the same response."""
     @property
     def last_stable_offset(self) -> int: ...
     @property
     def log_start_offset(self) -> int:
-        """-1 from a broker that does not tell."""
+        """-1 if the broker does not report it."""
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
-        """Schema and array as capsules, of a struct of the columns. May be called again."""
+        """The schema and array capsules of a struct of the columns. May be called several times."""
 
     def __len__(self) -> int:
-        """Records."""
+        """The number of records."""
 
 @final
 class BrokerConnection:
-    """A connection to one broker for a caller that waits, by TLS and with SASL as the keys say. Releases the GIL.
+    """A blocking connection to one broker, with TLS and SASL as configured. Releases the GIL.
 
-    The client authenticates again before the broker ends its session (KIP-368). After an error the connection is of no
-    use. Signals are handled while it waits.
+    The client re-authenticates before the broker ends its session (KIP-368). After an error the connection cannot be
+    used any more. Signals are handled while it waits.
     """
 
     def __new__(cls, host: str, port: int, config: Mapping[str, str], timeout_s: float) -> Self:
-        """Connects, and asks what the broker speaks, within that time. Keys as for KafkaClient.
+        """Connect and request the broker's API versions within `timeout_s`. Keys are those of KafkaClient.
 
-        ConfigError; or SecurityError, UnreachableError or another ClientError where it does not come about.
+        Raises ConfigError; SecurityError, UnreachableError or another ClientError if the connection fails.
         """
 
     @property
@@ -109,107 +109,107 @@ class BrokerConnection:
 
     @property
     def versions(self) -> dict[int, tuple[int, int]]:
-        """What the broker speaks: lowest and highest version by API key."""
+        """The API versions that the broker supports: lowest and highest version by API key."""
 
     def request(self, api_key: int, api_version: int, body: bytes, timeout_s: float) -> bytes:
-        """The body of the answer to a request's body, in that version. One at a time. ClientError."""
+        """Send a request in that version and return the body of its response; one at a time. Raises ClientError."""
 
     def close(self) -> None:
         """Close the connection."""
 
 @final
 class Conditions:
-    """What a test does to a node of an embedded cluster: it cuts connections to other nodes, pauses the node,
-    slows its disk, or advances its clock.
+    """Faults that a test injects into a node of an embedded cluster: it cuts connections to other nodes, pauses the
+    node, slows its disk, or advances its clock.
 
-    One object is shared by all parts of the node, and by its next starts. A port stands for its node.
+    All parts of the node share one object, across restarts. A node is identified by its port.
     """
 
     def __new__(cls) -> Self:
-        """All is as without them."""
+        """Without any fault."""
 
     def cut(self, port: int, *, sends: bool, receives: bool) -> None:
-        """Set what is lost from now on: what the node sends to this port, what it receives from there.
+        """Cut, from now on, what the node sends to this port, what it receives from it, both or nothing.
 
-        Bytes wait until nothing is lost any more, and so do new connections and the ends of closed ones.
+        Bytes, new connections and the ends of closed connections are held back until nothing is cut any more.
         """
 
     def is_cut(self, port: int) -> bool:
-        """Whether something is lost between the node and this port."""
+        """Whether either direction between the node and this port is cut."""
 
     def slow_disk(self, seconds_per_sync: float) -> None:
-        """Let each flush of a log take so long at least; 0 ends those that wait. ValueError: negative, too long."""
+        """Make each flush of a log take at least that long; 0 ends the delays. ValueError: negative, too long."""
 
     def advance(self, *, wall_ms: int, running_ms: int) -> None:
-        """Advance the time of day, and the running time, and let wait no longer what is due then."""
+        """Advance the time of day and the running time; everything that is due by then happens."""
 
     def pause(self) -> None:
-        """Hold the network tasks of the node: they accept, receive, send and time nothing."""
+        """Suspend the network tasks of the node: they accept, receive and send nothing, and none of them times out."""
 
     def resume(self) -> None:
-        """Let them go on."""
+        """Resume the network tasks."""
 
 @final
 class ChannelQueue:
-    """Connections for an event loop, and what happens to them, to be taken by the loop when `fd` is readable.
+    """Connections for an event loop, and a queue of their events, which the loop takes when `fd` is readable.
 
-    The engine decides nothing here: when to connect and how long to wait is the owner's to say.
+    The engine decides nothing here: the owner decides when to connect and how long to wait.
     """
 
     def __new__(cls, conditions: Conditions | None = None) -> Self:
-        """OSError where there is no descriptor or thread for it. `conditions`: those of the node that connects."""
+        """Raises OSError if no file descriptor or thread is available. `conditions`: those of the connecting node."""
 
     @property
     def fd(self) -> int:
         """Readable while there are events."""
 
     def open(self, host: str, port: int, config: Mapping[str, str]) -> Channel:
-        """Begin to connect; `config`: keys of KafkaClient that are about connections. ConfigError."""
+        """Start to connect; `config`: the keys of KafkaClient that concern connections. Raises ConfigError."""
 
     def take(self) -> list[tuple[int, ChannelEvent]]:
-        """What has happened since the last call: the id of the channel and the event, in order."""
+        """The events since the last call, in order, each with the id of its channel."""
 
     def close(self) -> None:
-        """Open no channel any more."""
+        """Open no more channels."""
 
 @final
 class Channel:
-    """A connection with any number of requests under way, from `ChannelQueue.open`."""
+    """A connection with any number of requests in flight, from `ChannelQueue.open`."""
 
     @property
     def id(self) -> int:
         """Unique in its queue."""
 
     def send(self, api_key: int, api_version: int, body: bytes) -> int:
-        """Send a request; the correlation id of its answer. Nothing is sent unless the channel is open."""
+        """Send a request and return its correlation id. Nothing is sent unless the channel is open."""
 
     def close(self) -> None:
-        """Close it at once; what was not answered never will be. Events that are in the queue may still be taken."""
+        """Close it at once; requests in flight get no response. Events in the queue may still be taken."""
 
 @final
 class ChannelAccepted:
-    """The other side took the connection."""
+    """The other side accepted the connection."""
 
     address: tuple[str, int]
-    """Its address and port as numbers."""
+    """Its numeric address and port."""
 
 @final
 class ChannelOpened:
     """Requests may be sent."""
 
     versions: dict[int, tuple[int, int]]
-    """What the other side speaks: lowest and highest version by API key."""
+    """The API versions that the other side supports: lowest and highest version by API key."""
 
 @final
 class ChannelAnswered:
-    """An answer has come."""
+    """A response arrived."""
 
     correlation_id: int
     body: bytes
 
 @final
 class ChannelClosed:
-    """The channel could not be opened, or is lost. What was not answered never will be."""
+    """The channel could not be opened, or was lost. Requests in flight get no response."""
 
     error: ClientError
 
@@ -219,31 +219,31 @@ ChannelEvent = ChannelAccepted | ChannelOpened | ChannelAnswered | ChannelClosed
 class KafkaClient:
     """A client of one cluster of klamm or Apache Kafka (Fetch v4 and newer). Thread-safe; calls release the GIL.
 
-    Leader changes, restarts and brokers that cannot be reached are waited out within `default.api.timeout.ms`; for
-    producing, as by the Java producer, within `max.block.ms` until it can begin, and within `delivery.timeout.ms` from
-    then on. It can be pickled, and connects again where it is unpickled; after a fork the child needs one of its
-    own. Every call raises ClientError, and ValueError for arguments that make no sense.
+    Calls are retried through leader changes, restarts and unreachable brokers for up to `default.api.timeout.ms`. As in
+    the Java producer, producing waits up to `max.block.ms` until it can begin, and up to `delivery.timeout.ms` from
+    then on. A client can be pickled, and connects again where it is unpickled; after a fork the child needs its own
+    client. Every call raises ClientError, and ValueError for invalid arguments.
     """
 
     def __new__(cls, bootstrap_servers: str, config: Mapping[str, str] | None = None) -> Self:
-        """Keys are those of Apache Kafka's clients. ConfigError: one that is unknown, or has no such value.
+        """Keys are those of Apache Kafka's clients. ConfigError: an unknown key, or an invalid value.
 
-        Nothing is connected to before the first call.
+        It does not connect before the first call.
         """
 
     def topics(self, *, include_internal: bool = False) -> list[str]:
         """The names of all topics, ascending."""
 
     def partitions(self, topic: str) -> list[int]:
-        """The partitions of a topic, ascending, requested again. A new topic is waited for 1.5 s."""
+        """The partitions of a topic, ascending, from a new request. It waits up to 1.5 s for a new topic."""
 
     def topic_id(self, topic: str) -> str | None:
-        """The id of a topic, as text, as `partitions` or a fetch last learned it; None where brokers have no ids."""
+        """The id of a topic as text, from the last call of `partitions` or fetch; None if brokers have no topic ids."""
 
     def offsets(self, topic: str, partitions: Mapping[int, int]) -> dict[int, int]:
-        """The offset for each partition's timestamp in ms: of the first record at or after it, -1 when there is none.
+        """For each partition, the offset of the first record at or after a timestamp in ms; -1 if there is none.
 
-        -1 instead of a timestamp: the end (the last stable offset under read_committed); -2: the first that is there.
+        Instead of a timestamp, -1 is the end (the last stable offset under read_committed), -2 the earliest offset.
         """
 
     def fetch(
@@ -258,15 +258,15 @@ class KafkaClient:
         max_bytes: int | None = None,
         topic_id: str | None = None,
     ) -> FetchedSlice:
-        """The next records of the offsets [start, end), as many as came together; read on from `next_offset`.
+        """The next records of the offsets [start, end), as many as arrived together; continue at `next_offset`.
 
-        Control records and, under `isolation.level=read_committed`, aborted transactions are passed over, so that a
-        slice may be empty and still lead further. `next_offset` is `start` only when nothing came within
-        `fetch.max.wait.ms`. At most `max_records`, and about `max_bytes` of all columns (64 MiB unless given). What a
-        fetch brought beyond is kept for the next call.
+        Control records and, under `isolation.level=read_committed`, aborted transactions are skipped, so a slice may be
+        empty although `next_offset` has advanced. `next_offset` is `start` only if nothing arrived within
+        `fetch.max.wait.ms`. Returns at most `max_records`, and about `max_bytes` of all columns (default 64 MiB). The
+        rest of a fetch response is kept for the next call.
 
-        With a `topic_id`, only that topic is read: TopicRecreatedError where another one has its name.
-        OffsetOutOfRangeError; DamagedBatchError, where records before the damage come first.
+        With a `topic_id`, only that topic is read: TopicRecreatedError if another topic has its name. Raises
+        OffsetOutOfRangeError, and DamagedBatchError after the records before the damage were returned.
         """
 
     def produce(
@@ -278,62 +278,62 @@ class KafkaClient:
         headers: object | None = None,
         timestamps: object | None = None,
     ) -> None:
-        """Take records to be sent soon: Arrow arrays (anything with `__arrow_c_array__`) of one length, None for nulls.
+        """Queue records to be sent: Arrow arrays (anything with `__arrow_c_array__`) of one length, None for all nulls.
 
         `keys`, `values`: binary or string; `headers`: list of structs of a key and a value; `timestamps`: timestamp, or
-        int64 in ms, now where null. `partition`: one for all, or int32s; where null, the Java client's choice: by
-        murmur2 of the key, without one batch by batch (or `partitioner.class` names its RoundRobinPartitioner).
+        int64 in ms, null for now. `partition`: one for all, or int32s. Null lets the client choose as the Java client
+        does: by murmur2 of the key; without a key, per batch (or by `partitioner.class`'s RoundRobinPartitioner).
 
-        Always idempotent, acknowledged by all replicas in sync. Waits while `buffer.memory` is full. NotDeliveredError
-        reports records of earlier calls, once: after it the producer starts again. ClientError for a record that is
-        larger than `max.request.size`: the rows before it are taken. With a `transactional.id` only in a transaction.
+        The producer is idempotent, with acks=all. The call waits while `buffer.memory` is full. NotDeliveredError
+        reports records of earlier calls, once; after it the producer starts again. ClientError if a record is larger
+        than `max.request.size`: the rows before it are queued. With a `transactional.id`, only within a transaction.
         """
 
     def flush(self) -> None:
-        """Send what was taken, and wait until all of it is acknowledged. NotDeliveredError."""
+        """Send the queued records, and wait until all are acknowledged. Raises NotDeliveredError."""
 
     def init_transactions(self) -> None:
-        """Fence earlier producers of the same `transactional.id`, and end what they left open (KIP-98)."""
+        """Fence earlier producers of the same `transactional.id`, and end their open transaction (KIP-98)."""
 
     def begin_transaction(self) -> None: ...
     def add_offsets(self, group: str, offsets: Mapping[str, Mapping[int, int]], metadata: str = "") -> None:
-        """Commit a group's offsets, by topic and partition, with the transaction; `metadata` is kept with each.
+        """Commit a group's offsets, by topic and partition, in the transaction; `metadata` is stored with each.
 
-        Topics and partitions must be there.
+        Topics and partitions must exist.
         """
 
     def committed(
         self, group: str, topic: str | None = None, *, stable: bool = True
     ) -> list[tuple[str, int, int | None, str]]:
-        """What a group has committed for partition 0 of a topic, or all of it: topic, partition, offset, metadata.
+        """A group's committed offset for partition 0 of a topic, or all: topic, partition, offset, metadata.
 
-        `stable`: None for an offset that a transaction which has not ended will replace (KIP-447); where nothing was
-        committed before, that is returned only for a request that names the topic.
+        `stable`: the offset is None while an open transaction is about to replace it (KIP-447). If nothing was
+        committed before, such a partition is returned only if the call names the topic.
         """
 
     def check_transactions(self, transactional_id: str) -> None:
-        """Find the coordinator of a transactional id. NoTransactionsError where brokers have no transactions."""
+        """Find the coordinator of a transactional id. NoTransactionsError if brokers do not support transactions."""
 
     def identity(self) -> tuple[int, int] | None:
-        """Producer id and epoch, once there are; with them another process may end this one's transaction."""
+        """Producer id and epoch, if assigned yet; another process can end the transaction with them."""
 
     def end_transaction_of(self, transactional_id: str, producer_id: int, producer_epoch: int, *, commit: bool) -> None:
         """End a transaction that another client began, flushed and left open.
 
-        ProducerFencedError: the id has a newer producer, or the transaction took longer than its time-out.
+        ProducerFencedError: the id has a newer producer, or the transaction has exceeded its timeout.
         """
 
     def commit_transaction(self) -> None:
-        """Flush, then let everything of the transaction be read. After an error only abort_transaction() helps.
+        """Flush, then commit the transaction. After an error, the only valid call is abort_transaction().
 
-        ProducerFencedError: another producer has the same `transactional.id`, and this one is done.
+        ProducerFencedError: a newer producer with the same `transactional.id` has replaced this one for good.
         """
 
     def abort_transaction(self) -> None:
-        """Drop what is not sent, and let nothing of the transaction be read under read_committed."""
+        """Drop the records that are not sent, and abort the transaction."""
 
     def close(self) -> None:
-        """Close the connections; later calls raise ClientError. What is not flushed may be lost."""
+        """Close the connections; later calls raise ClientError. Records that are not flushed may be lost."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *_exception: object) -> None: ...

@@ -28,7 +28,7 @@ class ConfigKey:
     def is_required(self) -> bool: ...
     @property
     def allowed(self) -> str:
-        """What values are allowed, as Kafka prints it; empty when the type says it all."""
+        """The allowed values, as Kafka prints them; empty if every value of the type is allowed."""
     @property
     def update_mode(self) -> Literal["read-only", "per-broker", "cluster-wide"]:
         """Whether a node's key can be changed while it runs."""
@@ -37,7 +37,7 @@ class ConfigKey:
         """What the key does, and whether it has an effect in klamm yet."""
     @property
     def is_honoured(self) -> bool:
-        """Whether klamm acts on the key; one that it does not honour is known, checked and shown."""
+        """Whether klamm acts on the key. A key that has no effect is still validated and described."""
     @property
     def is_internal(self) -> bool: ...
     @property

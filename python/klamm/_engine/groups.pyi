@@ -1,4 +1,4 @@
-"""What the group coordinator leaves to the engine: OffsetCommit, assignments, metadata hashes and topic patterns."""
+"""The group coordinator's work that the engine does: OffsetCommit, assignments, metadata hashes, topic patterns."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Self, TypeVar, final

@@ -1,10 +1,10 @@
-"""The metadata of a cluster: images, what they hold, what differs between two, and metadata records."""
+"""The metadata of a cluster: images, their contents, the deltas between them, and metadata records."""
 
 from collections.abc import Sequence
 from typing import Any, Self, final
 
 class MetadataRecordError(ValueError):
-    """Bytes that are no metadata record this version knows, or a record that cannot be written in a version."""
+    """The bytes are not a metadata record that klamm knows, or a record cannot be encoded in a version."""
 
 def encode_metadata_record(record_type: int, version: int, record: object) -> bytes:
     """The framed record; fields are read as attributes. klamm.protocol.generated.metadata_records is the typed door."""
@@ -19,35 +19,36 @@ def metadata_record_schemas() -> list[dict[str, Any]]:
     """The description of every record: what tools/generate_metadata_records.py reads."""
 
 class MetadataReplayError(ValueError):
-    """A record does not fit the image it is applied to; the text names the record. The image is as it was."""
+    """A record cannot be applied to an image; the message names the record. The image is unchanged."""
 
 @final
 class Image:
-    """The metadata of a cluster: immutable, cheap to keep. Unknown names and ids give None or nothing, not an error."""
+    """The metadata of a cluster: immutable, cheap to keep. Methods return None or nothing for unknown names and ids."""
 
     def __new__(cls) -> Self: ...
     def apply(self, records: Sequence[bytes]) -> Image:
-        """The image with more records, all or none. MetadataReplayError."""
+        """A new image with these records applied, all or none. Raises MetadataReplayError."""
     def apply_batches(self, batches: bytes) -> Image:
-        """The image with whole batches of the metadata log, which set its provenance. Batches that it holds already and
-        control batches are passed over. MetadataReplayError."""
+        """A new image with complete batches of the metadata log applied, which set its provenance. Batches that the
+        image contains already and control batches are skipped. Raises MetadataReplayError."""
     def delta_since(self, older: Image) -> Delta:
-        """What is different here; cheap when the two share most. Compare `stable` images: a transaction may be open."""
+        """The delta from an older image; cheap if the two share most. Compare `stable` images: a transaction may be
+        open."""
     def with_provenance(self, last_offset: int, last_epoch: int, last_timestamp_ms: int) -> Image:
-        """The same image, said to hold the log up to a record: its offset, epoch and append time."""
+        """The same image with another provenance: the offset, epoch and append time of the last record it contains."""
     @property
     def last_offset(self) -> int:
-        """-1 when never said; so are the next two."""
+        """-1 without provenance; so are the next two."""
     @property
     def last_epoch(self) -> int: ...
     @property
     def last_timestamp_ms(self) -> int: ...
     @property
     def in_transaction(self) -> bool:
-        """Whether a metadata transaction is open. AbortTransactionRecord brings back the image before it."""
+        """Whether a metadata transaction is open. AbortTransactionRecord restores the image before it."""
     @property
     def stable(self) -> Image:
-        """The image without what an open transaction wrote: what may be published."""
+        """The image without the changes of an open transaction: what may be published."""
     @property
     def metadata_version(self) -> int | None: ...
     @property
@@ -64,7 +65,7 @@ class Image:
     def leaderless_partition_count(self) -> int: ...
     @property
     def imbalanced_partition_count(self) -> int:
-        """Partitions led by another broker than the first replica."""
+        """Partitions whose leader is not the preferred replica."""
     @property
     def reassigning_partition_count(self) -> int: ...
     def topic_id(self, name: str) -> bytes | None: ...
@@ -84,10 +85,10 @@ class Image:
     def controller(self, controller_id: int) -> ControllerInfo | None: ...
     def controller_ids(self) -> list[int]: ...
     def configs(self, resource_type: int, name: str) -> dict[str, str]:
-        """What is set for exactly this resource: 2 topic, 4 broker ("" is the default of all), 16 metrics, 32 group."""
+        """The dynamic configs of this resource: 2 topic, 4 broker ("" is the cluster default), 16 metrics, 32 group."""
     def config(self, resource_type: int, name: str, key: str) -> str | None: ...
     def config_resources(self, resource_type: int) -> list[str]:
-        """Names of the resources of a type that have anything set."""
+        """The names of the resources of a type that have dynamic configs."""
     def quotas(self) -> list[tuple[dict[str, str | None], dict[str, float]]]:
         """Entity (type to name, None is the default entity) and its quotas by key."""
     @property
@@ -96,7 +97,7 @@ class Image:
     def quota(self, entity: dict[str, str | None]) -> dict[str, float]: ...
     @property
     def next_producer_id(self) -> int | None:
-        """First id that no block has; None when no block was given out."""
+        """The first producer id that is not allocated; None if none was ever allocated."""
     def acls(self) -> list[AclInfo]: ...
     def acl(self, acl_id: bytes) -> AclInfo | None: ...
     def scram_credential(self, mechanism: int, user: str) -> ScramInfo | None:
@@ -118,13 +119,13 @@ class Delta:
     def deleted_topics(self) -> list[tuple[bytes, str]]: ...
     @property
     def changed_topics(self) -> list[tuple[bytes, str, list[int]]]:
-        """Topics that were there before, with their partitions that are new or changed."""
+        """Topics that existed before, with their new and changed partitions."""
     @property
     def changed_configs(self) -> list[tuple[int, str]]:
-        """Type and name of resources with a value set, changed or gone; a broker's also when set to what it was."""
+        """Type and name of resources with configs that were set, changed or deleted; a broker's also if set again."""
     @property
     def changed_brokers(self) -> list[int]:
-        """Registered, changed or gone; so are the next ones."""
+        """Those that were registered, changed or removed; so are the next ones."""
     @property
     def changed_controllers(self) -> list[int]: ...
     @property

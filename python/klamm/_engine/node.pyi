@@ -26,29 +26,29 @@ class RequestEvent:
     def client_id(self) -> str: ...
     @property
     def listener(self) -> str:
-        """Its name."""
+        """The name of the listener."""
     @property
     def on_controller(self) -> bool:
-        """Whether that is a controller's listener."""
+        """Whether it is a controller listener."""
     @property
     def principal(self) -> tuple[str, str, bool] | None:
-        """Type, name, and whether a delegation token authenticated it; None: User:ANONYMOUS."""
+        """Type, name, and whether a delegation token authenticated the principal; None: User:ANONYMOUS."""
     @property
     def address(self) -> str:
-        """The client's, without port."""
+        """The client's address, without port."""
     @property
     def body(self) -> bytes:
-        """What follows the request's header."""
+        """The bytes after the request's header."""
     @property
     def age_ms(self) -> int:
-        """How long ago its last byte was received."""
+        """How long ago the last byte of the request was received."""
     @property
     def timeout_ms(self) -> int:
-        """How long after its arrival something is tried for it, unless it names a time-out itself."""
+        """The timeout of a request that does not contain one, from its arrival on."""
 
 @final
 class CommitEvent:
-    """An OffsetCommit; one that cannot be read is a RequestEvent."""
+    """A decoded OffsetCommit; one that cannot be decoded is a RequestEvent."""
 
     @property
     def handle(self) -> int: ...
@@ -59,7 +59,7 @@ class CommitEvent:
 
 @final
 class AckedEvent:
-    """What became of an append of this node's own."""
+    """The result of an append that a part of this node made."""
 
     @property
     def token(self) -> int: ...
@@ -84,7 +84,7 @@ class VerifyEvent:
         """Whether to add the partitions to the transaction (Produce from version 12 on); else they must be in it."""
     @property
     def version(self) -> int:
-        """That of the Produce request."""
+        """The version of the Produce request."""
     @property
     def partitions(self) -> list[tuple[str, int]]:
         """Topic name and partition, each once."""
@@ -110,7 +110,7 @@ class ShareStateEvent:
 
 @final
 class AutoCreateEvent:
-    """Clients asked for topics that do not exist and may be created. Topics come again until they exist."""
+    """Clients asked for topics that do not exist and may be created. A topic is reported again until it exists."""
 
     @property
     def topics(self) -> list[tuple[str, tuple[str, str, bool] | None, str, str]]:
@@ -118,14 +118,14 @@ class AutoCreateEvent:
 
 @final
 class ConnectionClosedEvent:
-    """A connection that had sent requests to Python is gone. What it left unanswered needs no answer."""
+    """A connection that had requests in Python was closed. Its pending requests need no response."""
 
     @property
     def connection_id(self) -> int: ...
 
 @final
 class DirFailedEvent:
-    """A log directory is out of use."""
+    """A log directory is offline."""
 
     @property
     def directory_id(self) -> bytes: ...
@@ -140,7 +140,7 @@ class DirectoriesChangedEvent:
 
 @final
 class LogEvent:
-    """A line for the log."""
+    """A log message of the engine."""
 
     @property
     def level(self) -> Literal["info", "warning", "error"]: ...
@@ -163,22 +163,22 @@ EngineEvent = (  # in the stub only
 
 @final
 class Distribution:
-    """The values of one metric since it has been measured: in ms where its name ends so."""
+    """The values of one metric since measuring began, in ms if its name ends in Ms."""
 
     @property
     def count(self) -> int: ...
     @property
     def sum(self) -> float: ...
     def quantile(self, share: float) -> float:
-        """What this share (0 to 1) of all values does not exceed, to an eighth of itself; 0 if there is none."""
+        """This quantile (0 to 1) of the values, with an error of at most an eighth; 0 without values."""
 
 @final
 class Boot:
-    """The first half of a node's start, without any decision, on a thread of the engine.
+    """The first half of a node's start, on a thread of the engine. It decides nothing.
 
-    It binds the listeners, locks and lists the log directories, checks the metadata log (made when absent), and where
-    that is known to be committed answers ApiVersions from it. All other requests wait for `Engine.open`. `log_dirs` are
-    paths with the `directory.id` of each.
+    It binds the listeners, locks and lists the log directories, and checks the metadata log, or creates it. If all of
+    that log is known to be committed, ApiVersions is answered from it. All other requests wait for `Engine.open`.
+    `log_dirs` are paths with the `directory.id` of each.
     """
 
     def __new__(
@@ -201,22 +201,21 @@ class Boot:
         """Begin. ConfigError, OSError. `segment_bytes` and `segment_ms` are the metadata log's.
 
         A listener: name, host, port (0: a free one), and whether it is for controllers. A feature: name, lowest and
-        highest level known. `static_voters` are the ids that the configuration names; those of the log come before
-        them. Volatile: nothing is ever synced. With directories missing, of which the caller knows, a partition that
-        has no files may have them there, so it is not created again. `conditions`: those of a node of an embedded
-        cluster.
+        highest supported level. `static_voters` are the ids in the configuration; voters in the log take precedence.
+        Volatile: nothing is ever synced. If directories are missing, a partition without files may have them there, so
+        it is not created again. `conditions`: those of a node of an embedded cluster.
         """
     def finish(
         self, partition_error: Callable[[int, str | None], Exception]
     ) -> tuple[Engine, MetadataLog, tuple[Image, int], tuple[Image, int] | None, list[tuple[str, int]]]:
-        """Wait for what was begun, once. StorageError, OSError: it failed, and nothing is left of it.
+        """Wait for the boot; call it once. Raises StorageError or OSError if it failed, after undoing everything.
 
-        The images, each with the offset behind its last record: the newest snapshot's, and that of the whole log where
-        it is known to be committed. Then where each listener is bound. `partition_error` makes the exception of an
-        error code and a message that the engine raises for one partition.
+        Returns the images, each with the offset after its last record: that of the newest snapshot, and that of the
+        whole log if all of it is known to be committed. Then the bound address of each listener. The engine calls
+        `partition_error` with an error code and a message for the exception that it raises for one partition.
         """
     def abandon(self) -> None:
-        """Wait for it, and close what was not asked for. StorageError."""
+        """Wait for the boot, and undo it unless `finish` returned its result. Raises StorageError."""
 
 @final
 class LogLoad:
@@ -236,7 +235,7 @@ class LoadedPart:
 class Engine:
     """One node's log directories, partitions and network. Partitions open when they are used.
 
-    Topics go by id. What concerns one partition raises the exception that was given to `Boot.finish`.
+    Topics are identified by their ids. Errors of one partition are raised as the exception given to `Boot.finish`.
     """
 
     @property
@@ -244,23 +243,23 @@ class Engine:
         """Readable while `drain` has something to give; -1 after `shutdown`, which closes it."""
     def drain(self, most: int) -> list[EngineEvent]: ...
     def listen(self, listener: tuple[str, str, int, bool]) -> tuple[str, int]:
-        """Name, host, port, whether for controllers: where it listens. OSError."""
+        """Open a listener: name, host, port, whether for controllers. Returns where it listens. Raises OSError."""
     def close_listener(self, name: str) -> bool:
-        """Accept nothing more there, and close its connections. False: there is none."""
+        """Close a listener and its connections. False: there is no such listener."""
     def set_listener_limits(
         self, *, most: Mapping[str, int], creation_rate: Mapping[str, int], inter_broker: str | None
     ) -> None:
-        """What listeners have of their own instead of max.connections and max.connection.creation.rate, by name.
+        """The listeners' own max.connections and max.connection.creation.rate, by listener name.
 
-        The connections of the listener `inter_broker` are not kept out by the limit of all: others are closed for them.
+        The limit of the whole broker does not refuse connections of the listener `inter_broker`: others are closed.
         """
     def open(self, listener: str) -> bool:
         """Answer requests on that listener from now on."""
     def set_supported_features(self, ranges: Sequence[tuple[str, int, int]], kraft_version: int) -> None: ...
     def set_controller_apis(self, apis: Mapping[int, tuple[int, int]] | None) -> None:
-        """What the active controller serves, where that is another node: lowest and highest version by API key.
+        """Set the API versions of an active controller on another node: lowest and highest version by API key.
 
-        ApiVersions names no other version of forwarded APIs to clients. None: it is not known, or it is this node.
+        ApiVersions announces only these versions of forwarded APIs. None: unknown, or this node is the controller.
         """
     def answer(self, answers: Sequence[tuple[int, bytes | None]]) -> None:
         """Handles, each with a response's body without header, or None to close the connection.
@@ -287,7 +286,7 @@ class Engine:
     def is_request_time_limited(self) -> bool:
         """Whether the time that handlers take counts for a quota of some client (KIP-124)."""
     def note_handler_time(self, handle: int, ns: int) -> None:
-        """Python worked so long on a request; call it before `answer`. The response may name a throttle time then."""
+        """Record how long Python worked on a request; call it before `answer`, which may then throttle the client."""
     @property
     def is_measuring_requests(self) -> bool:
         """Whether requests that arrive now are measured: see `measure_requests`."""
@@ -302,7 +301,7 @@ class Engine:
         """Whether the first use of the partition would wait for a recovery: then `open_partition` it on a thread."""
     def open_partition(self, topic_id: bytes, partition: int) -> None: ...
     def open_the_rest(self, inter_broker_listener: str) -> None:
-        """Open the logs that are on disk and not open yet, in the background; set strays aside.
+        """Open the remaining logs on disk in the background, and set strays aside.
 
         From now on the broker fetches the partitions that it follows, and proposes ISRs.
         """
@@ -358,7 +357,7 @@ class Engine:
         transactional ids do.
         """
     def delete_records(self, topic_id: bytes, partition: int, offset: int) -> int:
-        """Move the log start; -1 means the high watermark. What the low watermark reaches if all replicas follow."""
+        """Advance the log start offset; -1 means the high watermark. Returns the low watermark to wait for."""
     def low_watermark(self, topic_id: bytes, partition: int) -> int:
         """The smallest log start of all live replicas."""
     def high_watermark(self, topic_id: bytes, partition: int) -> int:
@@ -366,7 +365,7 @@ class Engine:
     def producers(self, topic_id: bytes, partition: int) -> list[tuple[int, int, int, int, int, int]]:
         """Producer id, epoch, last sequence, last timestamp in ms, coordinator epoch, open transaction's start."""
     def log_dirs(self) -> list[tuple[Path, bytes, str | None, bool, list[tuple[str, int, int, int, bool]]]]:
-        """Path, directory id, why it is out of use, whether it is cordoned, and its partitions, made or planned.
+        """Path, directory id, why it is offline, whether it is cordoned, and its partitions, existing or planned.
 
         Of a partition: topic, index, bytes, the offsets by which it lags, and whether it is a copy that is to replace
         the log in another directory.
@@ -379,7 +378,7 @@ class Engine:
     def take_directories(self) -> list[tuple[bytes, bytes, int]]:
         """Directory id, topic id and partition of replicas, for the controller."""
     def on_directories_assigned(self, assigned: Sequence[tuple[bytes, bytes, int]]) -> None:
-        """The controller has these directories of replicas: moves that have waited for this can end."""
+        """The controller has recorded these directories of replicas: moves that waited for it can complete."""
     @property
     def previous_broker_epoch(self) -> int:
         """The broker epoch of the last clean shutdown, else -1."""
@@ -390,7 +389,7 @@ class Engine:
     def request_metrics(self) -> dict[str, Distribution]:
         """Times and sizes of requests, by the names of Kafka's MBeans (kafka.network:type=RequestMetrics)."""
     def counters(self) -> dict[str, int]:
-        """What the network and the partitions' logs have done since the start, by name; see `klamm.node.counters`."""
+        """The counters of the network and the partitions' logs since the start, by name; see `klamm.node.counters`."""
     def stop_accepting(self) -> None: ...
     def shutdown(self, broker_epoch: int) -> None:
         """Close the network, then the logs, marked as cleanly shut down with that broker epoch."""

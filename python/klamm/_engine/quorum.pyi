@@ -9,7 +9,7 @@ from klamm._engine.metadata import Image
 from klamm._engine.node import Engine
 
 class StorageError(Exception):
-    """A file or folder that cannot be used; the text names it, what went wrong, and the way out."""
+    """A file or folder cannot be used; the message says which, what went wrong, and what to do."""
 
 @final
 class MetadataLog:
@@ -47,11 +47,11 @@ class MetadataLog:
     def last_epoch(self) -> int: ...
     @property
     def proven_end(self) -> tuple[int, int]:
-        """The log held durably what ends here (offset, epoch), at least. It is past the end while records are lost."""
+        """A lower bound of what was durable in the log (offset, epoch). It exceeds the end while records are lost."""
     @property
     def size_bytes(self) -> int: ...
     def counters(self) -> dict[str, int]:
-        """What the log has done since it was opened, by name; see `klamm.node.counters`."""
+        """The counters of the log since it was opened, by name; see `klamm.node.counters`."""
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(end offset, epoch) of the largest epoch that is not above `epoch`."""
     def epoch_at(self, offset: int) -> int: ...
@@ -60,21 +60,21 @@ class MetadataLog:
     def append_control(self, records: Sequence[tuple[int, bytes]], epoch: int, timestamp_ms: int) -> int:
         """One control batch of (type, value); its last offset."""
     def append_fetched(self, batches: bytes, max_epoch: int, now_ms: int) -> int:
-        """Whole batches of the leader; the new end offset. ValueError: they do not fit behind what is here."""
+        """Append complete batches of the leader; returns the end offset. ValueError: they do not continue the log."""
     def start_flush(self) -> None:
-        """Make durable what is appended, on a thread of the engine."""
+        """Flush what was appended, on a thread of the engine."""
     @property
     def flush_fd(self) -> int:
         """A descriptor that is readable while there is something for `take_flushed`."""
     def take_flushed(self) -> list[tuple[int, str | None]]:
-        """Of each flush that has ended since the last call: the flushed offset (-1 for none), and what went wrong."""
+        """For each flush completed since the last call: the flushed offset (-1 if it failed), and the error."""
     def read(self, offset: int, max_bytes: int) -> bytes: ...
     def replay(self, image: Image, start: int, end: int) -> Image:
         """`image` with the records of `[start, end)`. MetadataReplayError: a record does not fit."""
     def control_records(self, start: int = ...) -> list[tuple[int, int, bytes]]:
         """(offset, type, value) from `start` (-1) on; those of the latest snapshot at the last offset it contains."""
     def truncate_to(self, offset: int, now_ms: int) -> None:
-        """Drop what is at or above `offset`, with all of a batch that holds it."""
+        """Remove the records at or above `offset`, and the whole batch that contains it."""
     def bytes_from(self, offset: int) -> int: ...
     def snapshots(self) -> list[tuple[int, int, int, int]]:
         """(end offset, epoch, bytes, last contained log timestamp in ms), oldest first."""
@@ -84,13 +84,13 @@ class MetadataLog:
     def read_snapshot(self, end_offset: int, epoch: int, position: int, max_bytes: int) -> bytes | None:
         """Bytes of a finished snapshot; None: there is no such snapshot."""
     def append_snapshot_slice(self, end_offset: int, epoch: int, position: int, data: bytes) -> None:
-        """Keep a slice of the leader's snapshot; position 0 starts over. ValueError: not the next, nothing kept."""
+        """Store a slice of the leader's snapshot; position 0 starts over. ValueError: it is not the next slice."""
     def check_received_snapshot(self, on_done: Callable[[str | None], None]) -> None:
         """Check every batch of it and make it durable; `on_done(error)` is called on a thread of the engine."""
     def received_snapshot_path(self) -> str | None:
-        """Where the snapshot lies that is being received."""
+        """The path of the snapshot that is being received."""
     def install_received_snapshot(self, end_offset: int, epoch: int, now_ms: int) -> None:
-        """Let the log begin and end with it. Blocks, durable when it returns. ValueError: not received and checked."""
+        """Replace the log by it. Blocks; durable when it returns. ValueError: it was not received and checked."""
     def drop_received_snapshot(self) -> None: ...
     def close(self) -> None: ...
 

@@ -8,14 +8,14 @@ Headers = Sequence[tuple[str, bytes | None]]  # in the stub only
 Row = tuple[int, bytes | None, bytes | None] | tuple[int, bytes | None, bytes | None, Headers]  # in the stub only
 
 class RecordsDamagedError(ValueError):
-    """Bytes that are no record batches, or that decompress to more than was allowed."""
+    """The bytes are not record batches, or decompress to more than allowed."""
 
     error_code: int
     """The error code (Kafka's `Errors`) of a produce of such bytes."""
 
 @final
 class Record:
-    """One record of a batch, its bytes copied out of it."""
+    """One record of a batch, with a copy of its bytes."""
 
     @property
     def offset(self) -> int: ...
@@ -32,7 +32,7 @@ class Record:
 
 @final
 class RecordBatch:
-    """A batch: what its header says, and its records on demand. Keeps the bytes it was found in."""
+    """A batch: the fields of its header, and its records on demand. Keeps the bytes that contain it alive."""
 
     @property
     def base_offset(self) -> int: ...
@@ -64,7 +64,7 @@ class RecordBatch:
     def base_sequence(self) -> int: ...
     @property
     def record_count(self) -> int:
-        """As the header says: may be 0 after compaction."""
+        """The count in the header: may be 0 after compaction."""
     @property
     def size_bytes(self) -> int: ...
     def check(self) -> None:
@@ -98,7 +98,7 @@ class BytesColumn:
     def data(self) -> Buffer: ...
     @property
     def validity(self) -> Buffer | None:
-        """A bit a value, lowest first, 0 for null; None when there is no null."""
+        """One bit for each value, lowest first, 0 for null; None if no value is null."""
     @property
     def null_count(self) -> int: ...
     def __len__(self) -> int: ...
@@ -132,7 +132,7 @@ class RecordColumns:
 def decode_records(
     data: bytes, *, first_offset: int = ..., check_crc: bool = ..., decompressed_bytes_max: int
 ) -> list[Record]:
-    """The records of whole batches from an offset on, control batches left out. RecordsDamagedError."""
+    """The records of complete batches from an offset on, without control batches. Raises RecordsDamagedError."""
 
 def decode_columns(
     data: bytes, *, first_offset: int = ..., check_crc: bool = ..., decompressed_bytes_max: int
@@ -140,10 +140,10 @@ def decode_columns(
     """The same as columns. Releases the GIL. RecordsDamagedError, also for more than 2 GiB in a column."""
 
 def record_batches(data: bytes) -> list[RecordBatch]:
-    """The whole batches, control batches too. RecordsDamagedError where bytes can be no batch."""
+    """The complete batches, including control batches. Raises RecordsDamagedError if bytes cannot be a batch."""
 
 def next_offset(data: bytes) -> int | None:
-    """Behind the last whole batch, whatever it holds. RecordsDamagedError."""
+    """The offset after the last complete batch of any kind. Raises RecordsDamagedError."""
 
 def encode_batch(
     records: Iterable[object],

@@ -10,9 +10,9 @@ def digest_rows(
     headers: object | None = None,
     timestamps: object | None = None,
 ) -> int:
-    """A number of 64 bits that tells whether two attempts had the same rows; columns are as for `produce`.
+    """A 64-bit digest that shows whether two attempts had the same rows; columns are as for `produce`.
 
-    Order does not matter, and digests of portions add up (modulo 2**64). It guards against accidents, not malice.
+    Order does not matter, and digests of portions add up (modulo 2**64). It detects accidents, not manipulation.
     """
 
 @final
@@ -21,7 +21,7 @@ class DecodedValues:
 
     @property
     def bad(self) -> list[int]:
-        """The places of those that could not be decoded, ascending; they are null."""
+        """The indexes of the values that could not be decoded, ascending; they are null."""
     @property
     def why(self) -> str | None:
         """What is wrong with the first of them."""
@@ -44,7 +44,7 @@ class ValueDecoder:
         """The program, as JSON, for values of a schema; None: for all that have none. ValueError: it does not fit."""
 
     def unknown(self, values: object) -> list[int]:
-        """The ids of schemas among values that there is no program for."""
+        """The schema ids in these values for which there is no program."""
 
     def decode(self, values: object) -> DecodedValues:
         """The same number of values, null where one is null or bad."""

@@ -23,17 +23,17 @@ def _time_of_day_ms() -> int:
 
 
 class Call(Protocol):
-    """What will be called."""
+    """A scheduled call."""
 
     def cancel(self) -> None:
-        """Do not call it."""
+        """Cancel the call."""
 
 
 class Time(Protocol):
-    """A time in seconds, and calls at one."""
+    """A time in seconds, with calls scheduled at a time."""
 
     def time(self) -> float:
-        """The time, never decreasing."""
+        """The current time, which never decreases."""
 
     def call_at(self, when: float, callback: Callable[[], None], /) -> Call:
         """Call back at that time."""

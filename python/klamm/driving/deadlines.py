@@ -29,7 +29,7 @@ class Deadlines:
         return self._due.pop(token, None) is not None
 
     def close(self) -> None:
-        """Call nothing more; `remove` still returns whether a token was known."""
+        """Cancel all timeouts; `remove` still returns whether a token was known."""
         self._timer.cancel()
 
     def _on_timer(self, _: int) -> None:

@@ -96,7 +96,7 @@ class AdvancedTime:
         return call
 
     async def advance(self, seconds: float) -> None:
-        """Pass `seconds`: the last minute in quick motion, so that nodes hear of each other; before it all at once."""
+        """Let `seconds` pass: all but the last minute at once, and that minute fast, with the nodes communicating."""
         at_once = max(seconds - QUICK_MOTION_S, 0.0)
         self._move(at_once, is_running=False)
         left, ready, seen = seconds - at_once, 0.0, self._loop.time()
@@ -116,7 +116,7 @@ class AdvancedTime:
             await asyncio.sleep(0)
 
     def close(self) -> None:
-        """Call nothing any more, and keep nothing of the nodes: a closed loop may outlive them."""
+        """Cancel everything and drop all references to the nodes: a closed loop may outlive them."""
         for call in list(self._calls):
             call.cancel()
         self._on_advanced = _ignore

@@ -48,7 +48,7 @@ class ClusterReader:
         return {partition: await _when_elected(partial(find, partition)) for partition in partitions}
 
     async def ends_of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The high watermark of those that exist."""
+        """The high watermarks of the partitions that exist."""
         ends: dict[TopicPartition, int] = {}
         for topic, partition in partitions:
             topic_id = self._members.best_informed.image.topic_id(topic)
@@ -116,7 +116,7 @@ class ClusterReader:
 
 
 async def _when_elected(ask: Callable[[], Awaitable[T]]) -> T:
-    """The answer, which is asked for again while an election is under way. Raises KafkaError."""
+    """The result of `ask`, which is repeated while an election is in progress. Raises KafkaError."""
     end = time.monotonic() + ELECTION_TIMEOUT_S
     while True:
         try:

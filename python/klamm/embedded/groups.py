@@ -10,7 +10,7 @@ from klamm.protocol.membership import DEAD, Membership, of_classic_group, of_con
 from klamm.protocol.topic_partition import TopicPartition
 
 DESCRIBE_GROUPS_VERSION = 5
-"""The next version has an error for groups that do not exist, and no state."""
+"""The next version answers with an error, not with a state, for groups that do not exist."""
 
 
 _NOT_THIS_KIND = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)

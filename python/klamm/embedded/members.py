@@ -136,7 +136,7 @@ class Member:
         return self._node is not None and self._node.metadata.is_active.is_set()
 
     async def start(self, booted: dict[Member, Booted] | None = None) -> None:
-        """Start it, with its boot, which it takes out of `booted`, where there is one. Nothing happens when it runs."""
+        """Start it, with its boot if `booted` contains one, which is removed there. No effect if it is running."""
         if self._node is not None:
             return
         OWNER.set(self._owner)  # callbacks that the start schedules, and those that they schedule
@@ -162,7 +162,7 @@ class Member:
                 self.conditions.resume()
 
     async def pause(self) -> None:
-        """Hold back all that it does. Nothing happens when it does not run."""
+        """Suspend all of its callbacks and network tasks. No effect if it is not running."""
         if self._node is None:
             return
         self.conditions.pause()
@@ -182,7 +182,7 @@ def _loop() -> NodesLoop:
 
 
 def _with_ports(config: NodeConfig, bound: Mapping[str, Address]) -> NodeConfig:
-    """A node that starts again listens where the others know it."""
+    """A node that is started again listens on the addresses that the others know."""
     listeners = tuple(replace(one, port=bound[one.name][1]) for one in config.listeners)
     return replace(config, listeners=listeners)
 
@@ -214,7 +214,7 @@ class Members:
 
     @property
     def best_informed(self) -> Node:
-        """A broker that runs, is not cut off, and knows most; if none runs, the first one."""
+        """The running broker with the newest metadata that is not cut off; if none runs, the first broker."""
 
         def rank(member: Member) -> tuple[bool, bool, int, int]:
             lost = len(self.lost_by(member.id))
@@ -302,7 +302,7 @@ class Members:
         self._apply_cuts()
 
     def heal(self, lost: frozenset[Link] | None = None) -> None:
-        """Undo one cut, or all of them. Nothing happens when it was undone."""
+        """Undo one cut, or all of them. No effect if it was undone before."""
         self._cuts = [cut for cut in self._cuts if lost is not None and cut is not lost]
         self._apply_cuts()
 

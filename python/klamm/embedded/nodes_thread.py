@@ -80,7 +80,7 @@ class NodesThread:
                 loop.call_soon_threadsafe(wake.set)
 
     def abandon(self) -> None:
-        """Ask for the end, where it is not known whether `begin` came so far."""
+        """Request the end if it is not known whether `begin` completed."""
         if self._claim.acquire(blocking=False):
             self.ended.set_value(None)  # it did not, and will not
         self.end()
@@ -189,7 +189,7 @@ class NodesThread:
             await members.stop(STOP_TIMEOUT_S)
 
     def _refuse_calls(self) -> None:
-        """Nothing is answered any more."""
+        """Refuse calls from now on, and cancel those in progress."""
         with self._lock:
             self.is_open = False
             calls = list(self._calls)
@@ -197,7 +197,7 @@ class NodesThread:
             call.set_error(CancelledError())
 
     def _leave(self) -> None:
-        """At the process's end, for nodes that were not closed: a stop needs threads, and none can be begun then."""
+        """At the end of the process, if the nodes were not closed: a stop would need threads, which cannot start now."""
         if os.getpid() == self._process_id:
             self._remove_folder()
 

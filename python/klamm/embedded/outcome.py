@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeVar
 T = TypeVar("T")
 
 LOOK_S: Final = 0.1
-"""How long a wait lasts at most that nothing wakes up."""
+"""The longest wait without a wake-up."""
 
 
 class Outcome(Generic[T]):

@@ -41,9 +41,10 @@ log = logging.getLogger("klamm.node")
 
 EVENTS_AT_ONCE: Final = 16
 TURN_NS: Final = 1_000_000
-"""How long a turn of the event loop processes events before timers and responses get theirs.
+"""The time for events in one turn of the event loop, before timers and responses have their turn.
 
-A task that waited for a time runs in the second turn after that in which its time comes: it may be late by three."""
+A task that waited for a timer runs in the second turn after the one in which the timer is due: it may be late by three
+of these times."""
 LOST_EVENT_PAUSE_MS: Final = 1_000
 """The pause before a failed log directory is reported to the controller again."""
 AUTO_CREATE_VERSION: Final = 7
@@ -74,7 +75,7 @@ class EngineEvents:
         self._create_topics, self._create_timeout_ms = create_topics, create_timeout_ms
         self._on_log_dir_failed = on_log_dir_failed
         self._drained: deque[EngineEvent] = deque()
-        """Events that the engine has passed on, and that had no time in the turn."""
+        """Events taken from the engine that the last turn had no time to process."""
         self._next_turn: asyncio.Handle | None = None
         """The continuation of a turn whose time was over."""
 
@@ -108,7 +109,7 @@ class EngineEvents:
             is_last = len(drained) < EVENTS_AT_ONCE
 
     def close(self) -> None:
-        """Process no more events, and release what waits for those that the engine has passed on."""
+        """Process no more events, and release the waiters of events that were taken but not processed."""
         if self._next_turn is not None:
             self._next_turn.cancel()
         while self._drained:

@@ -241,7 +241,7 @@ class Metadata:
         self._peers.close()
 
     def close(self) -> None:
-        """Close the log."""
+        """Close the metadata log."""
         self.log.close()
 
 

@@ -56,7 +56,7 @@ class NodeShareStates(TopicCoordinator["ShareCoordinator"]):
         super().__init__(config, engine, image, appends)
         self._create, self._conditions = create, conditions
         self._answers: list[tuple[int, int, bytes]] = []
-        """For the engine: those that this turn of the loop has found."""
+        """The results of this turn of the loop, for the engine."""
 
     @cached_property
     def config(self) -> ShareConfig:

@@ -58,7 +58,7 @@ class NodeTransactions(TopicCoordinator["TransactionCoordinator"]):
         super().__init__(config, engine, image, appends)
         self._producer_ids, self._groups, self._conditions = producer_ids, groups, conditions
         self._verified: list[tuple[int, list[ErrorCode]]] = []
-        """Answers for the engine that this turn of the loop has found."""
+        """The coordinators' answers of this turn of the loop, for the engine."""
 
     @cached_property
     def config(self) -> TransactionConfig:

@@ -115,7 +115,7 @@ class Registration:
         """Controlled shutdown: wait up to `timeout_s` for the controller's permission.
 
         If no controller can be elected it does not wait, unlike Apache Kafka, which always waits 5 minutes
-        (ARCHITECTURE.md: evidence of death).
+        (docs/decisions/0032).
         """
         self._carry_out(self._lifecycle.on_shutdown_asked(self._now_ms()))
         try:

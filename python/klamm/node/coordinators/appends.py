@@ -9,14 +9,14 @@ from klamm.protocol.errors import ErrorCode
 
 
 class Appends:
-    """What waits for the engine's `AckedEvent`s, by token."""
+    """The callbacks that wait for the engine's `AckedEvent`s, by token."""
 
     def __init__(self) -> None:
         self._tokens = itertools.count(1)
         self._waiting: dict[int, Callable[[ErrorCode | None], None]] = {}
 
     def add(self, done: Callable[[ErrorCode | None], None]) -> int:
-        """The token for an append whose result is for `done`.
+        """A token for an append whose result goes to `done`.
 
         No result arrives before the caller returns to the loop, in whose thread events are drained.
         """

@@ -44,10 +44,10 @@ class InternalTopicCreation:
         self._request_timeout_ms, self._clock_ms = request_timeout_ms, clock_ms
         self._creating: set[str] = set()
         self._failures: dict[str, tuple[int, str]] = {}
-        """By topic: until when the failure counts, and the reason."""
+        """By topic: when to retry, and the reason of the failure."""
 
     def create(self, context: RequestContext, topics: Sequence[InternalTopic], retry_ms: int) -> None:
-        """Ask for topics, unless that is under way or failed less than `retry_ms` ago."""
+        """Ask for topics, unless a request is in flight or failed less than `retry_ms` ago."""
         failed = self.failures(topics)
         wanted = [topic for topic in topics if topic.name not in failed and topic.name not in self._creating]
         if not wanted:
@@ -56,7 +56,7 @@ class InternalTopicCreation:
         self._in_background(self._create_now(context, wanted, retry_ms))
 
     def failures(self, topics: Iterable[InternalTopic]) -> dict[str, str]:
-        """Why topics could not be created lately, by name."""
+        """The recent failures to create topics, by name."""
         now_ms = self._clock_ms()
         found = ((topic.name, self._failures.get(topic.name)) for topic in topics)
         return {name: failure[1] for name, failure in found if failure is not None and now_ms < failure[0]}

@@ -39,7 +39,7 @@ class MarkerWriter:
         timeout_ms: int,
         now_ms: Callable[[], int],
     ) -> None:
-        """`now_ms` is the time since 1970, which markers get."""
+        """`now_ms` returns the time since 1970, the timestamp of markers."""
         self._now_ms = now_ms
         self._engine, self._image, self._appends, self._groups = engine, image, appends, groups
         self._timeout_ms, self._deadlines = timeout_ms, Deadlines()
@@ -68,7 +68,7 @@ class MarkerWriter:
         writing.all_begun(self._timeout_ms)
 
     def close(self) -> None:
-        """No longer answer requests whose time is over."""
+        """Stop the timeouts of requests."""
         self._deadlines.close()
 
     def _append(self, appended: list[EngineMarker]) -> None:
@@ -120,7 +120,7 @@ class _Writing:
         self._answer: OnWritten | None = answer
         self._errors: dict[int, dict[Place, ErrorCode]] = {}
         self._missing = 1
-        """How many markers have no result; and 1 until `all_begun`."""
+        """The number of markers without a result, plus 1 until `all_begun`."""
         self._tokens: list[int] = []
         self._deadline: int | None = None
         self.tasks: Final[list[asyncio.Future[None]]] = []

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CONNECTIONS_MAX: Final = 16
-"""To one broker. It handles one request of a connection at a time, and a request may wait for an append."""
+"""Connections to one broker. It handles one request of a connection at a time, and a request may wait for an append."""
 
 
 class OtherBrokers:
-    """Connections to each broker that is sent something: as many as requests in flight, up to `CONNECTIONS_MAX`.
+    """Connections to the brokers that receive requests: one for each request in flight, up to `CONNECTIONS_MAX`.
 
-    So requests overtake each other. A caller with requests in an order waits for each response.
+    So requests may overtake each other. A caller that needs an order waits for each response.
     """
 
     def __init__(self, config: NodeConfig, image: Callable[[], Image], conditions: Conditions | None) -> None:

@@ -1,8 +1,8 @@
 """Reads and writes the states of share groups at their share coordinators (Kafka's `DefaultStatePersister`).
 
 The coordinator of a share partition is this broker or another one. Another broker has one request in flight for each
-API and group, with everything that waited for it. What may pass is tried again, with growing pauses; meanwhile further
-calls about the same share partition wait, so that writes arrive in the order in which they were made.
+API and group; calls that arrive meanwhile share the next one. Transient errors are retried, with growing pauses.
+Meanwhile further calls for the same share partition wait, so that writes arrive in the order in which they were made.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("klamm.node.share_states")
 
 OnAnswer = Callable[[ErrorCode, bytes], None]
-"""Gets the final error of a call, or NONE and the encoded response."""
+"""Receives the final error of a call, or NONE and the encoded response."""
 
 ATTEMPTS: Final = 5
 """Of a call, and of finding the coordinator for it."""
@@ -101,7 +101,7 @@ SUMMARY: Final = Operation(ReadSummaryRequest, ReadTopic, ReadSummaryResponse, T
 
 
 class _Call(NamedTuple):
-    """A partition in a request to another broker, and what gets its result."""
+    """A partition in a request to another broker, and the function that receives its result."""
 
     key: SharePartitionKey
     asked: Any
@@ -153,7 +153,7 @@ class Persister:
         self._create_topic, self._backoff, self._draw = create_topic, backoff, draw
         self._lines: dict[tuple[int, int, str], _Line] = {}
         self._retried: dict[SharePartitionKey, asyncio.Future[None]] = {}
-        """The share partitions of which a call is tried again."""
+        """The share partitions for which a call is being retried."""
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def initialize(self, key: SharePartitionKey, asked: InitializedPartition) -> PartitionError:

@@ -1,4 +1,4 @@
-"""Whether partitions belong to a transaction: asked before its first records there are appended (KIP-890).
+"""Verifies that partitions belong to a transaction, before its first records there are appended (KIP-890).
 
 Kafka's `AddPartitionsToTxnManager`. The coordinator of a transactional id may be this broker, or another one. That one
 has up to `REQUESTS_MAX` requests in flight; transactions that come meanwhile share the next one (docs/decisions/0076).
@@ -61,8 +61,8 @@ class _Waiting:
 class Verification:
     """Asks coordinators.
 
-    The codes are theirs. NETWORK_EXCEPTION: one did not answer. UNSUPPORTED_VERSION: it is older than 3.5, and cannot
-    be asked.
+    The error codes are those of the coordinators. NETWORK_EXCEPTION: one did not answer. UNSUPPORTED_VERSION: it is
+    older than 3.5 and has no such request.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Verification:
             )
 
     def close(self) -> None:
-        """Try nothing again."""
+        """Stop retrying."""
         self._deadlines.close()
 
     # Other brokers
@@ -202,7 +202,7 @@ def _message_of(request: AddRequest) -> AddedTransaction:
 
 
 def _codes_of(outcome: Outcome) -> ErrorCode | dict[str, Codes]:
-    """The codes by transactional id, or the one of all."""
+    """The error codes by transactional id, or one error code for all."""
     if isinstance(outcome, UnsupportedVersionError):
         return ErrorCode.UNSUPPORTED_VERSION
     if not isinstance(outcome, Answer):

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 @types.coroutine
 def timed(work: Coroutine[Any, Any, T], took: Callable[[int], None]) -> Generator[Any, Any, T]:
-    """Await `work`, and call `took` at its end, however it ends, with the nanoseconds that its steps took together."""
+    """Await `work`. When it ends, in any way, call `took` with the total nanoseconds of its steps."""
     spent = 0
     result: Any = None
     error: BaseException | None = None

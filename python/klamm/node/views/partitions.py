@@ -36,7 +36,7 @@ class LocalPartitions:
     async def delete_records(self, topic: str, partition: int, offset: int, timeout_ms: int) -> tuple[int, bool]:
         """Advance the log start offset, and wait until all live replicas have advanced theirs.
 
-        Returns the low watermark, and whether that is so; if not, the time is over.
+        Returns the low watermark, and whether all of them have; if not, the timeout passed.
         """
         topic_id = self._topic_id(topic)
         await opened(self._engine, topic_id, partition)

@@ -19,7 +19,7 @@ CLUSTER_NAME: Final = "kafka-cluster"
 
 
 class Authorizer(Protocol):
-    """What decides about rights (`authorizer.class.name`)."""
+    """Decides whether an operation is allowed (`authorizer.class.name`)."""
 
     def allows(self, context: RequestContext, operation: str, resource: str, name: str) -> bool:
         """Whether the request's principal may do this, from its address; the words are those of `Api.checks`."""
@@ -30,7 +30,7 @@ class AllowAll:
     """Everything is allowed: no authorizer is configured."""
 
     def allows(self, context: RequestContext, operation: str, resource: str, name: str) -> bool:
-        """Yes."""
+        """Always true."""
         return True
 
 

@@ -14,7 +14,7 @@ from klamm.protocol.value import Value
 
 
 class BrokerState(Enum):
-    """Where a broker stands; the values are those of Apache Kafka's `BrokerState` metric."""
+    """The state of a broker; the values are those of Apache Kafka's `BrokerState` metric."""
 
     NOT_RUNNING = 0
     STARTING = 1
@@ -78,7 +78,7 @@ Effect = Register | Heartbeat | StateChanged | RegistrationOverdue | LogDirFailu
 
 
 class BrokerLifecycle:
-    """Decides when the broker registers, beats, unfences and may stop.
+    """Decides when the broker registers, sends heartbeats, asks to be unfenced, and may stop.
 
     Invariants: `broker_epoch` is -1 exactly until a registration was answered; `state` only moves along
     `NEXT_STATES`; at most one request is in flight.
@@ -92,7 +92,7 @@ class BrokerLifecycle:
         log_dir_failure_timeout_ms: int,
         draw: Callable[[], float],
     ) -> None:
-        """`draw` gives numbers within [0, 1)."""
+        """`draw` returns random numbers within [0, 1)."""
         self.heartbeat_interval_ms = heartbeat_interval_ms
         self.session_timeout_ms = session_timeout_ms
         self.registration_timeout_ms = registration_timeout_ms
@@ -172,7 +172,7 @@ class BrokerLifecycle:
         return Heartbeat(self.broker_epoch, want_fence, want_shut_down, self._offline_log_dirs, cordoned)
 
     def on_registered(self, now_ms: int, broker_epoch: int) -> list[Effect]:
-        """The controller accepted the registration: beat at once."""
+        """The controller accepted the registration: the first heartbeat is due at once."""
         self._answered(now_ms)
         self.broker_epoch = broker_epoch
         self._registration_deadline_ms = None
@@ -181,7 +181,7 @@ class BrokerLifecycle:
     def on_heartbeat_answer(
         self, now_ms: int, *, caught_up: bool, fenced: bool, should_shut_down: bool
     ) -> list[Effect]:
-        """Move along the table as the controller's answer allows."""
+        """Change the state as the controller's response allows."""
         self._answered(now_ms)
         for directory_id in self._reported_log_dirs:
             self._log_dir_deadlines_ms.pop(directory_id, None)
@@ -269,7 +269,7 @@ class BrokerLifecycle:
         return self.on_timer(now_ms)
 
     def on_give_up(self, now_ms: int) -> list[Effect]:
-        """Stop without the controller's leave (time is up, or a second signal)."""
+        """Stop without the controller's permission (the timeout has passed, or a second signal arrived)."""
         if self.state is not BrokerState.SHUTTING_DOWN:
             self.become(BrokerState.SHUTTING_DOWN)
         return self.on_timer(now_ms)
@@ -281,7 +281,7 @@ class BrokerLifecycle:
             self._due_ms = now_ms
 
     def become(self, state: BrokerState) -> None:
-        """Move along `NEXT_STATES`; AssertionError for any other step."""
+        """Change to a state that `NEXT_STATES` allows; AssertionError for any other."""
         if state not in NEXT_STATES[self.state]:
             raise AssertionError(f"broker state may not move from {self.state.name} to {state.name}")
         self.state = state

@@ -34,7 +34,7 @@ def level_name(level: int) -> str:
 
 
 def levels() -> dict[str, str]:
-    """The level in force of every logger that there is, by name."""
+    """The effective level of every existing logger, by name."""
     names = sorted(logging.root.manager.loggerDict)
     found = [name for name in names if name.startswith(f"{OURS}.")]
     return {ROOT: _level(OURS)} | {name: _level(name) for name in found}
@@ -45,7 +45,7 @@ def _level(name: str) -> str:
 
 
 def alter(resource: AlterConfigsResource, node_id: int, *, validate_only: bool) -> None:
-    """Set and unset levels; nothing happens unless all is right. Raises INVALID_REQUEST, INVALID_CONFIG."""
+    """Set and unset levels, all or none. Raises INVALID_REQUEST, INVALID_CONFIG."""
     check_is_this_node(resource.resource_name, node_id)
     known = levels()
     for change in resource.configs:

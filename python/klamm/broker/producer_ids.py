@@ -66,6 +66,6 @@ class ProducerIds:
             self._prefetch_at = block.first + int((block.end - block.first) * PREFETCH_SHARE)
 
     def close(self) -> None:
-        """Forget a request for a block that is under way."""
+        """Cancel a request for a block."""
         if self._ahead is not None:
             self._ahead.cancel()

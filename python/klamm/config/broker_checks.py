@@ -123,7 +123,7 @@ class _NodeConfig:
         return found
 
     def set_as(self, *names: str) -> Iterable[tuple[str, int]]:
-        """The whole numbers that these keys have, for the node and for single listeners."""
+        """The integers of these keys, for the node and for individual listeners."""
         for name, text in self._values.items():
             if base_name(name) in names:
                 found = _parsed(base_name(name), text)

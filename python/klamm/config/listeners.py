@@ -18,7 +18,7 @@ _DIGITS: Final = frozenset("0123456789")
 
 
 class ListenerError(ValueError):
-    """A listener that cannot be; says which and why, without the key it stands under."""
+    """An invalid listener: the message says which one and why, without the configuration key."""
 
 
 class Listener(Value):
@@ -129,7 +129,7 @@ def _check_names(listeners: Sequence[Listener]) -> None:
 
 
 def _check_ports(listeners: Sequence[Listener]) -> None:
-    """No two on one port, except that one may have an IPv4 and the other an IPv6 address."""
+    """No two listeners share a port, except one with an IPv4 and one with an IPv6 address."""
     by_port: dict[int, list[Listener]] = {}
     for listener in listeners:
         if listener.port != 0:

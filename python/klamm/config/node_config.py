@@ -124,7 +124,7 @@ def value_of(given: Mapping[str, str], name: str) -> ConfigValue:
 
 
 def parse(given: Mapping[str, str]) -> NodeConfig:
-    """The configuration that these keys and values say; each is checked alone. Raises NodeConfigError."""
+    """The configuration of these keys and values, each checked by itself. Raises NodeConfigError."""
     given = _with_synonyms(given)
     _check_values(given)
     controller_names = tuple(name.upper() for name in _list(given, "controller.listener.names"))
@@ -167,7 +167,7 @@ def _with_synonyms(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _check_values(given: Mapping[str, str]) -> None:
-    """Every value that is wrong is named at once, so that a file is repaired in one go."""
+    """All invalid values are reported together, so that a file can be corrected in one pass."""
     wrong = [*_refusals(given), *_missing(given)]
     if wrong:
         raise NodeConfigError("\n".join(wrong))

@@ -1,4 +1,4 @@
-"""Java's .properties text: what server.properties and meta.properties are written in.
+"""Java's .properties format, in which server.properties and meta.properties are written.
 
 A logical line is `key=value`; `:` or white space may stand for the `=`. Lines that begin with `#` or `!` are comments.
 A backslash at the end of a line continues it; elsewhere it escapes the next character, and `\\t \\n \\r \\f \\uXXXX`
@@ -20,7 +20,7 @@ _ESCAPED: Final = {value: f"\\{name}" for name, value in _NAMED.items()} | {
 
 
 class PropertiesError(ValueError):
-    """Text that is no properties file. Names the line."""
+    """The text is not a properties file. The message names the line."""
 
 
 def decode(data: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Ranges of keys for which Apache Kafka knows none, or a wider one: outside of them a node of klamm could not serve."""
+"""Ranges of keys for which Apache Kafka has none, or a wider one: outside of them a klamm node could not serve."""
 
 from __future__ import annotations
 

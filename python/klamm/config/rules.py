@@ -1,4 +1,4 @@
-"""What must hold between the keys of a node, as Apache Kafka demands it, and what klamm cannot do yet."""
+"""The rules between the keys of a node, as in Apache Kafka, and the values that klamm does not support yet."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REPLICA_SELECTORS: Final = (
 
 
 def checked(given: Mapping[str, str]) -> NodeConfig:
-    """The configuration that these keys and values say, checked as a whole. Raises NodeConfigError."""
+    """The configuration of these keys and values, checked as a whole. Raises NodeConfigError."""
     config = parse(given)
     checks = (_check_ids, check_ranges, _check_orders, _check_times, _check_limits, _check_roles, _check_names)
     for check in checks:

@@ -23,11 +23,11 @@ MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
 
 class UnfinishedTransactionError(Exception):
-    """The log ends within a metadata transaction that its metadata.version cannot have."""
+    """The log ends within a metadata transaction, but its metadata.version does not support transactions."""
 
 
 def activation_records(image: Image, bootstrap: Sequence[bytes], static_min_insync_replicas: int) -> Result[None]:
-    """What to append first. `bootstrap` are the records of `bootstrap.checkpoint`; `image` is all that the log holds.
+    """The records to append first. `bootstrap`: those of `bootstrap.checkpoint`; `image`: the content of the log.
 
     Raises UnfinishedTransactionError for a log that no controller could have written.
     """

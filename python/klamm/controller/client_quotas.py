@@ -49,7 +49,7 @@ def alter_client_quotas(
         code, message = ErrorCode.NONE, None
         try:
             if place in results:
-                # As in Apache Kafka, what came first is written all the same.
+                # As in Apache Kafka, the first entry for the entity is still written.
                 raise _invalid(f"The request names the entity {entity} more than once.")
             records += _records(state, entity, entry, resolved_hosts)
         except KafkaError as error:

@@ -36,12 +36,12 @@ class Controller:
     """Decides one operation, or one part of it, at a time.
 
     1. Between two events the driver has carried out all effects: what was decided is in the log and replayed.
-    2. Each ticket is answered once; what is unanswered when leadership ends is refused.
-    3. One operation of a broker is under way at a time.
+    2. Each ticket is answered once; tickets without an answer when leadership ends are refused.
+    3. One operation of a broker is in progress at a time.
     """
 
     def __init__(self, settings: ControllerSettings, random_bytes: Callable[[int], bytes]) -> None:
-        """`random_bytes` gives that many."""
+        """`random_bytes` returns the given number of random bytes."""
         self._decisions: Final = Decisions(settings)
         self._random_bytes: Final = random_bytes
         periodic = settings.periodic()
@@ -75,14 +75,14 @@ class Controller:
     def on_leader(
         self, now_ms: int, image: Image, next_offset: int, bootstrap: Sequence[bytes], kraft_version: int
     ) -> list[Effect]:
-        """Begin, with all that the log holds in `image`; its end is `next_offset`."""
+        """This node became the active controller. `image` contains the whole log, which ends before `next_offset`."""
         result = self._decisions.activate(now_ms, image, next_offset, bootstrap, kraft_version)
         self._running_time = RunningTime(now_ms, self._stale_look_ms)
         self._schedule.start(now_ms)
         return self._begin(now_ms, result, lambda now_ms, answer: [], holds_tasks=True)
 
     def on_not_leader(self, now_ms: int) -> list[Effect]:
-        """Another leads: drop all that was not committed, and refuse all that was not decided."""
+        """Another node leads: drop everything that is not committed, and refuse everything that is not decided."""
         self._decisions.deactivate()
         self._schedule.stop()
         self._turns.clear()
@@ -93,7 +93,7 @@ class Controller:
     # The log
 
     def applied(self, records: Sequence[bytes]) -> Image:
-        """The image after the records of an `Append`. Raises MetadataReplayError if there can be none."""
+        """The image after the records of an `Append`. Raises MetadataReplayError if they cannot be applied."""
         return self._decisions.applied(records)
 
     def replay(self, records: Sequence[bytes], first_offset: int, after: Image | None = None) -> None:
@@ -129,7 +129,7 @@ class Controller:
         requester: Requester | None = None,
         resolved_hosts: frozenset[str] = frozenset(),
     ) -> list[Effect]:
-        """Decide a request, or take it in to decide it when the operation of its broker is done.
+        """Decide a request, or keep it until the operation of its broker is done.
 
         `requester` is None for the cluster's own requests, which no quota counts. `resolved_hosts` are those of the
         operation's hosts that have an address.
@@ -190,7 +190,7 @@ class Controller:
         return self._running_time.on_turn(now_ms, self._schedule.deadline_ms)
 
     def on_timer(self, now_ms: int, *, is_followed: bool) -> list[Effect]:
-        """Take the turn, or do the task, that is due the longest; call again until then.
+        """Run the turn or the task that has been due the longest; call again until none is due.
 
         `is_followed`: another replica fetches the metadata log.
         """
@@ -226,9 +226,9 @@ class Controller:
                 return self._decisions.elect_unclean()
 
     def _waits_for_heartbeats(self) -> bool:
-        """Whether heartbeats may lie unread since a pause. They get the time until the next look, once.
+        """Whether heartbeats may be unread since a pause. If so, the check for stale brokers is skipped once.
 
-        A controller that is late at every look must not put off the fencing of a dead broker for ever.
+        A controller that is late at every check must still fence dead brokers.
         """
         pause_ms = self._running_time.take_pause()
         if pause_ms:
@@ -238,7 +238,7 @@ class Controller:
 
 
 def appends(result: Result[Any]) -> list[Effect]:
-    """What puts a result into the log: one batch if it is atomic."""
+    """The effects that append a result to the log: one batch if it is atomic."""
     effects: list[Effect] = []
     if result.kraft_version is not None:
         effects.append(UpgradeKraftVersion(result.kraft_version))

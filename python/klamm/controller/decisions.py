@@ -81,7 +81,7 @@ NO_BROKER: Final = -1
 class Decisions:
     """The managers, and the state they share while this node is the active controller.
 
-    What no start needs is imported by the first request that does.
+    Modules that no start needs are imported by the first request that needs them.
     """
 
     def __init__(self, settings: ControllerSettings) -> None:
@@ -119,7 +119,7 @@ class Decisions:
     def activate(
         self, now_ms: int, image: Image, next_offset: int, bootstrap: Sequence[bytes], kraft_version: int
     ) -> Result[None]:
-        """Begin, with all that the log holds in `image`; its end is `next_offset`. The records go first of all."""
+        """This node became the active controller; `image` has the whole log. Returns the records to append first."""
         assert self._state is None, "activated twice"
         result = activation_records(image, bootstrap, self._settings.min_insync_replicas)
         self._state = Speculation(image, next_offset)
@@ -133,7 +133,7 @@ class Decisions:
         return result._replace(rest=lambda: in_parts(moves, (), None, lambda _: Result(None)))
 
     def deactivate(self) -> None:
-        """Another leads: drop all that was not committed."""
+        """Another node leads: drop everything that is not committed."""
         self._state = None
 
     def set_quorum(self, voters: frozenset[int], kraft_refusal: str | None) -> None:
@@ -145,7 +145,7 @@ class Decisions:
         self._kraft_version = level
 
     def applied(self, records: Sequence[bytes]) -> Image:
-        """The image after the records of a result. Raises MetadataReplayError if there can be none."""
+        """The image after the records of a result. Raises MetadataReplayError if they cannot be applied."""
         return self._active().image.apply(records)
 
     def replay(self, records: Sequence[bytes], first_offset: int, after: Image) -> None:
@@ -276,7 +276,7 @@ class Decisions:
         levels = (FeatureLevelRecord(name=name, feature_level=level) for name, level in changes.items())
         records += map(state.encode, levels)
         if kraft_version is not None:
-            # A record of ours to wait for: the level itself is in the quorum's control records.
+            # A record to wait for: the level itself is in the quorum's control records.
             records.append(state.encode(NoOpRecord()))
         return Result(answer, records, kraft_version=kraft_version)
 
@@ -329,7 +329,7 @@ class Decisions:
 
         return allocate(self._active(), request)
 
-    # Periodic tasks. The answer says whether there may be more to do at once.
+    # Periodic tasks. The result says whether there may be more to do at once.
 
     def write_no_op_record(self) -> Result[bool]:
         """Show other replicas that the log moves (KIP-835)."""

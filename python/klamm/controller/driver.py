@@ -26,7 +26,7 @@ Q = TypeVar("Q")
 
 
 class Quorum(Protocol):
-    """What the controller needs of raft; `klamm.raft.driver.RaftDriver` is it."""
+    """The interface of raft for the controller; implemented by `klamm.raft.driver.RaftDriver`."""
 
     def propose(self, records: Sequence[bytes], epoch: int) -> int:
         """Append one batch; its last offset. Raises NotLeaderError, RaftStoppedError, ValueError."""
@@ -39,17 +39,17 @@ class Quorum(Protocol):
         """The node ids of the voters."""
 
     def kraft_upgrade_refusal(self) -> str | None:
-        """Why kraft.version 1 cannot be; None when it can."""
+        """The reason why kraft.version 1 is not possible; None if it is."""
 
     @property
     def is_followed(self) -> bool:
-        """Whether another replica fetches the log, or is to fetch it."""
+        """Whether another replica fetches the log, or should."""
 
     def wait_committed(self, offset: int) -> asyncio.Future[None]:
         """Done once the record at `offset` is committed; fails with NotLeaderError or RaftStoppedError."""
 
     def resign(self, epoch: int) -> None:
-        """Lead no longer."""
+        """Resign the leadership of the epoch."""
 
 
 class ControllerDriver:
@@ -84,7 +84,7 @@ class ControllerDriver:
         self._arm()
 
     def on_not_leader(self) -> None:
-        """This node leads no longer."""
+        """This node is not the leader any more."""
         self._epoch = None
         self._timer.cancel()
         self._carry_out(self._controller.on_not_leader(self._now_ms()))
@@ -108,7 +108,7 @@ class ControllerDriver:
         api_version: int | None = None,
         requester: Requester | None = None,
     ) -> T:
-        """Decide a request when its turn comes, and answer when that is committed. No version: the newest."""
+        """Decide a request when its turn comes, and respond when the decision is committed. No version: the newest."""
         version = APIS[operation.api_key].versions[1] if api_version is None else api_version
         ticket: asyncio.Future[tuple[T, int | None]] = self._clock.loop.create_future()
         try:

@@ -15,7 +15,7 @@ from klamm.protocol.client_quotas import CLIENT_ID, USER
 from klamm.protocol.errors import ErrorCode, KafkaError
 
 Charge = Callable[[int], None]
-"""Charges the client for that many partitions. Raises THROTTLING_QUOTA_EXCEEDED."""
+"""Charges the client for a number of partitions. Raises THROTTLING_QUOTA_EXCEEDED."""
 
 _KEY: Final = "controller_mutation_rate"
 _SWEPT_FROM: Final = 64
@@ -28,17 +28,17 @@ class TokenBucket:
         self._at_ms, self.tokens = now_ms, tokens
 
     def refill(self, now_ms: int, per_second: float, capacity: float) -> None:
-        """Add what has come since the last time."""
+        """Add the tokens of the time since the last call."""
         self.tokens = min(capacity, self.tokens + per_second * (now_ms - self._at_ms) / 1000)
         self._at_ms = now_ms
 
     def is_full(self, now_ms: int, per_second: float, capacity: float) -> bool:
-        """Whether it is as a new one."""
+        """Whether it is full, like a new bucket."""
         return self.tokens + per_second * (now_ms - self._at_ms) / 1000 >= capacity
 
 
 class MutationQuota:
-    """What one request is charged."""
+    """The charge of one request."""
 
     def __init__(self, bucket: TokenBucket, per_second: float, *, is_strict: bool) -> None:
         self._bucket, self._per_second, self._is_strict = bucket, per_second, is_strict
@@ -62,7 +62,7 @@ class MutationQuotas:
     """The buckets of all clients that have a limit."""
 
     def __init__(self, saved_s: int) -> None:
-        """A client may save what its limit gives in `saved_s` seconds."""
+        """A bucket holds the tokens of `saved_s` seconds."""
         self._saved_s: Final = saved_s
         self._buckets: dict[Requester, tuple[float, TokenBucket]] = {}
         self._sweep_at = _SWEPT_FROM

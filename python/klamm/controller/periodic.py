@@ -29,7 +29,7 @@ class PeriodicSettings(Value):
 
 
 def stale_look_ms(settings: PeriodicSettings) -> int:
-    """How far the looks for stale brokers are apart: eight a session, so that one is fenced within 112.5 % of it."""
+    """The interval of the checks for stale brokers: an eighth of a session, so they are fenced within 112.5 % of it."""
     return max(1, settings.session_timeout_ms // 8)
 
 
@@ -68,7 +68,7 @@ class PeriodicSchedule:
         self._set({})
 
     def pop_due(self, now_ms: int) -> PeriodicTask | None:
-        """One task that is due, put off by its interval; the longest due first."""
+        """Take the task that has been due the longest; it is due again after its interval."""
         task = min(self._due_ms, key=self._due_ms.__getitem__, default=None)
         if task is None or self._due_ms[task] > now_ms:
             return None
@@ -76,10 +76,10 @@ class PeriodicSchedule:
         return task
 
     def put_off(self, task: PeriodicTask, now_ms: int) -> None:
-        """There is nothing to do: look again together with the next other task, so that nothing wakes up for it."""
+        """There is nothing to do: check again together with the next other task, so that this one causes no wake-up."""
         others = (due_ms for other, due_ms in self._due_ms.items() if other is not task)
         self._set({**self._due_ms, task: max(now_ms + self._intervals_ms[task], min(others, default=0))})
 
     def again(self, task: PeriodicTask, now_ms: int) -> None:
-        """There is more to do: run the task again at once, after what waits already."""
+        """There is more to do: run the task again at once, after everything that is already due."""
         self._set({**self._due_ms, task: now_ms})

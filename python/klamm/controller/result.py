@@ -16,7 +16,7 @@ MAX_BATCH_SIZE: Final = 8 * 1024 * 1024 - 128 * 1024
 
 
 class Result(NamedTuple, Generic[T_co]):
-    """The answer may be given once the records, and all before them, are committed."""
+    """The response may be sent once the records, and all records before them, are committed."""
 
     answer: T_co
     records: Sequence[bytes] = ()
@@ -26,7 +26,7 @@ class Result(NamedTuple, Generic[T_co]):
     rest: Callable[[], "Result[T_co]"] | None = None
     """The rest of the operation, to run after the records are replayed. Its response replaces this one."""
     broker_id: int | None = None
-    """Whose coming or going it is that is not done yet: nothing else of that broker is begun before."""
+    """The broker whose operation is incomplete: no other operation of that broker begins before."""
 
 
 def check_record_count(records: Sequence[bytes]) -> None:

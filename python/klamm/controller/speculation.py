@@ -93,7 +93,7 @@ class Speculation:
 
     @property
     def metadata_version(self) -> int:
-        """The finalized level. Raises when there is none yet, which only bootstrap records may meet."""
+        """The finalized level. Raises if there is none yet, as before the bootstrap records."""
         level = self.image.metadata_version
         if level is None:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{METADATA_VERSION} is not in the log yet")
@@ -104,7 +104,7 @@ class Speculation:
         return self._registered_at[broker_id]
 
     def encode(self, record: MetadataRecord) -> bytes:
-        """The record at the version that the finalized level asks for."""
+        """The record in the version of the finalized level."""
         return encode_at(record, self.metadata_version)
 
     def check_broker_epoch(self, broker_id: int, epoch: int) -> None:

@@ -33,7 +33,7 @@ class Turn:
 
 
 class Turns:
-    """The operations that are under way, in the order of their next turns; of a broker one at a time."""
+    """The operations in progress, in the order of their next turns; one at a time for each broker."""
 
     def __init__(self) -> None:
         self._queue: deque[Turn] = deque()
@@ -58,12 +58,12 @@ class Turns:
         return broker_id in self._waiting
 
     def wait(self, turn: Turn) -> None:
-        """Begin the operation after the one of its broker that is under way, and those that wait already."""
+        """Begin the operation after the one in progress for its broker, and those that already wait."""
         assert turn.broker_id is not None, "it waits for no other"
         self._waiting[turn.broker_id].append(turn)
 
     def put_off(self, now_ms: int, turn: Turn) -> None:
-        """Go on with the operation after those that have their turns already."""
+        """Continue the operation after those that already have turns."""
         if turn.broker_id is not None:
             self._waiting.setdefault(turn.broker_id, deque())
         turn.due_ms = now_ms
@@ -80,7 +80,7 @@ class Turns:
             del self._waiting[turn.broker_id]
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Drop all operations."""
         self._queue.clear()
         self._waiting.clear()
 

@@ -197,7 +197,7 @@ class NodesThread:
             call.set_error(CancelledError())
 
     def _leave(self) -> None:
-        """At the end of the process, if the nodes were not closed: a stop would need threads, which cannot start now."""
+        """Called at the end of the process if the nodes were not closed: no threads can be started for a stop."""
         if os.getpid() == self._process_id:
             self._remove_folder()
 

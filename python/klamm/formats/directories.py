@@ -41,7 +41,7 @@ _held: Final[set[Path]] = set()
 
 
 def metadata_directory_failed(directory: Path | str, cause: str | None) -> str:
-    """The last message of a node whose metadata log cannot be written, whichever writer got the disk's error first."""
+    """The last message of a node whose metadata log cannot be written, from whichever writer failed first."""
     return f"the metadata log's directory {directory} is out of use: {cause}"
 
 
@@ -225,8 +225,8 @@ def _check_metadata_files(directory: Path) -> None:
     if is_in_recovery(directory):
         # Its log may be away, and a voter without one votes as if it had never voted.
         raise StorageError(
-            f"{directory / RECOVERY_FOLDER} was left by a recovery that did not end: "
-            f"`klamm quorum recover --apply {directory}` ends it"
+            f"{directory / RECOVERY_FOLDER} was left by an interrupted recovery: "
+            f"`klamm quorum recover --apply {directory}` completes it"
         )
     _check_permission(directory / BOOTSTRAP_FILE, os.R_OK)
     _check_permission(folder, os.R_OK | os.W_OK | os.X_OK)

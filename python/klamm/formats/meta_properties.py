@@ -51,7 +51,7 @@ def parse(text: str) -> MetaProperties:
     found = properties.parse(text)
     version = found.get("version", "0" if "broker.id" in found else None)
     if version is None:
-        raise ValueError("there is no version in it")
+        raise ValueError("it has no version")
     if not version.isdecimal():
         raise ValueError(f"version={version} is not a number")
     if version == "0":
@@ -68,7 +68,7 @@ def parse(text: str) -> MetaProperties:
 
 
 def message_of(error: OSError) -> str:
-    """What went wrong, with which file where that is known, and the way out of a port that is in use."""
+    """What failed, with the file if it is known, and what to do about a port that is in use."""
     text = error.strerror or str(error)
     if error.errno == errno.EADDRINUSE:
         text += "; stop what listens there, or choose another port (--port, or the key listeners)"

@@ -50,7 +50,7 @@ class InitialController(Value):
 
 
 class FormatRequest(Value):
-    """What `klamm storage format` was asked for."""
+    """The arguments of `klamm storage format`."""
 
     cluster_id: str
     release_version: str | None = None

@@ -1,1 +1,1 @@
-"""Request handlers, a file per API family. Each takes what it needs from the node as constructor arguments."""
+"""Request handlers, one file for each API family. Their dependencies are constructor arguments."""

@@ -23,7 +23,7 @@ ENDPOINT_TYPE_VERSION: Final = 1
 """The first version in which a client names the type of endpoints."""
 NO_CONTROLLER: Final = -1
 ALL_CLUSTER_OPERATIONS: Final = 1 << 5 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 12
-"""CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, both config operations and IDEMPOTENT_WRITE: where no authorizer is."""
+"""CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, both config operations and IDEMPOTENT_WRITE: all without an authorizer."""
 
 
 class ClusterHandlers:
@@ -103,7 +103,7 @@ def _refused(endpoint_type: int, version: int) -> DescribeClusterResponse:
     code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
     if version < ENDPOINT_TYPE_VERSION:
         code = ErrorCode.INVALID_REQUEST
-    text = "The request was sent to an endpoint of the other type than" if known else "There is no endpoint type"
+    text = "The request was sent to an endpoint of another type than" if known else "There is no endpoint type"
     return DescribeClusterResponse(error_code=code, error_message=f"{text} {endpoint_type}")
 
 

@@ -32,7 +32,7 @@ Responses = tuple[AlterConfigsResourceResponse, ...]
 
 
 class AskController(Protocol):
-    """The way to the active controller."""
+    """Sends requests to the active controller."""
 
     async def __call__(self, context: RequestContext, version: int, request: Any, answer: type[T]) -> T:
         """The answer, as a value `answer`, to `request` of the client of `context`, in that version."""

@@ -42,7 +42,7 @@ from klamm.protocol.wire.codec import read, write
 log = logging.getLogger("klamm.broker.groups")
 
 ALL_GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS: all that a group has, where no authorizer is."""
+"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS: all operations on a group, without an authorizer."""
 
 
 class Groups(Protocol):
@@ -84,26 +84,26 @@ class GroupHandlers:
         self._groups = groups
 
     async def join_group(self, context: RequestContext, version: int, body: bytes) -> bytes:
-        """Answered when the group has gathered."""
+        """JoinGroup: answered when the rebalance has all members."""
         # Kafka stores addresses as Java prints them, with a slash where the host name would be.
         caller = Caller(version, context.client_id or "", f"/{context.address}")
         response = await self._groups.join_group(caller, read_join_group(version, body))
         return write_join_group(version, response)
 
     async def sync_group(self, context: RequestContext, version: int, body: bytes) -> bytes:
-        """Answered when the leader has assigned. From version 5 the protocol has to be named."""
+        """SyncGroup: answered when the leader has sent the assignment. From version 5 on it must name the protocol."""
         request = read(SyncGroupRequest, version, body)
         if version >= 5 and (request.protocol_type is None or request.protocol_name is None):
             return write(SyncGroupResponse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL), version)
         return write(await self._groups.sync_group(request), version)
 
     def heartbeat(self, context: RequestContext, version: int, body: bytes, answer: Answer) -> None:
-        """A member is alive."""
+        """Heartbeat of a member."""
         write_answer = partial(_write_heartbeat, version)
         self._groups.heartbeat(read(HeartbeatRequest, version, body), answer.written(write_answer))
 
     async def leave_group(self, context: RequestContext, version: int, body: bytes) -> bytes:
-        """Members go, by themselves or by an admin."""
+        """LeaveGroup: members leave, or an admin removes them."""
         return write_leave_group(version, await self._groups.leave_group(read_leave_group(version, body)))
 
     async def describe_groups(self, context: RequestContext, version: int, body: bytes) -> bytes:
@@ -122,7 +122,7 @@ class GroupHandlers:
         return write(self._groups.list_groups(read(ListGroupsRequest, version, body)), version)
 
     async def delete_groups(self, context: RequestContext, version: int, body: bytes) -> bytes:
-        """Empty groups go, with their offsets."""
+        """DeleteGroups: delete empty groups and their offsets."""
         request = read(DeleteGroupsRequest, version, body)
         deleted = await self._groups.delete_groups(request.groups_names)
         return write(DeleteGroupsResponse(tuple(deleted)), version)

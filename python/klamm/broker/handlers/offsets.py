@@ -188,7 +188,7 @@ class OffsetHandlers:
         return [replace(topic, topic_id=info.topic_id) for topic, info in infos if info is not None]
 
     async def offset_delete(self, context: RequestContext, version: int, body: bytes) -> bytes:
-        """Offsets of partitions that exist go, unless the group needs them."""
+        """OffsetDelete: delete offsets of existing partitions, unless the group needs them."""
         request = read(OffsetDeleteRequest, version, body)
         known: list[DeleteTopic] = []
         refused: list[DeletedTopic] = []

@@ -55,7 +55,7 @@ class ProducerIdHandlers:
         try:
             await self._producer_ids.prepare()
         except KafkaError as error:
-            log.warning("no block of producer ids from the controller: %s", error)
+            log.warning("the controller did not allocate a block of producer ids: %s", error)
         if request.transactional_id is None:
             producer_id = self._producer_ids.take_now()
             if producer_id is None:

@@ -66,7 +66,7 @@ def _indexes(topic: QuorumTopic) -> list[int]:
 
 
 def _unknown(topic: QuorumTopic) -> QuorumTopicData:
-    text = f"Only {CLUSTER_METADATA_TOPIC}-0, asked for alone, has a quorum."
+    text = f"Only {CLUSTER_METADATA_TOPIC}-0 has a quorum; it must be the only partition of the request."
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return QuorumTopicData(topic.topic_name, tuple(QuorumPartitionData(index, code, text) for index in _indexes(topic)))
 

@@ -99,7 +99,7 @@ class ShareGroupHandlers:
         return write(ShareGroupDescribeResponse(tuple(groups)), version)
 
     async def describe_offsets(self, context: RequestContext, version: int, body: bytes) -> bytes:
-        """How far share groups are."""
+        """The start offsets and lag of share groups."""
         request = read(DescribeShareGroupOffsetsRequest, version, body)
         if not self._is_enabled():
             groups = [DescribedOffsetsGroup(one.group_id, error_code=UNSUPPORTED) for one in request.groups]
@@ -108,7 +108,7 @@ class ShareGroupHandlers:
         return write(DescribeShareGroupOffsetsResponse(tuple(groups)), version)
 
     async def alter_offsets(self, context: RequestContext, version: int, body: bytes) -> bytes:
-        """A share group without members is moved to other offsets."""
+        """Set the start offsets of a share group without members."""
         request = read(AlterShareGroupOffsetsRequest, version, body)
         is_enabled = self._is_enabled()
         response = (
@@ -117,7 +117,7 @@ class ShareGroupHandlers:
         return write(response, version)
 
     async def delete_offsets(self, context: RequestContext, version: int, body: bytes) -> bytes:
-        """A share group without members forgets topics."""
+        """Delete a share group's offsets of topics; it must have no members."""
         request = read(DeleteShareGroupOffsetsRequest, version, body)
         if not self._is_enabled():
             return write(DeleteShareGroupOffsetsResponse(UNSUPPORTED), version)

@@ -93,7 +93,7 @@ class ShareStateHandlers:
         return write(DeleteStateResponse(results), version)
 
     async def read_summary(self, context: RequestContext, version: int, body: bytes) -> bytes:
-        """How far states are, which DescribeShareGroupOffsets shows."""
+        """The start offsets of states, which DescribeShareGroupOffsets shows."""
         request = read(ReadSummaryRequest, version, body)
         results = await _each(request, lambda key, _: self._states.read_summary(key), TopicSummaries)
         return write(ReadSummaryResponse(results), version)

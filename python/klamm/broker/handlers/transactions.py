@@ -106,7 +106,7 @@ class TransactionHandlers:
         places = places_of(transaction.topics)
         errors = {place: self._error_of(version, place) for place in places}
         if any(errors.values()):
-            # One bad partition, and none is added.
+            # One invalid partition prevents the addition of all.
             take({place: code or ErrorCode.OPERATION_NOT_ATTEMPTED for place, code in errors.items()})
             return
         request = AddRequest(

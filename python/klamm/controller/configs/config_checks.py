@@ -31,7 +31,7 @@ _MATCH_PARAMETERS: Final = frozenset(
 
 
 def check_configs(layers: NodeLayers, resource: tuple[int, str], configs: Configs, existing: Configs) -> None:
-    """Raises the error of the first thing that is wrong with all `configs` that the resource would have."""
+    """Raises the first error in `configs`, all of the configs that the resource would have."""
     resource_type, name = resource
     match resource_type:
         case ResourceType.TOPIC:
@@ -110,7 +110,7 @@ class TopicValues:
         if was_enabled and self.given.get("remote.log.delete.on.disable") is not True:
             text = (
                 "Remote storage cannot be turned off while its data is kept: set remote.log.delete.on.disable=true to "
-                "delete it, or keep remote.storage.enable=true with remote.log.copy.disable=true to go on reading it."
+                "delete it, or keep remote.storage.enable=true with remote.log.copy.disable=true to keep it readable."
             )
             raise KafkaError(ErrorCode.INVALID_CONFIG, text)
 

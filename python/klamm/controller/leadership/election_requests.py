@@ -51,7 +51,7 @@ def _election(election_type: int) -> Literal["preferred", "unclean"]:
 
 
 def _results_of_all(state: Speculation, outcomes: Outcomes) -> Iterator[ReplicaElectionResult]:
-    """The results for all partitions: those that already have the wanted leader are omitted, but not their topic."""
+    """The results for all partitions, without those that already have the requested leader; their topics remain."""
     by_topic: dict[str, list[PartitionResult]] = {name: [] for name in state.image.topic_names()}
     for (topic_id, index), code in outcomes.items():
         if code is not ErrorCode.ELECTION_NOT_NEEDED:

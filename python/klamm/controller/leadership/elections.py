@@ -15,10 +15,10 @@ from klamm.controller.speculation import Speculation
 from klamm.protocol.value import Value
 
 MAX_ELECTIONS_PER_IMBALANCE: Final = 1_000
-"""Elections that a periodic task does at once, before others get their turn."""
+"""The maximum number of elections of a periodic task in one turn."""
 PART_RECORDS_MAX: Final = 5_000
 PART_PARTITIONS_MAX: Final = 200_000
-"""How far an operation of many partitions goes, before others get their turn: some tens of milliseconds."""
+"""The maximum work of a large operation in one turn: some tens of milliseconds."""
 
 
 class BrokerEvent(enum.Enum):
@@ -57,9 +57,9 @@ class ElectionManager:
     def part_for_broker(
         self, state: Speculation, event: BrokerEvent, broker_id: int, place: tuple[int, int]
     ) -> tuple[list[bytes], tuple[int, int] | None]:
-        """The partitions' records that follow from what happens to a broker; its own record is the caller's.
+        """The partitions' records that follow from an event of a broker; the caller writes the broker's own record.
 
-        A part of them, from a place on, (0, 0) at first; and where the next part begins, None after the last one.
+        Returns a part of them, from a place on, (0, 0) at first; and where the next part begins, None after the last.
         """
         return self.at(state).part_for_broker(
             event.value,
@@ -74,14 +74,14 @@ class ElectionManager:
         return self.at(state).for_offline_dirs(broker_id, dirs)
 
     def elect_preferred(self, state: Speculation) -> Result[bool]:
-        """Bring leaders back to first replicas; the answer says whether there may be more to do."""
+        """Elect preferred leaders; the result says whether there may be more to do."""
         if state.image.imbalanced_partition_count == 0:
             return Result(False)
         records = self.at(state).preferred_leaders(MAX_ELECTIONS_PER_IMBALANCE)
         return Result(len(records) >= MAX_ELECTIONS_PER_IMBALANCE, records, is_atomic=False)
 
     def elect_unclean(self, state: Speculation) -> Result[bool]:
-        """Give leaderless partitions a leader, where their topic allows one that may lack records."""
+        """Elect leaders of leaderless partitions, if their topics allow unclean elections."""
         if state.image.leaderless_partition_count == 0:
             return Result(False)
         records = self.at(state).unclean_leaders(MAX_ELECTIONS_PER_IMBALANCE)

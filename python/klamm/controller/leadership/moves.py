@@ -1,6 +1,6 @@
-"""What happens to a broker may concern hundreds of thousands of partitions: their records in parts.
+"""Splits the records that follow from an event of a broker into parts: it may have hundreds of thousands of partitions.
 
-Between two parts others get their turn: heartbeats, the quorum's fetches, topics that come and go.
+Other work runs between two parts: heartbeats, the quorum's fetches, creation and deletion of topics.
 """
 
 from __future__ import annotations

@@ -54,13 +54,13 @@ _EVENTS: Final = {
 """The effect of a broker's next state on its partitions."""
 
 FIRST_VERSION_WITH_PREVIOUS_EPOCH: Final = 3
-"""BrokerRegistration from here on says which epoch the broker had: whether it stopped cleanly (KIP-966)."""
+"""From this version on BrokerRegistration has the previous broker epoch, which shows a clean shutdown (KIP-966)."""
 
 
 class BrokerManager:
-    """Answers for brokers. Sessions and heartbeat states are its own; they are empty after each activation.
+    """Decides for brokers. It owns sessions and heartbeat states, which are empty after each activation.
 
-    While one operation of a broker has more to do (`Result.rest`), no other of the same broker is begun.
+    While an operation of a broker is incomplete (`Result.rest`), no other operation of that broker begins.
     """
 
     def __init__(self, settings: BrokerSettings, elections: ElectionManager) -> None:
@@ -70,7 +70,7 @@ class BrokerManager:
         self._under_way: set[int] = set()  # brokers of which an operation has more to do
 
     def activate(self, state: Speculation, now_ms: int) -> None:
-        """Begin with the brokers of the log; those not fenced get a whole session to be heard."""
+        """Begin with the brokers of the log; each unfenced broker has a full session timeout for a heartbeat."""
         self.heartbeats = BrokerHeartbeats(self._settings.session_timeout_ms)
         self._under_way.clear()
         for broker in map(state.image.broker, state.image.broker_ids()):
@@ -138,7 +138,7 @@ class BrokerManager:
     def heartbeat(
         self, state: Speculation, now_ms: int, request: BrokerHeartbeatRequest
     ) -> Result[BrokerHeartbeatResponse]:
-        """Take a heartbeat in. Raises STALE_BROKER_EPOCH."""
+        """Process a heartbeat. Raises STALE_BROKER_EPOCH."""
         broker_id = request.broker_id
         state.check_broker_epoch(broker_id, request.broker_epoch)
         self.heartbeats.contact(broker_id, request.broker_epoch, now_ms)
@@ -204,7 +204,7 @@ class BrokerManager:
     def assign_directories(
         self, state: Speculation, request: AssignReplicasToDirsRequest
     ) -> Result[AssignReplicasToDirsResponse]:
-        """Note in which directories a broker's replicas lie. Raises UNSUPPORTED_VERSION, STALE_BROKER_EPOCH."""
+        """Record the directories of a broker's replicas. Raises UNSUPPORTED_VERSION, STALE_BROKER_EPOCH."""
         if state.metadata_version < DIRECTORY_ASSIGNMENT_LEVEL:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
         state.check_broker_epoch(request.broker_id, request.broker_epoch)
@@ -237,7 +237,7 @@ class BrokerManager:
         return self.heartbeats.end_session(broker_id, epoch)
 
     def unregister(self, state: Speculation, request: UnregisterBrokerRequest) -> Result[UnregisterBrokerResponse]:
-        """Forget a broker. Raises BROKER_ID_NOT_REGISTERED."""
+        """Unregister a broker. Raises BROKER_ID_NOT_REGISTERED."""
         broker = state.image.broker(request.broker_id)
         if broker is None:
             text = f"Broker {request.broker_id} is not registered."

@@ -18,7 +18,7 @@ log = logging.getLogger("klamm.controller")
 def register_controller(
     state: Speculation, request: ControllerRegistrationRequest
 ) -> Result[ControllerRegistrationResponse]:
-    """Register a controller, in place of a former one of its id. Raises UNSUPPORTED_VERSION, INVALID_REGISTRATION."""
+    """Register a controller; replaces an earlier one with its id. Raises UNSUPPORTED_VERSION, INVALID_REGISTRATION."""
     if state.metadata_version < CONTROLLER_REGISTRATION_LEVEL:
         text = f"Controllers register from metadata.version {CONTROLLER_REGISTRATION_LEVEL} on."
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)

@@ -16,11 +16,11 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 REFUSALS: Final = 2
-"""So many refused probes in a row, without a connection, mean that the process has ended."""
+"""After this many refused probes in a row, without a connection in between, the process has ended."""
 
 
 class ProbeOutcome(enum.Enum):
-    """What an attempt to connect to a broker's listener shows."""
+    """The outcome of an attempt to connect to a broker's listener."""
 
     ACCEPTED = enum.auto()
     REFUSED = enum.auto()
@@ -42,7 +42,7 @@ class Crashed(NamedTuple):
     broker_id: int
     broker_epoch: int
     has_returned: bool = False
-    """The evidence is its next process."""
+    """Whether the evidence is the registration of its next process."""
 
 
 Effect = Probe | Crashed
@@ -71,7 +71,7 @@ class BrokerCrashDetection:
     def __init__(self) -> None:
         self._brokers: dict[int, _Broker] = {}
         self._contacts: dict[int, _Contact] = {}
-        """By broker; also before the image has it unfenced, because heartbeats are rare."""
+        """By broker, also before the image shows it unfenced: the next heartbeat may be seconds away."""
         self._of_connection: dict[int, int] = {}
         self._is_active = False
 

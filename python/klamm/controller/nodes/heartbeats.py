@@ -82,7 +82,7 @@ NEXT_STATES: Final[Mapping[tuple[BrokerControlState, RequestedState], Row]] = {
     (_S, RequestedState.SHUT_DOWN): _always(_S),
     (_S, RequestedState.FENCE_AND_SHUT_DOWN): _always(_S),
 }
-"""Current and requested state to what comes next. SHUTDOWN_NOW is an answer: the broker is FENCED in the log then."""
+"""Current and requested state to the next state. SHUTDOWN_NOW is only a response: the broker is FENCED in the log."""
 
 
 def printed_table() -> str:
@@ -111,7 +111,7 @@ class BrokerHeartbeatState:
 
     @property
     def state(self) -> BrokerControlState:
-        """The row of the table that its next heartbeat picks."""
+        """The row of the table for its next heartbeat."""
         if self.controlled_shutdown_offset >= 0:
             return BrokerControlState.CONTROLLED_SHUTDOWN
         return BrokerControlState.FENCED if self.is_fenced else BrokerControlState.UNFENCED
@@ -135,7 +135,7 @@ class BrokerHeartbeats:
             self.touch(broker_id, is_fenced, offset)
 
     def touch(self, broker_id: int, is_fenced: bool, metadata_offset: int) -> None:
-        """Note a heartbeat's outcome; a broker that is fenced leaves controlled shutdown."""
+        """Record a heartbeat's outcome; a broker that is fenced leaves controlled shutdown."""
         broker = self._brokers[broker_id]
         broker.is_fenced = is_fenced
         broker.metadata_offset = metadata_offset
@@ -147,7 +147,7 @@ class BrokerHeartbeats:
         self._brokers.pop(broker_id, None)
 
     def begin_controlled_shutdown(self, broker_id: int, offset: int) -> None:
-        """The moves of its leaderships end at `offset`; a later, higher one does not put the shutdown off."""
+        """The moves of its leaderships end at `offset`; a later, higher offset does not postpone the shutdown."""
         broker = self._brokers[broker_id]
         assert not broker.is_fenced, f"broker {broker_id} is fenced and cannot begin a controlled shutdown"
         if broker.controlled_shutdown_offset < 0:
@@ -181,11 +181,11 @@ class BrokerHeartbeats:
         return broker.state, row.then if holds else row.otherwise
 
     def contact(self, broker_id: int, epoch: int, now_ms: int) -> None:
-        """The broker of this epoch was heard; its session restarts."""
+        """The broker of this epoch sent a heartbeat; its session restarts."""
         self._contacts_ms[broker_id, epoch] = now_ms
 
     def has_valid_session(self, broker_id: int, epoch: int, now_ms: int) -> bool:
-        """Whether this epoch was heard within the session time-out."""
+        """Whether this epoch sent a heartbeat within the session timeout."""
         contact_ms = self._contacts_ms.get((broker_id, epoch))
         return contact_ms is not None and not self._is_expired(contact_ms, now_ms)
 

@@ -27,18 +27,18 @@ def check_identity(
 ) -> None:
     """Raises INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION or BROKER_ID_NOT_REGISTERED.
 
-    `has_session` is whether the existing incarnation was heard within the session time-out.
+    `has_session`: whether the existing incarnation sent a heartbeat within the session timeout.
     """
     if request.cluster_id != settings.cluster_id:
         text = f"This is cluster {settings.cluster_id}, not {request.cluster_id}."
         raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, text)
     is_other = existing is not None and existing.incarnation_id != request.incarnation_id
-    # The broker of this process: a former one of its id is dead, because it would still hold the folders' locks.
+    # The broker of this process: an earlier one with its id is dead, or it would still hold the directories' locks.
     is_ours = request.incarnation_id == settings.own_incarnation_id
     if is_other and has_session and not is_ours:
         text = (
-            f"Another broker is registered with broker id {request.broker_id}. If it was just restarted, this ends "
-            "with the session of its former run."
+            f"Another broker is registered with broker id {request.broker_id}. If it was just restarted, retry "
+            "after the session of its previous process has ended."
         )
         raise KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, text)
     if request.is_migrating_zk_broker:
@@ -87,7 +87,7 @@ def check_log_dirs(state: Speculation, request: BrokerRegistrationRequest) -> No
 def registration_record(
     state: Speculation, request: BrokerRegistrationRequest, amended: BrokerInfo | None
 ) -> RegisterBrokerRecord:
-    """The record: a new incarnation begins fenced, with the next offset as epoch; an amended one keeps where it is."""
+    """The record: a new incarnation begins fenced, with the next offset as epoch; an updated one keeps both."""
     with_dirs = state.metadata_version >= DIRECTORY_ASSIGNMENT_LEVEL
     return RegisterBrokerRecord(
         broker_id=request.broker_id,

@@ -1,8 +1,8 @@
 """The operations of the active controller, each registered once: its messages, what decides it, and how it is refused.
 
-The driver runs them, the handlers read and write their messages, a node asks another's controller for them, and a
-broker forwards them; all of that is driven by the `Operation`. One is registered in the module of its kind, which is
-imported when it is needed first.
+The `Operation` determines how the driver runs it, how handlers decode and encode its messages, how a node sends it to a
+controller of another process, and how a broker forwards it. Operations are registered in a module for each kind, which
+is imported on first use.
 """
 
 from __future__ import annotations

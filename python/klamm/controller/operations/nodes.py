@@ -1,4 +1,4 @@
-"""What brokers and controllers ask of the active controller."""
+"""Operations that brokers and controllers request from the active controller."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class PendingRequest(NamedTuple, Generic[Q]):
     running_ms: Callable[[], int]
     """The time by which sessions are counted."""
     random_bytes: Callable[[int], bytes]
-    """That many random bytes."""
+    """Returns the given number of random bytes."""
     now_ms: int = 0
     requester: Requester | None = None
     """Whose quota is charged; None for the cluster's own requests."""
@@ -53,11 +53,11 @@ class Operation(Value, Generic[Q, A]):
     response: type[A]
     decide: Callable[["Decisions", PendingRequest[Q]], Result[A]]
     refuse: Callable[[Q, ErrorCode, str | None], A]
-    """The answer to a request that fails as a whole: each API has its own way to say so."""
+    """The response to a request that fails as a whole; its form depends on the API."""
     timeout_ms: Callable[[Q], int] = lambda request: 1
     """How long the request may wait for its turn, in ms; 0 or less: it has expired."""
     broker_id: Callable[[Q], int | None] = lambda request: None
-    """The broker that it changes: one operation of a broker is under way at a time."""
+    """The broker that it changes: one operation of a broker is in progress at a time."""
     hosts: Callable[[Q], frozenset[str]] = lambda request: frozenset()
     """Names that are resolved before the decision, which depends on whether they have an address."""
     by_quorum: bool = False

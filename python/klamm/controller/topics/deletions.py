@@ -13,11 +13,11 @@ from klamm.protocol.generated.metadata_records import RemoveTopicRecord
 from klamm.protocol.messages.topics import ZERO_ID, DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 
 FIRST_VERSION_WITH_DELETION_DISABLED: Final = 3
-"""DeleteTopics before this has no code for a cluster that deletes nothing."""
+"""Earlier versions of DeleteTopics have no error code for a cluster with delete.topic.enable=false."""
 
 
 def delete_topics(state: Speculation, request: DeleteTopicsRequest, charge: Charge) -> Result[DeleteTopicsResponse]:
-    """Delete topics, all that are right, in one batch."""
+    """Delete all topics of the request that are valid, in one batch."""
     wanted = WantedDeletions(state, request)
     wanted.charge(charge)
     records = [state.encode(RemoveTopicRecord(topic_id=topic_id)) for topic_id in wanted.topics]
@@ -39,7 +39,7 @@ def _unknown(name: str | None, topic_id: bytes, code: ErrorCode) -> DeletableTop
 
 
 class WantedDeletions:
-    """A DeleteTopics request sorted out: the topics to delete, and the answers that are known without it."""
+    """A resolved DeleteTopics request: the topics to delete, and the errors of the others."""
 
     def __init__(self, state: Speculation, request: DeleteTopicsRequest) -> None:
         self._state = state

@@ -21,7 +21,7 @@ from klamm.protocol.messages.topics import (
 def create_partitions(
     state: Speculation, request: CreatePartitionsRequest, seed: int, charge: Charge
 ) -> Result[CreatePartitionsResponse]:
-    """Add partitions, to all topics for which that is right, in one batch."""
+    """Add partitions to all topics of the request for which that is valid, in one batch."""
     counts = Counter(topic.name for topic in request.topics)
     results: dict[str, CreatePartitionsTopicResult] = {}
     records: list[bytes] = []

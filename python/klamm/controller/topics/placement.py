@@ -22,7 +22,7 @@ def place(state: Speculation, partition_count: int, replication_factor: int, see
 
 
 def check_assignment(state: Speculation, partition: int, brokers: Sequence[int], factor: int | None) -> None:
-    """Raises INVALID_REPLICA_ASSIGNMENT for a manual assignment of one new partition that cannot be.
+    """Raises INVALID_REPLICA_ASSIGNMENT for an invalid manual assignment of a new partition.
 
     `factor` is the number of replicas of the partitions before it; None for the first.
     """

@@ -36,7 +36,7 @@ def alter_reassignments(
     request: AlterPartitionReassignmentsRequest,
     is_unclean_allowed: Callable[[str], bool],
 ) -> Result[AlterPartitionReassignmentsResponse]:
-    """Begin and cancel reassignments, all that are right, in one batch. Raises POLICY_VIOLATION for too many.
+    """Begin and cancel all reassignments of the request that are valid, in one batch. Raises POLICY_VIOLATION.
 
     `is_unclean_allowed` says whether a topic allows unclean elections.
     """

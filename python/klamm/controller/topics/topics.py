@@ -43,7 +43,7 @@ CreateTopicPolicy = Callable[[NewTopic], None]
 
 
 class TopicSettings(Value):
-    """The keys of the controller's node that creation goes by."""
+    """The keys of the controller's node that determine creation."""
 
     num_partitions: int = 1
     default_replication_factor: int = 1
@@ -61,7 +61,7 @@ class TopicManager:
     def create(
         self, state: Speculation, request: CreateTopicsRequest, random_bytes: bytes, charge: Charge
     ) -> Result[CreateTopicsResponse]:
-        """Create topics, all that are right, in one batch.
+        """Create all topics of the request that are valid, in one batch.
 
         `random_bytes` are 24 a topic: 16 for its id, 8 for its placement. Raises POLICY_VIOLATION for a request that is
         too large as a whole.

@@ -13,6 +13,7 @@ from klamm.broker.lifecycle import NEXT_STATES
 from klamm.controller.nodes import heartbeats
 from klamm.raft.election import roles
 from tests.docs.pages import ROOT, pages
+from tests.simulation.broker_mutations.guards import DIRECTED, FAULTS, SCENARIOS
 
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
 MAKEFILE = (ROOT / "Makefile").read_text()
@@ -112,6 +113,14 @@ def test_the_list_of_decisions_is_complete() -> None:
     assert [int(file.name[:4]) for file in found] == list(range(1, len(found) + 1)), "numbers are given once"
     for number, title, file in listed:
         assert (folder / file).read_text().startswith(f"# {number}. {title}\n"), file
+
+
+def test_the_rules_that_tests_remove_are_counted() -> None:
+    page = (ROOT / "docs" / "testing.md").read_text()
+    found = re.search(r"Tests remove (\d+) rules from the product, one at a time: ([^.]+)\.", page)
+    assert found is not None
+    count = len({*SCENARIOS, *FAULTS, *DIRECTED})
+    assert int(found[1]) == sum(map(int, re.findall(r"\d+", found[2]))) == count
 
 
 def test_every_klamm_key_is_described() -> None:

@@ -11,7 +11,16 @@ from pathlib import Path
 import pytest
 from tests.simulation.appended_digits import appended_in_an_earlier_epoch, refused_in_flight
 from tests.simulation.broker_mutations import cleaning, control, coordinators, groups, migrations, shares, streams
-from tests.simulation.broker_mutations.guards import DIRECTED, FAULTS, NOTICED_BY, QUORUM_FAULTS, SCENARIOS, SEEDS
+from tests.simulation.broker_mutations.guards import (
+    DIRECTED,
+    FAULTS,
+    NOTICED_BY,
+    OF_COORDINATORS,
+    QUORUM_FAULTS,
+    RANDOM_ONLY,
+    SCENARIOS,
+    SEEDS,
+)
 from tests.unit.coordinator.share.harness import Room
 
 from klamm._engine.records import encode_batch
@@ -202,13 +211,22 @@ def test_a_shard_of_an_earlier_epoch_appends_nothing(without, tmp_path):
     assert (outcome == expected) is (without is None), outcome
 
 
-def test_every_mutation_is_played():
-    written = {
+def mutations_of(*modules):
+    return {
         function
-        for module in (cleaning, control, coordinators, groups, migrations, shares, streams)
+        for module in modules
         for name, function in inspect.getmembers(module, inspect.isfunction)
         if function.__module__ == module.__name__ and not name.startswith("_")
     }
+
+
+def test_every_rule_of_replication_has_a_scenario():
+    rules = mutations_of(cleaning, control) | {*SimulatedBroker.guards()} - OF_COORDINATORS
+    assert rules - SCENARIOS.keys() == RANDOM_ONLY
+
+
+def test_every_mutation_is_played():
+    written = mutations_of(cleaning, control, coordinators, groups, migrations, shares, streams)
     unplayed = {*written, *SimulatedBroker.guards()} - SCENARIOS.keys() - FAULTS.keys() - DIRECTED
     assert not unplayed, (
         f"add to SCENARIOS or FAULTS of tests/simulation/broker_mutations/guards.py: {sorted(map(name_of, unplayed))}"

@@ -28,6 +28,7 @@ NOTICED_BY: dict[Mutation, int] = {
 """The first seed that notices a mutation, after many that do not: it is played before them, to save their time."""
 
 SCENARIOS: dict[Mutation, str] = {
+    control.a_heartbeat_of_an_earlier_life_counts: "late_heartbeat",
     control.a_broker_that_stops_keeps_its_partitions: "resigned_leader",
     control.a_member_of_an_earlier_life_joins_an_isr: "member_of_an_earlier_life",
     control.a_proposal_of_an_earlier_life_counts: "proposal_of_an_earlier_life",
@@ -59,20 +60,47 @@ SCENARIOS: dict[Mutation, str] = {
     "follower-epoch": "old_fetch",
     "follower-flush": "acknowledged_when_flushed",
     "forget-progress": "progress_of_an_earlier_epoch",
+    "gaps-are-losses": "damage_before_a_power_cut",
     "high-watermark-in-log": "rolled_segments",
     "join-eligible": "old_proposals",
+    "join-from-epoch-start": "join_from_epoch_start",
     "join-from-high-watermark": "join_from_high_watermark",
     "join-from-log-start": "join_from_log_start",
+    "keep-named": "fetch_sessions",
     "keep-refused": "refused_proposal",
+    "name-forgotten": "fetch_sessions",
+    "new-session": "fetch_sessions",
     "newer-assignment": "old_image",
     "offset-not-available": "end_offset",
     "proven-ends": "damage_before_a_power_cut",
     "repeat-proposals": "repeated_proposal",
     "session-epoch": "fetch_sessions",
+    "session-forget": "fetch_sessions",
     "shrink-isr": "repeated_proposal",
     "truncate-to-own-end": "truncation_to_own_end",
     "withdraw-ineligible": "ineligible_member",
 }
+
+RANDOM_ONLY: set[Mutation] = {
+    control.heartbeats_are_not_awaited_after_a_pause,
+    cleaning.tombstones_are_removed_at_once,
+    "clean-committed",
+    "sync-cleaned",
+}
+"""Rules of replication that no scenario has: only random runs have a cleaner, and pauses within pauses."""
+OF_COORDINATORS: set[Mutation] = {
+    "aborted-transactions",
+    "append-in-epoch",
+    "append-in-series",
+    "delivery-limit",
+    "expire-locks",
+    "hold-locks",
+    "marker-epoch",
+    "share-limit",
+    "stable-offset",
+    "verified-transactions",
+}
+"""Rules of the engine for transactions, coordinators and share groups."""
 
 _CUTS = BrokerFaults(partition_every_us=700_000, repeat_chance=0.5, repeat_us_max=5_000_000, elect_every_us=700_000)
 _STOPS = BrokerFaults(delay_us_max=20_000, shutdown_every_us=300_000, crash_every_us=600_000, away_us_max=20_000)

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from klamm._engine.records import encode_batch
+from klamm.controller.operations.nodes import BROKER_HEARTBEAT
 from klamm.controller.operations.replicas import ALTER_PARTITION, ALTER_PARTITION_REASSIGNMENTS
 from klamm.controller.operations.topics import ELECT_LEADERS
 from klamm.protocol.errors import ErrorCode
@@ -48,6 +49,7 @@ class BrokerCommands:
         self._started: ScriptedWorld | None = None
         self._lines: list[str] = []
         self._produced = 0
+        self._heartbeats: dict[int, Asked] = {}  # the last one, by broker
         self._commands: dict[str, Callable[[list[str]], None]] = {
             "cluster": self._cluster,
             "wait": self._wait,
@@ -78,6 +80,8 @@ class BrokerCommands:
             "repeat-proposals": self._repeat_proposals,
             "keep-fetch": self._keep_fetch,
             "repeat-fetch": self._repeat_fetch,
+            "keep-heartbeat": self._keep_heartbeat,
+            "repeat-heartbeat": self._repeat_heartbeat,
             "elect": self._elect,
             "reassign": self._reassign,
             "min-isr": self._min_isr,
@@ -161,6 +165,8 @@ class BrokerCommands:
 
         def asked(asked: Asked, reply: Callable[[Any], None]) -> None:
             is_proposal = asked.operation is ALTER_PARTITION
+            if asked.operation is BROKER_HEARTBEAT:
+                self._heartbeats[asked.request.broker_id] = asked
             ask(asked, self._note_refusals(reply) if is_proposal else reply)
 
         controller.ask = asked  # type: ignore[method-assign]
@@ -360,6 +366,18 @@ class BrokerCommands:
     def _repeat_fetch(self, arguments: list[str]) -> None:
         """`repeat-fetch`: what was kept arrives now."""
         self._kept_fetch()
+
+    def _keep_heartbeat(self, arguments: list[str]) -> None:
+        """`keep-heartbeat 3`: the last heartbeat of broker 3 is on its way for longer."""
+        self._kept_heartbeat = self._heartbeats[int(arguments[0])]
+
+    def _repeat_heartbeat(self, arguments: list[str]) -> None:
+        """`repeat-heartbeat`: what was kept arrives now."""
+
+        def answered(answer: Any) -> None:
+            self._lines.append(f"heartbeat: {answer.error_code.name}")
+
+        self._controller.ask(self._kept_heartbeat, answered)
 
     def _elect(self, arguments: list[str]) -> None:
         """`elect preferred`, `elect unclean`."""

@@ -21,8 +21,15 @@ from klamm.admin import groups as group_admin
 from klamm.admin import topics as topic_admin
 from klamm.admin.client import Client
 from klamm.cli.main import run
-from klamm.protocol.errors import KafkaError
-from klamm.protocol.messages.share_groups import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from klamm.protocol.errors import ErrorCode, KafkaError
+from klamm.protocol.messages.share_groups import (
+    AlteredPartition,
+    AlteredTopic,
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
 from tests.support.node_process import NodeProcess
 from tests.support.waiting import wait_until
 
@@ -358,6 +365,20 @@ def test_a_cluster_shows_its_groups() -> None:
         assert only.assigned == only.target
         assert sorted(found.lag.values(), key=str) == [0, None, None, None]
         assert cluster.group("team").state == "Empty"
+
+
+def test_a_cluster_shows_its_share_groups() -> None:
+    starts = tuple(AlteredPartition(at, at) for at in range(2))
+    request = AlterShareGroupOffsetsRequest("shared", (AlteredTopic("work", starts),))
+    with klamm.Cluster(config=QUICK) as cluster, Client(cluster.bootstrap_servers) as client:
+        cluster.create_topic("work", partitions=PARTITIONS)
+        produce(cluster.bootstrap_servers, "work", range(PARTITIONS))
+        answer = client.coordinator("shared").ask(request, AlterShareGroupOffsetsResponse, 0)
+        assert answer.error_code is ErrorCode.NONE
+        found = cluster.group("shared")
+    assert (found.kind, found.state) == ("share", "Empty")
+    assert list(found.committed.items()) == [(("work", at), at) for at in range(2)]
+    assert list(found.lag.items()) == [(("work", 0), 1), (("work", 1), 0)]
 
 
 @contextlib.contextmanager

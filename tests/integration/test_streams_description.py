@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from klamm import Cluster
 from klamm.admin import groups as group_admin
 from klamm.admin import topics as topic_admin
 from klamm.admin.client import Client
@@ -92,3 +93,21 @@ def test_members_with_tasks_and_lag(tmp_path: Path, capsys: pytest.CaptureFixtur
     lags = {(one["topic"], one["partition"]): (one["committed"], one["lag"]) for one in found["offsets"]}
     assert lags == {("narrow", 0): (-1, 0), ("wide", 0): (2, 0), ("wide", 1): (1, 1), ("wide", 2): (-1, 2)}
     assert "0-0..2" in text
+
+
+def test_a_cluster_shows_its_streams_groups() -> None:
+    with Cluster(config=CONFIG) as cluster, Client(cluster.bootstrap_servers) as client:
+        for topic, count in (("wide", PARTITIONS), ("narrow", 1)):
+            cluster.create_topic(topic, partitions=count)
+        wait_until(joined(client), "the member has its tasks", bound_s=60)
+        partition = TopicPartition("wide", 1)
+        group_admin.commit(client, GROUP, {partition: 4}, member_id=MEMBER, generation=2, version=9)
+        found = cluster.group(GROUP)
+    assert (found.kind, found.state, found.epoch) == ("streams", "Stable", found.assignment_epoch)
+    [member] = found.members
+    assert (member.member_id, member.protocol, member.epoch) == (MEMBER, "streams", found.epoch)
+    assert member.assigned == member.target
+    assert {partition} < set(member.assigned)
+    assert found.committed == {partition: 4}
+    wide = {TopicPartition("wide", at): None for at in range(PARTITIONS)}
+    assert found.lag == wide | {TopicPartition("narrow", 0): None, partition: 0}

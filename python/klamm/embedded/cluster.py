@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, Self, TypeVar
 from klamm._engine.metadata import Image
 from klamm.controller.operations.topics import CREATE_TOPICS
 from klamm.embedded.cluster_reader import HEARD_POLL_S, ClusterReader
-from klamm.embedded.groups import GroupState, state_of
+from klamm.embedded.groups import GroupState
 from klamm.embedded.members import Members, lost_between, plan
 from klamm.embedded.nodes_thread import STOP_TIMEOUT_S, NodesThread
 from klamm.embedded.parts import (
@@ -299,10 +299,7 @@ class Cluster:
 
         After a failure it waits until the next coordinator has loaded it.
         """
-        members = self.run(self._reader.membership(name))
-        committed = self.committed(name)
-        read = committed.keys() | {partition for member in members.members for partition in member.assigned}
-        return state_of(members, committed, self.run(self._reader.ends_of(sorted(read))))
+        return self.run(self._reader.group(name))
 
     def transactions(self) -> list[TransactionState]:
         """All transactional ids, sorted. Raises KafkaError.

@@ -9,17 +9,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from klamm.coordinator.runtime.driver import into
-from klamm.embedded.groups import membership
+from klamm.embedded.groups import lag_of, membership, partitions_of, share_progress, state_of
 from klamm.embedded.members import Members
 from klamm.embedded.transactions import TransactionState, states_of
 from klamm.node.groups import GROUPS_TOPIC
 from klamm.node.node import Node
 from klamm.node.transactions import TRANSACTIONS_TOPIC
 from klamm.protocol.errors import ErrorCode, KafkaError
+from klamm.protocol.membership import SHARE
 from klamm.protocol.messages.group_messages import FetchGroup
+from klamm.protocol.messages.share_groups import OffsetsGroup
 from klamm.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
+    from klamm.embedded.groups import GroupState
     from klamm.protocol.membership import Membership
     from klamm.protocol.messages.group_messages import FetchedGroup, FetchedTopic
 
@@ -51,15 +54,22 @@ class ClusterReader:
         """The high watermarks of the partitions that exist."""
         ends: dict[TopicPartition, int] = {}
         for topic, partition in partitions:
-            topic_id = self._members.best_informed.image.topic_id(topic)
-            if topic_id is not None:
+            image = self._members.best_informed.image
+            topic_id = image.topic_id(topic)
+            if topic_id is not None and image.partition(topic_id, partition) is not None:
                 found = await self.leaders_of(topic_id, [partition])
                 ends[TopicPartition(topic, partition)] = found[partition][1]
         return ends
 
-    async def membership(self, group: str) -> Membership:
-        """The members of a group. GROUP_ID_NOT_FOUND if there is no such group."""
-        return await _when_elected(partial(self._membership, group))
+    async def group(self, name: str) -> GroupState:
+        """A group with its members and its lag. GROUP_ID_NOT_FOUND if there is no such group."""
+        members = await _when_elected(partial(self._membership, name))
+        if members.kind == SHARE:
+            committed, lag = await _when_elected(partial(self._share_progress, name))
+            return state_of(members, partitions_of(members, committed), committed, lag)
+        committed = await self.committed(name)
+        ends = await self.ends_of(partitions_of(members, committed))
+        return state_of(members, ends, committed, lag_of(committed, ends))
 
     async def committed(self, group: str) -> dict[TopicPartition, int]:
         """The committed offsets of a group."""
@@ -94,6 +104,12 @@ class ClusterReader:
         if coordinator is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group '{group}'")
         return await membership(coordinator, group)
+
+    async def _share_progress(self, group: str) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        coordinator = self._coordinator_of(group)
+        if coordinator is None:
+            return {}, {}
+        return share_progress(await coordinator.groups.share.describe_offsets(OffsetsGroup(group)))
 
     async def _offsets_of(self, group: str) -> tuple[FetchedTopic, ...]:
         coordinator = self._coordinator_of(group)

@@ -302,6 +302,26 @@ async def test_markers_of_another_coordinator(broker: Broker, version: int) -> N
     assert (await broker.ask(ApiKey.WRITE_TXN_MARKERS, version, markers=[])).markers == ()
 
 
+@pytest.mark.parametrize("field", ["producer_id", "producer_epoch", "transaction_version"])
+async def test_markers_of_no_producer_are_not_written(broker: Broker, field: str) -> None:
+    good = {
+        "producer_id": 7,
+        "producer_epoch": 0,
+        "transaction_result": True,
+        "topics": [{"name": "t", "partition_indexes": [0]}],
+        "coordinator_epoch": 0,
+        "transaction_version": 2,
+    }
+    markers = [good | {"producer_id": 8}, good | {field: -1}]
+    found = await broker.ask(ApiKey.WRITE_TXN_MARKERS, 2, markers=markers)
+    codes = {one.producer_id: one.topics[0].partitions[0].error_code for one in found.markers}
+    refused = ErrorCode.UNKNOWN_SERVER_ERROR
+    assert codes == {8: refused, markers[1]["producer_id"]: refused}
+    assert not broker.written
+    await broker.ask(ApiKey.WRITE_TXN_MARKERS, 2, markers=[good])
+    assert [one.producer_id for one in broker.written] == [7]
+
+
 async def test_lists(broker: Broker) -> None:
     for name in ("t", "t1"):
         await broker.init(transactional_id=name)

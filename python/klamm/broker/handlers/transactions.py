@@ -44,6 +44,8 @@ _Codes = Sequence[dict[Place, ErrorCode]]
 
 FENCED_VERSION: Final = 2
 """From this version of each API on, clients know PRODUCER_FENCED."""
+MISSING: Final = -1
+"""Stands for no producer id, no epoch or no transaction version."""
 
 
 class Transactions(Protocol):
@@ -156,7 +158,12 @@ class TransactionHandlers:
         """A coordinator ends transactions in partitions of this broker."""
         request = read(WriteTxnMarkersRequest, version, body)
         markers = [marker_of(each) for each in request.markers]
-        self._write_markers(markers, answer.written(lambda errors: write(written(errors), version)))
+        made: Callable[[MarkerErrors], None] = answer.written(lambda errors: write(written(errors), version))
+        if any(MISSING in (marker.producer_id, marker.epoch, marker.version) for marker in markers):
+            # The error that Apache Kafka's exception becomes.
+            made({one.producer_id: dict.fromkeys(one.places, ErrorCode.UNKNOWN_SERVER_ERROR) for one in markers})
+        else:
+            self._write_markers(markers, made)
 
     async def describe_transactions(self, context: RequestContext, version: int, body: bytes) -> bytes:
         """The transactions of some transactional ids."""

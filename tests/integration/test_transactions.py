@@ -12,6 +12,9 @@ from aiokafka import TopicPartition as AioPartition
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from klamm import Cluster
+from klamm.admin.client import Client
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.producers import DescribeProducersRequest, DescribeProducersResponse, ProducersTopic
 from tests.support.waiting import wait_until
 
 ID = "orders"
@@ -227,3 +230,25 @@ def test_a_killed_coordinator_leaves_the_transaction_to_its_successor(topic: str
         else:
             producer.commit_transaction(READ_S)
     assert read(cluster, topic, 27) == sorted(b"%d" % number for number in range(9) for _ in range(3))
+
+
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+def test_case_73_followers_describe_producers_as_the_leader_does(topic: str, cluster: Cluster) -> None:
+    producer = producer_of(cluster, topic)
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=0)
+    producer.flush(READ_S)
+    request = DescribeProducersRequest((ProducersTopic(topic, (0,)),))
+
+    def described() -> list[tuple[ErrorCode, list[tuple[int, int]]]]:
+        answers = [broker.ask(request, DescribeProducersResponse, 0).topics[0].partitions[0] for broker in brokers]
+        return [
+            (one.error_code, [(each.producer_epoch, each.current_txn_start_offset) for each in one.active_producers])
+            for one in answers
+        ]
+
+    with Client(cluster.bootstrap_servers) as client:
+        brokers = client.brokers()
+        wait_until(lambda: described() == [(ErrorCode.NONE, [(0, 0)])] * 3, described)
+        producer.commit_transaction(READ_S)
+        wait_until(lambda: described() == [(ErrorCode.NONE, [(0, -1)])] * 3, described)

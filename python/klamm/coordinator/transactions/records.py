@@ -56,9 +56,9 @@ def transaction_key(transactional_id: str) -> bytes:
 def decode_key(key: bytes) -> str | None:
     """The transactional id; None for a key of another type. Raises RecordError."""
     try:
-        kind, length = _KEY.unpack_from(key)
-        if kind != _KEY_TYPE:
+        if _INT16.unpack_from(key) != (_KEY_TYPE,):
             return None
+        _, length = _KEY.unpack_from(key)
         raw = key[_KEY.size :]
         if len(raw) != length:
             raise RecordError(f"a transactional id of {length} bytes in a key of {len(key)}")

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from tests.unit.coordinator.transactions.harness import ID, TIMEOUT_MS, A, B, Room, pair_of
 
-from klamm.coordinator.transactions.records import decode_value
+from klamm.coordinator.transactions.records import decode_value, transaction_key
 from klamm.coordinator.transactions.shard import ADD_WAIT_OF_BROKERS_MS
 from klamm.coordinator.transactions.states import TRANSITIONS, State
 from klamm.protocol.errors import ErrorCode, KafkaError
@@ -551,6 +551,17 @@ class TestMoves:
         other.write_markers()
         assert (other.transaction().producer_id, other.transaction().epoch) == after
         assert pair_of(other.end(pair, commit=False)) == after
+
+    def test_a_log_with_unknown_records(self) -> None:
+        """Conformance case 28."""
+        room = Room()
+        pair = room.begun()
+        room.log.insert(1, (b"\0\7of a later release", b"\0\0"))
+        room.log += [(transaction_key("later"), b"\0\7of a later release"), (b"\0\7", None)]
+        other = room.restarted()
+        assert other.shard.describe("later") is None
+        assert other.transaction().partitions == {A}
+        assert other.add(pair, B) is NONE
 
     def test_late_markers_of_an_earlier_completion(self) -> None:
         room = Room()

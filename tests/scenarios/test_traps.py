@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(__file__).parent
-RULE = re.compile(r"(KAFKA-\d+|PR-\d+|Kafka 4\.3)[: ]")
+RULE = re.compile(r"(KAFKA-\d+(, KAFKA-\d+)*|PR-\d+|Kafka 4\.3)[: ]")
 
 
 @cache

@@ -11,7 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -21,8 +21,8 @@ from klamm.protocol.api_key import ApiKey
 from klamm.protocol.apis import APIS
 from klamm.protocol.wire.codec import encode
 from klamm.protocol.wire.kio_classes import request_class
-from tests.support.hostile_requests import INIT, PAIR, REQUESTS, SETTINGS, SHARE, prepared
-from tests.support.hostile_values import CLOSED, NAME, SILENT, TOPIC, TOPIC_ID, Broker, Known, Request, encoded
+from tests.support.hostile_requests import REQUESTS, SETTINGS, SHARE_FETCHES, prepared
+from tests.support.hostile_values import CLOSED, SILENT, TOPIC, Broker, Known, encoded
 from tests.support.messages import request_with_items
 from tests.support.mutations import damaged
 from tests.support.node_process import NodeProcess
@@ -43,66 +43,10 @@ KEYS: Final = [
     for key in sorted(APIS)
     if any(key in some for some in OF_STATES) and key in BROKER_FAMILIES.keys() | BY_THE_ENGINE
 ]
-ACKNOWLEDGED: Final = {"first_offset": 0, "last_offset": 1, "acknowledge_types": [1]}
-
-
-def share_fetch(epoch: int, *acknowledged: dict[str, Any]) -> Request:
-    """A fetch of a share consumer that does not wait."""
-    partitions = [{"partition_index": index, "acknowledgement_batches": list(acknowledged)} for index in range(2)]
-    fields = {"group_id": NAME, "member_id": "m", "share_session_epoch": epoch, "max_wait_ms": 0, "min_bytes": 0}
-    fields |= {
-        "max_bytes": 1 << 20,
-        "max_records": 10,
-        "batch_size": 10,
-        "share_acquire_mode": 0,
-        "is_renew_ack": False,
-    }
-    topics = [{"topic_id": TOPIC_ID, "partitions": partitions}]
-    return Request(ApiKey.SHARE_FETCH, 2, fields | {"topics": topics, "forgotten_topics_data": []}, (SHARE,))
-
-
-MORE: Final = (
-    share_fetch(0),
-    share_fetch(1),
-    share_fetch(2, ACKNOWLEDGED),
-    share_fetch(-1, ACKNOWLEDGED),
-    Request(
-        ApiKey.SHARE_ACKNOWLEDGE,
-        2,
-        {
-            "group_id": NAME,
-            "member_id": "m",
-            "share_session_epoch": 1,
-            "is_renew_ack": False,
-            "topics": [
-                {
-                    "topic_id": TOPIC_ID,
-                    "partitions": [{"partition_index": 0, "acknowledgement_batches": [ACKNOWLEDGED, ACKNOWLEDGED]}],
-                }
-            ],
-        },
-        (SHARE,),
-    ),
-    Request(
-        ApiKey.WRITE_TXN_MARKERS,
-        1,
-        {
-            "markers": [
-                {
-                    **PAIR,
-                    "transaction_result": True,
-                    "coordinator_epoch": 0,
-                    "topics": [{"name": TOPIC, "partition_indexes": [0, 1]}],
-                }
-            ]
-        },
-        (INIT,),
-    ),
-)
 
 
 def test_each_of_the_apis_has_a_request() -> None:
-    assert {request.key for request in (*REQUESTS.values(), *MORE)} <= set(KEYS)
+    assert {request.key for request in (*REQUESTS.values(), *SHARE_FETCHES)} <= set(KEYS)
     assert {*range(22, 29), 61, 65, 66, 68, 69, *range(76, 82), *range(83, 93)} <= set(KEYS)
 
 
@@ -132,7 +76,7 @@ class Mutator:
         """Send a request. What a handler did not expect is in the node's log."""
         known, broker = self._rng.choice(self._known), self._rng.choice(self._brokers)
         if self._rng.random() < 0.5:
-            request = self._rng.choice((*REQUESTS.values(), *MORE))
+            request = self._rng.choice((*REQUESTS.values(), *SHARE_FETCHES))
             if self._rng.random() < 0.3:
                 for before in request.before:
                     self._send(broker, known, before.key, before.version, encoded(before, known.fill(before.fields)))

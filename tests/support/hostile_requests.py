@@ -7,10 +7,11 @@ from typing import Final
 
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
-from tests.support.hostile_values import EPOCH, NAME, PRODUCER, TOPIC, TOPIC_ID, Broker, Request, encoded
+from tests.support.hostile_values import EPOCH, MEMBER, NAME, PRODUCER, TOPIC, TOPIC_ID, Broker, Request, encoded
 
 SETTINGS: Final = {
     "group.consumer.assignment.interval.ms": "0",
+    "group.initial.rebalance.delay.ms": "0",
     "group.share.assignment.interval.ms": "0",
     "group.streams.assignment.interval.ms": "0",
     "group.streams.initial.rebalance.delay.ms": "0",
@@ -47,6 +48,18 @@ CONSUMER: Final = Request(
         "subscribed_topic_regex": None,
         "server_assignor": "uniform",
         "topic_partitions": [],
+    },
+)
+CLASSIC: Final = Request(
+    ApiKey.JOIN_GROUP,
+    3,
+    {
+        "group_id": NAME,
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 10_000,
+        "member_id": "",
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b"m"}],
     },
 )
 SHARE: Final = Request(
@@ -135,6 +148,52 @@ def next_beat(first: Request, **changes: object) -> Request:
     return first._replace(fields=first.fields | {"member_epoch": EPOCH} | changes, before=(first,))
 
 
+ACKNOWLEDGED: Final = {"first_offset": 0, "last_offset": 1, "acknowledge_types": [1]}
+
+
+FROM_THE_BEGINNING: Final = Request(
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+    0,
+    {
+        "group_id": NAME,
+        "topics": [{"topic_name": TOPIC, "partitions": [{"partition_index": 0, "start_offset": 0}]}],
+    },
+)
+
+
+def share_fetch(epoch: int, *acknowledged: dict[str, object], max_wait_ms: int = 0) -> Request:
+    """A fetch of a share consumer from the beginning of a partition."""
+    fields = {
+        "group_id": NAME,
+        "member_id": "m",
+        "share_session_epoch": epoch,
+        "max_wait_ms": max_wait_ms,
+        "min_bytes": 1 if max_wait_ms else 0,
+        "max_bytes": 1 << 20,
+        "max_records": 10,
+        "batch_size": 10,
+        "share_acquire_mode": 0,
+        "is_renew_ack": False,
+        "topics": [
+            {
+                "topic_id": TOPIC_ID,
+                "partitions": [{"partition_index": 0, "acknowledgement_batches": list(acknowledged)}],
+            }
+        ],
+        "forgotten_topics_data": [],
+    }
+    return Request(ApiKey.SHARE_FETCH, 2, fields, (FROM_THE_BEGINNING,))
+
+
+SHARE_FETCHES: Final = (
+    share_fetch(0),
+    share_fetch(1),
+    share_fetch(2, ACKNOWLEDGED),
+    share_fetch(-1, ACKNOWLEDGED),
+)
+"""Their responses depend on the time that reads take."""
+
+
 REQUESTS: Final = {
     "a transactional id": INIT,
     "a pair": INIT._replace(fields=INIT.fields | PAIR, before=(INIT,)),
@@ -203,6 +262,126 @@ REQUESTS: Final = {
     ),
     "deleted offsets of a share group": Request(
         ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0, {"group_id": NAME, "topics": [{"topic_name": TOPIC}]}
+    ),
+    "committed offsets": Request(
+        ApiKey.OFFSET_COMMIT,
+        10,
+        {
+            "group_id": NAME,
+            "generation_id_or_member_epoch": EPOCH,
+            "member_id": "m",
+            "group_instance_id": None,
+            "topics": [{"topic_id": TOPIC_ID, "partitions": [OFFSET]}],
+        },
+        (CONSUMER,),
+    ),
+    "committed offsets by name": Request(
+        ApiKey.OFFSET_COMMIT,
+        9,
+        {
+            "group_id": NAME,
+            "generation_id_or_member_epoch": -1,
+            "member_id": "",
+            "group_instance_id": None,
+            "topics": [{"name": TOPIC, "partitions": [OFFSET]}],
+        },
+    ),
+    "fetched offsets": Request(
+        ApiKey.OFFSET_FETCH,
+        10,
+        {
+            "groups": [
+                {
+                    "group_id": NAME,
+                    "member_id": "m",
+                    "member_epoch": EPOCH,
+                    "topics": [{"topic_id": TOPIC_ID, "partition_indexes": [0, 1]}],
+                }
+            ],
+            "require_stable": True,
+        },
+        (CONSUMER,),
+    ),
+    "deleted offsets": Request(
+        ApiKey.OFFSET_DELETE,
+        0,
+        {"group_id": NAME, "topics": [{"name": TOPIC, "partitions": [{"partition_index": 0}]}]},
+        (CONSUMER,),
+    ),
+    "deleted groups": Request(ApiKey.DELETE_GROUPS, 2, {"groups_names": [NAME, "none"]}, (CONSUMER,)),
+    "deleted share groups": Request(ApiKey.DELETE_GROUPS, 2, {"groups_names": [NAME, "none"]}, (SHARE,)),
+    "described groups": Request(
+        ApiKey.DESCRIBE_GROUPS, 6, {"groups": [NAME, "none"], "include_authorized_operations": False}, (CONSUMER,)
+    ),
+    "listed groups": Request(ApiKey.LIST_GROUPS, 5, {"states_filter": ["Stable"], "types_filter": ["consumer"]}),
+    "a found coordinator": Request(ApiKey.FIND_COORDINATOR, 6, {"key_type": 0, "coordinator_keys": [NAME]}),
+    "a classic member joins": CLASSIC,
+    "a classic member joins again": CLASSIC._replace(
+        version=9,
+        fields=CLASSIC.fields | {"member_id": MEMBER, "group_instance_id": None, "reason": None},
+        before=(CLASSIC,),
+    ),
+    "a classic member syncs": Request(
+        ApiKey.SYNC_GROUP,
+        5,
+        {
+            "group_id": NAME,
+            "generation_id": EPOCH,
+            "member_id": MEMBER,
+            "group_instance_id": None,
+            "protocol_type": "consumer",
+            "protocol_name": "range",
+            "assignments": [{"member_id": MEMBER, "assignment": b"a"}],
+        },
+        (CLASSIC,),
+    ),
+    "a classic member stays": Request(
+        ApiKey.HEARTBEAT,
+        4,
+        {"group_id": NAME, "generation_id": EPOCH, "member_id": MEMBER, "group_instance_id": None},
+        (CLASSIC,),
+    ),
+    "a classic member leaves": Request(
+        ApiKey.LEAVE_GROUP,
+        5,
+        {"group_id": NAME, "members": [{"member_id": MEMBER, "group_instance_id": None, "reason": "r"}]},
+        (CLASSIC,),
+    ),
+    "markers": Request(
+        ApiKey.WRITE_TXN_MARKERS,
+        2,
+        {
+            "markers": [
+                {
+                    **PAIR,
+                    "transaction_result": True,
+                    "coordinator_epoch": 0,
+                    "topics": [{"name": TOPIC, "partition_indexes": [0, 1]}],
+                    "transaction_version": 0,
+                }
+            ]
+        },
+        (INIT,),
+    ),
+    "described producers": Request(
+        ApiKey.DESCRIBE_PRODUCERS, 0, {"topics": [{"name": TOPIC, "partition_indexes": [0, 1]}]}
+    ),
+    "acknowledgements": Request(
+        ApiKey.SHARE_ACKNOWLEDGE,
+        2,
+        {
+            "group_id": NAME,
+            "member_id": "m",
+            "share_session_epoch": 1,
+            "is_renew_ack": False,
+            "topics": [
+                {
+                    "topic_id": TOPIC_ID,
+                    "partitions": [{"partition_index": 0, "acknowledgement_batches": [ACKNOWLEDGED]}],
+                }
+            ],
+        },
+        (FROM_THE_BEGINNING, share_fetch(0, max_wait_ms=5_000)),
     ),
 }
 

@@ -22,7 +22,9 @@ TOPIC_ID: Final = b"<the topic's id>"
 PRODUCER: Final = -1_000_001
 """Stands for the producer id that the request before got."""
 EPOCH: Final = -1_002
-"""Stands for the producer's or member's epoch in the response before."""
+"""Stands for the producer's or member's epoch, or the generation, in the response before."""
+MEMBER: Final = "<member>"
+"""Stands for the id of a classic member in the response before."""
 
 CLOSED: Final = "CLOSED"
 SILENT: Final = "SILENT"
@@ -79,6 +81,8 @@ def variants(value: Any, path: Path = ()) -> Iterator[Variant]:
             yield Variant(path, not value)
         case int():
             yield from (Variant(path, number) for number in NUMBERS)
+        case bytes() if value != TOPIC_ID:
+            yield from (Variant(path, blob) for blob in (b"", b"x" * 300))
         case bytes():
             yield from (Variant(path, topic_id) for topic_id in (bytes(16), b"\x80" * 16))
         case None:
@@ -106,6 +110,7 @@ class Known:
     topic_id: bytes
     producer_id: int = -1
     epoch: int = -1
+    member: str = ""
 
     def fill(self, value: Any) -> Any:
         """The value with its placeholders filled in."""
@@ -114,14 +119,16 @@ class Known:
         if isinstance(value, list):
             return [self.fill(item) for item in value]
         if isinstance(value, str):
-            return value.replace(NAME, self.name)
+            return value.replace(NAME, self.name).replace(MEMBER, self.member)
         known = {TOPIC_ID: self.topic_id, PRODUCER: self.producer_id, EPOCH: self.epoch}
         return known.get(value, value) if isinstance(value, int | bytes) and not isinstance(value, bool) else value
 
     def learn(self, response: Any) -> None:
         """Remember the ids of a response."""
         self.producer_id = getattr(response, "producer_id", self.producer_id)
-        self.epoch = getattr(response, "producer_epoch", getattr(response, "member_epoch", self.epoch))
+        for name in ("producer_epoch", "member_epoch", "generation_id"):
+            self.epoch = getattr(response, name, self.epoch)
+        self.member = getattr(response, "member_id", None) or self.member
 
 
 class Broker:

@@ -30,6 +30,7 @@ from klamm.protocol.messages.share_groups import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
+from klamm.protocol.topic_partition import TopicPartition as Place
 from tests.support.node_process import NodeProcess
 from tests.support.waiting import wait_until
 
@@ -346,6 +347,23 @@ def test_groups_describe_shows_share_groups(
     [described] = found["members"]
     assert (described["id"], described["epoch"], len(described["assigned"])) == ("one", epoch, PARTITIONS)
     assert [(one["partition"], one["log_end"]) for one in found["offsets"]] == [(at, 1) for at in range(PARTITIONS)]
+
+
+def test_groups_reset_offsets_of_a_share_group(
+    address: str, topic: str, name: Name, capsys: pytest.CaptureFixture[str]
+) -> None:
+    group = name("group")
+    with Client(address) as client:
+        group_admin.alter_start_offsets(client, group, {Place(topic, at): 1 for at in range(2)})
+        assert run(["groups", "reset-offsets", group, "--to", "beginning", "-t", f"{topic}:0", "-b", address]) == 0
+        assert "nothing is changed yet" in capsys.readouterr().err
+        before = {(topic, 0): 1, (topic, 1): 1}
+        assert group_admin.start_offsets(client, group) == before
+        assert run(["groups", "reset-offsets", group, "--to", "beginning", "-x", "--json", "-b", address]) == 0
+        assert json.loads(capsys.readouterr().out) == [
+            {"topic": topic, "partition": at, "offset": 0} for at in range(2)
+        ]
+        assert group_admin.start_offsets(client, group) == dict.fromkeys(before, 0)
 
 
 def test_a_cluster_shows_its_groups() -> None:

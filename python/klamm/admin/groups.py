@@ -33,6 +33,10 @@ from klamm.protocol.messages.partitions import (
     ListOffsetsTopic,
 )
 from klamm.protocol.messages.share_groups import (
+    AlteredPartition,
+    AlteredTopic,
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsResponse,
     OffsetsGroup,
@@ -45,6 +49,7 @@ EARLIEST: Final = -2
 
 LIST_GROUPS_VERSION_MAX: Final = 5
 DELETE_GROUPS_VERSION_MAX: Final = 2
+ALTER_SHARE_GROUP_OFFSETS_VERSION_MAX: Final = 0
 DESCRIBE_SHARE_GROUP_OFFSETS_VERSION_MAX: Final = 1
 OFFSET_COMMIT_VERSION_MAX: Final = 8
 OFFSET_FETCH_VERSION_MAX: Final = 7
@@ -181,6 +186,28 @@ def committed_offsets(client: Client, name: str) -> dict[TopicPartition, int]:
             if one.committed_offset >= 0:
                 committed[TopicPartition(topic.name, one.partition_index)] = one.committed_offset
     return committed
+
+
+def start_offsets(client: Client, name: str) -> dict[TopicPartition, int]:
+    """The offsets of a share group before which every record was processed, by topic and partition."""
+    positions = _share_positions(client, name)
+    return {TopicPartition(one.topic, one.partition): one.committed for one in positions if one.committed >= 0}
+
+
+def alter_start_offsets(client: Client, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Have a share group without members read from other offsets on. Raises BrokerError."""
+    altered = tuple(
+        AlteredTopic(topic, tuple(AlteredPartition(*entry) for entry in sorted(theirs.items())))
+        for topic, theirs in _by_topic(offsets).items()
+    )
+    request = AlterShareGroupOffsetsRequest(name, altered)
+    answer = client.coordinator(name).ask(
+        request, AlterShareGroupOffsetsResponse, ALTER_SHARE_GROUP_OFFSETS_VERSION_MAX
+    )
+    check(answer.error_code, f"group {name}", answer.error_message)
+    for topic in answer.responses:
+        for one in topic.partitions:
+            check(one.error_code, f"group {name}, {topic.topic_name}-{one.partition_index}", one.error_message)
 
 
 def commit(

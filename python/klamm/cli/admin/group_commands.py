@@ -26,7 +26,7 @@ from klamm.cli.terminal.output import (
     say,
 )
 from klamm.client import ClientError
-from klamm.protocol.membership import DEAD
+from klamm.protocol.membership import DEAD, SHARE
 from klamm.protocol.topic_partition import TopicPartition
 
 group = Group(
@@ -196,13 +196,16 @@ def reset_offsets(
     """
     position = parse_position(to)
     with Client(bootstrap, config=client_keys(command_config)) as client:
-        committed = group_admin.committed_offsets(client, group)
+        is_share = membership(client, group).kind == SHARE
+        read = group_admin.start_offsets if is_share else group_admin.committed_offsets
+        committed = read(client, group)
         where = _partitions(client, topic) if topic else sorted(committed)
         if not where:
             raise ClientError(f"group {group} has committed nothing: name topics with --topic")
         planned = position.resolve(client, where, committed)
         if execute:
-            group_admin.commit(client, group, planned)
+            change = group_admin.alter_start_offsets if is_share else group_admin.commit
+            change(client, group, planned)
     if as_json:
         print_json([{"topic": one[0], "partition": one[1], "offset": offset} for one, offset in planned.items()])
         return

@@ -233,7 +233,7 @@ def test_a_killed_coordinator_leaves_the_transaction_to_its_successor(topic: str
 
 
 @pytest.mark.parametrize("cluster", [3], indirect=True)
-def test_case_73_followers_describe_producers_as_the_leader_does(topic: str, cluster: Cluster) -> None:
+def test_followers_describe_producers_as_the_leader_does(topic: str, cluster: Cluster) -> None:
     producer = producer_of(cluster, topic)
     producer.begin_transaction()
     producer.produce(topic, b"open", partition=0)

@@ -1,7 +1,4 @@
-"""Partitions of transactions, request by request: Apache Kafka 4.3.1 and klamm give the same responses.
-
-The numbers in test names are those of the conformance cases.
-"""
+"""Partitions of transactions, request by request: Apache Kafka 4.3.1 and klamm give the same responses."""
 
 from __future__ import annotations
 
@@ -64,7 +61,7 @@ async def offset_of(broker: Broker, place: Place, timestamp: int, *, committed: 
 
 
 @pytest.mark.parametrize("level", [0, 2])
-async def test_38_a_late_marker_of_offsets(broker: Broker, level: int) -> None:
+async def test_a_late_marker_of_offsets(broker: Broker, level: int) -> None:
     """Its epoch is that of the marker before in version 2, and that of the open transaction in version 1."""
     await broker.group_is_ready()
     producer_id, epoch = await broker.begin()
@@ -77,7 +74,7 @@ async def test_38_a_late_marker_of_offsets(broker: Broker, level: int) -> None:
 
 
 @pytest.mark.parametrize("version", [10, 11, 12])
-async def test_49_a_batch_that_is_sent_again(broker: Broker, version: int) -> None:
+async def test_a_batch_that_is_sent_again(broker: Broker, version: int) -> None:
     pair = await broker.begin()
     if version < 12:
         assert await broker.add(3, pair, broker.here) == [NONE]
@@ -91,7 +88,7 @@ async def test_49_a_batch_that_is_sent_again(broker: Broker, version: int) -> No
     assert await broker.produce(version, pair, broker.here, 0) is expected[version]
 
 
-async def test_50_without_verification_version_12_still_adds(broker: Broker) -> None:
+async def test_without_verification_version_12_still_adds(broker: Broker) -> None:
     pair = await broker.begin()
     async with without_verification(broker):
         assert await broker.produce(11, pair, broker.here, 0) is NONE
@@ -102,7 +99,7 @@ async def test_50_without_verification_version_12_still_adds(broker: Broker) -> 
         assert (topic.topic, topic.partitions) == (broker.name, (1,))
 
 
-async def test_51_52_55_overlapping_transactions(broker: Broker) -> None:
+async def test_overlapping_transactions(broker: Broker) -> None:
     """Two are aborted and one is open."""
     first = await broker.begin()
     others = []
@@ -135,7 +132,7 @@ async def test_51_52_55_overlapping_transactions(broker: Broker) -> None:
     assert await offset_of(broker, broker.here, -3) == (-1, -1), "the largest timestamp is that of a marker"
 
 
-async def test_58_records_are_deleted_into_an_open_transaction(broker: Broker) -> None:
+async def test_records_are_deleted_into_an_open_transaction(broker: Broker) -> None:
     pair = await broker.begin()
     for sequence in range(3):
         assert await broker.produce(12, pair, broker.here, sequence) is NONE
@@ -149,7 +146,7 @@ async def test_58_records_are_deleted_into_an_open_transaction(broker: Broker) -
     assert await broker.stable_offset(broker.here) == 4
 
 
-async def test_77_batches_of_a_connection_keep_their_order(broker: Broker) -> None:
+async def test_batches_of_a_connection_keep_their_order(broker: Broker) -> None:
     pair = await broker.begin()
     codes = await asyncio.gather(*(broker.produce(12, pair, broker.here, sequence) for sequence in range(3)))
     assert codes == [NONE] * 3

@@ -553,7 +553,7 @@ class TestMoves:
         assert pair_of(other.end(pair, commit=False)) == after
 
     def test_a_log_with_unknown_records(self) -> None:
-        """Conformance case 28."""
+        """Of a later release: the rest is loaded."""
         room = Room()
         pair = room.begun()
         room.log.insert(1, (b"\0\7of a later release", b"\0\0"))

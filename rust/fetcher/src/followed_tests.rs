@@ -14,7 +14,7 @@ use klamm_log::{LockedDir, LogContext, LogManager, ManagerConfig};
 use klamm_metadata::MetadataImage;
 use klamm_metadata::records::{PartitionChangeRecord, PartitionRecord, Record, TopicRecord};
 use klamm_records::header::set_position;
-use klamm_replica::{Durability, FetchedBatches, Fetching, Replicas, ReplicasOptions};
+use klamm_replica::{Durability, FetchedBatches, Fetching, Partition, Replicas, ReplicasOptions};
 use tempfile::{TempDir, tempdir};
 
 use super::followed::{Change, FollowedPartitions, Times};
@@ -27,8 +27,8 @@ const TIMES: Times = Times { now_ms: 0, wall_ms: 0 };
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A broker that follows every partition of a topic, each with two batches of epoch 0 on the disk; epoch 1 has begun.
-struct Follower {
-    replicas: Replicas,
+pub(super) struct Follower {
+    pub(super) replicas: Replicas,
     followed: FollowedPartitions,
     recorder: Arc<Recorder>,
     partitions: i32,
@@ -41,7 +41,7 @@ fn changed(image: &MetadataImage, records: &[Record<'_>]) -> Arc<MetadataImage> 
 }
 
 impl Follower {
-    fn new(partitions: i32) -> Self {
+    pub(super) fn new(partitions: i32) -> Self {
         let dir = tempdir().expect("a folder");
         let locked = vec![LockedDir::open(dir.path(), Uuid([9; 16])).expect("free")];
         let recorder: Arc<Recorder> = Arc::default();
@@ -117,6 +117,17 @@ impl Follower {
         };
         let records: Vec<Record<'_>> = (0..self.partitions).map(change).collect();
         assert!(self.replicas.publish(changed(&self.replicas.image(), &records)).errors.is_empty());
+    }
+
+    pub(super) fn only_replica(&self) -> Arc<Partition> {
+        self.replicas.get(TOPIC, 0).expect("a replica")
+    }
+
+    /// This broker's replica of the only partition is removed, with its records, and added again.
+    pub(super) fn remove_and_add_again(&self) {
+        self.replicas.begin_opening();
+        self.assign(&[LEADER]);
+        self.assign(&[NODE, LEADER]);
     }
 
     /// A reassignment of the only partition, which the leader stays in sync for.
@@ -213,10 +224,8 @@ fn a_replica_that_was_removed_and_added_again_is_fetched() {
     set_position(&mut records, 2, 1);
     follower.answer(records);
     // This fetcher is notified of both together, before the next request.
-    follower.replicas.begin_opening();
-    follower.assign(&[LEADER]);
-    follower.assign(&[NODE, LEADER]);
-    let added = follower.replicas.get(TOPIC, 0).expect("a replica");
+    follower.remove_and_add_again();
+    let added = follower.only_replica();
     follower.followed.change(Change::Remove((TOPIC, 0)), 0);
     follower.followed.change(Change::Add(added), 0);
     follower.wait_for_flushes();
@@ -229,7 +238,7 @@ fn a_replica_that_was_removed_and_added_again_is_fetched() {
 #[test]
 fn a_partition_that_the_leader_fences_has_failed_until_its_next_epoch() {
     let mut follower = Follower::new(1);
-    let partition = follower.replicas.get(TOPIC, 0).expect("a replica");
+    let partition = follower.only_replica();
     let fetching = || partition.fetching().expect("it follows").1;
     assert_eq!(fetching(), Fetching::Begun);
     let fenced = FetchedPartition {
@@ -255,7 +264,7 @@ fn records_appended_by_another_fetcher_are_not_fetched_again() {
     let mut records = batch(&BatchSpec { records: 1, ..BatchSpec::default() });
     set_position(&mut records, 2, 1);
     let batches = FetchedBatches { records: &records, high_watermark: 2, log_start_offset: 0 };
-    follower.replicas.get(TOPIC, 0).expect("a replica").append_fetched(1, &batches, 0).expect("it follows");
+    follower.only_replica().append_fetched(1, &batches, 0).expect("it follows");
     follower.answer(records);
     follower.wait_for_flushes();
     let plan = follower.followed.next_plan(1000).expect("the pause is over");

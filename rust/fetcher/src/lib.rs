@@ -14,6 +14,8 @@ mod followed;
 mod followed_tests;
 mod messages;
 mod repairs;
+#[cfg(test)]
+mod repairs_tests;
 mod source;
 
 pub use assignments::{Assignments, FetcherId};

@@ -26,17 +26,48 @@ const CONSUMER: i32 = -1;
 /// Larger damage is not replaced: a replica that lost so much is better removed, and fetched from its leader as a whole.
 const REPAIRED_BYTES_MAX: u64 = 64 << 20;
 
-struct Waiting {
-    partition: Arc<Partition>,
+pub(super) struct Attempt {
+    pub(super) partition: Arc<Partition>,
     due: Instant,
     pause: Duration,
+}
+
+/// When each damaged partition is repaired next.
+#[derive(Default)]
+pub(super) struct Attempts(HashMap<Key, Attempt>);
+
+impl Attempts {
+    /// Adds a partition in which damage was found, maybe not for the first time: a pause does not end early. A replica that was
+    /// removed and added again is another one, with an attempt of its own.
+    pub(super) fn add(&mut self, partition: Arc<Partition>, now: Instant) {
+        let key = partition.key();
+        let is_known = self.0.get(&key).is_some_and(|attempt| Arc::ptr_eq(&attempt.partition, &partition));
+        if !is_known && partition.is_serving() {
+            self.0.insert(key, Attempt { partition, due: now, pause: FIRST_PAUSE });
+        }
+    }
+
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.0.values().map(|attempt| attempt.due).min()
+    }
+
+    pub(super) fn take_due(&mut self, now: Instant) -> Vec<Attempt> {
+        self.0.extract_if(|_, attempt| attempt.due <= now).map(|(_, attempt)| attempt).collect()
+    }
+
+    /// An attempt failed; the next one comes after a longer pause.
+    pub(super) fn put_back(&mut self, failed: Attempt, now: Instant) {
+        let pause = (2 * failed.pause).min(LONGEST_PAUSE);
+        let again = Attempt { due: now + failed.pause, pause, ..failed };
+        self.0.insert(again.partition.key(), again);
+    }
 }
 
 /// The damage that is to be repaired.
 pub struct Repairs {
     environment: Arc<Environment>,
     wake: Arc<Notify>,
-    waiting: HashMap<Key, Waiting>,
+    attempts: Attempts,
     /// Damage that was logged as not replaceable yet.
     reported: HashSet<(PathBuf, u64)>,
 }
@@ -48,37 +79,29 @@ impl Repairs {
         let replicas = environment.replicas.clone();
         let on_first = wake.clone();
         replicas.changes().damaged.notify(move || on_first.notify_one());
-        let mut repairs = Self { environment, wake, waiting: HashMap::new(), reported: HashSet::new() };
-        repairs.add(replicas.opened().into_iter().filter(|partition| !partition.damaged().is_empty()).collect());
+        let found = replicas.opened().into_iter().filter(|partition| !partition.damaged().is_empty()).collect();
+        let mut repairs = Self { environment, wake, attempts: Attempts::default(), reported: HashSet::new() };
+        repairs.add(found);
         repairs
     }
 
-    fn add(&mut self, partitions: Vec<Arc<Partition>>) {
-        for partition in partitions {
-            let due = Instant::now();
-            let waiting = Waiting { partition, due, pause: FIRST_PAUSE };
-            // Known damage that is fetched again and again waits its turn.
-            self.waiting.entry(waiting.partition.key()).or_insert(waiting);
+    fn add(&mut self, found: Vec<Arc<Partition>>) {
+        let now = Instant::now();
+        for partition in found {
+            self.attempts.add(partition, now);
         }
     }
 
     pub async fn run(mut self) {
         loop {
-            let due = self.waiting.values().map(|waiting| waiting.due).min();
-            match due {
+            match self.attempts.next_due() {
                 None => self.wake.notified().await,
                 Some(due) => drop(tokio::time::timeout_at(due, self.wake.notified()).await),
             }
             self.add(self.environment.replicas.changes().damaged.take());
-            let now = Instant::now();
-            let ready: Vec<Key> =
-                self.waiting.iter().filter(|(_, waiting)| waiting.due <= now).map(|(key, _)| *key).collect();
-            for key in ready {
-                let Some(mut waiting) = self.waiting.remove(&key) else { continue };
-                if !self.repair(&waiting.partition).await {
-                    waiting.due = Instant::now() + waiting.pause;
-                    waiting.pause = (2 * waiting.pause).min(LONGEST_PAUSE);
-                    self.waiting.insert(key, waiting);
+            for attempt in self.attempts.take_due(Instant::now()) {
+                if !self.repair(&attempt.partition).await {
+                    self.attempts.put_back(attempt, Instant::now());
                 }
             }
         }

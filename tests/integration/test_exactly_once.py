@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from klamm import Cluster
-from tests.support.copier import CALL_S, Copier, Settings, retried
+from tests.support.copier import CALL_S, Settings, retried
+from tests.support.transaction_clients import CopierProcess
+from tests.support.transaction_history import Copied
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(600)
@@ -18,6 +21,7 @@ RECORDS = 600
 COPIERS = 3
 KILLS = 4
 WITHIN_S = 300.0
+SESSION = {"session.timeout.ms": 6_000}
 CONFIG = {
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
@@ -27,34 +31,37 @@ CONFIG = {
 }
 
 
-def test_each_record_is_copied_once() -> None:
+def test_each_record_is_copied_once(tmp_path: Path) -> None:
     with Cluster(brokers=3, config=CONFIG) as cluster:
         for topic in ("input", "output"):
             cluster.create_topic(topic, partitions=PARTITIONS, replication_factor=3)
         fill(cluster)
         copiers = [
-            Copier(Settings(cluster.bootstrap_servers, f"copier-{number}", consumer={"session.timeout.ms": 6_000}))
+            CopierProcess(tmp_path, Settings(cluster.bootstrap_servers, f"copier-{number}", consumer=SESSION))
             for number in range(COPIERS)
         ]
-        threads = ThreadPoolExecutor(COPIERS)
-        running = [threads.submit(copier.run) for copier in copiers]
+
+        def is_copied(number: int) -> bool:
+            for copier in copiers:
+                copier.look_after()
+            return len(output(cluster)) >= number
+
         try:
+            for copier in copiers:
+                copier.start()
             for kill in range(KILLS):
-                wait_until(
-                    lambda kill=kill: len(output(cluster)) >= RECORDS * (kill + 1) // (KILLS + 2),  # type: ignore[misc]
-                    "records are copied",
-                    bound_s=WITHIN_S,
-                )
+                wait_until(partial(is_copied, RECORDS * (kill + 1) // (KILLS + 2)), bound_s=WITHIN_S)
                 broker = cluster.brokers[kill % 3]
                 broker.kill()
                 broker.start()
-            wait_until(lambda: is_done(cluster), "all records are copied", bound_s=WITHIN_S)
+            wait_until(partial(is_copied, RECORDS), "all records are copied", bound_s=WITHIN_S)
+            wait_until(lambda: is_done(cluster), "the offsets are committed", bound_s=WITHIN_S)
+            for copier in copiers:
+                copier.stop()
         finally:
             for copier in copiers:
-                copier.is_stopped.set()
-        for copier in running:
-            copier.result(WITHIN_S)
-        assert Counter(output(cluster)) == Counter(b"%d" % number for number in range(RECORDS))
+                copier.kill()
+        assert Counter(output(cluster)) == Counter(str(number) for number in range(RECORDS))
         wait_until(
             lambda: {one.state for one in cluster.transactions()} <= {"Empty", "CompleteCommit", "CompleteAbort"},
             "no transaction stays open",
@@ -69,8 +76,10 @@ def fill(cluster: Cluster) -> None:
     assert producer.flush(CALL_S) == 0
 
 
-def output(cluster: Cluster) -> list[bytes | None]:
-    return [record.value for record in cluster.records("output", isolation_level="read_committed")]
+def output(cluster: Cluster) -> list[str]:
+    """The copied values that read_committed finds."""
+    values = (record.value for record in cluster.records("output", isolation_level="read_committed"))
+    return [Copied.decode(value.decode()).value for value in values if value is not None]
 
 
 def is_done(cluster: Cluster) -> bool:

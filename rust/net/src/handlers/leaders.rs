@@ -35,10 +35,15 @@ impl<'a> Leaders<'a> {
     }
 }
 
-/// The live brokers that have the listener.
+/// The live brokers that have the listener; where none is alive, the fenced ones. Clients such as librdkafka drop a broker that is
+/// missing in Metadata, and after the last one they reach nothing for minutes.
 pub fn endpoints(image: &MetadataImage, listener: &str) -> Vec<NodeEndpoint> {
-    let alive = image.brokers().values().filter(|broker| !broker.fenced);
-    alive.filter_map(|broker| endpoint(broker, listener)).collect()
+    let of = |fenced: bool| {
+        let brokers = image.brokers().values().filter(move |broker| broker.fenced == fenced);
+        brokers.filter_map(|broker| endpoint(broker, listener)).collect::<Vec<_>>()
+    };
+    let alive = of(false);
+    if alive.is_empty() { of(true) } else { alive }
 }
 
 fn endpoint(broker: &BrokerRegistration, listener: &str) -> Option<NodeEndpoint> {

@@ -2,6 +2,7 @@
 
 use klamm_base::primitives::{Reader, Writer};
 use klamm_base::{ErrorCode, Uuid};
+use klamm_metadata::records::{BrokerEndpoint, BrokerRegistrationChangeRecord, Record, RegisterBrokerRecord};
 use klamm_wire::api::{DESCRIBE_TOPIC_PARTITIONS, METADATA};
 
 use crate::testing::{Fixture, NAMED};
@@ -129,6 +130,26 @@ fn an_unreachable_leader_is_reported_as_an_error() {
     // Version 0 omits brokers that are not registered.
     let answer = client.call(METADATA, 0, b"\0\0\0\x01\0\x05other");
     assert!(answer.ends_with(b"\0\x05\0\0\0\0\xff\xff\xff\xff\0\0\0\0\0\0\0\0"), "{answer:?}");
+}
+
+#[test]
+fn fenced_brokers_are_listed_where_none_is_alive() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    let fence = |broker_id, fenced| {
+        let record = BrokerRegistrationChangeRecord { broker_id, fenced, ..Default::default() };
+        fixture.backend.apply([Record::BrokerRegistrationChange(record)].into_iter());
+    };
+    // `topics` asserts that broker 1, and no other one, is listed.
+    fence(1, 1);
+    let answer = topics(&client.call(METADATA, 12, &ask(&["nowhere"], &[], false)));
+    assert_eq!(answer, [missing(Some("nowhere"), Uuid::ZERO, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)]);
+    let endpoints = [BrokerEndpoint { name: "CLIENTS", host: "other.example", port: 9092, security_protocol: 0 }];
+    let other = RegisterBrokerRecord { broker_id: 2, end_points: (&endpoints[..]).into(), ..Default::default() };
+    fixture.backend.apply([Record::RegisterBroker(other)].into_iter());
+    fence(1, -1);
+    fence(2, 1);
+    topics(&client.call(METADATA, 12, &ask(&[], &[], false)));
 }
 
 #[test]
